@@ -1,0 +1,92 @@
+# make demo   sets everything up and converts a model that needs no download
+# make test   sets everything up and runs all tests
+# Both are incremental. `make help` lists the rest.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+BUILD ?= build
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+JOBS ?= $(shell nproc)
+PYTEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q
+CPP_FILES = $(shell git ls-files 'include/*.h' 'src/*.h' 'src/*.cpp' 'src/*.cu' 'tests/cpp/*.h' 'tests/cpp/*.cpp' 'examples/*.cpp')
+
+# Paths relative to the tree: other clones and build folders share what was compiled.
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
+
+.PHONY: help setup build demo test test-cpp test-python test-install lint format format-check figures sanitize bench table clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+# ---------------------------------------------------------------------------------------------------- set-up
+$(VENV)/.apt: requirements/apt.txt
+	@missing=$$(cat requirements/apt.txt | xargs -n1 sh -c 'dpkg-query -W -f="$${Status}" "$$0" 2>/dev/null | grep -q "ok installed" || echo "$$0"'); \
+	if [ -n "$$missing" ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing; fi
+	@mkdir -p $(VENV) && touch $@
+
+$(VENV)/.torch: requirements/torch.txt $(VENV)/.apt
+	python3 -m venv $(VENV)
+	$(PYTHON) -m pip install -q --disable-pip-version-check -r requirements/torch.txt
+	@touch $@
+
+$(VENV)/.packages: requirements/dev.txt $(VENV)/.torch
+	$(PYTHON) -m pip install -q --disable-pip-version-check -r requirements/dev.txt
+	@echo "$(CURDIR)/python" > $$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/exportguard-tree.pth
+	@printf '#!/bin/sh\nexec "%s" -m exportguard "$$@"\n' "$(CURDIR)/$(PYTHON)" > $(VENV)/bin/exportguard && chmod +x $(VENV)/bin/exportguard
+	@touch $@
+
+setup: $(VENV)/.packages ## Debian packages and the virtual environment
+
+# ---------------------------------------------------------------------------------------------------- build
+$(BUILD)/build.ninja: $(VENV)/.packages
+	cmake -G Ninja -S . -B $(BUILD) -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) -DEXPORTGUARD_INPLACE=ON -DEXPORTGUARD_WERROR=ON
+
+build: $(BUILD)/build.ninja ## the C++ libraries, the Python module, tests and examples
+	@cmake --build $(BUILD) -j $(JOBS)
+
+demo: build ## convert an untrained Llama, run it and compare it with eager
+	$(PYTHON) -m exportguard validate -m llama --run -v 1 -o $(BUILD)/demo
+
+# ---------------------------------------------------------------------------------------------------- tests
+test: test-cpp test-python test-install ## all tests
+
+test-cpp: build
+	cd $(BUILD) && ctest --output-on-failure -j $(JOBS)
+
+test-python: build
+	$(PYTEST) -n $(JOBS) --dist worksteal tests/python tests/models
+
+test-install: build
+	$(PYTEST) tests/install
+
+sanitize: $(VENV)/.packages ## the C++ tests under the address and undefined-behaviour sanitizers
+	cmake -G Ninja -S . -B $(BUILD)-sanitize -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) -DEXPORTGUARD_SANITIZE=ON -DEXPORTGUARD_EXAMPLES=OFF -DCMAKE_BUILD_TYPE=Debug
+	cmake --build $(BUILD)-sanitize -j $(JOBS)
+	cd $(BUILD)-sanitize && ASAN_OPTIONS=detect_leaks=0 ctest --output-on-failure -LE embedded
+
+# ---------------------------------------------------------------------------------------------------- checks
+lint: $(VENV)/.packages ## ruff and mypy
+	$(VENV)/bin/ruff check python tests benchmarks examples
+	$(VENV)/bin/mypy --strict python/exportguard
+
+format: $(VENV)/.packages ## rewrite the layout of all sources
+	$(VENV)/bin/clang-format -i $(CPP_FILES)
+	$(VENV)/bin/ruff format python tests benchmarks examples
+
+format-check: $(VENV)/.packages
+	$(VENV)/bin/clang-format --dry-run --Werror $(CPP_FILES)
+	$(VENV)/bin/ruff format --check python tests benchmarks examples
+
+figures: $(VENV)/.packages ## sizes of functions and files beside those of the projects we look up to
+	$(PYTHON) benchmarks/figures.py
+
+bench: build ## conversion beside torch.onnx.export, from the same ExportedProgram
+	$(PYTHON) benchmarks/convert_llama.py
+
+table: build ## the table of models in the README
+	$(PYTHON) benchmarks/model_table.py --write README.md
+
+clean: ## remove what was built, not the environment
+	rm -rf $(BUILD) $(BUILD)-sanitize python/exportguard/*.so

@@ -1,0 +1,177 @@
+"""Conversion and saving beside `torch.onnx.export(program, dynamo=True)`, from the same exported program in one run.
+
+    python benchmarks/convert_llama.py                       # 16 and 64 layers with torch, 32 and 128 without
+    python benchmarks/convert_llama.py --memory              # peak memory at 1.1 billion parameters (needs 12 GiB)
+
+CPU time of this process, without export. Ours is the least of several runs, since whatever
+else the machine does only adds to it; torch's is a single one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
+
+from exportguard import torch_export_patches
+from exportguard.export import Exported, ExportOptions, convert, export_program
+from exportguard.opsets import default_opset
+
+SMALL = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 256,
+}
+# 1.1 billion parameters, 4.2 GiB in float32.
+LARGE = {
+    "hidden_size": 2048,
+    "intermediate_size": 5632,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "vocab_size": 32000,
+    "num_hidden_layers": 22,
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """The times for one number of layers, in seconds; torch's is None where it was left out."""
+
+    layers: int
+    fx_nodes: int
+    ours: float
+    torch: float | None
+
+
+def exported_llama(**config: Any) -> Exported:
+    """An untrained Llama with a cache, its batch, new tokens and past dynamic."""
+    model = LlamaForCausalLM(LlamaConfig(**config)).eval()
+    head = model.config.hidden_size // model.config.num_attention_heads
+    cache = DynamicCache(config=model.config)
+    for layer in range(model.config.num_hidden_layers):
+        states = torch.zeros(2, model.config.num_key_value_heads, 5, head)
+        cache.update(states, states.clone(), layer)
+    inputs = {
+        "input_ids": torch.zeros(2, 3, dtype=torch.int64),
+        "attention_mask": torch.ones(2, 8, dtype=torch.int64),
+        "past_key_values": cache,
+    }
+    shapes = {
+        "input_ids": {0: "batch", 1: "seq"},
+        "attention_mask": {0: "batch", 1: "past+seq"},
+        "past_key_values": {0: "batch", 2: "past"},
+    }
+    return export_program(model, (), inputs, dynamic_shapes=shapes, options=ExportOptions())
+
+
+def convert_here(exported: Exported, path: Path) -> None:
+    """Conversion and saving with exportguard."""
+    convert(exported, opset=default_opset(), options=ExportOptions()).save(path)
+
+
+def convert_with_torch(exported: Exported, path: Path) -> None:
+    """Conversion and saving with torch's own exporter, with its defaults; it traces again, so it needs the guard."""
+    with torch_export_patches():
+        result = torch.onnx.export(exported.program, dynamo=True, verbose=False)
+    if result is None:
+        raise RuntimeError("torch.onnx.export returned nothing")
+    result.save(str(path), external_data=True)
+
+
+def cpu_seconds(run: Callable[[], None]) -> float:
+    """The CPU time of one call."""
+    gc.collect()
+    start = time.process_time()
+    run()
+    return time.process_time() - start
+
+
+def measured(layers: int, repeats: int, with_torch: bool) -> Row:
+    """Both converters on the same program."""
+    exported = exported_llama(**SMALL, num_hidden_layers=layers)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        ours = min(cpu_seconds(lambda: convert_here(exported, path)) for _ in range(repeats))
+        theirs = cpu_seconds(lambda: convert_with_torch(exported, path)) if with_torch else None
+    return Row(layers, len(exported.program.graph.nodes), ours, theirs)
+
+
+def time_table(rows: Sequence[Row]) -> Table:
+    """One line for each number of layers."""
+    table = Table("layers", "fx nodes", "exportguard (s)", "per layer (ms)", "torch.onnx (s)", "times less", box=None)
+    for row in rows:
+        theirs = ("-", "-") if row.torch is None else (f"{row.torch:.1f}", f"{row.torch / row.ours:.0f}")
+        per_layer = f"{1000 * row.ours / row.layers:.2f}"
+        table.add_row(str(row.layers), str(row.fx_nodes), f"{row.ours:.3f}", per_layer, *theirs)
+    return table
+
+
+def status_kib(field: str) -> int:
+    """A line of /proc/self/status, in KiB."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return int(next(line for line in lines if line.startswith(f"{field}:")).split()[1])
+
+
+def peak_over(run: Callable[[], None]) -> float:
+    """By how much the resident memory of this process rises above its present size during a call, in MiB."""
+    gc.collect()
+    before = status_kib("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the highest size seen
+    run()
+    return (status_kib("VmHWM") - before) / 1024
+
+
+def memory_table(folder: Path) -> Table:
+    """Peak memory over the loaded and exported model, and the size of the file."""
+    exported = exported_llama(**LARGE)
+    weights = sum(value.numel() * value.element_size() for value in exported.program.state_dict.values())
+    path = folder / "large.onnx"
+    peak = peak_over(lambda: convert_here(exported, path))
+    written = sum(file.stat().st_size for file in folder.iterdir())
+    table = Table("weights (GiB)", "written (GiB)", "peak over the loaded model (MiB)", box=None)
+    table.add_row(f"{weights / 2**30:.2f}", f"{written / 2**30:.2f}", f"{peak:.0f}")
+    return table
+
+
+def arguments() -> argparse.Namespace:
+    """What the user asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", type=int, nargs="+", default=[16, 32, 64, 128])
+    parser.add_argument("--torch-layers", type=int, nargs="*", default=[16, 64], help="where torch converts too")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--memory", action="store_true", help="the peak memory at 1.1 billion parameters")
+    parser.add_argument("--folder", type=Path, default=None, help="where --memory writes its 4.2 GiB")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Prints the table asked for."""
+    options = arguments()
+    console = Console()
+    if options.memory:
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+            console.print(memory_table(Path(folder)))
+        return
+    measured(1, 1, with_torch=bool(options.torch_layers))  # what is imported or built once is no part of the times
+    with console.status("measuring") as status:
+        rows = []
+        for layers in options.layers:
+            status.update(f"{layers} layers …")
+            rows.append(measured(layers, options.repeats, layers in options.torch_layers))
+    console.print(time_table(rows))
+
+
+if __name__ == "__main__":
+    main()

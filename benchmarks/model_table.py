@@ -1,0 +1,89 @@
+"""The table of models in the README: what was converted and compared, on this machine, with these versions.
+
+python benchmarks/model_table.py                       # prints it
+python benchmarks/model_table.py --write README.md     # puts it between the markers of the file
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from exportguard.models import BuildOptions, architectures
+from exportguard.validate import ValidateOptions, ValidationReport, validate_model, versions
+
+DTYPES = {"float32": torch.float32, "float16": torch.float16}
+BEGIN, END = "<!-- models: begin -->", "<!-- models: end -->"
+SETS = ("traced", "other sizes", "batch 1", "empty past", "past beyond the window")
+HEADER = ("model", "dtype", "nodes", "axes kept", *SETS, "largest difference")
+
+
+def reports(names: Sequence[str], dtypes: Sequence[str]) -> Iterator[ValidationReport]:
+    """One validation for each model and dtype."""
+    for name in names:
+        for dtype in dtypes:
+            yield validate_model(name, ValidateOptions(build=BuildOptions(dtype=DTYPES[dtype])))
+
+
+def row(report: ValidationReport) -> list[str]:
+    """The cells of one validation."""
+    kept = sum(axis.kept for axis in report.axes)
+    differences = [output.max_absolute for one in report.sets for output in one.outputs]
+    cells = [report.model, report.dtype, str(report.node_count), f"{kept} of {len(report.axes)}"]
+    largest = f"{max(differences):.1e}" if differences else report.failure.split("\n")[0][:80]
+    return [*cells, *(set_cell(report, name) for name in SETS), largest]
+
+
+def set_cell(report: ValidationReport, name: str) -> str:
+    """Whether the sets of that name agree; empty for a model that has none."""
+    results = [one for one in report.sets if one.name.startswith(name)]
+    if not results:
+        return "" if not report.failure else "failed"
+    return "agrees" if all(one.agrees for one in results) else "differs"
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Markdown."""
+    lines = [HEADER, tuple("---" for _ in HEADER), *rows]
+    body = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    used = ", ".join(f"{name} {version}" for name, version in versions().items() if version != "not installed")
+    return f"{body}\n\nMade by `make table` with {used}.\n"
+
+
+def write(text: str, path: Path) -> None:
+    """Replaces what stands between the markers."""
+    before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"{path} needs the lines {BEGIN} and {END}")
+    path.write_text(f"{before}{BEGIN}\n{text}{END}{after}", encoding="utf-8")
+
+
+def main() -> None:
+    """Validates the models and prints or writes the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", default=list(architectures()))
+    parser.add_argument("--dtypes", nargs="+", default=list(DTYPES), choices=DTYPES)
+    parser.add_argument("--write", type=Path, default=None, help="a file with the markers")
+    options = parser.parse_args()
+    logging.getLogger("exportguard").setLevel(logging.ERROR)
+    console = Console(stderr=True)
+    rows = []
+    with console.status("validating") as status:
+        for report in reports(options.models, options.dtypes):
+            rows.append(row(report))
+            status.update(f"{report.model} ({report.dtype}): {'ok' if report.ok else 'not ok'}")
+    text = table(rows)
+    if options.write:
+        write(text, options.write)
+    else:
+        print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+#pragma once
+
+/// Every public header, except exportguard/common/torch_dtypes.h, which needs torch's own headers.
+
+#include "exportguard/common/dtypes.h"
+#include "exportguard/common/errors.h"
+#include "exportguard/common/symbolic.h"
+#include "exportguard/common/version.h"
+#include "exportguard/guard/change.h"
+#include "exportguard/guard/declaration.h"
+#include "exportguard/guard/export_patches.h"
+#include "exportguard/guard/options.h"
+#include "exportguard/guard/patch_stack.h"
+#include "exportguard/guard/registry.h"
+#include "exportguard/guard/report.h"
+#include "exportguard/importer/functionalize.h"
+#include "exportguard/ir/attribute.h"
+#include "exportguard/ir/graph.h"
+#include "exportguard/ir/tensor.h"
+#include "exportguard/ir/text.h"
+#include "exportguard/ir/types.h"
+#include "exportguard/ir/verify.h"
+#include "exportguard/lowering/context.h"
+#include "exportguard/lowering/lower.h"
+#include "exportguard/lowering/table.h"
+#include "exportguard/python/interpreter.h"
+#include "exportguard/python/program.h"
+#include "exportguard/serialization/onnx_file.h"

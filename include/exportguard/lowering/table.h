@@ -1,0 +1,40 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace exportguard::lowering {
+
+class LoweringContext;
+
+/// Turns one torch-level node into ONNX nodes: reads it through the context and ends with `ctx.result(...)`.
+using Lowering = void (*)(LoweringContext&);
+
+/// Which lowering belongs to which operator, by its torch name: `aten.relu.default`, `operator.add`,
+/// `higher_order.cond`.
+class LoweringTable {
+ public:
+  /// @throws InvalidArgument if the operator has a row already.
+  void add(std::string_view target, Lowering lowering);
+  /// One lowering for several operators.
+  void add(std::initializer_list<std::string_view> targets, Lowering lowering);
+
+  Lowering find(std::string_view target) const;  ///< null without a row
+  bool contains(std::string_view target) const { return find(target) != nullptr; }
+  std::vector<std::string> targets() const;  ///< sorted
+
+  /// The table with every unit of `src/lowering/aten`; built once.
+  static const LoweringTable& builtin();
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
+  };
+  std::unordered_map<std::string, Lowering, Hash, std::equal_to<>> rows_;
+};
+
+}  // namespace exportguard::lowering

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string_view>
+
+#include "exportguard/ir/graph.h"
+#include "exportguard/lowering/lower.h"
+
+namespace exportguard::python {
+
+/// The `torch.export.ExportedProgram` that a Python expression evaluates to in `__main__`, as a graph of torch
+/// operators: as torch.export returned it, its weights shared, inputs and outputs under the names users know. An
+/// `Interpreter` must exist; any thread may call.
+/// @throws Error with the text of what Python raised, and if there is no interpreter.
+ir::Model import_program(std::string_view expression);
+
+/// `import_program`, functionalization and lowering in one: a model that `serialization::save` takes.
+/// @throws what those throw.
+ir::Model to_onnx(std::string_view expression, const lowering::LoweringOptions& options = {});
+
+}  // namespace exportguard::python

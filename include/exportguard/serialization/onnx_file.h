@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "exportguard/ir/graph.h"
+
+namespace exportguard::serialization {
+
+enum class ExternalData {
+  kAuto,    ///< external when all initializers together exceed `SaveOptions::inline_limit`
+  kAlways,  ///< every tensor of at least `min_external_bytes` goes to the data file
+  kNever,   ///< everything inline. @throws FileError above 2 GB
+};
+
+struct SaveOptions {
+  ExternalData external_data = ExternalData::kAuto;
+  std::size_t inline_limit = std::size_t{16} << 20;  ///< bytes
+  std::size_t min_external_bytes = 1024;             ///< smaller tensors stay inline
+  std::size_t alignment = 4096;                      ///< of offsets in the data file, bytes
+  bool sources = true;                               ///< module path and source line as metadata of each node
+};
+
+/// Writes `path` and, if needed, `path + ".data"` beside it. Both are written under temporary names in the same folder
+/// and renamed at the end, so that neither name ever shows a partial file; on failure the temporary files are removed
+/// and what stood there before stays. Weights are streamed from their own storage; tensors that show the same memory
+/// are written once.
+/// @throws FileError naming the path and the system's reason (unwritable, full disk).
+/// @throws GraphError if a torch-level node is left.
+void save(const ir::Model& model, const std::filesystem::path& path, const SaveOptions& options = {});
+
+/// The same as bytes of a ModelProto, everything inline. @throws FileError above 2 GB.
+std::string to_bytes(const ir::Model& model, const SaveOptions& options = {});
+
+/// onnx's own checker, with shape inference if `full`. @throws GraphError with the checker's text.
+void check(const std::string& model_bytes, bool full = false);
+void check_file(const std::filesystem::path& path, bool full = false);
+
+/// onnx's shape inference over the model (without weights); bytes of a ModelProto in and out.
+std::string infer_shapes(const std::string& model_bytes, bool strict = false);
+
+/// The newest opset of the ONNX domain that the onnx library built in knows.
+int newest_opset();
+
+}  // namespace exportguard::serialization

@@ -1,0 +1,147 @@
+"""What became of each input axis: which ones were asked to change, and which ones torch.export kept so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+
+from .dynamic_shapes import LeafShape, name_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class AxisOutcome:
+    """One axis that was asked to change.
+
+    `size` is the expression it is exported as, `at_most` the bound that the trace put on it (None: there is none),
+    `reason` why it is fixed.
+    """
+
+    input: str
+    axis: int
+    asked: str
+    size: str
+    kept: bool
+    at_most: int | None = None
+    reason: str = ""
+
+    def __str__(self) -> str:
+        outcome = f"kept as {self.size}" if self.kept else f"fixed to {self.size}"
+        bound = f", at most {self.at_most}" if self.at_most is not None else ""
+        reason = f" ({self.reason})" if self.reason else ""
+        return f"{self.input} axis {self.axis} ({self.asked}): {outcome}{bound}{reason}"
+
+
+def axis_outcomes(
+    program: ExportedProgram, shapes: Sequence[LeafShape], lines: Mapping[str, str] | None = None
+) -> list[AxisOutcome]:
+    """One entry for each axis that `shapes` asks for, in the order of the inputs.
+
+    `lines` has the line of the model that made a symbol a constant, by torch's symbol.
+    """
+    names = symbol_names(program, shapes)
+
+    def outcome(shape: LeafShape, axis: int, size: sympy.Expr) -> AxisOutcome:
+        kept, asked = bool(size.free_symbols), shape.axes[axis]
+        return AxisOutcome(
+            input=shape.leaf.name,
+            axis=axis,
+            asked=name_of(asked) or str(asked),
+            size=re.sub(r"\w+", lambda word: names.get(word[0], word[0]), str(size)),
+            kept=kept,
+            at_most=_upper_bound(program, size),
+            reason="" if kept else _why_fixed(program, f"{shape.leaf.name}[{axis}]", lines or {}),
+        )
+
+    return [
+        outcome(shape, axis, _size(value, axis))
+        for shape, value in zip(shapes, exported_inputs(program), strict=True)
+        for axis, asked in sorted(shape.axes.items())
+        if not isinstance(asked, int)
+    ]
+
+
+def _size(value: Any, axis: int) -> sympy.Expr:
+    """The traced size of an axis, or the traced integer, as an expression; a constant one if torch fixed it."""
+    size = value.shape[axis] if isinstance(value, torch.Tensor) else value
+    return size.node.expr if isinstance(size, torch.SymInt) else sympy.sympify(size)
+
+
+def _upper_bound(program: ExportedProgram, size: sympy.Expr) -> int | None:
+    bounds = program.range_constraints.get(size) if size.is_Symbol else None
+    upper = None if bounds is None else bounds.upper
+    return int(upper) if upper is not None and upper.is_Integer else None
+
+
+def symbol_names(program: ExportedProgram, shapes: Sequence[LeafShape]) -> dict[str, str]:
+    """The user's name for each symbol that stands alone for an axis; the first name wins.
+
+    A graph only knows names of letters, digits and `_`: `past+seq` becomes `past_seq`.
+    """
+    names: dict[str, str] = {}
+    leaves = list(zip(shapes, exported_inputs(program), strict=True))
+    # Tensors first: a number of the same name is another quantity (the tokens a window has seen, not those it holds).
+    for shape, value in sorted(leaves, key=lambda leaf: not isinstance(leaf[1], torch.Tensor)):
+        for axis in shape.axes:
+            label = shape.label(axis)
+            size = value.shape[axis] if isinstance(value, torch.Tensor) else value
+            if label and isinstance(size, torch.SymInt) and size.node.expr.is_symbol:
+                name = re.sub(r"\W+", "_", label)
+                if isinstance(value, torch.Tensor) or name not in names.values():
+                    names.setdefault(str(size.node.expr), name)
+    return names
+
+
+def exported_inputs(program: ExportedProgram) -> list[Any]:
+    """What the program traced for each leaf of the inputs: a fake tensor, a symbolic number, or a constant."""
+    values: Mapping[str, Any] = {
+        node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
+    }
+    specs = [spec for spec in program.graph_signature.input_specs if spec.kind == InputKind.USER_INPUT]
+    return [values.get(spec.arg.name) for spec in specs]
+
+
+def taken_leaves(program: ExportedProgram) -> list[bool]:
+    """For each leaf of the original's inputs whether the program takes it; None and constants it does not."""
+    specs = [spec for spec in program.graph_signature.input_specs if spec.kind == InputKind.USER_INPUT]
+    return [not isinstance(spec.arg, ConstantArgument) for spec in specs]
+
+
+def returned_leaves(program: ExportedProgram) -> list[bool]:
+    """For each leaf of the original's outputs whether the program computes it; it leaves out None and constants."""
+    specs = [spec for spec in program.graph_signature.output_specs if spec.kind == OutputKind.USER_OUTPUT]
+    return [not isinstance(spec.arg, ConstantArgument) for spec in specs]
+
+
+def _why_fixed(program: ExportedProgram, place: str, lines: Mapping[str, str]) -> str:
+    """The line of the model that made the axis a constant, if it was recorded."""
+    symbols = (symbol for symbol, source in _symbols(_shape_env(program)) if _place(source) == place)
+    return next(
+        (f"by {lines[symbol]}" for symbol in symbols if symbol in lines), "torch.export traced it as a constant"
+    )
+
+
+def _shape_env(program: ExportedProgram) -> Any:
+    fakes = (value for value in exported_inputs(program) if isinstance(value, torch.Tensor))
+    mode = next((fake.fake_mode for fake in fakes if hasattr(fake, "fake_mode")), None)
+    return mode.shape_env if mode is not None else None
+
+
+def _symbols(shape_env: Any) -> Iterator[tuple[str, str]]:
+    """Each symbol of the trace with torch's name of what it stands for, `L['x']['y'].size()[1]`."""
+    for symbol, sources in shape_env.var_to_sources.items() if shape_env is not None else ():
+        for source in sources:
+            yield str(symbol), source.name if isinstance(source.name, str) else source.name()
+
+
+def _place(source: str) -> str:
+    """Torch's name of a size as ours: `x.y[1]`."""
+    path, _, axis = source.removeprefix("L").partition(".size()")
+    steps = (step.strip("'\"[]") for step in path.split("["))
+    return ".".join(step for step in steps if step) + axis

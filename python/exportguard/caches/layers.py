@@ -1,0 +1,175 @@
+"""One layer of a cache as named leaves and plain data, whatever kind of layer it is.
+
+A layer's attributes are of four sorts. Tensors are leaves. What follows from the tensors (their dtype, device and
+sizes) is neither kept nor compared, so that a program runs with another batch or length. What a layer counts in a
+Python integer is the cache's business (see `cache.py`). All else is its kind: it is kept in the context and compared.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from exportguard.errors import GuardError
+
+#: What the leaves of the commonest attributes are called.
+_LEAF_NAMES = {
+    "keys": "key",
+    "values": "value",
+    "_quantized_keys": "quantized_key",
+    "_quantized_values": "quantized_value",
+}
+
+#: Python integers that count tokens.
+LENGTHS = ("cumulative_length", "cumulative_length_int")
+
+
+def _tensors_of(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _tensors_of(item)
+    elif hasattr(value, "shape") and hasattr(value, "dtype"):
+        yield value
+
+
+def _size(attribute: str, axis: int) -> Callable[[dict[str, Any]], Any]:
+    def size(state: dict[str, Any]) -> Any:
+        return next((tensor.shape[axis] for tensor in _tensors_of(state.get(attribute))), None)
+
+    return size
+
+
+def _of(what: str, *attributes: str) -> Callable[[dict[str, Any]], Any]:
+    """`what` of the first tensor that one of the attributes holds."""
+
+    def get(state: dict[str, Any]) -> Any:
+        tensors = (tensor for attribute in attributes for tensor in _tensors_of(state.get(attribute)))
+        return next((getattr(tensor, what) for tensor in tensors), None)
+
+    return get
+
+
+#: Attributes that follow from the tensors of the layer.
+_FOLLOWING: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "dtype": _of("dtype", "keys", "conv_states", "recurrent_states"),
+    "device": _of("device", "keys", "conv_states", "recurrent_states"),
+    "indexer_dtype": _of("dtype", "indexer_keys"),
+    "indexer_device": _of("device", "indexer_keys"),
+    "batch_size": _size("keys", 0),
+    "num_heads": _size("keys", 1),
+    "k_head_dim": _size("keys", -1),
+    "v_head_dim": _size("values", -1),
+}
+
+
+@functools.cache
+def _window_tensor(window: int) -> torch.Tensor:
+    # Made outside of tracing: a tensor that is made while tracing becomes a constant of the program.
+    with _disable_current_modes():
+        return torch.tensor(window, dtype=torch.long)
+
+
+#: Attributes that follow from the plain data of the layer.
+_FROM_DATA: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "_sliding_window_tensor": lambda state: _window_tensor(state["sliding_window"]),
+}
+
+_known_classes: dict[str, type] = {}
+
+
+def path_of(cls: type) -> str:
+    """The class as text; `class_at` finds it again."""
+    path = f"{cls.__module__}:{cls.__qualname__}"
+    _known_classes[path] = cls
+    return path
+
+
+def class_at(path: str) -> Any:
+    """The class of which `path_of` gave the path, in this process or another."""
+    if path not in _known_classes:
+        module, _, name = path.partition(":")
+        found: Any = functools.reduce(getattr, name.split("."), importlib.import_module(module))
+        _known_classes[path] = found
+    return _known_classes[path]
+
+
+def _leaf_name(attribute: str) -> str:
+    return _LEAF_NAMES.get(attribute, attribute.lstrip("_"))
+
+
+def encode(value: Any, name: str, leaves: dict[str, Any]) -> Any:
+    """`value` as JSON data; its tensors go to `leaves` under names that start with `name`."""
+    if isinstance(value, torch.Tensor):
+        leaves[name] = value
+        return {"leaf": name}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, torch.dtype):
+        return {"dtype": str(value).removeprefix("torch.")}
+    if isinstance(value, type):
+        return {"class": path_of(value)}
+    if isinstance(value, (list, tuple)):
+        items = [encode(item, f"{name}.{i}", leaves) for i, item in enumerate(value)]
+        return {"tuple": items} if isinstance(value, tuple) else items
+    if isinstance(value, dict):
+        return {"items": [[key, encode(item, f"{name}.{key}", leaves)] for key, item in value.items()]}
+    raise GuardError(
+        f"{name} is a {type(value).__name__}, which cannot be serialized; register the class that holds it with "
+        "exportguard.register_class_serialization"
+    )
+
+
+def decode(data: Any, leaves: dict[str, Any]) -> Any:
+    """What `encode` was given."""
+    if isinstance(data, list):
+        return [decode(item, leaves) for item in data]
+    if not isinstance(data, dict):
+        return data
+    ((kind, content),) = data.items()
+    if kind == "leaf":
+        return leaves[content]
+    if kind == "dtype":
+        return getattr(torch, content)
+    if kind == "class":
+        return class_at(content)
+    if kind == "tuple":
+        return tuple(decode(item, leaves) for item in content)
+    return {key: decode(item, leaves) for key, item in content}
+
+
+def _kept_attributes(layer: Any) -> Iterator[tuple[str, Any]]:
+    for attribute, value in vars(layer).items():
+        if attribute in _FROM_DATA or (attribute in LENGTHS and not isinstance(value, torch.Tensor)):
+            continue
+        # dtype and device are unset (None) before the first tensors come, and the layer asks for that.
+        if attribute in _FOLLOWING:
+            continue
+        yield attribute, value
+
+
+def flatten_layer(layer: Any, prefix: str, leaves: dict[str, Any]) -> dict[str, Any]:
+    """The context of `layer`; its tensors go to `leaves`, named "<prefix>.key", "<prefix>.value", …"""
+    data = {name: encode(value, f"{prefix}.{_leaf_name(name)}", leaves) for name, value in _kept_attributes(layer)}
+    following = sorted(name for name in vars(layer) if name in _FOLLOWING and vars(layer)[name] is not None)
+    absent = sorted(name for name in vars(layer) if name in _FOLLOWING and vars(layer)[name] is None)
+    derived = sorted(name for name in vars(layer) if name in _FROM_DATA)
+    return {"class": path_of(type(layer)), "data": data, "following": following, "absent": absent, "derived": derived}
+
+
+def unflatten_layer(context: dict[str, Any], leaves: dict[str, Any]) -> Any:
+    """The layer of which `flatten_layer` gave the context. No method of the layer runs."""
+    cls = class_at(context["class"])
+    layer = cls.__new__(cls)
+    state = {name: decode(value, leaves) for name, value in context["data"].items()}
+    state.update([(name, _FOLLOWING[name](state)) for name in context["following"]])
+    state.update(dict.fromkeys(context["absent"]))
+    state.update((name, _FROM_DATA[name](state)) for name in context["derived"])
+    vars(layer).update(state)
+    return layer

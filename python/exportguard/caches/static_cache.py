@@ -1,0 +1,12 @@
+"""`StaticCache` and its subclasses."""
+
+from exportguard.caches.cache import cache_serializer
+from exportguard.caches.subclasses import serializer_patch
+
+PATCHES = (
+    serializer_patch(
+        "transformers.cache_utils.StaticCache",
+        cache_serializer(),
+        "torch.export must see the tensors of the cache as inputs and outputs",
+    ),
+)

@@ -1,0 +1,120 @@
+"""The command line: every module of `commands` is a subcommand, its `Options` are the arguments.
+
+A subcommand module has a docstring (the help), a frozen dataclass `Options` whose fields come from `argument`, and
+`run(options)`, which returns the exit code: 0, or 1 when what was asked for failed. Wrong usage exits with 2.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import logging
+import pkgutil
+import sys
+import types
+import typing
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import commands
+from .errors import ExportGuardError, InvalidArgumentError
+
+_LOG_LEVELS = (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG)
+
+
+def argument(*flags: str, help: str, default: Any = dataclasses.MISSING, choices: Sequence[str] = ()) -> Any:
+    """A field of a subcommand's `Options`: without flags it stands by position, without a default it is required."""
+    return dataclasses.field(default=default, metadata={"flags": flags, "help": help, "choices": tuple(choices)})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns the exit code."""
+    try:
+        code = build().main(args=arguments, prog_name="exportguard", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        return 130
+    except ExportGuardError as error:
+        click.echo(f"Error: {error}", err=True)
+        return 2 if isinstance(error, InvalidArgumentError) else 1
+    return int(code or 0)
+
+
+def script() -> None:
+    """The `exportguard` program."""
+    sys.exit(main())
+
+
+def build() -> click.Group:
+    """The command with all its subcommands."""
+    return _Commands(
+        name="exportguard",
+        help="PyTorch models to ONNX, right on every shape.",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+
+class _Commands(click.Group):
+    """Imports a subcommand when it is asked for: some of them take seconds."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(entry.name.replace("_", "-") for entry in pkgutil.iter_modules(commands.__path__))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        return _command(importlib.import_module(f"{commands.__name__}.{cmd_name.replace('-', '_')}"))
+
+
+def _command(module: types.ModuleType) -> click.Command:
+    name = module.__name__.rpartition(".")[2].replace("_", "-")
+    hints = typing.get_type_hints(module.Options)
+    parameters = [_parameter(field, hints[field.name]) for field in dataclasses.fields(module.Options)]
+    return click.Command(name, params=parameters, callback=_callback(module), help=module.__doc__)
+
+
+def _callback(module: types.ModuleType) -> Callable[..., int]:
+    def call(**values: Any) -> int:
+        _set_up_logging(values.get("verbose", 0))
+        code: int = module.run(module.Options(**values))
+        return code
+
+    return call
+
+
+def _parameter(field: dataclasses.Field[Any], hint: Any) -> click.Parameter:
+    flags, choices = field.metadata["flags"], field.metadata["choices"]
+    kind = click.Choice(choices) if choices else _click_type(hint)
+    # click tells "no default" from the default None.
+    default = {} if field.default is dataclasses.MISSING else {"default": field.default}
+    if not flags:
+        return click.Argument([field.name], type=kind, required=not default, **default)
+    is_flag = hint is bool
+    return click.Option(
+        [*flags, field.name],
+        type=None if is_flag else kind,
+        is_flag=is_flag,
+        required=not default,
+        show_default=field.default not in (dataclasses.MISSING, None, False),
+        help=field.metadata["help"],
+        **default,
+    )
+
+
+def _click_type(hint: Any) -> Any:
+    kinds = [kind for kind in typing.get_args(hint) or (hint,) if kind is not type(None)]
+    if kinds == [Path]:
+        return click.Path(path_type=Path)
+    return kinds[0]
+
+
+def _set_up_logging(verbose: int) -> None:
+    """What other libraries log about themselves is no news to the user."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("exportguard").setLevel(_LOG_LEVELS[min(max(verbose, 0), len(_LOG_LEVELS) - 1)])

@@ -1,0 +1,1 @@
+"""The subcommands, one module for each; they are found, not listed."""

@@ -1,0 +1,59 @@
+"""Validate many models, each in its own process; a second run into the same folder only does what is missing."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from ..command_line import argument
+from ..models import tasks
+from ..sweep import SweepOptions, SweepResult, shipped_cases, sweep, sweep_cases
+from ..sweep_tables import page, summary, terminal_table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The arguments of `exportguard sweep`."""
+
+    folder: Path = argument("-o", "--output", help="A folder for results.json, results.html and what is done.")
+    task: str | None = argument("-t", "--task", help="Only this task.", default=None, choices=tuple(tasks()))
+    match: str = argument("-k", "--match", help="Only models with this, or that, in their names.", default="")
+    shipped: bool = argument("--shipped", help="Only the architectures shipped as data.", default=False)
+    jobs: int = argument("-j", "--jobs", help="Processes at once.", default=1)
+    timeout: float = argument("--timeout", help="Seconds for each model.", default=300.0)
+    memory: int = argument("--memory", help="MiB for each model.", default=8192)
+    patch: bool = argument("--patch/--no-patch", help="Export with the patches of the guard.", default=True)
+    verbose: int = argument("-v", "--verbose", help="0: the summary alone; 1: the table.", default=1)
+
+
+def run(options: Options) -> int:
+    """Prints the table and returns 0 if every model that runs eagerly is right."""
+    console = Console()
+    patterns = [pattern for pattern in options.match.split(",") if pattern]
+    cases = shipped_cases() if options.shipped else sweep_cases([options.task] if options.task else [], patterns)
+    settings = SweepOptions(
+        folder=options.folder,
+        timeout_s=options.timeout,
+        memory_mib=options.memory,
+        arguments=() if options.patch else ("--no-patch",),
+    )
+    results: list[SweepResult] = []
+    with console.status("starting") as status, ThreadPoolExecutor(options.jobs) as executor:
+        for result in sweep(cases, settings, executor):
+            results.append(result)
+            status.update(f"{len(results)} of {len(cases)}, last {result.model}: {result.outcome}")
+    _write(results, options.folder)
+    if options.verbose:
+        console.print(terminal_table(results))
+    console.print(summary(results))
+    return 0 if all(result.outcome in ("ok", "cannot run eagerly") for result in results) else 1
+
+
+def _write(results: list[SweepResult], folder: Path) -> None:
+    rows = [asdict(result) for result in sorted(results, key=lambda result: (result.task, result.model))]
+    (folder / "results.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    (folder / "results.html").write_text(page(results), encoding="utf-8")

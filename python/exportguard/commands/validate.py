@@ -1,0 +1,66 @@
+"""Export and convert a model, and compare it with the original on several sizes of its inputs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from ..command_line import argument
+from ..errors import FileError
+from ..models import BuildOptions, tasks
+from ..validate import ValidateOptions, ValidationReport, validate_model
+from ..validation_tables import print_report
+
+_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The arguments of `exportguard validate`."""
+
+    model: str = argument("-m", "--model", help="An architecture, a local folder, or a hub id.")
+    run: bool = argument("--run/--no-run", help="Run the converted model and compare.", default=True)
+    verbose: int = argument("-v", "--verbose", help="0: the result alone; 1: the tables; 2: every output.", default=1)
+    export: str = argument(
+        "--export", help="What converts the program.", default="exportguard", choices=("exportguard", "onnx-dynamo")
+    )
+    output: Path | None = argument("-o", "--output", help="A folder for the ONNX file.", default=None)
+    task: str | None = argument("-t", "--task", help="What the model is for.", default=None, choices=tuple(tasks()))
+    dtype: str = argument("--dtype", help="Of the weights.", default="float32", choices=tuple(_DTYPES))
+    device: str = argument("--device", help="cpu, cuda, cuda:1, …", default="cpu")
+    patch: bool = argument("--patch/--no-patch", help="Export with the patches of the guard.", default=True)
+    opset: int | None = argument("--opset", help="18 to 25; by default the newest that runs.", default=None)
+    json: Path | None = argument("--json", help="A file for the report.", default=None)
+
+
+def run(options: Options) -> int:
+    """Prints the report and returns 0 if everything agrees."""
+    console = Console(stderr=False)
+    with console.status("starting") as status:
+        report = validate_model(options.model, _settings(options), lambda step: status.update(f"{step} …"))
+    print_report(report, console, detail=options.verbose)
+    if options.json:
+        _write_json(report, options.json)
+    return 0 if report.ok else 1
+
+
+def _settings(options: Options) -> ValidateOptions:
+    return ValidateOptions(
+        build=BuildOptions(task=options.task, dtype=_DTYPES[options.dtype], device=options.device),
+        exporter="onnx-dynamo" if options.export == "onnx-dynamo" else "exportguard",
+        opset=options.opset,
+        patch=options.patch,
+        run=options.run,
+        folder=options.output,
+    )
+
+
+def _write_json(report: ValidationReport, path: Path) -> None:
+    try:
+        path.write_text(json.dumps(report.as_dict(), indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise FileError(f"cannot write the report to {path}: {error.strerror}") from error

@@ -1,0 +1,322 @@
+"""Which axes of a model's inputs change from call to call, as the user writes it and as torch.export wants it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.export import Dim
+from torch.export.dynamic_shapes import _DimHint
+from torch.utils import _pytree as pytree
+
+from .errors import InvalidArgumentError
+from .inputs import CallInputs, Leaf, flatten_named, forward_of
+
+# What a user may write for one axis.
+Axis = str | Dim | _DimHint | int | None
+# What a user may write for a whole call: nested like the inputs, with one {axis: name} for each tensor.
+DynamicShapes = Mapping[str, Any] | Sequence[Any] | None
+
+_DERIVED = ("_DerivedDim", "_StaticDim")
+
+
+@dataclass(frozen=True)
+class LeafShape:
+    """The axes of one input that were asked to change: `axes[1] == "seq"`. `leaf` is the example it was asked for."""
+
+    leaf: Leaf
+    axes: Mapping[int, Axis]  # an integer that changes has axis 0
+
+    def label(self, axis: int) -> str | None:
+        """The name that the user gave to the axis, or None."""
+        return name_of(self.axes.get(axis))
+
+
+def name_of(axis: Axis) -> str | None:
+    """The name in what a user wrote for one axis; hints and sizes have none.
+
+    >>> name_of("batch"), name_of(None), name_of(8)
+    ('batch', None, None)
+    """
+    if isinstance(axis, str):
+        return axis
+    if isinstance(axis, Dim) and type(axis).__name__ not in _DERIVED:
+        return axis.__name__
+    return None
+
+
+def all_dynamic_shapes_from_inputs(inputs: Any, dim_prefix: str | _DimHint = "d") -> Any:
+    """Dynamic shapes that ask for every axis of every tensor, nested like `inputs`.
+
+    `inputs` is a tuple of arguments, a dictionary of them, or any nesting of containers and registered classes.
+    With a string each axis has its own name, `<prefix>_<number of the tensor>_<axis>`; with a hint such as
+    `Dim.AUTO` all have that one.
+
+    >>> all_dynamic_shapes_from_inputs({"x": torch.zeros(2, 3), "n": 4})
+    {'x': {0: 'd_0_0', 1: 'd_0_1'}, 'n': None}
+    """
+    tensors = iter(range(len(pytree.tree_leaves(inputs))))
+
+    def every_axis(value: Any) -> dict[int, Axis] | None:
+        if not isinstance(value, torch.Tensor):
+            return None
+        number = next(tensors)
+        return {
+            axis: f"{dim_prefix}_{number}_{axis}" if isinstance(dim_prefix, str) else dim_prefix
+            for axis in range(value.dim())
+        }
+
+    return mirror(inputs, every_axis)
+
+
+def mirror(tree: Any, leaf: Callable[[Any], Any]) -> Any:
+    """The containers of `tree` with `leaf(value)` in each place; a registered class becomes the list of its children.
+
+    That is the form in which torch.export takes dynamic shapes.
+    """
+    node = pytree.SUPPORTED_NODES.get(pytree._get_node_type(tree))
+    if node is None:
+        return leaf(tree)
+    children, context = node.flatten_fn(tree)
+    mirrored = [mirror(child, leaf) for child in children]
+    return node.unflatten_fn(mirrored, context) if _is_container(tree) else mirrored
+
+
+def normalise(model: Any, call: CallInputs, dynamic_shapes: DynamicShapes) -> list[LeafShape]:
+    """One entry for each leaf of the call, in the order in which torch.export flattens it.
+
+    Raises:
+        InvalidArgumentError: the structure differs from the inputs', an axis does not exist, a size that torch.export
+            turns into a constant (0 or 1) was asked to change, one name stands on axes of different sizes, or what
+            stands for an axis is of no known kind.
+    """
+    named = call.named(forward_of(model))
+    spec = _by_name(named, dynamic_shapes)
+    shapes = list(_pair("", named, spec))
+    for shape in shapes:
+        _require_axes_that_can_change(shape)
+    _require_equal_sizes(shapes)
+    return shapes
+
+
+def shared_dims(shapes: Sequence[LeafShape]) -> dict[str, Dim]:
+    """A `Dim` for each name that stands on several axes, so that torch knows those to be equal."""
+    uses = Counter(name for shape in shapes for name in _names(shape))
+    return {name: Dim(name) for name, count in uses.items() if count > 1 and name.isidentifier()}
+
+
+def for_torch(
+    model: Any, call: CallInputs, shapes: Sequence[LeafShape], dims: Mapping[str, Dim]
+) -> dict[str, Any] | None:
+    """The same as torch.export takes it; None if no axis changes.
+
+    A name becomes the `Dim` that `dims` has for it, or else `Dim.DYNAMIC`: torch then finds the axis' bounds itself
+    instead of refusing the narrower ones that a model implies.
+    """
+    if not any(shape.axes for shape in shapes):
+        return None
+    remaining = iter(shapes)
+
+    def spec(_: Any) -> Any:
+        shape = next(remaining)
+        return _torch_spec(shape, dims)
+
+    return {name: mirror(value, spec) for name, value in call.named(forward_of(model)).items()}
+
+
+def _torch_spec(shape: LeafShape, dims: Mapping[str, Dim]) -> Any:
+    if not isinstance(shape.leaf.value, torch.Tensor):
+        return Dim.DYNAMIC if shape.axes else None  # torch takes no named Dim for a number
+    return {axis: _torch_axis(asked, dims) for axis, asked in shape.axes.items()} or None
+
+
+def _torch_axis(asked: Axis, dims: Mapping[str, Dim]) -> Axis:
+    return dims.get(asked, Dim.DYNAMIC) if isinstance(asked, str) else asked
+
+
+def _names(shape: LeafShape) -> Iterator[str]:
+    if not isinstance(shape.leaf.value, torch.Tensor):
+        return iter(())
+    return (asked for asked in shape.axes.values() if isinstance(asked, str))
+
+
+def _is_container(tree: Any) -> bool:
+    return pytree._get_node_type(tree) in pytree.BUILTIN_TYPES
+
+
+def _by_name(named: Mapping[str, Any], dynamic_shapes: DynamicShapes) -> dict[str, Any]:
+    if dynamic_shapes is None:
+        return {}
+    if isinstance(dynamic_shapes, Mapping):
+        _require_known_names(named, dynamic_shapes)
+        return dict(dynamic_shapes)
+    if isinstance(dynamic_shapes, (tuple, list)):
+        if len(dynamic_shapes) != len(named):
+            raise InvalidArgumentError(
+                f"dynamic_shapes has {len(dynamic_shapes)} entries for {len(named)} inputs ({', '.join(named)}); "
+                "pass one for each, None for an input that does not change"
+            )
+        return dict(zip(named, dynamic_shapes, strict=True))
+    raise InvalidArgumentError(
+        f"dynamic_shapes must be a dictionary by input name or a tuple by position, got {type(dynamic_shapes).__name__}"
+    )
+
+
+def _require_known_names(named: Mapping[str, Any], dynamic_shapes: Mapping[str, Any]) -> None:
+    unknown = [str(name) for name in dynamic_shapes if name not in named]
+    if unknown:
+        raise InvalidArgumentError(
+            f"dynamic_shapes names {', '.join(unknown)}, which the call does not pass; it passes {', '.join(named)}"
+        )
+
+
+def _pair(path: str, value: Any, spec: Any) -> Iterator[LeafShape]:
+    """The leaves below `value` with the part of `spec` that is theirs."""
+    node = pytree.SUPPORTED_NODES.get(pytree._get_node_type(value))
+    if node is None:
+        yield LeafShape(Leaf(path, value), _axes(path, value, spec))
+    elif spec is None or _is_axes(value, spec):
+        # One {axis: name} for a whole container goes to each tensor in it.
+        for leaf in flatten_named(value):
+            name = f"{path}.{leaf.name}" if path else leaf.name
+            one = spec if isinstance(leaf.value, torch.Tensor) else None
+            yield LeafShape(Leaf(name, leaf.value), _axes(name, leaf.value, one))
+    else:
+        yield from _pair_children(path, value, spec)
+
+
+def _pair_children(path: str, value: Any, spec: Any) -> Iterator[LeafShape]:
+    if not path:
+        for name, child in value.items():
+            yield from _pair(name, child, spec.get(name))
+        return
+    names, children = _children(value)
+    for name, child, part in zip(names, children, _parts(path, names, spec, value), strict=True):
+        yield from _pair(f"{path}.{name}", child, part)
+
+
+def _children(value: Any) -> tuple[list[str], list[Any]]:
+    """The direct children of a registered container under the names that paths use."""
+    children, _ = pytree.SUPPORTED_NODES[pytree._get_node_type(value)].flatten_fn(value)
+    entries, _ = pytree.tree_flatten_with_path(value, is_leaf=lambda inner: inner is not value)
+    names = [leaf_path[0] for leaf_path, _ in entries] if len(entries) == len(children) else range(len(children))
+    return [str(getattr(name, "key", getattr(name, "idx", getattr(name, "name", name)))) for name in names], list(
+        children
+    )
+
+
+def _parts(path: str, names: Sequence[str], spec: Any, value: Any) -> list[Any]:
+    if isinstance(spec, Mapping):
+        by_name = {str(name): part for name, part in spec.items()}
+        unknown = [name for name in by_name if name not in names]
+        if unknown:
+            raise InvalidArgumentError(
+                f"dynamic_shapes names {path}.{unknown[0]}, which is not there; {path} has {', '.join(names)}"
+            )
+        return [by_name.get(name) for name in names]
+    if isinstance(spec, (list, tuple)):
+        if len(spec) != len(names):
+            raise InvalidArgumentError(
+                f"dynamic_shapes has {len(spec)} entries for {path}, a {type(value).__name__} of {len(names)} "
+                f"({', '.join(names)}); pass one for each, or one {{axis: name}} for all"
+            )
+        return list(spec)
+    raise InvalidArgumentError(
+        f"dynamic_shapes has {spec!r} for {path}, a {type(value).__name__}; pass a dictionary or a list like it, "
+        "or one {axis: name} for all its tensors"
+    )
+
+
+def _is_axes(value: Any, spec: Any) -> bool:
+    if not isinstance(spec, Mapping) or not spec:
+        return False
+    keys_are_axes = all(isinstance(axis, int) for axis in spec)
+    return keys_are_axes and not (isinstance(value, dict) and any(axis in value for axis in spec))
+
+
+def _axes(path: str, value: Any, spec: Any) -> dict[int, Axis]:
+    if spec is None:
+        return {}
+    if not isinstance(value, torch.Tensor):
+        return _number_axis(path, value, spec)
+    if isinstance(spec, Mapping):
+        entries = list(spec.items())
+    elif isinstance(spec, (list, tuple)):
+        entries = _entries_by_position(path, value, spec)
+    else:
+        raise InvalidArgumentError(
+            f"dynamic_shapes has {spec!r} for the tensor {path}; pass {{axis: name}} or a tuple with one entry an axis"
+        )
+    return {_axis_number(path, value, axis): _known(path, axis, asked) for axis, asked in entries if asked is not None}
+
+
+def _number_axis(path: str, value: Any, spec: Any) -> dict[int, Axis]:
+    if isinstance(value, int) and not isinstance(value, bool) and isinstance(spec, (str, Dim, _DimHint)):
+        return {0: spec}
+    raise InvalidArgumentError(
+        f"dynamic_shapes has {spec!r} for {path}, which is {value!r} and has no axes; pass None, or a tensor"
+    )
+
+
+def _entries_by_position(path: str, value: torch.Tensor, spec: Sequence[Any]) -> list[tuple[int, Any]]:
+    if len(spec) != value.dim():
+        raise InvalidArgumentError(
+            f"dynamic_shapes has {len(spec)} entries for {path}, which has rank {value.dim()}; pass one for each axis"
+        )
+    return list(enumerate(spec))
+
+
+def _axis_number(path: str, value: torch.Tensor, axis: Any) -> int:
+    rank = value.dim()
+    if not isinstance(axis, int) or not -rank <= axis < rank:
+        raise InvalidArgumentError(
+            f"dynamic_shapes names axis {axis!r} of {path}, which has rank {rank}; axes are 0 to {rank - 1}"
+            if rank
+            else f"dynamic_shapes names axis {axis!r} of {path}, which has no axes; pass None"
+        )
+    return axis % rank
+
+
+def _known(path: str, axis: Any, asked: Any) -> Axis:
+    if isinstance(asked, (str, Dim, _DimHint, int)) and asked != "" and not isinstance(asked, bool):
+        return asked
+    raise InvalidArgumentError(
+        f"dynamic_shapes has {asked!r} for axis {axis} of {path}; pass a name, a torch.export.Dim, or None"
+    )
+
+
+def _require_axes_that_can_change(shape: LeafShape) -> None:
+    """Sizes 0 and 1 are constants to torch.export, whatever it is asked."""
+    if not isinstance(shape.leaf.value, torch.Tensor):
+        return
+    for axis, asked in shape.axes.items():
+        size = shape.leaf.value.shape[axis]
+        if isinstance(asked, int) and asked != size:
+            raise InvalidArgumentError(
+                f"dynamic_shapes fixes axis {axis} of {shape.leaf.name} to {asked}, but the example has {size}"
+            )
+        if isinstance(asked, (str, Dim)) and type(asked).__name__ not in _DERIVED and size < 2:
+            raise InvalidArgumentError(
+                f"axis {axis} of {shape.leaf.name} ({name_of(asked)}) has size {size} in the example, and torch.export "
+                "turns sizes 0 and 1 into constants; export with an example of at least 2, the model then runs with 1"
+            )
+
+
+def _require_equal_sizes(shapes: Sequence[LeafShape]) -> None:
+    """A name says that its axes are equal, in the example too."""
+    first: dict[str, tuple[str, int]] = {}
+    for shape in shapes:
+        for axis in shape.axes:
+            name = shape.label(axis)
+            if name is None or not isinstance(shape.leaf.value, torch.Tensor):
+                continue
+            place, size = f"axis {axis} of {shape.leaf.name}", shape.leaf.value.shape[axis]
+            known, expected = first.setdefault(name, (place, size))
+            if size != expected:
+                raise InvalidArgumentError(
+                    f"dynamic_shapes calls {known} and {place} both {name!r}, but the example has {expected} and "
+                    f"{size}; give them names of their own"
+                )

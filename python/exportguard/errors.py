@@ -1,0 +1,44 @@
+"""The exceptions that the library raises on purpose; those of the C++ side arrive as the same classes."""
+
+
+class ExportGuardError(RuntimeError):
+    """Base of them all."""
+
+
+class InvalidArgumentError(ExportGuardError, ValueError):
+    """An argument is out of its bounds; the text names it, the bound, the value and the remedy."""
+
+
+class GraphError(ExportGuardError):
+    """A graph is malformed, or ONNX's checker rejects the model."""
+
+
+class ParseError(ExportGuardError, ValueError):
+    """Text is not in the format that is read; `line` and `column` count from 1."""
+
+    line: int
+    column: int
+
+    def __init__(self, message: str, line: int, column: int) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
+
+    def __reduce__(self) -> tuple[type["ParseError"], tuple[str, int, int]]:
+        return type(self), (str(self), self.line, self.column)
+
+
+class ProgramError(ExportGuardError):
+    """An exported program holds something that cannot be represented."""
+
+
+class LoweringError(ExportGuardError):
+    """Operators could not be lowered; the text lists all of them with their source lines."""
+
+
+class FileError(ExportGuardError, OSError):
+    """A file cannot be written or read, or its content is not what it should be."""
+
+
+class GuardError(ExportGuardError):
+    """A patch cannot be installed, or the guard is used in a way it does not allow."""

@@ -1,0 +1,229 @@
+"""The guard: `torch_export_patches` and its smaller relatives."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import torch.utils._pytree as pytree
+
+from . import _core
+from .caches.registration import register_class_serialization, unregister_class_serialization
+from .errors import GuardError
+from .patches import all_patches, declare_all
+from .patches.custom import as_patches
+from .patches.declaration import Patch
+from .patches.details import PatchDetails
+from .rewrites.selection import as_rewrites
+
+__all__ = [
+    "Guard",
+    "PatchOptions",
+    "ReportLine",
+    "register_additional_serialization_functions",
+    "register_cache_serialization",
+    "register_class_serialization",
+    "torch_export_patches",
+    "unregister_cache_serialization",
+    "unregister_class_serialization",
+]
+
+logger = logging.getLogger(__name__)
+
+Inputs = TypeVar("Inputs")
+
+declare_all()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatchOptions:
+    """What a guard installs; the fields of `torch_export_patches`, ready for the C++ side."""
+
+    patch: bool = True
+    serializers: bool = True
+    patch_sympy: bool = True
+    patch_torch: bool = True
+    patch_transformers: bool = True
+    patch_diffusers: bool = False
+    catch_constraints: bool = True
+    stop_if_static: int = 0
+    dump_rewriting: str = ""
+    custom_patches: tuple[Patch, ...] = ()
+    rewrite: tuple[Patch, ...] = ()
+
+
+class ReportLine(NamedTuple):
+    """What the guard did with one patch."""
+
+    name: str
+    kind: str
+    targets: list[str]
+    outcome: str  # "installed", "skipped" or "already installed"
+    reason: str
+
+
+class Guard:
+    """An open guard. Called with inputs, it gives inputs for export; `report` says what it installed."""
+
+    def __init__(self, options: PatchOptions) -> None:
+        self._options = options
+        self._core = _core.ExportPatches(options)
+
+    def __call__(self, inputs: Inputs) -> Inputs:
+        """The same tensors in new containers, caches included: a call with them leaves yours as they are."""
+        return pytree.tree_map(lambda leaf: leaf, inputs)  # type: ignore[no-any-return]
+
+    @property
+    def report(self) -> list[ReportLine]:
+        """One line for every patch that the guard looked at."""
+        return [ReportLine(*line) for line in self._core.lines]
+
+    @property
+    def report_text(self) -> str:
+        """The report as a table for people."""
+        return self._core.text()
+
+    @property
+    def is_open(self) -> bool:
+        return self._core.is_open
+
+    def installed_patches(self) -> list[Patch]:
+        """The patches that this guard put in force."""
+        names = {line.name for line in self.report if line.outcome == "installed"}
+        known = (*all_patches(), *self._options.rewrite, *self._options.custom_patches)
+        return [patch for patch in known if patch.name in names]
+
+    def close(self) -> None:
+        """Restores everything. A second call does nothing.
+
+        :raises GuardError: from another thread, or naming what could not be restored
+        """
+        self._core.close()
+
+
+def _close_after_error(guard: Guard, error: BaseException) -> None:
+    """The error of the body is the one to see; what could not be restored is told beside it."""
+    try:
+        guard.close()
+    except GuardError as restore_error:
+        error.add_note(f"exportguard: {restore_error}")
+
+
+@contextmanager
+def _open(options: PatchOptions, patch_details: PatchDetails | None = None) -> Iterator[Guard]:
+    guard = Guard(options)
+    try:
+        if patch_details is not None:
+            patch_details.add_all(guard.installed_patches())
+        yield guard
+    except BaseException as error:
+        _close_after_error(guard, error)
+        raise
+    guard.close()
+
+
+@contextmanager
+def torch_export_patches(
+    *,
+    patch: bool = True,
+    serializers: bool = True,
+    patch_sympy: bool = True,
+    patch_torch: bool = True,
+    patch_transformers: bool = True,
+    patch_diffusers: bool = False,
+    catch_constraints: bool = True,
+    stop_if_static: int = 0,
+    custom_patches: Iterable[Any] = (),
+    rewrite: Any = (),
+    dump_rewriting: str = "",
+    patch_details: PatchDetails | None = None,
+    verbose: int = 0,
+) -> Iterator[Guard]:
+    """Installs what torch.export needs, and restores every touched object at the end of the block.
+
+    :param patch: False installs the serializers alone
+    :param serializers: whether caches are made known to pytree
+    :param patch_sympy, patch_torch, patch_transformers, patch_diffusers: the patches of each kind
+    :param catch_constraints: an axis that was asked dynamic and became static is logged, not an error at the end
+    :param stop_if_static: 1 raises at the line where a dynamic axis becomes static
+    :param custom_patches: `Patch` objects, classes with `_PATCHES_` and `_PATCHED_CLASS_`, functions with
+        `_PATCHED_FUNCTION_`, {dotted path: function}; one replaces a known patch of the same target
+    :param rewrite: functions whose tests and loops depend on tensor data, to be rewritten: a module, or methods,
+        classes, (class, "name") pairs, and dicts of a "target" with options of `transform_method`
+    :param dump_rewriting: a folder for the sources of the replaced functions, before and after, with their difference
+    :param patch_details: collects the patches that were installed
+    :param verbose: 1 logs the report as a warning
+    :raises GuardError: another thread has a guard open, or a patch cannot be installed; nothing is changed then
+
+    >>> import torch
+    >>> with torch_export_patches() as prepare:
+    ...     program = torch.export.export(torch.nn.Linear(2, 1), prepare((torch.zeros(3, 2),)))
+    """
+    options = PatchOptions(
+        patch=patch,
+        serializers=serializers,
+        patch_sympy=patch_sympy,
+        patch_torch=patch_torch,
+        patch_transformers=patch_transformers,
+        patch_diffusers=patch_diffusers,
+        catch_constraints=catch_constraints,
+        stop_if_static=int(stop_if_static),
+        dump_rewriting=dump_rewriting,
+        custom_patches=as_patches(custom_patches),
+        rewrite=as_rewrites(rewrite),
+    )
+    with _open(options, patch_details) as guard:
+        logger.log(logging.WARNING if verbose else logging.DEBUG, "patches:\n%s", guard.report_text)
+        yield guard
+
+
+@contextmanager
+def register_additional_serialization_functions(
+    *, patch_transformers: bool = True, patch_diffusers: bool = False
+) -> Iterator[Guard]:
+    """The serializers alone: enough for many models, since most need nothing else.
+
+    >>> with register_additional_serialization_functions(patch_transformers=True):
+    ...     pass
+    """
+    options = PatchOptions(patch=False, serializers=patch_transformers, patch_diffusers=patch_diffusers)
+    with _open(options) as guard:
+        yield guard
+
+
+_kept: _core.KeptChanges | None = None
+_kept_lock = threading.Lock()
+
+
+def register_cache_serialization() -> list[str]:
+    """Makes every known cache class known to pytree until `unregister_cache_serialization`; returns the patches' names.
+
+    :raises GuardError: if they are registered already
+    """
+    global _kept
+    serializers = [patch for patch in all_patches() if patch.kind == "serializer" and patch.verdict()[0] == "needed"]
+    with _kept_lock:
+        if _kept is not None:
+            raise GuardError("the cache classes are registered; call unregister_cache_serialization first")
+        changes = _core.KeptChanges()
+        for patch in serializers:
+            patch.install(changes)
+        _kept = changes
+    return [patch.name for patch in serializers]
+
+
+def unregister_cache_serialization() -> None:
+    """Undoes `register_cache_serialization`; what was registered before comes back.
+
+    :raises GuardError: if that function was not called
+    """
+    global _kept
+    with _kept_lock:
+        changes, _kept = _kept, None
+    if changes is None:
+        raise GuardError("register_cache_serialization was not called")
+    changes.undo()

@@ -1,0 +1,126 @@
+"""Inputs and dynamic shapes of a model found out by watching it being called, also from within `generate`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from .dynamic_shapes import mirror
+from .errors import InvalidArgumentError
+from .inputs import CallInputs, Leaf, flatten_named, forward_of, ordered_call
+
+
+class ObservedCalls:
+    """The calls that were seen, in order, each with a copy of its inputs."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        """Nothing is seen yet; `observe_inputs` fills it."""
+        self._model = model
+        self.calls: list[CallInputs] = []
+
+    def example(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and named arguments to export with: those of the last call, no axis of which has size 0 or 1 that
+        changes elsewhere, or simply the last one.
+
+        Raises:
+            InvalidArgumentError: there was no call.
+        """
+        calls = self._comparable()
+        changing = [axes for _, axes in self._changing_axes(calls)]
+        usable = [call for call in calls if _fits(flatten_named(self._named(call)), changing)]
+        chosen = (usable or calls)[-1]
+        return chosen.args, dict(chosen.kwargs)
+
+    def dynamic_shapes(self) -> dict[str, Any]:
+        """Dynamic shapes nested like the inputs: an axis changes if its size did. Axes that always had the same size as
+        each other have the same name.
+
+        Raises:
+            InvalidArgumentError: fewer than two calls with the same parts.
+        """
+        calls = self._comparable()
+        if len(calls) < 2:
+            raise InvalidArgumentError(
+                "dynamic shapes need at least two calls with the same inputs given, and of other sizes; "
+                f"{len(self.calls)} calls were seen, {len(calls)} of them alike"
+            )
+        names: dict[tuple[int, ...], str] = {}
+        specs = [
+            {axis: names.setdefault(sizes, f"d{len(names)}") for axis, sizes in axes.items()}
+            for _, axes in self._changing_axes(calls)
+        ]
+        remaining = iter(specs)
+
+        def spec(value: Any) -> Any:
+            axes = next(remaining)
+            return (axes or None) if isinstance(value, torch.Tensor) else axes.get(0)
+
+        return {name: mirror(value, spec) for name, value in self._named(calls[-1]).items()}
+
+    def _named(self, call: CallInputs) -> dict[str, Any]:
+        return call.named(forward_of(self._model))
+
+    def _comparable(self) -> list[CallInputs]:
+        """The calls that gave the same inputs as the last one: the first call of `generate` has no cache yet."""
+        if not self.calls:
+            raise InvalidArgumentError("the model was not called; call it, or generate, within observe_inputs")
+        parts = [[leaf.name for leaf in flatten_named(self._named(call))] for call in self.calls]
+        return [call for call, names in zip(self.calls, parts, strict=True) if names == parts[-1]]
+
+    def _changing_axes(self, calls: Sequence[CallInputs]) -> list[tuple[Leaf, dict[int, tuple[int, ...]]]]:
+        """For each leaf the axes whose size changed, with all sizes that were seen."""
+        rows = [flatten_named(self._named(call)) for call in calls]
+        return [(leaves[0], _changes([_sizes(leaf.value) for leaf in leaves])) for leaves in zip(*rows, strict=True)]
+
+
+@contextmanager
+def observe_inputs(model: torch.nn.Module) -> Iterator[ObservedCalls]:
+    """Watches the calls of `model` until the block ends; the model is not changed.
+
+    Caches are only taken apart within `register_cache_serialization` or a guard: use the result there.
+
+    >>> model = torch.nn.Linear(4, 2)
+    >>> with observe_inputs(model) as seen:
+    ...     _ = model(torch.zeros(2, 4)), model(torch.zeros(5, 4))
+    >>> seen.dynamic_shapes()
+    {'input': {0: 'd0'}}
+    """
+    observed = ObservedCalls(model)
+
+    def hook(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        call = ordered_call(model, args, {name: value for name, value in kwargs.items() if value is not None})
+        # A cache grows in place while the model runs.
+        observed.calls.append(CallInputs(copy.deepcopy(call.args), copy.deepcopy(dict(call.kwargs))))
+
+    handle = model.register_forward_pre_hook(hook, with_kwargs=True)
+    try:
+        yield observed
+    finally:
+        handle.remove()
+
+
+def _sizes(value: Any) -> tuple[int, ...]:
+    if isinstance(value, torch.Tensor):
+        return tuple(value.shape)
+    return (value,) if isinstance(value, int) and not isinstance(value, bool) else ()
+
+
+def _changes(shapes: Sequence[tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
+    if len({len(shape) for shape in shapes}) != 1:
+        return {}
+    by_axis = {axis: tuple(shape[axis] for shape in shapes) for axis in range(len(shapes[0]))}
+    return {axis: sizes for axis, sizes in by_axis.items() if len(set(sizes)) > 1}
+
+
+def _fits(leaves: Sequence[Leaf], changing: Sequence[dict[int, tuple[int, ...]]]) -> bool:
+    """Whether every axis that changes has at least two elements: torch.export turns 0 and 1 into constants."""
+    return all(
+        _sizes(leaf.value)[axis] > 1
+        for leaf, axes in zip(leaves, changing, strict=True)
+        if isinstance(leaf.value, torch.Tensor)
+        for axis in axes
+    )

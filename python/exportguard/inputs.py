@@ -1,0 +1,89 @@
+"""The inputs of one call of a model, as a flat list of named leaves."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from .errors import InvalidArgumentError
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One tensor, number, string or None of a call; `name` is its path, such as `past_key_values.0.key`."""
+
+    name: str
+    value: Any
+
+    @property
+    def rank(self) -> int:
+        """The number of axes; 0 for what is no tensor."""
+        return self.value.dim() if isinstance(self.value, torch.Tensor) else 0
+
+
+@dataclass(frozen=True)
+class CallInputs:
+    """The arguments of one call of a model: those by position, and those by name in the order of its signature."""
+
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def named(self, function: Callable[..., Any]) -> dict[str, Any]:
+        """The arguments by parameter name, in the order of the signature.
+
+        Raises:
+            InvalidArgumentError: an argument that `function` does not have, or one that is missing.
+        """
+        try:
+            return dict(inspect.signature(function).bind(*self.args, **self.kwargs).arguments)
+        except TypeError as error:
+            raise InvalidArgumentError(
+                f"the inputs do not fit {_name_of(function)}{inspect.signature(function)}: {error}"
+            ) from error
+
+
+def forward_of(model: Any) -> Callable[..., Any]:
+    """The function whose signature names the inputs of `model`."""
+    function: Callable[..., Any] = model.forward if isinstance(model, torch.nn.Module) else model
+    return function
+
+
+def ordered_call(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> CallInputs:
+    """The call with its named arguments in the order of the model's signature, the order torch.export flattens in.
+
+    Raises:
+        InvalidArgumentError: `args` is no tuple or list, or an argument does not fit the signature.
+    """
+    if not isinstance(args, (tuple, list)):
+        raise InvalidArgumentError(f"args must be a tuple of arguments, got {type(args).__name__}; pass (x,) for one")
+    call = CallInputs(tuple(args), dict(kwargs or {}))
+    order = list(inspect.signature(forward_of(model)).parameters)
+    call.named(forward_of(model))
+    names = sorted(call.kwargs, key=lambda name: order.index(name) if name in order else len(order))
+    return CallInputs(call.args, {name: call.kwargs[name] for name in names})
+
+
+def flatten_named(tree: Any) -> list[Leaf]:
+    """Every leaf of a tree of containers with its path; classes registered with pytree are opened too.
+
+    >>> [leaf.name for leaf in flatten_named({"x": 1, "pair": (2, 3)})]
+    ['x', 'pair.0', 'pair.1']
+    """
+    pairs, _ = pytree.tree_flatten_with_path(tree)
+    return [Leaf(".".join(_step(key) for key in path), value) for path, value in pairs]
+
+
+def _step(key: Any) -> str:
+    for attribute in ("key", "idx", "name"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", type(function).__name__)

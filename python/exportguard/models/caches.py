@@ -1,0 +1,43 @@
+"""Caches of past tokens as a model's own inputs: cut back to nothing, whatever their class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+_BY_TOKEN = ("keys", "values", "indexer_keys")
+
+
+def keeps_tokens(cache: Any) -> bool:
+    """Whether something of every past token is kept, rather than one state for all of them."""
+    layers = getattr(getattr(cache, "self_attention_cache", cache), "layers", ())
+    return any(isinstance(getattr(layer, "keys", None), torch.Tensor) for layer in layers)
+
+
+def emptied(cache: Any) -> Any:
+    """`cache` as it is before the first token: no keys and values, states of zeros. Changes it and returns it.
+
+    What a decoder keeps of its encoder stays: that is computed before the first token.
+    """
+    own = getattr(cache, "self_attention_cache", cache)
+    for layer in own.layers:
+        _empty_layer(layer)
+    return cache
+
+
+def _empty_layer(layer: Any) -> None:
+    for name in _BY_TOKEN:
+        tensor = getattr(layer, name, None)
+        if isinstance(tensor, torch.Tensor):
+            setattr(layer, name, tensor[..., :0, :])
+    if isinstance(getattr(layer, "cumulative_length", None), int):
+        layer.cumulative_length = 0
+    for name in ("conv_states", "recurrent_states"):
+        states = getattr(layer, name, None)
+        if isinstance(states, dict):
+            setattr(layer, name, {key: _zeros(state) for key, state in states.items()})
+
+
+def _zeros(state: torch.Tensor | None) -> torch.Tensor | None:
+    return None if state is None else torch.zeros_like(state)

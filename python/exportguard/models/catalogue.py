@@ -1,0 +1,176 @@
+"""Models by name: shipped as data, a model type of transformers, a local folder, or a hub id."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers.models.auto import modeling_auto
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
+
+from ..errors import InvalidArgumentError
+from .shrink import shrunk
+from .tables import Architecture, Task, architectures, exceptions, tasks
+
+_LEARNED_BUFFERS = ("running_mean", "running_var", "bias")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions:
+    """How a model is built. Without `task` it is the one that the architecture is mostly used for."""
+
+    task: str | None = None
+    dtype: torch.dtype = torch.float32
+    device: str = "cpu"
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCase:
+    """A model in evaluation mode and the task that gives its inputs."""
+
+    name: str
+    model: torch.nn.Module
+    task: Task
+
+    def inputs(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+        """Fresh keyword arguments of `model.forward`; the same sizes give equal ones."""
+        family = importlib.import_module(f"{__package__}.natural_inputs.{self.task.inputs}")
+        inputs: dict[str, Any] = family.make_inputs(self.model, sizes)
+        return inputs
+
+
+def build_model(name: str, options: BuildOptions = BuildOptions()) -> ModelCase:
+    """The model called `name`, small and untrained unless it is a folder or a hub id with weights.
+
+    Raises:
+        InvalidArgumentError: no such model, no such task, or a task that the model has no class for.
+    """
+    if Path(name).is_dir():
+        return _from_checkpoint(name, options)
+    if name in architectures():
+        return _from_architecture(architectures()[name], options)
+    if name in CONFIG_MAPPING_NAMES:
+        return _from_architecture(Architecture(name=name, task=_usual_task(name), model_type=name), options)
+    if "/" in name:
+        return _from_checkpoint(name, options)
+    raise InvalidArgumentError(_unknown_model(name))
+
+
+def model_names() -> list[str]:
+    """Every name that works offline: those shipped as data, then the model types of transformers."""
+    return [*architectures(), *(name for name in CONFIG_MAPPING_NAMES if name not in architectures())]
+
+
+def models_of_task(task: str) -> list[str]:
+    """The model types that transformers has a class for."""
+    return list(getattr(modeling_auto, _task(task).mapping))
+
+
+def tasks_of(model_type: str) -> Iterator[str]:
+    """The tasks that transformers has a class for, the more particular ones first."""
+    return (task.name for task in tasks().values() if model_type in getattr(modeling_auto, task.mapping))
+
+
+def _usual_task(model_type: str) -> str:
+    task = next(tasks_of(model_type), None)
+    if task is None:
+        raise InvalidArgumentError(
+            f"{model_type} has no class for any known task ({', '.join(tasks())}); validate a module of your own with "
+            "exportguard.validate_module"
+        )
+    return task
+
+
+def _from_architecture(architecture: Architecture, options: BuildOptions) -> ModelCase:
+    task = _task(options.task or architecture.task)
+    config = CONFIG_MAPPING[architecture.model_type]()
+    changes = {**exceptions().get(architecture.model_type, {}), **architecture.config, **_task_fields(config, task)}
+    return _case(architecture.name, task, shrunk(config, changes), options)
+
+
+def _task_fields(config: transformers.PretrainedConfig, task: Task) -> dict[str, Any]:
+    """What a task needs the configuration to say."""
+    if task.cached and getattr(config, "is_decoder", None) is False and not config.is_encoder_decoder:
+        return {"is_decoder": True}  # an encoder used as a language model keeps no cache otherwise
+    if task.name == "text-classification" and getattr(config, "pad_token_id", 0) is None:
+        return {"pad_token_id": 0}  # without one a decoder does not find the last token of each text
+    return {}
+
+
+def _case(name: str, task: Task, config: transformers.PretrainedConfig, options: BuildOptions) -> ModelCase:
+    torch.manual_seed(options.seed)
+    try:
+        model = getattr(transformers, task.auto_class).from_config(config)
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"{name} cannot do {task.name}: {task.auto_class} has no class for {config.model_type}; its tasks are "
+            f"{', '.join(tasks_of(config.model_type)) or 'none of those known'}"
+        ) from error
+    _make_uneven(model, torch.Generator().manual_seed(options.seed))
+    return ModelCase(name=name, model=model.to(options.device, options.dtype).eval(), task=task)
+
+
+def _make_uneven(model: torch.nn.Module, generator: torch.Generator) -> None:
+    """Adds a little noise to untrained weights that are all the same.
+
+    A bias of zeros or a scale of ones would hide that it is left out, and a router of zeros picks its experts by a tie.
+    """
+    statistics = (value for name, value in model.named_buffers() if name.endswith(_LEARNED_BUFFERS))
+    with torch.no_grad():
+        for value in (*model.parameters(), *statistics):
+            if value.is_floating_point() and value.numel() > 1 and bool((value == value.flatten()[0]).all()):
+                value += 0.02 * torch.randn(value.shape, generator=generator)
+
+
+def _from_checkpoint(name: str, options: BuildOptions) -> ModelCase:
+    """A folder or a hub id: its weights if it has some, random ones for a bare configuration."""
+    config = _checkpoint_config(name)
+    task = _task(options.task or _task_of_checkpoint(config))
+    if not _has_weights(name):
+        return _case(name, task, config, options)
+    model = getattr(transformers, task.auto_class).from_pretrained(name, dtype=options.dtype)
+    return ModelCase(name=name, model=model.to(options.device).eval(), task=task)
+
+
+def _checkpoint_config(name: str) -> transformers.PretrainedConfig:
+    try:
+        return transformers.AutoConfig.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise InvalidArgumentError(f"{_unknown_model(name)} ({str(error).splitlines()[0]})") from error
+
+
+def _has_weights(name: str) -> bool:
+    folder = Path(name)
+    return not folder.is_dir() or any(folder.glob("*.safetensors")) or any(folder.glob("*.bin"))
+
+
+def _task_of_checkpoint(config: transformers.PretrainedConfig) -> str:
+    """The task of the class that the checkpoint was saved from."""
+    saved_from = set(config.architectures or [])
+    for task in tasks().values():
+        classes = getattr(modeling_auto, task.mapping).get(config.model_type)
+        if saved_from & {classes, *(classes if isinstance(classes, tuple) else ())}:
+            return task.name
+    return _usual_task(config.model_type)
+
+
+def _task(name: str) -> Task:
+    if name not in tasks():
+        raise InvalidArgumentError(f"unknown task {name!r}; known are {', '.join(tasks())}")
+    return tasks()[name]
+
+
+def _unknown_model(name: str) -> str:
+    close = difflib.get_close_matches(name, model_names(), n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(close)}? " if close else ""
+    return (
+        f"unknown model {name!r}: it is no local folder, no architecture known here, and no hub id that can be "
+        f"reached; {hint}`exportguard models` lists the names that work offline"
+    )

@@ -1,0 +1,45 @@
+"""The sets of sizes on which a converted model is compared with the original."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .catalogue import ModelCase
+
+_BEYOND = 4  # tokens of the past that a sliding window no longer sees
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputSet:
+    """A name and the sizes of the inputs."""
+
+    name: str
+    sizes: Mapping[str, int]
+
+
+def input_sets(case: ModelCase) -> list[InputSet]:
+    """The traced sizes, larger ones, batch 1 with one token; for a cache an empty past, and one beyond the window."""
+    traced = case.task.sizes
+    larger = {name: size + 1 + place for place, (name, size) in enumerate(traced.items())}
+    single = {name: 1 if name in ("batch", "seq", "images", "texts") else size for name, size in traced.items()}
+    sets = [
+        InputSet(name="traced", sizes=traced),
+        InputSet(name="other sizes", sizes=larger),
+        InputSet(name="batch 1, one token" if "seq" in traced else "batch 1", sizes=single),
+    ]
+    if "past" in traced:
+        sets.append(InputSet(name="empty past", sizes={**traced, "past": 0}))
+        window = sliding_window(case)
+        if window:
+            sets.append(InputSet(name="past beyond the window", sizes={**traced, "past": window + _BEYOND}))
+    return sets
+
+
+def sliding_window(case: ModelCase) -> int | None:
+    """The number of tokens that some layers of the model look back, if there is such a bound."""
+    config = case.model.config.get_text_config()  # type: ignore[operator, union-attr]
+    kinds = getattr(config, "layer_types", None)
+    window = getattr(config, "sliding_window", None)
+    bounded = kinds is None or any("sliding" in kind for kind in kinds)
+    return window if isinstance(window, int) and bounded else None

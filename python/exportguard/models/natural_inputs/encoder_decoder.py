@@ -1,0 +1,29 @@
+"""An encoder over a source text and a decoder that continues the target, with both caches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..caches import emptied
+from .tensors import Sizes, mask, tokens
+
+
+def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
+    """A source of `source` tokens, `seq` new target tokens after `past` cached ones."""
+    batch, source, seq = sizes["batch"], sizes["source"], sizes["seq"]
+    encoded = {"input_ids": tokens(model, (batch, source)), "attention_mask": mask(model, batch, source)}
+    return {
+        **encoded,
+        "decoder_input_ids": tokens(model, (batch, seq)),
+        "past_key_values": decoder_past(model, encoded, batch, sizes["past"]),
+    }
+
+
+def decoder_past(model: Any, encoded: dict[str, Any], batch: int, past: int) -> Any:
+    """The cache that the decoder leaves behind after `past` tokens over what the encoder got."""
+    ids = tokens(model, (batch, max(past, 2)))
+    with torch.no_grad():
+        cache = model(**encoded, decoder_input_ids=ids, use_cache=True).past_key_values
+    return cache if past else emptied(cache)

@@ -1,0 +1,27 @@
+"""Pictures of the size that the model was configured for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .tensors import Sizes, values
+
+
+def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
+    """`batch` pictures."""
+    return {"pixel_values": pictures(model, model.config, sizes["batch"])}
+
+
+def pictures(model: torch.nn.Module, config: Any, count: int) -> torch.Tensor:
+    """`count` random pictures of the configured channels and size; 64 by 64 for a model that takes any size."""
+    size = _field(config, "image_size") or 64
+    height, width = size if isinstance(size, (list, tuple)) else (size, size)
+    return values(model, (count, _field(config, "num_channels") or 3, height, width))
+
+
+def _field(config: Any, name: str) -> Any:
+    """A field of the configuration, or of the vision part in it."""
+    parts = (config, getattr(config, "vision_config", None), getattr(config, "backbone_config", None))
+    return next((value for part in parts if (value := getattr(part, name, None)) is not None), None)

@@ -1,0 +1,147 @@
+"""Small configurations: any default configuration of transformers made small, its fields still fitting each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from transformers import PretrainedConfig
+
+from .tables import table
+
+
+def shrunk(config: PretrainedConfig, changes: Mapping[str, Any] | None = None) -> PretrainedConfig:
+    """A new configuration of the same class with few layers, narrow ones, and a small vocabulary.
+
+    `changes` are fields set on top; those of a nested configuration are a dictionary under its name.
+
+    >>> from transformers import LlamaConfig
+    >>> small = shrunk(LlamaConfig(), {"num_hidden_layers": 3})
+    >>> small.hidden_size, small.num_attention_heads, small.num_hidden_layers
+    (64, 4, 3)
+    """
+    fields = small_fields(config, _vocabulary(config))
+    return type(config)(**_merged(fields, changes or {}))
+
+
+def small_fields(config: PretrainedConfig, vocabulary: int) -> dict[str, Any]:
+    """The fields of `config` that become smaller, by name; nested configurations as dictionaries.
+
+    `vocabulary` bounds the token numbers of a configuration without a vocabulary of its own.
+    """
+    own = _own_fields(config)
+    fields = {name: value for name, value in _bounded(own) if value != own[name]}
+    fields.update(_single_layers(own))
+    fields.update(_kinds_of_layers(own, fields))
+    fields.update(_heads(own, fields))
+    fields.update(_token_numbers(own, min(_vocabulary_of(own) or vocabulary, vocabulary)))
+    fields.update(_rope_sections(own, fields))
+    for name in _nested(config):
+        fields[name] = _nested_fields(getattr(config, name), vocabulary)
+    return fields
+
+
+def _nested_fields(config: PretrainedConfig, vocabulary: int) -> dict[str, Any]:
+    return {"model_type": config.model_type, **small_fields(config, vocabulary)}
+
+
+def _own_fields(config: PretrainedConfig) -> dict[str, Any]:
+    """What the constructor can be given; a field that is set later would come back as an unknown argument."""
+    own = dict(config.to_dict())
+    return {name: value for name, value in own.items() if not isinstance(value, dict) or name == "rope_parameters"}
+
+
+def _nested(config: PretrainedConfig) -> Iterator[str]:
+    # Not getattr: it raises for what differs from layer to layer.
+    return (name for name, value in vars(config).items() if isinstance(value, PretrainedConfig))
+
+
+def _bounded(own: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Widths of a network in stages follow from each other in ways of its own: those stay."""
+    rules = table("shrink")
+    staged = any(isinstance(own.get(name), (list, tuple)) for name in rules["lists_of_stages"])
+    for name, bound in rules["at_most_if_staged" if staged else "at_most"].items():
+        value = own.get(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            yield name, min(value, bound)
+
+
+def _single_layers(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Stages of several layers each become stages of one."""
+    names = [name for name in table("shrink")["single_layers"] if isinstance(own.get(name), (list, tuple))]
+    return {name: [1] * len(own[name]) for name in names}
+
+
+def _kinds_of_layers(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """One layer of each kind that the default has, at least two; every list of kinds has that length."""
+    rules = table("shrink")
+    lists = {name: own[name] for name in rules["names_of_kinds_of_layers"] if isinstance(own.get(name), list)}
+    lists = {name: kinds for name, kinds in lists.items() if kinds and all(isinstance(kind, str) for kind in kinds)}
+    if not lists:
+        return {}
+    rows = list(dict.fromkeys(zip(*lists.values(), strict=False)))
+    rows = (rows * 2)[: max(2, len(rows))]
+    counts = {name: len(rows) for name in rules["names_of_layer_counts"] if name in fields or name in own}
+    return {**{name: [row[i] for row in rows] for i, name in enumerate(lists)}, **counts}
+
+
+def _heads(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """As many key heads as query heads where the default has it so; a head size where the default leaves it out."""
+    small = {**own, **fields}
+    heads, keys = own.get("num_attention_heads"), own.get("num_key_value_heads")
+    result: dict[str, Any] = {}
+    if isinstance(keys, int) and keys == heads:
+        result["num_key_value_heads"] = small["num_attention_heads"]
+    if "head_dim" in own and own["head_dim"] is None and heads and small.get("hidden_size"):
+        result["head_dim"] = small["hidden_size"] // small["num_attention_heads"]
+    return result
+
+
+def _token_numbers(own: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
+    """Numbers of special tokens beyond the vocabulary move to its end, each to a place of its own."""
+    names = sorted(
+        name
+        for name, value in own.items()
+        if (name.endswith(("_token_id", "_token_index")) and isinstance(value, int) and value >= vocabulary)
+    )
+    places = {value: vocabulary - 1 - i for i, value in enumerate(sorted({own[name] for name in names}))}
+    result: dict[str, Any] = {name: places[own[name]] for name in names}
+    if isinstance(own.get("eos_token_id"), list):
+        result["eos_token_id"] = vocabulary - 1
+    return result
+
+
+def _rope_sections(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of a rotary embedding over several position axes add up to half of the head."""
+    rope = own.get("rope_parameters")
+    sections = rope.get("mrope_section") if isinstance(rope, dict) else None
+    if not isinstance(rope, dict) or not sections:
+        return {}
+    small = {**own, **fields}
+    head = small.get("head_dim") or small["hidden_size"] // small["num_attention_heads"]
+    half = int(head * rope.get("partial_rotary_factor", 1.0)) // 2
+    parts = [half * section // sum(sections) for section in sections]
+    parts[0] += half - sum(parts)
+    return {"rope_parameters": {**rope, "mrope_section": parts}}
+
+
+def _vocabulary_of(own: Mapping[str, Any]) -> int | None:
+    rules = table("shrink")
+    sizes = [own[name] for name in rules["names_of_vocabularies"] if isinstance(own.get(name), int)]
+    return min([*sizes, rules["at_most"]["vocab_size"]]) if sizes else None
+
+
+def _vocabulary(config: PretrainedConfig) -> int:
+    """The vocabulary of the configuration or of the text part in it."""
+    own = _vocabulary_of(_own_fields(config))
+    nested = [_vocabulary_of(_own_fields(getattr(config, name))) for name in _nested(config)]
+    sizes = [size for size in [own, *nested] if size is not None and size > 1]
+    return sizes[0] if sizes else int(table("shrink")["at_most"]["vocab_size"])
+
+
+def _merged(fields: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(fields)
+    for name, value in changes.items():
+        both = isinstance(value, dict) and isinstance(result.get(name), dict)
+        result[name] = _merged(result[name], value) if both else value
+    return result

@@ -1,0 +1,121 @@
+"""A converted model: what `to_onnx` returns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import torch
+
+from . import _core
+from .axis_report import AxisOutcome
+from .errors import FileError
+
+if TYPE_CHECKING:
+    from .ort_session import OrtSession
+
+ExternalData = Literal["auto", "always", "never"]
+
+
+@dataclass(frozen=True)
+class ValueInfo:
+    """An input or output: its name, element type such as `f32`, and sizes, a number or the name of a changing axis.
+
+    The shape is None where not even the rank is known.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[str | int, ...] | None
+
+
+class OnnxModel:
+    """An ONNX model whose weights are still the tensors of the model it came from: saving it copies none."""
+
+    def __init__(self, core: _core.Model, opset: int, axes: Sequence[AxisOutcome] = ()) -> None:
+        """Takes over a lowered model."""
+        self._core = core
+        self._session: OrtSession | None = None
+        self.opset = opset
+        self.axes = tuple(axes)
+
+    @property
+    def inputs(self) -> list[ValueInfo]:
+        """The inputs in order."""
+        return [_value_info(*value) for value in self._core.inputs]
+
+    @property
+    def outputs(self) -> list[ValueInfo]:
+        """The outputs in order."""
+        return [_value_info(*value) for value in self._core.outputs]
+
+    @property
+    def node_count(self) -> int:
+        """The number of nodes of the main graph."""
+        return self._core.node_count
+
+    def text(self, sources: bool = False) -> str:
+        """The graph as text; with `sources` each node says where it comes from in the user's model."""
+        return self._core.text(sources=sources)
+
+    def save(self, path: str | os.PathLike[str], external_data: ExternalData = "auto") -> Path:
+        """Writes the model to `path`, large weights to `path + ".data"`. Neither name ever shows a partial file.
+
+        Raises:
+            FileError: with the path and the system's reason; what stood there before is still there.
+        """
+        target = require_writable(path)
+        _core.save(self._core, str(target), external_data=external_data)
+        return target
+
+    def to_bytes(self) -> bytes:
+        """The model as the bytes of a ModelProto, weights inside.
+
+        Raises:
+            FileError: above 2 GB; save it with external data instead.
+        """
+        return _core.to_bytes(self._core)
+
+    def check(self, full: bool = False) -> None:
+        """Runs onnx's checker, with shape inference if `full`.
+
+        Raises:
+            GraphError: with the checker's text.
+        """
+        _core.check(self.to_bytes(), full=full)
+
+    def run(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Runs the model in onnxruntime on the CPU and returns its outputs by name."""
+        if self._session is None:
+            from .ort_session import OrtSession  # onnxruntime is asked for by those who run a model alone
+
+            self._session = OrtSession(self.to_bytes())
+        return dict(zip(self._session.output_names, self._session.run(inputs), strict=True))
+
+    def __repr__(self) -> str:
+        names = ", ".join(f"{name}: {text}" for name, text, _, _ in self._core.inputs)
+        return f"OnnxModel(opset {self.opset}, {self.node_count} nodes, inputs {names})"
+
+
+def _value_info(name: str, _: str, dtype: str, shape: Sequence[str | int] | None) -> ValueInfo:
+    return ValueInfo(name, dtype, None if shape is None else tuple(shape))
+
+
+def require_writable(path: str | os.PathLike[str]) -> Path:
+    """The path, if a file can be written there.
+
+    Raises:
+        FileError: the folder is missing or cannot be written to, or `path` is a folder.
+    """
+    target = Path(path)
+    folder = target.parent
+    if not folder.is_dir():
+        raise FileError(f"cannot write {target}: the folder {folder} does not exist; create it first")
+    if target.is_dir():
+        raise FileError(f"cannot write {target}: it is a folder; pass the name of a file in it")
+    if not os.access(folder, os.W_OK):
+        raise FileError(f"cannot write {target}: no permission to write to the folder {folder}")
+    return target

@@ -1,0 +1,155 @@
+"""The graph of torch's decomposition of one operator, traced with symbolic sizes of its own."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+from torch._decomp import decomposition_table
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.utils._sympy import functions as sympy_functions
+
+from . import _core
+
+logger = logging.getLogger(__name__)
+
+# Sizes that torch computes with while it traces, when it needs some: unlike each other and every usual constant.
+_HINTS = (23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113)
+
+_FUNCTIONS = {
+    "FloorDiv": sympy_functions.FloorDiv,
+    "CeilDiv": sympy_functions.CeilDiv,
+    "Mod": sympy_functions.Mod,
+    "Max": sympy.Max,
+    "Min": sympy.Min,
+}
+
+Trace = tuple[GraphModule, dict[str, str]]
+
+
+def trace_operator(target: str, arguments: Sequence[Any]) -> Trace | None:
+    """The graph of one operator's decomposition and the name of each torch symbol in it; None if there is none.
+
+    `arguments` are in the order of the operator's schema; operands are `_core.Operand`s.
+    """
+    operator = _find_operator(target)
+    implementation = _find_implementation(operator) if operator is not None else None
+    if operator is None or implementation is None:
+        logger.debug("torch has no decomposition of %s", target)
+        return None
+    call = _Call(operator, implementation, arguments)
+    try:
+        return call.trace()
+    except Exception as error:  # whatever torch's code raises: the lowering reports the operator
+        logger.info("torch's decomposition of %s cannot be traced: %s", target, error)
+        return None
+
+
+def _find_operator(target: str) -> torch._ops.OpOverload | None:
+    namespace, name, overload = target.split(".", 2)
+    packet = getattr(getattr(torch.ops, namespace), name, None)
+    return getattr(packet, overload, None)
+
+
+def _find_implementation(operator: torch._ops.OpOverload) -> Callable[..., Any] | None:
+    if operator in decomposition_table:
+        return decomposition_table[operator]
+    if operator._can_decompose():
+        return operator.decompose
+    return getattr(operator, "impl_aten", None)  # torch's prims say what they are in terms of aten
+
+
+@dataclass(frozen=True)
+class _Call:
+    operator: torch._ops.OpOverload
+    implementation: Callable[..., Any]
+    arguments: Sequence[Any]
+
+    def trace(self) -> Trace | None:
+        sizes = _Sizes()
+        mode = FakeTensorMode(shape_env=sizes.shape_env, allow_non_fake_inputs=True)
+        with mode, torch.no_grad():
+            operands = [sizes.example(operand) for operand in _operands(self.arguments)]
+            module = make_fx(self._run)(*operands)
+        if sizes.shape_env.replacements:
+            logger.info("%s fixes a size: %s", self.operator, sizes.shape_env.replacements)
+            return None
+        return module, sizes.names
+
+    def _run(self, *operands: Any) -> Any:
+        remaining = iter(operands)
+        values = [_filled(argument, remaining) for argument in self.arguments]
+        parameters = self.operator._schema.arguments
+        positional = [value for value, p in zip(values, parameters, strict=False) if not p.kwarg_only]
+        keywords = {p.name: value for value, p in zip(values, parameters, strict=False) if p.kwarg_only}
+        return self.implementation(*positional, **keywords)
+
+
+def _operands(arguments: Any) -> Iterator[_core.Operand]:
+    for argument in arguments:
+        if isinstance(argument, _core.Operand):
+            yield argument
+        elif isinstance(argument, list):
+            yield from _operands(argument)
+
+
+def _filled(argument: Any, operands: Iterator[Any]) -> Any:
+    if isinstance(argument, _core.Operand):
+        return next(operands)
+    if isinstance(argument, list):
+        return [_filled(item, operands) for item in argument]
+    return _torch_object(argument.name) if isinstance(argument, _core.Symbol) else argument
+
+
+def _torch_object(name: str) -> Any:
+    """`torch.strided` and `torch.contiguous_format` by name; devices are the only other enums."""
+    value = getattr(torch, name, None)
+    return value if isinstance(value, (torch.layout, torch.memory_format)) else torch.device(name)
+
+
+class _Sizes:
+    """Symbolic sizes for one trace."""
+
+    def __init__(self) -> None:
+        self.shape_env = ShapeEnv()
+        self.names: dict[str, str] = {}  # torch's symbol -> ours
+        self._symbols: dict[str, sympy.Symbol] = {}
+        self._hints: dict[sympy.Symbol, int] = {}
+
+    def example(self, operand: _core.Operand) -> Any:
+        if operand.is_scalar:
+            return self._number(operand)
+        return torch.empty([self._size(size) for size in operand.shape], dtype=operand.dtype)
+
+    def _number(self, operand: _core.Operand) -> Any:
+        if operand.value is not None:
+            return self._size(operand.value)
+        if operand.dtype == torch.int64:
+            return self.shape_env.create_unbacked_symint()
+        is_bool = operand.dtype == torch.bool
+        return self.shape_env.create_unbacked_symbool() if is_bool else self.shape_env.create_unbacked_symfloat()
+
+    def _size(self, text: str) -> int | torch.SymInt:
+        if text.lstrip("-").isdigit():
+            return int(text)
+        symbols = {name: self._symbol(name) for name in re.findall(r"\bd\d+\b", text)}
+        expression = sympy.sympify(text, locals={**_FUNCTIONS, **symbols})
+        return self.shape_env.create_symintnode(expression, hint=int(expression.xreplace(self._hints)))
+
+    def _symbol(self, name: str) -> sympy.Symbol:
+        if name not in self._symbols:
+            hint = _HINTS[len(self._symbols) % len(_HINTS)]
+            symbol = self.shape_env.create_symbol(hint, ConstantSource(name), dynamic_dim=DimDynamic.DYNAMIC)
+            self._symbols[name] = symbol
+            self._hints[symbol] = hint
+            self.names[str(symbol)] = name
+        return self._symbols[name]

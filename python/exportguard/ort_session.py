@@ -1,0 +1,139 @@
+"""Runs an ONNX model in onnxruntime on torch tensors, whatever their dtype and device, without a copy through numpy."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+import torch
+import torch.utils.dlpack
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented
+
+from .errors import ExportGuardError, InvalidArgumentError
+
+# Numbers of the ONNX element types.
+_ELEMENT_TYPES: Mapping[torch.dtype, int] = {
+    torch.float32: 1,
+    torch.uint8: 2,
+    torch.int8: 3,
+    torch.uint16: 4,
+    torch.int16: 5,
+    torch.int32: 6,
+    torch.int64: 7,
+    torch.bool: 9,
+    torch.float16: 10,
+    torch.float64: 11,
+    torch.uint32: 12,
+    torch.uint64: 13,
+    torch.complex64: 14,
+    torch.complex128: 15,
+    torch.bfloat16: 16,
+    torch.float8_e4m3fn: 17,
+    torch.float8_e4m3fnuz: 18,
+    torch.float8_e5m2: 19,
+    torch.float8_e5m2fnuz: 20,
+}
+_DTYPES = {number: dtype for dtype, number in _ELEMENT_TYPES.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionOptions:
+    """Where a model runs, and with how many threads (0: as many as onnxruntime likes)."""
+
+    device: str = "cpu"
+    threads: int = 0
+
+
+class OrtSession:
+    """A loaded model. `run` takes and returns torch tensors on the session's device."""
+
+    def __init__(self, model: bytes | str | Path, options: SessionOptions = SessionOptions()) -> None:
+        """Loads a file, or the bytes of a model without external data.
+
+        Raises:
+            InvalidArgumentError: a device for which this onnxruntime has no provider.
+            ExportGuardError: a node for which it has no kernel there.
+        """
+        self._device = torch.device(options.device)
+        settings = onnxruntime.SessionOptions()
+        settings.intra_op_num_threads = options.threads
+        settings.log_severity_level = 3  # what it says about its own optimizations is no news to the user
+        source = model if isinstance(model, bytes) else str(model)
+        try:
+            self._session = onnxruntime.InferenceSession(source, settings, providers=_providers(self._device))
+        except NotImplemented as error:
+            raise ExportGuardError(
+                f"onnxruntime has no kernel on {self._device} for a node of the model; "
+                f"try another dtype or device. {error}"
+            ) from error
+        self.input_names: list[str] = [value.name for value in self._session.get_inputs()]
+        self.output_names: list[str] = [value.name for value in self._session.get_outputs()]
+
+    def run(self, inputs: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs in order. Inputs are moved to the session's device.
+
+        Raises:
+            InvalidArgumentError: an input is missing, unknown, or of a dtype that ONNX does not have.
+        """
+        _require_same(self.input_names, list(inputs))
+        binding = self._session.io_binding()
+        # The tensors must live until the run is over: the binding only has their addresses.
+        held = [self._bind(binding, name, tensor) for name, tensor in inputs.items()]
+        for name in self.output_names:
+            binding.bind_output(name, self._device.type, self._device.index or 0)
+        self._session.run_with_iobinding(binding)
+        del held
+        return [_as_tensor(value) for value in binding.get_outputs()]
+
+    def _bind(self, binding: Any, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.dtype not in _ELEMENT_TYPES:
+            raise InvalidArgumentError(f"input {name} is of dtype {tensor.dtype}, which ONNX does not have")
+        held = tensor.detach().to(self._device).contiguous()
+        binding.bind_input(
+            name,
+            self._device.type,
+            self._device.index or 0,
+            _ELEMENT_TYPES[held.dtype],
+            list(held.shape),
+            held.data_ptr(),
+        )
+        return held
+
+
+def _providers(device: torch.device) -> list[Any]:
+    if device.type == "cpu":
+        return ["CPUExecutionProvider"]
+    available = onnxruntime.get_available_providers()
+    if device.type == "cuda" and "CUDAExecutionProvider" in available:
+        return [("CUDAExecutionProvider", {"device_id": device.index or 0}), "CPUExecutionProvider"]
+    raise InvalidArgumentError(
+        f"the installed onnxruntime cannot run on {device}: it has {', '.join(available)}; "
+        "install onnxruntime-gpu or pass device cpu"
+    )
+
+
+def _require_same(expected: Sequence[str], got: Sequence[str]) -> None:
+    missing = [name for name in expected if name not in got]
+    unknown = [name for name in got if name not in expected]
+    if missing or unknown:
+        raise InvalidArgumentError(
+            f"the model's inputs are {', '.join(expected)}; "
+            f"missing: {', '.join(missing) or 'none'}, unknown: {', '.join(unknown) or 'none'}"
+        )
+
+
+def _as_tensor(value: Any) -> torch.Tensor:
+    dtype = _DTYPES[value.element_type()]
+    if value.device_name().lower() != "cpu":
+        shared: torch.Tensor = torch.utils.dlpack.from_dlpack(value._get_c_value())
+        return shared.view(dtype)
+    # DLPack has no name for some of the dtypes, and none for an empty tensor's address.
+    size = value.tensor_size_in_bytes()
+    if not size:
+        return torch.empty(value.shape(), dtype=dtype)
+    raw = bytearray(ctypes.string_at(value.data_ptr(), size))
+    return torch.frombuffer(raw, dtype=dtype).reshape(value.shape())

@@ -1,0 +1,138 @@
+"""Which functions the installed patches replaced, how they differ, and which of them a graph went through."""
+
+from __future__ import annotations
+
+import difflib
+import html
+import inspect
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from exportguard.errors import InvalidArgumentError
+from exportguard.patches.declaration import Patch, Target
+from exportguard.patches.rewriting import SOURCES
+
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+
+
+def _source(function: Any) -> str:
+    try:
+        return textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError):
+        return f"# the source of {function!r} is not at hand\n"
+
+
+@dataclass(frozen=True)
+class PatchedFunction:
+    """One function that a patch replaced."""
+
+    declaration: Patch
+    target: str
+    function_to_patch: Any
+    patch: Any
+
+    @property
+    def sources(self) -> tuple[str, str]:
+        """The source of the original and that of what took its place."""
+        rewritten: tuple[str, str] | None = getattr(self.patch, SOURCES, None)
+        return rewritten or (_source(self.function_to_patch), _source(self.patch))
+
+    def diff(self) -> str:
+        """A unified diff from the original's source to the replacement's."""
+        before, after = (source.splitlines() for source in self.sources)
+        return "\n".join(difflib.unified_diff(before, after, "original", "patched", lineterm=""))
+
+    def format_diff(self, format: str = "text") -> str:
+        """The patch with its reason and its diff, as "text", "rst" or "html".
+
+        :raises InvalidArgumentError: for another format
+        """
+        if format not in _FORMATS:
+            raise InvalidArgumentError(f"format must be one of {', '.join(_FORMATS)}, got '{format}'")
+        return _FORMATS[format](self)
+
+    def dump(self, folder: str) -> None:
+        """Writes <target>.original.py, <target>.patched.py and <target>.diff."""
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        original, patched = self.sources
+        for ending, text in (("original.py", original), ("patched.py", patched), ("diff", self.diff())):
+            path.joinpath(f"{self.target}.{ending}").write_text(f"{text.rstrip()}\n", encoding="utf-8")
+
+    def covers(self, file: str, line: int) -> bool:
+        """Whether a line of a file lies in the replacement."""
+        code = getattr(self.patch, "__code__", None)
+        if code is None or code.co_filename != file:
+            return False
+        lines = [number for _, _, number in code.co_lines() if number]
+        return bool(lines) and min(lines) <= line <= max(lines)
+
+
+def _text(function: PatchedFunction) -> str:
+    declaration = function.declaration
+    link = f"\nupstream: {declaration.upstream}" if declaration.upstream else ""
+    return f"{function.target} ({declaration.name})\n{declaration.reason}{link}\n\n{function.diff()}"
+
+
+def _rst(function: PatchedFunction) -> str:
+    title = f"{function.declaration.kind}: {function.target}"
+    diff = textwrap.indent(function.diff(), "    ")
+    return f"{title}\n{'=' * len(title)}\n\n{function.declaration.reason}\n\n.. code-block:: diff\n\n{diff}\n"
+
+
+def _html(function: PatchedFunction) -> str:
+    declaration = function.declaration
+    return (
+        f"<h3>{html.escape(function.target)}</h3>\n<p>{html.escape(declaration.reason)}</p>\n"
+        f'<pre class="diff">{html.escape(function.diff())}</pre>\n'
+    )
+
+
+_FORMATS = {"text": _text, "rst": _rst, "html": _html}
+
+
+def _frames(graph_module: torch.fx.GraphModule) -> Iterator[tuple[str, int]]:
+    for module in graph_module.modules():
+        if isinstance(module, torch.fx.GraphModule):
+            for node in module.graph.nodes:
+                for frame in _FRAME.finditer(node.meta.get("stack_trace") or ""):
+                    yield frame["file"], int(frame["line"])
+
+
+def patched_functions(patch: Patch, replaced: Iterable[tuple[Target, Any]]) -> list[PatchedFunction]:
+    """What `Patch.replacements` gave, with the names of the targets."""
+    return [
+        PatchedFunction(patch, path, target.function, Target(target.owner, target.name, value).function)
+        for path, (target, value) in zip(patch.targets, replaced, strict=False)
+    ]
+
+
+@dataclass
+class PatchDetails:
+    """The functions that guards replaced, in the order they did.
+
+    >>> from exportguard import torch_export_patches
+    >>> details = PatchDetails()
+    >>> with torch_export_patches(patch_details=details):
+    ...     pass
+    >>> all(patch.function_to_patch is not patch.patch for patch in details.patched)
+    True
+    """
+
+    patched: list[PatchedFunction] = field(default_factory=list)
+
+    def add_all(self, patches: Iterable[Patch]) -> None:
+        """Adds what these patches replaced when they were installed last."""
+        for patch in patches:
+            self.patched += patched_functions(patch, patch.installed)
+
+    def patches_involved_in_graph(self, program: torch.export.ExportedProgram) -> list[PatchedFunction]:
+        """The replaced functions that a node of the program, or of one of its bodies, was made by."""
+        frames = set(_frames(program.graph_module))
+        return [function for function in self.patched if any(function.covers(*frame) for frame in frames)]

@@ -1,0 +1,1 @@
+"""Patches of torch, one module for each fix."""

@@ -1,0 +1,59 @@
+"""`catch_constraints`: an axis that was asked dynamic and became static is told, and the export goes on."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from exportguard.patches.declaration import Patch
+
+logger = logging.getLogger(__name__)
+
+
+def log_violation(original: Callable[..., None]) -> Callable[..., None]:
+    """The check of the constraints, its exception logged: what it decides is known by then, and nothing follows it."""
+
+    # Not at the top: symbolic shapes take long to import, and whoever exports has them by now.
+    from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
+
+    @functools.wraps(original)
+    def produce_guards_and_solve_constraints(*args: Any, **kwargs: Any) -> None:
+        try:
+            original(*args, **kwargs)
+        except ConstraintViolationError as error:
+            logger.warning("an axis that was asked dynamic is not: %s", error)
+
+    return produce_guards_and_solve_constraints
+
+
+def log_specialization(original: Callable[..., str | None]) -> Callable[..., str | None]:
+    """The check of one `Dim.DYNAMIC` axis, its complaint logged."""
+
+    @functools.wraps(original)
+    def constrain_user_specified_dimhint_range(*args: Any, **kwargs: Any) -> str | None:
+        complaint = original(*args, **kwargs)
+        if complaint:
+            logger.warning("an axis that was asked dynamic is not: %s", complaint.removeprefix("- "))
+        return None
+
+    return constrain_user_specified_dimhint_range
+
+
+PATCHES = (
+    Patch(
+        name="constraint violations",
+        kind="constraints",
+        target="torch.export._trace.produce_guards_and_solve_constraints",
+        reason="one axis that cannot be dynamic stops the export of all others",
+        replace=log_violation,
+    ),
+    Patch(
+        name="specialized dynamic axes",
+        kind="constraints",
+        target="torch._export.non_strict_utils._constrain_user_specified_dimhint_range",
+        reason="one axis that cannot be dynamic stops the export of all others",
+        replace=log_specialization,
+    ),
+)

@@ -1,0 +1,1 @@
+"""Patches of transformers, one module for each module of transformers that they change."""

@@ -1,0 +1,80 @@
+"""Sliding-window layers of `transformers.cache_utils`: no branch on the number of tokens seen."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from exportguard.patches.declaration import Patch
+from exportguard.patches.rewriting import rewrite
+
+
+def _is_symbolic(*values: Any) -> bool:
+    return any(isinstance(value, (torch.SymInt, torch.Tensor)) for value in values)
+
+
+def keep_last(states: torch.Tensor, start: int) -> torch.Tensor:
+    """`states[:, :, start:, :]` for a negative `start`, without asking whether there are that many tokens."""
+    length = states.shape[2]
+    if not _is_symbolic(length):
+        return states[:, :, start:, :]
+    # A slice would do, but torch then guards on whether the result is contiguous, that is, on the length.
+    first = torch.sym_max(length + start, 0)  # type: ignore[no-untyped-call]
+    return states.index_select(2, torch.arange(first, length, device=states.device))
+
+
+class KeepLast(ast.NodeTransformer):
+    """`x[:, :, -n:, :]` becomes `keep_last(x, -n)`, for any expression that begins with a minus."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        start = _start_of_last(node.slice)
+        if start is None:
+            return node
+        return ast.copy_location(ast.Call(ast.Name("keep_last", ast.Load()), [node.value, start], []), node)
+
+
+def _start_of_last(index: ast.expr) -> ast.expr | None:
+    if not isinstance(index, ast.Tuple) or len(index.elts) != 4:
+        return None
+    length = index.elts[2]
+    if not isinstance(length, ast.Slice) or length.upper is not None or length.lower is None:
+        return None
+    return length.lower if ast.unparse(length.lower).startswith("-") else None
+
+
+def sliding_mask_sizes(original: Callable[..., tuple[int, int]]) -> Callable[..., tuple[int, int]]:
+    """The sizes of the mask from the sizes of the tensors, which are right on both sides of the window's length."""
+
+    def get_mask_sizes(self: Any, query_length: int) -> tuple[int, int]:
+        if self.record_past or not self.is_initialized or not _is_symbolic(self.cumulative_length, self.keys.shape[-2]):
+            return original(self, query_length)
+        kept = self.keys.shape[-2]  # the last `sliding_window - 1` tokens, or all of them if they are fewer
+        return kept + query_length, self.cumulative_length - kept
+
+    return get_mask_sizes
+
+
+_LAYER = "transformers.cache_utils.DynamicSlidingWindowLayer"
+
+PATCHES = (
+    Patch(
+        name="sliding window update",
+        kind="transformers",
+        target=f"{_LAYER}.update",
+        reason="the slice of the last tokens fixes whether the past is longer than the window",
+        versions="transformers>=4.57",
+        replace=rewrite(KeepLast, keep_last=keep_last),
+    ),
+    Patch(
+        name="sliding window mask sizes",
+        kind="transformers",
+        target=f"{_LAYER}.get_mask_sizes",
+        reason="the test whether the window is full fixes the length of the past",
+        versions="transformers>=4.57",
+        replace=sliding_mask_sizes,
+    ),
+)

@@ -1,0 +1,99 @@
+"""Selective scans of the mamba family: the loop over the tokens becomes one scan, for any number of them.
+
+The models take another path for a single token: it goes on from the state in the cache, while several tokens begin with
+a state of zeros. The scan does the same: its first state is that of the cache if there is one token, else zero.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from typing import Any
+
+import torch
+
+from exportguard.patches.declaration import Patch
+from exportguard.patches.rewriting import rewrite
+
+_LOOP = """for index in range(seq_len):
+    ssm_state = discrete_A[:, :, index] * ssm_state + deltaB_u[:, :, index]
+    scan_output = torch.matmul(ssm_state.to(input_dtype), C[:, index, :].unsqueeze(-1))
+    scan_outputs.append(scan_output[:, :, 0])"""
+_STACK = "torch.stack(scan_outputs, dim=-1)"
+_SCAN = (
+    "ssm_state, scan_outputs = selective_scan(discrete_A, deltaB_u, kwargs.get('state', ssm_state), C.to(input_dtype))"
+)
+_STATE = "state_for(recurrent_state, seq_len)"
+
+
+def _step(state: torch.Tensor, factor_and_term: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    factor, term = factor_and_term
+    state = factor * state + term
+    return state, state.clone()
+
+
+def state_for(cached: torch.Tensor | None, length: Any) -> dict[str, torch.Tensor]:
+    """The argument of the scan: the cached state if the length turns out to be 1 when the program runs, else zeros."""
+    if cached is None or isinstance(length, int):
+        return {}
+    size: Any = length
+    is_single = torch.full((), size, dtype=torch.int64, device=cached.device) == 1
+    return {"state": torch.where(is_single, cached, torch.zeros_like(cached))}
+
+
+def selective_scan(
+    factors: torch.Tensor, terms: torch.Tensor, state: torch.Tensor, readout: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The last state and every output of `state = factor * state + term`, `output = state @ readout`.
+
+    Factors and terms have shape (batch, width, length, states), the readout (batch, length, states), the outputs
+    (batch, width, length).
+    """
+    from torch._higher_order_ops.scan import scan
+
+    tokens_first = (factors.movedim(2, 0), terms.movedim(2, 0))
+    initial = state.to(terms.dtype)
+    last, states = scan(_step, initial, tokens_first)
+    outputs = torch.matmul(states.to(readout.dtype).transpose(0, 1), readout.unsqueeze(-1))
+    return last, outputs.squeeze(-1).transpose(1, 2)
+
+
+class SelectiveScan(ast.NodeTransformer):
+    """The loop over the tokens becomes `selective_scan`, and its caller passes the state to begin with."""
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        if ast.unparse(node) != _LOOP:
+            return node
+        return ast.fix_missing_locations(ast.copy_location(ast.parse(_SCAN).body[0], node))
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if ast.unparse(node) == _STACK:
+            return ast.copy_location(ast.Name("scan_outputs", ast.Load()), node)
+        if ast.unparse(node.func) == "mamba_selective_scan":
+            # Its decorator drops arguments that a kernel does not take.
+            node.func = ast.copy_location(ast.Call(ast.Name("unwrap", ast.Load()), [node.func], []), node)
+            node.keywords.append(ast.keyword(None, ast.parse(_STATE, mode="eval").body))
+        return node
+
+
+def _patch(family: str, mixer: str) -> Patch:
+    module = f"transformers.models.{family}.modeling_{family}"
+    names: dict[str, Any] = {"selective_scan": selective_scan, "state_for": state_for, "unwrap": inspect.unwrap}
+    return Patch(
+        name=f"selective scan of {family}",
+        kind="transformers",
+        target=(f"{module}.mamba_selective_scan", f"{module}.{mixer}.forward"),
+        reason="the loop over the tokens is unrolled, which fixes their number",
+        versions="transformers>=5.16",
+        replace=rewrite(SelectiveScan, **names),
+    )
+
+
+_MIXERS = {
+    "falcon_mamba": "FalconMambaMixer",
+    "jamba": "JambaMambaMixer",
+    "mamba": "MambaMixer",
+}
+
+PATCHES = tuple(_patch(family, mixer) for family, mixer in _MIXERS.items())

@@ -1,0 +1,5 @@
+"""Control flow that depends on tensor data, rewritten so that torch.export can trace it.
+
+`transform` rewrites one function, `selection` many of them as patches for the guard, `automatic` those that an export
+stopped at. Modules with `apply` and `ORDER` are the rules.
+"""

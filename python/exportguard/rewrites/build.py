@@ -1,0 +1,102 @@
+"""Small pieces of syntax tree that rules put together."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from exportguard.rewrites import scope
+from exportguard.rewrites.engine import RUNTIME_NAME
+
+
+def load(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def store(name: str) -> ast.Name:
+    return ast.Name(name, ast.Store())
+
+
+def runtime(function: str) -> ast.Attribute:
+    """`_exportguard_rewrite.function`"""
+    return ast.Attribute(load(RUNTIME_NAME), function, ast.Load())
+
+
+def call(function: str, *arguments: ast.expr, line: int | None = None) -> ast.Call:
+    """A call of the runtime; `line` is passed by keyword."""
+    keywords = [ast.keyword("line", ast.Constant(line))] if line is not None else []
+    return ast.Call(runtime(function), list(arguments), keywords)
+
+
+def thunk(body: ast.expr) -> ast.Lambda:
+    """`lambda: body`"""
+    return ast.Lambda(no_arguments(), body)
+
+
+def no_arguments() -> ast.arguments:
+    return arguments([])
+
+
+def arguments(names: Sequence[str]) -> ast.arguments:
+    return ast.arguments(
+        posonlyargs=[], args=[ast.arg(arg=name) for name in names], kwonlyargs=[], kw_defaults=[], defaults=[]
+    )
+
+
+def function(name: str, parameters: Sequence[str], body: Sequence[ast.stmt], where: ast.AST) -> ast.FunctionDef:
+    block = list(body) or [ast.Pass()]
+    made = ast.FunctionDef(name=name, args=arguments(parameters), body=block, decorator_list=[])
+    setattr(made, "type_params", [])  # noqa: B010 - a field from Python 3.12 on
+    setattr(made, "exportguard_made", True)  # noqa: B010 - a field of our own
+    return ast.copy_location(made, where)
+
+
+def names_tuple(names: Sequence[str]) -> ast.Tuple:
+    return ast.Tuple([ast.Constant(name) for name in names], ast.Load())
+
+
+def current_values(names: Sequence[str], certain: set[str]) -> ast.Tuple:
+    """`(a, _rt.value(lambda: b))`: variables that may have no value yet are read with care."""
+    return ast.Tuple([load(n) if n in certain else call("value", thunk(load(n))) for n in names], ast.Load())
+
+
+def unbind(names: Sequence[str], where: ast.AST) -> list[ast.stmt]:
+    """`if a is UNDEFINED: del a` for each name, so that reading it raises as Python would."""
+    statements: list[ast.stmt] = []
+    for name in names:
+        test = ast.Compare(load(name), [ast.Is()], [runtime("UNDEFINED")])
+        removal = ast.Delete([ast.Name(name, ast.Del())])
+        removal.exportguard_made = True  # type: ignore[attr-defined]
+        statement = ast.If(test, [removal], [])
+        statements.append(ast.copy_location(statement, where))
+    return statements
+
+
+def declarations(global_names: Sequence[str], nonlocal_names: Sequence[str], where: ast.AST) -> list[ast.stmt]:
+    made: list[ast.stmt] = []
+    if global_names:
+        made.append(ast.copy_location(ast.Global(list(global_names)), where))
+    if nonlocal_names:
+        made.append(ast.copy_location(ast.Nonlocal(list(nonlocal_names)), where))
+    return made
+
+
+def is_made(node: ast.AST) -> bool:
+    """Whether `function` or `unbind` made it."""
+    return getattr(node, "exportguard_made", False)
+
+
+def mark_generated(node: ast.FunctionDef) -> ast.FunctionDef:
+    """Marks a function as one that a rule made, whose body later rules go through."""
+    node.exportguard_generated = True  # type: ignore[attr-defined]
+    return node
+
+
+def is_generated(node: ast.AST) -> bool:
+    return getattr(node, "exportguard_generated", False)
+
+
+def can_move(statements: Sequence[ast.stmt]) -> bool:
+    """Whether the statements mean the same in a function of their own; the user's `del` and `yield` do not."""
+    fixed = (ast.Yield, ast.YieldFrom, ast.Await, ast.Delete)
+    return not any(isinstance(node, fixed) and not is_made(node) for node in scope.walk_scope(statements))

@@ -1,0 +1,180 @@
+"""`if` statements become calls of `if_`, whose branches are local functions.
+
+    if x.sum() > 0:          def _then_3(y):
+        y = x + 1                y = x + 1
+    else:            →           return (y,)
+        y = x - 1            def _else_3(y):
+                                 y = x - 1
+                                 return (y,)
+                             (y,) = _rt.if_(x.sum() > 0, _then_3, _else_3, ("y",), (_rt.value(lambda: y),))
+
+A branch that returns takes the statements behind the `if` with it, as a function that falling through calls.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from exportguard.rewrites import build, scope
+from exportguard.rewrites.engine import Unit
+
+ORDER = 40
+
+
+def apply(unit: Unit) -> None:
+    """Rewrites every `if` of the function whose test may depend on tensor data."""
+    arguments = unit.node.args
+    parameters = [a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]
+    parameters += [a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None]
+    unit.node.body = _Blocks(unit).rewrite(unit.node.body, set(parameters), is_tail=True)
+
+
+def is_plain_test(test: ast.expr) -> bool:
+    """Whether a test is about Python values by its form: `x is None`, `isinstance(…)`, `self.training`."""
+    if isinstance(test, ast.Constant):
+        return True
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return is_plain_test(test.operand)
+    if isinstance(test, ast.BoolOp):
+        return all(is_plain_test(value) for value in test.values)
+    if isinstance(test, ast.Compare):
+        plain_operators = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
+        compares_text = any(
+            isinstance(c, ast.Constant) and isinstance(c.value, str) for c in [test.left, *test.comparators]
+        )
+        return compares_text or all(isinstance(op, plain_operators) for op in test.ops)
+    if isinstance(test, ast.Call) and isinstance(test.func, ast.Name):
+        return test.func.id in {"isinstance", "issubclass", "hasattr", "callable", "len"}
+    return isinstance(test, ast.Attribute) and test.attr == "training"
+
+
+class _Blocks:
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+        self._globals = scope.declared(unit.node.body, ast.Global)
+        self._nonlocals = scope.declared(unit.node.body, ast.Nonlocal)
+
+    def rewrite(self, statements: Sequence[ast.stmt], certain: set[str], *, is_tail: bool) -> list[ast.stmt]:
+        """The statements with their `if`s rewritten. `certain` names surely have a value; a tail ends the function."""
+        done: list[ast.stmt] = []
+        certain = set(certain)
+        for position, statement in enumerate(statements):
+            rest = statements[position + 1 :]
+            if isinstance(statement, ast.If) and self._applies(statement):
+                returns = scope.contains([*statement.body, *statement.orelse], ast.Return)
+                if returns and is_tail:
+                    return done + self._leaving(statement, rest, certain)
+                if not returns:
+                    done += self._staying(statement, certain)
+                    continue
+            done.append(self._descend(statement, certain, is_tail and not rest))
+            certain |= self._certain_after(statement)
+        return done
+
+    def _applies(self, statement: ast.If) -> bool:
+        if is_plain_test(statement.test) or not self._unit.keep(statement):
+            return False
+        branches = [*statement.body, *statement.orelse]
+        return build.can_move(branches) and not scope.leaves_loop(branches)
+
+    def _descend(self, statement: ast.stmt, certain: set[str], is_tail: bool) -> ast.stmt:
+        inner = set(certain)
+        if isinstance(statement, ast.FunctionDef) and build.is_generated(statement):
+            statement.body = self.rewrite(statement.body, set(), is_tail=True)
+        elif isinstance(statement, ast.If):
+            statement.body = self.rewrite(statement.body, inner, is_tail=is_tail)
+            statement.orelse = self.rewrite(statement.orelse, inner, is_tail=is_tail)
+        elif isinstance(statement, ast.With):
+            statement.body = self.rewrite(statement.body, inner, is_tail=is_tail)
+        elif isinstance(statement, ast.For | ast.While):
+            statement.body = self.rewrite(statement.body, inner, is_tail=False)
+            statement.orelse = self.rewrite(statement.orelse, inner, is_tail=False)
+        elif isinstance(statement, ast.Try):
+            statement.body = self.rewrite(statement.body, inner, is_tail=is_tail and not statement.orelse)
+            for handler in statement.handlers:
+                handler.body = self.rewrite(handler.body, inner, is_tail=is_tail)
+            statement.orelse = self.rewrite(statement.orelse, inner, is_tail=is_tail)
+            statement.finalbody = self.rewrite(statement.finalbody, inner, is_tail=False)
+        return statement
+
+    @staticmethod
+    def _certain_after(statement: ast.stmt) -> set[str]:
+        simple = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Import, ast.ImportFrom, ast.FunctionDef, ast.Expr)
+        return set(scope.assigned([statement])) if isinstance(statement, simple) else set()
+
+    def _locals(self, statements: Sequence[ast.stmt]) -> list[str]:
+        outer = {*self._globals, *self._nonlocals}
+        return [name for name in scope.assigned(statements) if name not in outer]
+
+    def _declarations(self, statements: Sequence[ast.stmt], where: ast.AST) -> list[ast.stmt]:
+        bound = set(scope.assigned(statements))
+        global_names = [name for name in dict.fromkeys(self._globals) if name in bound]
+        nonlocal_names = [name for name in dict.fromkeys(self._nonlocals) if name in bound]
+        return build.declarations(global_names, nonlocal_names, where)
+
+    # -------------------------------------------------------------------------------------- branches that fall through
+
+    def _staying(self, statement: ast.If, certain: set[str]) -> list[ast.stmt]:
+        self._unit.note(statement, "if")
+        names = self._locals([*statement.body, *statement.orelse])
+        uncertain = [name for name in names if name not in certain]
+        then, orelse = (
+            self._branch(kind, block, names, certain, statement)
+            for kind, block in (("then", statement.body), ("else", statement.orelse))
+        )
+        call = build.call(
+            "if_",
+            statement.test,
+            build.load(then.name),
+            build.load(orelse.name),
+            build.names_tuple(names),
+            build.current_values(names, certain),
+            line=statement.lineno,
+        )
+        result: ast.stmt = ast.Expr(call)
+        if names:
+            result = ast.Assign([ast.Tuple([build.store(name) for name in names], ast.Store())], call)
+        ast.copy_location(result, statement)
+        return [then, orelse, result, *build.unbind(uncertain, statement)]
+
+    def _branch(
+        self, kind: str, block: Sequence[ast.stmt], names: list[str], certain: set[str], where: ast.If
+    ) -> ast.FunctionDef:
+        uncertain = [name for name in names if name not in certain]
+        declarations = self._declarations(block, where)
+        body = self.rewrite(block, certain, is_tail=False)
+        result = ast.copy_location(ast.Return(build.current_values(names, certain)), where)
+        statements = [*declarations, *build.unbind(uncertain, where), *body, result]
+        return build.function(f"_{kind}_{where.lineno}_{where.col_offset}", names, statements, where)
+
+    # -------------------------------------------------------------------------------------- branches that return
+
+    def _leaving(self, statement: ast.If, rest: Sequence[ast.stmt], certain: set[str]) -> list[ast.stmt]:
+        self._unit.note(statement, "if with return")
+        place = f"{statement.lineno}_{statement.col_offset}"
+        names = self._locals([*statement.body, *statement.orelse, *rest])
+        values = build.current_values(names, certain)
+        behind = self._tail_function(f"_rest_{place}", names, rest, certain, statement)
+        goes_on = ast.Call(build.load(behind.name), list(build.current_values(names, certain).elts), [])
+        branches = []
+        for kind, block in (("then", statement.body), ("else", statement.orelse)):
+            ending = [] if scope.always_leaves(block) else [ast.copy_location(ast.Return(goes_on), statement)]
+            branches.append(self._tail_function(f"_{kind}_{place}", names, [*block, *ending], certain, statement))
+        call = build.call(
+            "if_",
+            statement.test,
+            *(build.load(b.name) for b in branches),
+            ast.Tuple([], ast.Load()),
+            values,
+            line=statement.lineno,
+        )
+        return [behind, *branches, ast.copy_location(ast.Return(call), statement)]
+
+    def _tail_function(
+        self, name: str, names: list[str], block: Sequence[ast.stmt], certain: set[str], where: ast.If
+    ) -> ast.FunctionDef:
+        uncertain = [n for n in names if n not in certain]
+        declarations = self._declarations(block, where)
+        body = self.rewrite(block, certain, is_tail=True)
+        return build.function(name, names, [*declarations, *build.unbind(uncertain, where), *body], where)

@@ -1,0 +1,171 @@
+"""`for` and `while` become calls of `for_` and `while_`, whose bodies are local functions of the carried variables.
+
+    total = 0                       def _body_5(row, total):
+    for row in x:                       total = total + row
+        total = total + row     →       return (True, (total,))
+                                    (total,) = _rt.for_(x, _body_5, ("total",), (total,))
+
+`continue` returns from the body; `break` returns with False in the first place.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from exportguard.rewrites import build, scope
+from exportguard.rewrites.engine import Unit
+
+ORDER = 20
+ITEM = "_item"
+_LAZY = {"range": "range_", "enumerate": "enumerate_", "zip": "zip_"}
+
+
+def apply(unit: Unit) -> None:
+    """Rewrites every loop that can be a function: no `return`, `else`, `yield` inside."""
+    rewriter = _Loops(unit)
+    rewriter.visit(unit.node)
+    if rewriter.found:
+        _Collections().visit(unit.node)
+
+
+class _Jumps(ast.NodeTransformer):
+    """`continue` and `break` of one loop as returns of its body."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
+    def _returning(self, goes_on: bool, where: ast.AST) -> ast.Return:
+        values = build.current_values(self._names, set())
+        return ast.copy_location(ast.Return(ast.Tuple([ast.Constant(goes_on), values], ast.Load())), where)
+
+    def visit_Continue(self, node: ast.Continue) -> ast.stmt:
+        return self._returning(True, node)
+
+    def visit_Break(self, node: ast.Break) -> ast.stmt:
+        return self._returning(False, node)
+
+    def visit_For(self, node: ast.For) -> ast.stmt:
+        return node
+
+    def visit_While(self, node: ast.While) -> ast.stmt:
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
+        return node
+
+    def end(self, where: ast.AST) -> ast.Return:
+        return self._returning(True, where)
+
+
+class _Loops(ast.NodeTransformer):
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+        self.found = False
+
+    def _applies(self, node: ast.For | ast.While) -> bool:
+        stays = node.orelse or scope.contains(node.body, ast.Return, ast.Global, ast.Nonlocal)
+        return not stays and build.can_move(node.body) and self._unit.keep(node)
+
+    def visit_For(self, node: ast.For) -> ast.stmt | list[ast.stmt]:
+        self.generic_visit(node)
+        if not self._applies(node):
+            return node
+        self._unit.note(node, "for")
+        self.found = True
+        names = self._carried(node)
+        unpack = ast.copy_location(ast.Assign([node.target], build.load(ITEM)), node)
+        body = self._body(node, [ITEM], [unpack, *node.body], names)
+        call = build.call(
+            "for_",
+            self._lazy(node.iter),
+            build.load(body.name),
+            build.names_tuple(names),
+            build.current_values(names, set()),
+            line=node.lineno,
+        )
+        return [body, *self._result(call, names, node)]
+
+    def visit_While(self, node: ast.While) -> ast.stmt | list[ast.stmt]:
+        self.generic_visit(node)
+        if not self._applies(node) or isinstance(node.test, ast.Constant):
+            return node
+        self._unit.note(node, "while")
+        self.found = True
+        names = self._carried(node)
+        place = f"{node.lineno}_{node.col_offset}"
+        test = build.function(
+            f"_test_{place}",
+            names,
+            [*build.unbind(names, node), ast.copy_location(ast.Return(node.test), node)],
+            node,
+        )
+        body = self._body(node, [], node.body, names)
+        call = build.call(
+            "while_",
+            build.load(test.name),
+            build.load(body.name),
+            build.names_tuple(names),
+            build.current_values(names, set()),
+            line=node.lineno,
+        )
+        return [test, body, *self._result(call, names, node)]
+
+    def _carried(self, node: ast.For | ast.While) -> list[str]:
+        """Names the body assigns; those that nothing reads but the body itself, before assigning them, stay inside."""
+        names = scope.assigned(node.body)
+        if isinstance(node, ast.For):
+            elsewhere = self._reads_outside(node)
+            targets = scope.assigned([node.target])
+            names = [n for n in names if n not in targets] + [n for n in targets if n in elsewhere]
+        return list(dict.fromkeys(names))
+
+    def _reads_outside(self, node: ast.For) -> set[str]:
+        inside = {id(n) for n in ast.walk(node)}
+        return {
+            n.id
+            for n in ast.walk(self._unit.node)
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and id(n) not in inside
+        }
+
+    def _body(
+        self, node: ast.For | ast.While, parameters: list[str], statements: Sequence[ast.stmt], names: list[str]
+    ) -> ast.FunctionDef:
+        jumps = _Jumps(names)
+        moved = [jumps.visit(statement) for statement in statements]
+        block = [*build.unbind(names, node), *moved, jumps.end(node)]
+        made = build.function(f"_body_{node.lineno}_{node.col_offset}", [*parameters, *names], block, node)
+        return build.mark_generated(made)
+
+    @staticmethod
+    def _result(call: ast.Call, names: list[str], where: ast.stmt) -> list[ast.stmt]:
+        if not names:
+            return [ast.copy_location(ast.Expr(call), where)]
+        target = ast.Tuple([build.store(name) for name in names], ast.Store())
+        return [ast.copy_location(ast.Assign([target], call), where), *build.unbind(names, where)]
+
+    @staticmethod
+    def _lazy(iterable: ast.expr) -> ast.expr:
+        """`range(n)` would fix a symbolic n; its twin of the runtime does not."""
+        for call in ast.walk(iterable):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in _LAZY:
+                call.func = build.runtime(_LAZY[call.func.id])
+        return iterable
+
+
+class _Collections(ast.NodeTransformer):
+    """`torch.stack(rows)` of a list that a loop filled, and `len(x)`, which would fix a symbolic size."""
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        function = node.func
+        if isinstance(function, ast.Name) and function.id == "len" and len(node.args) == 1:
+            node.func = build.runtime("len_")
+        is_torch = (
+            isinstance(function, ast.Attribute)
+            and isinstance(function.value, ast.Name)
+            and function.value.id == "torch"
+        )
+        if is_torch and isinstance(function, ast.Attribute) and function.attr in ("stack", "cat", "concat"):
+            node.func = build.runtime("stack" if function.attr == "stack" else "cat")
+        return node

@@ -1,0 +1,99 @@
+"""Which variables statements assign and read: what the rules need to turn statements into functions."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def walk_scope(nodes: Iterable[ast.AST]) -> Iterable[ast.AST]:
+    """Every node of these statements that runs in the same function, in the order of the source."""
+    for node in nodes:
+        yield node
+        if isinstance(node, _SCOPES):
+            continue
+        yield from walk_scope(ast.iter_child_nodes(node))
+
+
+def assigned(statements: Sequence[ast.AST]) -> list[str]:
+    """Names that the statements bind in their function, in the order of the first binding."""
+    names: dict[str, None] = {}
+    for node in walk_scope(statements):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
+            names[node.id] = None
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            if not getattr(node, "exportguard_made", False):  # a rule's functions are used where they are defined
+                names[node.name] = None
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names.update({(a.asname or a.name).split(".")[0]: None for a in node.names})
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            names[node.name] = None
+    for node in walk_scope(statements):  # a comprehension's targets are its own
+        if isinstance(node, _COMPREHENSIONS):
+            for generator in node.generators:
+                for target in ast.walk(generator.target):
+                    if isinstance(target, ast.Name) and not _stored_elsewhere(statements, target):
+                        names.pop(target.id, None)
+    return list(names)
+
+
+def _stored_elsewhere(statements: Sequence[ast.AST], target: ast.Name) -> bool:
+    inside = {
+        id(node)
+        for comprehension in walk_scope(statements)
+        if isinstance(comprehension, _COMPREHENSIONS)
+        for generator in comprehension.generators
+        for node in ast.walk(generator.target)
+    }
+    return any(
+        isinstance(node, ast.Name)
+        and isinstance(node.ctx, ast.Store)
+        and node.id == target.id
+        and id(node) not in inside
+        for node in walk_scope(statements)
+    )
+
+
+def declared(statements: Sequence[ast.AST], kind: type[ast.Global] | type[ast.Nonlocal]) -> list[str]:
+    """Names under `global` or `nonlocal` declarations."""
+    return [name for node in walk_scope(statements) if isinstance(node, kind) for name in node.names]
+
+
+def contains(statements: Sequence[ast.AST], *kinds: type[ast.AST]) -> bool:
+    """Whether a node of these kinds runs in the same function."""
+    return any(isinstance(node, kinds) for node in walk_scope(statements))
+
+
+def leaves_loop(statements: Sequence[ast.AST]) -> bool:
+    """Whether a `break` or `continue` among the statements belongs to a loop around them."""
+    for node in statements:
+        if isinstance(node, ast.Break | ast.Continue):
+            return True
+        if isinstance(node, ast.For | ast.While):
+            if leaves_loop(node.orelse):
+                return True
+        elif not isinstance(node, _SCOPES) and leaves_loop(list(ast.iter_child_nodes(node))):
+            return True
+    return False
+
+
+def always_leaves(statements: Sequence[ast.stmt]) -> bool:
+    """Whether the end of the statements is never reached because every path returns or raises."""
+    if not statements:
+        return False
+    last = statements[-1]
+    if isinstance(last, ast.Return | ast.Raise):
+        return True
+    if isinstance(last, ast.If):
+        return always_leaves(last.body) and always_leaves(last.orelse)
+    if isinstance(last, ast.With):
+        return always_leaves(last.body)
+    return False
+
+
+def reads(nodes: Sequence[ast.AST]) -> set[str]:
+    """Names that are read anywhere below, nested functions included."""
+    return {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}

@@ -1,0 +1,136 @@
+"""Python objects that a branch changes: `self.x = t`, `d["k"] = t`, `items.append(t)`, a cache that is updated.
+
+A body that becomes a graph runs more than once at trace time and must not leave its Python effects behind; what it
+changed must come out of the graph instead. A `Snapshot` of the mutable objects that a closure can reach tells what a
+run changed, puts it back, and applies the change with other values.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+MISSING = object()
+_OPAQUE = (
+    torch.Tensor,
+    type,
+    types.ModuleType,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    torch.device,
+    torch.dtype,
+)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A place that holds a value: an attribute, an entry of a dict, an element of a list."""
+
+    owner: Any
+    key: Hashable
+    kind: str  # "attribute", "entry", "element"
+
+    def identity(self) -> tuple[int, str, Hashable]:
+        return id(self.owner), self.kind, self.key
+
+    def describe(self) -> str:
+        name = type(self.owner).__name__
+        return f"{name}.{self.key}" if self.kind == "attribute" else f"{name}[{self.key!r}]"
+
+    def put(self, value: Any) -> None:
+        if self.kind == "attribute":
+            _put_entry(self.owner.__dict__, self.key, value)
+        elif self.kind == "entry":
+            _put_entry(self.owner, self.key, value)
+        elif value is MISSING:
+            del self.owner[self.key :]
+        elif self.key == len(self.owner):
+            self.owner.append(value)
+        else:
+            self.owner[self.key] = value
+
+
+def _put_entry(entries: dict[Any, Any], key: Any, value: Any) -> None:
+    if value is MISSING:
+        entries.pop(key, None)
+    else:
+        entries[key] = value
+
+
+def _content(owner: Any) -> dict[tuple[str, Any], Any] | None:
+    if isinstance(owner, dict):
+        return {("entry", k): v for k, v in owner.items()}
+    if isinstance(owner, list):
+        return {("element", i): v for i, v in enumerate(owner)}
+    attributes = getattr(owner, "__dict__", None)
+    if isinstance(owner, _OPAQUE) or not isinstance(attributes, dict):
+        return None
+    return {("attribute", k): v for k, v in attributes.items()}
+
+
+class Snapshot:
+    """The mutable objects within reach of some roots, with what they hold now.
+
+    Submodules are not entered: a branch that assigns to an attribute of a submodule calls it, and that call's own
+    effects on tensors are seen as writes.
+    """
+
+    def __init__(self, roots: Iterable[Any]) -> None:
+        self._owners: dict[int, tuple[Any, dict[tuple[str, Any], Any]]] = {}
+        pending = [(root, True) for root in roots]
+        while pending:
+            owner, is_root = pending.pop()
+            if id(owner) in self._owners or (isinstance(owner, torch.nn.Module) and not is_root):
+                continue
+            content = _content(owner)
+            if content is None:
+                if isinstance(owner, tuple):
+                    pending.extend((item, False) for item in owner)
+                continue
+            self._owners[id(owner)] = (owner, content)
+            pending.extend((value, False) for value in content.values())
+
+    def changes(self) -> list[tuple[Slot, Any]]:
+        """Slots that hold another object than at the time of the snapshot, with that object, in a stable order."""
+        found: list[tuple[Slot, Any]] = []
+        for owner, before in self._owners.values():
+            now = _content(owner) or {}
+            keys = [*before, *(k for k in now if k not in before)]
+            for kind, key in keys:
+                value = now.get((kind, key), MISSING)
+                if value is not before.get((kind, key), MISSING):
+                    found.append((Slot(owner, key, kind), value))
+        return found
+
+    def before(self, slot: Slot) -> Any:
+        return self._owners[id(slot.owner)][1].get((slot.kind, slot.key), MISSING)
+
+    def restore(self, changes: list[tuple[Slot, Any]]) -> None:
+        for slot, _ in reversed(changes):
+            slot.put(self.before(slot))
+
+
+def reachable_roots(functions: Iterable[Callable[..., Any]]) -> list[Any]:
+    """What the closures of these functions hold, without the functions of the rewriting itself."""
+    roots: list[Any] = []
+    seen: set[int] = set()
+    pending = list(functions)
+    while pending:
+        function = pending.pop()
+        if id(function) in seen:
+            continue
+        seen.add(id(function))
+        for cell in getattr(function, "__closure__", None) or ():
+            try:
+                value = cell.cell_contents
+            except ValueError:  # a variable that is not assigned yet
+                continue
+            if isinstance(value, types.FunctionType):
+                pending.append(value)
+            else:
+                roots.append(value)
+    return roots

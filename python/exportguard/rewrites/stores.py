@@ -1,0 +1,80 @@
+"""What becomes a tensor in a loop over tensors: an index, of which `x[i]` and `y[i] = …` would ask the value, and a
+number, which `n += 1` would change in place."""
+
+from __future__ import annotations
+
+import ast
+
+from exportguard.rewrites import build
+from exportguard.rewrites.engine import Unit
+
+ORDER = 15
+
+
+def apply(unit: Unit) -> None:
+    """Rewrites what loops read and store by a variable index; it is no change by itself."""
+    _Loops(unit).visit(unit.node)
+
+
+class _Loops(ast.NodeTransformer):
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+
+    def visit_For(self, node: ast.For) -> ast.stmt:
+        return self._loop(node)
+
+    def visit_While(self, node: ast.While) -> ast.stmt:
+        return self._loop(node)
+
+    def _loop(self, node: ast.For | ast.While) -> ast.stmt:
+        if self._unit.keep(node):
+            node.body = [_Items().visit(statement) for statement in node.body]
+        return node
+
+
+def _may_be_tensor(index: ast.expr) -> bool:
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    return any(not isinstance(part, ast.Constant | ast.Slice | ast.UnaryOp) for part in parts)
+
+
+def _index(node: ast.expr) -> ast.expr:
+    """An index as an expression: `a, 1:2` → `(a, slice(1, 2, None))`."""
+    if isinstance(node, ast.Tuple):
+        return ast.Tuple([_index(part) for part in node.elts], ast.Load())
+    if not isinstance(node, ast.Slice):
+        return node
+    bounds = [bound or ast.Constant(None) for bound in (node.lower, node.upper, node.step)]
+    return ast.Call(build.load("slice"), bounds, [])
+
+
+class _Items(ast.NodeTransformer):
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        node.value = self.visit(node.value) if node.value is not None else None
+        return node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        self.generic_visit(node)
+        if not isinstance(node.ctx, ast.Load) or not _may_be_tensor(node.slice):
+            return node
+        return ast.copy_location(build.call("get_item", node.value, _index(node.slice)), node)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        self.generic_visit(node)
+        target = node.targets[0]
+        if len(node.targets) != 1 or not isinstance(target, ast.Subscript) or not _may_be_tensor(target.slice):
+            return node
+        call = build.call("set_item", node.value, target.value, _index(target.slice))
+        return ast.copy_location(ast.Expr(call), node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        self.generic_visit(node)
+        target = node.target
+        if isinstance(target, ast.Name):
+            operator = ast.Constant(type(node.op).__name__)
+            call = build.call("augmented", operator, build.load(target.id), node.value)
+            return ast.copy_location(ast.Assign([target], call), node)
+        if not isinstance(target, ast.Subscript) or not _may_be_tensor(target.slice):
+            return node
+        name = ast.Constant(type(node.op).__name__)
+        call = build.call("update_item", name, target.value, _index(target.slice), node.value)
+        return ast.copy_location(ast.Expr(call), node)

@@ -1,0 +1,88 @@
+"""Rewrites one function or method."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from exportguard.patches.rewriting import SOURCES
+from exportguard.rewrites.engine import RewrittenMethod, Rule, Unit, innermost, rewrap, rewrite_function
+from exportguard.rewrites.rules import all_rules
+
+#: Changes a definition before or after the rules: takes the tree of a function and returns it.
+Rewriter = Callable[[ast.FunctionDef], ast.FunctionDef]
+
+
+def transform_method(
+    func: Any,
+    *,
+    filter_node: Callable[[ast.AST], bool] | None = None,
+    pre_rewriter: Rewriter | None = None,
+    post_rewriter: Rewriter | None = None,
+) -> RewrittenMethod:
+    """The function with tests, loops and assertions on tensor data rewritten so that torch.export can trace them.
+
+    Decorators stay in force if they keep the function in a closure, as `functools.wraps` ones do. Nothing is installed:
+    `torch_export_rewrite` does that.
+
+    :param func: a function, method, staticmethod, classmethod or property
+    :param filter_node: whether an `if`, `for`, `while`, `assert` or boolean expression may be rewritten
+    :param pre_rewriter, post_rewriter: change the definition before and after the rules
+    :raises RewriteError: there is no source, or a decorator hides the function
+
+    >>> import torch
+    >>> class Clamped(torch.nn.Module):
+    ...     def forward(self, x):
+    ...         return x if x.max() < 1 else x / x.max()
+    >>> print(transform_method(Clamped.forward).applied)
+    ('line 3: conditional expression',)
+    """
+    inner = innermost(func)
+    rules = [*_changing(pre_rewriter), *all_rules(), *_changing(post_rewriter)]
+    rewritten = rewrite_function(inner, rules, filter_node or (lambda node: True))
+    if not rewritten.is_changed:
+        return rewritten
+    setattr(rewritten.func, SOURCES, (rewritten.original_source, rewritten.source))
+    return RewrittenMethod(
+        original=func,
+        func=rewrap(func, inner, rewritten.func),
+        original_source=rewritten.original_source,
+        source=rewritten.source,
+        applied=rewritten.applied,
+    )
+
+
+def _changing(rewriter: Rewriter | None) -> list[Rule]:
+    if rewriter is None:
+        return []
+
+    def rule(unit: Unit) -> None:
+        before = ast.unparse(unit.node)
+        unit.node = rewriter(unit.node)
+        if ast.unparse(unit.node) != before:
+            unit.note(unit.node, getattr(rewriter, "__name__", "rewriter"))
+
+    return [rule]
+
+
+class _IntoBitor(ast.NodeTransformer):
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.Or):
+            return node
+        joined = node.values[0]
+        for value in node.values[1:]:
+            joined = ast.copy_location(ast.BinOp(joined, ast.BitOr(), value), node)
+        return joined
+
+
+def ast_or_into_bitor(node: ast.FunctionDef) -> ast.FunctionDef:
+    """A `pre_rewriter`: every `a or b` becomes `a | b`, for operands that are bool tensors.
+
+    >>> print(ast.unparse(ast_or_into_bitor(ast.parse("def f(a, b): return a or b").body[0])))
+    def f(a, b):
+        return a | b
+    """
+    changed: ast.FunctionDef = _IntoBitor().visit(node)
+    return ast.fix_missing_locations(changed)

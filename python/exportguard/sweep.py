@@ -1,0 +1,177 @@
+"""Validates many models, each in a process of its own, bounded in time and memory; what is done is not done again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from .errors import InvalidArgumentError
+from .models import architectures, models_of_task, tasks
+
+Outcome = Literal["ok", "wrong", "failed", "cannot run eagerly", "timed out", "out of memory", "crashed"]
+_POLL_S = 0.1
+_USAGE = 2  # the exit code for a model that cannot be built for the task
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepCase:
+    """One model with one task."""
+
+    model: str
+    task: str
+
+    @property
+    def file_name(self) -> str:
+        """Where its result is kept."""
+        return f"{self.task}--{self.model.replace('/', '--')}.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions:
+    """How each model is validated; `arguments` go to `exportguard validate` as they are."""
+
+    folder: Path
+    timeout_s: float = 300.0
+    memory_mib: int = 8192
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepResult:
+    """What became of one case; `reason` is empty if it is right."""
+
+    model: str
+    task: str
+    outcome: Outcome
+    reason: str = ""
+    seconds: float = 0.0
+    nodes: int = 0
+    axes: int = 0
+    comparisons: int = 0
+
+
+def sweep_cases(task_names: Sequence[str] = (), patterns: Sequence[str] = ()) -> list[SweepCase]:
+    """Every model type that transformers has for the tasks (all of them by default) and whose name has a pattern in it.
+
+    Raises:
+        InvalidArgumentError: an unknown task, or nothing to do.
+    """
+    unknown = [name for name in task_names if name not in tasks()]
+    if unknown:
+        raise InvalidArgumentError(f"unknown task {unknown[0]!r}; known are {', '.join(tasks())}")
+    cases = [
+        SweepCase(model=model, task=task)
+        for task in task_names or tasks()
+        for model in models_of_task(task)
+        if not patterns or any(pattern in model for pattern in patterns)
+    ]
+    if not cases:
+        where = ", ".join(task_names) or "any task"
+        raise InvalidArgumentError(f"no model of {where} has {' or '.join(patterns)} in its name")
+    return cases
+
+
+def shipped_cases() -> list[SweepCase]:
+    """The architectures shipped as data, each with the task it is shipped for."""
+    return [SweepCase(model=name, task=architecture.task) for name, architecture in architectures().items()]
+
+
+def sweep(cases: Sequence[SweepCase], options: SweepOptions, executor: Executor) -> Iterator[SweepResult]:
+    """Yields each result when it is there, those of an earlier sweep into the same folder first.
+
+    The executor only waits for processes: threads will do here, and a cluster's `concurrent.futures` client elsewhere.
+    """
+    options.folder.mkdir(parents=True, exist_ok=True)
+    done = {case: result for case in cases if (result := _kept(case, options)) is not None}
+    yield from done.values()
+    waiting = [executor.submit(run_case, case, options) for case in cases if case not in done]
+    for future in as_completed(waiting):
+        yield future.result()
+
+
+def run_case(case: SweepCase, options: SweepOptions) -> SweepResult:
+    """Validates one model in a process of its own, and keeps the result in the sweep's folder."""
+    report = options.folder / f"{case.file_name}.report"
+    report.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "exportguard", "validate", "-v", "0", "-m", case.model, "-t", case.task]
+    start = time.monotonic()
+    found = _run([*command, "--json", str(report), *options.arguments], options) or _read_report(report)
+    result = SweepResult(model=case.model, task=case.task, seconds=round(time.monotonic() - start, 1), **found)
+    (options.folder / case.file_name).write_text(json.dumps(asdict(result)), encoding="utf-8")
+    return result
+
+
+def _kept(case: SweepCase, options: SweepOptions) -> SweepResult | None:
+    path = options.folder / case.file_name
+    if not path.is_file():
+        return None
+    return SweepResult(**json.loads(path.read_text(encoding="utf-8")))
+
+
+def _run(command: Sequence[str], options: SweepOptions) -> dict[str, Any] | None:
+    """Runs it to its end. If it writes no report: what happened instead."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + options.timeout_s
+        excess: dict[str, Any] | None = None
+        while process.poll() is None and excess is None:
+            time.sleep(_POLL_S)
+            excess = _excess(process.pid, deadline, options)
+        process.kill()
+        process.wait()
+        output.seek(0)
+        return excess or _ended_early(process.returncode, output.read())
+
+
+def _ended_early(code: int, output: str) -> dict[str, Any] | None:
+    if code in (0, 1):
+        return None
+    last = next((line for line in reversed(output.splitlines()) if line.strip()), f"exit code {code}")
+    return {"outcome": "cannot run eagerly" if code == _USAGE else "crashed", "reason": last[:500]}
+
+
+def _excess(pid: int, deadline: float, options: SweepOptions) -> dict[str, Any] | None:
+    if time.monotonic() > deadline:
+        return {"outcome": "timed out", "reason": f"took longer than {options.timeout_s:.0f} s"}
+    if _resident_mib(pid) > options.memory_mib:
+        return {"outcome": "out of memory", "reason": f"needed more than {options.memory_mib} MiB"}
+    return None
+
+
+def _resident_mib(pid: int) -> float:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:  # it has ended
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:")), 0.0)
+
+
+def _read_report(path: Path) -> dict[str, Any]:
+    """The part of a validation report that a sweep keeps."""
+    report = json.loads(path.read_text(encoding="utf-8"))
+    path.unlink()
+    counts = {"nodes": report["node_count"], "axes": len(report["axes"]), "comparisons": len(report["sets"])}
+    return {"outcome": _outcome(report), "reason": _reason(report), **counts}
+
+
+def _outcome(report: Mapping[str, Any]) -> Outcome:
+    if report["ok"]:
+        return "ok"
+    if report["failure"]:
+        return "failed" if "eager" in report["seconds"] else "cannot run eagerly"
+    return "wrong"
+
+
+def _reason(report: Mapping[str, Any]) -> str:
+    axes = [axis for axis in report["axes"] if not axis["kept"]]
+    fixed = [f"{axis['input']} axis {axis['axis']} fixed {axis['reason']}" for axis in axes]
+    wrong = [f"{one['name']}: {one['error'] or 'differs'}" for one in report["sets"] if not one["agrees"]]
+    return "; ".join([*filter(None, [report["failure"]]), *fixed, *wrong])[:1000]

@@ -1,0 +1,69 @@
+"""The results of a sweep as a table: for a terminal, and as a page."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Sequence
+
+from rich.markup import escape
+from rich.table import Table
+
+from .sweep import SweepResult
+
+_PAGE = """<!doctype html>
+<meta charset="utf-8">
+<title>exportguard sweep</title>
+<style>
+body {{ font-family: sans-serif; }} td, th {{ padding: 2px 8px; text-align: left; vertical-align: top; }}
+.ok {{ color: #070; }} .bad {{ color: #a00; }}
+</style>
+<h1>{heading}</h1>
+<table>
+<tr><th>task<th>model<th>outcome<th>nodes<th>axes<th>comparisons<th>seconds<th>reason
+{rows}
+</table>
+"""
+
+
+def summary(results: Sequence[SweepResult]) -> str:
+    """One line: how many of what outcome; those that do not even run eagerly do not count.
+
+    >>> summary([SweepResult(model="a", task="t", outcome="ok"), SweepResult(model="b", task="t", outcome="wrong")])
+    '1 of 2 models that run are right (50.0 %): 1 ok, 1 wrong'
+    """
+    counts = Counter(result.outcome for result in results)
+    running = len(results) - counts["cannot run eagerly"]
+    share = 100 * counts["ok"] / running if running else 0.0
+    listed = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common())
+    return f"{counts['ok']} of {running} models that run are right ({share:.1f} %): {listed or 'none'}"
+
+
+def terminal_table(results: Sequence[SweepResult]) -> Table:
+    """One line for each result, those that are right last."""
+    table = Table("task", "model", "outcome", "nodes", "s", "reason", box=None)
+    for result in _sorted(results):
+        colour = "green" if result.outcome == "ok" else "red"
+        outcome = f"[{colour}]{result.outcome}[/]"
+        table.add_row(
+            result.task, result.model, outcome, str(result.nodes), str(result.seconds), escape(result.reason[:160])
+        )
+    return table
+
+
+def page(results: Sequence[SweepResult]) -> str:
+    """The same as a page of HTML."""
+    rows = "\n".join(_row(result) for result in _sorted(results))
+    return _PAGE.format(heading=html.escape(summary(results)), rows=rows)
+
+
+def _sorted(results: Sequence[SweepResult]) -> list[SweepResult]:
+    return sorted(results, key=lambda result: (result.outcome == "ok", result.task, result.model))
+
+
+def _row(result: SweepResult) -> str:
+    kind = "ok" if result.outcome == "ok" else "bad"
+    cells = (result.task, result.model, result.nodes, result.axes, result.comparisons, result.seconds, result.reason)
+    task, model, *numbers = (html.escape(str(cell)) for cell in cells)
+    outcome = f'<td class="{kind}">{result.outcome}'
+    return f"<tr><td>{task}<td>{model}{outcome}" + "".join(f"<td>{number}" for number in numbers)

@@ -1,0 +1,301 @@
+"""Proves a conversion: builds a model, exports and converts it, and compares it with the original on several sizes."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import torch
+
+from .axis_report import AxisOutcome, returned_leaves, taken_leaves
+from .discrepancies import Discrepancy, compare_outputs
+from .dynamic_shapes import DynamicShapes
+from .errors import ExportGuardError, FileError, InvalidArgumentError
+from .export import Exported, ExportOptions, convert, export_program
+from .guard import torch_export_patches
+from .inputs import Leaf, flatten_named, ordered_call
+from .models import BuildOptions, ModelCase, build_model
+from .models.input_sets import InputSet, input_sets
+from .observed_shapes import observed_dynamic_shapes
+from .opsets import checked_opset
+from .ort_session import OrtSession, SessionOptions
+
+Exporter = Literal["exportguard", "onnx-dynamo"]
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidateOptions:
+    """How to validate. Without `folder` the ONNX file goes to a temporary folder; without `run` nothing is compared."""
+
+    build: BuildOptions = BuildOptions()
+    exporter: Exporter = "exportguard"
+    opset: int | None = None
+    patch: bool = True
+    run: bool = True
+    folder: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetResult:
+    """The comparison on one set of inputs; `error` is filled where the converted model does not run on it."""
+
+    name: str
+    sizes: Mapping[str, int]
+    outputs: Sequence[Discrepancy] = ()
+    error: str = ""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether it ran and every output is right."""
+        return not self.error and all(output.agrees for output in self.outputs)
+
+
+@dataclass(kw_only=True)
+class ValidationReport:
+    """Everything that was found out, in the order it was; `failure` is the first step that could not be done."""
+
+    model: str
+    task: str = ""
+    exporter: str
+    opset: int
+    dtype: str
+    device: str
+    file: str = ""
+    node_count: int = 0
+    parameters: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    axes: list[AxisOutcome] = field(default_factory=list)
+    sets: list[SetResult] = field(default_factory=list)
+    failure: str = ""
+    details: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it was converted, every axis that was asked to change does, and every comparison agrees."""
+        return not self.failure and all(axis.kept for axis in self.axes) and all(one.agrees for one in self.sets)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a JSON report."""
+        sets = [
+            {**asdict(one), "outputs": [output.as_dict() for output in one.outputs], "agrees": one.agrees}
+            for one in self.sets
+        ]
+        return {**asdict(self), "sets": sets, "ok": self.ok, "versions": versions()}
+
+
+def versions() -> dict[str, str]:
+    """The installed versions that a result depends on."""
+    names = ("exportguard", "torch", "transformers", "onnxruntime", "onnx", "onnxscript")
+    return {name: _version(name) for name in names}
+
+
+def validate_model(
+    name: str, options: ValidateOptions = ValidateOptions(), progress: Progress = lambda step: None
+) -> ValidationReport:
+    """Builds the model called `name` and validates it on the inputs of its task.
+
+    Raises:
+        InvalidArgumentError: no such model, task, or opset. What goes wrong later stands in the report.
+    """
+    report = _empty_report(name, options)
+    progress("building the model")
+    with _folder(options) as folder, _failures_in(report):
+        with _timed(report, "build"):
+            case = _built(name, options)
+        report.task = case.task.name
+        report.parameters = sum(parameter.numel() for parameter in case.model.parameters())
+        _validate(case, options, _Run(report, progress, Path(folder)))
+    return report
+
+
+class _UsageError(Exception):
+    """Carries an error of the caller out of `_failures_in`."""
+
+
+def _built(name: str, options: ValidateOptions) -> ModelCase:
+    try:
+        return build_model(name, options.build)
+    except InvalidArgumentError as error:
+        raise _UsageError from error
+
+
+@contextmanager
+def _failures_in(report: ValidationReport) -> Iterator[None]:
+    """Whatever the model, torch or onnxruntime raise is the result of a validation."""
+    try:
+        yield
+    except _UsageError as error:
+        raise error.__cause__ or error from None
+    except Exception as error:
+        report.failure = f"{type(error).__name__}: {error}"
+        report.details = traceback.format_exc()
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What the steps of one validation share."""
+
+    report: ValidationReport
+    progress: Progress
+    folder: Path
+
+    @contextmanager
+    def step(self, name: str, text: str) -> Iterator[None]:
+        self.progress(text)
+        with _timed(self.report, name):
+            yield
+
+
+def _validate(case: ModelCase, options: ValidateOptions, run: _Run) -> None:
+    sets = input_sets(case) if options.run else []
+    with run.step("eager", f"running {case.name} eagerly on {len(sets)} sets of inputs"):
+        expected = [_eager(case, one) for one in sets]
+    with run.step("export", "exporting with torch.export"):
+        exported = _export(case, options)
+    run.report.axes = exported.axes()
+    file = run.folder / f"{case.name.replace('/', '--')}.onnx"
+    with run.step("convert", f"converting with {options.exporter}"):
+        _EXPORTERS[options.exporter](exported, file, run.report)
+    run.report.file = str(file) if options.folder else ""
+    if not sets:
+        return
+    with run.step("load", "loading it in onnxruntime"):
+        session = OrtSession(file, SessionOptions(device=options.build.device))
+    converted = _Converted(case, session, taken_leaves(exported.program), returned_leaves(exported.program))
+    for one, leaves in zip(sets, expected, strict=True):
+        with run.step(f"run {one.name}", f"comparing: {one.name}"):
+            run.report.sets.append(_compare(converted, one, leaves))
+
+
+@dataclass(frozen=True)
+class _Converted:
+    """The converted model, and which leaves of the original's inputs and outputs it has."""
+
+    case: ModelCase
+    session: OrtSession
+    takes: Sequence[bool]
+    returns: Sequence[bool]
+
+
+def _export(case: ModelCase, options: ValidateOptions) -> Exported:
+    """The program for the traced sizes, with every axis that follows a size asked to change."""
+    with _serializers():
+        observed: DynamicShapes = observed_dynamic_shapes(
+            case.inputs, case.task.sizes, [inputs.sizes for inputs in input_sets(case)]
+        )
+    return export_program(
+        case.model,
+        (),
+        case.inputs(case.task.sizes),
+        dynamic_shapes=observed,
+        options=ExportOptions(guard={"patch": options.patch}),
+    )
+
+
+def _eager(case: ModelCase, one: InputSet) -> list[Leaf]:
+    """The outputs of the original, without any patch; the serializers only take it apart."""
+    inputs = case.inputs(one.sizes)
+    with torch.no_grad():
+        outputs = case.model(**inputs)
+    with _serializers():
+        leaves = flatten_named(outputs)
+    return [Leaf(leaf.name, _as_tensor(leaf.value)) for leaf in leaves]
+
+
+def _compare(converted: _Converted, one: InputSet, expected: Sequence[Leaf]) -> SetResult:
+    try:
+        got = converted.session.run(_feeds(converted, one))
+    except Exception as error:  # onnxruntime has no common base for its own
+        return SetResult(name=one.name, sizes=one.sizes, error=f"{type(error).__name__}: {error}")
+    if len(expected) != len(converted.returns):
+        problem = f"the original returns {len(expected)} values on these inputs, {len(converted.returns)} when traced"
+        return SetResult(name=one.name, sizes=one.sizes, error=problem)
+    leaves = [leaf for leaf, returned in zip(expected, converted.returns, strict=True) if returned]
+    # Buffers and inputs that the model changes come behind the outputs of the original.
+    extra = converted.session.output_names[len(leaves) :]
+    got = got[: len(leaves)] if all(name.endswith("_mutated") for name in extra) else got
+    outputs = compare_outputs([leaf.name for leaf in leaves], [leaf.value for leaf in leaves], got)
+    return SetResult(name=one.name, sizes=one.sizes, outputs=outputs)
+
+
+def _feeds(converted: _Converted, one: InputSet) -> dict[str, torch.Tensor]:
+    """The inputs of a set under the names of the ONNX model, which has them in the same order."""
+    call = ordered_call(converted.case.model, (), converted.case.inputs(one.sizes))
+    with _serializers():
+        leaves = flatten_named(dict(call.kwargs))
+    values = [_as_tensor(leaf.value) for leaf, taken in zip(leaves, converted.takes, strict=True) if taken]
+    return dict(zip(converted.session.input_names, values, strict=True))
+
+
+def _as_tensor(value: Any) -> Any:
+    """Numbers as tensors of rank 0, as ONNX has them; the rest as it is."""
+    return torch.tensor(value) if isinstance(value, (bool, int, float)) else value
+
+
+def _convert_here(exported: Exported, file: Path, report: ValidationReport) -> None:
+    model = convert(exported, opset=report.opset, options=ExportOptions())
+    model.save(file)
+    report.node_count = model.node_count
+
+
+def _convert_with_torch(exported: Exported, file: Path, report: ValidationReport) -> None:
+    """torch's own exporter, from the same program, under the same guard."""
+    with torch_export_patches():
+        result = torch.onnx.export(exported.program, dynamo=True, opset_version=report.opset, verbose=False)
+    if result is None:
+        raise ExportGuardError("torch.onnx.export returned no program")
+    result.save(str(file))
+    report.node_count = len(result.model.graph)
+
+
+_EXPORTERS: Mapping[str, Callable[[Exported, Path, ValidationReport], None]] = {
+    "exportguard": _convert_here,
+    "onnx-dynamo": _convert_with_torch,
+}
+
+
+def _empty_report(name: str, options: ValidateOptions) -> ValidationReport:
+    return ValidationReport(
+        model=name,
+        exporter=options.exporter,
+        opset=checked_opset(options.opset),
+        dtype=str(options.build.dtype).removeprefix("torch."),
+        device=options.build.device,
+    )
+
+
+def _folder(options: ValidateOptions) -> AbstractContextManager[Any]:
+    if options.folder is None:
+        return TemporaryDirectory(prefix="exportguard-")
+    try:
+        options.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot make the folder {options.folder}: {error.strerror}; pass another one") from error
+    return nullcontext(options.folder)
+
+
+def _serializers() -> AbstractContextManager[Any]:
+    """How caches and outputs are taken apart, and nothing else that a guard does."""
+    return torch_export_patches(patch=False)
+
+
+@contextmanager
+def _timed(report: ValidationReport, step: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    report.seconds[step] = round(time.perf_counter() - start, 3)
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,93 @@
+"""A validation report as tables for a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from .axis_report import AxisOutcome
+from .validate import SetResult, ValidationReport
+
+
+def print_report(report: ValidationReport, console: Console, detail: int = 1) -> None:
+    """Prints the verdict; with detail 1 the tables before it, with 2 every output and the trace of a failure."""
+    if detail > 0:
+        console.print(_heading(report))
+        if report.axes:
+            console.print(axes_table(report))
+        if report.sets:
+            console.print(sets_table(report, every_output=detail > 1))
+        console.print(", ".join(f"{step} {seconds:.2f} s" for step, seconds in report.seconds.items()), style="dim")
+    if detail > 1 and report.details:
+        console.print(report.details, markup=False)
+    console.print(verdict(report))
+
+
+def axes_table(report: ValidationReport) -> Table:
+    """Each input axis: asked, and kept or fixed."""
+    table = Table("input", "axis", "asked", "outcome", title="axes", title_justify="left", box=None)
+    for axis in report.axes:
+        table.add_row(escape(axis.input), str(axis.axis), escape(axis.asked), _axis_outcome(axis))
+    return table
+
+
+def _axis_outcome(axis: AxisOutcome) -> str:
+    if not axis.kept:
+        return f"[red]fixed[/] to {axis.size}: {escape(axis.reason)}"
+    bound = f", [yellow]at most {axis.at_most}[/]" if axis.at_most is not None else ""
+    return f"[green]kept[/] as {escape(axis.size)}{bound}"
+
+
+def sets_table(report: ValidationReport, *, every_output: bool) -> Table:
+    """Each set of inputs with its largest differences; with `every_output` a line for each of them."""
+    table = Table(
+        "inputs", "sizes", "max abs", "max rel", "over", "result", title="comparisons", title_justify="left", box=None
+    )
+    for one in report.sets:
+        sizes = " ".join(f"{name}={size}" for name, size in one.sizes.items())
+        table.add_row(one.name, sizes, *_worst(one), _result(one))
+        for output in one.outputs if every_output else ():
+            measured = (f"{output.max_absolute:.1e}", f"{output.max_relative:.1e}", f"{output.share_over:.1%}")
+            table.add_row(f"  {escape(output.name)}", str(list(output.shape)), *measured, escape(output.problem))
+    return table
+
+
+def verdict(report: ValidationReport) -> str:
+    """One line: what the validation came to."""
+    if report.failure:
+        return f"[bold red]failed[/] {escape(report.model)}: {escape(report.failure)}"
+    fixed = sum(not axis.kept for axis in report.axes)
+    wrong = [one.name for one in report.sets if not one.agrees]
+    if report.ok:
+        compared = f"{len(report.sets)} comparisons agree" if report.sets else "converted, not compared"
+        return f"[bold green]ok[/] {escape(report.model)}: {compared}, {len(report.axes)} axes kept"
+    return f"[bold red]failed[/] {escape(report.model)}: {fixed} axes fixed, wrong on {', '.join(wrong) or 'no inputs'}"
+
+
+def _heading(report: ValidationReport) -> str:
+    where = f", in {escape(report.file)}" if report.file else ""
+    return (
+        f"[bold]{escape(report.model)}[/] ({report.task}, {report.parameters:,} parameters, {report.dtype}, "
+        f"{report.device}): {report.exporter}, opset {report.opset}, {report.node_count} nodes{where}"
+    )
+
+
+def _worst(one: SetResult) -> tuple[str, str, str]:
+    if not one.outputs:
+        return "-", "-", "-"
+    return (
+        f"{max(output.max_absolute for output in one.outputs):.1e}",
+        f"{max(output.max_relative for output in one.outputs):.1e}",
+        f"{max(output.share_over for output in one.outputs):.1%}",
+    )
+
+
+def _result(one: SetResult) -> str:
+    if one.agrees:
+        return "[green]agrees[/]"
+    problems = [
+        one.error,
+        *(f"{output.name}: {output.problem or 'differs'}" for output in one.outputs if not output.agrees),
+    ]
+    return f"[red]{escape('; '.join(problem for problem in problems if problem)[:200])}[/]"

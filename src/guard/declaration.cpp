@@ -1,0 +1,31 @@
+#include "exportguard/guard/declaration.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <span>
+
+#include "exportguard/common/errors.h"
+
+namespace exportguard::guard {
+namespace {
+
+constexpr std::array<std::string_view, 9> kKindNames = {
+    "sympy", "torch", "transformers", "diffusers", "serializer", "constraints", "static_check", "rewrite", "custom"};
+constexpr std::array<std::string_view, 4> kFitNames = {"needed", "not needed", "does not fit", "target missing"};
+
+std::size_t position(std::span<const std::string_view> names, std::string_view name, std::string_view what) {
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (names[i] == name) return i;
+  throw InvalidArgument(fmt::format("{} must be one of {}, got '{}'", what, fmt::join(names, ", "), name));
+}
+
+}  // namespace
+
+std::string_view name_of(PatchKind kind) noexcept { return kKindNames[static_cast<std::size_t>(kind)]; }
+PatchKind patch_kind(std::string_view name) { return static_cast<PatchKind>(position(kKindNames, name, "patch kind")); }
+std::string_view name_of(Fit fit) noexcept { return kFitNames[static_cast<std::size_t>(fit)]; }
+Fit fit(std::string_view name) { return static_cast<Fit>(position(kFitNames, name, "verdict")); }
+
+}  // namespace exportguard::guard

@@ -1,0 +1,215 @@
+#include "exportguard/ir/tensor.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <optional>
+
+#include "exportguard/common/errors.h"
+#include "exportguard/common/torch_dtypes.h"
+
+namespace exportguard::ir {
+namespace {
+
+using Sink = std::function<void(const void*, std::size_t)>;
+
+// Four-bit elements live one to a byte in torch and two to a byte in ONNX.
+bool is_packed(DType dtype) { return bit_width(dtype) == 4; }
+
+c10::ScalarType storage_type(DType dtype) {
+  if (dtype == DType::kInt4) return at::kChar;
+  return dtype == DType::kUint4 ? at::kByte : to_scalar_type(dtype);
+}
+
+// torch has no kernels for four-bit types; their bytes can be read as those of an 8-bit integer.
+at::Tensor readable(const at::Tensor& tensor) {
+  const c10::ScalarType type = tensor.scalar_type();
+  if (type == at::ScalarType::Int4) return tensor.view(at::kChar);
+  return type == at::ScalarType::UInt4 ? tensor.view(at::kByte) : tensor;
+}
+
+at::Tensor dense_on_cpu(const at::Tensor& tensor) { return tensor.cpu().resolve_conj().resolve_neg().contiguous(); }
+
+void require_elements(const at::Tensor& tensor) {
+  if (!tensor.defined()) throw InvalidArgument("a constant needs a tensor, got an undefined one");
+  if (tensor.layout() != at::kStrided) {
+    throw InvalidArgument("a constant must be a dense tensor, got one of another layout; call to_dense() on it first");
+  }
+  if (tensor.is_meta() || (tensor.has_storage() && tensor.storage().device_type() == at::kMeta)) {
+    throw InvalidArgument("a constant has no elements (meta or fake tensor); load the weights before exporting");
+  }
+}
+
+// Joins pairs of four-bit elements, the first one in the low half; a pair may span two pieces.
+class Packer {
+ public:
+  explicit Packer(Sink sink) : sink_(std::move(sink)) {}
+
+  void add(const void* data, std::size_t count) {
+    const auto* elements = static_cast<const std::uint8_t*>(data);
+    std::vector<std::uint8_t> packed;
+    packed.reserve(count / 2 + 1);
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto nibble = static_cast<std::uint8_t>(elements[i] & 0x0F);
+      if (low_) packed.push_back(static_cast<std::uint8_t>(*low_ | (nibble << 4)));
+      low_ = low_ ? std::nullopt : std::optional(nibble);
+    }
+    sink_(packed.data(), packed.size());
+  }
+
+  void finish() {
+    if (low_) sink_(&*low_, 1);
+  }
+
+ private:
+  Sink sink_;
+  std::optional<std::uint8_t> low_;
+};
+
+void visit_dense(const at::Tensor& tensor, std::size_t piece, const Sink& sink) {
+  const auto* data = static_cast<const char*>(tensor.const_data_ptr());
+  for (std::size_t done = 0; done < tensor.nbytes(); done += piece) {
+    sink(data + done, std::min(piece, tensor.nbytes() - done));
+  }
+}
+
+// Splits along the first dimension until a part fits into a piece, and copies that part alone.
+void visit_elements(const at::Tensor& tensor, std::size_t piece, const Sink& sink) {
+  if (tensor.numel() == 0) return;
+  if (tensor.is_cpu() && tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg()) {
+    return visit_dense(tensor, piece, sink);
+  }
+  if (tensor.nbytes() <= piece || tensor.dim() == 0) return visit_dense(dense_on_cpu(tensor), piece, sink);
+  const std::size_t row = tensor.nbytes() / static_cast<std::size_t>(tensor.size(0));
+  if (row > piece) {
+    for (std::int64_t i = 0; i < tensor.size(0); ++i) visit_elements(tensor.select(0, i), piece, sink);
+    return;
+  }
+  const auto rows = static_cast<std::int64_t>(piece / row);
+  for (std::int64_t i = 0; i < tensor.size(0); i += rows) {
+    visit_elements(tensor.narrow(0, i, std::min(rows, tensor.size(0) - i)), piece, sink);
+  }
+}
+
+template <typename T>
+std::vector<T> elements(const at::Tensor& tensor, c10::ScalarType type) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor dense = dense_on_cpu(readable(tensor).to(type));
+  const T* data = dense.const_data_ptr<T>();
+  return {data, data + dense.numel()};
+}
+
+}  // namespace
+
+Tensor::Tensor(const at::Tensor& tensor) {
+  require_elements(tensor);
+  dtype_ = from_scalar_type(tensor.scalar_type());
+  shape_ = tensor.sizes().vec();
+  tensor_ = std::make_shared<const at::Tensor>(tensor);
+}
+
+Tensor Tensor::ints(std::span<const std::int64_t> values) {
+  const at::Tensor tensor = at::empty({static_cast<std::int64_t>(values.size())}, at::kLong);
+  if (!values.empty()) std::memcpy(tensor.mutable_data_ptr(), values.data(), values.size_bytes());
+  return Tensor(tensor);
+}
+
+Tensor Tensor::ints(std::initializer_list<std::int64_t> values) {
+  return ints(std::span(values.begin(), values.size()));
+}
+
+Tensor Tensor::scalar(std::int64_t value, DType dtype) {
+  Tensor result(at::full({}, value, storage_type(dtype)));
+  result.dtype_ = dtype;
+  return result;
+}
+
+Tensor Tensor::scalar(double value, DType dtype) { return filled(value, dtype, {}); }
+
+Tensor Tensor::filled(double value, DType dtype, std::span<const std::int64_t> shape) {
+  Tensor result(at::full(at::IntArrayRef(shape.data(), shape.size()), value, storage_type(dtype)));
+  result.dtype_ = dtype;
+  return result;
+}
+
+Tensor Tensor::strings(std::vector<std::string> values) {
+  Tensor result;
+  result.dtype_ = DType::kString;
+  result.shape_ = {static_cast<std::int64_t>(values.size())};
+  result.strings_ = std::make_shared<const std::vector<std::string>>(std::move(values));
+  return result;
+}
+
+std::int64_t Tensor::numel() const noexcept {
+  return std::accumulate(shape_.begin(), shape_.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+std::size_t Tensor::nbytes() const noexcept {
+  if (strings_) {
+    return std::accumulate(strings_->begin(), strings_->end(), std::size_t{0},
+                           [](std::size_t sum, const std::string& text) { return sum + text.size(); });
+  }
+  return (static_cast<std::size_t>(numel()) * static_cast<std::size_t>(bit_width(dtype_)) + 7) / 8;
+}
+
+const at::Tensor& Tensor::aten() const {
+  if (!tensor_) throw GraphError("a tensor of strings has no at::Tensor");
+  return *tensor_;
+}
+
+const std::vector<std::string>& Tensor::strings() const {
+  if (!strings_) throw GraphError(fmt::format("expected a tensor of strings, got dtype {}", name(dtype_)));
+  return *strings_;
+}
+
+std::vector<std::int64_t> Tensor::to_ints() const {
+  if (!is_integral(dtype_) && dtype_ != DType::kBool) {
+    throw GraphError(fmt::format("expected a tensor of integers or bools, got dtype {}", name(dtype_)));
+  }
+  return elements<std::int64_t>(*tensor_, at::kLong);
+}
+
+std::vector<double> Tensor::to_doubles() const {
+  if (strings_ || is_complex(dtype_)) {
+    throw GraphError(fmt::format("expected a tensor of real numbers, got dtype {}", name(dtype_)));
+  }
+  return elements<double>(*tensor_, at::kDouble);
+}
+
+std::string Tensor::identity() const {
+  if (strings_) return fmt::format("strings:{}", fmt::ptr(strings_.get()));
+  return fmt::format("{}:{}:{}:[{}]:[{}]:{}{}", tensor_->device().str(), fmt::ptr(tensor_->const_data_ptr()),
+                     name(dtype_), fmt::join(shape_, ","), fmt::join(tensor_->strides(), ","), tensor_->is_conj(),
+                     tensor_->is_neg());
+}
+
+bool operator==(const Tensor& a, const Tensor& b) {
+  if (a.dtype_ != b.dtype_ || a.shape_ != b.shape_) return false;
+  if (a.strings_) return *a.strings_ == *b.strings_;
+  if (a.numel() == 0 || a.identity() == b.identity()) return true;
+  const at::NoGradGuard no_grad;
+  const at::Tensor left = dense_on_cpu(readable(*a.tensor_));
+  const at::Tensor right = dense_on_cpu(readable(*b.tensor_));
+  return std::memcmp(left.const_data_ptr(), right.const_data_ptr(), left.nbytes()) == 0;
+}
+
+void Tensor::visit(void (*sink)(void*, const void*, std::size_t), void* state, std::size_t piece) const {
+  if (strings_) throw GraphError("a tensor of strings has no dense elements to visit");
+  const at::NoGradGuard no_grad;
+  const Sink forward = [&](const void* data, std::size_t bytes) { sink(state, data, bytes); };
+  if (!is_packed(dtype_)) return visit_elements(*tensor_, std::max<std::size_t>(piece, 1), forward);
+  Packer packer(forward);
+  visit_elements(readable(*tensor_), std::max<std::size_t>(piece, 1),
+                 [&](const void* data, std::size_t count) { packer.add(data, count); });
+  packer.finish();
+}
+
+}  // namespace exportguard::ir

@@ -1,0 +1,226 @@
+#include <cmath>
+#include <limits>
+
+#include "exportguard/lowering/table.h"
+
+#include "lowering/elementwise.h"
+#include "lowering/kernels.h"
+
+namespace exportguard::lowering {
+namespace {
+
+/// The first two arguments, tensors or numbers, in the dtype that torch computes in; null where its kernels want
+/// another.
+struct Operands {
+  Value* a;
+  Value* b;
+};
+
+Operands operands(LoweringContext& ctx, DType dtype) { return {ctx.scalar(0, dtype), ctx.scalar(1, dtype)}; }
+
+Operands operands_for(LoweringContext& ctx, std::string_view op) {
+  return operands(ctx, kernel_dtype(op, ctx.output_dtype()));
+}
+
+/// float16 loses whole numbers above 2048, so that quotients and remainders are computed in float32 as torch does.
+DType quotient_dtype(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 ? DType::kFloat32 : dtype;
+}
+
+void lower_binary(LoweringContext& ctx, std::string_view op) {
+  const auto [a, b] = operands_for(ctx, op);
+  ctx.result(kernel_op(ctx, op, {a, b}));
+}
+
+/// A value times the `alpha` or `value` argument at `i`.
+Value* times_argument(LoweringContext& ctx, Value* value, std::size_t i) {
+  if (ctx.find_number(i) == 1.0) return value;
+  return ctx.op("Mul", {value, ctx.scalar(i, value->dtype())});
+}
+
+void lower_add(LoweringContext& ctx) {
+  if (ctx.output_dtype() == DType::kBool) {
+    const auto [a, b] = operands(ctx, DType::kBool);
+    const bool is_disabled = ctx.find_number(2) == 0.0;
+    return ctx.result(is_disabled ? a : ctx.op("Or", {a, b}));
+  }
+  const auto [a, b] = operands(ctx, ctx.output_dtype());
+  ctx.result(kernel_op(ctx, "Add", {a, times_argument(ctx, b, 2)}));
+}
+
+void lower_sub(LoweringContext& ctx) {
+  const auto [a, b] = operands(ctx, ctx.output_dtype());
+  ctx.result(kernel_op(ctx, "Sub", {a, times_argument(ctx, b, 2)}));
+}
+
+void lower_rsub(LoweringContext& ctx) {
+  const auto [a, b] = operands(ctx, ctx.output_dtype());
+  ctx.result(kernel_op(ctx, "Sub", {b, times_argument(ctx, a, 2)}));
+}
+
+void lower_mul(LoweringContext& ctx) { lower_binary(ctx, ctx.output_dtype() == DType::kBool ? "And" : "Mul"); }
+
+void lower_div(LoweringContext& ctx) { lower_binary(ctx, "Div"); }
+
+void lower_floor_divide(LoweringContext& ctx) {
+  const auto [a, b] = operands(ctx, quotient_dtype(ctx.output_dtype()));
+  ctx.result(floor_quotient(ctx, a, b));
+}
+
+void lower_truncated_divide(LoweringContext& ctx) {
+  const auto [a, b] = operands(ctx, quotient_dtype(ctx.output_dtype()));
+  Value* quotient = ctx.op("Div", {a, b});
+  ctx.result(is_floating(quotient->dtype()) ? rounded_to_zero(ctx, quotient) : quotient);
+}
+
+void lower_div_mode(LoweringContext& ctx) {
+  if (!ctx.has(2)) return lower_div(ctx);
+  const std::string_view mode = ctx.text(2);
+  if (mode == "floor") return lower_floor_divide(ctx);
+  ctx.require(mode == "trunc", "rounding_mode must be None, 'floor' or 'trunc'");
+  lower_truncated_divide(ctx);
+}
+
+void lower_remainder(LoweringContext& ctx) {
+  const auto [a, b] = operands(ctx, quotient_dtype(ctx.output_dtype()));
+  ctx.result(floor_remainder(ctx, a, b));
+}
+
+void lower_fmod(LoweringContext& ctx) {
+  const auto [a, b] = operands(ctx, quotient_dtype(ctx.output_dtype()));
+  ctx.result(truncated_remainder(ctx, a, b));
+}
+
+/// The powers that torch computes without `pow`; null for others.
+Value* find_special_power(LoweringContext& ctx, Value* x, double exponent) {
+  if (exponent == 1) return x;
+  if (exponent == 2) return ctx.op("Mul", {x, x});
+  if (exponent == 3) return ctx.op("Mul", {ctx.op("Mul", {x, x}), x});
+  const bool is_full_width = x->dtype() == DType::kFloat32 || x->dtype() == DType::kFloat64;
+  if (!is_full_width) return nullptr;
+  if (exponent == 0.5) return ctx.op("Sqrt", {x});
+  if (exponent == -0.5) return ctx.op("Reciprocal", {ctx.op("Sqrt", {x})});
+  if (exponent == -1) return ctx.op("Reciprocal", {x});
+  if (exponent == -2) return ctx.op("Reciprocal", {ctx.op("Mul", {x, x})});
+  return nullptr;
+}
+
+void lower_pow(LoweringContext& ctx) {
+  const auto exponent = ctx.find_number(1);
+  if (exponent && ctx.output_dtype() != DType::kBool) {
+    if (Value* power = find_special_power(ctx, ctx.scalar(0, ctx.output_dtype()), *exponent)) return ctx.result(power);
+  }
+  lower_binary(ctx, "Pow");
+}
+
+void lower_square(LoweringContext& ctx) {
+  Value* x = ctx.cast(ctx.input(0), ctx.output_dtype());
+  ctx.result(ctx.op("Mul", {x, x}));
+}
+
+void lower_neg(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  if (!is_unsigned(x->dtype())) return ctx.result(kernel_op(ctx, "Neg", {x}));
+  ctx.result(ctx.op("Sub", {ctx.number_like(0, x), x}));
+}
+
+void lower_abs(LoweringContext& ctx) {
+  const bool is_bool = ctx.input(0)->dtype() == DType::kBool;
+  ctx.result(is_bool ? ctx.input(0) : kernel_op(ctx, "Abs", {ctx.input(0)}));
+}
+
+void lower_sign(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  if (x->dtype() == DType::kBool) return ctx.result(x);
+  Value* sign = kernel_op(ctx, "Sign", {x});
+  if (!is_floating(x->dtype())) return ctx.result(sign);
+  ctx.result(ctx.where(kernel_op(ctx, "IsNaN", {x}), ctx.number_like(0, x), sign));  // torch: the sign of NaN is 0
+}
+
+void lower_reciprocal(LoweringContext& ctx) {
+  ctx.result(kernel_op(ctx, "Reciprocal", {ctx.cast(ctx.input(0), ctx.output_dtype())}));
+}
+
+void lower_positive(LoweringContext& ctx) { ctx.result(ctx.input(0)); }
+
+void lower_copysign(LoweringContext& ctx) {
+  const DType dtype = ctx.output_dtype();
+  Value* magnitude = kernel_op(ctx, "Abs", {ctx.scalar(0, dtype)});
+  Value* is_below = sign_bit(ctx, ctx.is_value(1) ? ctx.input(1) : ctx.scalar(1, dtype));
+  ctx.result(ctx.where(is_below, ctx.op("Neg", {magnitude}), magnitude));
+}
+
+void lower_hypot(LoweringContext& ctx) {
+  // scaled by the larger leg, so that the squares do not overflow
+  const auto [a, b] = operands(ctx, quotient_dtype(ctx.output_dtype()));
+  Value* left = ctx.op("Abs", {a});
+  Value* right = ctx.op("Abs", {b});
+  Value* large = ctx.op("Max", {left, right});
+  Value* small = ctx.op("Min", {left, right});
+  Value* ratio = ctx.op("Div", {small, large});
+  Value* one = ctx.number_like(1, ratio);
+  Value* length = ctx.op("Mul", {large, ctx.op("Sqrt", {ctx.op("Add", {ctx.op("Mul", {ratio, ratio}), one})})});
+  Value* is_point = ctx.op("Equal", {large, ctx.number_like(0, large)});
+  Value* infinity = ctx.constant(std::numeric_limits<double>::infinity(), large->dtype());
+  Value* is_infinite = ctx.op("Or", {ctx.op("Equal", {left, infinity}), ctx.op("Equal", {right, infinity})});
+  ctx.result(ctx.where(is_infinite, infinity, ctx.where(is_point, large, length)));
+}
+
+void lower_addcmul(LoweringContext& ctx) {
+  const DType dtype = ctx.output_dtype();
+  Value* product = ctx.op("Mul", {ctx.scalar(1, dtype), ctx.scalar(2, dtype)});
+  ctx.result(ctx.op("Add", {ctx.scalar(0, dtype), times_argument(ctx, product, 3)}));
+}
+
+void lower_addcdiv(LoweringContext& ctx) {
+  const DType dtype = ctx.output_dtype();
+  Value* quotient = ctx.op("Div", {times_argument(ctx, ctx.scalar(1, dtype), 3), ctx.scalar(2, dtype)});
+  ctx.result(ctx.op("Add", {ctx.scalar(0, dtype), quotient}));
+}
+
+void lower_lerp(LoweringContext& ctx) {
+  const DType dtype = ctx.output_dtype();
+  const auto [start, end] = operands(ctx, dtype);
+  Value* weight = ctx.scalar(2, dtype);
+  Value* span = ctx.op("Sub", {end, start});
+  Value* rest = ctx.op("Sub", {ctx.number_like(1, weight), weight});
+  // from the nearer end, so that a weight of 1 gives `end` itself
+  Value* from_start = ctx.op("Add", {start, ctx.op("Mul", {weight, span})});
+  Value* from_end = ctx.op("Sub", {end, ctx.op("Mul", {span, rest})});
+  if (const auto number = ctx.find_number(2)) return ctx.result(std::abs(*number) < 0.5 ? from_start : from_end);
+  Value* is_near_start = kernel_op(ctx, "Less", {ctx.op("Abs", {weight}), ctx.number_like(0.5, weight)});
+  ctx.result(ctx.where(is_near_start, from_start, from_end));
+}
+
+}  // namespace
+
+void populate_arithmetic(LoweringTable& table) {
+  table.add({"aten.add.Tensor", "aten.add.Scalar"}, lower_add);
+  table.add({"aten.sub.Tensor", "aten.sub.Scalar", "aten.subtract.Tensor", "aten.subtract.Scalar"}, lower_sub);
+  table.add({"aten.rsub.Tensor", "aten.rsub.Scalar"}, lower_rsub);
+  table.add({"aten.mul.Tensor", "aten.mul.Scalar", "aten.multiply.Tensor", "aten.multiply.Scalar"}, lower_mul);
+  table.add({"aten.div.Tensor", "aten.div.Scalar", "aten.divide.Tensor", "aten.divide.Scalar",
+             "aten.true_divide.Tensor", "aten.true_divide.Scalar"},
+            lower_div);
+  table.add({"aten.div.Tensor_mode", "aten.div.Scalar_mode", "aten.divide.Tensor_mode", "aten.divide.Scalar_mode"},
+            lower_div_mode);
+  table.add({"aten.floor_divide.default", "aten.floor_divide.Scalar"}, lower_floor_divide);
+  table.add({"aten.remainder.Tensor", "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor"}, lower_remainder);
+  table.add({"aten.fmod.Tensor", "aten.fmod.Scalar"}, lower_fmod);
+  table.add({"aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar", "aten.float_power.Tensor_Tensor",
+             "aten.float_power.Tensor_Scalar", "aten.float_power.Scalar"},
+            lower_pow);
+  table.add("aten.square.default", lower_square);
+  table.add({"aten.neg.default", "aten.negative.default"}, lower_neg);
+  table.add({"aten.abs.default", "aten.absolute.default"}, lower_abs);
+  table.add({"aten.sign.default", "aten.sgn.default"}, lower_sign);
+  table.add("aten.reciprocal.default", lower_reciprocal);
+  table.add("aten.positive.default", lower_positive);
+  table.add({"aten.copysign.Tensor", "aten.copysign.Scalar"}, lower_copysign);
+  table.add("aten.hypot.default", lower_hypot);
+  table.add("aten.addcmul.default", lower_addcmul);
+  table.add("aten.addcdiv.default", lower_addcdiv);
+  table.add({"aten.lerp.Scalar", "aten.lerp.Tensor"}, lower_lerp);
+}
+
+}  // namespace exportguard::lowering

@@ -1,0 +1,190 @@
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "exportguard/lowering/context.h"
+#include "exportguard/lowering/table.h"
+#include "lowering/contraction.h"
+#include "lowering/kernels.h"
+#include "lowering/reductions.h"
+#include "lowering/size_arithmetic.h"
+
+namespace exportguard::lowering {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// [..., heads, sequence, size]; the mask, if any, broadcasts to the scores.
+struct Attention {
+  Value* query;
+  Value* key;
+  Value* value;
+  Value* mask = nullptr;  ///< bool: true takes part; float: added to the scores
+  bool is_causal = false;
+  double scale = 1;
+  double dropout = 0;
+};
+
+// ------------------------------------------------------------------------------------------------ masks
+
+/// Query i sees the keys 0 to i: torch aligns the triangle with the first key, whatever the lengths.
+Value* causal_mask(LoweringContext& ctx, const Attention& attention) {
+  Value* rows = range(ctx, size_of(ctx, attention.query, -2));
+  Value* columns = range(ctx, size_of(ctx, attention.key, -2));
+  return ctx.op("GreaterOrEqual", {ctx.unsqueeze(rows, {1}), columns});
+}
+
+/// A mask of bools as numbers to add: minus infinity where a key is hidden.
+Value* additive(LoweringContext& ctx, Value* mask, DType dtype) {
+  if (mask->dtype() != DType::kBool) return ctx.cast(mask, dtype);
+  return ctx.where(mask, ctx.constant(0, dtype), ctx.constant(-kInfinity, dtype));
+}
+
+/// Bool [..., sequence, 1]: whether the query sees any key at all.
+Value* sees_any(LoweringContext& ctx, Value* mask) {
+  const ReducedAxes keys = {{static_cast<std::int64_t>(ctx.rank(mask)) - 1}, true};
+  if (mask->dtype() == DType::kBool) return any_true(ctx, mask, keys);
+  Value* largest = kernel_reduce(ctx, "ReduceMax", mask, keys.axes, keys.keepdim);
+  return kernel_op(ctx, "Greater", {largest, ctx.number_like(-kInfinity, largest)});
+}
+
+// ------------------------------------------------------------------------------------------------ the operator
+
+Value* dropped_out(LoweringContext& ctx, Value* x, double probability) {
+  if (probability == 0) return x;
+  Value* ratio = ctx.constant(probability, DType::kFloat32);
+  return ctx.op("Dropout", {x, ratio, ctx.constant(true, DType::kBool)});
+}
+
+/// MatMul, Softmax, MatMul. onnxruntime's kernel of ONNX Attention is not faster on a CPU and fails when there is no
+/// key yet, as with an empty cache; the same graph runs at every opset this way. Narrow floats go through the softmax
+/// as float32, as in torch's kernels.
+Value* attention_weights(LoweringContext& ctx, const Attention& attention, Value* mask) {
+  Value* query = times(ctx, attention.query, attention.scale);
+  Value* scores = ctx.widened(matmul(ctx, query, ctx.swap_axes(attention.key, -1, -2)));
+  if (mask != nullptr) scores = same_dtype_op(ctx, "Add", {scores, additive(ctx, mask, scores->dtype())});
+  Value* weights = same_dtype_op(ctx, "Softmax", {scores}, {{"axis", -1}});
+  return dropped_out(ctx, ctx.cast(weights, attention.value->dtype()), attention.dropout);
+}
+
+/// A query that sees no key gives zeros: torch 2.5 and later return them where a softmax of nothing but minus infinity
+/// has NaN.
+Value* without_blind_queries(LoweringContext& ctx, Value* result, Value* mask) {
+  return ctx.where(sees_any(ctx, mask), result, ctx.number_like(0, result));
+}
+
+Value* attend(LoweringContext& ctx, const Attention& attention) {
+  if (attention.is_causal) {  // every query sees the first key
+    Value* weights = attention_weights(ctx, attention, causal_mask(ctx, attention));
+    return matmul(ctx, weights, attention.value);
+  }
+  Value* result = matmul(ctx, attention_weights(ctx, attention, attention.mask), attention.value);
+  return attention.mask ? without_blind_queries(ctx, result, attention.mask) : result;
+}
+
+// ------------------------------------------------------------------------------------------------ grouped queries
+
+/// [..., heads, a, b] as [..., groups, heads / groups, a, b].
+Value* split_heads(LoweringContext& ctx, Value* x, const Size& groups, const Size& heads_in_group) {
+  std::vector<Size> sizes = ctx.sizes_of(x);
+  const auto heads = sizes.end() - 3;
+  *heads = groups;
+  sizes.insert(heads + 1, heads_in_group);
+  return ctx.reshape(x, sizes);
+}
+
+Value* split_mask_heads(LoweringContext& ctx, Value* mask, const Size& groups, const Size& heads_in_group) {
+  const std::size_t rank = ctx.rank(mask);
+  if (rank < 3) return mask;
+  const auto heads = static_cast<std::int64_t>(rank) - 3;
+  const bool is_shared = ctx.size(mask, heads).constant() == 1;
+  return is_shared ? ctx.unsqueeze(mask, {heads}) : split_heads(ctx, mask, groups, heads_in_group);
+}
+
+/// Several query heads share one head of keys and values: the heads get an axis for the group and one within it, over
+/// which keys and values broadcast, so that nothing is repeated in memory.
+Value* attend_grouped(LoweringContext& ctx, Attention attention) {
+  const auto heads = ctx.size(attention.query, -3).constant();
+  const auto groups = ctx.size(attention.key, -3).constant();
+  const bool divides = heads && groups && *groups > 0 && *heads % *groups == 0;
+  ctx.require(divides, "enable_gqa needs a known number of query heads that the number of key heads divides");
+  if (*heads == *groups) return attend(ctx, attention);
+  const std::int64_t within = *heads / *groups;
+  const auto axis = static_cast<std::int64_t>(ctx.rank(attention.query)) - 2;
+  const std::vector<Size> sizes = ctx.sizes_of(attention.query);
+  std::vector<Size> result_sizes(sizes.begin(), sizes.end() - 1);
+  result_sizes.push_back(size_of(ctx, attention.value, -1));
+  attention.query = split_heads(ctx, attention.query, *groups, within);
+  attention.key = ctx.unsqueeze(attention.key, {axis});
+  attention.value = ctx.unsqueeze(attention.value, {axis});
+  if (attention.mask) attention.mask = split_mask_heads(ctx, attention.mask, *groups, within);
+  return ctx.reshape(attend(ctx, attention), result_sizes);
+}
+
+// ------------------------------------------------------------------------------------------------ rows
+
+double scale_of(LoweringContext& ctx, std::size_t argument) {
+  if (ctx.has(argument)) return ctx.number(argument);
+  const auto size = ctx.size(ctx.input(0), -1).constant();
+  ctx.require(size.has_value(), "the size of a head must be known, or scale given");
+  return *size == 0 ? 1 : 1 / std::sqrt(static_cast<double>(*size));
+}
+
+/// What all variants begin with: query, key, value.
+Attention attention_of(LoweringContext& ctx, std::size_t dropout, std::size_t is_causal, std::size_t scale) {
+  return {.query = ctx.input(0),
+          .key = ctx.input(1),
+          .value = ctx.input(2),
+          .is_causal = ctx.flag(is_causal),
+          .scale = scale_of(ctx, scale),
+          .dropout = ctx.number(dropout)};
+}
+
+void lower_scaled_dot_product_attention(LoweringContext& ctx) {
+  Attention attention = attention_of(ctx, 4, 5, 6);
+  attention.mask = ctx.find_input(3);
+  ctx.result(ctx.flag(7) ? attend_grouped(ctx, attention) : attend(ctx, attention));
+}
+
+void lower_attention_math(LoweringContext& ctx) {
+  ctx.require(!ctx.has(6), "a dropout mask has no ONNX form");
+  ctx.require(!ctx.flag(8), "enable_gqa has no ONNX form here; use scaled_dot_product_attention");
+  Attention attention = attention_of(ctx, 4, 5, 7);
+  attention.mask = attention.is_causal ? causal_mask(ctx, attention) : ctx.find_input(3);
+  Value* weights = attention_weights(ctx, attention, attention.mask);
+  if (attention.mask) weights = without_blind_queries(ctx, weights, attention.mask);
+  ctx.results({matmul(ctx, weights, attention.value), weights});
+}
+
+/// The first output of several; the others serve the backward pass.
+void give_first(LoweringContext& ctx, Value* result) {
+  std::vector<Value*> results(ctx.node().output_count(), nullptr);
+  results.front() = result;
+  ctx.results(results);
+}
+
+void lower_flash_attention_for_cpu(LoweringContext& ctx) {
+  Attention attention = attention_of(ctx, 3, 4, 6);
+  attention.mask = ctx.find_input(5);
+  give_first(ctx, attend(ctx, attention));
+}
+
+void lower_flash_attention(LoweringContext& ctx) { give_first(ctx, attend(ctx, attention_of(ctx, 3, 4, 6))); }
+
+void lower_efficient_attention(LoweringContext& ctx) {
+  Attention attention = attention_of(ctx, 5, 6, 7);
+  attention.mask = ctx.find_input(3);
+  give_first(ctx, attend(ctx, attention));
+}
+
+}  // namespace
+
+void populate_attention(LoweringTable& table) {
+  table.add("aten.scaled_dot_product_attention.default", lower_scaled_dot_product_attention);
+  table.add("aten._scaled_dot_product_attention_math.default", lower_attention_math);
+  table.add("aten._scaled_dot_product_flash_attention_for_cpu.default", lower_flash_attention_for_cpu);
+  table.add("aten._scaled_dot_product_flash_attention.default", lower_flash_attention);
+  table.add("aten._scaled_dot_product_efficient_attention.default", lower_efficient_attention);
+}
+
+}  // namespace exportguard::lowering

@@ -1,0 +1,154 @@
+#include <algorithm>
+
+#include "exportguard/lowering/context.h"
+#include "exportguard/lowering/table.h"
+#include "lowering/kernels.h"
+
+namespace exportguard::lowering {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+struct Convolution {
+  Numbers stride;
+  Numbers dilation;
+  Numbers pads;  ///< of every spatial axis at its start, then of every one at its end
+  std::int64_t groups = 1;
+};
+
+std::size_t spatial_rank(LoweringContext& ctx, const Value* weight) {
+  ctx.require(ctx.rank(weight) >= 3, "the weight must have rank 3 or more, got " + std::to_string(ctx.rank(weight)));
+  return ctx.rank(weight) - 2;
+}
+
+/// One number stands for all axes.
+Numbers spread(Numbers numbers, std::size_t count) {
+  if (numbers.size() == 1) numbers.resize(count, numbers.front());
+  return numbers;
+}
+
+Numbers both_ends(Numbers padding) {
+  padding.insert(padding.end(), padding.begin(), padding.end());
+  return padding;
+}
+
+std::int64_t kernel_size(LoweringContext& ctx, const Value* weight, std::size_t spatial_axis) {
+  const auto size = ctx.size(weight, static_cast<std::int64_t>(spatial_axis) + 2).constant();
+  ctx.require(size.has_value(), "padding=\"same\" needs a weight of known size");
+  return *size;
+}
+
+/// "same" keeps the sizes: what is odd of the padding goes to the end.
+Numbers named_padding(LoweringContext& ctx, std::string_view name, const Value* weight, const Numbers& dilation) {
+  Numbers starts;
+  Numbers ends;
+  for (std::size_t i = 0; i < dilation.size(); ++i) {
+    const std::int64_t total = name == "same" ? dilation[i] * (kernel_size(ctx, weight, i) - 1) : 0;
+    starts.push_back(total / 2);
+    ends.push_back(total - total / 2);
+  }
+  starts.insert(starts.end(), ends.begin(), ends.end());
+  return starts;
+}
+
+/// A node over a batch; an input without one gets an axis for it. The result may be in a wider dtype.
+Value* with_batch(LoweringContext& ctx, std::string_view op, std::vector<Value*> operands,
+                  ir::AttributeList attributes) {
+  const bool is_batched = ctx.rank(operands[0]) == ctx.rank(operands[1]);
+  if (!is_batched) operands[0] = ctx.unsqueeze(operands[0], {0});
+  if (operands.back() == nullptr) operands.pop_back();
+  Value* y = kernel_op(ctx, op, operands, std::move(attributes));
+  return is_batched ? y : ctx.squeeze(y, {0});
+}
+
+Value* convolve(LoweringContext& ctx, const std::vector<Value*>& operands, const Convolution& convolution) {
+  return with_batch(ctx, "Conv", operands,
+                    {{"strides", convolution.stride},
+                     {"pads", convolution.pads},
+                     {"dilations", convolution.dilation},
+                     {"group", convolution.groups}});
+}
+
+/// Padding takes away from the result's ends, output padding adds to the last one: what cancels is left out, as
+/// onnxruntime wants an output padding below the stride.
+Value* convolve_transposed(LoweringContext& ctx, const std::vector<Value*>& operands, Convolution convolution,
+                           Numbers output_padding) {
+  const std::size_t count = output_padding.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    std::int64_t& pad = convolution.pads.at(count + i);
+    const std::int64_t cancelled = output_padding[i] < convolution.stride.at(i) ? 0 : std::min(output_padding[i], pad);
+    pad -= cancelled;
+    output_padding[i] -= cancelled;
+  }
+  return with_batch(ctx, "ConvTranspose", operands,
+                    {{"strides", convolution.stride},
+                     {"pads", convolution.pads},
+                     {"dilations", convolution.dilation},
+                     {"output_padding", output_padding},
+                     {"group", convolution.groups}});
+}
+
+/// Every variant begins with input, weight and bias.
+std::vector<Value*> operands_of(LoweringContext& ctx) { return {ctx.input(0), ctx.input(1), ctx.find_input(2)}; }
+
+void lower_conv(LoweringContext& ctx) {
+  const std::size_t count = spatial_rank(ctx, ctx.input(1));
+  const Convolution convolution = {.stride = spread(ctx.integers(3), count),
+                                   .dilation = spread(ctx.integers(5), count),
+                                   .pads = both_ends(spread(ctx.integers(4), count)),
+                                   .groups = ctx.integer(6)};
+  ctx.result(convolve(ctx, operands_of(ctx), convolution));
+}
+
+void lower_conv_padding(LoweringContext& ctx) {
+  const std::size_t count = spatial_rank(ctx, ctx.input(1));
+  const Numbers dilation = spread(ctx.integers(5), count);
+  const Convolution convolution = {.stride = spread(ctx.integers(3), count),
+                                   .dilation = dilation,
+                                   .pads = named_padding(ctx, ctx.text(4), ctx.input(1), dilation),
+                                   .groups = ctx.integer(6)};
+  ctx.result(convolve(ctx, operands_of(ctx), convolution));
+}
+
+void lower_conv_transpose(LoweringContext& ctx) {
+  const std::size_t count = spatial_rank(ctx, ctx.input(1));
+  const Convolution convolution = {.stride = spread(ctx.integers(3), count),
+                                   .dilation = spread(ctx.integers(7), count),
+                                   .pads = both_ends(spread(ctx.integers(4), count)),
+                                   .groups = ctx.integer(6)};
+  ctx.result(convolve_transposed(ctx, operands_of(ctx), convolution, spread(ctx.integers(5), count)));
+}
+
+void lower_convolution(LoweringContext& ctx) {
+  const std::size_t count = spatial_rank(ctx, ctx.input(1));
+  const Convolution convolution = {.stride = spread(ctx.integers(3), count),
+                                   .dilation = spread(ctx.integers(5), count),
+                                   .pads = both_ends(spread(ctx.integers(4), count)),
+                                   .groups = ctx.integer(8)};
+  const bool is_transposed = ctx.flag(6);
+  if (!is_transposed) return ctx.result(convolve(ctx, operands_of(ctx), convolution));
+  ctx.result(convolve_transposed(ctx, operands_of(ctx), convolution, spread(ctx.integers(7), count)));
+}
+
+/// Time, batch, channels; the weight is [kernel, in, out].
+void lower_conv_tbc(LoweringContext& ctx) {
+  const std::int64_t padding = ctx.integer(3);
+  const std::vector<Value*> operands = {ctx.transpose(ctx.input(0), {1, 2, 0}), ctx.transpose(ctx.input(1), {2, 1, 0}),
+                                        ctx.input(2)};
+  ctx.result(ctx.transpose(convolve(ctx, operands, {{1}, {1}, {padding, padding}, 1}), {2, 0, 1}));
+}
+
+}  // namespace
+
+void populate_convolution(LoweringTable& table) {
+  table.add({"aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default"}, lower_conv);
+  table.add({"aten.conv1d.padding", "aten.conv2d.padding", "aten.conv3d.padding"}, lower_conv_padding);
+  table.add({"aten.conv_transpose1d.default", "aten.conv_transpose2d.input", "aten.conv_transpose3d.input"},
+            lower_conv_transpose);
+  table.add({"aten.convolution.default", "aten._convolution.default", "aten._convolution.deprecated",
+             "aten.convolution_overrideable.default"},
+            lower_convolution);
+  table.add("aten.conv_tbc.default", lower_conv_tbc);
+}
+
+}  // namespace exportguard::lowering

@@ -1,0 +1,121 @@
+#include "exportguard/lowering/context.h"
+#include "exportguard/lowering/table.h"
+#include "lowering/dtype_limits.h"
+#include "lowering/kernels.h"
+#include "lowering/moments.h"
+#include "lowering/scatter.h"
+#include "lowering/size_arithmetic.h"
+
+namespace exportguard::lowering {
+namespace {
+
+void lower_embedding(LoweringContext& ctx) { ctx.result(ctx.gather(ctx.input(0), ctx.input(1), 0)); }
+
+// ------------------------------------------------------------------------------------------------ bags
+
+enum class Mode { kSum = 0, kMean = 1, kMax = 2 };
+
+struct Bags {
+  Value* rows;        ///< [n, size]: the rows looked up
+  Value* ids;         ///< int64[n]: the bag of each row
+  Value* is_counted;  ///< bool[n]; null: all of them
+  Size count;
+};
+
+/// Bag i begins at offset i: a row is in the last bag that begins at or before it.
+Value* bag_ids(LoweringContext& ctx, Value* offsets, Value* indices) {
+  Value* positions = ctx.unsqueeze(range(ctx, size_of(ctx, indices, 0)), {1});
+  Value* has_begun = ctx.op("GreaterOrEqual", {positions, ctx.cast(offsets, DType::kInt64)});
+  Value* begun = ctx.reduce("ReduceSum", ctx.cast(has_begun, DType::kInt64), {1}, false);
+  return ctx.op("Sub", {begun, ctx.constant(1, DType::kInt64)});
+}
+
+Bags bags_of(LoweringContext& ctx) {
+  Value* indices = ctx.input(1);
+  Value* offsets = ctx.input(2);
+  const bool includes_last = ctx.flag(7);
+  if (includes_last) offsets = ctx.slice(offsets, 0, 0, -1);
+  const Size offset_count = size_of(ctx, ctx.input(2), 0);
+  Bags bags{ctx.gather(ctx.input(0), indices, 0), bag_ids(ctx, offsets, indices), nullptr,
+            includes_last ? subtract(ctx, offset_count, 1) : offset_count};
+  const std::int64_t padding = ctx.has(8) ? ctx.integer(8) : -1;
+  if (padding >= 0) {
+    bags.is_counted =
+        ctx.op("Not", {ctx.op("Equal", {indices, ctx.number_like(static_cast<double>(padding), indices)})});
+  }
+  return bags;
+}
+
+/// A tensor with a row for each bag, each element the reduction of what `updates` has for that bag.
+Value* reduced_bags(LoweringContext& ctx, const Bags& bags, Value* updates, Value* initial, Reduction reduction) {
+  std::vector<Size> sizes = ctx.sizes_of(updates);
+  sizes.front() = bags.count;
+  return scatter_slices(ctx, ctx.filled(sizes, initial), 0, bags.ids, updates, reduction);
+}
+
+Value* counts(LoweringContext& ctx, const Bags& bags, DType dtype) {
+  Value* one = ctx.constant(1, dtype);
+  Value* ones = bags.is_counted ? ctx.cast(bags.is_counted, dtype) : ctx.expand(one, {size_of(ctx, bags.ids, 0)});
+  return ctx.unsqueeze(reduced_bags(ctx, bags, ones, ctx.constant(0, dtype), Reduction::kAdd), {1});
+}
+
+Value* summed_bags(LoweringContext& ctx, const Bags& bags, Value* weights) {
+  Value* rows = bags.rows;
+  if (weights) rows = ctx.op("Mul", {rows, ctx.unsqueeze(ctx.cast(weights, rows->dtype()), {1})});
+  Value* zero = ctx.number_like(0, rows);
+  if (bags.is_counted) rows = ctx.where(ctx.unsqueeze(bags.is_counted, {1}), rows, zero);
+  return reduced_bags(ctx, bags, rows, zero, Reduction::kAdd);
+}
+
+/// An empty bag gives zeros.
+Value* mean_bags(LoweringContext& ctx, const Bags& bags) {
+  Value* count = counts(ctx, bags, bags.rows->dtype());
+  return ctx.op("Div", {summed_bags(ctx, bags, nullptr), ctx.op("Max", {count, ctx.number_like(1, count)})});
+}
+
+Value* largest_of_bags(LoweringContext& ctx, const Bags& bags) {
+  Value* low = lowest(ctx, bags.rows->dtype());
+  Value* rows = bags.is_counted ? ctx.where(ctx.unsqueeze(bags.is_counted, {1}), bags.rows, low) : bags.rows;
+  Value* largest = reduced_bags(ctx, bags, rows, low, Reduction::kMaximum);
+  Value* count = counts(ctx, bags, DType::kInt64);
+  Value* has_rows = ctx.op("Greater", {count, ctx.constant(0, DType::kInt64)});
+  return ctx.where(has_rows, largest, ctx.number_like(0, largest));
+}
+
+Value* reduce_bags(LoweringContext& ctx, const Bags& bags, Mode mode) {
+  if (mode == Mode::kMean) return mean_bags(ctx, bags);
+  return mode == Mode::kMax ? largest_of_bags(ctx, bags) : summed_bags(ctx, bags, ctx.find_input(6));
+}
+
+/// The outputs behind the first serve the backward pass.
+void lower_embedding_bag(LoweringContext& ctx) {
+  std::vector<Value*> outputs(ctx.node().output_count(), nullptr);
+  outputs.front() = reduce_bags(ctx, bags_of(ctx), static_cast<Mode>(ctx.integer(4)));
+  ctx.results(outputs);
+}
+
+// ------------------------------------------------------------------------------------------------ max_norm
+
+/// The rows that are looked up are scaled down to the bound, where their norm is above it.
+void lower_embedding_renorm(LoweringContext& ctx) {
+  Value* weight = ctx.input(0);
+  Value* indices = ctx.reshape(ctx.input(1), {-1});
+  Value* rows = ctx.gather(weight, indices, 0);
+  Value* norm = p_norm(ctx, rows, ctx.number(3), {1});
+  Value* bound = ctx.number_like(ctx.number(2), norm);
+  Value* factor = ctx.op("Div", {bound, ctx.op("Add", {norm, ctx.number_like(1e-7, norm)})});
+  Value* scaled = ctx.where(ctx.op("Greater", {norm, bound}), ctx.op("Mul", {rows, factor}), rows);
+  ctx.result(scatter_slices(ctx, weight, 0, indices, scaled, Reduction::kNone));
+}
+
+}  // namespace
+
+void populate_embedding(LoweringTable& table) {
+  table.add("aten.embedding.default", lower_embedding);
+  table.add({"aten.embedding_bag.default", "aten.embedding_bag.padding_idx", "aten._embedding_bag.default",
+             "aten._embedding_bag_forward_only.default"},
+            lower_embedding_bag);
+  table.add("aten.embedding_renorm.default", lower_embedding_renorm);
+}
+
+}  // namespace exportguard::lowering

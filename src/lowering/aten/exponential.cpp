@@ -1,0 +1,110 @@
+#include <limits>
+#include <numbers>
+
+#include "exportguard/lowering/table.h"
+#include "lowering/elementwise.h"
+#include "lowering/kernels.h"
+
+namespace exportguard::lowering {
+namespace {
+
+Value* as_output_dtype(LoweringContext& ctx) { return ctx.cast(ctx.input(0), ctx.output_dtype()); }
+
+void lower_exp(LoweringContext& ctx) { ctx.result(kernel_op(ctx, "Exp", {as_output_dtype(ctx)})); }
+void lower_log(LoweringContext& ctx) { ctx.result(kernel_op(ctx, "Log", {as_output_dtype(ctx)})); }
+void lower_sqrt(LoweringContext& ctx) { ctx.result(kernel_op(ctx, "Sqrt", {as_output_dtype(ctx)})); }
+void lower_expm1(LoweringContext& ctx) { ctx.result(exp_minus_one(ctx, as_output_dtype(ctx))); }
+void lower_log1p(LoweringContext& ctx) { ctx.result(log_one_plus(ctx, as_output_dtype(ctx))); }
+
+void lower_rsqrt(LoweringContext& ctx) {
+  ctx.result(ctx.op("Reciprocal", {kernel_op(ctx, "Sqrt", {as_output_dtype(ctx)})}));
+}
+
+void lower_exp2(LoweringContext& ctx) {
+  Value* x = as_output_dtype(ctx);
+  ctx.result(kernel_op(ctx, "Pow", {ctx.number_like(2, x), x}));
+}
+
+/// In float64, so that powers of the base have whole logarithms.
+Value* log_to_base(LoweringContext& ctx, double log_of_base) {
+  Value* logarithm = ctx.op("Log", {ctx.cast(ctx.input(0), DType::kFloat64)});
+  return ctx.op("Div", {logarithm, ctx.number_like(log_of_base, logarithm)});
+}
+
+void lower_log2(LoweringContext& ctx) { ctx.result(log_to_base(ctx, std::numbers::ln2)); }
+void lower_log10(LoweringContext& ctx) { ctx.result(log_to_base(ctx, std::numbers::ln10)); }
+
+Value* widened_operand(LoweringContext& ctx, std::size_t i) { return ctx.widened(ctx.scalar(i, ctx.output_dtype())); }
+
+void lower_logaddexp(LoweringContext& ctx) {
+  ctx.result(log_of_sum(ctx, widened_operand(ctx, 0), widened_operand(ctx, 1)));
+}
+
+void lower_logaddexp2(LoweringContext& ctx) {
+  Value* a = widened_operand(ctx, 0);
+  Value* base = ctx.number_like(std::numbers::ln2, a);
+  Value* sum = log_of_sum(ctx, ctx.op("Mul", {a, base}), ctx.op("Mul", {widened_operand(ctx, 1), base}));
+  ctx.result(ctx.op("Div", {sum, base}));
+}
+
+/// x * factor, but 0 where x is 0 and NaN where `y` is.
+Value* times_logarithm(LoweringContext& ctx, Value* x, Value* y, Value* logarithm) {
+  Value* zero = ctx.number_like(0, x);
+  Value* product = ctx.where(ctx.op("Equal", {x, zero}), zero, ctx.op("Mul", {x, logarithm}));
+  return ctx.where(ctx.op("IsNaN", {y}), y, product);
+}
+
+void lower_xlogy(LoweringContext& ctx) {
+  Value* y = ctx.scalar(1, ctx.output_dtype());
+  ctx.result(times_logarithm(ctx, ctx.scalar(0, ctx.output_dtype()), y, ctx.op("Log", {y})));
+}
+
+void lower_xlog1py(LoweringContext& ctx) {
+  Value* y = ctx.scalar(1, ctx.output_dtype());
+  ctx.result(times_logarithm(ctx, ctx.scalar(0, ctx.output_dtype()), y, log_one_plus(ctx, y)));
+}
+
+/// -x log(x), 0 at 0, and -inf below.
+void lower_entr(LoweringContext& ctx) {
+  Value* x = as_output_dtype(ctx);
+  Value* zero = ctx.number_like(0, x);
+  Value* entropy = ctx.op("Neg", {ctx.op("Mul", {x, ctx.op("Log", {x})})});
+  Value* at_zero = ctx.where(ctx.op("Equal", {x, zero}), zero, entropy);
+  Value* below = ctx.constant(-std::numeric_limits<double>::infinity(), x->dtype());
+  ctx.result(ctx.where(ctx.op("Less", {x, zero}), below, at_zero));
+}
+
+/// log(x / (1 - x)), x first clamped to [eps, 1 - eps].
+void lower_logit(LoweringContext& ctx) {
+  Value* x = ctx.widened(as_output_dtype(ctx));
+  if (const auto eps = ctx.find_number(1)) {
+    x = ctx.op("Clip", {x, ctx.number_like(*eps, x), ctx.number_like(1 - *eps, x)});
+  }
+  Value* rest = ctx.op("Sub", {ctx.number_like(1, x), x});
+  ctx.result(ctx.op("Log", {ctx.op("Div", {x, rest})}));
+}
+
+}  // namespace
+
+void populate_exponential(LoweringTable& table) {
+  table.add("aten.exp.default", lower_exp);
+  table.add({"aten.exp2.default", "aten.special_exp2.default"}, lower_exp2);
+  table.add({"aten.expm1.default", "aten.special_expm1.default"}, lower_expm1);
+  table.add("aten.log.default", lower_log);
+  table.add("aten.log2.default", lower_log2);
+  table.add("aten.log10.default", lower_log10);
+  table.add({"aten.log1p.default", "aten.special_log1p.default"}, lower_log1p);
+  table.add("aten.sqrt.default", lower_sqrt);
+  table.add("aten.rsqrt.default", lower_rsqrt);
+  table.add("aten.logaddexp.default", lower_logaddexp);
+  table.add("aten.logaddexp2.default", lower_logaddexp2);
+  table.add({"aten.xlogy.Tensor", "aten.xlogy.Scalar_Other", "aten.xlogy.Scalar_Self", "aten.special_xlogy.default",
+             "aten.special_xlogy.other_scalar", "aten.special_xlogy.self_scalar"},
+            lower_xlogy);
+  table.add({"aten.special_xlog1py.default", "aten.special_xlog1py.other_scalar", "aten.special_xlog1py.self_scalar"},
+            lower_xlog1py);
+  table.add("aten.special_entr.default", lower_entr);
+  table.add({"aten.logit.default", "aten.special_logit.default"}, lower_logit);
+}
+
+}  // namespace exportguard::lowering

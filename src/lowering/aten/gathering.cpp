@@ -1,0 +1,67 @@
+#include "exportguard/lowering/context.h"
+#include "exportguard/lowering/table.h"
+#include "lowering/scatter.h"
+#include "lowering/size_arithmetic.h"
+#include "lowering/vectors.h"
+
+namespace exportguard::lowering {
+namespace {
+
+void lower_index_select(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  Value* selected = ctx.gather(as_vector(ctx, x), as_vector(ctx, ctx.input(2)), ctx.axis(1, ctx.rank(x)));
+  ctx.result(ctx.rank(x) == 0 ? ctx.squeeze(selected, {0}) : selected);
+}
+
+/// GatherElements for tensors of rank 0 too: they count as vectors.
+Value* gathered(LoweringContext& ctx, Value* x, Value* index, std::int64_t axis) {
+  Value* vector = as_vector(ctx, index);
+  Value* found = ctx.op("GatherElements", {as_vector(ctx, x), vector}, {{"axis", axis}});
+  return vector == index ? found : ctx.squeeze(found, {0});
+}
+
+void lower_gather(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  ctx.result(gathered(ctx, x, ctx.input(2), ctx.axis(1, ctx.rank(x))));
+}
+
+void lower_take(LoweringContext& ctx) { ctx.result(ctx.gather(flattened(ctx, ctx.input(0)), ctx.input(1), 0)); }
+
+/// The sizes that two tensors of one rank broadcast to, except that `kept` has its own size on the axis.
+std::vector<Size> sizes_beside(LoweringContext& ctx, std::int64_t axis, Value* kept, Value* other) {
+  std::vector<Size> sizes = ctx.sizes_of(kept);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i);
+    if (at != axis && sizes[i].number() == 1) sizes[i] = size_of(ctx, other, at);
+  }
+  return sizes;
+}
+
+void lower_take_along_dim(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  Value* index = ctx.input(1);
+  if (!ctx.has(2)) return ctx.result(gathered(ctx, flattened(ctx, x), flattened(ctx, index), 0));
+  const std::int64_t axis = ctx.axis(2, ctx.rank(x));
+  Value* wide = ctx.expand(x, sizes_beside(ctx, axis, x, index));
+  ctx.result(gathered(ctx, wide, ctx.expand(index, sizes_beside(ctx, axis, index, x)), axis));
+}
+
+void lower_put(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  const Reduction reduction = ctx.flag(3) ? Reduction::kAdd : Reduction::kNone;
+  Value* written = scatter_elements(ctx, flattened(ctx, x), 0, flattened(ctx, ctx.input(1)),
+                                    flattened(ctx, ctx.input(2)), reduction);
+  ctx.result(ctx.rank(x) == 1 ? written : ctx.reshape(written, ctx.sizes_of(x)));
+}
+
+}  // namespace
+
+void populate_gathering(LoweringTable& table) {
+  table.add("aten.index_select.default", lower_index_select);
+  table.add("aten.gather.default", lower_gather);
+  table.add("aten.take.default", lower_take);
+  table.add("aten.take_along_dim.default", lower_take_along_dim);
+  table.add("aten.put.default", lower_put);
+}
+
+}  // namespace exportguard::lowering

@@ -1,0 +1,91 @@
+#include <array>
+#include <string>
+
+#include "exportguard/lowering/context.h"
+#include "exportguard/lowering/table.h"
+#include "lowering/contraction.h"
+#include "lowering/size_arithmetic.h"
+
+namespace exportguard::lowering {
+namespace {
+
+/// GridSample was for images alone until opset 20, which renamed the modes as well. Positions in narrow floats fall
+/// beside torch's, so they are computed in float32.
+std::string sampling_mode(LoweringContext& ctx, std::int64_t mode) {
+  static constexpr std::array<const char*, 3> kOld = {"bilinear", "nearest", "bicubic"};
+  static constexpr std::array<const char*, 3> kNew = {"linear", "nearest", "cubic"};
+  ctx.require(mode >= 0 && mode < 3, "the interpolation mode must be 0, 1 or 2, got " + std::to_string(mode));
+  return (ctx.opset() >= 20 ? kNew : kOld).at(static_cast<std::size_t>(mode));
+}
+
+void lower_grid_sampler(LoweringContext& ctx) {
+  static constexpr std::array<const char*, 3> kPadding = {"zeros", "border", "reflection"};
+  Value* x = ctx.input(0);
+  const bool has_operator = ctx.opset() >= 20 || ctx.rank(x) == 4;
+  ctx.require(has_operator, "grid_sample over volumes needs opset 20 or more, got " + std::to_string(ctx.opset()));
+  const std::int64_t padding = ctx.integer(3);
+  ctx.require(padding >= 0 && padding < 3, "the padding mode must be 0, 1 or 2, got " + std::to_string(padding));
+  const bool has_doubles = ctx.opset() >= 20 && x->dtype() == DType::kFloat64;
+  const DType dtype = has_doubles ? DType::kFloat64 : DType::kFloat32;
+  ctx.result(ctx.op("GridSample", {ctx.cast(x, dtype), ctx.cast(ctx.input(1), dtype)},
+                    {{"mode", sampling_mode(ctx, ctx.integer(2))},
+                     {"padding_mode", std::string(kPadding.at(static_cast<std::size_t>(padding)))},
+                     {"align_corners", ctx.integer(4)}}));
+}
+
+/// `count` positions between -1 and 1: from end to end, or the middles of as many intervals.
+Value* positions(LoweringContext& ctx, const Size& count, DType dtype, bool aligns) {
+  Value* one = ctx.constant(1, dtype);
+  Value* steps = ctx.cast(as_scalar(ctx, count), dtype);
+  Value* doubled = ctx.op("Mul", {ctx.cast(range(ctx, count), dtype), ctx.constant(2, dtype)});
+  if (!aligns) return ctx.op("Sub", {ctx.op("Div", {ctx.op("Add", {doubled, one}), steps}), one});
+  if (count.number() == 1) return ctx.expand(ctx.constant(0, dtype), {1});
+  Value* spread = ctx.op("Sub", {ctx.op("Div", {doubled, ctx.op("Sub", {steps, one})}), one});
+  if (count.number()) return spread;
+  return ctx.where(ctx.op("Equal", {steps, one}), ctx.constant(0, dtype), spread);  // a single position is the middle
+}
+
+/// A vector along one axis of the grid, repeated over the others; the last axis is for the coordinates.
+Value* stretched(LoweringContext& ctx, Value* vector, std::size_t axis, const std::vector<Size>& spatial) {
+  std::vector<std::int64_t> others;
+  for (std::size_t i = 0; i <= spatial.size(); ++i) {
+    if (i != axis) others.push_back(static_cast<std::int64_t>(i));
+  }
+  std::vector<Size> shape = spatial;
+  shape.emplace_back(1);
+  return ctx.expand(ctx.unsqueeze(vector, others), shape);
+}
+
+/// [points, n + 1]: the coordinates of a regular grid, last axis first, and a one for the translation.
+Value* grid_points(LoweringContext& ctx, const std::vector<Size>& spatial, DType dtype, bool aligns) {
+  const std::size_t count = spatial.size();
+  std::vector<Value*> coordinates;
+  for (std::size_t axis = count; axis-- > 0;) {
+    coordinates.push_back(stretched(ctx, positions(ctx, spatial[axis], dtype, aligns), axis, spatial));
+  }
+  coordinates.push_back(stretched(ctx, ctx.expand(ctx.constant(1, dtype), {1}), count, spatial));
+  const auto width = static_cast<std::int64_t>(count);
+  return ctx.reshape(ctx.concat(coordinates, width), {-1, width + 1});
+}
+
+/// theta [batch, n, n + 1] maps the points of a regular grid: [batch, ..., n].
+void lower_affine_grid_generator(LoweringContext& ctx) {
+  Value* theta = ctx.input(0);
+  const std::vector<Size> sizes = ctx.sizes(1);
+  const std::vector<Size> spatial(sizes.begin() + 2, sizes.end());
+  Value* points = grid_points(ctx, spatial, theta->dtype(), ctx.flag(2));
+  std::vector<Size> shape = {sizes[0]};
+  shape.insert(shape.end(), spatial.begin(), spatial.end());
+  shape.emplace_back(static_cast<std::int64_t>(spatial.size()));
+  ctx.result(ctx.reshape(matmul(ctx, points, ctx.swap_axes(theta, 1, 2)), shape));
+}
+
+}  // namespace
+
+void populate_grid_sampling(LoweringTable& table) {
+  table.add({"aten.grid_sampler.default", "aten.grid_sampler_2d.default", "aten.grid_sampler_3d.default"},
+            lower_grid_sampler);
+  table.add("aten.affine_grid_generator.default", lower_affine_grid_generator);
+}
+
+}  // namespace exportguard::lowering

@@ -1,0 +1,67 @@
+#include <cmath>
+
+#include "exportguard/lowering/table.h"
+#include "lowering/kernels.h"
+#include "lowering/reductions.h"
+
+namespace exportguard::lowering {
+namespace {
+
+/// (Σ |x|^p)^(1/p)
+Value* general_norm(LoweringContext& ctx, Value* x, double p, const ReducedAxes& over) {
+  Value* powers = ctx.op("Pow", {ctx.op("Abs", {x}), ctx.number_like(p, x)});
+  Value* sum = ctx.reduce("ReduceSum", powers, over.axes, over.keepdim);
+  return ctx.op("Pow", {sum, ctx.number_like(1 / p, sum)});
+}
+
+Value* vector_norm(LoweringContext& ctx, Value* x, double p, const ReducedAxes& over) {
+  if (std::isinf(p)) {
+    return extreme_value(ctx, ctx.op("Abs", {x}), p > 0 ? Extreme::kLargest : Extreme::kSmallest, over);
+  }
+  if (p == 1) return ctx.reduce("ReduceL1", x, over.axes, over.keepdim);
+  if (p == 2) return ctx.reduce("ReduceL2", x, over.axes, over.keepdim);
+  if (p != 0) return general_norm(ctx, x, p, over);
+  Value* is_set = ctx.cast(ctx.cast(x, DType::kBool), x->dtype());
+  return ctx.reduce("ReduceSum", is_set, over.axes, over.keepdim);
+}
+
+/// The input in the dtype of the output, float16 in float32.
+Value* operand(LoweringContext& ctx) { return ctx.widened(ctx.cast(ctx.input(0), ctx.output_dtype())); }
+
+ReducedAxes reduced_axes(LoweringContext& ctx, std::size_t axes) {
+  return {ctx.axes(axes, ctx.rank(ctx.input(0))), ctx.flag(axes + 1)};
+}
+
+double order(LoweringContext& ctx) { return ctx.find_number(1).value_or(2); }
+
+void lower_vector_norm(LoweringContext& ctx) {
+  ctx.result(vector_norm(ctx, operand(ctx), order(ctx), reduced_axes(ctx, 2)));
+}
+
+void lower_norm(LoweringContext& ctx) { ctx.result(vector_norm(ctx, operand(ctx), order(ctx), {})); }
+
+void lower_frobenius_norm(LoweringContext& ctx) { ctx.result(vector_norm(ctx, operand(ctx), 2, reduced_axes(ctx, 1))); }
+
+void lower_dist(LoweringContext& ctx) {
+  const DType dtype = ctx.output_dtype();
+  Value* difference = ctx.op("Sub", {ctx.scalar(0, dtype), ctx.scalar(1, dtype)});
+  ctx.result(vector_norm(ctx, ctx.widened(difference), ctx.number(2), {}));
+}
+
+void lower_logsumexp(LoweringContext& ctx) {
+  const ReducedAxes over = reduced_axes(ctx, 1);
+  ctx.result(kernel_reduce(ctx, "ReduceLogSumExp", operand(ctx), over.axes, over.keepdim));
+}
+
+}  // namespace
+
+void populate_norm(LoweringTable& table) {
+  table.add({"aten.linalg_vector_norm.default", "aten.norm.ScalarOpt_dim", "aten.norm.ScalarOpt_dim_dtype"},
+            lower_vector_norm);
+  table.add({"aten.norm.Scalar", "aten.norm.ScalarOpt_dtype"}, lower_norm);
+  table.add("aten.frobenius_norm.dim", lower_frobenius_norm);
+  table.add("aten.dist.default", lower_dist);
+  table.add({"aten.logsumexp.default", "aten.special_logsumexp.default"}, lower_logsumexp);
+}
+
+}  // namespace exportguard::lowering

@@ -1,0 +1,138 @@
+#include <algorithm>
+
+#include "exportguard/lowering/context.h"
+#include "exportguard/lowering/table.h"
+#include "lowering/axes.h"
+#include "lowering/kernels.h"
+#include "lowering/size_arithmetic.h"
+
+namespace exportguard::lowering {
+namespace {
+
+/// How far axes grow at both ends; by a negative number they are cut.
+struct Margins {
+  std::vector<std::int64_t> axes;
+  std::vector<Size> before;
+  std::vector<Size> after;
+};
+
+/// torch lists the margins of the last axis first.
+Margins margins(LoweringContext& ctx, std::size_t rank) {
+  const std::vector<Size> sizes = ctx.sizes(1);
+  ctx.require(sizes.size() % 2 == 0 && sizes.size() / 2 <= rank,
+              "padding must have two numbers for each of the last axes");
+  Margins result;
+  for (std::size_t i = 0; i < sizes.size(); i += 2) {
+    if (sizes[i].number() == 0 && sizes[i + 1].number() == 0) continue;
+    result.axes.push_back(static_cast<std::int64_t>(rank - 1 - i / 2));
+    result.before.push_back(sizes[i]);
+    result.after.push_back(sizes[i + 1]);
+  }
+  return result;
+}
+
+/// `filler` has rank 0 and is for the mode `constant`; null is zero.
+Value* padded(LoweringContext& ctx, Value* x, const Margins& m, std::string_view mode, Value* filler) {
+  if (m.axes.empty()) return x;
+  std::vector<Size> amounts = m.before;
+  amounts.insert(amounts.end(), m.after.begin(), m.after.end());
+  const DType carrier = kernel_dtype("Pad", x->dtype());
+  Value* cast_filler = filler ? ctx.cast(filler, carrier) : nullptr;
+  return ctx.op("Pad", {ctx.cast(x, carrier), ctx.concat_sizes(amounts), cast_filler, ctx.ints(m.axes)},
+                {{"mode", std::string(mode)}});
+}
+
+void pad_with_mode(LoweringContext& ctx, std::string_view mode) {
+  Value* x = ctx.input(0);
+  ctx.result(padded(ctx, x, margins(ctx, ctx.rank(x)), mode, nullptr));
+}
+
+void lower_constant_pad(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  const bool has_filler = ctx.has(2) && ctx.find_number(2) != 0.0;
+  ctx.result(padded(ctx, x, margins(ctx, ctx.rank(x)), "constant", has_filler ? ctx.scalar(2, x->dtype()) : nullptr));
+}
+
+void lower_reflection_pad(LoweringContext& ctx) { pad_with_mode(ctx, "reflect"); }
+
+bool cuts(const Margins& m) {
+  const auto is_negative = [](const Size& margin) { return margin.number().value_or(0) < 0; };
+  return std::ranges::any_of(m.before, is_negative) || std::ranges::any_of(m.after, is_negative);
+}
+
+/// Position p of the result is the nearest position of the value to p - before. Pad says the same, but onnxruntime's
+/// refuses margins that cut an axis away.
+Value* continued(LoweringContext& ctx, Value* x, std::int64_t axis, const Size& before, const Size& after) {
+  const Size size = size_of(ctx, x, axis);
+  Value* from = ctx.op("Sub", {range(ctx, add(ctx, add(ctx, size, before), after)), as_dim(ctx, before)});
+  Value* last = as_dim(ctx, subtract(ctx, size, 1));
+  return ctx.gather(x, ctx.op("Max", {ctx.op("Min", {from, last}), ctx.ints({0})}), axis);
+}
+
+void lower_replication_pad(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  const Margins m = margins(ctx, ctx.rank(x));
+  if (!cuts(m)) return pad_with_mode(ctx, "edge");
+  for (std::size_t i = 0; i < m.axes.size(); ++i) x = continued(ctx, x, m.axes[i], m.before[i], m.after[i]);
+  ctx.result(x);
+}
+
+// ------------------------------------------------------------------------------------------------ circular
+
+/// Cuts an axis where a margin is negative; what is left is then continued by the other one.
+Value* cut(LoweringContext& ctx, Value* x, std::int64_t axis, const Size& before, const Size& after) {
+  const std::int64_t start = std::max<std::int64_t>(-before.number().value_or(0), 0);
+  const std::int64_t end = after.number().value_or(0) < 0 ? *after.number() : kEnd;
+  return start == 0 && end > 0 ? x : ctx.slice(x, axis, start, end);
+}
+
+/// One axis continued from its other end: position p of the result is position (p - before) mod size. Pad has a mode
+/// for it, but not before opset 19, and onnxruntime's fails on an empty batch.
+Value* wrapped(LoweringContext& ctx, Value* x, std::int64_t axis, const Size& before, const Size& after) {
+  const Size size = size_of(ctx, x, axis);
+  Value* positions = range(ctx, add(ctx, add(ctx, size, before), after));
+  Value* from = ctx.op("Sub", {positions, as_dim(ctx, before)});
+  Value* divisor = as_dim(ctx, maximum(ctx, size, 1));  // onnxruntime refuses a modulus of 0
+  return ctx.gather(x, ctx.op("Mod", {from, divisor}), axis);
+}
+
+/// The margin without what it cuts.
+Size growth(const Size& margin) { return margin.number().value_or(0) < 0 ? Size(0) : margin; }
+
+void lower_circular_pad(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  const Margins m = margins(ctx, ctx.rank(x));
+  for (std::size_t i = 0; i < m.axes.size(); ++i) {
+    x = cut(ctx, x, m.axes[i], m.before[i], m.after[i]);
+    x = wrapped(ctx, x, m.axes[i], growth(m.before[i]), growth(m.after[i]));
+  }
+  ctx.result(x);
+}
+
+// ------------------------------------------------------------------------------------------------ any mode
+
+void lower_pad(LoweringContext& ctx) {
+  const std::string_view mode = ctx.has(2) ? ctx.text(2) : std::string_view("constant");
+  if (mode == "circular") return lower_circular_pad(ctx);
+  if (mode == "reflect") return lower_reflection_pad(ctx);
+  if (mode == "replicate") return lower_replication_pad(ctx);
+  ctx.require(mode == "constant",
+              "the mode must be constant, reflect, replicate or circular, got " + std::string(mode));
+  Value* x = ctx.input(0);
+  const bool has_filler = ctx.has(3) && ctx.find_number(3) != 0.0;
+  ctx.result(padded(ctx, x, margins(ctx, ctx.rank(x)), mode, has_filler ? ctx.scalar(3, x->dtype()) : nullptr));
+}
+
+}  // namespace
+
+void populate_padding(LoweringTable& table) {
+  table.add("aten.constant_pad_nd.default", lower_constant_pad);
+  table.add("aten.pad.default", lower_pad);
+  table.add({"aten.reflection_pad1d.default", "aten.reflection_pad2d.default", "aten.reflection_pad3d.default"},
+            lower_reflection_pad);
+  table.add({"aten.replication_pad1d.default", "aten.replication_pad2d.default", "aten.replication_pad3d.default"},
+            lower_replication_pad);
+  table.add("aten._pad_circular.default", lower_circular_pad);
+}
+
+}  // namespace exportguard::lowering

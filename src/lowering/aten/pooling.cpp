@@ -1,0 +1,166 @@
+#include "exportguard/lowering/context.h"
+#include "exportguard/lowering/table.h"
+#include "lowering/kernels.h"
+#include "lowering/scatter.h"
+#include "lowering/size_arithmetic.h"
+
+namespace exportguard::lowering {
+namespace {
+
+using Numbers = std::vector<std::int64_t>;
+
+Numbers spread(Numbers numbers, std::size_t count) {
+  if (numbers.size() == 1) numbers.resize(count, numbers.front());
+  return numbers;
+}
+
+struct Pooling {
+  Numbers kernel;
+  Numbers stride;
+  Numbers pads;
+};
+
+/// Kernel, stride and padding at the arguments 1 to 3; without strides, windows lie side by side.
+Pooling pooling_of(LoweringContext& ctx, std::size_t count) {
+  const Numbers kernel = spread(ctx.integers(1), count);
+  Numbers stride = ctx.integers(2);
+  stride = stride.empty() ? kernel : spread(stride, count);
+  Numbers pads = spread(ctx.integers(3), count);
+  pads.insert(pads.end(), pads.begin(), pads.end());
+  return {kernel, stride, pads};
+}
+
+/// The input with a batch; torch takes one without it, too.
+struct Batched {
+  Value* value;
+  bool is_added;
+};
+
+Batched batched(LoweringContext& ctx, std::size_t spatial) {
+  Value* x = ctx.input(0);
+  const bool is_added = ctx.rank(x) == spatial + 1;
+  return {is_added ? ctx.unsqueeze(x, {0}) : x, is_added};
+}
+
+Value* unbatched(LoweringContext& ctx, Value* y, const Batched& input) {
+  return input.is_added ? ctx.squeeze(y, {0}) : y;
+}
+
+// ------------------------------------------------------------------------------------------------ largest
+
+/// Values and, where asked for, their positions in the whole tensor.
+std::vector<Value*> max_pool(LoweringContext& ctx, const Batched& input, std::size_t spatial, std::size_t outputs) {
+  const Pooling pooling = pooling_of(ctx, spatial);
+  Value* x = ctx.cast(input.value, kernel_dtype("MaxPool", input.value->dtype()));
+  return ctx.op_many("MaxPool", {x}, outputs,
+                     {{"kernel_shape", pooling.kernel},
+                      {"strides", pooling.stride},
+                      {"pads", pooling.pads},
+                      {"dilations", spread(ctx.integers(4), spatial)},
+                      {"ceil_mode", ctx.integer(5)}});
+}
+
+void lower_max_pool(LoweringContext& ctx, std::size_t spatial) {
+  const Batched input = batched(ctx, spatial);
+  ctx.result(unbatched(ctx, max_pool(ctx, input, spatial, 1).front(), input));
+}
+
+void lower_max_pool1d(LoweringContext& ctx) { lower_max_pool(ctx, 1); }
+void lower_max_pool2d(LoweringContext& ctx) { lower_max_pool(ctx, 2); }
+void lower_max_pool3d(LoweringContext& ctx) { lower_max_pool(ctx, 3); }
+
+/// torch counts positions within one channel, ONNX within the whole tensor.
+void lower_max_pool_with_indices(LoweringContext& ctx, std::size_t spatial) {
+  const Batched input = batched(ctx, spatial);
+  const auto outputs = max_pool(ctx, input, spatial, 2);
+  Value* channel = as_scalar(ctx, merged_size(ctx, input.value, 2, 2 + spatial));
+  Value* indices = ctx.op("Mod", {outputs[1], channel});
+  ctx.results({unbatched(ctx, outputs[0], input), unbatched(ctx, indices, input)});
+}
+
+void lower_max_pool1d_with_indices(LoweringContext& ctx) { lower_max_pool_with_indices(ctx, 1); }
+void lower_max_pool2d_with_indices(LoweringContext& ctx) { lower_max_pool_with_indices(ctx, 2); }
+void lower_max_pool3d_with_indices(LoweringContext& ctx) { lower_max_pool_with_indices(ctx, 3); }
+
+/// Every value goes back to its position within the channel; the rest is zero.
+void lower_max_unpool(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  const std::vector<Size> spatial = ctx.sizes(2);
+  std::vector<Size> sizes = ctx.sizes_of(x);
+  sizes.erase(sizes.end() - static_cast<std::ptrdiff_t>(spatial.size()), sizes.end());
+  std::vector<Size> rows = sizes;
+  rows.emplace_back(-1);
+  std::vector<Size> plane = sizes;
+  Size area = 1;
+  for (const Size& size : spatial) area = multiply(ctx, area, size);
+  plane.push_back(area);
+  sizes.insert(sizes.end(), spatial.begin(), spatial.end());
+  Value* zeros = ctx.filled(plane, ctx.number_like(0, x));
+  Value* filled = scatter_elements(ctx, zeros, static_cast<std::int64_t>(plane.size()) - 1,
+                                   ctx.reshape(ctx.input(1), rows), ctx.reshape(x, rows), Reduction::kNone);
+  ctx.result(ctx.reshape(filled, sizes));
+}
+
+// ------------------------------------------------------------------------------------------------ average
+
+Value* average_pool(LoweringContext& ctx, Value* x, const Pooling& pooling, bool counts_padding) {
+  return kernel_op(ctx, "AveragePool", {x},
+                   {{"kernel_shape", pooling.kernel},
+                    {"strides", pooling.stride},
+                    {"pads", pooling.pads},
+                    {"ceil_mode", ctx.integer(4)},
+                    {"count_include_pad", static_cast<std::int64_t>(counts_padding)}});
+}
+
+/// The sum over each window: a convolution of every channel with ones. Its padding at the end holds one more window,
+/// which ceil_mode may want; what is too much is cut off.
+Value* window_sums(LoweringContext& ctx, Value* x, Pooling pooling) {
+  const std::size_t count = pooling.kernel.size();
+  for (std::size_t i = 0; i < count; ++i) pooling.pads[count + i] += ctx.flag(4) ? pooling.stride[i] - 1 : 0;
+  std::vector<Size> single = {multiply(ctx, size_of(ctx, x, 0), size_of(ctx, x, 1)), 1};
+  for (std::size_t i = 0; i < count; ++i) single.push_back(size_of(ctx, x, static_cast<std::int64_t>(i) + 2));
+  std::vector<Size> kernel = {1, 1};
+  kernel.insert(kernel.end(), pooling.kernel.begin(), pooling.kernel.end());
+  Value* sums = kernel_op(ctx, "Conv", {ctx.reshape(x, single), ctx.filled(kernel, ctx.number_like(1, x))},
+                          {{"strides", pooling.stride}, {"pads", pooling.pads}});
+  const std::vector<Size> sizes = ctx.output_sizes();
+  for (std::size_t i = 0; i < count; ++i) {
+    sums = ctx.slice(sums, static_cast<std::int64_t>(i) + 2, 0, sizes[sizes.size() - count + i]);
+  }
+  return sums;
+}
+
+/// The sum over a window divided by another number than its size.
+Value* with_divisor(LoweringContext& ctx, Value* x, const Pooling& pooling, double divisor) {
+  Value* sums = window_sums(ctx, x, pooling);
+  return ctx.reshape(ctx.op("Div", {sums, ctx.number_like(divisor, sums)}), ctx.output_sizes());
+}
+
+void lower_avg_pool(LoweringContext& ctx, std::size_t spatial) {
+  const Batched input = batched(ctx, spatial);
+  const Pooling pooling = pooling_of(ctx, spatial);
+  const bool has_divisor = spatial > 1 && ctx.has(6);
+  if (has_divisor) return ctx.result(with_divisor(ctx, input.value, pooling, ctx.number(6)));
+  ctx.result(unbatched(ctx, average_pool(ctx, input.value, pooling, ctx.flag(5)), input));
+}
+
+void lower_avg_pool1d(LoweringContext& ctx) { lower_avg_pool(ctx, 1); }
+void lower_avg_pool2d(LoweringContext& ctx) { lower_avg_pool(ctx, 2); }
+void lower_avg_pool3d(LoweringContext& ctx) { lower_avg_pool(ctx, 3); }
+
+}  // namespace
+
+void populate_pooling(LoweringTable& table) {
+  table.add("aten.max_pool1d.default", lower_max_pool1d);
+  table.add({"aten.max_pool2d.default", "aten.mkldnn_max_pool2d.default"}, lower_max_pool2d);
+  table.add("aten.max_pool3d.default", lower_max_pool3d);
+  table.add("aten.max_pool1d_with_indices.default", lower_max_pool1d_with_indices);
+  table.add("aten.max_pool2d_with_indices.default", lower_max_pool2d_with_indices);
+  table.add("aten.max_pool3d_with_indices.default", lower_max_pool3d_with_indices);
+  table.add({"aten.max_unpool2d.default", "aten.max_unpool3d.default"}, lower_max_unpool);
+  table.add("aten.avg_pool1d.default", lower_avg_pool1d);
+  table.add("aten.avg_pool2d.default", lower_avg_pool2d);
+  table.add("aten.avg_pool3d.default", lower_avg_pool3d);
+}
+
+}  // namespace exportguard::lowering

@@ -1,0 +1,146 @@
+#include <string>
+#include <utility>
+
+#include "exportguard/lowering/context.h"
+#include "exportguard/lowering/table.h"
+#include "lowering/kernels.h"
+#include "lowering/size_arithmetic.h"
+
+namespace exportguard::lowering {
+namespace {
+
+/// One kind of recurrent layer: the ONNX operator and the order in which it wants torch's gates.
+struct Kind {
+  std::string_view op;
+  std::vector<std::size_t> gates;  ///< torch's index of each gate, in ONNX's order
+  std::vector<std::string> activations;
+};
+
+Kind lstm_kind() { return {"LSTM", {0, 3, 1, 2}, {}}; }  // torch: input, forget, cell, output
+Kind gru_kind() { return {"GRU", {1, 0, 2}, {}}; }       // torch: reset, update, new
+Kind tanh_kind() { return {"RNN", {0}, {"Tanh"}}; }
+Kind relu_kind() { return {"RNN", {0}, {"Relu"}}; }
+
+/// The arguments after input and state.
+struct Stack {
+  std::vector<Value*> parameters;
+  bool has_biases;
+  std::int64_t layers;
+  double dropout;
+  bool is_bidirectional;
+  bool is_batch_first;
+
+  std::size_t directions() const { return is_bidirectional ? 2 : 1; }
+  std::size_t per_direction() const { return has_biases ? 4 : 2; }
+};
+
+Stack stack_of(LoweringContext& ctx) {
+  Stack stack = {ctx.inputs(2), ctx.flag(3), ctx.integer(4), ctx.flag(6) ? ctx.number(5) : 0.0,
+                 ctx.flag(7),   ctx.flag(8)};
+  const std::size_t expected = stack.per_direction() * stack.directions() * static_cast<std::size_t>(stack.layers);
+  ctx.require(stack.parameters.size() == expected,
+              "expected " + std::to_string(expected) + " weights and biases, got " +
+                  std::to_string(stack.parameters.size()) + "; ONNX has no projection of the hidden state (proj_size)");
+  return stack;
+}
+
+/// The rows of a weight or bias, gate by gate, in ONNX's order.
+Value* reordered(LoweringContext& ctx, Value* weight, const Kind& kind) {
+  const std::size_t count = kind.gates.size();
+  if (count == 1) return weight;
+  const auto gates =
+      ctx.op_many("Split", {weight}, count, {{"axis", 0}, {"num_outputs", static_cast<std::int64_t>(count)}});
+  std::vector<Value*> parts;
+  for (const std::size_t gate : kind.gates) parts.push_back(gates[gate]);
+  return ctx.concat(parts, 0);
+}
+
+/// The parameter at `offset` of each direction of a layer, as [directions, ...].
+Value* of_directions(LoweringContext& ctx, const Stack& stack, std::size_t layer, const Kind& kind,
+                     std::initializer_list<std::size_t> offsets) {
+  std::vector<Value*> directions;
+  for (std::size_t direction = 0; direction < stack.directions(); ++direction) {
+    const std::size_t first = (layer * stack.directions() + direction) * stack.per_direction();
+    std::vector<Value*> parts;
+    for (const std::size_t offset : offsets) parts.push_back(reordered(ctx, stack.parameters.at(first + offset), kind));
+    directions.push_back(ctx.unsqueeze(ctx.concat(parts, 0), {0}));
+  }
+  return ctx.concat(directions, 0);
+}
+
+std::int64_t hidden_size(LoweringContext& ctx, const Stack& stack) {
+  const auto size = ctx.size(stack.parameters.at(1), 1).constant();
+  ctx.require(size.has_value(), "the hidden size must be known");
+  return *size;
+}
+
+std::vector<ir::NamedAttribute> attributes_of(LoweringContext& ctx, const Stack& stack, const Kind& kind) {
+  std::vector<ir::NamedAttribute> attributes;
+  attributes.emplace_back("hidden_size", hidden_size(ctx, stack));
+  attributes.emplace_back("direction", std::string(stack.is_bidirectional ? "bidirectional" : "forward"));
+  if (kind.op == "GRU") attributes.emplace_back("linear_before_reset", std::int64_t{1});
+  if (!kind.activations.empty()) {
+    std::vector<std::string> activations;
+    for (std::size_t i = 0; i < stack.directions(); ++i) activations.push_back(kind.activations.front());
+    attributes.emplace_back("activations", std::move(activations));
+  }
+  return attributes;
+}
+
+/// [sequence, directions, batch, hidden] as [sequence, batch, directions hidden].
+Value* joined_directions(LoweringContext& ctx, Value* y, Value* x, std::int64_t width) {
+  return ctx.reshape(ctx.transpose(y, {0, 2, 1, 3}), {size_of(ctx, x, 0), size_of(ctx, x, 1), width});
+}
+
+/// One layer: output, then its last states, one for each of `states`.
+std::vector<Value*> run_layer(LoweringContext& ctx, const Stack& stack, const Kind& kind, std::size_t layer, Value* x,
+                              const std::vector<Value*>& states) {
+  const auto first = static_cast<std::int64_t>(layer * stack.directions());
+  const auto last = first + static_cast<std::int64_t>(stack.directions());
+  Value* biases = stack.has_biases ? of_directions(ctx, stack, layer, kind, {2, 3}) : nullptr;
+  std::vector<Value*> operands = {x, of_directions(ctx, stack, layer, kind, {0}),
+                                  of_directions(ctx, stack, layer, kind, {1}), biases, nullptr};
+  for (Value* state : states) operands.push_back(stack.layers == 1 ? state : ctx.slice(state, 0, first, last));
+  const DType dtype = kernel_dtype(kind.op, x->dtype());
+  for (Value*& operand : operands) operand = operand ? ctx.cast(operand, dtype) : nullptr;
+  auto outputs = ctx.op_many(kind.op, operands, 1 + states.size(), attributes_of(ctx, stack, kind));
+  const auto width = hidden_size(ctx, stack) * static_cast<std::int64_t>(stack.directions());
+  outputs.front() = joined_directions(ctx, outputs.front(), x, width);
+  return outputs;
+}
+
+Value* dropped_out(LoweringContext& ctx, Value* x, double probability) {
+  if (probability == 0) return x;
+  return ctx.op("Dropout", {x, ctx.constant(probability, DType::kFloat32), ctx.constant(true, DType::kBool)});
+}
+
+void run_stack(LoweringContext& ctx, const Kind& kind, const std::vector<Value*>& states) {
+  const Stack stack = stack_of(ctx);
+  Value* x = stack.is_batch_first ? ctx.swap_axes(ctx.input(0), 0, 1) : ctx.input(0);
+  std::vector<std::vector<Value*>> last_states(states.size());
+  for (std::size_t layer = 0; layer < static_cast<std::size_t>(stack.layers); ++layer) {
+    const auto outputs =
+        run_layer(ctx, stack, kind, layer, layer == 0 ? x : dropped_out(ctx, x, stack.dropout), states);
+    x = outputs.front();
+    for (std::size_t i = 0; i < states.size(); ++i) last_states[i].push_back(outputs[i + 1]);
+  }
+  std::vector<Value*> results = {stack.is_batch_first ? ctx.swap_axes(x, 0, 1) : x};
+  for (const auto& layers : last_states) results.push_back(ctx.concat(layers, 0));
+  ctx.results(results);
+}
+
+void lower_lstm(LoweringContext& ctx) { run_stack(ctx, lstm_kind(), ctx.inputs(1)); }
+void lower_gru(LoweringContext& ctx) { run_stack(ctx, gru_kind(), {ctx.input(1)}); }
+void lower_rnn_tanh(LoweringContext& ctx) { run_stack(ctx, tanh_kind(), {ctx.input(1)}); }
+void lower_rnn_relu(LoweringContext& ctx) { run_stack(ctx, relu_kind(), {ctx.input(1)}); }
+
+}  // namespace
+
+void populate_recurrent(LoweringTable& table) {
+  table.add("aten.lstm.input", lower_lstm);
+  table.add("aten.gru.input", lower_gru);
+  table.add("aten.rnn_tanh.input", lower_rnn_tanh);
+  table.add("aten.rnn_relu.input", lower_rnn_relu);
+}
+
+}  // namespace exportguard::lowering

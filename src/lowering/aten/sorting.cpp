@@ -1,0 +1,163 @@
+#include "exportguard/lowering/context.h"
+#include "exportguard/lowering/table.h"
+#include "lowering/axes.h"
+#include "lowering/kernels.h"
+#include "lowering/size_arithmetic.h"
+#include "lowering/vectors.h"
+
+namespace exportguard::lowering {
+namespace {
+
+struct Sorted {
+  Value* values;
+  Value* positions;
+};
+
+/// Which elements to take along an axis and in what order. TopK keeps equal elements in their order, both ways.
+struct Ranking {
+  std::int64_t axis;
+  bool is_descending;
+};
+
+/// The first `count` elements along the axis; a tensor of rank 0 counts as a vector.
+Sorted ranked(LoweringContext& ctx, Value* x, const Size& count, const Ranking& ranking) {
+  Value* vector = as_vector(ctx, x);
+  const std::vector<Value*> found =
+      ctx.op_many("TopK", {ctx.cast(vector, kernel_dtype("TopK", x->dtype())), as_dim(ctx, count)}, 2,
+                  {{"axis", ranking.axis}, {"largest", static_cast<std::int64_t>(ranking.is_descending)}});
+  if (ctx.rank(x) != 0) return {found[0], found[1]};
+  return {ctx.squeeze(found[0], {0}), ctx.squeeze(found[1], {0})};
+}
+
+Sorted fully_ranked(LoweringContext& ctx, Value* x, const Ranking& ranking) {
+  return ranked(ctx, x, ctx.rank(x) == 0 ? Size(1) : size_of(ctx, x, ranking.axis), ranking);
+}
+
+void lower_topk(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  const Sorted found = ranked(ctx, x, ctx.sizes(1).front(), {ctx.axis(2, ctx.rank(x)), ctx.flag(3)});
+  ctx.results({found.values, found.positions});
+}
+
+/// From the arguments dim and descending, which begin at position `first`.
+Sorted sorted(LoweringContext& ctx, std::size_t first) {
+  Value* x = ctx.input(0);
+  return fully_ranked(ctx, x, {ctx.axis(first, ctx.rank(x)), ctx.flag(first + 1)});
+}
+
+void lower_sort(LoweringContext& ctx) {
+  const Sorted found = sorted(ctx, 1);
+  ctx.results({found.values, found.positions});
+}
+
+void lower_sort_stable(LoweringContext& ctx) {
+  const Sorted found = sorted(ctx, 2);
+  ctx.results({found.values, found.positions});
+}
+
+void lower_argsort(LoweringContext& ctx) { ctx.result(sorted(ctx, 1).positions); }
+
+void lower_argsort_stable(LoweringContext& ctx) { ctx.result(sorted(ctx, 2).positions); }
+
+void lower_msort(LoweringContext& ctx) { ctx.result(fully_ranked(ctx, ctx.input(0), {0, false}).values); }
+
+void lower_kthvalue(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  const std::int64_t axis = ctx.axis(2, ctx.rank(x));
+  const Sorted found = ranked(ctx, x, ctx.sizes(1).front(), {axis, false});
+  if (ctx.rank(x) == 0) return ctx.results({found.values, found.positions});
+  Value* last = ctx.flag(3) ? ctx.ints({-1}) : ctx.constant(-1, DType::kInt64);
+  ctx.results({ctx.gather(found.values, last, axis), ctx.gather(found.positions, last, axis)});
+}
+
+// ------------------------------------------------------------------------------------------------ distinct elements
+
+/// Results of which torch makes as many as were asked for; it leaves the others empty and nobody reads them.
+void finish_distinct(LoweringContext& ctx, Value* values, Value* inverse, Value* counts) {
+  std::vector<Value*> results = {values, inverse, counts};
+  results.resize(ctx.node().output_count());
+  for (std::size_t i = 1; i < results.size(); ++i) {
+    const auto rank = ctx.output_type(i).rank();
+    const bool is_left_empty = rank == 1 && ctx.output_type(i).shape->front().constant() == 0;
+    if (is_left_empty) results[i] = ctx.filled({Size(0)}, ctx.constant(0, DType::kInt64));
+  }
+  ctx.results(results);
+}
+
+std::vector<Value*> unique(LoweringContext& ctx, Value* x, ir::AttributeList attributes) {
+  const DType carrier = kernel_dtype("Unique", x->dtype());
+  return ctx.op_many("Unique", {ctx.cast(x, carrier)}, 4, std::move(attributes));
+}
+
+void lower_unique(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  const std::vector<Value*> found = unique(ctx, x, {{"sorted", 1}});
+  found[2]->set_type(ir::Type::tensor(DType::kInt64, std::nullopt));
+  finish_distinct(ctx, found[0], ctx.reshape(found[2], ctx.sizes_of(x)), found[3]);
+}
+
+void lower_unique_dim(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  const std::vector<Value*> found = unique(ctx, x, {{"axis", ctx.axis(1, ctx.rank(x))}, {"sorted", 1}});
+  finish_distinct(ctx, found[0], found[2], found[3]);
+}
+
+/// For each slice along the axis whether it differs from the one before it; the first always does.
+Value* starts_of_runs(LoweringContext& ctx, Value* x, std::int64_t axis) {
+  Value* comparable = ctx.cast(x, kernel_dtype("Equal", x->dtype()));
+  Value* differs =
+      ctx.op("Not", {ctx.op("Equal", {ctx.slice(comparable, axis, 1, kEnd), ctx.slice(comparable, axis, 0, -1)})});
+  const std::vector<std::int64_t> others = other_axes(ctx.rank(x), axis);
+  Value* counts = ctx.cast(differs, DType::kInt32);
+  if (!others.empty()) counts = ctx.reduce("ReduceMax", counts, others, false);
+  // An empty axis has no first slice: the one that is put in front is cut off again.
+  Value* starts = ctx.concat(
+      {ctx.constant(ir::Tensor::filled(1, DType::kBool, std::vector<std::int64_t>{1})), ctx.cast(counts, DType::kBool)},
+      0);
+  return ctx.slice(starts, 0, 0, size_of(ctx, x, axis));
+}
+
+void distinct_runs(LoweringContext& ctx, Value* x, std::int64_t axis, const std::vector<Size>& inverse_sizes) {
+  Value* starts = starts_of_runs(ctx, x, axis);
+  Value* values = ctx.op("Compress", {x, starts}, {{"axis", axis}});
+  Value* run_counts = ctx.op("CumSum", {ctx.cast(starts, DType::kInt64), ctx.constant(0, DType::kInt64)});
+  Value* inverse = ctx.op("Sub", {run_counts, ctx.constant(1, DType::kInt64)});
+  const Size length = size_of(ctx, x, axis);
+  Value* begins = ctx.op("Compress", {range(ctx, length), starts}, {{"axis", 0}});
+  Value* ends = ctx.concat({ctx.slice(begins, 0, 1, kEnd), as_dim(ctx, length)}, 0);
+  ends = ctx.op("Slice", {ends, ctx.ints({0}), ctx.op("Shape", {begins})});  // nothing at all for an empty axis
+  finish_distinct(ctx, values, ctx.reshape(inverse, inverse_sizes), ctx.op("Sub", {ends, begins}));
+}
+
+void lower_unique_consecutive(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  if (ctx.has(3)) {
+    const std::int64_t axis = ctx.axis(3, ctx.rank(x));
+    return distinct_runs(ctx, x, axis, {size_of(ctx, x, axis)});
+  }
+  distinct_runs(ctx, ctx.reshape(x, {Size(-1)}), 0, ctx.sizes_of(x));
+}
+
+void lower_unique_dim_consecutive(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  const std::int64_t axis = ctx.axis(1, ctx.rank(x));
+  distinct_runs(ctx, x, axis, {size_of(ctx, x, axis)});
+}
+
+}  // namespace
+
+void populate_sorting(LoweringTable& table) {
+  table.add("aten.topk.default", lower_topk);
+  table.add("aten.sort.default", lower_sort);
+  table.add("aten.sort.stable", lower_sort_stable);
+  table.add("aten.argsort.default", lower_argsort);
+  table.add("aten.argsort.stable", lower_argsort_stable);
+  table.add("aten.msort.default", lower_msort);
+  table.add("aten.kthvalue.default", lower_kthvalue);
+  table.add({"aten._unique2.default", "aten._unique.default"}, lower_unique);
+  table.add("aten.unique_dim.default", lower_unique_dim);
+  table.add("aten.unique_consecutive.default", lower_unique_consecutive);
+  table.add("aten.unique_dim_consecutive.default", lower_unique_dim_consecutive);
+}
+
+}  // namespace exportguard::lowering

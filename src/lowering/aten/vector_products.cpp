@@ -1,0 +1,142 @@
+#include <cmath>
+#include <limits>
+
+#include "exportguard/lowering/context.h"
+#include "exportguard/lowering/table.h"
+#include "lowering/kernels.h"
+#include "lowering/size_arithmetic.h"
+
+namespace exportguard::lowering {
+namespace {
+
+Value* operand(LoweringContext& ctx, std::size_t i) { return ctx.cast(ctx.input(i), ctx.output_dtype()); }
+
+Value* product(LoweringContext& ctx, Value* a, Value* b) { return kernel_op(ctx, "Mul", {a, b}); }
+
+/// Axes of size 1 between and behind the axes, for the elements of the other factor.
+Value* spread(LoweringContext& ctx, Value* x, std::size_t rank, std::int64_t first) {
+  std::vector<std::int64_t> added;
+  for (std::size_t i = 0; i < rank - ctx.rank(x); ++i) added.push_back(static_cast<std::int64_t>(i));
+  Value* full = ctx.unsqueeze(x, added);
+  added.clear();
+  for (std::size_t i = 0; i < rank; ++i) added.push_back(first + 2 * static_cast<std::int64_t>(i));
+  return ctx.unsqueeze(full, added);
+}
+
+void lower_kron(LoweringContext& ctx) {
+  Value* a = operand(ctx, 0);
+  Value* b = operand(ctx, 1);
+  const std::size_t rank = std::max(ctx.rank(a), ctx.rank(b));
+  ctx.result(ctx.reshape_like_output(product(ctx, spread(ctx, a, rank, 1), spread(ctx, b, rank, 0))));
+}
+
+/// Powers 0, 1, … of each element, along a new last axis; as many as argument 1 says, or as there are elements in a
+/// row.
+Value* powers(LoweringContext& ctx) {
+  Value* x = operand(ctx, 0);
+  if (ctx.rank(x) == 0) x = ctx.unsqueeze(x, {0});
+  const Size count = ctx.has(1) ? ctx.sizes(1).front() : size_of(ctx, x, -1);
+  const DType carrier = kernel_dtype("Pow", x->dtype());
+  Value* exponents = ctx.cast(range(ctx, count), carrier);
+  return ctx.op("Pow", {ctx.unsqueeze(ctx.cast(x, carrier), {static_cast<std::int64_t>(ctx.rank(x))}), exponents});
+}
+
+void lower_linalg_vander(LoweringContext& ctx) { ctx.result(powers(ctx)); }
+
+void lower_vander(LoweringContext& ctx) {
+  Value* rising = powers(ctx);
+  if (ctx.flag(2)) return ctx.result(rising);
+  constexpr std::int64_t kBeforeFirst = std::numeric_limits<std::int64_t>::min();
+  ctx.result(ctx.slice(rising, -1, -1, kBeforeFirst, -1));
+}
+
+// ------------------------------------------------------------------------------------------------ cross
+
+void cross_along(LoweringContext& ctx, std::int64_t axis) {
+  Value* next = ctx.ints({1, 2, 0});
+  Value* after_next = ctx.ints({2, 0, 1});
+  const auto turned = [&](std::size_t i, Value* order) {
+    Value* x = operand(ctx, i);
+    return ctx.gather(x, order, axis < 0 ? axis + static_cast<std::int64_t>(ctx.rank(x)) : axis);
+  };
+  Value* left = product(ctx, turned(0, next), turned(1, after_next));
+  Value* right = product(ctx, turned(0, after_next), turned(1, next));
+  ctx.result(kernel_op(ctx, "Sub", {left, right}));
+}
+
+void lower_linalg_cross(LoweringContext& ctx) {
+  const auto rank = ctx.output_type().rank().value_or(1);
+  cross_along(ctx, ctx.axis(2, rank) - static_cast<std::int64_t>(rank));
+}
+
+/// Without an axis torch takes the first of size 3.
+void lower_cross(LoweringContext& ctx) {
+  if (ctx.has(2)) return lower_linalg_cross(ctx);
+  Value* x = ctx.input(0);
+  std::int64_t axis = 0;
+  while (axis + 1 < static_cast<std::int64_t>(ctx.rank(x)) && ctx.size(x, axis).constant() != 3) ++axis;
+  cross_along(ctx, axis);
+}
+
+// ------------------------------------------------------------------------------------------------ distances
+
+constexpr std::int64_t kFewRows = 25;  // torch multiplies matrices for the Euclidean distance of more rows than these
+
+bool has_many_rows(const LoweringContext& ctx, const Value* a, const Value* b) {
+  const auto is_many = [&](const Value* x) { return ctx.size(x, -2).constant().value_or(kFewRows + 1) > kFewRows; };
+  return is_many(a) || is_many(b);
+}
+
+/// sqrt(|a|² + |b|² - 2ab): no tensor with an entry for each row of a, row of b and coordinate is made.
+Value* euclidean_by_product(LoweringContext& ctx, Value* a, Value* b) {
+  Value* norms_a = ctx.reduce("ReduceSumSquare", a, {-1}, true);
+  Value* norms_b = ctx.swap_axes(ctx.reduce("ReduceSumSquare", b, {-1}, true), -1, -2);
+  Value* products = ctx.op("MatMul", {a, ctx.swap_axes(b, -1, -2)});
+  Value* squares =
+      ctx.op("Sub", {ctx.op("Add", {norms_a, norms_b}), ctx.op("Mul", {products, ctx.constant(2, a->dtype())})});
+  return ctx.op("Sqrt", {ctx.op("Max", {squares, ctx.constant(0, a->dtype())})});
+}
+
+/// The p-norm of the last axis.
+Value* norm(LoweringContext& ctx, Value* x, double p) {
+  Value* sizes = ctx.op("Abs", {x});
+  if (std::isinf(p)) return ctx.reduce("ReduceMax", sizes, {-1}, false);
+  if (p == 2) return ctx.reduce("ReduceL2", x, {-1}, false);
+  if (p == 1) return ctx.reduce("ReduceL1", x, {-1}, false);
+  if (p == 0) return ctx.reduce("ReduceSum", ctx.op("Sign", {sizes}), {-1}, false);
+  Value* sum = ctx.reduce("ReduceSum", ctx.op("Pow", {sizes, ctx.constant(p, x->dtype())}), {-1}, false);
+  return ctx.op("Pow", {sum, ctx.constant(1 / p, x->dtype())});
+}
+
+Value* distances(LoweringContext& ctx, Value* a, Value* b, double p) {
+  const auto between_a = static_cast<std::int64_t>(ctx.rank(a)) - 1;
+  const auto before_b = static_cast<std::int64_t>(ctx.rank(b)) - 2;
+  return norm(ctx, ctx.op("Sub", {ctx.unsqueeze(a, {between_a}), ctx.unsqueeze(b, {before_b})}), p);
+}
+
+void lower_cdist(LoweringContext& ctx) {
+  Value* a = operand(ctx, 0);
+  Value* b = operand(ctx, 1);
+  const double p = ctx.number(2);
+  const std::int64_t mode = ctx.has(3) ? ctx.integer(3) : 0;  // 0: by the rows, 1: by product, 2: never
+  const bool by_product = p == 2 && mode != 2 && (mode == 1 || has_many_rows(ctx, a, b));
+  ctx.result(by_product ? euclidean_by_product(ctx, a, b) : distances(ctx, a, b, p));
+}
+
+void lower_euclidean_dist(LoweringContext& ctx) {
+  ctx.result(euclidean_by_product(ctx, operand(ctx, 0), operand(ctx, 1)));
+}
+
+}  // namespace
+
+void populate_vector_products(LoweringTable& table) {
+  table.add("aten.kron.default", lower_kron);
+  table.add("aten.vander.default", lower_vander);
+  table.add("aten.linalg_vander.default", lower_linalg_vander);
+  table.add("aten.cross.default", lower_cross);
+  table.add("aten.linalg_cross.default", lower_linalg_cross);
+  table.add({"aten.cdist.default", "aten._cdist_forward.default"}, lower_cdist);
+  table.add("aten._euclidean_dist.default", lower_euclidean_dist);
+}
+
+}  // namespace exportguard::lowering

@@ -1,0 +1,186 @@
+#include <cmath>
+#include <string>
+
+#include "lowering/complex_parts.h"
+
+namespace exportguard::lowering {
+namespace {
+
+using ir::Argument;
+
+enum class Direction { kForward, kInverse };
+
+std::int64_t rank_of(const ComplexSite& site) {
+  const auto rank = site.node().output().type().rank();
+  if (!rank) site.fail("the rank must be known");
+  return static_cast<std::int64_t>(*rank);
+}
+
+std::int64_t axis_at(const ComplexSite& site, std::int64_t axis) { return axis < 0 ? axis + rank_of(site) : axis; }
+
+ir::Shape swapped(ir::Shape shape, std::int64_t a) {
+  std::swap(shape.at(static_cast<std::size_t>(a)), shape.back());
+  return shape;
+}
+
+Value* to_last(ComplexSite& site, Value* x, std::int64_t axis) {
+  const ir::Type type = ir::Type::tensor(x->dtype(), swapped(*x->type().shape, axis));
+  return site.emit("transpose.int", {x, literal(axis), literal(std::int64_t{-1})}, type);
+}
+
+std::vector<ir::NamedAttribute> attribute(std::string name, std::int64_t value) {
+  std::vector<ir::NamedAttribute> attributes;
+  attributes.emplace_back(std::move(name), value);
+  return attributes;
+}
+
+Value* as_columns(ComplexSite& site, const Parts& parts) {
+  ir::Type type = parts.real->type();
+  type.shape->push_back(1);
+  Value* real = site.emit("unsqueeze.default", {parts.real, literal(std::int64_t{-1})}, type);
+  if (parts.imaginary == nullptr) return real;
+  Value* imaginary = site.emit("unsqueeze.default", {parts.imaginary, literal(std::int64_t{-1})}, type);
+  type.shape->back() = 2;
+  return site.onnx("Concat", {real, imaginary}, attribute("axis", -1), type);
+}
+
+/// Along the last axis. ONNX divides the inverse by the number of samples;
+/// torch's plans do so when told.
+Parts dft(ComplexSite& site, const Parts& parts, Direction direction) {
+  Value* signal = as_columns(site, parts);
+  const auto axis = static_cast<std::int64_t>(signal->type().shape->size()) - 2;
+  ir::Type type = signal->type();
+  type.shape->back() = 2;
+  std::vector<ir::NamedAttribute> attributes = attribute("inverse", direction == Direction::kInverse ? 1 : 0);
+  std::vector<Value*> inputs = {signal};
+  if (site.opset() < 20) {
+    attributes.emplace_back("axis", axis);
+  } else {
+    std::vector<ir::NamedAttribute> constant;
+    constant.emplace_back("value", ir::Tensor::scalar(axis, DType::kInt64));
+    inputs.push_back(nullptr);
+    inputs.push_back(site.onnx("Constant", {}, std::move(constant), ir::Type::tensor(DType::kInt64, ir::Shape{})));
+  }
+  Value* spectrum = site.onnx("DFT", std::move(inputs), std::move(attributes), type);
+  type.shape->pop_back();
+  const auto column = [&](std::int64_t index) {
+    return site.emit("select.int", {spectrum, literal(std::int64_t{-1}), literal(index)}, type);
+  };
+  return {column(0), column(1)};
+}
+
+Parts along(ComplexSite& site, const Parts& parts, std::int64_t axis, Direction direction) {
+  const Parts moved = {to_last(site, parts.real, axis),
+                       parts.imaginary ? to_last(site, parts.imaginary, axis) : nullptr};
+  const Parts spectrum = dft(site, moved, direction);
+  return {to_last(site, spectrum.real, axis), to_last(site, spectrum.imaginary, axis)};
+}
+
+/// The factor by torch's normalization (none, by the root of the count, by the
+/// count) over what ONNX has done already.
+double factor_of(const ComplexSite& site, std::int64_t normalization, double count, Direction direction) {
+  const double done = direction == Direction::kInverse ? 1 / count : 1;
+  if (normalization == 0) return 1 / done;
+  if (normalization > 2) site.fail("the normalization must be 0, 1 or 2, got " + std::to_string(normalization));
+  return (normalization == 1 ? 1 / std::sqrt(count) : 1 / count) / done;
+}
+
+bool needs_count(std::int64_t normalization, Direction direction) {
+  return direction == Direction::kInverse ? normalization != 2 : normalization != 0;
+}
+
+double samples(const ComplexSite& site, const ir::Shape& shape, const std::vector<std::int64_t>& axes) {
+  double count = 1;
+  for (const std::int64_t axis : axes) {
+    const auto size = shape.at(static_cast<std::size_t>(axis_at(site, axis))).constant();
+    if (!size)
+      site.fail(
+          "this normalization needs the number of samples to be known at "
+          "conversion");
+    count *= static_cast<double>(*size);
+  }
+  return count;
+}
+
+Value* scaled(ComplexSite& site, Value* x, double factor) {
+  return factor == 1 ? x : site.emit("mul.Tensor", {x, literal(factor)}, x->type());
+}
+
+Parts normalized(ComplexSite& site, const Parts& parts, const ir::Shape& shape, Direction direction) {
+  const std::int64_t normalization = site.integer(2);
+  if (!needs_count(normalization, direction)) return parts;
+  const double factor = factor_of(site, normalization, samples(site, shape, site.integers(1)), direction);
+  return {scaled(site, parts.real, factor), scaled(site, parts.imaginary, factor)};
+}
+
+const ir::Shape& shape_of(const ComplexSite& site, const Value& value) {
+  if (!value.type().shape) site.fail("the rank of the signal must be known");
+  return *value.type().shape;
+}
+
+Value* sliced(ComplexSite& site, Value* x, std::int64_t axis, std::int64_t start, std::int64_t end,
+              const ir::Dim& size) {
+  ir::Type type = x->type();
+  type.shape->at(static_cast<std::size_t>(axis)) = size;
+  return site.emit("slice.Tensor", {x, literal(axis), literal(start), literal(end)}, type);
+}
+
+/// The second half of the spectrum of a real signal mirrors the first: X[n - k]
+/// = conj(X[k]).
+Parts full_spectrum(ComplexSite& site, const Parts& half, std::int64_t axis, std::int64_t count) {
+  const std::int64_t mirrored = count - (count / 2 + 1);
+  const auto first = [&](Value* part) { return sliced(site, part, axis, 0, count / 2 + 1, count / 2 + 1); };
+  const auto second = [&](Value* part) {
+    Value* inner = sliced(site, part, axis, 1, mirrored + 1, mirrored);
+    return site.emit("flip.default", {inner, Argument{Argument::List{literal(axis)}}}, inner->type());
+  };
+  const auto joined = [&](Value* a, Value* b) {
+    ir::Type type = a->type();
+    type.shape->at(static_cast<std::size_t>(axis)) = count;
+    return site.onnx("Concat", {a, b}, attribute("axis", axis), type);
+  };
+  Value* negative = second(half.imaginary);
+  negative = site.emit("neg.default", {negative}, negative->type());
+  return {joined(first(half.real), second(half.real)), joined(first(half.imaginary), negative)};
+}
+
+}  // namespace
+
+void separate_fft_c2c(ComplexSite& site) {
+  const Direction direction = site.integer(3) != 0 ? Direction::kForward : Direction::kInverse;
+  Parts parts = site.parts(0);
+  const ir::Shape shape = shape_of(site, *parts.real);
+  for (const std::int64_t axis : site.integers(1)) parts = along(site, parts, axis_at(site, axis), direction);
+  site.give(normalized(site, parts, shape, direction));
+}
+
+/// The last of the axes is the one of real samples; one half of it is enough.
+void separate_fft_r2c(ComplexSite& site) {
+  std::vector<std::int64_t> axes = site.integers(1);
+  const ir::Shape shape = shape_of(site, site.value(0));
+  const std::int64_t last = axis_at(site, axes.back());
+  Parts parts = along(site, {&site.value(0), nullptr}, last, Direction::kForward);
+  if (site.integer(3) != 0) {
+    const auto count = shape.at(static_cast<std::size_t>(last)).constant();
+    if (!count) site.fail("the number of samples must be known at conversion");
+    const std::int64_t kept = *count / 2 + 1;
+    parts = {sliced(site, parts.real, last, 0, kept, kept), sliced(site, parts.imaginary, last, 0, kept, kept)};
+  }
+  axes.pop_back();
+  for (const std::int64_t axis : axes) parts = along(site, parts, axis_at(site, axis), Direction::kForward);
+  site.give(normalized(site, parts, shape, Direction::kForward));
+}
+
+void separate_fft_c2r(ComplexSite& site) {
+  std::vector<std::int64_t> axes = site.integers(1);
+  const std::int64_t count = site.integer(3);
+  const std::int64_t last = axis_at(site, axes.back());
+  axes.pop_back();
+  Parts parts = site.parts(0);
+  for (const std::int64_t axis : axes) parts = along(site, parts, axis_at(site, axis), Direction::kInverse);
+  parts = along(site, full_spectrum(site, parts, last, count), last, Direction::kInverse);
+  const ir::Shape shape = shape_of(site, site.node().output());
+  site.give_real(normalized(site, parts, shape, Direction::kInverse).real);
+}
+
+}  // namespace exportguard::lowering

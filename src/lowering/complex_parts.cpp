@@ -1,0 +1,244 @@
+#include "lowering/complex_parts.h"
+
+#include <ATen/ops/imag.h>
+#include <ATen/ops/real.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "exportguard/common/errors.h"
+
+namespace exportguard::lowering {
+namespace {
+
+using ir::Argument;
+
+const Argument kNone{};
+
+ir::NodeSpec aten_node(std::string_view op, ir::Type type) {
+  ir::NodeSpec spec;
+  spec.domain = "aten";
+  spec.op = op;
+  spec.is_torch = true;
+  spec.outputs = {std::move(type)};
+  return spec;
+}
+
+ir::Type with_last_axis_of_two(const Value& value) {
+  ir::Type type = real_type(value.type());
+  if (type.shape) type.shape->push_back(2);
+  return type;
+}
+
+Value* select_last(ir::Graph& graph, ir::Node* before, Value& value, std::int64_t index) {
+  ir::Type type = value.type();
+  if (type.shape) type.shape->pop_back();
+  ir::NodeSpec spec = aten_node("select.int", std::move(type));
+  spec.inputs = {&value};
+  spec.arguments = {{Argument::Operand{0}}, literal(std::int64_t{-1}), literal(index)};
+  return &(before ? graph.insert_before(*before, std::move(spec)) : graph.append(std::move(spec))).output();
+}
+
+/// Inputs take real numbers with a last axis of 2.
+void separate_inputs(ir::Graph& graph, ComplexValues& values) {
+  for (const auto& input : graph.inputs()) {
+    if (!is_complex(input->dtype())) continue;
+    const ir::Type type = with_last_axis_of_two(*input);
+    input->set_type(type);
+    values.set(*input, {select_last(graph, graph.first(), *input, 0), select_last(graph, graph.first(), *input, 1)});
+  }
+}
+
+void separate_outputs(ir::Graph& graph, ComplexValues& values) {
+  for (std::size_t i = 0; i < graph.output_count(); ++i) {
+    Value* output = graph.find_output(i);
+    if (output == nullptr || !is_complex(output->dtype())) continue;
+    const Parts parts = values.parts(*output);
+    ir::NodeSpec spec = aten_node("stack.default", with_last_axis_of_two(*output));
+    spec.inputs = {parts.real, parts.imaginary};
+    spec.arguments = {{Argument::List{{Argument::Operand{0}}, {Argument::Operand{1}}}}, literal(std::int64_t{-1})};
+    Value& stacked = graph.append(std::move(spec)).output();
+    stacked.set_name(output->name());
+    graph.set_output(i, &stacked);
+  }
+}
+
+}  // namespace
+
+bool touches_complex(const ir::Node& node) {
+  for (std::size_t i = 0; i < node.input_count(); ++i) {
+    const Value* input = node.find_input(i);
+    if (input != nullptr && is_complex(input->dtype())) return true;
+  }
+  for (std::size_t i = 0; i < node.output_count(); ++i) {
+    if (is_complex(node.output(i).dtype())) return true;
+  }
+  return false;
+}
+
+DType real_dtype(DType dtype) {
+  if (dtype == DType::kComplex64) return DType::kFloat32;
+  return dtype == DType::kComplex128 ? DType::kFloat64 : dtype;
+}
+
+ir::Type real_type(const ir::Type& type) {
+  ir::Type result = type;
+  result.dtype = real_dtype(type.dtype);
+  return result;
+}
+
+Argument literal(std::int64_t number) { return {number}; }
+Argument literal(double number) { return {number}; }
+
+// ------------------------------------------------------------------------------------------------
+// values
+
+Parts ComplexValues::parts(Value& value) {
+  const auto known = parts_.find(&value);
+  if (known != parts_.end()) return known->second;
+  const ir::Tensor* tensor = value.initializer();
+  if (tensor == nullptr) throw LoweringError(fmt::format("the complex value {} has no parts", value.name()));
+  const Parts made = {&graph_.add_initializer(value.name() + ".real", ir::Tensor(at::real(tensor->aten()))),
+                      &graph_.add_initializer(value.name() + ".imag", ir::Tensor(at::imag(tensor->aten())))};
+  parts_.emplace(&value, made);
+  return made;
+}
+
+// ------------------------------------------------------------------------------------------------
+// one node
+
+void ComplexSite::fail(const std::string& reason) const {
+  const std::string where = node_.source() ? fmt::format(" ({})", node_.source()->where()) : std::string();
+  throw LoweringError(fmt::format("cannot lower {}{}: {}", node_.qualified_name(), where, reason));
+}
+
+const Argument& ComplexSite::argument(std::size_t i) const {
+  return i < node_.arguments().size() ? node_.arguments()[i] : kNone;
+}
+
+bool ComplexSite::has(std::size_t argument) const { return !this->argument(argument).is_none(); }
+
+bool ComplexSite::is_complex(std::size_t argument) const {
+  const Argument& a = this->argument(argument);
+  if (const auto* operand = a.get_if<Argument::Operand>()) {
+    return exportguard::is_complex(node_.input(operand->index).dtype());
+  }
+  return a.get_if<std::complex<double>>() != nullptr;
+}
+
+Value& ComplexSite::value(std::size_t argument) const {
+  const auto* operand = this->argument(argument).get_if<Argument::Operand>();
+  if (operand == nullptr) fail(fmt::format("argument {} must be a tensor", argument));
+  return node_.input(operand->index);
+}
+
+std::int64_t ComplexSite::integer(std::size_t argument) const {
+  const Argument& a = this->argument(argument);
+  if (const auto* flag = a.get_if<bool>()) return *flag ? 1 : 0;
+  const auto* number = a.get_if<std::int64_t>();
+  if (number == nullptr) fail(fmt::format("argument {} must be an integer known at conversion", argument));
+  return *number;
+}
+
+std::vector<std::int64_t> ComplexSite::integers(std::size_t argument) const {
+  const auto* list = this->argument(argument).get_if<Argument::List>();
+  if (list == nullptr) return {integer(argument)};
+  std::vector<std::int64_t> numbers;
+  for (const Argument& item : *list) {
+    const auto* number = item.get_if<std::int64_t>();
+    if (number == nullptr) fail(fmt::format("argument {} must be integers known at conversion", argument));
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+std::pair<Item, std::optional<Item>> ComplexSite::number(std::size_t argument) {
+  const Argument& a = this->argument(argument);
+  if (const auto* complex = a.get_if<std::complex<double>>())
+    return {literal(complex->real()), literal(complex->imag())};
+  if (a.get_if<Argument::Operand>() == nullptr) return {a, std::nullopt};
+  Value& operand = value(argument);
+  if (!exportguard::is_complex(operand.dtype())) return {&operand, std::nullopt};
+  const Parts split = values_.parts(operand);
+  return {split.real, split.imaginary};
+}
+
+Value* ComplexSite::emit(std::string_view op, std::vector<Item> items, ir::Type type) {
+  ir::NodeSpec spec = aten_node(op, std::move(type));
+  spec.source = node_.source();
+  for (Item& item : items) {
+    if (auto* operand = std::get_if<Value*>(&item)) {
+      spec.arguments.push_back({Argument::Operand{spec.inputs.size()}});
+      spec.inputs.push_back(*operand);
+    } else {
+      spec.arguments.push_back(std::move(std::get<Argument>(item)));
+    }
+  }
+  return &values_.graph().insert_before(node_, std::move(spec)).output();
+}
+
+Value* ComplexSite::onnx(std::string_view op, std::vector<Value*> inputs, std::vector<ir::NamedAttribute> attributes,
+                         ir::Type type) {
+  ir::NodeSpec spec;
+  spec.op = op;
+  spec.inputs = std::move(inputs);
+  spec.attributes = std::move(attributes);
+  spec.outputs = {std::move(type)};
+  spec.source = node_.source();
+  return &values_.graph().insert_before(node_, std::move(spec)).output();
+}
+
+Value* ComplexSite::integers_constant(const std::vector<std::int64_t>& numbers) {
+  std::vector<ir::NamedAttribute> attributes;
+  attributes.emplace_back("value", ir::Tensor::ints(numbers));
+  return onnx("Constant", {}, std::move(attributes),
+              ir::Type::tensor(DType::kInt64, ir::Shape{static_cast<std::int64_t>(numbers.size())}));
+}
+
+Value* ComplexSite::zeros_like(Value& value) { return emit("zeros_like.default", {&value}, value.type()); }
+
+std::vector<Value*> ComplexSite::again(const std::vector<Value*>& operands, std::vector<Argument> arguments) {
+  ir::NodeSpec spec = aten_node(node_.op(), {});
+  spec.domain = node_.domain();
+  spec.source = node_.source();
+  spec.inputs = operands;
+  spec.arguments = std::move(arguments);
+  spec.outputs.clear();
+  for (std::size_t i = 0; i < node_.output_count(); ++i) spec.outputs.push_back(output_type(i));
+  const ir::Node& made = values_.graph().insert_before(node_, std::move(spec));
+  std::vector<Value*> results;
+  for (std::size_t i = 0; i < made.output_count(); ++i) results.push_back(&made.output(i));
+  return results;
+}
+
+// ------------------------------------------------------------------------------------------------
+// the graph
+
+void separate_complex(ir::Graph& graph, int opset) {
+  ComplexValues values(graph);
+  separate_inputs(graph, values);
+  std::vector<ir::Node*> rewritten;
+  std::set<std::string> unknown;
+  for (ir::Node& node : graph) {
+    if (!node.is_torch() || !touches_complex(node)) continue;
+    const ComplexRule rule = find_complex_rule(node.qualified_name());
+    if (rule == nullptr) {
+      unknown.insert(node.qualified_name());
+      continue;
+    }
+    if (!unknown.empty()) continue;  // its operands may have no parts
+    ComplexSite site(values, node, opset);
+    rule(site);
+    rewritten.push_back(&node);
+  }
+  if (!unknown.empty()) {
+    throw LoweringError(fmt::format("no rule for complex tensors in {}", fmt::join(unknown, ", ")));
+  }
+  separate_outputs(graph, values);
+  for (auto node = rewritten.rbegin(); node != rewritten.rend(); ++node) graph.erase(**node);
+}
+
+}  // namespace exportguard::lowering

@@ -1,0 +1,87 @@
+#include "lowering/elementwise.h"
+
+#include "lowering/kernels.h"
+
+namespace exportguard::lowering {
+namespace {
+
+Value* zero_like(LoweringContext& ctx, const Value* x) { return ctx.number_like(0, x); }
+
+Value* is_negative(LoweringContext& ctx, Value* x) { return kernel_op(ctx, "Less", {x, zero_like(ctx, x)}); }
+
+/// The remainder is not zero and its sign is not the divisor's.
+Value* has_wrong_sign(LoweringContext& ctx, Value* remainder, Value* divisor) {
+  Value* is_zero = kernel_op(ctx, "Equal", {remainder, zero_like(ctx, remainder)});
+  Value* differs = ctx.op("Xor", {is_negative(ctx, remainder), is_negative(ctx, divisor)});
+  return ctx.op("And", {ctx.op("Not", {is_zero}), differs});
+}
+
+/// The float quotient of torch: exact division of what the remainder leaves, so that 1 // 0.1 is 9.
+Value* float_floor_quotient(LoweringContext& ctx, Value* a, Value* b) {
+  Value* remainder = truncated_remainder(ctx, a, b);
+  Value* whole = ctx.op("Div", {ctx.op("Sub", {a, remainder}), b});
+  Value* step = ctx.cast(has_wrong_sign(ctx, remainder, b), a->dtype());
+  Value* nearest = ctx.op("Round", {ctx.op("Sub", {whole, step})});
+  const ir::Tensor* divisor = ctx.find_constant(b);
+  if (divisor != nullptr && divisor->numel() == 1 && divisor->to_doubles().front() != 0) return nearest;
+  return ctx.where(kernel_op(ctx, "Equal", {b, zero_like(ctx, b)}), ctx.op("Div", {a, b}), nearest);
+}
+
+}  // namespace
+
+Value* sign_bit(LoweringContext& ctx, Value* x) {
+  const bool is_never = is_unsigned(x->dtype()) || x->dtype() == DType::kBool;
+  if (is_never) return ctx.op("Not", {ctx.op("Equal", {x, x})});
+  if (!is_floating(x->dtype())) return is_negative(ctx, x);
+  Value* is_zero = kernel_op(ctx, "Equal", {x, zero_like(ctx, x)});  // 1 / -0.0 is -inf
+  return is_negative(ctx, ctx.where(is_zero, ctx.op("Reciprocal", {x}), x));
+}
+
+Value* rounded_to_zero(LoweringContext& ctx, Value* x) {
+  return ctx.where(is_negative(ctx, x), ctx.op("Ceil", {x}), ctx.op("Floor", {x}));
+}
+
+Value* truncated_remainder(LoweringContext& ctx, Value* a, Value* b) {
+  if (is_floating(a->dtype())) return ctx.op("Mod", {a, b}, {{"fmod", 1}});
+  Value* whole = ctx.op("Mul", {ctx.op("Div", {a, b}), b});  // fmod of integers goes through doubles
+  return ctx.op("Sub", {a, whole});
+}
+
+Value* floor_remainder(LoweringContext& ctx, Value* a, Value* b) {
+  if (!is_floating(a->dtype())) return ctx.op("Mod", {a, b});
+  Value* remainder = truncated_remainder(ctx, a, b);
+  return ctx.where(has_wrong_sign(ctx, remainder, b), ctx.op("Add", {remainder, b}), remainder);
+}
+
+Value* floor_quotient(LoweringContext& ctx, Value* a, Value* b) {
+  if (is_floating(a->dtype())) return float_floor_quotient(ctx, a, b);
+  if (is_unsigned(a->dtype())) return ctx.op("Div", {a, b});
+  return ctx.op("Div", {ctx.op("Sub", {a, ctx.op("Mod", {a, b})}), b});
+}
+
+Value* log_one_plus(LoweringContext& ctx, Value* x) {
+  Value* one = ctx.number_like(1, x);
+  Value* sum = ctx.op("Add", {x, one});
+  Value* taken = ctx.op("Sub", {sum, one});  // what of x is in the sum; the quotient puts the rest back
+  Value* logarithm = ctx.op("Log", {sum});
+  Value* corrected = ctx.op("Mul", {logarithm, ctx.op("Div", {x, taken})});
+  Value* is_tiny = kernel_op(ctx, "Equal", {taken, zero_like(ctx, x)});
+  Value* is_large = kernel_op(ctx, "Greater", {x, one});
+  return ctx.where(is_tiny, x, ctx.where(is_large, logarithm, corrected));
+}
+
+Value* exp_minus_one(LoweringContext& ctx, Value* x) {
+  // exp(x) - 1 = tanh(x / 2) (exp(x) + 1), without the cancellation
+  Value* slope = ctx.op("Tanh", {ctx.op("Mul", {x, ctx.number_like(0.5, x)})});
+  return ctx.op("Mul", {slope, ctx.op("Add", {ctx.op("Exp", {x}), ctx.number_like(1, x)})});
+}
+
+Value* log_of_sum(LoweringContext& ctx, Value* a, Value* b) {
+  // equal operands, infinite ones among them, differ by zero
+  Value* gap = ctx.where(ctx.op("Equal", {a, b}), zero_like(ctx, a), ctx.op("Abs", {ctx.op("Sub", {a, b})}));
+  return ctx.op("Add", {ctx.op("Max", {a, b}), log_one_plus(ctx, ctx.op("Exp", {ctx.op("Neg", {gap})}))});
+}
+
+Value* as_bool(LoweringContext& ctx, Value* x) { return ctx.cast(x, DType::kBool); }
+
+}  // namespace exportguard::lowering

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "exportguard/lowering/context.h"
+
+namespace exportguard::lowering {
+
+/// The dtype to compute an ONNX operator in when its operands are `dtype`: the same where onnxruntime's CPU provider
+/// has a kernel for it, else the nearest one that holds its values (float32 for float64). bfloat16, which that provider
+/// runs nowhere, stays for providers that do.
+DType kernel_dtype(std::string_view op, DType dtype);
+
+/// One ONNX operator over operands of the same dtype, cast to one that has a kernel. The result is in that dtype:
+/// `ctx.result` casts it to torch's.
+Value* kernel_op(LoweringContext& ctx, std::string_view op, const std::vector<Value*>& operands,
+                 ir::AttributeList attributes = {});
+
+/// `kernel_op`, cast back to the dtype of the first operand; not for comparisons.
+Value* same_dtype_op(LoweringContext& ctx, std::string_view op, const std::vector<Value*>& operands,
+                     ir::AttributeList attributes = {});
+
+/// `ReduceSum` and the like, cast to a dtype that has a kernel; no axes are all axes.
+Value* kernel_reduce(LoweringContext& ctx, std::string_view op, Value* value, const std::vector<std::int64_t>& axes,
+                     bool keepdim);
+
+}  // namespace exportguard::lowering

@@ -1,0 +1,76 @@
+#include "lowering/reductions.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "lowering/elementwise.h"
+#include "lowering/kernels.h"
+
+namespace exportguard::lowering {
+namespace {
+
+/// 0 and 1 as uint8, which reduces without elements to what `any` and `all` of nothing are.
+Value* flags(LoweringContext& ctx, Value* x) { return ctx.cast(as_bool(ctx, x), DType::kUint8); }
+
+Value* is_nan(LoweringContext& ctx, Value* x) { return ctx.cast(kernel_op(ctx, "IsNaN", {x}), DType::kUint8); }
+
+Value* arg_extreme(LoweringContext& ctx, Value* x, Extreme extreme, std::int64_t axis, bool keepdim) {
+  const std::string_view op = extreme == Extreme::kLargest ? "ArgMax" : "ArgMin";
+  return kernel_op(ctx, op, {x}, {{"axis", axis}, {"keepdims", static_cast<std::int64_t>(keepdim)}});
+}
+
+}  // namespace
+
+Value* extreme_value(LoweringContext& ctx, Value* x, Extreme extreme, const ReducedAxes& over) {
+  const std::string_view op = extreme == Extreme::kLargest ? "ReduceMax" : "ReduceMin";
+  Value* found = kernel_reduce(ctx, op, x, over.axes, over.keepdim);
+  if (!is_floating(x->dtype())) return found;
+  Value* has_nan = as_bool(ctx, ctx.reduce("ReduceMax", is_nan(ctx, x), over.axes, over.keepdim));
+  return ctx.where(has_nan, ctx.number_like(std::numeric_limits<double>::quiet_NaN(), found), found);
+}
+
+Value* extreme_index(LoweringContext& ctx, Value* x, Extreme extreme, std::int64_t axis, bool keepdim) {
+  if (ctx.rank(x) == 0) return ctx.constant(0, DType::kInt64);
+  Value* index = arg_extreme(ctx, x, extreme, axis, keepdim);
+  if (!is_floating(x->dtype())) return index;
+  Value* nan = is_nan(ctx, x);
+  Value* has_nan = as_bool(ctx, ctx.reduce("ReduceMax", nan, {axis}, keepdim));
+  return ctx.where(has_nan, arg_extreme(ctx, nan, Extreme::kLargest, axis, keepdim), index);
+}
+
+Value* any_true(LoweringContext& ctx, Value* x, const ReducedAxes& over) {
+  return as_bool(ctx, ctx.reduce("ReduceMax", flags(ctx, x), over.axes, over.keepdim));
+}
+
+Value* all_true(LoweringContext& ctx, Value* x, const ReducedAxes& over) {
+  return as_bool(ctx, ctx.reduce("ReduceMin", flags(ctx, x), over.axes, over.keepdim));
+}
+
+Value* reduced_count(LoweringContext& ctx, Value* x, const std::vector<std::int64_t>& axes, DType dtype) {
+  std::int64_t known = 1;
+  Value* total = nullptr;
+  const auto count = [&](std::int64_t axis) {
+    if (const auto number = ctx.size(x, axis).constant()) {
+      known *= *number;
+      return;
+    }
+    Value* size = ctx.dim_scalar(x, axis);
+    total = total ? ctx.op("Mul", {total, size}) : size;
+  };
+  std::ranges::for_each(axes, count);
+  const auto rank = static_cast<std::int64_t>(ctx.rank(x));
+  for (std::int64_t axis = 0; axes.empty() && axis < rank; ++axis) count(axis);
+  if (total == nullptr) return ctx.constant(known, dtype);
+  if (known != 1) total = ctx.op("Mul", {total, ctx.constant(known, DType::kInt64)});
+  return ctx.cast(total, dtype);
+}
+
+Value* mean(LoweringContext& ctx, Value* x, const ReducedAxes& over) {
+  const ir::Tensor* count = ctx.find_constant(reduced_count(ctx, x, over.axes, DType::kInt64));
+  const bool is_empty = count != nullptr && count->to_ints().front() == 0;
+  if (!is_empty) return kernel_reduce(ctx, "ReduceMean", x, over.axes, over.keepdim);
+  Value* sum = kernel_reduce(ctx, "ReduceSum", x, over.axes, over.keepdim);
+  return ctx.op("Div", {sum, ctx.number_like(0, sum)});
+}
+
+}  // namespace exportguard::lowering

@@ -1,0 +1,77 @@
+#include <pybind11/stl.h>
+
+#include "exportguard/common/version.h"
+#include "exportguard/ir/graph.h"
+#include "exportguard/ir/text.h"
+#include "exportguard/ir/verify.h"
+#include "python/bindings.h"
+
+namespace exportguard::python {
+namespace {
+
+py::list dimensions(const ir::Shape& shape) {
+  py::list result;
+  for (const ir::Dim& dim : shape) {
+    if (const auto value = dim.constant()) {
+      result.append(*value);
+    } else {
+      result.append(dim.str());
+    }
+  }
+  return result;
+}
+
+// (name, type, dtype, shape); the shape of an unknown rank is None.
+py::tuple describe(const std::string& name, const ir::Type& type) {
+  const py::object shape = type.shape ? py::object(dimensions(*type.shape)) : py::none();
+  return py::make_tuple(name, type.str(), exportguard::name(type.dtype), shape);
+}
+
+py::list inputs(const ir::Model& model) {
+  py::list result;
+  for (const auto& input : model.graph->inputs()) result.append(describe(input->name(), input->type()));
+  return result;
+}
+
+py::list outputs(const ir::Model& model) {
+  py::list result;
+  const ir::Graph& graph = *model.graph;
+  for (std::size_t i = 0; i < graph.output_count(); ++i) {
+    const ir::Value* value = graph.find_output(i);
+    if (value == nullptr) continue;
+    const std::string& own = graph.output_name(i);
+    result.append(describe(own.empty() ? value->name() : own, value->type()));
+  }
+  return result;
+}
+
+std::string text(const ir::Model& model, bool sources) {
+  ir::PrintOptions options;
+  options.sources = sources;
+  return ir::print(model, options);
+}
+
+}  // namespace
+
+void bind_ir(py::module_& m) {
+  m.def("version", &version, "The version of exportguard.");
+  m.def("torch_version_built_against", &torch_version_built_against,
+        "The torch that this module was compiled against.");
+  py::class_<ir::Model>(m, "Model",
+                        "A main graph with its local functions, at the torch level, at that of ONNX, or between.")
+      .def_static("parse", &ir::parse_model, py::arg("text"), "Reads what text() prints.")
+      .def("text", &text, py::arg("sources") = false, "The graph as text, with the source line of each node if asked.")
+      .def_property_readonly("inputs", &inputs,
+                             "(name, type, dtype, shape) of each input; shape is None for an unknown rank.")
+      .def_property_readonly("outputs", &outputs, "The same of each output.")
+      .def_property_readonly(
+          "node_count", [](const ir::Model& self) { return self.graph->node_count(); }, "Without nested graphs.")
+      .def_readwrite("opsets", &ir::Model::opsets, "Version of each domain; '' is ONNX's own.")
+      .def_readwrite("metadata", &ir::Model::metadata, "What a file says of itself beside the graph.")
+      .def(
+          "verify", [](const ir::Model& self) { ir::verify(self); },
+          "Raises GraphError unless the graph is well formed.")
+      .def("__repr__", [](const ir::Model& self) { return text(self, false); });
+}
+
+}  // namespace exportguard::python

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <exportguard/ir/graph.h>
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "python/bindings.h"
+#include "python/fx_operators.h"
+#include "python/fx_sources.h"
+#include "python/fx_types.h"
+
+namespace exportguard::python {
+
+/// What a node of an fx graph stands for.
+struct [[gnu::visibility("hidden")]] FxValue {
+  ir::Value* value = nullptr;           ///< a tensor or symbolic number
+  std::optional<ir::Argument> literal;  ///< a constant that export specialised
+  std::vector<FxValue> items;           ///< of a list or tuple
+  bool is_list = false;
+  py::handle module;  ///< a nested graph module; borrowed from its owner
+};
+
+/// What all graphs of one import share.
+struct [[gnu::visibility("hidden")]] FxContext {
+  explicit FxContext(const std::map<std::string, std::string>& dim_names) : types(dim_names) {}
+
+  /// The initializer for a tensor: one for each piece of memory, under `name`, or the next free one like it.
+  /// @throws ImportError for a tensor that has no elements of its own (fake, meta), or is of a class with its own
+  /// operators.
+  ir::Value& initializer(std::string name, py::handle tensor);
+
+  FxTypes types;
+  FxSources sources;
+  FxOperators operators;
+  ir::Graph* main = nullptr;                                    ///< owns the initializers, those of nested graphs too
+  std::map<std::string, ir::Value*, std::less<>> initializers;  ///< by identity of the memory
+  std::map<std::string, int, std::less<>> taken;                ///< names of inputs, outputs and initializers
+  bool has_writes = false;
+  std::vector<ir::Node*> copies;  ///< of operators that may make a view and did not
+};
+
+/// Reads the nodes of one fx graph into an ir graph.
+class [[gnu::visibility("hidden")]] FxGraphReader {
+ public:
+  /// Gives a placeholder its meaning, from its name and example value (null if it has none).
+  using Placeholder = std::function<FxValue(const std::string& name, py::handle example)>;
+
+  FxGraphReader(FxContext& context, ir::Graph& graph, py::object graph_module);
+
+  /// @returns what the graph returns, in order, lists flattened.
+  std::vector<FxValue> read(const Placeholder& placeholder);
+
+ private:
+  /// A node under construction.
+  struct Call {
+    const FxOperator& op;
+    std::string name;
+    ir::NodeSpec spec;
+    std::vector<std::pair<std::string, std::unique_ptr<ir::Graph>>> bodies;
+  };
+
+  void call_function(py::handle node, std::string name);
+  void get_attribute(py::handle node, const std::string& name);
+  bool fold_getitem(py::handle node, const std::string& name);
+  void place_arguments(py::handle node, Call& call);
+  void place_keywords(py::handle keywords, Call& call);
+  ir::Argument argument(py::handle object, Call& call, std::size_t position);
+  ir::Argument list_argument(py::handle list, Call& call, std::size_t position);
+  ir::Argument node_argument(const FxValue& value, Call& call, std::size_t position);
+  ir::Argument operand(ir::Value& value, Call& call);
+  ir::Argument body_argument(py::handle module, Call& call, std::size_t position);
+  void append(py::handle node, Call& call);
+  void note_effects(py::handle node, const FxOperator& op, ir::Node& made);
+  void add_returned(py::handle returned, std::vector<FxValue>& results) const;
+  const FxValue& value_of(py::handle node) const;
+
+  FxContext& context_;
+  ir::Graph& graph_;
+  py::object graph_module_;
+  std::unordered_map<PyObject*, FxValue> values_;
+};
+
+/// A literal that is neither a list nor symbolic; null counts as None. Nothing for anything else.
+std::optional<ir::Argument> find_literal(py::handle object);
+
+/// A nested graph as an ir graph of its own. Placeholders are inputs; a constant among them is a literal where it is
+/// read, and no input.
+std::unique_ptr<ir::Graph> read_body(FxContext& context, const py::object& graph_module, const std::string& name);
+
+/// What a graph returns for `value`: a number becomes a constant named `name`; null for None and text.
+ir::Value* output_value(FxContext& context, const FxValue& value, const std::string& name);
+
+}  // namespace exportguard::python

@@ -1,0 +1,206 @@
+#include "python/fx_importer.h"
+
+#include <exportguard/common/errors.h>
+#include <fmt/format.h>
+
+#include "python/fx_graph.h"
+#include "python/fx_objects.h"
+
+namespace exportguard::python {
+namespace {
+
+/// One line of a program's signature.
+struct InputSpec {
+  std::string kind;    ///< `USER_INPUT`, `PARAMETER`, `BUFFER`, …
+  std::string target;  ///< full name of the parameter or buffer
+  bool is_persistent = true;
+};
+
+struct OutputSpec {
+  std::string kind;  ///< `USER_OUTPUT`, `BUFFER_MUTATION`, …
+  std::string target;
+};
+
+std::string text_or_empty(py::handle object) {
+  return PyUnicode_Check(object.ptr()) ? std::string(text_of(object)) : std::string();
+}
+
+std::map<std::string, InputSpec> input_specs(const py::object& signature) {
+  std::map<std::string, InputSpec> specs;
+  for (const py::handle spec : py::list(signature.attr("input_specs"))) {
+    InputSpec& row = specs[spec.attr("arg").attr("name").cast<std::string>()];
+    row.kind = spec.attr("kind").attr("name").cast<std::string>();
+    row.target = text_or_empty(spec.attr("target"));
+    row.is_persistent = spec.attr("persistent").ptr() != Py_False;
+  }
+  return specs;
+}
+
+std::vector<OutputSpec> output_specs(const py::object& signature) {
+  std::vector<OutputSpec> specs;
+  for (const py::handle spec : py::list(signature.attr("output_specs"))) {
+    specs.push_back({spec.attr("kind").attr("name").cast<std::string>(), text_or_empty(spec.attr("target"))});
+  }
+  return specs;
+}
+
+class ProgramReader {
+ public:
+  ProgramReader(const py::object& program, const FxImportOptions& options)
+      : program_(program),
+        options_(options),
+        signature_(program.attr("graph_signature")),
+        context_(options.dim_names),
+        inputs_(input_specs(signature_)),
+        state_(program.attr("state_dict")),
+        constants_(program.attr("constants")) {}
+
+  ir::Model read() {
+    ir::Model model;
+    context_.main = model.graph.get();
+    reserve_names();
+    FxGraphReader reader(context_, *model.graph, program_.attr("graph_module"));
+    add_outputs(*model.graph, reader.read([this](const std::string& name, py::handle example) {
+      return placeholder(name, example);
+    }));
+    if (context_.has_writes) {
+      for (ir::Node* node : context_.copies) node->set_attribute("copies", std::int64_t{1});
+    }
+    return model;
+  }
+
+ private:
+  /// Initializers give way to inputs and outputs that have their name.
+  void reserve_names() {
+    for (const auto* names : {&options_.input_names, &options_.output_names}) {
+      if (!*names) continue;
+      for (const std::string& name : **names) context_.taken.try_emplace(name);
+    }
+    if (options_.input_names) return;
+    for (const auto& [name, spec] : inputs_) {
+      if (spec.kind == "USER_INPUT") context_.taken.try_emplace(name);
+    }
+  }
+
+  FxValue placeholder(const std::string& name, py::handle example) {
+    const auto spec = inputs_.find(name);
+    if (spec == inputs_.end()) throw ImportError(fmt::format("placeholder {} is not in the program's signature", name));
+    if (spec->second.kind == "USER_INPUT") return user_input(name, example);
+    FxValue value;
+    value.value = &context_.initializer(spec->second.target, weight(name, spec->second));
+    return value;
+  }
+
+  FxValue user_input(const std::string& placeholder, py::handle example) {
+    const std::size_t index = user_inputs_++;
+    const auto& names = options_.input_names;
+    if (names && index >= names->size()) {
+      throw InvalidArgument(
+          fmt::format("input_names must have a name for each of the program's inputs, got {}", names->size()));
+    }
+    const std::string& name = names ? (*names)[index] : placeholder;
+    FxValue value;
+    value.literal = find_literal(example);
+    if (value.literal) return value;
+    const ir::Type type = context_.types.type(example);
+    if (type.dtype == DType::kUndefined) {
+      throw ImportError(fmt::format("input {} is a {}; only tensors, numbers, texts and None can be converted", name,
+                                    Py_TYPE(example.ptr())->tp_name));
+    }
+    value.value = &context_.main->add_input(name, type);
+    return value;
+  }
+
+  py::object weight(const std::string& name, const InputSpec& spec) {
+    if (spec.kind == "TOKEN") {
+      throw ImportError(
+          fmt::format("input {} is a token of an operator with side effects, which ONNX does not have", name));
+    }
+    if (spec.kind == "CUSTOM_OBJ") {
+      throw ImportError(fmt::format("'{}' is a custom object; only tensors can be converted", spec.target));
+    }
+    const bool is_constant = spec.kind == "CONSTANT_TENSOR" || !spec.is_persistent;
+    const py::object& tensors = is_constant && constants_.contains(spec.target) ? constants_ : state_;
+    if (!tensors.contains(spec.target)) {
+      throw ImportError(fmt::format("the program has no tensor for {} '{}'", spec.kind, spec.target));
+    }
+    return tensors[spec.target.c_str()];
+  }
+
+  /// The user's outputs in order, then those that torch added for tensors that the program writes.
+  void add_outputs(ir::Graph& graph, const std::vector<FxValue>& results) {
+    const std::vector<OutputSpec> specs = output_specs(signature_);
+    if (specs.size() != results.size()) {
+      throw ImportError(
+          fmt::format("the program returns {} values, its signature has {}", results.size(), specs.size()));
+    }
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      if (specs[i].kind == "USER_OUTPUT" || specs[i].kind == "LOSS_OUTPUT") add_user_output(graph, results[i]);
+    }
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      if (specs[i].kind.ends_with("_MUTATION")) graph.add_output(results[i].value, mutated_name(specs[i]));
+    }
+  }
+
+  void add_user_output(ir::Graph& graph, const FxValue& value) {
+    const std::size_t index = user_outputs_++;
+    const auto& names = options_.output_names;
+    if (names && index >= names->size()) {
+      throw InvalidArgument(
+          fmt::format("output_names must have a name for each of the program's outputs, got {}", names->size()));
+    }
+    const std::string name = names ? (*names)[index] : std::string();
+    const std::string constant = name.empty() ? fmt::format("output_{}", index) : name + "_value";
+    graph.add_output(output_value(context_, value, constant), name);
+  }
+
+  std::string mutated_name(const OutputSpec& spec) {
+    std::size_t index = 0;
+    for (const py::handle input : py::list(signature_.attr("input_specs"))) {
+      if (input.attr("kind").attr("name").cast<std::string>() != "USER_INPUT") continue;
+      const bool is_it = input.attr("arg").attr("name").cast<std::string>() == spec.target;
+      if (is_it && options_.input_names) return options_.input_names->at(index) + "_mutated";
+      ++index;
+    }
+    return spec.target + "_mutated";
+  }
+
+  const py::object& program_;
+  const FxImportOptions& options_;
+  py::object signature_;
+  FxContext context_;
+  std::map<std::string, InputSpec> inputs_;
+  py::object state_;
+  py::object constants_;
+  std::size_t user_inputs_ = 0;
+  std::size_t user_outputs_ = 0;
+};
+
+}  // namespace
+
+ir::Model import_program(const py::object& program, const FxImportOptions& options) {
+  if (!py::hasattr(program, "graph_signature") || !py::hasattr(program, "graph_module")) {
+    throw InvalidArgument(
+        fmt::format("program must be a torch.export.ExportedProgram, got {}; call torch.export.export "
+                    "first",
+                    Py_TYPE(program.ptr())->tp_name));
+  }
+  return ProgramReader(program, options).read();
+}
+
+std::unique_ptr<ir::Graph> import_graph_module(const py::object& graph_module,
+                                               const std::map<std::string, std::string>& dim_names) {
+  FxContext context(dim_names);
+  auto graph = std::make_unique<ir::Graph>();
+  context.main = graph.get();
+  FxGraphReader reader(context, *graph, graph_module);
+  const auto results = reader.read([&](const std::string& name, py::handle example) {
+    FxValue value;
+    value.value = &graph->add_input(name, context.types.type(example));
+    return value;
+  });
+  for (const FxValue& value : results) graph->add_output(output_value(context, value, "constant"));
+  return graph;
+}
+
+}  // namespace exportguard::python

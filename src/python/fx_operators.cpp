@@ -1,0 +1,163 @@
+#include "python/fx_operators.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <exportguard/common/errors.h>
+#include <exportguard/common/torch_dtypes.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "python/fx_objects.h"
+
+namespace exportguard::python {
+namespace {
+
+using ir::Argument;
+
+// ------------------------------------------------------------------------------------------------ defaults
+
+Argument symbol(const char* name) { return {Argument::Symbol{name}}; }
+
+/// Enums are ints in a schema's defaults.
+Argument enum_argument(c10::TypeKind kind, std::int64_t value) {
+  if (kind == c10::TypeKind::ScalarTypeType) return {from_scalar_type(static_cast<c10::ScalarType>(value))};
+  if (kind == c10::TypeKind::LayoutType) return symbol("strided");
+  if (kind != c10::TypeKind::MemoryFormatType) return {value};
+  switch (static_cast<c10::MemoryFormat>(value)) {
+    case c10::MemoryFormat::Preserve:
+      return symbol("preserve_format");
+    case c10::MemoryFormat::ChannelsLast:
+      return symbol("channels_last");
+    case c10::MemoryFormat::ChannelsLast3d:
+      return symbol("channels_last_3d");
+    default:
+      return symbol("contiguous_format");
+  }
+}
+
+c10::TypeKind element_kind(const c10::Type& type) {
+  const auto* optional = type.castRaw<c10::OptionalType>();
+  return optional ? optional->getElementType()->kind() : type.kind();
+}
+
+Argument to_argument(const c10::IValue& value, c10::TypeKind kind) {
+  if (value.isBool()) return {value.toBool()};
+  if (value.isInt()) return enum_argument(kind, value.toInt());
+  if (value.isDouble()) return {value.toDouble()};
+  if (value.isString()) return {value.toStringRef()};
+  if (!value.isList()) return {};
+  Argument::List items;
+  for (const c10::IValue& item : value.toListRef()) items.push_back(to_argument(item, c10::TypeKind::AnyType));
+  return {std::move(items)};
+}
+
+// ------------------------------------------------------------------------------------------------ names
+
+std::string text_attribute(py::handle object, const char* name) {
+  const py::object value = py::getattr(object, name, py::none());
+  return PyUnicode_Check(value.ptr()) ? value.cast<std::string>() : std::string();
+}
+
+/// A body is named after the parameter that it is passed as; those that only wrap one call theirs differently.
+std::string parameter_name(std::string name) {
+  static const std::set<std::string_view> bodies = {"func", "gmod", "subgraph", "wrapped_func"};
+  if (bodies.contains(name)) return "body";
+  return name == "block_mask" ? "mask_mod" : name;
+}
+
+/// Positional parameters of a higher-order operator, without `self`.
+std::vector<std::string> parameters_of(py::handle target) {
+  const py::module_ inspect = py::module_::import("inspect");
+  const py::object parameters = inspect.attr("signature")(py::type::of(target).attr("__call__")).attr("parameters");
+  const py::object variadic = inspect.attr("Parameter").attr("VAR_POSITIONAL");
+  std::vector<std::string> names;
+  for (const py::handle parameter : py::list(parameters.attr("values")())) {
+    if (py::object(parameter.attr("kind")).equal(variadic)) break;
+    names.push_back(parameter_name(text_attribute(parameter, "name")));
+  }
+  if (!names.empty()) names.erase(names.begin());
+  return names;
+}
+
+FxOperator of_schema(py::handle target) {
+  static const std::set<std::string_view> copying = {"contiguous", "flatten", "ravel", "reshape", "reshape_as", "to"};
+  FxOperator result;
+  result.kind = FxOperator::Kind::kSchema;
+  result.target = py::str(target).cast<std::string>();
+  const std::size_t dot = result.target.find('.');
+  result.domain = result.target.substr(0, dot);
+  result.op = result.target.substr(dot + 1);
+  const std::size_t overload = result.op.find('.');
+  const std::string base = result.op.substr(0, overload);
+  const std::string overload_name = result.op.substr(overload + 1);
+  const auto handle = c10::Dispatcher::singleton().findSchema(
+      {result.domain + "::" + base, overload_name == "default" ? std::string() : overload_name});
+  if (!handle)
+    throw ImportError(fmt::format("torch does not know the operator {}; import what registers it", result.target));
+  result.schema = &handle->schema();
+  result.writes = std::ranges::any_of(result.schema->arguments(), [](const c10::Argument& argument) {
+    return argument.alias_info() && argument.alias_info()->isWrite();
+  });
+  result.may_copy = result.domain == "aten" && copying.contains(base);
+  return result;
+}
+
+FxOperator of_higher_order(py::handle target) {
+  FxOperator result;
+  result.kind = FxOperator::Kind::kHigherOrder;
+  result.domain = text_attribute(target, "namespace");
+  result.op = py::str(target.attr("name")()).cast<std::string>();
+  result.parameters = parameters_of(target);
+  result.target = result.domain + "." + result.op;
+  return result;
+}
+
+/// Python's own functions go by their module without its leading underscore: `operator.add`, `math.ceil`.
+FxOperator of_function(py::handle target) {
+  FxOperator result;
+  result.domain = text_attribute(target, "__module__");
+  result.op = text_attribute(target, "__name__");
+  if (result.domain.starts_with('_')) result.domain.erase(0, 1);
+  if (result.domain.empty() || result.op.empty()) {
+    throw ImportError(
+        fmt::format("the graph calls {}, which is not an operator", py::repr(target).cast<std::string>()));
+  }
+  result.target = result.domain + "." + result.op;
+  if (result.target == "operator.getitem") result.kind = FxOperator::Kind::kGetItem;
+  return result;
+}
+
+FxOperator look_up(py::handle target) {
+  const FxClasses& classes = FxClasses::get();
+  if (py::isinstance(target, classes.op_overload)) return of_schema(target);
+  if (py::isinstance(target, classes.higher_order_operator)) return of_higher_order(target);
+  return of_function(target);
+}
+
+}  // namespace
+
+std::optional<std::size_t> FxOperator::position_of(std::string_view keyword) const {
+  if (schema != nullptr) {
+    const auto position = schema->argumentIndexWithName(keyword);
+    return position ? std::optional(static_cast<std::size_t>(*position)) : std::nullopt;
+  }
+  const auto found = std::ranges::find(parameters, keyword);
+  return found == parameters.end() ? std::nullopt : std::optional<std::size_t>(found - parameters.begin());
+}
+
+std::optional<Argument> FxOperator::default_of(std::size_t position) const {
+  if (schema == nullptr) return Argument{};
+  const c10::Argument& argument = schema->arguments().at(position);
+  const auto& value = argument.default_value();
+  if (!value) return std::nullopt;
+  return value->isNone() ? Argument{} : to_argument(*value, element_kind(*argument.real_type()));
+}
+
+const FxOperator& FxOperators::of(py::handle target) {
+  if (const auto found = operators_.find(target.ptr()); found != operators_.end()) return found->second;
+  kept_.push_back(py::reinterpret_borrow<py::object>(target));
+  return operators_.emplace(target.ptr(), look_up(target)).first->second;
+}
+
+}  // namespace exportguard::python

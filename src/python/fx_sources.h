@@ -1,0 +1,35 @@
+#pragma once
+
+#include <exportguard/ir/graph.h>
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "python/bindings.h"
+
+namespace exportguard::python {
+
+/// Where nodes come from in the user's model, from what torch keeps in their `meta`.
+class FxSources {
+ public:
+  FxSources();
+
+  const ir::Source* source(py::handle meta, std::string_view target);
+
+ private:
+  struct Module {
+    std::string path;
+    std::string type;
+  };
+  void read_frame(std::string_view stack_trace, ir::Source& source) const;
+  const Module& module_of(py::handle path, py::handle type);
+
+  std::string torch_folder_;
+  std::unordered_map<PyObject*, Module> modules_;  // by the path, an object that the graph keeps alive
+};
+
+/// `model.layers.3` of `L['self'].model.layers[3]`, `model.layers.3@1` and torch's other ways to write it.
+std::string clean_module_path(std::string_view path);
+
+}  // namespace exportguard::python

@@ -1,0 +1,11 @@
+#include "python/bindings.h"
+
+PYBIND11_MODULE(_core, m) {
+  m.doc() = "The C++ side of exportguard.";
+  exportguard::python::bind_errors(m);
+  exportguard::python::bind_ir(m);
+  exportguard::python::bind_guard(m);
+  exportguard::python::bind_importer(m);
+  exportguard::python::bind_lowering(m);
+  exportguard::python::bind_serialization(m);
+}

@@ -1,0 +1,176 @@
+#include "serialization/graph_writer.h"
+
+#include <fmt/format.h>
+
+#include <unordered_set>
+
+#include "exportguard/common/errors.h"
+
+namespace exportguard::serialization {
+namespace {
+
+template <typename... Cases>
+struct Overloaded : Cases... {
+  using Cases::operator()...;
+};
+
+void add_entry(pb::StringStringEntryProto& entry, const std::string& key, const std::string& value) {
+  entry.set_key(key);
+  entry.set_value(value);
+}
+
+void refer_to_data(const DataLayout& layout, const DataLayout::Slot& slot, pb::TensorProto& proto) {
+  proto.set_data_location(pb::TensorProto::EXTERNAL);
+  add_entry(*proto.add_external_data(), "location", layout.location());
+  add_entry(*proto.add_external_data(), "offset", fmt::format("{}", slot.offset));
+  add_entry(*proto.add_external_data(), "length", fmt::format("{}", slot.bytes));
+}
+
+// Everything but graphs, which need the names.
+void fill_attribute(const ir::Attribute& value, pb::AttributeProto& proto) {
+  const Overloaded fill{
+      [&](std::int64_t v) { proto.set_type(pb::AttributeProto::INT), proto.set_i(v); },
+      [&](double v) { proto.set_type(pb::AttributeProto::FLOAT), proto.set_f(static_cast<float>(v)); },
+      [&](const std::string& v) { proto.set_type(pb::AttributeProto::STRING), proto.set_s(v); },
+      [&](const std::vector<std::int64_t>& list) {
+        proto.set_type(pb::AttributeProto::INTS);
+        proto.mutable_ints()->Assign(list.begin(), list.end());
+      },
+      [&](const std::vector<double>& list) {
+        proto.set_type(pb::AttributeProto::FLOATS);
+        for (const double v : list) proto.add_floats(static_cast<float>(v));
+      },
+      [&](const std::vector<std::string>& list) {
+        proto.set_type(pb::AttributeProto::STRINGS);
+        for (const std::string& v : list) proto.add_strings(v);
+      },
+      [&](const ir::Tensor& v) {
+        proto.set_type(pb::AttributeProto::TENSOR);
+        fill_tensor_header(v, *proto.mutable_t());
+        fill_tensor_data(v, *proto.mutable_t());
+      },
+      [&](const ir::Type& v) { proto.set_type(pb::AttributeProto::TYPE_PROTO), fill_type(v, *proto.mutable_tp()); },
+      [](const std::unique_ptr<ir::Graph>&) {},
+  };
+  std::visit(fill, value);
+}
+
+}  // namespace
+
+void GraphWriter::write(const ir::Graph& graph, pb::GraphProto& proto) {
+  proto.set_name(graph.name().empty() ? "graph" : graph.name());
+  for (const auto& input : graph.inputs()) {
+    write_value(context_.names.value(*input), input->type(), *proto.add_input());
+  }
+  for (const auto& value : graph.initializers()) write_initializer(*value, *proto.add_initializer());
+  for (const ir::Node& node : graph) write_node(node, *proto.add_node());
+  for (const OutputName& output : context_.names.outputs(graph)) write_output(graph, output, proto);
+  write_value_info(graph, proto);
+}
+
+void GraphWriter::write(const ir::Graph& body, pb::FunctionProto& proto) {
+  for (const auto& input : body.inputs()) proto.add_input(context_.names.value(*input));
+  for (const auto& value : body.initializers()) write_constant(*value, *proto.add_node());
+  for (const ir::Node& node : body) write_node(node, *proto.add_node());
+  for (const OutputName& output : context_.names.outputs(body)) {
+    proto.add_output(output.name);
+    if (output.needs_identity) write_identity(output, *proto.add_node());
+  }
+}
+
+void GraphWriter::write_initializer(const ir::Value& value, pb::TensorProto& proto) {
+  const ir::Tensor& tensor = *value.initializer();
+  proto.set_name(context_.names.value(value));
+  fill_tensor_header(tensor, proto);
+  if (const auto slot = context_.layout.find(tensor)) {
+    refer_to_data(context_.layout, *slot, proto);
+  } else {
+    fill_tensor_data(tensor, proto);
+  }
+}
+
+void GraphWriter::write_constant(const ir::Value& value, pb::NodeProto& proto) {
+  context_.domains.insert("");
+  proto.set_op_type("Constant");
+  proto.set_name(context_.names.new_node("Constant"));
+  proto.add_output(context_.names.value(value));
+  pb::AttributeProto& attribute = *proto.add_attribute();
+  attribute.set_name("value");
+  fill_attribute(*value.initializer(), attribute);
+}
+
+void GraphWriter::write_output(const ir::Graph& graph, const OutputName& output, pb::GraphProto& proto) {
+  if (output.needs_identity) write_identity(output, *proto.add_node());
+  const ir::Type& type = output.value->type();
+  if (type.dtype == DType::kUndefined && graph.parent() == nullptr) {
+    throw GraphError(fmt::format("output '{}' has no dtype; set the type of its value before saving", output.name));
+  }
+  write_value(output.name, type, *proto.add_output());
+}
+
+void GraphWriter::write_value_info(const ir::Graph& graph, pb::GraphProto& proto) {
+  std::unordered_set<std::string_view> outputs;
+  for (const OutputName& output : context_.names.outputs(graph)) outputs.insert(output.name);
+  for (const ir::Node& node : graph) {
+    for (std::size_t i = 0; i < node.output_count(); ++i) {
+      const ir::Value& value = node.output(i);
+      const std::string& name = context_.names.value(value);
+      if (is_known(value.type()) && !outputs.contains(name)) write_value(name, value.type(), *proto.add_value_info());
+    }
+  }
+}
+
+void GraphWriter::write_value(const std::string& name, const ir::Type& type, pb::ValueInfoProto& proto) {
+  proto.set_name(name);
+  if (type.dtype != DType::kUndefined) fill_type(type, *proto.mutable_type());
+}
+
+void GraphWriter::write_node(const ir::Node& node, pb::NodeProto& proto) {
+  context_.domains.insert(node.domain());
+  proto.set_name(context_.names.node(node));
+  proto.set_domain(node.domain());
+  proto.set_op_type(node.op());
+  write_inputs(node, proto);
+  for (std::size_t i = 0; i < node.output_count(); ++i) proto.add_output(context_.names.value(node.output(i)));
+  for (const ir::NamedAttribute& attribute : node.attributes()) write_attribute(attribute, *proto.add_attribute());
+  if (context_.sources && node.source() != nullptr) write_sources(*node.source(), proto);
+}
+
+// ONNX marks an operand that is left out by an empty name, and drops those at the end.
+void GraphWriter::write_inputs(const ir::Node& node, pb::NodeProto& proto) {
+  std::size_t count = node.input_count();
+  while (count > 0 && node.find_input(count - 1) == nullptr) --count;
+  for (std::size_t i = 0; i < count; ++i) {
+    const ir::Value* input = node.find_input(i);
+    proto.add_input(input != nullptr ? context_.names.value(*input) : std::string());
+  }
+}
+
+void GraphWriter::write_sources(const ir::Source& source, pb::NodeProto& proto) {
+  const auto add = [&](const char* key, const std::string& value) {
+    if (!value.empty()) add_entry(*proto.add_metadata_props(), key, value);
+  };
+  add("exportguard.target", source.target);
+  add("exportguard.module", source.module);
+  add("exportguard.class", source.type);
+  add("exportguard.source", source.line > 0 ? fmt::format("{}:{}", source.file, source.line) : source.file);
+}
+
+void GraphWriter::write_attribute(const ir::NamedAttribute& attribute, pb::AttributeProto& proto) {
+  proto.set_name(attribute.first);
+  fill_attribute(attribute.second, proto);
+  const auto* nested = std::get_if<std::unique_ptr<ir::Graph>>(&attribute.second);
+  if (nested == nullptr) return;
+  proto.set_type(pb::AttributeProto::GRAPH);
+  write(**nested, *proto.mutable_g());
+}
+
+void GraphWriter::write_identity(const OutputName& output, pb::NodeProto& proto) {
+  context_.domains.insert("");
+  proto.set_op_type("Identity");
+  proto.set_name(context_.names.new_node("Identity"));
+  proto.add_input(context_.names.value(*output.value));
+  proto.add_output(output.name);
+}
+
+}  // namespace exportguard::serialization

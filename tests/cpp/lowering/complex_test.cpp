@@ -1,0 +1,44 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "exportguard/common/errors.h"
+#include "lowering/lowered.h"
+
+namespace exportguard::lowering {
+namespace {
+
+TEST(ComplexLowering, AProductIsFourRealOnes) {
+  const std::string_view graph = R"(
+    graph(%x: f32[b,2], %y: f32[b,2]):
+      %a: c64[b] = aten.view_as_complex.default(%x)
+      %c: c64[b] = aten.view_as_complex.default(%y)
+      %m: c64[b] = aten.mul.Tensor(%a, %c)
+      %z: f32[b] = aten.real.default(%m)
+      return (%z))";
+  const std::string text = lowered(graph);
+  EXPECT_THAT(text, testing::HasSubstr("Sub("));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("Add(")));  // nobody reads the imaginary part
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("aten.")));
+}
+
+TEST(ComplexLowering, AnOutputHasALastAxisOfTwo) {
+  const std::string_view graph = R"(
+    graph(%x: f32[b,2]):
+      %a: c64[b] = aten.view_as_complex.default(%x)
+      return (%a))";
+  EXPECT_THAT(lowered(graph), testing::HasSubstr("Concat("));
+}
+
+TEST(ComplexLowering, OperatorsWithoutARuleAreNamed) {
+  const std::string_view graph = R"(
+    graph(%x: f32[b,2]):
+      %a: c64[b] = aten.view_as_complex.default(%x)
+      %c: c64[b] = aten.asinh.default(%a)
+      %z: f32[b] = aten.real.default(%c)
+      return (%z))";
+  EXPECT_THAT([&] { lowered(graph); }, testing::ThrowsMessage<LoweringError>(
+                                           testing::HasSubstr("no rule for complex tensors in aten.asinh.default")));
+}
+
+}  // namespace
+}  // namespace exportguard::lowering

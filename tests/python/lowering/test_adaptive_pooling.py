@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from conftest import Check
+
+AVERAGE = {1: functional.adaptive_avg_pool1d, 2: functional.adaptive_avg_pool2d, 3: functional.adaptive_avg_pool3d}
+LARGEST = {1: functional.adaptive_max_pool1d, 2: functional.adaptive_max_pool2d, 3: functional.adaptive_max_pool3d}
+SIZES = {"one": 1, "a divisor": 3, "uneven": 4, "the same": 6, "larger": 10}
+
+
+def image(spatial: int, batch: int = 2, first: int = 6) -> torch.Tensor:
+    return torch.randn(batch, 3, *([first] + [6] * (spatial - 1)))
+
+
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("spatial", AVERAGE)
+def test_adaptive_avg_pool(spatial: int, size: int, check: Check) -> None:
+    check(lambda x: AVERAGE[spatial](x, size), [image(spatial)])
+    check(lambda x: AVERAGE[spatial](x, size), [image(spatial)], others=[[image(spatial, 1, 9)]])
+
+
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("spatial", LARGEST)
+def test_adaptive_max_pool_with_positions(spatial: int, size: int, check: Check) -> None:
+    check(lambda x: LARGEST[spatial](x, size, return_indices=True), [image(spatial)])
+
+
+def test_adaptive_max_pool_takes_the_first_of_equal_elements(check: Check) -> None:
+    check(lambda x: functional.adaptive_max_pool2d(x, 4, return_indices=True), [torch.ones(1, 2, 6, 7)])
+
+
+@pytest.mark.parametrize("spatial", AVERAGE)
+def test_adaptive_pools_without_a_batch(spatial: int, check: Check) -> None:
+    check(lambda x: (AVERAGE[spatial](x, 3), LARGEST[spatial](x, 4)), [image(spatial)[0]])
+
+
+def test_an_axis_that_keeps_its_size(check: Check) -> None:
+    check(lambda x: functional.adaptive_avg_pool2d(x, (None, 2)), [image(2)], others=[[image(2, 1, 9)]])

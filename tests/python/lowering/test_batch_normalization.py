@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import nn
+
+if TYPE_CHECKING:
+    from conftest import Check
+
+LAYERS = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
+
+
+def trained(layer: nn.Module, *shape: int) -> nn.Module:
+    layer(torch.randn(shape) * 2 + 1)
+    return layer
+
+
+@pytest.mark.parametrize("spatial", LAYERS)
+def test_batch_norm_with_running_statistics(spatial: int, check: Check) -> None:
+    rest = [4] * (spatial - 1)
+    layer = trained(LAYERS[spatial](3), 2, 3, 4, *rest)
+    check(layer, [torch.randn(2, 3, 4, *rest)], others=[[torch.randn(1, 3, 7, *rest)]])
+
+
+@pytest.mark.parametrize("spatial", LAYERS)
+def test_batch_norm_with_statistics_of_the_batch(spatial: int, check: Check) -> None:
+    check(LAYERS[spatial](3, track_running_stats=False), [torch.randn(2, 3, *[4] * spatial)])
+
+
+def test_batch_norm_of_vectors_without_weights(check: Check) -> None:
+    check(trained(nn.BatchNorm1d(3, affine=False), 4, 3), [torch.randn(4, 3)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64], ids=str)
+def test_batch_norm_of_other_floats(dtype: torch.dtype, check: Check) -> None:
+    check(nn.BatchNorm2d(3).to(dtype), [torch.randn(2, 3, 4, 4, dtype=dtype)])
+
+
+def test_native_batch_norm_moves_the_running_statistics(check: Check) -> None:
+    native = torch.ops.aten._native_batch_norm_legit_functional.default
+    check(
+        lambda x, w, b, m, v: native(x, w, b, m, v, True, 0.1, 1e-5),
+        [torch.randn(2, 3, 4), torch.rand(3), torch.rand(3), torch.rand(3), torch.rand(3)],
+    )

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+if TYPE_CHECKING:
+    from conftest import Check
+
+FLOATS = (torch.float32, torch.float16, torch.float64)
+
+DTYPES = (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+
+
+@pytest.mark.parametrize("source", DTYPES, ids=str)
+def test_casts_to_every_dtype(source: torch.dtype, check: Check) -> None:
+    x = torch.tensor([0, 1, 2, 100], dtype=source)
+    check(lambda x: [x.to(dtype) for dtype in DTYPES], [x], others=[[x[:1]], [x[:0]]])
+
+
+def test_casts_floats_to_integers_and_bools(check: Check) -> None:
+    x = torch.tensor([0.0, -0.0, 0.4, -0.4, 1.9, -1.9, 100.5, float("nan")])
+    check(lambda x: (x[:-1].to(torch.int64), x[:-1].to(torch.int8), x.to(torch.bool)), [x])
+
+
+def test_casts_by_name_and_by_example(check: Check) -> None:
+    inputs = [torch.arange(3), torch.rand(2)]
+    check(
+        lambda x, y: (x.float(), x.half(), x.double(), x.bool(), y.long(), x.type_as(y), x.to(y), y.to("cpu")), inputs
+    )
+
+
+def test_copies_are_the_same(check: Check) -> None:
+    check(lambda x: (x.clone() + 1, x.contiguous() * 2, x.detach() - 1, torch.ops.aten.alias(x) / 2), [torch.rand(3)])
+
+
+def test_gives_an_input_back(check: Check) -> None:
+    check(lambda x: x.to(torch.float32), [torch.rand(3)], others=[[torch.rand(2)]])

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import Check
+
+OPSETS = (18, 22)
+
+
+def rotated(x: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
+    pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+    return torch.view_as_real(pairs * rotation.unsqueeze(1)).flatten(3)
+
+
+def test_rotary_embeddings_over_dynamic_sequences(check: Check) -> None:
+    check(
+        lambda x, angles: rotated(x, torch.polar(torch.ones_like(angles), angles)),
+        [torch.randn(2, 3, 4, 8), torch.randn(3, 4)],
+        others=[[torch.randn(1, 5, 4, 8), torch.randn(5, 4)]],
+    )
+
+
+class Rotary(torch.nn.Module):
+    """Rotates with a complex buffer."""
+
+    rotation: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("rotation", torch.polar(torch.ones(10, 4), torch.randn(10, 4)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return rotated(x, self.rotation[: x.shape[1]])
+
+
+def test_a_complex_buffer_is_split(check: Check) -> None:
+    check(Rotary(), [torch.randn(2, 3, 4, 8)], others=[[torch.randn(1, 5, 4, 8)]])
+
+
+def as_pairs(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    return lambda x, y: torch.view_as_real(function(torch.complex(x, y), torch.complex(y, x)))
+
+
+FUNCTIONS = {
+    "product": lambda a, b: a * b,
+    "quotient": lambda a, b: a / (b + 2),
+    "numbers": lambda a, b: (2.0 * a - b * 1j) + (2 + 3j),
+    "real beside complex": lambda a, b: a.real - b * a.imag + a,
+    "powers": lambda a, b: a.square() + torch.exp(b) + (a + 3).reciprocal(),
+    "matrices": lambda a, b: a @ b.transpose(0, 1),
+    "joined and summed": lambda a, b: torch.cat([a, b, a.conj()], 1).sum(1),
+    "casts": lambda a, b: a.real.to(torch.complex64) + b,
+}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS.values(), ids=FUNCTIONS)
+def test_arithmetic(function: Callable[..., torch.Tensor], check: Check) -> None:
+    check(as_pairs(function), [torch.randn(2, 3), torch.randn(2, 3)])
+
+
+def test_size_and_angle(check: Check) -> None:
+    check(
+        lambda x, y: (torch.complex(x, y).abs(), torch.complex(x, y).angle(), torch.complex(x, y).conj().imag),
+        [torch.randn(2, 3), torch.randn(2, 3)],
+    )
+
+
+def test_the_angle_of_real_numbers(check: Check) -> None:
+    check(lambda x: (torch.angle(x), torch.real(x), torch.conj(x)), [torch.tensor([1.0, -2.0, 0.0, float("nan")])])
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+@pytest.mark.parametrize("normalization", [0, 1, 2])
+@pytest.mark.parametrize("count", [7, 8])
+def test_fourier_transforms(count: int, normalization: int, opset: int, check: Check) -> None:
+    def transforms(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        z = torch.complex(x, y)
+        forward = torch.ops.aten._fft_c2c(z, [1, 2], normalization, True)
+        inverse = torch.ops.aten._fft_c2c(z, [2], normalization, False)
+        half = torch.ops.aten._fft_r2c(x, [1, 2], normalization, True)
+        whole = torch.ops.aten._fft_c2r(half, [1, 2], normalization, count)
+        return torch.view_as_real(forward), torch.view_as_real(inverse), torch.view_as_real(half), whole
+
+    # float64: onnxruntime's transform of a length that is no power of two has only five digits in float32
+    check(transforms, [torch.randn(2, 3, count).double(), torch.randn(2, 3, count).double()], opset=opset)
+
+
+def test_a_transform_of_a_signal_of_dynamic_length(check: Check) -> None:
+    check(
+        lambda x: torch.view_as_real(torch.ops.aten._fft_r2c(x, [1], 0, False)),
+        [torch.randn(2, 8)],
+        others=[[torch.randn(1, 6)]],
+    )

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from conftest import Check
+
+CONVOLUTIONS = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
+TRANSPOSED = {1: functional.conv_transpose1d, 2: functional.conv_transpose2d, 3: functional.conv_transpose3d}
+RANKS = (1, 2, 3)
+
+OPTIONS = {
+    "stride": {"stride": 2, "padding": 1},
+    "dilation": {"dilation": 2},
+    "same": {"padding": "same", "dilation": 2},
+    "valid": {"padding": "valid"},
+}
+
+
+def image(spatial: int, batch: int = 2, first: int = 7) -> torch.Tensor:
+    return torch.randn(batch, 4, *([first] + [6] * (spatial - 1)))
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("spatial", RANKS)
+def test_convolution(spatial: int, options: dict[str, object], check: Check) -> None:
+    weight, bias = torch.randn(6, 2, *[3] * spatial), torch.randn(6)
+    check(
+        lambda x, w, b: CONVOLUTIONS[spatial](x, w, b, groups=2, **options),
+        [image(spatial), weight, bias],
+        others=[[image(spatial, 1, 9), weight, bias]],
+    )
+
+
+@pytest.mark.parametrize("spatial", RANKS)
+def test_same_padding_of_an_even_kernel_is_longer_at_the_end(spatial: int, check: Check) -> None:
+    check(lambda x, w: CONVOLUTIONS[spatial](x, w, padding="same"), [image(spatial), torch.randn(3, 4, *[2] * spatial)])
+
+
+@pytest.mark.parametrize("spatial", RANKS)
+def test_convolution_without_a_batch(spatial: int, check: Check) -> None:
+    check(CONVOLUTIONS[spatial], [image(spatial)[0], torch.randn(3, 4, *[3] * spatial), torch.randn(3)])
+
+
+@pytest.mark.parametrize("spatial", RANKS)
+def test_transposed_convolution(spatial: int, check: Check) -> None:
+    weight, bias = torch.randn(4, 3, *[3] * spatial), torch.randn(6)
+    check(
+        lambda x, w, b: TRANSPOSED[spatial](x, w, b, stride=2, padding=1, output_padding=1, groups=2),
+        [image(spatial), weight, bias],
+        others=[[image(spatial, 1, 9), weight, bias]],
+    )
+
+
+@pytest.mark.parametrize("spatial", RANKS)
+def test_transposed_convolution_with_dilation_and_without_a_batch(spatial: int, check: Check) -> None:
+    check(
+        lambda x, w: TRANSPOSED[spatial](x, w, dilation=2, groups=2),
+        [image(spatial)[0], torch.randn(4, 3, *[3] * spatial)],
+    )
+
+
+@pytest.mark.parametrize("spatial", RANKS)
+def test_transposed_convolution_with_more_output_padding_than_stride(spatial: int, check: Check) -> None:
+    check(
+        lambda x, w: TRANSPOSED[spatial](x, w, stride=2, padding=3, output_padding=3, dilation=4),
+        [image(spatial), torch.randn(4, 3, *[4] * spatial)],
+    )
+
+
+def test_convolution_in_float64(check: Check) -> None:
+    x = torch.randint(-4, 4, (1, 2, 5, 5)).double()  # onnxruntime convolves in float32: small whole numbers stay exact
+    check(functional.conv2d, [x, torch.randint(-4, 4, (3, 2, 3, 3)).double()])
+
+
+def test_convolution_with_time_first(check: Check) -> None:
+    check(lambda x, w, b: torch.conv_tbc(x, w, b, 1), [torch.randn(5, 2, 3), torch.randn(3, 3, 4), torch.randn(4)])

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from tensors import Case, floats, mask
+
+if TYPE_CHECKING:
+    from conftest import Check
+
+CASES: dict[str, Case] = {
+    "diff": (
+        lambda x, y: (x.diff(), x.diff(2, 0), x.diff(1, 1, prepend=y, append=y)),
+        [floats(4, 5), floats(4, 1)],
+        [[floats(3, 5), floats(3, 1)]],
+    ),
+    "diff of bools": (lambda x: x.diff(), [mask(4, 5)], []),
+    "trapezoid": (
+        lambda x, y: (torch.trapezoid(x), torch.trapezoid(x, dx=2.0, dim=0), torch.trapezoid(x, y), torch.trapz(x, y)),
+        [floats(4, 5), floats(5)],
+        [[floats(2, 5), floats(5)]],
+    ),
+    "trapezoid along another axis": (
+        lambda x, y: (torch.trapezoid(x, y, dim=0), torch.trapezoid(x, x * 2 + y[:, None])),
+        [floats(4, 5), floats(4)],
+        [],
+    ),
+    "cumulative trapezoid": (
+        lambda x, y: (torch.cumulative_trapezoid(x, y), torch.cumulative_trapezoid(x, dx=0.5, dim=0)),
+        [floats(4, 5), floats(5)],
+        [[floats(2, 5), floats(5)]],
+    ),
+    "gradient": (
+        lambda x: (
+            torch.gradient(x),
+            torch.gradient(x, spacing=2.0, dim=1),
+            torch.gradient(x, spacing=[2.0, 3.0], edge_order=2),
+            torch.gradient(x, dim=(0,)),
+        ),
+        [floats(4, 5)],
+        [],
+    ),
+    "gradient at places": (
+        lambda x, a, b: (
+            torch.gradient(x, spacing=(a, b)),
+            torch.gradient(x, spacing=(b,), dim=1, edge_order=2),
+        ),
+        [floats(4, 5), torch.tensor([0.0, 1.0, 3.0, 7.0]), torch.tensor([0.0, 2.0, 3.0, 7.0, 8.0])],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equals_eager(name: str, check: Check) -> None:
+    function, inputs, others = CASES[name]
+    check(function, inputs, others=others)

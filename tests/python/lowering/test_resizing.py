@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from conftest import Check
+
+OPSETS = (18, 22)
+MODES = [
+    *((spatial, mode, None) for spatial in (1, 2, 3) for mode in ("nearest", "nearest-exact")),
+    *((1, "linear", corners) for corners in (False, True)),
+    *((2, mode, corners) for mode in ("bilinear", "bicubic") for corners in (False, True)),
+    *((3, "trilinear", corners) for corners in (False, True)),
+]
+FACTORS = (2.0, 3.0, 1.7, 0.6)
+
+
+def image(spatial: int, batch: int = 2, first: int = 5) -> torch.Tensor:
+    return torch.rand(batch, 3, *([first] + [5] * (spatial - 1)))
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+@pytest.mark.parametrize("size", [8, 3, 1])
+@pytest.mark.parametrize(("spatial", "mode", "corners"), MODES)
+def test_interpolate_to_a_size(
+    spatial: int, mode: str, corners: bool | None, size: int, opset: int, check: Check
+) -> None:
+    check(
+        lambda x: functional.interpolate(x, size=[size] * spatial, mode=mode, align_corners=corners),
+        [image(spatial)],
+        others=[[image(spatial, 1, 7)]],
+        opset=opset,
+    )
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+@pytest.mark.parametrize("factor", FACTORS)
+@pytest.mark.parametrize(("spatial", "mode", "corners"), MODES)
+def test_interpolate_by_a_factor(
+    spatial: int, mode: str, corners: bool | None, factor: float, opset: int, check: Check
+) -> None:
+    check(
+        lambda x: functional.interpolate(x, scale_factor=factor, mode=mode, align_corners=corners),
+        [image(spatial)],
+        others=[[image(spatial, 1, 10)]],
+        opset=opset,
+    )
+
+
+@pytest.mark.parametrize("target", [49, 98, 31], ids=str)
+def test_nearest_picks_the_same_elements_at_every_border(target: int, check: Check) -> None:
+    check(lambda x: functional.interpolate(x, size=(target,)), [torch.arange(21.0).reshape(1, 1, 21)])
+
+
+def test_interpolate_to_the_size_of_another_input(check: Check) -> None:
+    check(
+        lambda x, y: functional.interpolate(x, size=y.shape[2:], mode="bilinear"),
+        [torch.rand(2, 3, 4, 5), torch.rand(2, 1, 7, 3)],
+        others=[[torch.rand(2, 3, 5, 6), torch.rand(2, 1, 2, 9)]],
+    )
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "area": {"size": (5, 7), "mode": "area"},
+    "recomputed factor": {"scale_factor": 0.7, "recompute_scale_factor": True, "mode": "bilinear"},
+}
+
+
+@pytest.mark.parametrize("options", OTHERS.values(), ids=OTHERS)
+def test_other_ways_to_interpolate(options: dict[str, Any], check: Check) -> None:
+    check(lambda x: functional.interpolate(x, **options), [torch.rand(1, 2, 8, 9)])
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("size", [(3, 4), (9, 7), (5, 6)], ids=str)
+def test_antialiased(mode: str, size: tuple[int, int], check: Check) -> None:
+    check(
+        lambda x: functional.interpolate(x, size=size, mode=mode, antialias=True),
+        [torch.rand(1, 2, 7, 8)],
+        others=[[torch.rand(1, 2, 9, 8)]],
+    )
+
+
+def test_bytes_are_rounded(check: Check) -> None:
+    x = torch.arange(0, 256, 16, dtype=torch.uint8).reshape(1, 1, 4, 4)
+    check(lambda x: functional.interpolate(x, scale_factor=2, mode="nearest"), [x])

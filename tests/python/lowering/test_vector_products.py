@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from tensors import Case, floats, integers
+
+if TYPE_CHECKING:
+    from conftest import Check
+
+PRODUCT = "use_mm_for_euclid_dist"
+
+CASES: dict[str, Case] = {
+    "cross": (
+        lambda x, y: (torch.cross(x, y, 1), torch.linalg.cross(x, y, dim=-2)),
+        [floats(4, 3, 2), floats(4, 3, 2)],
+        [[floats(0, 3, 2), floats(0, 3, 2)]],
+    ),
+    "cross that broadcasts": (torch.linalg.cross, [floats(4, 3), floats(1, 3)], []),
+    "cross along the first axis of size 3": (lambda x, y: torch.cross(x, y), [floats(3, 4), floats(3, 4)], []),
+    "kron": (
+        lambda x, y: (torch.kron(x, y), torch.kron(x, y[0]), torch.kron(x[0], y)),
+        [floats(2, 3), floats(4, 5)],
+        [],
+    ),
+    "distances of many norms": (
+        lambda x, y: [torch.cdist(x, y, p) for p in (0.0, 1.0, 2.0, 3.0, math.inf)],
+        [floats(2, 3, 4), floats(2, 5, 4)],
+        [[floats(1, 3, 4), floats(1, 5, 4)]],
+    ),
+    "distances by a product of matrices": (
+        lambda x, y: torch.cdist(x, y, compute_mode=PRODUCT),
+        [floats(30, 4), floats(5, 4)],
+        [[floats(3, 4), floats(1, 4)]],
+    ),
+    "powers": (
+        lambda x: (torch.vander(x), torch.vander(x, 3, True), torch.linalg.vander(x, N=4)),
+        [floats(4)],
+        [],
+    ),
+    "powers of integers": (lambda x: (torch.vander(x), torch.linalg.vander(x)), [integers(4)], []),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equals_eager(name: str, check: Check) -> None:
+    function, inputs, others = CASES[name]
+    check(function, inputs, others=others)

@@ -1,0 +1,60 @@
+"""What became of each axis that was asked to change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from exportguard import AxisOutcome, ExportOptions, to_onnx
+
+
+class Apply(torch.nn.Module):
+    def __init__(self, function: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+def outcome(function: Callable[[torch.Tensor], Any]) -> AxisOutcome:
+    model = to_onnx(Apply(function).eval(), (torch.zeros(3, 4),), dynamic_shapes={"x": {0: "batch"}})
+    (axis,) = model.axes
+    return axis
+
+
+def test_an_axis_that_changes_is_kept_under_its_name() -> None:
+    axis = outcome(lambda x: x + 1)
+    assert str(axis) == "x axis 0 (batch): kept as batch"
+    assert (axis.kept, axis.at_most, axis.reason) == (True, None, "")
+
+
+def test_an_axis_that_the_model_bounds_says_how_far() -> None:
+    axis = outcome(lambda x: x + 1 if x.shape[0] < 8 else x)
+    assert str(axis) == "x axis 0 (batch): kept as batch, at most 7"
+
+
+def fixing(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.ones(3, 4)
+
+
+def test_an_axis_that_the_model_fixes_names_the_line() -> None:
+    axis = outcome(fixing)
+    assert not axis.kept
+    assert axis.size == "3"
+    assert axis.reason.startswith("by ")
+    assert axis.reason.endswith("return x + torch.ones(3, 4)")
+    assert "test_axis_report.py:" in axis.reason
+
+
+def test_without_a_guard_a_fixed_axis_is_an_error_of_torch() -> None:
+    with pytest.raises(Exception, match="specialized it to be a constant"):
+        to_onnx(
+            Apply(fixing).eval(),
+            (torch.zeros(3, 4),),
+            dynamic_shapes={"x": {0: "batch"}},
+            options=ExportOptions(guard=None),
+        )

@@ -1,0 +1,118 @@
+"""The command line: subcommands that are found, options, and exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from exportguard.command_line import build, main
+from exportguard.commands import validate as validate_command
+from exportguard.discrepancies import Discrepancy
+from exportguard.validate import SetResult, ValidateOptions, ValidationReport
+
+
+def report(**fields: Any) -> ValidationReport:
+    return ValidationReport(model="llama", exporter="exportguard", opset=22, dtype="float32", device="cpu", **fields)
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Replaces the validation: `result` is what it returns, `name` and `options` what it was given."""
+    calls: dict[str, Any] = {"result": report()}
+
+    def validate_model(name: str, options: ValidateOptions, progress: Any) -> ValidationReport:
+        calls.update(name=name, options=options)
+        progress("working")
+        result: ValidationReport = calls["result"]
+        return result
+
+    monkeypatch.setattr(validate_command, "validate_model", validate_model)
+    return calls
+
+
+def test_every_module_of_commands_is_a_subcommand() -> None:
+    names = build().list_commands(None)  # type: ignore[arg-type]
+    assert {"validate", "models"} <= set(names)
+
+
+def test_a_validation_that_agrees_exits_with_0(given: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", "-m", "llama"]) == 0
+    assert given["name"] == "llama"
+    assert "ok llama" in capsys.readouterr().out
+
+
+def test_a_validation_that_differs_exits_with_1(given: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = Discrepancy(name="logits", dtype="float32", shape=(2, 3), max_absolute=1.0, share_over=0.5)
+    given["result"] = report(sets=[SetResult(name="empty past", sizes={"past": 0}, outputs=[wrong])])
+    assert main(["validate", "-m", "llama"]) == 1
+    assert "wrong on empty past" in capsys.readouterr().out
+
+
+def test_a_failure_exits_with_1_and_is_shown(given: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    given["result"] = report(failure="LoweringError: aten.foo.default has no lowering")
+    assert main(["validate", "-m", "llama"]) == 1
+    assert "aten.foo.default has no lowering" in capsys.readouterr().out
+
+
+def test_every_option_reaches_the_validation(given: dict[str, Any], tmp_path: Path) -> None:
+    arguments = "validate -m bert --no-run --export onnx-dynamo --dtype float16 --device cuda --no-patch --opset 20"
+    assert main([*arguments.split(), "-t", "fill-mask", "-o", str(tmp_path)]) == 0
+    options = given["options"]
+    assert (options.run, options.exporter, options.patch, options.opset) == (False, "onnx-dynamo", False, 20)
+    assert (str(options.build.dtype), options.build.device) == ("torch.float16", "cuda")
+    assert (options.build.task, options.folder) == ("fill-mask", tmp_path)
+
+
+def test_the_report_is_written_as_json(given: dict[str, Any], tmp_path: Path) -> None:
+    given["result"] = report(sets=[SetResult(name="traced", sizes={"batch": 2})])
+    path = tmp_path / "report.json"
+    assert main(["validate", "-m", "llama", "--json", str(path)]) == 0
+    written = json.loads(path.read_text())
+    assert written["ok"] is True
+    assert written["sets"][0]["name"] == "traced"
+    assert "torch" in written["versions"]
+
+
+USAGE = {
+    "no model": (["validate"], "Missing option '-m' / '--model'"),
+    "an unknown dtype": (["validate", "-m", "llama", "--dtype", "int3"], "'int3' is not one of 'float32', 'float16'"),
+    "an unknown exporter": (["validate", "-m", "llama", "--export", "x"], "'x' is not one of 'exportguard'"),
+    "an unknown model": (["validate", "-m", "lama"], "did you mean llama"),
+    "an unknown opset": (["validate", "-m", "llama", "--opset", "12"], "opset must be between 18 and 25, got 12"),
+    "an unknown subcommand": (["convert"], "No such command 'convert'"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "text"), USAGE.values(), ids=USAGE)
+def test_wrong_usage_exits_with_2_and_says_what_is_wrong(
+    arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_a_report_that_cannot_be_written_exits_with_1(
+    given: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["validate", "-m", "llama", "--json", str(tmp_path / "missing" / "report.json")]) == 1
+    assert "cannot write the report to" in capsys.readouterr().err
+
+
+def test_the_models_that_work_offline_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "qwen2_moe"]) == 0
+    assert "text-generation" in capsys.readouterr().out
+
+
+def test_no_model_of_that_name_exits_with_1() -> None:
+    assert main(["models", "no-such-model"]) == 1
+
+
+def test_the_module_runs_as_a_program() -> None:
+    command = [sys.executable, "-m", "exportguard", "--help"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "validate" in result.stdout

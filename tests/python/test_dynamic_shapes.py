@@ -1,0 +1,192 @@
+"""Dynamic shapes as users write them, as torch.export takes them, and what is wrong with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.export import Dim
+
+from exportguard.dynamic_shapes import all_dynamic_shapes_from_inputs, for_torch, normalise, shared_dims
+from exportguard.errors import InvalidArgumentError
+from exportguard.inputs import flatten_named, ordered_call
+
+
+class Model(torch.nn.Module):
+    def forward(self, x: Any, pair: Any = None, count: int = 3, **others: Any) -> Any:
+        return x
+
+
+X = torch.zeros(2, 3)
+PAIR = {"a": torch.zeros(2, 5), "b": [torch.zeros(2, 7)]}
+
+
+def axes(dynamic_shapes: Any, **kwargs: Any) -> dict[str, Any]:
+    """What was asked for, by name of the leaf."""
+    shapes = normalise(Model(), ordered_call(Model(), (), {"x": X, **kwargs}), dynamic_shapes)
+    return {shape.leaf.name: dict(shape.axes) for shape in shapes}
+
+
+def message(dynamic_shapes: Any, **kwargs: Any) -> str:
+    with pytest.raises(InvalidArgumentError) as caught:
+        axes(dynamic_shapes, **kwargs)
+    return str(caught.value)
+
+
+FORMS = {
+    "by name": ({"x": {0: "batch"}}, {"x": {0: "batch"}}),
+    "by position": (({1: "seq"},), {"x": {1: "seq"}}),
+    "one entry for each axis": ({"x": ("batch", None)}, {"x": {0: "batch"}}),
+    "a negative axis": ({"x": {-1: "seq"}}, {"x": {1: "seq"}}),
+    "none": (None, {"x": {}}),
+}
+
+
+@pytest.mark.parametrize(("dynamic_shapes", "expected"), FORMS.values(), ids=FORMS)
+def test_every_form_gives_the_axes_of_each_input(dynamic_shapes: Any, expected: Any) -> None:
+    assert axes(dynamic_shapes) == expected
+
+
+CONTAINERS = {
+    "nested like the container": {"pair": {"a": {0: "n"}, "b": [{1: "m"}]}},
+    "a part left out": {"pair": {"b": [{1: "m"}]}},
+    "one for all tensors in it": {"pair": {0: "n"}},
+}
+CONTAINER_AXES = {
+    "nested like the container": {"pair.a": {0: "n"}, "pair.b.0": {1: "m"}},
+    "a part left out": {"pair.a": {}, "pair.b.0": {1: "m"}},
+    "one for all tensors in it": {"pair.a": {0: "n"}, "pair.b.0": {0: "n"}},
+}
+
+
+@pytest.mark.parametrize("form", CONTAINERS)
+def test_a_container_is_named_as_a_whole_or_part_by_part(form: str) -> None:
+    assert axes(CONTAINERS[form], pair=PAIR) == {"x": {}, **CONTAINER_AXES[form]}
+
+
+def test_an_integer_can_be_asked_to_change() -> None:
+    assert axes({"count": "n"}, count=4)["count"] == {0: "n"}
+
+
+WRONG = {
+    "an axis that does not exist": (
+        {"x": {2: "seq"}},
+        "dynamic_shapes names axis 2 of x, which has rank 2; axes are 0 to 1",
+    ),
+    "an unknown input": ({"y": {0: "n"}}, "dynamic_shapes names y, which the call does not pass; it passes x"),
+    "too few entries": (
+        {"x": ("batch",)},
+        "dynamic_shapes has 1 entries for x, which has rank 2; pass one for each axis",
+    ),
+    "an unknown kind of axis": (
+        {"x": {0: 2.5}},
+        "dynamic_shapes has 2.5 for axis 0 of x; pass a name, a torch.export.Dim, or None",
+    ),
+    "an unknown kind of input": (
+        {"x": "batch"},
+        "dynamic_shapes has 'batch' for the tensor x; pass {axis: name} or a tuple with one entry an axis",
+    ),
+    "no dictionary": ("batch", "dynamic_shapes must be a dictionary by input name or a tuple by position, got str"),
+    "too many inputs": (
+        ({}, {}),
+        "dynamic_shapes has 2 entries for 1 inputs (x); pass one for each, None for an input that does not change",
+    ),
+    "another size than the example's": (
+        {"x": {0: 5}},
+        "dynamic_shapes fixes axis 0 of x to 5, but the example has 2",
+    ),
+    "one name for two sizes": (
+        {"x": {0: "n", 1: "n"}},
+        "dynamic_shapes calls axis 0 of x and axis 1 of x both 'n', but the example has 2 and 3; "
+        "give them names of their own",
+    ),
+}
+
+
+@pytest.mark.parametrize(("dynamic_shapes", "expected"), WRONG.values(), ids=WRONG)
+def test_wrong_dynamic_shapes_say_what_and_where(dynamic_shapes: Any, expected: str) -> None:
+    assert message(dynamic_shapes) == expected
+
+
+def test_a_size_of_one_cannot_be_asked_to_change() -> None:
+    assert message({"pair": {0: "batch"}}, pair=(torch.zeros(1, 2),)) == (
+        "axis 0 of pair.0 (batch) has size 1 in the example, and torch.export turns sizes 0 and 1 into constants; "
+        "export with an example of at least 2, the model then runs with 1"
+    )
+
+
+def test_a_part_that_is_not_there_is_named_with_its_path() -> None:
+    assert message({"pair": {"c": {0: "n"}}}, pair=PAIR) == (
+        "dynamic_shapes names pair.c, which is not there; pair has a, b"
+    )
+
+
+def test_a_list_of_another_length_is_named_with_its_path() -> None:
+    assert message({"pair": {"b": [None, None]}}, pair=PAIR) == (
+        "dynamic_shapes has 2 entries for pair.b, a list of 1 (0); pass one for each, or one {axis: name} for all"
+    )
+
+
+def test_a_constant_has_no_axes() -> None:
+    assert message({"count": {0: "n"}}, count=4) == (
+        "dynamic_shapes has {0: 'n'} for count, which is 4 and has no axes; pass None, or a tensor"
+    )
+
+
+def test_an_argument_that_the_model_does_not_have_is_named() -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        ordered_call(torch.nn.Identity(), (), {"input": X, "y": X})
+    assert str(caught.value) == (
+        "the inputs do not fit Identity.forward(input: torch.Tensor) -> torch.Tensor: "
+        "got an unexpected keyword argument 'y'"
+    )
+
+
+def test_names_on_several_axes_become_one_dim_and_the_others_a_hint() -> None:
+    call = ordered_call(Model(), (X,), {"pair": PAIR})
+    shapes = normalise(Model(), call, {"x": {0: "batch", 1: "seq"}, "pair": {0: "batch"}})
+    spec = for_torch(Model(), call, shapes, shared_dims(shapes))
+    assert spec is not None
+    assert spec["x"][0] is spec["pair"]["a"][0] is spec["pair"]["b"][0][0]
+    assert spec["x"][0].__name__ == "batch"
+    assert spec["x"][1] == Dim.DYNAMIC
+
+
+def test_no_changing_axis_gives_no_dynamic_shapes() -> None:
+    call = ordered_call(Model(), (X,), None)
+    assert for_torch(Model(), call, normalise(Model(), call, ({},)), {}) is None
+
+
+def test_torch_export_takes_what_is_made_for_it() -> None:
+    class Sum(torch.nn.Module):
+        def forward(self, x: torch.Tensor, pair: Any) -> torch.Tensor:
+            return x.sum() + pair["a"].sum(0) * pair["b"][0].shape[1]
+
+    call = ordered_call(Sum(), (X,), {"pair": PAIR})
+    shapes = normalise(Sum(), call, {"x": {0: "n"}, "pair": {"a": {0: "n"}, "b": [{1: "m"}]}})
+    spec = for_torch(Sum(), call, shapes, shared_dims(shapes))
+    program = torch.export.export(Sum(), call.args, dict(call.kwargs), dynamic_shapes=spec, strict=False)
+    other = {"a": torch.ones(4, 5), "b": [torch.ones(2, 9)]}
+    assert torch.equal(program.module()(torch.ones(4, 3), pair=other), Sum()(torch.ones(4, 3), pair=other))
+
+
+def test_every_axis_of_every_tensor_is_asked_for() -> None:
+    assert all_dynamic_shapes_from_inputs((X, PAIR, None)) == (
+        {0: "d_0_0", 1: "d_0_1"},
+        {"a": {0: "d_1_0", 1: "d_1_1"}, "b": [{0: "d_2_0", 1: "d_2_1"}]},
+        None,
+    )
+
+
+def test_every_axis_can_be_asked_for_with_a_hint() -> None:
+    assert all_dynamic_shapes_from_inputs({"x": X}, dim_prefix=Dim.AUTO) == {"x": {0: Dim.AUTO, 1: Dim.AUTO}}
+
+
+def test_named_arguments_are_put_in_the_order_of_the_signature() -> None:
+    call = ordered_call(Model(), (), {"more": 1, "count": 2, "x": X})
+    assert list(call.kwargs) == ["x", "count", "more"]
+
+
+def test_leaves_are_named_by_their_path() -> None:
+    assert [leaf.name for leaf in flatten_named({"x": X, "pair": PAIR})] == ["x", "pair.a", "pair.b.0"]

@@ -1,0 +1,206 @@
+"""`to_onnx`: from a module or a program to a model object, and what is wrong with its arguments."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+import torch
+
+import exportguard
+from exportguard import ExportOptions, FileError, InvalidArgumentError, LoweringError, OnnxModel, to_onnx
+from exportguard.opsets import MAX_OPSET, MIN_OPSET, default_opset
+
+
+class Model(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor, scale: Any = None) -> torch.Tensor:
+        y = self.linear(x).relu()
+        return y if scale is None else y * scale
+
+
+X = torch.randn(3, 4)
+DYNAMIC = {"x": {0: "batch"}}
+
+
+@pytest.fixture(scope="module")
+def module() -> Model:
+    torch.manual_seed(0)
+    return Model().eval()
+
+
+@pytest.fixture(scope="module")
+def converted(module: Model) -> OnnxModel:
+    return to_onnx(module, (X,), dynamic_shapes=DYNAMIC)
+
+
+def test_inputs_and_outputs_have_the_names_and_axes_that_the_user_gave(converted: OnnxModel) -> None:
+    assert [(value.name, value.dtype, value.shape) for value in converted.inputs] == [("x", "f32", ("batch", 4))]
+    assert [(value.dtype, value.shape) for value in converted.outputs] == [("f32", ("batch", 2))]
+
+
+def test_the_axes_that_were_asked_for_are_reported(converted: OnnxModel) -> None:
+    assert [(axis.input, axis.axis, axis.asked, axis.kept) for axis in converted.axes] == [("x", 0, "batch", True)]
+
+
+def test_it_runs_on_another_size_than_the_traced_one(module: Model, converted: OnnxModel) -> None:
+    x = torch.randn(7, 4)
+    (y,) = converted.run({"x": x}).values()
+    torch.testing.assert_close(y, module(x))
+
+
+def test_it_passes_the_checker(converted: OnnxModel) -> None:
+    converted.check(full=True)
+
+
+def test_its_text_names_the_source_of_each_node(converted: OnnxModel) -> None:
+    assert "Relu" in converted.text()
+    assert "test_export.py" in converted.text(sources=True)
+
+
+def test_it_is_saved_as_an_onnx_file(converted: OnnxModel, tmp_path: Path) -> None:
+    path = converted.save(tmp_path / "model.onnx")
+    loaded = onnx.load(path)
+    assert [value.name for value in loaded.graph.input] == ["x"]
+    assert loaded.opset_import[0].version == converted.opset == default_opset()
+
+
+def test_large_weights_go_to_a_file_of_their_own_when_asked(converted: OnnxModel, tmp_path: Path) -> None:
+    large = to_onnx(torch.nn.Linear(64, 64), (torch.zeros(2, 64),))
+    large.save(tmp_path / "model.onnx", external_data="always")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["model.onnx", "model.onnx.data"]
+
+
+def test_an_output_is_written_at_once(module: Model, tmp_path: Path) -> None:
+    to_onnx(module, (X,), output=tmp_path / "model.onnx")
+    onnx.checker.check_model(str(tmp_path / "model.onnx"))
+
+
+def test_its_bytes_are_a_model(converted: OnnxModel) -> None:
+    assert onnx.load_from_string(converted.to_bytes()).graph.node
+
+
+def test_an_exported_program_is_converted_as_it_is(module: Model) -> None:
+    program = torch.export.export(module, (X,), dynamic_shapes={"x": {0: torch.export.Dim.DYNAMIC}})
+    model = to_onnx(program, dynamic_shapes=DYNAMIC)
+    assert model.inputs[0].shape == ("batch", 4)
+    torch.testing.assert_close(next(iter(model.run({"x": torch.ones(9, 4)}).values())), module(torch.ones(9, 4)))
+
+
+def test_named_arguments_may_come_in_any_order(module: Model) -> None:
+    model = to_onnx(module, (), {"scale": torch.tensor(2.0), "x": X}, dynamic_shapes=DYNAMIC)
+    assert [value.name for value in model.inputs] == ["x", "scale"]
+
+
+def test_a_number_is_a_constant_of_the_model(module: Model) -> None:
+    model = to_onnx(module, (X, 3.0))
+    torch.testing.assert_close(next(iter(model.run({"x": X}).values())), module(X, 3.0))
+
+
+def test_inputs_and_outputs_can_be_named(module: Model) -> None:
+    options = ExportOptions(input_names=["pixels"], output_names=["scores"])
+    model = to_onnx(module, (X,), options=options)
+    assert [model.inputs[0].name, model.outputs[0].name] == ["pixels", "scores"]
+
+
+def test_too_few_names_are_refused_with_the_values_they_are_for(module: Model) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"input_names has 1 names for 2 values \(x, scale\)"):
+        to_onnx(module, (X, torch.tensor(2.0)), options=ExportOptions(input_names=["pixels"]))
+
+
+def test_it_exports_without_a_guard(module: Model) -> None:
+    assert to_onnx(module, (X,), dynamic_shapes=DYNAMIC, options=ExportOptions(guard=None)).axes[0].kept
+
+
+@pytest.mark.parametrize("opset", [MIN_OPSET, 21, MAX_OPSET])
+def test_every_opset_is_written(module: Model, opset: int) -> None:
+    model = to_onnx(module, (X,), opset=opset)
+    assert onnx.load_from_string(model.to_bytes()).opset_import[0].version == opset
+
+
+OPSETS = {
+    12: "opset must be between 18 and 25, got 12; pass opset=18 or more",
+    26: "opset must be between 18 and 25, got 26; pass None",
+    "18": "opset must be between 18 and 25, got 18; pass None",
+}
+
+
+@pytest.mark.parametrize(("opset", "text"), OPSETS.items(), ids=map(repr, OPSETS))
+def test_an_opset_out_of_bounds_is_refused(module: Model, opset: Any, text: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        to_onnx(module, (X,), opset=opset)
+    assert str(caught.value) == text
+
+
+def test_what_is_no_module_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"must be a torch\.nn\.Module or an ExportedProgram, got function"):
+        to_onnx(lambda x: x, (X,))  # type: ignore[arg-type]
+
+
+def test_arguments_that_are_no_tuple_are_refused(module: Model) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"args must be a tuple of arguments, got Tensor; pass \(x,\)"):
+        to_onnx(module, X)  # type: ignore[arg-type]
+
+
+def test_wrong_dynamic_shapes_name_input_and_axis(module: Model) -> None:
+    with pytest.raises(InvalidArgumentError, match="names axis 5 of x, which has rank 2"):
+        to_onnx(module, (X,), dynamic_shapes={"x": {5: "batch"}})
+
+
+def test_a_folder_that_does_not_exist_is_found_out_before_the_export(module: Model, tmp_path: Path) -> None:
+    with pytest.raises(FileError) as caught:
+        to_onnx(module, (X,), output=tmp_path / "missing" / "model.onnx")
+    assert str(caught.value) == (
+        f"cannot write {tmp_path}/missing/model.onnx: the folder {tmp_path}/missing does not exist; create it first"
+    )
+
+
+def test_a_folder_is_no_output(module: Model, tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="it is a folder; pass the name of a file in it"):
+        to_onnx(module, (X,), output=tmp_path)
+
+
+def test_a_folder_without_permission_is_no_place_for_the_output(
+    module: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root, who may write anywhere, runs the tests too
+    with pytest.raises(FileError, match="no permission to write"):
+        to_onnx(module, (X,), output=tmp_path / "model.onnx")
+
+
+class Eigen(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.eigvalsh(x @ x.T) + torch.linalg.svdvals(x).sum()
+
+
+def test_operators_without_a_lowering_are_listed_together_with_their_lines() -> None:
+    with pytest.raises(LoweringError) as caught:
+        to_onnx(Eigen().eval(), (X,))
+    assert str(caught.value).startswith("2 operators without a lowering:")
+    assert str(caught.value).count("test_export.py:") == 2
+
+
+def test_a_dtype_that_onnx_does_not_have_is_refused(module: Model) -> None:
+    with pytest.raises(InvalidArgumentError, match="torch dtype ComplexHalf has no ONNX counterpart"):
+        to_onnx(torch.nn.Identity().eval(), (torch.zeros(2, dtype=torch.complex32),))
+
+
+def test_the_model_that_is_exported_is_left_as_it_was(module: Model) -> None:
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    to_onnx(module, (X,), dynamic_shapes=DYNAMIC)
+    assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
+    assert isinstance(module.linear.weight, torch.nn.Parameter)
+
+
+def test_the_default_opset_is_one_that_onnxruntime_runs() -> None:
+    assert MIN_OPSET <= default_opset() <= MAX_OPSET
+
+
+def test_every_public_name_is_there() -> None:
+    assert all(hasattr(exportguard, name) for name in exportguard.__all__)

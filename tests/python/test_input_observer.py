@@ -1,0 +1,81 @@
+"""Dynamic shapes found out by watching calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from exportguard.errors import InvalidArgumentError
+from exportguard.input_observer import observe_inputs
+
+
+class Model(torch.nn.Module):
+    def forward(self, x: Any, y: Any = None, count: int = 0) -> Any:
+        return x
+
+
+def test_axes_that_changed_are_named_and_equal_ones_share_a_name() -> None:
+    model = Model()
+    with observe_inputs(model) as seen:
+        model(torch.zeros(2, 3), y=[torch.zeros(2, 5)])
+        model(torch.zeros(4, 3), y=[torch.zeros(4, 6)])
+    assert seen.dynamic_shapes() == {"x": {0: "d0"}, "y": [{0: "d0", 1: "d1"}]}
+
+
+def test_an_integer_that_changed_is_named_too() -> None:
+    model = Model()
+    with observe_inputs(model) as seen:
+        model(torch.zeros(2), count=1)
+        model(torch.zeros(2), count=2)
+    assert seen.dynamic_shapes() == {"x": None, "count": "d0"}
+
+
+def test_calls_with_other_inputs_than_the_last_are_left_out() -> None:
+    model = Model()
+    with observe_inputs(model) as seen:
+        model(torch.zeros(7, 3))
+        model(torch.zeros(2, 3), y=torch.zeros(2))
+        model(torch.zeros(2, 3), y=torch.zeros(4))
+    assert seen.dynamic_shapes() == {"x": None, "y": {0: "d0"}}
+
+
+def test_the_example_avoids_sizes_that_export_makes_constant() -> None:
+    model = Model()
+    with observe_inputs(model) as seen:
+        model(torch.zeros(5, 3))
+        model(torch.zeros(1, 3))
+    args, _ = seen.example()
+    assert args[0].shape == (5, 3)
+
+
+def test_the_inputs_are_copies() -> None:
+    model, x = Model(), torch.zeros(2)
+    with observe_inputs(model) as seen:
+        model(x)
+    x += 1
+    assert torch.equal(seen.calls[0].args[0], torch.zeros(2))
+
+
+def test_nothing_is_watched_after_the_block() -> None:
+    model = Model()
+    with observe_inputs(model) as seen:
+        model(torch.zeros(2))
+    model(torch.zeros(3))
+    assert len(seen.calls) == 1
+
+
+def test_no_call_is_an_error() -> None:
+    with observe_inputs(Model()) as seen:
+        pass
+    with pytest.raises(InvalidArgumentError, match="the model was not called"):
+        seen.example()
+
+
+def test_a_single_call_gives_no_dynamic_shapes() -> None:
+    model = Model()
+    with observe_inputs(model) as seen:
+        model(torch.zeros(2))
+    with pytest.raises(InvalidArgumentError, match=r"at least two calls.* 1 calls were seen"):
+        seen.dynamic_shapes()

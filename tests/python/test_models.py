@@ -1,0 +1,210 @@
+"""Models by name: small configurations, natural inputs, and errors for what is unknown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import CONFIG_MAPPING, AutoConfig, LlamaConfig
+
+from exportguard.errors import InvalidArgumentError
+from exportguard.models import BuildOptions, architectures, build_model, model_names, tasks, tasks_of
+from exportguard.models.caches import emptied
+from exportguard.models.input_sets import input_sets, sliding_window
+from exportguard.models.natural_inputs import main_input
+from exportguard.models.shrink import shrunk
+
+
+@pytest.mark.parametrize("name", architectures())
+def test_every_shipped_architecture_is_small_and_runs_on_its_inputs(name: str) -> None:
+    case = build_model(name)
+    assert sum(parameter.numel() for parameter in case.model.parameters()) < 500_000
+    with torch.no_grad():
+        outputs = case.model(**case.inputs(case.task.sizes))
+    assert all(torch.isfinite(value).all() for value in outputs.values() if isinstance(value, torch.Tensor))
+
+
+@pytest.mark.parametrize("name", ["qwen2", "falcon", "deberta-v2", "resnet", "mbart"])
+def test_a_model_type_that_is_not_shipped_is_shrunk_by_the_general_rule(name: str) -> None:
+    case = build_model(name)
+    with torch.no_grad():
+        case.model(**case.inputs(case.task.sizes))
+
+
+OTHER_TASKS = [
+    ("llava", "image-text-to-text"),
+    ("internvl", "image-text-to-text"),
+    ("wav2vec2", "feature-extraction"),
+    ("vit", "feature-extraction"),
+    ("llama", "feature-extraction"),
+    ("gpt2", "text-classification"),
+    ("bart", "text-classification"),
+    ("mamba", "text-generation"),
+    ("jamba", "text-generation"),
+    ("roberta", "text-generation"),
+    ("yolos", "object-detection"),
+]
+
+
+@pytest.mark.parametrize(("name", "task"), OTHER_TASKS)
+def test_each_task_has_natural_inputs(name: str, task: str) -> None:
+    case = build_model(name, BuildOptions(task=task))
+    with torch.no_grad():
+        case.model(**case.inputs(case.task.sizes))
+
+
+def test_a_picture_in_a_text_takes_the_places_of_its_tokens() -> None:
+    case = build_model("llava", BuildOptions(task="image-text-to-text"))
+    ids = case.inputs({"batch": 2, "seq": 6})["input_ids"]
+    places = ids == case.model.config.image_token_id  # type: ignore[union-attr]
+    assert ids.shape == (2, 16 + 6)
+    assert places[:, :16].all()
+    assert not places[:, 16:].any()
+
+
+def test_a_model_with_other_main_inputs_is_refused() -> None:
+    class Speaker(torch.nn.Module):
+        main_input_name = "spectrogram"
+
+    with pytest.raises(
+        InvalidArgumentError, match="no natural inputs are known for Speaker, whose main input is spect"
+    ):
+        main_input.make_inputs(Speaker(), {})
+
+
+def test_the_same_seed_gives_the_same_weights() -> None:
+    first, second, other = (build_model("llama", BuildOptions(seed=seed)).model for seed in (1, 1, 2))
+    weights = [model.get_input_embeddings().weight for model in (first, second, other)]  # type: ignore[operator]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_no_untrained_weight_is_all_the_same() -> None:
+    model = build_model("bert").model
+    assert all(parameter.std() > 0 for parameter in model.parameters() if parameter.numel() > 1)
+
+
+def test_the_same_sizes_give_the_same_inputs() -> None:
+    case = build_model("llama")
+    first, second = (case.inputs(case.task.sizes) for _ in range(2))
+    assert torch.equal(first["input_ids"], second["input_ids"])
+    assert torch.equal(first["past_key_values"].layers[1].keys, second["past_key_values"].layers[1].keys)
+
+
+def test_the_cache_holds_what_the_model_left_behind() -> None:
+    cache = build_model("llama").inputs({"batch": 2, "seq": 3, "past": 5})["past_key_values"]
+    assert cache.get_seq_length() == 5
+    assert cache.layers[0].keys.shape == (2, 4, 5, 16)
+
+
+def test_an_emptied_cache_has_no_tokens_and_keeps_its_layers() -> None:
+    cache = build_model("gemma3").inputs({"batch": 2, "seq": 3, "past": 5})["past_key_values"]
+    kinds = [type(layer) for layer in cache.layers]
+    assert emptied(cache).get_seq_length() == 0
+    assert [type(layer) for layer in cache.layers] == kinds
+    assert all(layer.keys.shape[-2] == 0 for layer in cache.layers)
+
+
+def test_a_past_beyond_the_window_is_longer_than_what_the_cache_keeps() -> None:
+    case = build_model("mistral")
+    beyond = next(one for one in input_sets(case) if one.name == "past beyond the window")
+    cache = case.inputs(beyond.sizes)["past_key_values"]
+    window = sliding_window(case)
+    assert window == 16
+    assert cache.get_seq_length() == beyond.sizes["past"] == 20
+    assert cache.layers[0].keys.shape[-2] == window - 1
+
+
+def test_a_model_without_a_window_has_no_set_beyond_it() -> None:
+    names = [one.name for one in input_sets(build_model("llama"))]
+    assert names == ["traced", "other sizes", "batch 1, one token", "empty past"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_weights_and_caches_have_the_dtype_asked_for(dtype: torch.dtype) -> None:
+    case = build_model("llama", BuildOptions(dtype=dtype))
+    assert {parameter.dtype for parameter in case.model.parameters()} == {dtype}
+    assert case.inputs(case.task.sizes)["past_key_values"].layers[0].keys.dtype == dtype
+
+
+def test_a_folder_with_a_bare_configuration_gets_random_weights(tmp_path: Path) -> None:
+    shrunk(LlamaConfig(), {"architectures": ["LlamaForCausalLM"]}).save_pretrained(tmp_path)
+    case = build_model(str(tmp_path))
+    assert case.task.name == "text-generation"
+    assert type(case.model).__name__ == "LlamaForCausalLM"
+
+
+def test_a_folder_with_weights_gives_those(tmp_path: Path) -> None:
+    saved = build_model("bert").model
+    saved.save_pretrained(tmp_path)  # type: ignore[operator]
+    case = build_model(str(tmp_path))
+    assert case.task.name == "fill-mask"
+    assert all(torch.equal(a, b) for a, b in zip(saved.parameters(), case.model.parameters(), strict=True))
+
+
+def test_another_task_gives_another_class() -> None:
+    case = build_model("bert", BuildOptions(task="text-classification"))
+    assert type(case.model).__name__ == "BertForSequenceClassification"
+
+
+def test_an_unknown_model_is_refused_with_close_names() -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        build_model("lama")
+    assert str(caught.value).startswith(
+        "unknown model 'lama': it is no local folder, no architecture known here, and no hub id that can be reached; "
+        "did you mean llama"
+    )
+
+
+def test_an_unknown_task_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(InvalidArgumentError, match="unknown task 'translation'; known are text2text-generation, "):
+        build_model("t5", BuildOptions(task="translation"))
+
+
+def test_a_task_that_the_model_cannot_do_is_refused_with_those_it_can() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"vit cannot do text-generation.*its tasks are .*image-classif"):
+        build_model("vit", BuildOptions(task="text-generation"))
+
+
+def test_a_folder_that_is_no_model_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "no-such-type"}))
+    with pytest.raises(InvalidArgumentError, match="unknown model"):
+        build_model(str(tmp_path))
+
+
+def test_every_offline_name_is_listed_once() -> None:
+    names = model_names()
+    assert len(names) == len(set(names))
+    assert set(architectures()) <= set(names)
+    assert "qwen2" in names
+
+
+def test_the_tasks_of_a_model_type_come_with_the_particular_ones_first() -> None:
+    assert next(iter(tasks_of("bart"))) == "text2text-generation"
+    assert "feature-extraction" in tasks_of("vit")
+
+
+def test_every_task_names_a_class_of_transformers() -> None:
+    import transformers
+
+    assert all(hasattr(transformers, task.auto_class) for task in tasks().values())
+
+
+def test_layers_of_every_kind_are_kept() -> None:
+    small = shrunk(CONFIG_MAPPING["gemma3_text"]())
+    assert sorted(set(small.layer_types)) == ["full_attention", "sliding_attention"]
+    assert small.num_hidden_layers == len(small.layer_types)
+
+
+def test_special_tokens_lie_in_the_small_vocabulary() -> None:
+    small = shrunk(AutoConfig.for_model("bart"))
+    special = [getattr(small, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")]
+    assert all(0 <= token < small.vocab_size for token in special)
+
+
+def test_changes_of_a_nested_configuration_are_made_in_it() -> None:
+    small = shrunk(AutoConfig.for_model("clip"), {"vision_config": {"num_hidden_layers": 1}})
+    assert small.vision_config.num_hidden_layers == 1
+    assert small.vision_config.hidden_size == 64

@@ -1,0 +1,55 @@
+"""Dynamic shapes found out from inputs of several sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+
+from exportguard.errors import InvalidArgumentError
+from exportguard.observed_shapes import observed_dynamic_shapes
+
+SIZES = {"batch": 2, "seq": 3, "past": 5}
+
+
+def test_each_axis_is_named_after_the_size_that_it_follows() -> None:
+    shapes = observed_dynamic_shapes(lambda s: {"x": torch.zeros(s["batch"], 4, s["seq"])}, SIZES)
+    assert shapes == {"x": {0: "batch", 2: "seq"}}
+
+
+def test_an_axis_that_follows_two_sizes_is_named_after_both() -> None:
+    shapes = observed_dynamic_shapes(lambda s: {"mask": torch.zeros(s["past"] + s["seq"])}, SIZES)
+    assert shapes == {"mask": {0: "past+seq"}}
+
+
+def test_an_axis_that_grows_faster_than_its_size_has_a_name_of_its_own() -> None:
+    shapes = observed_dynamic_shapes(lambda s: {"frames": torch.zeros(s["seq"] * 10)}, SIZES)
+    assert shapes == {"frames": {0: "seq of frames"}}
+
+
+def test_axes_that_stop_following_their_size_have_names_of_their_own() -> None:
+    def make_inputs(sizes: Mapping[str, int]) -> Any:
+        past = sizes["past"]
+        return [torch.zeros(past), torch.zeros(min(past, 7)), torch.zeros(min(past, 9)), torch.zeros(min(past, 7))]
+
+    shapes = observed_dynamic_shapes(make_inputs, SIZES, [{**SIZES, "past": 20}])
+    assert shapes == [{0: "past"}, {0: "past_bounded"}, {0: "past_bounded_2"}, {0: "past_bounded"}]
+
+
+def test_an_integer_that_follows_a_size_is_named_too() -> None:
+    shapes = observed_dynamic_shapes(lambda s: {"length": s["past"], "flag": True, "none": None}, SIZES)
+    assert shapes == {"length": "past", "flag": None, "none": None}
+
+
+def test_what_stays_the_same_is_not_asked_for() -> None:
+    assert observed_dynamic_shapes(lambda s: {"x": torch.zeros(4)}, SIZES) == {"x": None}
+
+
+def test_inputs_with_other_parts_at_other_sizes_are_refused() -> None:
+    def make_inputs(sizes: Mapping[str, int]) -> Any:
+        return [torch.zeros(1)] * sizes["batch"]
+
+    with pytest.raises(InvalidArgumentError, match=r"other sizes have other parts \(3 instead of 2\)"):
+        observed_dynamic_shapes(make_inputs, SIZES)

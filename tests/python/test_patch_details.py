@@ -1,0 +1,122 @@
+"""Which functions were replaced, how they differ, and which of them a program went through."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.export import Dim
+
+from exportguard import InvalidArgumentError, torch_export_patches
+from exportguard.caches.build import make_dynamic_cache, make_sliding_window_cache
+from exportguard.command_line import main
+from exportguard.patches.details import PatchDetails, PatchedFunction
+
+UPDATE = "transformers.cache_utils.DynamicSlidingWindowLayer.update"
+
+
+class Step(torch.nn.Module):
+    def forward(self, key: torch.Tensor, cache: Any) -> Any:
+        return cache.update(key, key, 0), cache
+
+
+def export(cache: Any, details: PatchDetails) -> torch.export.ExportedProgram:
+    with torch_export_patches(patch_details=details):
+        leaves = len(torch.utils._pytree.tree_leaves(cache))
+        axes = [{2: Dim.DYNAMIC}, {2: Dim.DYNAMIC}, Dim.DYNAMIC][:leaves]
+        return torch.export.export(Step(), (torch.zeros(1, 2, 3, 4), cache), dynamic_shapes=({2: Dim.DYNAMIC}, axes))
+
+
+def pair(length: int = 5) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return [(torch.zeros(1, 2, length, 4), torch.zeros(1, 2, length, 4))]
+
+
+@pytest.fixture
+def update() -> PatchedFunction:
+    details = PatchDetails()
+    with torch_export_patches(patch_details=details):
+        pass
+    return next(patch for patch in details.patched if patch.target == UPDATE)
+
+
+def test_the_original_and_the_replacement_are_at_hand(update: PatchedFunction) -> None:
+    from transformers.cache_utils import DynamicSlidingWindowLayer
+
+    assert update.function_to_patch is DynamicSlidingWindowLayer.update
+    assert update.patch is not update.function_to_patch
+    assert update.patch.__code__.co_filename == update.function_to_patch.__code__.co_filename
+
+
+def test_the_diff_shows_what_was_rewritten_and_nothing_else(update: PatchedFunction) -> None:
+    changed = [line for line in update.diff().splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+    assert len(changed) == 6
+    assert "+        self.keys = keep_last(full_key_states, -self.sliding_window + 1)" in changed
+
+
+@pytest.mark.parametrize(
+    ("format", "expected"), [("text", "+++ patched"), ("rst", ".. code-block:: diff"), ("html", '<pre class="diff">')]
+)
+def test_the_diff_has_three_formats(update: PatchedFunction, format: str, expected: str) -> None:
+    text = update.format_diff(format=format)
+    assert expected in text
+    assert UPDATE in text
+
+
+def test_another_format_is_refused(update: PatchedFunction) -> None:
+    with pytest.raises(InvalidArgumentError, match="format must be one of text, rst, html, got 'pdf'"):
+        update.format_diff(format="pdf")
+
+
+def test_a_program_tells_which_patches_it_went_through() -> None:
+    details = PatchDetails()
+    program = export(make_sliding_window_cache(pair(), window=8), details)
+    assert UPDATE in [patch.target for patch in details.patches_involved_in_graph(program)]
+
+
+def test_a_program_without_patched_code_involves_none() -> None:
+    details = PatchDetails()
+    program = export(make_dynamic_cache(pair()), details)
+    assert details.patched
+    assert details.patches_involved_in_graph(program) == []
+
+
+def test_a_custom_patch_is_among_the_details() -> None:
+    def silu(x: torch.Tensor, inplace: bool = False) -> torch.Tensor:
+        return x * 2
+
+    details = PatchDetails()
+    custom = [{"torch.nn.functional.silu": silu}]
+    with torch_export_patches(patch_details=details, custom_patches=custom):
+        program = torch.export.export(torch.nn.SiLU(), (torch.zeros(2),))
+    assert [patch.patch for patch in details.patches_involved_in_graph(program)] == [silu]
+
+
+def test_sources_are_written_to_a_folder(tmp_path: Path) -> None:
+    with torch_export_patches(dump_rewriting=str(tmp_path / "sources")):
+        pass
+    assert "keep_last" in (tmp_path / "sources" / f"{UPDATE}.patched.py").read_text()
+    assert "keep_last" not in (tmp_path / "sources" / f"{UPDATE}.original.py").read_text()
+    assert (tmp_path / "sources" / f"{UPDATE}.diff").read_text().startswith("--- original")
+
+
+def test_the_command_lists_the_patches_with_their_verdicts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["patches", "sliding window"]) == 0
+    out = capsys.readouterr().out
+    assert "sliding window update" in out
+    assert "needed" in out
+
+
+def test_the_command_shows_a_patch_with_its_diff(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["patches", "sliding window update", "--show"]) == 0
+    assert "keep_last" in capsys.readouterr().out
+
+
+def test_the_command_checks_that_every_patch_fits() -> None:
+    assert main(["patches", "--check"]) == 0
+
+
+def test_the_command_refuses_an_unknown_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["patches", "nothing like it"]) == 2
+    assert "no patch has 'nothing like it' in its name" in capsys.readouterr().err

@@ -1,0 +1,150 @@
+"""A sweep over many models: one process each, bounds, results that are kept, and tables."""
+
+from __future__ import annotations
+
+import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from exportguard import sweep as sweeping
+from exportguard.errors import InvalidArgumentError
+from exportguard.models import architectures
+from exportguard.sweep import SweepCase, SweepOptions, SweepResult, shipped_cases, sweep, sweep_cases
+from exportguard.sweep_tables import page, summary, terminal_table
+
+CASE = SweepCase(model="vit", task="image-classification")
+
+
+def result_of(script: str, options: SweepOptions, monkeypatch: pytest.MonkeyPatch) -> SweepResult:
+    """The result of a case whose process runs `script` instead; `{report}` in it is where the report goes."""
+    run = sweeping._run
+
+    def run_script(command: list[str], settings: SweepOptions) -> dict[str, Any] | None:
+        report = command[command.index("--json") + 1]
+        return run([sys.executable, "-c", script.replace("{report}", report)], settings)
+
+    monkeypatch.setattr(sweeping, "_run", run_script)
+    return sweeping.run_case(CASE, options)
+
+
+def report_script(**fields: Any) -> str:
+    report = {"ok": True, "failure": "", "seconds": {"eager": 0.1}, "node_count": 7, "axes": [], "sets": [], **fields}
+    return f"import json; json.dump({report!r}, open('{{report}}', 'w'))"
+
+
+def fixed_axis() -> dict[str, Any]:
+    return {"input": "x", "axis": 0, "kept": False, "reason": "by m.py:3"}
+
+
+SCRIPTS = {
+    "ok": (report_script(), "ok", ""),
+    "a wrong set": (
+        report_script(ok=False, sets=[{"name": "empty past", "agrees": False, "error": ""}]),
+        "wrong",
+        "empty past: differs",
+    ),
+    "a fixed axis": (report_script(ok=False, axes=[fixed_axis()]), "wrong", "x axis 0 fixed by m.py:3"),
+    "a failure": (report_script(ok=False, failure="LoweringError: foo"), "failed", "LoweringError: foo"),
+    "a failure before the eager run": (
+        report_script(ok=False, failure="ImportError: timm", seconds={}),
+        "cannot run eagerly",
+        "ImportError: timm",
+    ),
+    "a model that cannot be built": ("print('no class'); exit(2)", "cannot run eagerly", "no class"),
+    "a crash": ("import os; print('oh'); os._exit(139)", "crashed", "oh"),
+}
+
+
+@pytest.mark.parametrize(("script", "outcome", "reason"), SCRIPTS.values(), ids=SCRIPTS)
+def test_each_end_of_a_process_is_an_outcome(
+    script: str, outcome: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = result_of(script, SweepOptions(folder=tmp_path), monkeypatch)
+    assert (result.outcome, result.reason) == (outcome, reason)
+
+
+def test_a_process_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = SweepOptions(folder=tmp_path, timeout_s=0.3)
+    result = result_of("import time; time.sleep(60)", options, monkeypatch)
+    assert result.outcome == "timed out"
+
+
+def test_a_process_that_needs_too_much_memory_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = SweepOptions(folder=tmp_path, memory_mib=60)
+    result = result_of("import time; x = bytearray(200 << 20); time.sleep(60)", options, monkeypatch)
+    assert (result.outcome, result.reason) == ("out of memory", "needed more than 60 MiB")
+
+
+def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[SweepCase] = []
+
+    def run_case(case: SweepCase, options: SweepOptions) -> SweepResult:
+        ran.append(case)
+        result = SweepResult(model=case.model, task=case.task, outcome="ok")
+        (options.folder / case.file_name).write_text(
+            json.dumps({"model": case.model, "task": case.task, "outcome": "ok"})
+        )
+        return result
+
+    monkeypatch.setattr(sweeping, "run_case", run_case)
+    cases = [CASE, SweepCase(model="bit", task="image-classification")]
+    options = SweepOptions(folder=tmp_path / "new")
+    with ThreadPoolExecutor(1) as executor:
+        list(sweep(cases[:1], options, executor))
+        results = list(sweep(cases, options, executor))
+    assert ran == cases
+    assert [result.model for result in results] == ["vit", "bit"]
+
+
+def test_the_cases_are_the_model_types_of_the_tasks() -> None:
+    cases = sweep_cases(["text-generation"], ["qwen"])
+    assert SweepCase(model="qwen3", task="text-generation") in cases
+    assert all("qwen" in case.model for case in cases)
+
+
+def test_the_shipped_architectures_are_cases_too() -> None:
+    assert {case.model for case in shipped_cases()} == set(architectures())
+
+
+WRONG = {"an unknown task": (["x"], [], "unknown task 'x'"), "no model": ([], ["zzz"], "no model of any task has zzz")}
+
+
+@pytest.mark.parametrize(("tasks", "patterns", "text"), WRONG.values(), ids=WRONG)
+def test_cases_that_do_not_exist_are_refused(tasks: list[str], patterns: list[str], text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=text):
+        sweep_cases(tasks, patterns)
+
+
+RESULTS = [
+    SweepResult(model="a", task="t", outcome="ok", nodes=12),
+    SweepResult(model="b", task="t", outcome="wrong", reason="x < y"),
+    SweepResult(model="c", task="t", outcome="cannot run eagerly"),
+]
+
+
+def test_what_does_not_run_eagerly_does_not_count() -> None:
+    assert summary(RESULTS).startswith("1 of 2 models that run are right (50.0 %)")
+
+
+def test_what_is_wrong_stands_first_in_the_table() -> None:
+    console = Console(width=120, record=True)
+    console.print(terminal_table(RESULTS))
+    text = console.export_text()
+    assert text.index("wrong") < text.index("ok")
+
+
+def test_the_page_escapes_what_it_shows() -> None:
+    assert "x &lt; y" in page(RESULTS)
+    assert '<td class="ok">ok' in page(RESULTS)
+
+
+def test_one_model_is_swept_from_end_to_end(tmp_path: Path) -> None:
+    result = sweeping.run_case(CASE, SweepOptions(folder=tmp_path))
+    assert (result.outcome, result.reason) == ("ok", "")
+    assert result.comparisons == 3
+    assert [path.name for path in tmp_path.iterdir()] == [CASE.file_name]

@@ -1,0 +1,99 @@
+"""The validation: what it compares, what it reports, and what it makes of failures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+import torch
+
+from exportguard import validate as validation
+from exportguard.errors import FileError, InvalidArgumentError, LoweringError
+from exportguard.models import BuildOptions
+from exportguard.validate import ValidateOptions, ValidationReport, validate_model
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> ValidationReport:
+    """A model that is right, and kept."""
+    return validate_model("vit", ValidateOptions(folder=tmp_path_factory.mktemp("onnx") / "new"))
+
+
+def test_a_model_that_is_right_is_compared_on_every_set_of_inputs(report: ValidationReport) -> None:
+    assert report.ok
+    assert [one.name for one in report.sets] == ["traced", "other sizes", "batch 1"]
+    assert all(output.max_absolute < 1e-4 for one in report.sets for output in one.outputs)
+
+
+def test_the_axes_are_reported(report: ValidationReport) -> None:
+    assert [str(axis) for axis in report.axes] == ["pixel_values axis 0 (batch): kept as batch"]
+
+
+def test_the_file_is_kept_where_it_was_asked_for(report: ValidationReport) -> None:
+    onnx.checker.check_model(report.file)
+
+
+def test_every_step_is_timed(report: ValidationReport) -> None:
+    assert {"build", "eager", "export", "convert", "load", "run traced"} <= set(report.seconds)
+
+
+def test_the_report_is_json(report: ValidationReport) -> None:
+    written = json.loads(json.dumps(report.as_dict()))
+    assert written["ok"] is True
+    assert written["sets"][0]["outputs"][0]["agrees"] is True
+    assert written["versions"]["torch"] == torch.__version__
+
+
+def test_the_steps_are_told_while_they_run() -> None:
+    steps: list[str] = []
+    validate_model("vit", ValidateOptions(run=False), steps.append)
+    assert steps == [
+        "building the model",
+        "running vit eagerly on 0 sets of inputs",
+        "exporting with torch.export",
+        "converting with exportguard",
+    ]
+
+
+def test_a_wrong_result_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = validation.OrtSession.run
+    monkeypatch.setattr(validation.OrtSession, "run", lambda self, feeds: [value + 1 for value in run(self, feeds)])
+    report = validate_model("vit")
+    assert not report.ok
+    assert [one.agrees for one in report.sets] == [False, False, False]
+    assert report.sets[0].outputs[0].share_over == 1.0
+
+
+def test_a_failure_of_the_conversion_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise LoweringError("aten.foo.default has no lowering")
+
+    monkeypatch.setattr(validation, "convert", fail)
+    report = validate_model("vit")
+    assert report.failure == "LoweringError: aten.foo.default has no lowering"
+    assert "Traceback" in report.details
+    assert not report.ok
+
+
+def test_a_model_that_onnxruntime_cannot_load_is_reported() -> None:
+    report = validate_model("bert", ValidateOptions(build=BuildOptions(dtype=torch.bfloat16)))
+    assert report.failure.startswith("ExportGuardError: onnxruntime has no kernel on cpu for a node of the model")
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_of_the_caller(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FileError, match=r"cannot make the folder .*/file/new: Not a directory; pass another one"):
+        validate_model("vit", ValidateOptions(folder=tmp_path / "file" / "new"))
+
+
+def test_an_unknown_model_is_an_error_of_the_caller() -> None:
+    with pytest.raises(InvalidArgumentError, match="unknown model 'lama'"):
+        validate_model("lama")
+
+
+def test_the_official_exporter_is_validated_in_the_same_way(tmp_path: Path) -> None:
+    report = validate_model("vit", ValidateOptions(exporter="onnx-dynamo", folder=tmp_path, opset=20))
+    assert (report.failure, report.ok, report.exporter) == ("", True, "onnx-dynamo")
