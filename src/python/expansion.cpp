@@ -72,7 +72,7 @@ py::object to_python(const ir::Node& node, const Argument& argument, CanonicalCa
     call.key += '(';
     for (const Argument& item : *list) items.append(to_python(node, item, call));
     call.key += ')';
-    return std::move(items);
+    return items;
   }
   py::object literal = py::none();
   if (const auto* flag = argument.get_if<bool>()) literal = py::bool_(*flag);
