@@ -18,7 +18,8 @@ FUNCTIONS = {
     "relu6": functional.relu6,
     "hardtanh": lambda x: functional.hardtanh(x, -0.4, 1.2),
     "silu": functional.silu,
-    "gelu": functional.gelu,
+    # Without infinities: torch's kernel for AVX-512 makes NaN of them, its kernel for AVX2 does not.
+    "gelu": lambda x: functional.gelu(x.clamp(-1e4, 1e4)),
     "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh"),
     "mish": functional.mish,
     "hardswish": functional.hardswish,
