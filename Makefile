@@ -15,7 +15,7 @@ CPP_FILES = $(shell git ls-files 'include/*.h' 'src/*.h' 'src/*.cpp' 'src/*.cu' 
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: help setup build demo test test-cpp test-python test-install lint format format-check figures sanitize bench table clean
+.PHONY: help setup build demo test test-cpp test-python test-install lint format format-check figures sanitize bench speed table clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -84,6 +84,9 @@ figures: $(VENV)/.packages ## sizes of functions and files beside those of the p
 
 bench: build ## conversion beside torch.onnx.export, from the same ExportedProgram
 	$(PYTHON) benchmarks/convert_llama.py
+
+speed: build ## the section on speed and memory in the README (needs 12 GiB)
+	$(PYTHON) benchmarks/convert_llama.py --write README.md
 
 table: build ## the table of models in the README
 	$(PYTHON) benchmarks/model_table.py --write README.md

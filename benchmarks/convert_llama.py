@@ -2,6 +2,7 @@
 
     python benchmarks/convert_llama.py                       # 16 and 64 layers with torch, 32 and 128 without
     python benchmarks/convert_llama.py --memory              # peak memory at 1.1 billion parameters (needs 12 GiB)
+    python benchmarks/convert_llama.py --write README.md     # both, put between the markers of the file
 
 CPU time of this process, without export. Ours is the least of several runs, since whatever
 else the machine does only adds to it; torch's is a single one.
@@ -11,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import gc
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +23,7 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.table import Table
+from sections import markdown_table, write_section
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
 from exportguard import torch_export_patches
@@ -108,14 +111,15 @@ def measured(layers: int, repeats: int, with_torch: bool) -> Row:
     return Row(layers, len(exported.program.graph.nodes), ours, theirs)
 
 
-def time_table(rows: Sequence[Row]) -> Table:
+def time_table(rows: Sequence[Row]) -> str:
     """One line for each number of layers."""
-    table = Table("layers", "fx nodes", "exportguard (s)", "per layer (ms)", "torch.onnx (s)", "times less", box=None)
+    header = ("layers", "fx nodes", "exportguard (s)", "per layer (ms)", "torch.onnx (s)", "times less")
+    lines = []
     for row in rows:
-        theirs = ("-", "-") if row.torch is None else (f"{row.torch:.1f}", f"{row.torch / row.ours:.0f}")
+        theirs = ("", "") if row.torch is None else (f"{row.torch:.1f}", f"{row.torch / row.ours:.0f}")
         per_layer = f"{1000 * row.ours / row.layers:.2f}"
-        table.add_row(str(row.layers), str(row.fx_nodes), f"{row.ours:.3f}", per_layer, *theirs)
-    return table
+        lines.append((str(row.layers), str(row.fx_nodes), f"{row.ours:.3f}", per_layer, *theirs))
+    return markdown_table(header, lines)
 
 
 def status_kib(field: str) -> int:
@@ -133,16 +137,16 @@ def peak_over(run: Callable[[], None]) -> float:
     return (status_kib("VmHWM") - before) / 1024
 
 
-def memory_table(folder: Path) -> Table:
+def memory_line(folder: Path) -> str:
     """Peak memory over the loaded and exported model, and the size of the file."""
     exported = exported_llama(**LARGE)
     weights = sum(value.numel() * value.element_size() for value in exported.program.state_dict.values())
-    path = folder / "large.onnx"
-    peak = peak_over(lambda: convert_here(exported, path))
+    peak = peak_over(lambda: convert_here(exported, folder / "large.onnx"))
     written = sum(file.stat().st_size for file in folder.iterdir())
-    table = Table("weights (GiB)", "written (GiB)", "peak over the loaded model (MiB)", box=None)
-    table.add_row(f"{weights / 2**30:.2f}", f"{written / 2**30:.2f}", f"{peak:.0f}")
-    return table
+    return (
+        f"Conversion and saving of {weights / 2**30:.2f} GiB of float32 weights ({written / 2**30:.2f} GiB written) "
+        f"takes {peak:.0f} MiB at its peak over the loaded and exported model.\n"
+    )
 
 
 def arguments() -> argparse.Namespace:
@@ -151,26 +155,43 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--layers", type=int, nargs="+", default=[16, 32, 64, 128])
     parser.add_argument("--torch-layers", type=int, nargs="*", default=[16, 64], help="where torch converts too")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--memory", action="store_true", help="the peak memory at 1.1 billion parameters")
-    parser.add_argument("--folder", type=Path, default=None, help="where --memory writes its 4.2 GiB")
+    parser.add_argument("--memory", action="store_true", help="only the peak memory at 1.1 billion parameters")
+    parser.add_argument("--folder", type=Path, default=None, help="where the 4.2 GiB are written")
+    parser.add_argument("--write", type=Path, default=None, help="a file with the markers")
     return parser.parse_args()
 
 
-def main() -> None:
-    """Prints the table asked for."""
-    options = arguments()
-    console = Console()
-    if options.memory:
-        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-            console.print(memory_table(Path(folder)))
-        return
+def times(options: argparse.Namespace) -> str:
+    """The table of times."""
     measured(1, 1, with_torch=bool(options.torch_layers))  # what is imported or built once is no part of the times
-    with console.status("measuring") as status:
+    with Console(stderr=True).status("measuring") as status:
         rows = []
         for layers in options.layers:
             status.update(f"{layers} layers …")
             rows.append(measured(layers, options.repeats, layers in options.torch_layers))
-    console.print(time_table(rows))
+    return time_table(rows)
+
+
+def memory(options: argparse.Namespace) -> str:
+    """The line on memory, from a process of its own: what was allocated before would hide a part of the peak."""
+    command = [sys.executable, __file__, "--memory"]
+    if options.folder:
+        command += ["--folder", str(options.folder)]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def main() -> None:
+    """Prints or writes what was asked for."""
+    options = arguments()
+    if options.memory:
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+            print(memory_line(Path(folder)), end="")
+        return
+    text = times(options)
+    if options.write:
+        write_section(options.write, "speed", f"{text}\n{memory(options)}")
+    else:
+        print(text)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
+from sections import markdown_table, write_section
 
 from exportguard.models import BuildOptions, architectures
 from exportguard.validate import ValidateOptions, ValidationReport, validate_model, versions
 
-DTYPES = {"float32": torch.float32, "float16": torch.float16}
-BEGIN, END = "<!-- models: begin -->", "<!-- models: end -->"
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 SETS = ("traced", "other sizes", "batch 1", "empty past", "past beyond the window")
 HEADER = ("model", "dtype", "nodes", "axes kept", *SETS, "largest difference")
 
@@ -48,20 +48,9 @@ def set_cell(report: ValidationReport, name: str) -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Markdown."""
-    lines = [HEADER, tuple("---" for _ in HEADER), *rows]
-    body = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    """Markdown, with the versions that it holds for."""
     used = ", ".join(f"{name} {version}" for name, version in versions().items() if version != "not installed")
-    return f"{body}\n\nMade by `make table` with {used}.\n"
-
-
-def write(text: str, path: Path) -> None:
-    """Replaces what stands between the markers."""
-    before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"{path} needs the lines {BEGIN} and {END}")
-    path.write_text(f"{before}{BEGIN}\n{text}{END}{after}", encoding="utf-8")
+    return f"{markdown_table(HEADER, rows)}\nMade by `make table` with {used}.\n"
 
 
 def main() -> None:
@@ -80,7 +69,7 @@ def main() -> None:
             status.update(f"{report.model} ({report.dtype}): {'ok' if report.ok else 'not ok'}")
     text = table(rows)
     if options.write:
-        write(text, options.write)
+        write_section(options.write, "models", text)
     else:
         print(text)
 

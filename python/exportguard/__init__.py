@@ -18,6 +18,7 @@ from .axis_report import AxisOutcome  # noqa: E402 - only a matching torch lets 
 from .discrepancies import Discrepancy, Tolerance, compare_outputs  # noqa: E402
 from .dynamic_shapes import all_dynamic_shapes_from_inputs  # noqa: E402
 from .errors import (  # noqa: E402
+    ExportError,
     ExportGuardError,
     FileError,
     GraphError,
@@ -61,6 +62,7 @@ __version__ = _core.version()
 __all__ = [
     "AxisOutcome",
     "Discrepancy",
+    "ExportError",
     "ExportGuardError",
     "ExportOptions",
     "FileError",

@@ -28,6 +28,10 @@ class ParseError(ExportGuardError, ValueError):
         return type(self), (str(self), self.line, self.column)
 
 
+class ExportError(ExportGuardError):
+    """torch.export stopped; the text tells the line of the model, torch's reason and the remedy."""
+
+
 class ProgramError(ExportGuardError):
     """An exported program holds something that cannot be represented."""
 

@@ -17,6 +17,7 @@ from .axis_report import AxisOutcome, axis_outcomes, returned_leaves, symbol_nam
 from .decompose import expand
 from .dynamic_shapes import DynamicShapes, LeafShape, for_torch, normalise, shared_dims
 from .errors import InvalidArgumentError
+from .export_errors import explained_export
 from .fixed_axes import with_recording
 from .guard import torch_export_patches
 from .inputs import CallInputs, ordered_call
@@ -78,6 +79,7 @@ def to_onnx(
 
     Raises:
         InvalidArgumentError: what is given is no module or program, or dynamic shapes or opset are wrong.
+        ExportError: torch.export stops; it names the line of the model and the remedy.
         FileError: `output` cannot be written; that is found out before anything else is done.
         LoweringError: with every operator that has no lowering, where it is, and how often.
     """
@@ -107,7 +109,8 @@ def export_program(
     with _guard(options, lines) as prepare:
         call = prepare(ordered_call(model, args, kwargs))
         shapes = normalise(model, call, dynamic_shapes)
-        return Exported(_traced(model, call, shapes, options.strict), shapes, lines)
+        with explained_export():
+            return Exported(_traced(model, call, shapes, options.strict), shapes, lines)
 
 
 def _traced(model: torch.nn.Module, call: CallInputs, shapes: Sequence[LeafShape], strict: bool) -> ExportedProgram:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import exportguard
-from exportguard import ExportOptions, FileError, InvalidArgumentError, LoweringError, OnnxModel, to_onnx
+from exportguard import ExportError, ExportOptions, FileError, InvalidArgumentError, LoweringError, OnnxModel, to_onnx
 from exportguard.opsets import MAX_OPSET, MIN_OPSET, default_opset
 
 
@@ -204,3 +204,43 @@ def test_the_default_opset_is_one_that_onnxruntime_runs() -> None:
 
 def test_every_public_name_is_there() -> None:
     assert all(hasattr(exportguard, name) for name in exportguard.__all__)
+
+
+class Branching(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = x.sum()
+        if total > 0:
+            return x
+        return -x
+
+
+class Squared(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ x
+
+
+class Raising(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        raise KeyError("no such mode")
+
+
+@pytest.mark.parametrize(
+    ("module", "shapes", "line", "reason", "remedy"),
+    [
+        (Branching(), None, "in Branching.forward: if total > 0:", "data-dependent expression", 'rewrite="auto"'),
+        (Squared(), {"x": {0: "a", 1: "b"}}, "in Squared.forward: return x @ x", "must", "the same name"),
+        (Raising(), None, "in Raising.forward: raise KeyError", "KeyError: 'no such mode'", "the inputs are wrong"),
+    ],
+    ids=["test on values", "axes that are not free", "error of the model"],
+)
+def test_a_stopped_export_names_the_line_and_the_remedy(
+    module: torch.nn.Module, shapes: Any, line: str, reason: str, remedy: str
+) -> None:
+    with pytest.raises(ExportError) as caught:
+        to_onnx(module.eval(), (torch.ones(3, 3),), dynamic_shapes=shapes)
+    first, *rest = str(caught.value).splitlines()
+    assert first.startswith(f"torch.export stopped at {__file__}:")
+    assert line in first
+    assert reason in "\n".join(rest)
+    assert remedy in rest[-1]
+    assert caught.value.__cause__ is not None

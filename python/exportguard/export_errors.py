@@ -1,0 +1,83 @@
+"""One clear error for an export that torch stops: the line of the model, torch's reason, and what to do."""
+
+from __future__ import annotations
+
+import linecache
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+import torch
+
+from .errors import ExportError, ExportGuardError
+
+_NOT_THE_MODEL = (str(Path(torch.__file__).parent), str(Path(__file__).parent), sysconfig.get_path("stdlib"), "<")
+_REASON_LINES = 6
+
+_ON_VALUES = (
+    'the program depends on the values of a tensor there; pass rewrite="auto" to have such tests and loops rewritten, '
+    "or write them with torch.where, torch.cond or torch._check"
+)
+_ON_SIZES = "ask for fewer dynamic axes, or give the axes that have to be equal the same name"
+_IN_THE_MODEL = (
+    "call the model with these inputs without export: if that fails too, the inputs are wrong; if not, "
+    "ask for fewer dynamic axes, or give the axes that have to be equal the same name"
+)
+
+
+@contextmanager
+def explained_export() -> Iterator[None]:
+    """Turns what torch or the model raises while it is exported into an `ExportError` that has it as its cause."""
+    try:
+        yield
+    except ExportGuardError:
+        raise
+    except Exception as error:
+        raise ExportError(_text(error)) from error
+
+
+def _text(error: Exception) -> str:
+    place = _place(error)
+    where = f" at {place}" if place else ""
+    return f"torch.export stopped{where}\n{type(error).__name__}: {_reason(error)}\nWhat to do: {_remedy(error)}"
+
+
+def _reason(error: Exception) -> str:
+    """The first lines of torch's message, before what it offers for debugging."""
+    message = str(error).partition("\nCaused by:")[0].partition("\nFor more")[0]
+    return "\n".join([line.rstrip() for line in message.splitlines() if line.strip()][:_REASON_LINES])
+
+
+def _remedy(error: Exception) -> str:
+    # Importing these takes a second, which torch.export has taken already.
+    from torch._dynamo.exc import UserError, UserErrorType
+    from torch._subclasses.fake_tensor import DataDependentOutputException
+    from torch.fx.experimental.symbolic_shapes import ConstraintViolationError, GuardOnDataDependentSymNode
+
+    if isinstance(error, GuardOnDataDependentSymNode | DataDependentOutputException):
+        return _ON_VALUES
+    if isinstance(error, ConstraintViolationError):
+        return _ON_SIZES
+    if isinstance(error, UserError):
+        return _ON_SIZES if error.error_type == UserErrorType.CONSTRAINT_VIOLATION else _ON_VALUES
+    return _IN_THE_MODEL
+
+
+def _place(error: BaseException) -> str:
+    """The innermost line of the model that the error, or else what caused it, came through."""
+    current: BaseException | None = error
+    while current is not None:
+        for file, line, function in reversed([*_lines(current.__traceback__)]):
+            if not file.startswith(_NOT_THE_MODEL):
+                return f"{file}:{line} in {function}: {linecache.getline(file, line).strip()}"
+        current = current.__cause__ or current.__context__
+    return ""
+
+
+def _lines(trace: TracebackType | None) -> Iterator[tuple[str, int, str]]:
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        yield code.co_filename, trace.tb_lineno, code.co_qualname
+        trace = trace.tb_next
