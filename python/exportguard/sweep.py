@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .errors import InvalidArgumentError
+from .forks import Fork, ForkServer
 from .models import architectures, models_of_task, tasks
 
 Outcome = Literal["ok", "wrong", "failed", "cannot run eagerly", "timed out", "out of memory", "crashed"]
@@ -99,14 +98,25 @@ def sweep(cases: Sequence[SweepCase], options: SweepOptions, executor: Executor)
 
 def run_case(case: SweepCase, options: SweepOptions) -> SweepResult:
     """Validates one model in a process of its own, and keeps the result in the sweep's folder."""
-    report = options.folder / f"{case.file_name}.report"
+    report, output = (options.folder / f"{case.file_name}.{ending}" for ending in ("report", "log"))
     report.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "exportguard", "validate", "-v", "0", "-m", case.model, "-t", case.task]
+    arguments = ["validate", "-v", "0", "-m", case.model, "-t", case.task, "--json", str(report), *options.arguments]
     start = time.monotonic()
-    found = _run([*command, "--json", str(report), *options.arguments], options) or _read_report(report)
+    found = _ended(_started(arguments, output), output, options) or _read_report(report)
+    output.unlink(missing_ok=True)
     result = SweepResult(model=case.model, task=case.task, seconds=round(time.monotonic() - start, 1), **found)
     (options.folder / case.file_name).write_text(json.dumps(asdict(result)), encoding="utf-8")
     return result
+
+
+_own = threading.local()  # each waiting thread has a server, which runs one command at a time
+
+
+def _started(arguments: Sequence[str], output: Path) -> Fork:
+    if not hasattr(_own, "server"):
+        _own.server = ForkServer()
+    server: ForkServer = _own.server
+    return server.start(arguments, output)
 
 
 def _kept(case: SweepCase, options: SweepOptions) -> SweepResult | None:
@@ -116,19 +126,14 @@ def _kept(case: SweepCase, options: SweepOptions) -> SweepResult | None:
     return SweepResult(**json.loads(path.read_text(encoding="utf-8")))
 
 
-def _run(command: Sequence[str], options: SweepOptions) -> dict[str, Any] | None:
-    """Runs it to its end. If it writes no report: what happened instead."""
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-        deadline = time.monotonic() + options.timeout_s
-        excess: dict[str, Any] | None = None
-        while process.poll() is None and excess is None:
-            time.sleep(_POLL_S)
-            excess = _excess(process.pid, deadline, options)
-        process.kill()
-        process.wait()
-        output.seek(0)
-        return excess or _ended_early(process.returncode, output.read())
+def _ended(process: Fork, output: Path, options: SweepOptions) -> dict[str, Any] | None:
+    """Waits for its end. If it writes no report: what happened instead."""
+    deadline = time.monotonic() + options.timeout_s
+    excess: dict[str, Any] | None = None
+    while process.poll(_POLL_S) is None and excess is None:
+        excess = _excess(process.pid, deadline, options)
+    code = process.kill()
+    return excess or _ended_early(code, output.read_text(encoding="utf-8", errors="replace"))
 
 
 def _ended_early(code: int, output: str) -> dict[str, Any] | None:

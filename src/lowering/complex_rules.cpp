@@ -208,6 +208,9 @@ void separate_exp(ComplexSite& site) {
   site.give({part("cos.default"), part("sin.default")});
 }
 
+/// A check of what the conversion knows leaves nothing behind.
+void separate_assertion(ComplexSite&) {}
+
 // ------------------------------------------------------------------------------------------------
 // which rule
 
@@ -296,6 +299,7 @@ const std::vector<Row>& rows() {
       {separate_cast,
        {"aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device",
         "prims.convert_element_type.default", "aten.resolve_conj.default"}},
+      {separate_assertion, {"aten._assert_tensor_metadata.default"}},
       {separate_fft_c2c, {"aten._fft_c2c.default"}},
       {separate_fft_r2c, {"aten._fft_r2c.default"}},
       {separate_fft_c2r, {"aten._fft_c2r.default"}},

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,15 +22,31 @@ from exportguard.sweep_tables import page, summary, terminal_table
 CASE = SweepCase(model="vit", task="image-classification")
 
 
+class Script:
+    """Stands for a fork: a process that runs a script."""
+
+    def __init__(self, script: str, output: Path) -> None:
+        with output.open("w") as file:
+            self._process = subprocess.Popen([sys.executable, "-c", script], stdout=file, stderr=file)
+        self.pid = self._process.pid
+
+    def poll(self, timeout_s: float = 0.0) -> int | None:
+        time.sleep(timeout_s)
+        return self._process.poll()
+
+    def kill(self) -> int:
+        self._process.kill()
+        return self._process.wait()
+
+
 def result_of(script: str, options: SweepOptions, monkeypatch: pytest.MonkeyPatch) -> SweepResult:
     """The result of a case whose process runs `script` instead; `{report}` in it is where the report goes."""
-    run = sweeping._run
 
-    def run_script(command: list[str], settings: SweepOptions) -> dict[str, Any] | None:
-        report = command[command.index("--json") + 1]
-        return run([sys.executable, "-c", script.replace("{report}", report)], settings)
+    def start(arguments: list[str], output: Path) -> Script:
+        report = arguments[arguments.index("--json") + 1]
+        return Script(script.replace("{report}", report), output)
 
-    monkeypatch.setattr(sweeping, "_run", run_script)
+    monkeypatch.setattr(sweeping, "_started", start)
     return sweeping.run_case(CASE, options)
 
 

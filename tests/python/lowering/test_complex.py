@@ -56,6 +56,7 @@ FUNCTIONS = {
     "matrices": lambda a, b: a @ b.transpose(0, 1),
     "joined and summed": lambda a, b: torch.cat([a, b, a.conj()], 1).sum(1),
     "casts": lambda a, b: a.real.to(torch.complex64) + b,
+    "casts to the dtype that it has": lambda a, b: a.to(b.device, torch.complex64) + b.to(torch.complex64),
 }
 
 
