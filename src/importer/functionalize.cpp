@@ -6,6 +6,8 @@
 
 #include "exportguard/common/errors.h"
 #include "importer/aliases.h"
+#include "importer/auto_functionalized.h"
+#include "importer/hidden_writes.h"
 #include "importer/inline_bodies.h"
 #include "importer/operator_facts.h"
 #include "importer/writes.h"
@@ -207,6 +209,8 @@ std::size_t add_mutated_outputs(ir::Graph& graph, Pass& pass) {
 FunctionalizeReport functionalize(ir::Graph& graph) {
   FunctionalizeReport report;
   OperatorTable operators;
+  unwrap_auto_functionalized(graph);
+  reveal_writes(graph);
   inline_bodies(graph, operators);
   Pass pass(graph, operators, report);
   pass.run();

@@ -32,6 +32,17 @@ Argument collected(const ir::Node& node, const Argument& argument, std::vector<i
 
 }  // namespace
 
+CallArgument CallArgument::list(const std::vector<ir::Value*>& values) {
+  CallArgument result{Argument{}};
+  Argument::List items;
+  for (ir::Value* value : values) {
+    items.push_back(value ? Argument{Argument::Operand{result.values_.size()}} : Argument{});
+    if (value) result.values_.push_back(value);
+  }
+  result.literal_ = {std::move(items)};
+  return result;
+}
+
 CallArgument CallArgument::of(const ir::Node& node, std::size_t position) {
   CallArgument result{Argument{}};
   if (position < node.arguments().size()) {

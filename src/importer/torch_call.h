@@ -18,6 +18,9 @@ class CallArgument {
   CallArgument(DType dtype) : literal_{dtype} {}                                           // NOLINT
   explicit CallArgument(ir::Argument literal) : literal_(std::move(literal)) {}
 
+  /// A list of tensors; null for None.
+  static CallArgument list(const std::vector<ir::Value*>& values);
+
   /// Argument `position` of `node` as it stands there.
   static CallArgument of(const ir::Node& node, std::size_t position);
 

@@ -44,10 +44,18 @@ Value* as_columns(ComplexSite& site, const Parts& parts) {
   return site.onnx("Concat", {real, imaginary}, attribute("axis", -1), type);
 }
 
-/// Along the last axis. ONNX divides the inverse by the number of samples;
-/// torch's plans do so when told.
+Value* converted(ComplexSite& site, Value* x, DType dtype) {
+  ir::Type type = x->type();
+  type.dtype = dtype;
+  return x->dtype() == dtype
+             ? x
+             : site.onnx("Cast", {x}, attribute("to", static_cast<std::int64_t>(dtype)), std::move(type));
+}
+
+/// Along the last axis. ONNX divides the inverse by the number of samples; torch's plans do so when told. In float64:
+/// onnxruntime loses digits with the number of samples.
 Parts dft(ComplexSite& site, const Parts& parts, Direction direction) {
-  Value* signal = as_columns(site, parts);
+  Value* signal = converted(site, as_columns(site, parts), DType::kFloat64);
   const auto axis = static_cast<std::int64_t>(signal->type().shape->size()) - 2;
   ir::Type type = signal->type();
   type.shape->back() = 2;
@@ -61,7 +69,9 @@ Parts dft(ComplexSite& site, const Parts& parts, Direction direction) {
     inputs.push_back(nullptr);
     inputs.push_back(site.onnx("Constant", {}, std::move(constant), ir::Type::tensor(DType::kInt64, ir::Shape{})));
   }
-  Value* spectrum = site.onnx("DFT", std::move(inputs), std::move(attributes), type);
+  Value* exact = site.onnx("DFT", std::move(inputs), std::move(attributes), type);
+  Value* spectrum = converted(site, exact, parts.real->dtype());
+  type = spectrum->type();
   type.shape->pop_back();
   const auto column = [&](std::int64_t index) {
     return site.emit("select.int", {spectrum, literal(std::int64_t{-1}), literal(index)}, type);

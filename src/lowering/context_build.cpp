@@ -145,9 +145,22 @@ Value* LoweringContext::squeeze(Value* value, const std::vector<std::int64_t>& a
   return axes.empty() ? value : op("Squeeze", {value, ints(axes)});
 }
 
+namespace {
+
+/// onnxruntime takes a negative axis of an empty tensor for one out of range.
+std::vector<std::int64_t> counted_from_start(const Value* value, std::vector<std::int64_t> axes) {
+  const auto rank = value->type().rank();
+  for (std::int64_t& axis : axes) {
+    if (rank && axis < 0) axis += static_cast<std::int64_t>(*rank);
+  }
+  return axes;
+}
+
+}  // namespace
+
 Value* LoweringContext::reduce(std::string_view op, Value* value, const std::vector<std::int64_t>& axes, bool keepdim) {
   std::vector<Value*> inputs = {value};
-  if (!axes.empty()) inputs.push_back(ints(axes));
+  if (!axes.empty()) inputs.push_back(ints(counted_from_start(value, axes)));
   return this->op(op, inputs, {{"keepdims", static_cast<std::int64_t>(keepdim)}});
 }
 

@@ -27,10 +27,29 @@ std::optional<SymExpr> expression_of(const Shared& shared, const Size& size) {
   return entry == shared.expressions.end() ? std::nullopt : std::optional(entry->second);
 }
 
-/// Whether the expression is at least zero for every size: sizes are, so are sums and products of them.
-bool is_never_negative(const SymExpr& expression) {
+bool is_never_negative(Shared& shared, const SymExpr& expression);
+
+/// A symbol that no size of a tensor gives may be below zero: it may come from `item()`.
+bool is_factor_never_negative(Shared& shared, const SymExpr& factor) {
+  if (find_in_scopes(shared, &Scope::origins, factor)) return true;
+  const auto call = factor.as_call();
+  if (!call) return false;
+  static constexpr std::string_view kMonotonic[] = {"FloorDiv", "CleanDiv", "CeilDiv", "Mod", "PythonMod", "Min"};
+  const auto is_plain = [&](const SymExpr& argument) { return is_never_negative(shared, argument); };
+  if (call->first == "Max") return std::ranges::any_of(call->second, is_plain);
+  return std::ranges::find(kMonotonic, call->first) != std::end(kMonotonic) &&
+         std::ranges::all_of(call->second, is_plain);
+}
+
+/// Whether the expression is at least zero whatever the inputs: sizes are, so are sums and products of them.
+bool is_never_negative(Shared& shared, const SymExpr& expression) {
   if (const auto number = expression.constant()) return *number >= 0;
-  return std::ranges::all_of(expression.terms(), [](const SymExpr::Term& term) { return term.coefficient >= 0; });
+  if (find_in_scopes(shared, &Scope::origins, expression)) return true;
+  return std::ranges::all_of(expression.terms(), [&](const SymExpr::Term& term) {
+    return term.coefficient >= 0 && std::ranges::all_of(term.factors, [&](const SymExpr& factor) {
+             return is_factor_never_negative(shared, factor);
+           });
+  });
 }
 
 SymExpr product(const ir::Shape& shape) {
@@ -104,12 +123,10 @@ class SizeArithmetic {
     }
     if (function == "Max" || function == "Min") return ctx_.op(function, values);
     if (function == "Mod" || function == "PythonMod") return ctx_.op("Mod", values);
-    if (function == "CeilDiv") {
-      Value* bumped = ctx_.op("Sub", {ctx_.op("Add", {values[0], values[1]}), ctx_.ints({1})});
-      return ctx_.op("Div", {bumped, values[1]});
-    }
     // ONNX divides towards zero; Python floors.
-    const bool is_plain = is_never_negative(arguments[0]) && is_never_negative(arguments[1]);
+    const bool is_plain =
+        std::ranges::all_of(arguments, [&](const SymExpr& argument) { return is_never_negative(shared_, argument); });
+    if (function == "CeilDiv") values[0] = ctx_.op("Sub", {ctx_.op("Add", values), ctx_.ints({1})});
     Value* dividend = is_plain ? values[0] : ctx_.op("Sub", {values[0], ctx_.op("Mod", values)});
     return ctx_.op("Div", {dividend, values[1]});
   }

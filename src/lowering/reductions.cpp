@@ -66,11 +66,13 @@ Value* reduced_count(LoweringContext& ctx, Value* x, const std::vector<std::int6
 }
 
 Value* mean(LoweringContext& ctx, Value* x, const ReducedAxes& over) {
-  const ir::Tensor* count = ctx.find_constant(reduced_count(ctx, x, over.axes, DType::kInt64));
-  const bool is_empty = count != nullptr && count->to_ints().front() == 0;
-  if (!is_empty) return kernel_reduce(ctx, "ReduceMean", x, over.axes, over.keepdim);
-  Value* sum = kernel_reduce(ctx, "ReduceSum", x, over.axes, over.keepdim);
-  return ctx.op("Div", {sum, ctx.number_like(0, sum)});
+  Value* count = reduced_count(ctx, x, over.axes, DType::kInt64);
+  const ir::Tensor* known = ctx.find_constant(count);
+  const bool is_never_empty = known != nullptr && known->to_ints().front() != 0;
+  if (is_never_empty) return kernel_reduce(ctx, "ReduceMean", x, over.axes, over.keepdim);
+  // ReduceMean of nothing gives 0.
+  Value* sum = kernel_reduce(ctx, "ReduceSum", ctx.widened(x), over.axes, over.keepdim);
+  return ctx.op("Div", {sum, ctx.cast(count, sum->dtype())});
 }
 
 }  // namespace exportguard::lowering

@@ -29,7 +29,7 @@ Value* all_true(LoweringContext& ctx, Value* x, const ReducedAxes& over);
 /// How many elements one result is made of: a number of that dtype.
 Value* reduced_count(LoweringContext& ctx, Value* x, const std::vector<std::int64_t>& axes, DType dtype);
 
-/// The mean of a float; NaN over a size that is known to be zero.
+/// The mean of a float, that of a half-precision one perhaps as float32; NaN of nothing.
 Value* mean(LoweringContext& ctx, Value* x, const ReducedAxes& over);
 
 }  // namespace exportguard::lowering

@@ -222,6 +222,7 @@ void FxGraphReader::append(py::handle node, Call& call) {
   call.spec.op = call.op.op;
   call.spec.is_torch = true;
   call.spec.outputs.clear();
+  if (!call.keywords.empty()) call.spec.attributes.emplace_back("keywords", std::move(call.keywords));
   for (auto& [name, body] : call.bodies) call.spec.attributes.emplace_back(name, std::move(body));
   const py::handle example = example_of(node);
   FxValue value;
@@ -268,6 +269,7 @@ void FxGraphReader::place_keywords(py::handle keywords, Call& call) {
     if (!position && call.op.schema != nullptr) {
       throw ImportError(fmt::format("its schema has no argument '{}'", text_of(key)));
     }
+    if (!position && call.op.kind == FxOperator::Kind::kHigherOrder) call.keywords.emplace_back(text_of(key));
     const std::size_t behind = std::max(arguments.size(), placed.empty() ? 0 : placed.rbegin()->first + 1);
     const std::size_t at = position.value_or(behind);
     placed[at] = argument(value, call, at);

@@ -64,6 +64,7 @@ class [[gnu::visibility("hidden")]] FxGraphReader {
     std::string name;
     ir::NodeSpec spec;
     std::vector<std::pair<std::string, std::unique_ptr<ir::Graph>>> bodies;
+    std::vector<std::string> keywords = {};  ///< those that no parameter of a higher-order operator is named after
   };
 
   void call_function(py::handle node, std::string name);

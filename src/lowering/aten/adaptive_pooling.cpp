@@ -81,7 +81,12 @@ Value* average_axis(LoweringContext& ctx, Value* x, std::int64_t axis, const Siz
   Value* weights = ctx.cast(window_masks(ctx, from, to), x->dtype());
   Value* count = ctx.reduce("ReduceSum", weights, {1}, true);
   Value* matrix = ctx.swap_axes(ctx.op("Div", {weights, count}), 0, 1);
-  return ctx.swap_axes(matmul(ctx, ctx.swap_axes(x, axis, -1), matrix), axis, -1);
+  // As rows: onnxruntime merges a Transpose into the MatMul, and then cannot take an empty batch.
+  Value* moved = ctx.swap_axes(x, axis, -1);
+  std::vector<Size> sizes = ctx.sizes_of(moved);
+  Value* rows = ctx.reshape(moved, {merged_size(ctx, moved, 0, sizes.size() - 1), from});
+  sizes.back() = to;
+  return ctx.swap_axes(ctx.reshape(matmul(ctx, rows, matrix), sizes), axis, -1);
 }
 
 Value* average_each_axis(LoweringContext& ctx, const Adaptive& pooling) {

@@ -5,6 +5,7 @@
 #include "lowering/contraction.h"
 #include "lowering/kernels.h"
 #include "lowering/moments.h"
+#include "lowering/reductions.h"
 #include "lowering/size_arithmetic.h"
 
 namespace exportguard::lowering {
@@ -120,7 +121,7 @@ Value* with_probabilities(LoweringContext& ctx, Value* scores, const Criterion& 
   }
   Value* losses = ctx.op("Neg", {sum_over_classes(ctx, ctx.op("Mul", {scores, target}), criterion.weight)});
   if (criterion.reduction != Reduction::kMean) return reduce_losses(ctx, losses, nullptr, criterion.reduction);
-  return kernel_reduce(ctx, "ReduceMean", losses, axes_between(0, ctx.rank(losses)), false);
+  return mean(ctx, losses, {axes_between(0, ctx.rank(losses)), false});
 }
 
 Value* cross_entropy(LoweringContext& ctx, Value* x, const Criterion& criterion) {
@@ -171,7 +172,7 @@ void lower_linear_cross_entropy_of_each(LoweringContext& ctx) {
 /// The mean over the classes, which are the last axis; then the reduction. `[batch, classes]`.
 Value* mean_over_classes(LoweringContext& ctx, Value* losses, Reduction reduction) {
   Value* means = ctx.reduce("ReduceMean", losses, {1}, false);
-  if (reduction == Reduction::kMean) return ctx.reduce("ReduceMean", means, {0}, false);
+  if (reduction == Reduction::kMean) return mean(ctx, means, {{0}, false});
   const bool is_single = reduction == Reduction::kNone && ctx.rank(ctx.input(0)) < 2;
   return is_single ? ctx.squeeze(means, {0}) : reduce_losses(ctx, means, nullptr, reduction);
 }

@@ -77,7 +77,7 @@ void lower_native_dropout(LoweringContext& ctx) {
 }
 
 void lower_native_dropout_backward(LoweringContext& ctx) {
-  Value* gradient = ctx.input(0);
+  Value* gradient = ctx.cast(ctx.input(0), ctx.output_dtype());
   Value* kept = ctx.op("Mul", {gradient, ctx.cast(ctx.input(1), gradient->dtype())});
   ctx.result(ctx.op("Mul", {kept, ctx.scalar(2, gradient->dtype())}));
 }

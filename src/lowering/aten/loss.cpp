@@ -5,6 +5,7 @@
 #include "exportguard/lowering/table.h"
 #include "lowering/kernels.h"
 #include "lowering/moments.h"
+#include "lowering/reductions.h"
 #include "lowering/size_arithmetic.h"
 
 namespace exportguard::lowering {
@@ -16,8 +17,8 @@ Reduction reduction_at(LoweringContext& ctx, std::size_t i) { return static_cast
 
 Value* reduce_loss(LoweringContext& ctx, Value* loss, Reduction reduction) {
   if (reduction == Reduction::kNone) return loss;
-  const std::string_view op = reduction == Reduction::kMean ? "ReduceMean" : "ReduceSum";
-  return kernel_reduce(ctx, op, loss, axes_between(0, ctx.rank(loss)), false);
+  const ReducedAxes all = {axes_between(0, ctx.rank(loss)), false};
+  return reduction == Reduction::kMean ? mean(ctx, loss, all) : kernel_reduce(ctx, "ReduceSum", loss, all.axes, false);
 }
 
 /// A tensor operand in the dtype that the loss is computed in.

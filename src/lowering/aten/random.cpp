@@ -1,5 +1,11 @@
+#include <cmath>
+#include <numbers>
+
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
+#include "lowering/axes.h"
+#include "lowering/number_lists.h"
+#include "lowering/size_arithmetic.h"
 
 namespace exportguard::lowering {
 namespace {
@@ -7,14 +13,58 @@ namespace {
 /// Dtypes that ONNX draws random numbers in.
 DType random_dtype(DType dtype) { return is_floating(dtype) ? dtype : DType::kFloat32; }
 
+// onnxruntime has kernels for the random operators up to opset 21, and for Dropout at every opset.
+constexpr int kLastOpsetWithKernels = 21;
+
+/// How many bits a fraction has.
+std::int64_t fraction_bits(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return 11;
+    case DType::kBFloat16:
+      return 8;
+    case DType::kFloat64:
+      return 53;
+    default:
+      return 24;
+  }
+}
+
+/// Σ bits 2^-k, where the bits are what Dropout keeps of ones.
+Value* uniform_of_bits(LoweringContext& ctx, const std::vector<Size>& sizes, DType dtype) {
+  const std::int64_t count = fraction_bits(dtype);
+  std::vector<double> weights;
+  for (std::int64_t k = 1; k <= count; ++k) weights.push_back(std::ldexp(1.0, static_cast<int>(-k)));
+  const DType wide = dtype == DType::kFloat64 ? dtype : DType::kFloat32;
+  Size drawn_count = 1;
+  for (const Size& size : sizes) drawn_count = multiply(ctx, drawn_count, size);
+  Value* ones = ctx.filled({drawn_count, count}, ctx.constant(1, DType::kFloat32));
+  Value* half = ctx.constant(0.5, DType::kFloat32);
+  Value* bits = ctx.op_many("Dropout", {ones, half, ctx.constant(true, DType::kBool)}, 2).back();
+  Value* drawn = ctx.op("MatMul", {ctx.cast(bits, wide), ctx.unsqueeze(doubles(ctx, weights, wide), {1})});
+  return ctx.cast(ctx.reshape(drawn, sizes), dtype);
+}
+
 /// Uniform in [0, 1), in the given dtype and of the given shape.
 Value* uniform(LoweringContext& ctx, const std::vector<Size>& sizes, DType dtype) {
+  if (ctx.opset() > kLastOpsetWithKernels) return uniform_of_bits(ctx, sizes, dtype);
   Value* model = ctx.filled(sizes, ctx.constant(0, dtype));
   return ctx.op("RandomUniformLike", {model}, {{"dtype", static_cast<std::int64_t>(dtype)}});
 }
 
+/// Box and Muller: √(-2 log(1 - u)) cos(2πv) for two uniform numbers.
+Value* normal_of_uniform(LoweringContext& ctx, const std::vector<Size>& sizes, DType dtype) {
+  const DType wide = dtype == DType::kFloat64 ? dtype : DType::kFloat32;
+  const auto number = [&](double value) { return ctx.constant(value, wide); };
+  Value* rest = ctx.op("Sub", {number(1), uniform(ctx, sizes, wide)});
+  Value* radius = ctx.op("Sqrt", {ctx.op("Mul", {ctx.op("Log", {rest}), number(-2)})});
+  Value* angle = ctx.op("Mul", {uniform(ctx, sizes, wide), number(2 * std::numbers::pi)});
+  return ctx.cast(ctx.op("Mul", {radius, ctx.op("Cos", {angle})}), dtype);
+}
+
 /// Normal with mean 0 and deviation 1.
 Value* normal(LoweringContext& ctx, const std::vector<Size>& sizes, DType dtype) {
+  if (ctx.opset() > kLastOpsetWithKernels) return normal_of_uniform(ctx, sizes, dtype);
   Value* model = ctx.filled(sizes, ctx.constant(0, dtype));
   return ctx.op("RandomNormalLike", {model}, {{"dtype", static_cast<std::int64_t>(dtype)}});
 }
@@ -95,6 +145,33 @@ Value* scaled_normal(LoweringContext& ctx, const std::vector<Size>& sizes, std::
 void lower_normal(LoweringContext& ctx) { ctx.result(scaled_normal(ctx, ctx.output_sizes(), 0)); }
 void lower_normal_functional(LoweringContext& ctx) { ctx.result(scaled_normal(ctx, sizes_of_input(ctx, 0), 1)); }
 
+// ------------------------------------------------------------------------------------------------ choices
+
+/// With replacement: how many of the cumulated weights lie at or below a uniform number of their sum.
+Value* drawn_again(LoweringContext& ctx, Value* weights, const Size& count) {
+  const auto rank = static_cast<std::int64_t>(ctx.rank(weights));
+  Value* bounds = ctx.op("CumSum", {weights, ctx.constant(rank - 1, DType::kInt64)});
+  Value* sum = ctx.slice(bounds, -1, -1, kEnd);
+  std::vector<Size> sizes = ctx.sizes_of(weights);
+  sizes.back() = count;
+  Value* points = ctx.op("Mul", {uniform(ctx, sizes, weights->dtype()), sum});
+  Value* is_passed = ctx.op("LessOrEqual", {ctx.unsqueeze(bounds, {rank - 1}), ctx.unsqueeze(points, {rank})});
+  return ctx.reduce("ReduceSum", ctx.cast(is_passed, DType::kInt64), {rank}, false);
+}
+
+/// Without replacement: the greatest of the weights, each divided by an exponential number.
+Value* drawn_once(LoweringContext& ctx, Value* weights, const Size& count) {
+  Value* rest = ctx.op("Sub", {ctx.number_like(1, weights), uniform(ctx, ctx.sizes_of(weights), weights->dtype())});
+  Value* waits = ctx.op("Neg", {ctx.op("Log", {rest})});
+  return ctx.op_many("TopK", {ctx.op("Div", {weights, waits}), as_dim(ctx, count)}, 2).back();
+}
+
+void lower_multinomial(LoweringContext& ctx) {
+  Value* weights = ctx.widened(ctx.input(0));
+  const Size count = ctx.sizes(1).front();
+  ctx.result(ctx.flag(2) ? drawn_again(ctx, weights, count) : drawn_once(ctx, weights, count));
+}
+
 void lower_randperm(LoweringContext& ctx) {
   Value* count = ctx.dim(0);
   Value* keys = uniform(ctx, {Size(count)}, DType::kFloat32);
@@ -120,6 +197,7 @@ void populate_random(LoweringTable& table) {
       {"aten.normal.Tensor_float", "aten.normal.float_Tensor", "aten.normal.Tensor_Tensor", "aten.normal.float_float"},
       lower_normal);
   table.add("aten.normal_functional.default", lower_normal_functional);
+  table.add("aten.multinomial.default", lower_multinomial);
   table.add("aten.randperm.default", lower_randperm);
 }
 

@@ -2,56 +2,31 @@
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
 #include "lowering/kernels.h"
+#include "lowering/ranking.h"
 #include "lowering/size_arithmetic.h"
-#include "lowering/vectors.h"
 
 namespace exportguard::lowering {
 namespace {
 
-struct Sorted {
-  Value* values;
-  Value* positions;
-};
-
-/// Which elements to take along an axis and in what order. TopK keeps equal elements in their order, both ways.
-struct Ranking {
-  std::int64_t axis;
-  bool is_descending;
-};
-
-/// The first `count` elements along the axis; a tensor of rank 0 counts as a vector.
-Sorted ranked(LoweringContext& ctx, Value* x, const Size& count, const Ranking& ranking) {
-  Value* vector = as_vector(ctx, x);
-  const std::vector<Value*> found =
-      ctx.op_many("TopK", {ctx.cast(vector, kernel_dtype("TopK", x->dtype())), as_dim(ctx, count)}, 2,
-                  {{"axis", ranking.axis}, {"largest", static_cast<std::int64_t>(ranking.is_descending)}});
-  if (ctx.rank(x) != 0) return {found[0], found[1]};
-  return {ctx.squeeze(found[0], {0}), ctx.squeeze(found[1], {0})};
-}
-
-Sorted fully_ranked(LoweringContext& ctx, Value* x, const Ranking& ranking) {
-  return ranked(ctx, x, ctx.rank(x) == 0 ? Size(1) : size_of(ctx, x, ranking.axis), ranking);
-}
-
 void lower_topk(LoweringContext& ctx) {
   Value* x = ctx.input(0);
-  const Sorted found = ranked(ctx, x, ctx.sizes(1).front(), {ctx.axis(2, ctx.rank(x)), ctx.flag(3)});
+  const Ranked found = ranked(ctx, x, ctx.sizes(1).front(), {ctx.axis(2, ctx.rank(x)), ctx.flag(3)});
   ctx.results({found.values, found.positions});
 }
 
 /// From the arguments dim and descending, which begin at position `first`.
-Sorted sorted(LoweringContext& ctx, std::size_t first) {
+Ranked sorted(LoweringContext& ctx, std::size_t first) {
   Value* x = ctx.input(0);
   return fully_ranked(ctx, x, {ctx.axis(first, ctx.rank(x)), ctx.flag(first + 1)});
 }
 
 void lower_sort(LoweringContext& ctx) {
-  const Sorted found = sorted(ctx, 1);
+  const Ranked found = sorted(ctx, 1);
   ctx.results({found.values, found.positions});
 }
 
 void lower_sort_stable(LoweringContext& ctx) {
-  const Sorted found = sorted(ctx, 2);
+  const Ranked found = sorted(ctx, 2);
   ctx.results({found.values, found.positions});
 }
 
@@ -64,7 +39,7 @@ void lower_msort(LoweringContext& ctx) { ctx.result(fully_ranked(ctx, ctx.input(
 void lower_kthvalue(LoweringContext& ctx) {
   Value* x = ctx.input(0);
   const std::int64_t axis = ctx.axis(2, ctx.rank(x));
-  const Sorted found = ranked(ctx, x, ctx.sizes(1).front(), {axis, false});
+  const Ranked found = ranked(ctx, x, ctx.sizes(1).front(), {axis, false});
   if (ctx.rank(x) == 0) return ctx.results({found.values, found.positions});
   Value* last = ctx.flag(3) ? ctx.ints({-1}) : ctx.constant(-1, DType::kInt64);
   ctx.results({ctx.gather(found.values, last, axis), ctx.gather(found.positions, last, axis)});

@@ -4,6 +4,7 @@
 
 #include "exportguard/lowering/table.h"
 #include "lowering/kernels.h"
+#include "lowering/ranking.h"
 #include "lowering/reductions.h"
 
 namespace exportguard::lowering {
@@ -73,18 +74,11 @@ struct Found {
   Value* index;
 };
 
-/// What stands at `position` (one for each result, axis kept) of the elements in ascending order. TopK leaves the order
-/// of NaN open: infinity stands in for it.
+/// What stands at `position` (one for each result, axis kept) of the elements in ascending order.
 Found at_rank(LoweringContext& ctx, Value* x, std::int64_t axis, Value* position) {
-  Value* sortable = ctx.cast(x, kernel_dtype("TopK", x->dtype()));
-  if (is_floating(x->dtype())) {
-    Value* infinity = ctx.constant(std::numeric_limits<double>::infinity(), sortable->dtype());
-    sortable = ctx.where(kernel_op(ctx, "IsNaN", {sortable}), infinity, sortable);
-    sortable->set_type(x->type());
-  }
-  const auto sorted = ctx.op_many("TopK", {sortable, ctx.dim_of(x, axis)}, 2, {{"axis", axis}, {"largest", 0}});
-  return {ctx.op("GatherElements", {sorted[0], position}, {{"axis", axis}}),
-          ctx.op("GatherElements", {sorted[1], position}, {{"axis", axis}})};
+  const Ranked sorted = fully_ranked(ctx, x, {axis, false});
+  return {ctx.op("GatherElements", {sorted.values, position}, {{"axis", axis}}),
+          ctx.op("GatherElements", {sorted.positions, position}, {{"axis", axis}})};
 }
 
 /// The place of the lower of the two in the middle of `count` elements.

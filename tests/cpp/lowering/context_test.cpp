@@ -66,6 +66,18 @@ TEST(Reshape, AllowsZeroWhereASizeIsComputed) {
   EXPECT_THAT(text, HasSubstr("allowzero=1"));
 }
 
+void sum_the_last(LoweringContext& ctx) { ctx.result(ctx.reduce("ReduceSum", ctx.input(0), {-1}, false)); }
+
+TEST(Reduce, CountsAxesFromTheStart) {
+  const std::string text = lowered_with(R"(
+    graph(%x: f32[batch,8]):
+      %y: f32[batch] = aten.probe.default(%x)
+      return (%y))",
+                                        sum_the_last);
+  EXPECT_THAT(text, HasSubstr("{1}"));
+  EXPECT_THAT(text, Not(HasSubstr("{-1}")));
+}
+
 void read_sizes_twice(LoweringContext& ctx) {
   Value* x = ctx.input(0);
   Value* first = ctx.reshape(x, {Size(ctx.dim_value(ctx.size(x, 0) * ctx.size(x, 1)))});

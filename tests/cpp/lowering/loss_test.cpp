@@ -12,7 +12,12 @@ TEST(LossLowering, TheMeanSquaredError) {
       return (%y))";
   EXPECT_EQ(lowered(graph), R"(  %0 = Sub(%x, %t)
   %1 = Mul(%0, %0)
-  %y = ReduceMean(%1, %"constant.i64[0,1]") {keepdims=0}
+  %2 = Shape(%x) {start=0, end=1}
+  %3 = Squeeze(%2, %"constant.i64[0]")
+  %4 = Mul(%3, %constant.i64.3)
+  %5 = ReduceSum(%1, %"constant.i64[0,1]") {keepdims=0}
+  %6 = Cast(%4) {to=1}
+  %y = Div(%5, %6)
   return (%y)
 )");
 }

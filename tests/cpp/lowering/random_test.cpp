@@ -24,11 +24,19 @@ TEST(RandomLowering, RandnTakesTheShapeOfItsSizes) {
       %s: int{b} = aten.sym_size.int(%x, 0)
       %z: f32[b] = aten.randn.default([%s])
       return (%z))";
-  EXPECT_EQ(lowered(graph), R"(  %0 = Shape(%x) {start=0, end=1}
+  EXPECT_EQ(lowered(graph, 21), R"(  %0 = Shape(%x) {start=0, end=1}
   %1 = ConstantOfShape(%0) {value=f32[1]{0.0}}
   %z = RandomNormalLike(%1) {dtype=1}
   return (%z)
 )");
+}
+
+TEST(RandomLowering, DrawsBitsWithDropoutFromOpset22On) {
+  const std::string_view graph = R"(
+    graph(%x: f32[4]):
+      %z: f32[4] = aten.rand_like.default(%x)
+      return (%z))";
+  EXPECT_THAT(lowered(graph, 22), ::testing::HasSubstr("Dropout("));
 }
 
 }  // namespace

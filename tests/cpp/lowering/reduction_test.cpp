@@ -23,7 +23,12 @@ TEST(ReductionLowering, MeanOverNoAxesIsOverAll) {
     graph(%x: f32[b,3]):
       %z: f32[] = aten.mean.dim(%x, [])
       return (%z))";
-  EXPECT_EQ(lowered(graph), R"(  %z = ReduceMean(%x, %"constant.i64[0,1]") {keepdims=0}
+  EXPECT_EQ(lowered(graph), R"(  %0 = Shape(%x) {start=0, end=1}
+  %1 = Squeeze(%0, %"constant.i64[0]")
+  %2 = Mul(%1, %constant.i64.3)
+  %3 = ReduceSum(%x, %"constant.i64[0,1]") {keepdims=0}
+  %4 = Cast(%2) {to=1}
+  %z = Div(%3, %4)
   return (%z)
 )");
 }

@@ -10,7 +10,12 @@ TEST(SortingLowering, TopkIsATopK) {
     graph(%x: f32[n,8]):
       %v: f32[n,2], %i: i64[n,2] = aten.topk.default(%x, 2)
       return (%v, %i))";
-  EXPECT_EQ(lowered(graph), R"(  %v, %i = TopK(%x, %"constant.i64[2]") {axis=1, largest=1}
+  EXPECT_EQ(lowered(graph), R"(  %0 = Cast(%x) {to=11}
+  %1 = Min(%0, %"constant.f64.1e+300")
+  %2 = IsNaN(%0)
+  %3 = Where(%2, %constant.f64.inf, %1)
+  %4, %i = TopK(%3, %"constant.i64[2]") {axis=1, largest=1}
+  %v = GatherElements(%x, %i) {axis=1}
   return (%v, %i)
 )");
 }

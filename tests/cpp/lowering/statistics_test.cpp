@@ -12,14 +12,16 @@ TEST(StatisticsLowering, VarianceDividesByTheCountLessTheCorrection) {
       return (%z))";
   EXPECT_EQ(lowered(graph), R"(  %0 = Shape(%x) {start=0, end=1}
   %1 = Squeeze(%0, %"constant.i64[0]")
-  %2 = ReduceMean(%x, %"constant.i64[0]") {keepdims=1}
-  %3 = Sub(%x, %2)
-  %4 = Mul(%3, %3)
-  %5 = ReduceSum(%4, %"constant.i64[0]") {keepdims=0}
-  %6 = Cast(%1) {to=1}
-  %7 = Sub(%6, %constant.f32.1)
-  %8 = Max(%7, %constant.f32.0)
-  %z = Div(%5, %8)
+  %2 = ReduceSum(%x, %"constant.i64[0]") {keepdims=1}
+  %3 = Cast(%1) {to=1}
+  %4 = Div(%2, %3)
+  %5 = Sub(%x, %4)
+  %6 = Mul(%5, %5)
+  %7 = ReduceSum(%6, %"constant.i64[0]") {keepdims=0}
+  %8 = Cast(%1) {to=1}
+  %9 = Sub(%8, %constant.f32.1)
+  %10 = Max(%9, %constant.f32.0)
+  %z = Div(%7, %10)
   return (%z)
 )");
 }

@@ -29,8 +29,10 @@ TEST(SymbolicLowering, ANumberOutOfATensorIsComputedAtRunTime) {
       return (%t))";
   EXPECT_EQ(lowered(graph), R"(  %s = Reshape(%x, %"constant.i64[]")
   %0 = Unsqueeze(%s, %"constant.i64[0]")
-  %1 = Div(%0, %"constant.i64[2]")
-  %t = Squeeze(%1, %"constant.i64[0]")
+  %1 = Mod(%0, %"constant.i64[2]")
+  %2 = Sub(%0, %1)
+  %3 = Div(%2, %"constant.i64[2]")
+  %t = Squeeze(%3, %"constant.i64[0]")
   return (%t)
 )");
 }

@@ -40,5 +40,10 @@ def test_adaptive_pools_without_a_batch(spatial: int, check: Check) -> None:
     check(lambda x: (AVERAGE[spatial](x, 3), LARGEST[spatial](x, 4)), [image(spatial)[0]])
 
 
+@pytest.mark.parametrize("spatial", AVERAGE)
+def test_uneven_averages_of_an_empty_batch(spatial: int, check: Check) -> None:
+    check(lambda x: AVERAGE[spatial](x, 4), [image(spatial)], others=[[image(spatial, 0)]])
+
+
 def test_an_axis_that_keeps_its_size(check: Check) -> None:
     check(lambda x: functional.adaptive_avg_pool2d(x, (None, 2)), [image(2)], others=[[image(2, 1, 9)]])

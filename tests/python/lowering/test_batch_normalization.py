@@ -38,6 +38,18 @@ def test_batch_norm_of_other_floats(dtype: torch.dtype, check: Check) -> None:
     check(nn.BatchNorm2d(3).to(dtype), [torch.randn(2, 3, 4, 4, dtype=dtype)])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_batch_norm_in_training_gives_the_new_running_statistics(dtype: torch.dtype, check: Check) -> None:
+    weight, bias, mean, variance = (torch.rand(3) for _ in range(4))
+
+    def trained(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        moved, spread = mean.clone(), variance.clone()
+        y = nn.functional.batch_norm(x, moved, spread, weight, bias, training=True)
+        return y, moved, spread
+
+    check(trained, [torch.randn(2, 3, 4).to(dtype)], others=[[torch.randn(5, 3, 6).to(dtype)]])
+
+
 def test_native_batch_norm_moves_the_running_statistics(check: Check) -> None:
     native = torch.ops.aten._native_batch_norm_legit_functional.default
     check(

@@ -10,6 +10,21 @@ if TYPE_CHECKING:
 
 FLOATS = (torch.float32, torch.float16, torch.float64)
 
+MEANS = {
+    "mean": lambda x: x.mean(),
+    "mean of an axis": lambda x: x.mean(0),
+    "var": lambda x: x.var(0),
+    "loss": lambda x: torch.nn.functional.mse_loss(x, x + 1),
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", MEANS)
+def test_the_mean_of_nothing_is_nan(name: str, dtype: torch.dtype, check: Check) -> None:
+    x = (torch.rand(3, 4) * 60000).to(dtype)
+    check(MEANS[name], [x], others=[[x[:0]], [x[:2]]])
+
+
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 SUMS = {
     "sum": lambda x: x.sum(),
@@ -93,7 +108,7 @@ def test_along_the_only_axis_of_a_number(check: Check) -> None:
     check(lambda x: (x.sum(0), x.max(0), x.argmax(0), x.amax(-1), x.mean(0), x.any(0)), [torch.tensor(2.5)])
 
 
-def test_the_mean_of_nothing_is_nan(check: Check) -> None:
+def test_the_mean_over_an_axis_of_size_zero_is_nan(check: Check) -> None:
     check(lambda x: x.mean(1), [torch.rand(3, 0)])
 
 

@@ -76,6 +76,27 @@ def test_equals_eager(name: str, check: Check) -> None:
     check(function, inputs, others=others)
 
 
+NAN, INF = float("nan"), float("inf")
+SORTS = {
+    "sort": lambda x: x.sort(dim=1, stable=True),
+    "sort descending": lambda x: x.sort(dim=1, stable=True, descending=True),
+    "topk": lambda x: x.topk(3, 1).values,
+    "topk smallest": lambda x: x.topk(5, 1, largest=False).values,
+    "argsort": lambda x: x.argsort(dim=1, stable=True),
+    "msort": lambda x: x.T.msort(),
+    "kthvalue": lambda x: (x.kthvalue(5, 1).values, x.kthvalue(6, 1)),
+    "nanmedian": lambda x: x.nanmedian(1),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64], ids=str)
+@pytest.mark.parametrize("name", SORTS)
+def test_nan_is_greater_than_every_number(name: str, dtype: torch.dtype, check: Check) -> None:
+    top = torch.finfo(dtype).max
+    x = torch.tensor([[NAN, 1, top, INF, -INF, -2], [INF, NAN, -1, 3, NAN, top]], dtype=dtype)
+    check(SORTS[name], [x], others=[[x[:1]], [x[1:].nan_to_num(0.5)]])
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_sorts_every_dtype(dtype: torch.dtype, check: Check) -> None:
     x = integers(3, 5, high=5).to(dtype)

@@ -10,6 +10,18 @@ if TYPE_CHECKING:
     from conftest import Check
 
 
+def sizes_of_a_number(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    number = x.item()
+    torch._check(number > -100)
+    torch._check(number < 100)
+    return torch.full((), number // 4), torch.full((), -(-number // 3)), torch.zeros(30 + number // 4)
+
+
+@pytest.mark.parametrize("number", [7, -7, -8, 0])
+def test_the_quotient_of_a_negative_number_is_rounded_down(number: int, check: Check) -> None:
+    check(sizes_of_a_number, [torch.tensor(5)], others=[[torch.tensor(number)]])
+
+
 # of x: f32[n, m], with n and m dynamic
 FUNCTIONS = {
     "sum": lambda n, m: n + m,

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "exportguard/lowering/context.h"
+
+namespace exportguard::lowering {
+
+/// What one step of a loop leaves for the next.
+struct Step {
+  std::vector<Value*> state;   ///< of the same number, dtypes and shapes as before the step
+  Value* continues = nullptr;  ///< bool of rank 0: whether there is another one; null: there is
+};
+
+/// Writes one step: `iteration` is an int64 of rank 0 that counts from 0.
+using WriteStep = std::function<Step(Value* iteration, const std::vector<Value*>& state)>;
+
+/// A Loop of at most `count` steps (an int64 of rank 0) over `initial`; what the last step left. `write` is called
+/// once.
+std::vector<Value*> repeated(LoweringContext& ctx, Value* count, const std::vector<Value*>& initial,
+                             const WriteStep& write);
+
+}  // namespace exportguard::lowering
