@@ -182,10 +182,24 @@ def _pair(path: str, value: Any, spec: Any) -> Iterator[LeafShape]:
         # One {axis: name} for a whole container goes to each tensor in it.
         for leaf in flatten_named(value):
             name = f"{path}.{leaf.name}" if path else leaf.name
-            one = spec if isinstance(leaf.value, torch.Tensor) else None
+            one = spec if isinstance(leaf.value, torch.Tensor) else _of_a_count(value, leaf.value, spec)
             yield LeafShape(Leaf(name, leaf.value), _axes(name, leaf.value, one))
     else:
         yield from _pair_children(path, value, spec)
+
+
+def _of_a_count(container: Any, number: Any, spec: Any) -> Axis:
+    """What a registered class counts in an integer, a cache its tokens, changes as the axes of its tensors do.
+
+    An integer in a container of the user's own is an argument of the model, and stays what it is.
+    """
+    is_count = isinstance(number, int) and not isinstance(number, bool) and not _is_container(container)
+    asked = spec.values() if is_count and isinstance(spec, Mapping) else ()
+    return Dim.DYNAMIC if any(map(_asks_for_change, asked)) else None
+
+
+def _asks_for_change(asked: Any) -> bool:
+    return asked is not None and not isinstance(asked, int) and asked != Dim.STATIC
 
 
 def _pair_children(path: str, value: Any, spec: Any) -> Iterator[LeafShape]:

@@ -66,11 +66,19 @@ class ReportLine(NamedTuple):
     reason: str
 
 
+def _with_late_outcome(line: ReportLine, patch: Patch | None) -> ReportLine:
+    """The line of a patch that waited for an import tells what became of it since."""
+    if line.outcome != "installed" or patch is None or patch.late_outcome is None:
+        return line
+    return line._replace(outcome=patch.late_outcome[0], reason=patch.late_outcome[1])
+
+
 class Guard:
     """An open guard. Called with inputs, it gives inputs for export; `report` says what it installed."""
 
     def __init__(self, options: PatchOptions) -> None:
-        self._options = options
+        known = (*all_patches(), *options.rewrite, *options.custom_patches)
+        self._known = {patch.name: patch for patch in known}
         self._core = _core.ExportPatches(options)
 
     def __call__(self, inputs: Inputs) -> Inputs:
@@ -80,7 +88,7 @@ class Guard:
     @property
     def report(self) -> list[ReportLine]:
         """One line for every patch that the guard looked at."""
-        return [ReportLine(*line) for line in self._core.lines]
+        return [_with_late_outcome(ReportLine(*line), self._known.get(line[0])) for line in self._core.lines]
 
     @property
     def report_text(self) -> str:
@@ -94,8 +102,7 @@ class Guard:
     def installed_patches(self) -> list[Patch]:
         """The patches that this guard put in force."""
         names = {line.name for line in self.report if line.outcome == "installed"}
-        known = (*all_patches(), *self._options.rewrite, *self._options.custom_patches)
-        return [patch for patch in known if patch.name in names]
+        return [patch for name, patch in self._known.items() if name in names]
 
     def close(self) -> None:
         """Restores everything. A second call does nothing.
@@ -115,6 +122,8 @@ def _close_after_error(guard: Guard, error: BaseException) -> None:
 
 @contextmanager
 def _open(options: PatchOptions, patch_details: PatchDetails | None = None) -> Iterator[Guard]:
+    if patch_details is not None:
+        _load_what_is_patched(options)
     guard = Guard(options)
     try:
         if patch_details is not None:
@@ -124,6 +133,13 @@ def _open(options: PatchOptions, patch_details: PatchDetails | None = None) -> I
         _close_after_error(guard, error)
         raise
     guard.close()
+
+
+def _load_what_is_patched(options: PatchOptions) -> None:
+    """Whoever asks for details is told of all patches, not of those alone whose modules are imported already."""
+    for patch in all_patches():
+        if getattr(options, f"patch_{patch.kind}", True):
+            patch.load()
 
 
 @contextmanager
@@ -190,7 +206,14 @@ def register_additional_serialization_functions(
     >>> with register_additional_serialization_functions(patch_transformers=True):
     ...     pass
     """
-    options = PatchOptions(patch=False, serializers=patch_transformers, patch_diffusers=patch_diffusers)
+    options = PatchOptions(
+        serializers=patch_transformers,
+        patch_sympy=False,
+        patch_torch=False,
+        patch_transformers=False,
+        patch_diffusers=patch_diffusers,
+        catch_constraints=False,
+    )
     with _open(options) as guard:
         yield guard
 

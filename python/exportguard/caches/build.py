@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -28,6 +28,19 @@ def _require_pairs(key_values: KeyValues) -> None:
 def _fill(layers: Sequence[Any], key_values: KeyValues) -> None:
     for layer, (key, value) in zip(layers, key_values, strict=True):
         layer.update(key, value)
+
+
+def _layers(layer_types: Sequence[str], makers: Mapping[str, Callable[[], Any]]) -> list[Any]:
+    unknown = sorted(set(layer_types) - set(makers))
+    if unknown:
+        raise InvalidArgumentError(f"layer_types must be of {', '.join(makers)}, got {', '.join(unknown)}")
+    return [makers[kind]() for kind in layer_types]
+
+
+def _required_window(window: int | None) -> int:
+    if window is None or window < 2:
+        raise InvalidArgumentError(f"window must be 2 or more for layers of sliding attention, got {window}")
+    return window
 
 
 def make_dynamic_cache(key_values: KeyValues, *, config: Any = None) -> Any:
@@ -63,8 +76,12 @@ def make_sliding_window_cache(key_values: KeyValues, *, window: int) -> Any:
     return cache
 
 
-def make_static_cache(key_values: KeyValues, *, max_cache_len: int) -> Any:
+def make_static_cache(
+    key_values: KeyValues, *, max_cache_len: int, window: int | None = None, layer_types: Sequence[str] = ()
+) -> Any:
     """A `StaticCache` with room for `max_cache_len` tokens that begins with these keys and values.
+
+    With a `window` its layers, or those that `layer_types` calls "sliding_attention", keep that many tokens.
 
     >>> cache = make_static_cache([(torch.zeros(2, 4, 3, 8), torch.zeros(2, 4, 3, 8))], max_cache_len=16)
     >>> int(cache.get_seq_length()), tuple(cache.layers[0].keys.shape)
@@ -77,7 +94,14 @@ def make_static_cache(key_values: KeyValues, *, max_cache_len: int) -> Any:
             f"max_cache_len must be at least the length of the keys, {longest}, got {max_cache_len}"
         )
     cache = cache_utils.StaticCache.__new__(cache_utils.StaticCache)
-    layers = [cache_utils.StaticLayer(max_cache_len=max_cache_len) for _ in key_values]
+    default = "full_attention" if window is None else "sliding_attention"
+    makers = {
+        "full_attention": lambda: cache_utils.StaticLayer(max_cache_len=max_cache_len),
+        "sliding_attention": lambda: cache_utils.StaticSlidingWindowLayer(
+            max_cache_len=max_cache_len, sliding_window=_required_window(window)
+        ),
+    }
+    layers = _layers(layer_types or [default] * len(key_values), makers)
     cache_utils.Cache.__init__(cache, layers=layers)
     _fill(layers, key_values)
     return cache
@@ -107,11 +131,8 @@ def make_hybrid_cache(key_values: KeyValues, *, layer_types: Sequence[str], wind
         "full_attention": cache_utils.DynamicLayer,
         "sliding_attention": lambda: cache_utils.DynamicSlidingWindowLayer(sliding_window=window),
     }
-    unknown = sorted(set(layer_types) - set(makers))
-    if unknown:
-        raise InvalidArgumentError(f"layer_types must be of {', '.join(makers)}, got {', '.join(unknown)}")
     cache = cache_utils.DynamicCache()
-    cache.layers = [makers[kind]() for kind in layer_types]
+    cache.layers = _layers(layer_types, makers)
     cache.layer_class_to_replicate = None
     _fill(cache.layers, key_values)
     return cache

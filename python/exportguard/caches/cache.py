@@ -14,15 +14,8 @@ from typing import Any
 
 import torch
 
-from exportguard.caches.layers import (
-    LENGTHS,
-    class_at,
-    decode,
-    encode,
-    flatten_layer,
-    path_of,
-    unflatten_layer,
-)
+from exportguard.caches.encoding import class_at, decode, encode, path_of
+from exportguard.caches.layers import LENGTHS, flatten_layer, unflatten_layer
 from exportguard.caches.registration import Serializer
 
 #: Attributes of a cache that are not written: streams belong to a device of this process.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from exportguard.caches.layers import class_at, decode, encode, path_of
+from exportguard.caches.encoding import class_at, decode, encode, path_of
 from exportguard.caches.registration import Serializer
 from exportguard.caches.subclasses import serializer_patch
 
@@ -42,5 +42,6 @@ PATCHES = (
         "transformers.cache_utils.EncoderDecoderCache",
         Serializer(flatten=flatten, unflatten=unflatten, keys=leaf_names),
         "torch.export must see the tensors of both caches as inputs and outputs",
+        upstream="https://github.com/huggingface/transformers/blob/main/src/transformers/cache_utils.py",
     ),
 )

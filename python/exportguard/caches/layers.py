@@ -8,14 +8,13 @@ Python integer is the cache's business (see `cache.py`). All else is its kind: i
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from exportguard.errors import GuardError
+from exportguard.caches.encoding import class_at, decode, encode, path_of
 
 #: What the leaves of the commonest attributes are called.
 _LEAF_NAMES = {
@@ -56,6 +55,12 @@ def _of(what: str, *attributes: str) -> Callable[[dict[str, Any]], Any]:
     return get
 
 
+def _entries(state: dict[str, Any]) -> dict[str, Any]:
+    """How many compressed entries there are under each name."""
+    tensors = state["compressed_kv"].items()
+    return {name: tensor.shape[1] if hasattr(tensor, "shape") else 0 for name, tensor in tensors}
+
+
 #: Attributes that follow from the tensors of the layer.
 _FOLLOWING: dict[str, Callable[[dict[str, Any]], Any]] = {
     "dtype": _of("dtype", "keys", "conv_states", "recurrent_states"),
@@ -63,9 +68,12 @@ _FOLLOWING: dict[str, Callable[[dict[str, Any]], Any]] = {
     "indexer_dtype": _of("dtype", "indexer_keys"),
     "indexer_device": _of("device", "indexer_keys"),
     "batch_size": _size("keys", 0),
+    "max_batch_size": _size("keys", 0),
     "num_heads": _size("keys", 1),
+    "head_dim": _size("keys", -1),
     "k_head_dim": _size("keys", -1),
     "v_head_dim": _size("values", -1),
+    "entry_count": _entries,
 }
 
 
@@ -81,67 +89,9 @@ _FROM_DATA: dict[str, Callable[[dict[str, Any]], Any]] = {
     "_sliding_window_tensor": lambda state: _window_tensor(state["sliding_window"]),
 }
 
-_known_classes: dict[str, type] = {}
-
-
-def path_of(cls: type) -> str:
-    """The class as text; `class_at` finds it again."""
-    path = f"{cls.__module__}:{cls.__qualname__}"
-    _known_classes[path] = cls
-    return path
-
-
-def class_at(path: str) -> Any:
-    """The class of which `path_of` gave the path, in this process or another."""
-    if path not in _known_classes:
-        module, _, name = path.partition(":")
-        found: Any = functools.reduce(getattr, name.split("."), importlib.import_module(module))
-        _known_classes[path] = found
-    return _known_classes[path]
-
 
 def _leaf_name(attribute: str) -> str:
     return _LEAF_NAMES.get(attribute, attribute.lstrip("_"))
-
-
-def encode(value: Any, name: str, leaves: dict[str, Any]) -> Any:
-    """`value` as JSON data; its tensors go to `leaves` under names that start with `name`."""
-    if isinstance(value, torch.Tensor):
-        leaves[name] = value
-        return {"leaf": name}
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, torch.dtype):
-        return {"dtype": str(value).removeprefix("torch.")}
-    if isinstance(value, type):
-        return {"class": path_of(value)}
-    if isinstance(value, (list, tuple)):
-        items = [encode(item, f"{name}.{i}", leaves) for i, item in enumerate(value)]
-        return {"tuple": items} if isinstance(value, tuple) else items
-    if isinstance(value, dict):
-        return {"items": [[key, encode(item, f"{name}.{key}", leaves)] for key, item in value.items()]}
-    raise GuardError(
-        f"{name} is a {type(value).__name__}, which cannot be serialized; register the class that holds it with "
-        "exportguard.register_class_serialization"
-    )
-
-
-def decode(data: Any, leaves: dict[str, Any]) -> Any:
-    """What `encode` was given."""
-    if isinstance(data, list):
-        return [decode(item, leaves) for item in data]
-    if not isinstance(data, dict):
-        return data
-    ((kind, content),) = data.items()
-    if kind == "leaf":
-        return leaves[content]
-    if kind == "dtype":
-        return getattr(torch, content)
-    if kind == "class":
-        return class_at(content)
-    if kind == "tuple":
-        return tuple(decode(item, leaves) for item in content)
-    return {key: decode(item, leaves) for key, item in content}
 
 
 def _kept_attributes(layer: Any) -> Iterator[tuple[str, Any]]:

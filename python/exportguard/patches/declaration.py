@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx.proxy
 
+from exportguard import _core
 from exportguard.errors import GuardError
+from exportguard.patches.imports import Waiting, module_exists, module_of
 
 if TYPE_CHECKING:
     from exportguard._core import Changes
@@ -118,9 +120,12 @@ def resolve(path: str) -> Target:
     return Target(owner, name, _raw_attribute(owner, name))
 
 
-def _is_of_unloaded_models(path: str) -> bool:
-    """Whether the path leads to a model of transformers while none can exist; the import takes seconds."""
-    return path.startswith("transformers.models.") and "transformers.modeling_utils" not in sys.modules
+#: Whoever passes one of these names what is there.
+_NEVER_WAITING = ("custom", "rewrite")
+
+
+def _not_installed(module: str) -> tuple[str, str]:
+    return "target missing", f"{module} is not installed"
 
 
 def _keep_frames(changes: Changes, function: Any) -> None:
@@ -147,7 +152,10 @@ class Patch:
     :param reason: what goes wrong without it
     :param upstream: a link to where upstream knows of it
     :param versions: the versions that it was written for, for readers: the probe decides
+    :param awaits: the module that must be imported before `apply` runs; of `replace` the targets say it
     :param probe: looks at the installed versions, changes nothing; left out: needed wherever the target is
+
+    A patch of a module that is not imported waits for that: a model that does not exist costs nothing.
 
     `installed` holds what the last install replaced, each target with what took its place.
 
@@ -162,11 +170,13 @@ class Patch:
     reason: str
     upstream: str = ""
     versions: str = ""
+    awaits: str = ""
     probe: Callable[[], Verdict] | None = None
     replace: Callable[[Any], Any] | None = None
     apply: Callable[[Changes], None] | None = None
     installed: list[tuple[Target, Any]] = field(default_factory=list, init=False, repr=False)
     _verdict: list[Verdict] = field(default_factory=list, init=False, repr=False)
+    _late: list[tuple[str, str]] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if (self.replace is None) == (self.apply is None):
@@ -177,12 +187,32 @@ class Patch:
         return (self.target,) if isinstance(self.target, str) else self.target
 
     def verdict(self) -> tuple[str, str]:
-        """Whether the installed versions need the patch, and why; found out once."""
-        if any(map(_is_of_unloaded_models, self.targets)):
-            return "not needed", "no model of transformers is loaded"
+        """Whether the installed versions need the patch, and why; found out once, when what it changes is imported."""
+        awaited = self.awaited_modules()
+        if awaited:
+            missing = next((module for module in awaited if not module_exists(module)), None)
+            return ("needed", f"once {awaited[0]} is imported") if missing is None else _not_installed(missing)
         if not self._verdict:
             self._verdict.append(self._find_verdict())
         return self._verdict[0].fit, self._verdict[0].reason
+
+    def awaited_modules(self) -> list[str]:
+        """The modules that it changes and that are not imported yet."""
+        if self.kind in _NEVER_WAITING:
+            return []
+        paths = {module_of(path) for path in self.targets} if self.replace is not None else {self.awaits}
+        return sorted(module for module in paths if module and module not in sys.modules)
+
+    def load(self) -> None:
+        """Imports what the patch changes, if it is installed."""
+        for module in self.awaited_modules():
+            if module_exists(module):
+                importlib.import_module(module)
+
+    @property
+    def late_outcome(self) -> tuple[str, str] | None:
+        """What became of a patch that waited, once its modules were imported: the outcome and the reason."""
+        return self._late[0] if self._late else None
 
     def _find_verdict(self) -> Verdict:
         try:
@@ -213,10 +243,56 @@ class Patch:
             function.dump(folder)
 
     def install(self, changes: Changes) -> None:
-        """Makes the changes; the guard takes them back."""
+        """Makes the changes, now or when the modules are imported; the guard takes them back."""
+        self.installed.clear()
+        self._late.clear()
+        if self.awaited_modules():
+            _LateInstall(self).wait(changes)
+        else:
+            self._install_now(changes)
+
+    def _install_now(self, changes: Changes) -> None:
         if self.apply is not None:
             self.apply(changes)
         self.installed[:] = self.replacements()
         for target, value in self.installed:
             changes.set_attribute(target.owner, target.name, value)
             _keep_frames(changes, Target(target.owner, target.name, value).function)
+
+
+class _LateInstall:
+    """Installs a patch when the last of the modules that it changes is imported."""
+
+    def __init__(self, patch: Patch) -> None:
+        self._patch = patch
+        self._awaited = frozenset(patch.awaited_modules())
+        self._waiting = Waiting(self._awaited.__contains__, self._install)
+        self._changes: _core.KeptChanges | None = None
+
+    def wait(self, changes: Changes) -> None:
+        changes.call(self._waiting.start, self._undo, f"{self._patch.name}, once it was imported")
+
+    def _install(self, module: types.ModuleType) -> None:
+        patch = self._patch
+        if self._changes is not None or patch.awaited_modules():
+            return
+        fit, reason = patch.verdict()
+        if fit != "needed":
+            patch._late.append(("skipped", f"{fit}: {reason}" if reason else fit))
+            return
+        self._changes = _core.KeptChanges()
+        try:
+            patch._install_now(self._changes)
+        except BaseException:
+            self._undo_changes()
+            raise
+        patch._late.append(("installed", reason or patch.reason))
+
+    def _undo_changes(self) -> None:
+        changes, self._changes = self._changes, None
+        if changes is not None:
+            changes.undo()
+
+    def _undo(self) -> None:
+        self._waiting.stop()
+        self._undo_changes()

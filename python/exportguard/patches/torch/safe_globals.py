@@ -1,36 +1,53 @@
-"""Caches among the example inputs of a saved program are loaded without arbitrary pickles."""
+"""Caches and outputs among the example inputs of a saved program are loaded without arbitrary pickles."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+import types
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from exportguard.caches.encoding import holds_states
+from exportguard.caches.subclasses import classes_of, for_later_modules, with_subclasses
 from exportguard.patches.declaration import NEEDED, Patch, TargetMissingError, Verdict, resolve_object
 
 if TYPE_CHECKING:
     from exportguard._core import Changes
 
-_BASES = ("Cache", "CacheLayerMixin", "LinearAttentionCacheLayerMixin", "DummyLayer")
+_MODELS = "transformers.models"
+#: Whatever derives from these may be part of an example input: caches, their layers, outputs, configurations.
+_BASES = {
+    "transformers.cache_utils": ("Cache", "CacheLayerMixin", "LinearAttentionCacheLayerMixin", "DummyLayer"),
+    "transformers.utils.generic": ("ModelOutput",),
+    "transformers.configuration_utils": ("PreTrainedConfig", "PretrainedConfig"),
+    "diffusers.utils.outputs": ("BaseOutput",),
+}
 
 
-def _with_subclasses(cls: type[Any]) -> Iterator[type[Any]]:
-    yield cls
-    for subclass in cls.__subclasses__():
-        yield from _with_subclasses(subclass)
+def _bases() -> tuple[type[Any], ...]:
+    modules = {name: sys.modules[name] for name in _BASES if name in sys.modules}
+    return tuple(
+        getattr(modules[name], base) for name in modules for base in _BASES[name] if hasattr(modules[name], base)
+    )
 
 
-def cache_classes() -> list[Any]:
-    """Every cache and cache layer that exists, of those that the installed transformers has."""
-    module = resolve_object("transformers.cache_utils")
-    bases = [getattr(module, name) for name in _BASES if hasattr(module, name)]
-    return [cls for base in bases for cls in _with_subclasses(base)]
+def _models() -> Iterator[types.ModuleType]:
+    for name, module in list(sys.modules.items()):
+        if name.startswith(f"{_MODELS}.") and isinstance(module, types.ModuleType):
+            yield module
 
 
-def _apply(changes: Changes) -> None:
-    before = torch.serialization.get_safe_globals()
-    added = [cls for cls in cache_classes() if cls not in before]
+def classes_in_inputs() -> list[Any]:
+    """Every class of a cache, a layer, an output or a configuration that exists."""
+    derived = [cls for base in _bases() for cls in with_subclasses(base)]
+    return [*derived, *(cls for module in _models() for cls in classes_of(module) if holds_states(cls))]
+
+
+def _add(changes: Changes, classes: Iterable[Any]) -> None:
+    before = set(torch.serialization.get_safe_globals())
+    added = [cls for cls in classes if cls not in before]
 
     def undo() -> None:
         kept = [entry for entry in torch.serialization.get_safe_globals() if entry not in added]
@@ -38,6 +55,17 @@ def _apply(changes: Changes) -> None:
         torch.serialization.add_safe_globals(kept)
 
     changes.call(lambda: torch.serialization.add_safe_globals(added), undo, "torch.serialization safe globals")
+
+
+def _add_of(changes: Changes, module: types.ModuleType) -> None:
+    own = [cls for cls in classes_of(module) if issubclass(cls, _bases()) or holds_states(cls)]
+    if own:
+        _add(changes, own)
+
+
+def _apply(changes: Changes) -> None:
+    _add(changes, classes_in_inputs())
+    for_later_modules(changes, _MODELS, _add_of)
 
 
 def _probe() -> Verdict:
@@ -52,7 +80,9 @@ PATCHES = (
         name="caches in loaded programs",
         kind="serializer",
         target="torch.serialization.add_safe_globals",
-        reason="torch.export.load falls back to unrestricted pickles for example inputs that hold a cache",
+        awaits="transformers.cache_utils",
+        reason="torch.export.load refuses example inputs that hold a cache, an output or a configuration",
+        upstream="https://docs.pytorch.org/docs/stable/notes/serialization.html#weights-only",
         probe=_probe,
         apply=_apply,
     ),

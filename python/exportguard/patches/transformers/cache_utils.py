@@ -49,11 +49,13 @@ def _start_of_last(index: ast.expr) -> ast.expr | None:
 def sliding_mask_sizes(original: Callable[..., tuple[int, int]]) -> Callable[..., tuple[int, int]]:
     """The sizes of the mask from the sizes of the tensors, which are right on both sides of the window's length."""
 
-    def get_mask_sizes(self: Any, query_length: int) -> tuple[int, int]:
-        if self.record_past or not self.is_initialized or not _is_symbolic(self.cumulative_length, self.keys.shape[-2]):
-            return original(self, query_length)
+    def get_mask_sizes(self: Any, query: Any) -> tuple[int, int]:
+        records = getattr(self, "record_past", False)  # of transformers 5
+        if records or not self.is_initialized or not _is_symbolic(self.cumulative_length, self.keys.shape[-2]):
+            return original(self, query)
+        new = query.shape[0] if isinstance(query, torch.Tensor) else query  # transformers 4 passes the positions
         kept = self.keys.shape[-2]  # the last `sliding_window - 1` tokens, or all of them if they are fewer
-        return kept + query_length, self.cumulative_length - kept
+        return kept + new, self.cumulative_length - kept
 
     return get_mask_sizes
 

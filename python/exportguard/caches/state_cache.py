@@ -1,0 +1,71 @@
+"""Caches that a model of transformers defines for itself: states of recurrences and convolutions, no `Cache`.
+
+They have no common base and no common form. What they hold is found out from their attributes: see `encoding.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from exportguard.caches.encoding import encode_attributes, holds_states, object_of, path_of
+from exportguard.caches.registration import Serializer
+from exportguard.caches.subclasses import classes_of, for_later_modules, register_each
+from exportguard.patches.declaration import Patch
+
+if TYPE_CHECKING:
+    from exportguard._core import Changes
+
+_MODELS = "transformers.models"
+
+
+def _flatten(cache: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    leaves: dict[str, Any] = {}
+    attributes = encode_attributes(cache, "", leaves)
+    return leaves, {"class": path_of(type(cache)), "attributes": attributes, "leaves": list(leaves)}
+
+
+def flatten(cache: Any) -> tuple[list[Any], dict[str, Any]]:
+    """The tensors that the object holds, and what is needed to make it again."""
+    leaves, context = _flatten(cache)
+    return list(leaves.values()), context
+
+
+def leaf_names(cache: Any) -> list[str]:
+    """The names of the leaves: "conv_states.0", "ssm_states.0", …"""
+    return list(_flatten(cache)[0])
+
+
+def unflatten(leaves: Iterable[Any], context: dict[str, Any]) -> Any:
+    """The object that `flatten` was given, with these leaves."""
+    named = dict(zip(context["leaves"], leaves, strict=True))
+    return object_of(context["class"], context["attributes"], named)
+
+
+_SERIALIZER = Serializer(flatten=flatten, unflatten=unflatten, keys=leaf_names)
+
+
+def _register_states(changes: Changes, module: types.ModuleType) -> None:
+    register_each(changes, filter(holds_states, classes_of(module)), _SERIALIZER)
+
+
+def _apply(changes: Changes) -> None:
+    for name, module in list(sys.modules.items()):
+        if name.startswith(f"{_MODELS}.") and isinstance(module, types.ModuleType):
+            _register_states(changes, module)
+    for_later_modules(changes, _MODELS, _register_states)
+
+
+PATCHES = (
+    Patch(
+        name="serializer of the caches of models",
+        kind="serializer",
+        target=_MODELS,
+        awaits="transformers.cache_utils",
+        reason="torch.export must see the states that a model keeps in a class of its own as inputs and outputs",
+        upstream="https://github.com/huggingface/transformers/blob/main/src/transformers/models/xlstm/modeling_xlstm.py",
+        apply=_apply,
+    ),
+)
