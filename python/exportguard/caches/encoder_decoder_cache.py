@@ -42,6 +42,6 @@ PATCHES = (
         "transformers.cache_utils.EncoderDecoderCache",
         Serializer(flatten=flatten, unflatten=unflatten, keys=leaf_names),
         "torch.export must see the tensors of both caches as inputs and outputs",
-        upstream="https://github.com/huggingface/transformers/blob/main/src/transformers/cache_utils.py",
+        upstream="https://github.com/huggingface/transformers/pull/36311",
     ),
 )

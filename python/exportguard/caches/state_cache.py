@@ -65,7 +65,7 @@ PATCHES = (
         target=_MODELS,
         awaits="transformers.cache_utils",
         reason="torch.export must see the states that a model keeps in a class of its own as inputs and outputs",
-        upstream="https://github.com/huggingface/transformers/blob/main/src/transformers/models/xlstm/modeling_xlstm.py",
+        upstream="https://github.com/pytorch/pytorch/issues/146835",
         apply=_apply,
     ),
 )

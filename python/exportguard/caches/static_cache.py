@@ -8,6 +8,6 @@ PATCHES = (
         "transformers.cache_utils.StaticCache",
         cache_serializer(),
         "torch.export must see the tensors of the cache as inputs and outputs",
-        upstream="https://github.com/huggingface/transformers/blob/main/src/transformers/cache_utils.py",
+        upstream="https://github.com/huggingface/transformers/pull/32168",
     ),
 )

@@ -71,7 +71,7 @@ PATCHES = (
     _outputs_patch(
         "transformers.utils.generic.ModelOutput",
         "serializer",
-        "https://github.com/huggingface/transformers/blob/v4.57.6/src/transformers/utils/generic.py",
+        "https://github.com/huggingface/transformers/pull/26618",
     ),
     _outputs_patch(
         "diffusers.utils.outputs.BaseOutput",

@@ -47,6 +47,7 @@ PATCHES = (
         kind="constraints",
         target="torch.export._trace.produce_guards_and_solve_constraints",
         reason="one axis that cannot be dynamic stops the export of all others",
+        upstream="https://github.com/pytorch/pytorch/issues/140011",
         replace=log_violation,
     ),
     Patch(
@@ -54,6 +55,7 @@ PATCHES = (
         kind="constraints",
         target="torch._export.non_strict_utils._constrain_user_specified_dimhint_range",
         reason="one axis that cannot be dynamic stops the export of all others",
+        upstream="https://github.com/pytorch/pytorch/issues/147264",
         replace=log_specialization,
     ),
 )

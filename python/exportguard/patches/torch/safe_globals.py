@@ -82,7 +82,7 @@ PATCHES = (
         target="torch.serialization.add_safe_globals",
         awaits="transformers.cache_utils",
         reason="torch.export.load refuses example inputs that hold a cache, an output or a configuration",
-        upstream="https://docs.pytorch.org/docs/stable/notes/serialization.html#weights-only",
+        upstream="https://github.com/pytorch/pytorch/pull/132348",
         probe=_probe,
         apply=_apply,
     ),

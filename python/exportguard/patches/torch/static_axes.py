@@ -67,6 +67,7 @@ PATCHES = (
         kind="static_check",
         target="torch.fx.experimental.symbolic_shapes.ShapeEnv._set_replacement",
         reason="shows the line of the model that fixes a dynamic axis",
+        upstream="https://github.com/pytorch/pytorch/pull/137029",
         replace=refuse_static,
     ),
 )

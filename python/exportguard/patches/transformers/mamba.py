@@ -85,6 +85,7 @@ def _patch(family: str, mixer: str) -> Patch:
         kind="transformers",
         target=(f"{module}.mamba_selective_scan", f"{module}.{mixer}.forward"),
         reason="the loop over the tokens is unrolled, which fixes their number",
+        upstream="https://github.com/pytorch/pytorch/issues/146835",
         versions="transformers>=5.16",
         replace=rewrite(SelectiveScan, **names),
     )

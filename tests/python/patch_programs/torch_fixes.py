@@ -1,0 +1,54 @@
+"""Programs that need the patches of torch."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+import torch
+from torch.export import Dim
+
+from exportguard import torch_export_patches
+from exportguard.caches.build import make_dynamic_cache
+from exportguard.patches.torch.static_axes import StaticAxisError
+
+
+class FixesTheBatch(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if x.shape[0] == 4 else x - 1
+
+
+def export_with_a_fixed_batch(axis: Any, **guard: Any) -> torch.export.ExportedProgram:
+    with torch_export_patches(**guard):
+        return torch.export.export(FixesTheBatch(), (torch.zeros(4, 3),), dynamic_shapes=({0: axis},))
+
+
+def stops_where_the_axis_is_fixed() -> None:
+    with pytest.raises(StaticAxisError):
+        export_with_a_fixed_batch(Dim.DYNAMIC, stop_if_static=1)
+
+
+class Doubles(torch.nn.Module):
+    def forward(self, cache: Any) -> Any:
+        return cache.layers[0].keys * 2
+
+
+def loads_a_program_with_a_cache() -> None:
+    buffer = io.BytesIO()
+    with torch_export_patches():
+        cache = make_dynamic_cache([(torch.zeros(1, 2, 3, 4), torch.zeros(1, 2, 3, 4))])
+        torch.export.save(torch.export.export(Doubles(), (cache,)), buffer)
+        buffer.seek(0)
+        allowed = torch.serialization.get_safe_globals()
+        assert type(cache) in allowed
+        assert type(cache.layers[0]) in allowed
+        torch.export.load(buffer)
+
+
+PROGRAMS = {
+    "constraint violations": lambda: export_with_a_fixed_batch(Dim("batch")),
+    "specialized dynamic axes": lambda: export_with_a_fixed_batch(Dim.DYNAMIC),
+    "static axes": stops_where_the_axis_is_fixed,
+    "caches in loaded programs": loads_a_program_with_a_cache,
+}
