@@ -45,6 +45,7 @@ from .rewrites.automatic import RewrittenExport, export_with_rewriting  # noqa: 
 from .rewrites.context import torch_export_rewrite  # noqa: E402
 from .rewrites.engine import RewrittenMethod  # noqa: E402
 from .rewrites.errors import RewriteError  # noqa: E402
+from .rewrites.saved import save_rewritten  # noqa: E402
 from .rewrites.selection import code_needing_rewriting  # noqa: E402
 from .rewrites.transform import ast_or_into_bitor, transform_method  # noqa: E402
 
@@ -95,6 +96,7 @@ __all__ = [
     "register_additional_serialization_functions",
     "register_cache_serialization",
     "register_class_serialization",
+    "save_rewritten",
     "to_onnx",
     "torch_export_patches",
     "torch_export_rewrite",

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -23,9 +23,14 @@ from .guard import torch_export_patches
 from .inputs import CallInputs, ordered_call
 from .onnx_model import ExternalData, OnnxModel, require_writable
 from .opsets import checked_opset
+from .rewrites.automatic import RewritingStep
+from .rewrites.selection import as_rewrites
 from .signature import program_names
 
 logger = logging.getLogger(__name__)
+
+_Prepare = Callable[[CallInputs], CallInputs]
+_Steps = Callable[[], Sequence[RewritingStep]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +38,8 @@ class ExportOptions:
     """What is seldom changed.
 
     `guard` holds arguments of `torch_export_patches`; None exports without a guard. `input_names` and `output_names`
-    have one name for each input and output of the ONNX model.
+    have one name for each input and output of the ONNX model. What a model writes into its inputs and buffers comes as
+    more outputs, `<name>_mutated`, unless `mutated_outputs` is False.
     """
 
     guard: Mapping[str, Any] | None = field(default_factory=dict)
@@ -41,6 +47,7 @@ class ExportOptions:
     input_names: Sequence[str] | None = None
     output_names: Sequence[str] | None = None
     external_data: ExternalData = "auto"
+    mutated_outputs: bool = True
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,7 @@ class Exported:
     program: ExportedProgram
     shapes: Sequence[LeafShape] = ()
     fixing_lines: Mapping[str, str] = field(default_factory=dict)
+    rewriting_steps: Sequence[RewritingStep] = ()
 
     def axes(self) -> list[AxisOutcome]:
         """What became of each axis that was asked for."""
@@ -64,6 +72,7 @@ def to_onnx(
     dynamic_shapes: DynamicShapes = None,
     opset: int | None = None,
     output: str | os.PathLike[str] | None = None,
+    rewrite: Any = (),
     options: ExportOptions = ExportOptions(),
 ) -> OnnxModel:
     """Converts a module, or what torch.export made of one, to ONNX, and saves it if `output` is given.
@@ -71,6 +80,7 @@ def to_onnx(
     A module is exported with `args` and `kwargs` under the guard. `dynamic_shapes` is nested like the inputs and names
     the axes that change, `{"input_ids": {0: "batch", 1: "seq"}}`: axes of one name are equal. One `{axis: name}` in the
     place of a container, a cache for example, goes to every tensor in it. For an exported program it only gives names.
+    `rewrite` is that of `torch_export_patches`: with "auto", what stops the export at tensor data is rewritten.
     Without `opset` it is the newest that the installed onnxruntime runs.
 
     >>> model = to_onnx(torch.nn.Linear(4, 2), (torch.zeros(3, 4),), dynamic_shapes=({0: "batch"},))
@@ -88,7 +98,9 @@ def to_onnx(
     if isinstance(model_or_program, ExportedProgram):
         exported = Exported(model_or_program, _shapes_of_program(model_or_program, dynamic_shapes))
     else:
-        exported = export_program(model_or_program, args, kwargs, dynamic_shapes=dynamic_shapes, options=options)
+        exported = export_program(
+            model_or_program, args, kwargs, dynamic_shapes=dynamic_shapes, rewrite=rewrite, options=options
+        )
     model = convert(exported, opset=opset, options=options)
     if target is not None:
         model.save(target, external_data=options.external_data)
@@ -102,15 +114,27 @@ def export_program(
     *,
     dynamic_shapes: DynamicShapes,
     options: ExportOptions,
+    rewrite: Any = (),
 ) -> Exported:
-    """torch.export under the guard."""
+    """torch.export under the guard; `rewrite` is that of `torch_export_patches`."""
     _require_module(model)
     lines: dict[str, str] = {}
-    with _guard(options, lines) as prepare:
+    with _guard(_with_rewrite(options, rewrite), lines) as (prepare, steps):
         call = prepare(ordered_call(model, args, kwargs))
         shapes = normalise(model, call, dynamic_shapes)
         with explained_export():
-            return Exported(_traced(model, call, shapes, options.strict), shapes, lines)
+            program = _traced(model, call, shapes, options.strict)
+        return Exported(program, shapes, lines, steps())
+
+
+def _with_rewrite(options: ExportOptions, rewrite: Any) -> ExportOptions:
+    patches = as_rewrites(rewrite)
+    if not patches:
+        return options
+    if options.guard is None:
+        raise InvalidArgumentError("rewrite needs the guard; leave options.guard as it is")
+    given = as_rewrites(options.guard.get("rewrite", ()))
+    return replace(options, guard={**options.guard, "rewrite": (*given, *patches)})
 
 
 def _traced(model: torch.nn.Module, call: CallInputs, shapes: Sequence[LeafShape], strict: bool) -> ExportedProgram:
@@ -138,9 +162,11 @@ def convert(exported: Exported, *, opset: int, options: ExportOptions) -> OnnxMo
     program, shapes = exported.program, exported.shapes
     core = imported(program, shapes, options)
     _core.functionalize(core)
+    if not options.mutated_outputs:
+        _core.keep_outputs(core, len(returned_leaves(program)))
     expand(core)
     _core.lower(core, opset=opset)
-    return OnnxModel(core, opset, exported.axes())
+    return OnnxModel(core, opset, exported.axes(), exported.rewriting_steps)
 
 
 def imported(
@@ -182,13 +208,14 @@ def _shapes_of_program(program: ExportedProgram, dynamic_shapes: DynamicShapes) 
 
 
 @contextlib.contextmanager
-def _guard(options: ExportOptions, lines: dict[str, str]) -> Iterator[Callable[[CallInputs], CallInputs]]:
-    """What it yields makes new containers of the inputs, so that the trace leaves the user's caches as they are."""
+def _guard(options: ExportOptions, lines: dict[str, str]) -> Iterator[tuple[_Prepare, _Steps]]:
+    """Yields what makes new containers of the inputs, so that the trace leaves the user's caches as they are, and the
+    steps of the rewriting."""
     if options.guard is None:
-        yield lambda call: call
+        yield lambda call: call, lambda: ()
         return
     with torch_export_patches(**with_recording(options.guard, lines)) as prepare:
-        yield lambda call: CallInputs(prepare(call.args), prepare(dict(call.kwargs)))
+        yield lambda call: CallInputs(prepare(call.args), prepare(dict(call.kwargs))), lambda: prepare.rewriting_steps
 
 
 def _require_module(model: Any) -> None:

@@ -18,6 +18,7 @@ from .patches import all_patches, declare_all
 from .patches.custom import as_patches
 from .patches.declaration import Patch
 from .patches.details import PatchDetails
+from .rewrites.automatic import AutomaticRewriting, RewritingStep
 from .rewrites.selection import as_rewrites
 
 __all__ = [
@@ -104,6 +105,12 @@ class Guard:
         names = {line.name for line in self.report if line.outcome == "installed"}
         return [patch for name, patch in self._known.items() if name in names]
 
+    @property
+    def rewriting_steps(self) -> tuple[RewritingStep, ...]:
+        """What `rewrite="auto"` rewrote for the exports so far, in the order in which they stopped."""
+        automatic = (patch for patch in self._known.values() if isinstance(patch, AutomaticRewriting))
+        return tuple(step for patch in automatic for step in patch.steps)
+
     def close(self) -> None:
         """Restores everything. A second call does nothing.
 
@@ -129,6 +136,8 @@ def _open(options: PatchOptions, patch_details: PatchDetails | None = None) -> I
         if patch_details is not None:
             patch_details.add_all(guard.installed_patches())
         yield guard
+        if patch_details is not None:
+            patch_details.add_all(step.patch for step in guard.rewriting_steps)
     except BaseException as error:
         _close_after_error(guard, error)
         raise
@@ -167,9 +176,11 @@ def torch_export_patches(
     :param catch_constraints: an axis that was asked dynamic and became static is logged, not an error at the end
     :param stop_if_static: 1 raises at the line where a dynamic axis becomes static
     :param custom_patches: `Patch` objects, classes with `_PATCHES_` and `_PATCHED_CLASS_`, functions with
-        `_PATCHED_FUNCTION_`, {dotted path: function}; one replaces a known patch of the same target
+        `_PATCHED_FUNCTION_`, {dotted path: function}; one replaces a known patch of the same target. Paths of files
+        that `RewrittenExport.save` wrote as well
     :param rewrite: functions whose tests and loops depend on tensor data, to be rewritten: a module, or methods,
-        classes, (class, "name") pairs, and dicts of a "target" with options of `transform_method`
+        classes, (class, "name") pairs, and dicts of a "target" with options of `transform_method`. True or "auto":
+        those that an export in the block stops at, which is then tried again; `rewriting_steps` tells which
     :param dump_rewriting: a folder for the sources of the replaced functions, before and after, with their difference
     :param patch_details: collects the patches that were installed
     :param verbose: 1 logs the report as a warning

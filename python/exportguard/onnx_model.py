@@ -16,6 +16,7 @@ from .errors import FileError
 
 if TYPE_CHECKING:
     from .ort_session import OrtSession
+    from .rewrites.automatic import RewritingStep
 
 ExternalData = Literal["auto", "always", "never"]
 
@@ -35,12 +36,19 @@ class ValueInfo:
 class OnnxModel:
     """An ONNX model whose weights are still the tensors of the model it came from: saving it copies none."""
 
-    def __init__(self, core: _core.Model, opset: int, axes: Sequence[AxisOutcome] = ()) -> None:
+    def __init__(
+        self,
+        core: _core.Model,
+        opset: int,
+        axes: Sequence[AxisOutcome] = (),
+        rewriting_steps: Sequence[RewritingStep] = (),
+    ) -> None:
         """Takes over a lowered model."""
         self._core = core
         self._session: OrtSession | None = None
         self.opset = opset
         self.axes = tuple(axes)
+        self.rewriting_steps = tuple(rewriting_steps)  # of `rewrite="auto"`
 
     @property
     def inputs(self) -> list[ValueInfo]:

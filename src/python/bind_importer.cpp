@@ -20,6 +20,11 @@ std::pair<std::size_t, std::size_t> functionalize(ir::Model& model) {
   return {report.rewritten, report.extra_outputs};
 }
 
+void keep_outputs(ir::Model& model, std::size_t count) {
+  ir::Graph& graph = *model.graph;
+  while (graph.output_count() > count) graph.erase_output(graph.output_count() - 1);
+}
+
 }  // namespace
 
 void bind_importer(py::module_& m) {
@@ -29,6 +34,8 @@ void bind_importer(py::module_& m) {
         "A torch.export.ExportedProgram as a graph of torch operators; dim_names: torch's symbol to the user's name.");
   m.def("functionalize", &functionalize, py::arg("model"), py::call_guard<py::gil_scoped_release>(),
         "Frees a graph of side effects; returns the number of writes and of outputs added for written inputs.");
+  m.def("keep_outputs", &keep_outputs, py::arg("model"), py::arg("count"),
+        "Leaves out the outputs behind the first `count`: those of written inputs and buffers.");
   m.def("expand", &expand, py::arg("model"), py::arg("trace"),
         "Replaces operators without a lowering by what trace(target, arguments) makes of each; returns how many.");
 }

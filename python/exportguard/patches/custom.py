@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import os
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from exportguard.errors import InvalidArgumentError
 from exportguard.patches.declaration import Patch
+from exportguard.rewrites.saved import SavedRewrite, load_rewritten, patches_of, saved_in
 
 
 def path_of(value: Any) -> str:
@@ -88,12 +90,17 @@ def replacement(path: str, function: Any) -> Patch:
 
 def _from_module(module: types.ModuleType) -> list[Patch]:
     classes = [value for name, value in vars(module).items() if name.startswith("patched_") and inspect.isclass(value)]
-    return [patch for cls in classes for patch in _from_class(cls)]
+    saved = saved_in(module)
+    return [patch for cls in classes for patch in _from_class(cls)] + (patches_of(saved) if saved else [])
 
 
 def _as_patches(custom: Any) -> list[Patch]:
     if isinstance(custom, Patch):
         return [custom]
+    if isinstance(custom, str | os.PathLike):
+        return load_rewritten(custom)
+    if isinstance(custom, SavedRewrite):
+        return patches_of([custom])
     if isinstance(custom, Mapping):
         return [replacement(path, function) for path, function in custom.items()]
     if isinstance(custom, types.ModuleType):
@@ -104,13 +111,16 @@ def _as_patches(custom: Any) -> list[Patch]:
         return [_from_function(custom)]
     raise InvalidArgumentError(
         f"custom_patches may hold patches, classes with _PATCHES_ and _PATCHED_CLASS_, functions with "
-        f"_PATCHED_FUNCTION_, modules of such classes and {{dotted path: function}}, got {type(custom).__name__}"
+        f"_PATCHED_FUNCTION_, modules of such classes, {{dotted path: function}} and paths of saved files, "
+        f"got {type(custom).__name__}"
     )
 
 
-def as_patches(custom_patches: Iterable[Any]) -> tuple[Patch, ...]:
+def as_patches(custom_patches: Any) -> tuple[Patch, ...]:
     """One patch for every function that is replaced.
 
     :raises InvalidArgumentError: for anything that does not say what it replaces
     """
+    if isinstance(custom_patches, str | os.PathLike | types.ModuleType):
+        custom_patches = [custom_patches]
     return tuple(patch for custom in custom_patches for patch in _as_patches(custom))

@@ -1,29 +1,49 @@
-"""Rewrites the functions that an export stops at, until it does not stop any more."""
+"""Rewrites the functions that an export stops at, until it does not stop any more.
+
+There is one implementation, a patch of torch.export that the guard installs: `torch_export_patches(rewrite="auto")`,
+`to_onnx(…, rewrite="auto")` and `export_with_rewriting` all open a guard with it.
+"""
 
 from __future__ import annotations
 
+import functools
 import logging
-import sys
+import os
 import types
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._dynamo.exc import UserError
-from torch._subclasses.fake_tensor import DataDependentOutputException
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from exportguard.guard import torch_export_patches
-from exportguard.rewrites.engine import innermost
+from exportguard.patches.declaration import NEEDED, Patch, Verdict
 from exportguard.rewrites.errors import RewriteError
-from exportguard.rewrites.selection import RewritePatch, rewrite_patch
+from exportguard.rewrites.fixed_loops import FixedAxes, fixed_axes
+from exportguard.rewrites.in_place import InPlaceRewrite, rewrite_in_place
+from exportguard.rewrites.places import Place, contains, places_of
+from exportguard.rewrites.saved import save_rewritten
+from exportguard.rewrites.state import Snapshot
 
 logger = logging.getLogger(__name__)
 
-_NOT_USERS = (str(Path(torch.__file__).parent), str(Path(__file__).parents[1]))  # torch and this package
-_STOPS = (GuardOnDataDependentSymNode, DataDependentOutputException, UserError)
+_TARGET = "torch.export._trace._export"
+_ATTEMPTS = 60  # exports before it gives up; a model rarely needs more than five
+_INNERMOST = 4  # functions around the line that stopped the export, of which one is to be rewritten
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewritingStep:
+    """A function that was rewritten, and where the export had stopped before."""
+
+    patch: InPlaceRewrite
+    stopped_at: str
+    error: str
+    lines: frozenset[int] | None = None  # what alone is rewritten; None: everything that can be
+
+    def report(self) -> str:
+        """The line, what was rewritten in which function, and the difference of its source."""
+        rewritten = f"{self.patch.target}: {self.patch.reason}\n{self.patch.rewritten.diff()}"
+        return f"{self.stopped_at}\n  {self.error}\n{rewritten}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +51,23 @@ class RewrittenExport:
     """An exported program and the functions that were rewritten for it, in the order in which the export stopped."""
 
     program: torch.export.ExportedProgram
-    rewritten: tuple[RewritePatch, ...]
+    steps: tuple[RewritingStep, ...]
+
+    @property
+    def rewritten(self) -> tuple[InPlaceRewrite, ...]:
+        """What `rewrite` and `custom_patches` take."""
+        return tuple(step.patch for step in self.steps)
 
     def report(self) -> str:
-        """Each rewritten function with what was rewritten and the difference of its source."""
-        return "\n\n".join(f"{', '.join(p.targets)}: {p.reason}\n{p.rewritten.diff()}" for p in self.rewritten)
+        """Each step: where the export stopped, what was rewritten and the difference of its source."""
+        return "\n\n".join(step.report() for step in self.steps)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the rewritten functions as a Python file that `custom_patches` takes.
+
+        :raises InvalidArgumentError: a function cannot be found by its name, as those defined in functions
+        """
+        save_rewritten(self.rewritten, path)
 
 
 def export_with_rewriting(
@@ -49,80 +81,238 @@ def export_with_rewriting(
     tried again.
 
     `dynamic_shapes` is what torch.export takes. Nothing stays rewritten afterwards; give `rewritten` as `rewrite` to
-    `torch_export_patches` to have the same again.
+    `torch_export_patches` to have the same again, or `save` it.
 
-    :raises Exception: torch's own error, with a note on what was tried, when there is no function to rewrite
+    :raises Exception: torch's own error, with a note on what was tried, when rewriting does not help
 
     >>> class Clamped(torch.nn.Module):
     ...     def forward(self, x):
     ...         return x if x.max() < 1 else x / x.max()
-    >>> [patch.attribute for patch in export_with_rewriting(Clamped(), (torch.rand(3),)).rewritten]
-    ['forward']
+    >>> [patch.target for patch in export_with_rewriting(Clamped(), (torch.rand(3),)).rewritten]
+    ['exportguard.rewrites.automatic.Clamped.forward']
     """
-    steps: list[RewritePatch] = []
-    while True:
-        try:
-            with torch_export_patches(rewrite=steps) as prepare:
-                inputs = prepare((tuple(args), dict(kwargs or {})))
-                program = torch.export.export(model, *inputs, dynamic_shapes=dynamic_shapes, strict=False)
-            return RewrittenExport(program=program, rewritten=tuple(steps))
-        except _STOPS as error:
-            patch = _next_patch(model, error, {step.name for step in steps})
-            if patch is None:
-                tried = ", ".join(str(step.target) for step in steps) or "nothing"
-                error.add_note(f"exportguard: rewritten so far: {tried}; no other function on the way can be rewritten")
-                raise
-            logger.info("%s stopped the export and is rewritten\n%s", patch.target, patch.rewritten.diff())
-            steps.append(patch)
+    from exportguard.guard import torch_export_patches  # which imports what rewriting is made of
+
+    with torch_export_patches(rewrite="auto") as guard:
+        inputs = guard((tuple(args), dict(kwargs or {})))
+        program = torch.export.export(model, *inputs, dynamic_shapes=dynamic_shapes, strict=False)
+    return RewrittenExport(program=program, steps=guard.rewriting_steps)
 
 
-def _next_patch(model: torch.nn.Module, error: BaseException, known: set[str]) -> RewritePatch | None:
-    """The patch of the innermost function outside torch that the error came through and the rules change."""
-    for frame in _frames(error):
-        place = _place_of(frame, model)
-        if place is None:
-            continue
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AutomaticRewriting(Patch):
+    """Lets torch.export rewrite what it stops at. The steps are those of the exports since the guard was opened."""
+
+    steps: list[RewritingStep] = field(default_factory=list, init=False)
+    _folder: list[str] = field(default_factory=list, init=False)
+
+    def _find_verdict(self) -> Verdict:
+        return NEEDED
+
+    def replacements(self) -> list[Any]:
+        """None that could be shown: what torch.export rewrites is found later."""
+        return []
+
+    def install(self, changes: Any) -> None:
+        """Takes the place of torch's export of a module."""
+        from torch.export import _trace
+
+        self.steps.clear()
+        self._folder.clear()
+        changes.set_attribute(_trace, "_export", self._rewriting(_trace._export))
+
+    def dump(self, folder: str) -> None:
+        """Notes where the functions that an export rewrites are written to."""
+        self._folder.append(folder)
+
+    def _rewriting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def export(mod: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+            search = _Search(mod, lambda: original(mod, *args, **kwargs), self.steps)
+            program = search.run()
+            self._accept(search.steps)
+            return program
+
+        return export
+
+    def _accept(self, steps: Sequence[RewritingStep]) -> None:
+        for step in steps:
+            if step not in self.steps:
+                logger.info("the export stopped at %s", step.report())
+        self.steps[:] = steps
+        for folder in self._folder:
+            for step in steps:
+                step.patch.dump(folder)
+
+
+def automatic_rewriting() -> AutomaticRewriting:
+    """What `rewrite="auto"` stands for."""
+    return AutomaticRewriting(
+        name="automatic rewriting",
+        kind="rewrite",
+        target=_TARGET,
+        reason="functions that stop an export at a test on tensor data are rewritten",
+        replace=lambda export: export,
+    )
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """An attempt that did not give a program."""
+
+    error: Exception
+    places: list[Place]
+
+    @property
+    def line(self) -> tuple[str, int] | None:
+        """Where the innermost function of the user was."""
+        return (self.places[0].ran.co_filename, self.places[0].line) if self.places else None
+
+    def text(self) -> str:
+        """The first line of the error."""
+        return next(iter(str(self.error).strip().splitlines()), type(self.error).__name__)
+
+
+class _Search:
+    """Tries what may be rewritten around the line that stops an export, the innermost function first."""
+
+    def __init__(self, model: torch.nn.Module, export: Callable[[], Any], steps: Sequence[RewritingStep]) -> None:
+        self._model = model
+        self._export = export
+        self._attempts = 0
+        self._reasons: list[str] = []
+        self._fixed = FixedAxes()  # by the last attempt
+        self.steps = list(steps)
+
+    def run(self) -> Any:
+        """The first program that an attempt gives, with as few of its axes fixed by loops as rewriting achieves.
+
+        :raises Exception: that of the first attempt, with what was tried as a note
+        """
+        outcome = self._attempt(self.steps)
+        if isinstance(outcome, _Failed):
+            found = self._beyond(outcome, self.steps)
+            if found is None:
+                self._explain(outcome.error)
+                raise outcome.error
+            outcome, self.steps = found
+        return self._with_loops_kept(outcome)
+
+    def _attempt(self, steps: Sequence[RewritingStep]) -> Any:
+        """A program, or how the attempt failed; the model is then as it was."""
+        from exportguard.rewrites.context import torch_export_rewrite  # which imports the guard, which imports this
+
+        self._attempts += 1
+        snapshot = Snapshot(self._model.modules())
         try:
-            patch = rewrite_patch(*place)
+            with torch_export_rewrite([step.patch for step in steps]), fixed_axes() as self._fixed:
+                return self._export()
+        except Exception as error:  # what torch raises at a test on data is of many kinds
+            snapshot.restore(snapshot.changes())
+            return _Failed(error, self._fixed.loops() if _fixes_an_axis(error) else places_of(error))
+
+    def _beyond(self, failed: _Failed, steps: list[RewritingStep]) -> tuple[Any, list[RewritingStep]] | None:
+        """The program of an attempt with more rewritten, and all steps; None if nothing leads to one."""
+        for step in self._candidates(failed, steps):
+            if self._attempts >= _ATTEMPTS:
+                break
+            others = [known for known in steps if known.patch.functions != step.patch.functions]
+            outcome = self._attempt([*others, step])
+            if not isinstance(outcome, _Failed):
+                return outcome, [*others, step]
+            if not _is_progress(outcome, failed, step):
+                self._reasons.append(f"{step.patch.target} rewritten: {outcome.text()}")
+                continue
+            found = self._beyond(outcome, [*others, step])
+            if found is not None:
+                return found
+        return None
+
+    def _candidates(self, failed: _Failed, steps: Sequence[RewritingStep]) -> Iterator[RewritingStep]:
+        """What may be rewritten next: each function around the line, as a whole or its statement at that line alone."""
+        if not failed.places or not _is_stop(failed.error):
+            return
+        for place in _different(failed.places)[:_INNERMOST]:
+            known = next((s for s in steps if _runs(s, place)), None)
+            if known is not None and known.lines is None:
+                continue
+            functions = list(known.patch.functions) if known is not None else place.functions()
+            lines = known.lines if known is not None and known.lines else frozenset[int]()
+            for only in (None, lines | {place.line}):
+                step = self._step(functions, only, place, failed)
+                if step is not None:
+                    yield step
+
+    def _step(
+        self, functions: Sequence[Any], lines: frozenset[int] | None, place: Place, failed: _Failed
+    ) -> RewritingStep | None:
+        if not functions:
+            return None
+        try:
+            patch = rewrite_in_place(functions, lines)
         except RewriteError as reason:
-            logger.info("%s is not rewritten: %s", frame.f_code.co_qualname, reason)
-            continue
-        if patch.rewritten.is_changed and patch.name not in known:
-            return patch
-    return None
+            if lines is None:
+                self._reasons.append(str(reason))
+            return None
+        return RewritingStep(patch=patch, stopped_at=str(place), error=failed.text(), lines=lines)
+
+    def _with_loops_kept(self, program: Any) -> Any:
+        """The program, exported again with a loop rewritten that made a dynamic axis a constant, where that helps."""
+        tried: set[types.CodeType] = set()
+        while True:
+            fixed = self._fixed
+            places = (p for p in fixed.loops() if p.code not in tried and not any(_runs(s, p) for s in self.steps))
+            place = next(places, None)
+            if place is None or self._attempts >= _ATTEMPTS:
+                return program
+            tried.add(place.code)
+            failed = _Failed(RewriteError("a loop made a dynamic axis a constant"), [place])
+            step = self._step(place.functions(), None, place, failed)
+            outcome = self._attempt([*self.steps, step]) if step is not None else failed
+            if isinstance(outcome, _Failed):
+                self._fixed = fixed
+            elif step is not None and self._fixed.count < fixed.count:
+                program, self.steps = outcome, [*self.steps, step]
+
+    def _explain(self, error: Exception) -> None:
+        tried = "; ".join(dict.fromkeys(self._reasons)) or "there is no function on the way that can be rewritten"
+        error.add_note(f"exportguard: {self._attempts} exports were tried. {tried}")
 
 
-def _frames(error: BaseException) -> Iterator[types.FrameType]:
-    """The user's frames, innermost first, of the error and of what caused it."""
-    current: BaseException | None = error
-    while current is not None:
-        frames = []
-        trace = current.__traceback__
-        while trace is not None:
-            frames.append(trace.tb_frame)
-            trace = trace.tb_next
-        yield from (frame for frame in reversed(frames) if not frame.f_code.co_filename.startswith(_NOT_USERS))
-        current = current.__cause__ or current.__context__
+def _different(places: Sequence[Place]) -> list[Place]:
+    """The first place of each function."""
+    return list({place.code: place for place in reversed(places)}.values())[::-1]
 
 
-def _place_of(frame: types.FrameType, model: torch.nn.Module) -> tuple[Any, str] | None:
-    """The class of the model, or the module of Python, that holds the function which runs in a frame, and its name."""
-    classes = dict.fromkeys(cls for part in model.modules() for cls in type(part).__mro__)
-    for cls in classes:
-        for name, value in vars(cls).items():
-            if _runs(value, frame.f_code):
-                return cls, name
-    name = frame.f_code.co_name
-    module = frame.f_globals
-    if _runs(module.get(name), frame.f_code):
-        return sys.modules[module["__name__"]], name
-    return None
+def _runs(step: RewritingStep, place: Place) -> bool:
+    """Whether it is the step's function, original or rewritten, that ran there."""
+    own = (step.patch.rewritten.func.__code__, *(function.__code__ for function in step.patch.functions))
+    return any(code is place.code or contains(code, place.ran) for code in own)
 
 
-def _runs(value: Any, code: types.CodeType) -> bool:
-    if not isinstance(value, types.FunctionType | staticmethod | classmethod | property):
+def _is_stop(error: Exception) -> bool:
+    """Whether rewriting can help: torch wanted the value of a tensor, or a loop made an axis a constant."""
+    from torch._dynamo.exc import UserError
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    if isinstance(error, UserError):
+        return True
+    stops = (GuardOnDataDependentSymNode, DataDependentOutputException, DynamicOutputShapeException)
+    return isinstance(error, stops) or "data-dependent" in str(error)
+
+
+def _fixes_an_axis(error: Exception) -> bool:
+    from torch._dynamo.exc import UserError, UserErrorType
+
+    return isinstance(error, UserError) and error.error_type == UserErrorType.CONSTRAINT_VIOLATION
+
+
+def _is_progress(outcome: _Failed, before: _Failed, step: RewritingStep) -> bool:
+    """Whether the export came to another line, outside what was rewritten for it."""
+    if not _is_stop(outcome.error) or outcome.line is None:
         return False
-    try:
-        return innermost(value).__code__ is code
-    except RewriteError:
-        return False
+    return outcome.line != before.line
+
+
+__all__ = ["AutomaticRewriting", "RewritingStep", "RewrittenExport", "automatic_rewriting", "export_with_rewriting"]

@@ -1,4 +1,5 @@
-"""`and`, `or`, `not`, chained comparisons and the conditional expression become calls that decide at trace time."""
+"""`and`, `or`, `not`, chained comparisons, the conditional expression and `bool(…)`, `int(…)`, `float(…)` become calls
+that decide at trace time."""
 
 from __future__ import annotations
 
@@ -15,6 +16,18 @@ def apply(unit: Unit) -> None:
     """Rewrites boolean expressions whose operands may be tensors, in nested functions of the rewriting as well."""
     rewriter = _Booleans(unit)
     unit.node.body = [rewriter.visit(statement) for statement in unit.node.body]
+
+
+_CONVERSIONS = {"bool": "bool_", "int": "int_", "float": "float_"}
+
+
+def _is_of_python(node: ast.expr) -> bool:
+    """Whether an argument is surely no tensor: a constant, a length, a size."""
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+    calls = ("len", "round", "str")
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in calls
+    return isinstance(node, ast.Constant) or is_call
 
 
 def _binds_names(node: ast.AST) -> bool:
@@ -44,6 +57,15 @@ class _Booleans(ast.NodeTransformer):
             return node
         self._unit.note(node, "not")
         return ast.copy_location(build.call("not_", node.operand), node)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        function = _CONVERSIONS.get(node.func.id) if isinstance(node.func, ast.Name) else None
+        is_one = len(node.args) == 1 and not node.keywords and not isinstance(node.args[0], ast.Starred)
+        if function is None or not is_one or _is_of_python(node.args[0]) or not self._may_rewrite(node):
+            return node
+        self._unit.note(node, f"{function.rstrip('_')}(…)")
+        return ast.copy_location(build.call(function, node.args[0]), node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         is_plain = is_plain_test(node.test)

@@ -24,10 +24,7 @@ ORDER = 40
 
 def apply(unit: Unit) -> None:
     """Rewrites every `if` of the function whose test may depend on tensor data."""
-    arguments = unit.node.args
-    parameters = [a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]
-    parameters += [a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None]
-    unit.node.body = _Blocks(unit).rewrite(unit.node.body, set(parameters), is_tail=True)
+    _Blocks(unit, unit.node).rewrite_function()
 
 
 def is_plain_test(test: ast.expr) -> bool:
@@ -50,10 +47,18 @@ def is_plain_test(test: ast.expr) -> bool:
 
 
 class _Blocks:
-    def __init__(self, unit: Unit) -> None:
+    """The blocks of one function, that under rewriting or one that is defined in it."""
+
+    def __init__(self, unit: Unit, node: ast.FunctionDef) -> None:
         self._unit = unit
-        self._globals = scope.declared(unit.node.body, ast.Global)
-        self._nonlocals = scope.declared(unit.node.body, ast.Nonlocal)
+        self._node = node
+        self._globals = scope.declared(node.body, ast.Global)
+        self._nonlocals = scope.declared(node.body, ast.Nonlocal)
+
+    def rewrite_function(self) -> None:
+        """Rewrites the body of the function."""
+        if not scope.contains(self._node.body, ast.Yield, ast.YieldFrom):
+            self._node.body = self.rewrite(self._node.body, set(scope.parameters(self._node)), is_tail=True)
 
     def rewrite(self, statements: Sequence[ast.stmt], certain: set[str], *, is_tail: bool) -> list[ast.stmt]:
         """The statements with their `if`s rewritten. `certain` names surely have a value; a tail ends the function."""
@@ -82,6 +87,8 @@ class _Blocks:
         inner = set(certain)
         if isinstance(statement, ast.FunctionDef) and build.is_generated(statement):
             statement.body = self.rewrite(statement.body, set(), is_tail=True)
+        elif isinstance(statement, ast.FunctionDef) and not build.is_made(statement):
+            _Blocks(self._unit, statement).rewrite_function()
         elif isinstance(statement, ast.If):
             statement.body = self.rewrite(statement.body, inner, is_tail=is_tail)
             statement.orelse = self.rewrite(statement.orelse, inner, is_tail=is_tail)

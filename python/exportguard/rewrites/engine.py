@@ -74,17 +74,29 @@ def source_of(function: types.FunctionType) -> tuple[ast.FunctionDef, str]:
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         raise RewriteError(f"{name} is a generator or a coroutine, which torch.export cannot trace; rewrite it by hand")
     try:
-        lines, first = inspect.getsourcelines(function)
+        lines, first = inspect.getsourcelines(function.__code__)  # of a decorator itself, not of what it wraps
     except (OSError, TypeError) as error:
         raise RewriteError(
             f"{name} has no source ({error}); only functions defined in a file can be rewritten"
         ) from error
     text = textwrap.dedent("".join(lines))
-    definition = ast.parse(text).body[0]
+    definition = _parsed(text, "".join(lines))
     if not isinstance(definition, ast.FunctionDef):
         raise RewriteError(f"{name} is not defined by `def`; rewrite it as a function")
     ast.increment_lineno(definition, first - 1)
     return definition, text
+
+
+def _parsed(text: str, indented: str) -> ast.stmt | None:
+    """The first statement of `text`; a string with lines at the margin keeps a method from being dedented."""
+    try:
+        return ast.parse(text).body[0]
+    except IndentationError:
+        block = ast.parse(f"if True:\n{indented}").body[0]
+    except SyntaxError:  # a lambda that stands inside an expression
+        return None
+    ast.increment_lineno(block, -1)
+    return block.body[0] if isinstance(block, ast.If) else None
 
 
 def rewrite_function(
@@ -94,7 +106,7 @@ def rewrite_function(
     node, text = source_of(function)
     original_text = ast.unparse(_without_decorators(node))
     unit = Unit(_without_decorators(node), function, keep, [])
-    for rule in () if RUNTIME_NAME in function.__code__.co_freevars else rules:
+    for rule in () if is_rewritten(function.__code__) else rules:
         rule(unit)
     if not unit.applied:
         return RewrittenMethod(original=function, func=function, original_source=text, source=text, applied=())
@@ -107,6 +119,11 @@ def rewrite_function(
         source=ast.unparse(unit.node),
         applied=tuple(unit.applied),
     )
+
+
+def is_rewritten(code: types.CodeType) -> bool:
+    """Whether `compile_function` made the code."""
+    return RUNTIME_NAME in (*code.co_varnames, *code.co_cellvars, *code.co_freevars)
 
 
 def _without_decorators(node: ast.FunctionDef) -> ast.FunctionDef:
@@ -138,37 +155,39 @@ def _class_of(function: types.FunctionType) -> str | None:
     return parts[-2] if len(parts) > 1 and parts[-2] != "<locals>" else None
 
 
-def compile_function(node: ast.FunctionDef, original: types.FunctionType) -> types.FunctionType:
-    """The function that `node` defines, in the surroundings of `original`."""
-    from exportguard.rewrites import runtime
+def compile_function(
+    node: ast.FunctionDef, original: types.FunctionType, file: str | None = None
+) -> types.FunctionType:
+    """The function that `node` defines, in the surroundings of `original`.
 
+    `file` is where the node stands, if it is not the file of the original. The function has the free variables of the
+    original, so that the original can run its code.
+    """
     class_name = _class_of(original)
     if class_name is not None:
         node = _Mangle(class_name).visit(node)
-    annotations, node.returns = node.returns, None
     free = original.__code__.co_freevars
-    arguments = ast.arguments(
-        posonlyargs=[],
-        args=[ast.arg(arg=name) for name in (RUNTIME_NAME, *free)],
-        kwonlyargs=[],
-        kw_defaults=[],
-        defaults=[],
-    )
-    bare = _without_defaults(node)
     factory = ast.FunctionDef(
         name="_factory",
-        args=arguments,
-        body=[bare, ast.Return(ast.Name(node.name, ast.Load()))],
+        args=_parameters(free),
+        body=[_without_defaults(node), ast.Return(ast.Name(node.name, ast.Load()))],
         decorator_list=[],
         type_params=[],  # type: ignore[call-arg]
     )
-    module = ast.fix_missing_locations(ast.copy_location(ast.Module([factory], []), node))
-    ast.copy_location(factory, node)
-    node.returns = annotations
+    module = ast.Module([ast.copy_location(factory, node)], [])
     space: dict[str, Any] = {}
-    exec(compile(ast.fix_missing_locations(module), original.__code__.co_filename, "exec"), space)
-    made = space["_factory"](runtime, *[None] * len(free))
-    return _in_surroundings(made, original, runtime)
+    exec(compile(ast.fix_missing_locations(module), file or original.__code__.co_filename, "exec"), space)
+    return _in_surroundings(space["_factory"](*[None] * len(free)), original)
+
+
+def _parameters(names: Sequence[str]) -> ast.arguments:
+    parameters = [ast.arg(arg=name) for name in names]
+    return ast.arguments(posonlyargs=[], args=parameters, kwonlyargs=[], kw_defaults=[], defaults=[])
+
+
+def _import_of_runtime(where: ast.AST) -> ast.stmt:
+    names = [ast.alias("runtime", RUNTIME_NAME)]
+    return ast.copy_location(ast.ImportFrom(__package__, names, 0), where)
 
 
 def _without_defaults(node: ast.FunctionDef) -> ast.FunctionDef:
@@ -183,13 +202,13 @@ def _without_defaults(node: ast.FunctionDef) -> ast.FunctionDef:
         kwarg=ast.arg(arg=arguments.kwarg.arg) if arguments.kwarg else None,
         defaults=[],
     )
-    made = ast.FunctionDef(name=node.name, args=bare, body=node.body, decorator_list=[], type_params=[])  # type: ignore[call-arg]
+    body = [_import_of_runtime(node), *node.body]
+    made = ast.FunctionDef(name=node.name, args=bare, body=body, decorator_list=[], type_params=[])  # type: ignore[call-arg]
     return ast.copy_location(made, node)
 
 
-def _in_surroundings(made: types.FunctionType, original: types.FunctionType, runtime: Any) -> types.FunctionType:
+def _in_surroundings(made: types.FunctionType, original: types.FunctionType) -> types.FunctionType:
     cells = dict(zip(original.__code__.co_freevars, original.__closure__ or (), strict=True))
-    cells[RUNTIME_NAME] = types.CellType(runtime)
     closure = tuple(cells[name] for name in made.__code__.co_freevars)
     code = made.__code__.replace(co_name=original.__code__.co_name, co_qualname=original.__code__.co_qualname)
     new = types.FunctionType(code, original.__globals__, original.__name__, original.__defaults__, closure)

@@ -8,12 +8,13 @@ returns what it captured; `substituted` runs it again with the operands in the p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
@@ -24,19 +25,36 @@ class Captured:
 
     tensors: list[torch.Tensor] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
+    numbers: dict[Any, torch.SymInt] = field(default_factory=dict)  # from tensor data, by what they stand for
+    own_symbols: set[Any] = field(default_factory=set)  # of numbers and sizes that the closure makes from tensor data
+    outer_symbols: set[Any] = field(default_factory=set)  # of those that it is given
     ids: set[int] = field(default_factory=set)
     made: dict[int, torch.Tensor] = field(default_factory=dict)  # by the closure; held, so that no id is used twice
+
+    def add_number(self, number: torch.SymInt) -> None:
+        symbols = _symbols(number)
+        if symbols and not symbols & self.own_symbols:
+            self.outer_symbols |= symbols
+            self.numbers.setdefault(number.node.expr, number)
 
     def add(self, tensor: torch.Tensor) -> None:
         if id(tensor) in self.ids or id(tensor) in self.made:
             return
         self.ids.add(id(tensor))
+        self.outer_symbols |= _symbols(tensor)
         self.tensors.append(tensor)
         self.versions.append(tensor._version)
 
     def mark_written(self) -> list[bool]:
         """For each captured tensor whether its content was changed since it was captured."""
         return [t._version != v for t, v in zip(self.tensors, self.versions, strict=True)]
+
+
+def _symbols(item: Any) -> set[Any]:
+    """What tensor data decides in a number or in the sizes of a tensor."""
+    sizes = item.shape if isinstance(item, torch.Tensor) else (item,)
+    symbolic = (size for size in sizes if isinstance(size, torch.SymInt | torch.SymFloat))
+    return {symbol for size in symbolic for symbol in free_unbacked_symbols(size)}
 
 
 class _Recorder(TorchFunctionMode):
@@ -49,11 +67,17 @@ class _Recorder(TorchFunctionMode):
         for leaf in pytree.tree_leaves((args, kwargs)):
             if isinstance(leaf, torch.Tensor):
                 self._captured.add(leaf)
+            elif isinstance(leaf, torch.SymInt):
+                self._captured.add_number(leaf)
         result = func(*args, **kwargs)
         for leaf in pytree.tree_leaves(result):
-            if isinstance(leaf, torch.Tensor) and id(leaf) not in self._captured.ids:
-                self._captured.made[id(leaf)] = leaf
+            self._note_made(leaf)
         return result
+
+    def _note_made(self, leaf: Any) -> None:
+        if isinstance(leaf, torch.Tensor) and id(leaf) not in self._captured.ids:
+            self._captured.made[id(leaf)] = leaf
+        self._captured.own_symbols |= _symbols(leaf) - self._captured.outer_symbols
 
 
 class _Substitution(TorchFunctionMode):
@@ -71,8 +95,15 @@ class _Substitution(TorchFunctionMode):
 
 def record(function: Callable[[], Any], captured: Captured) -> Any:
     """Runs `function` on fake tensors without leaving a trace in the graph; returns what it returns."""
-    with disable_proxy_modes_tracing(), _Recorder(captured):
+    with disable_proxy_modes_tracing(), _ignored_symbols(), _Recorder(captured):
         return function()
+
+
+def _ignored_symbols() -> AbstractContextManager[Any]:
+    """Sizes and numbers from tensor data get symbols in every run; those of this one appear nowhere."""
+    mode = torch._guards.detect_fake_mode()
+    env = mode.shape_env if mode is not None else None
+    return nullcontext() if env is None else env.ignore_fresh_unbacked_symbols()
 
 
 @contextmanager

@@ -133,14 +133,16 @@ class _Condition:
             captured.add(tensor)
         written += [False] * (len(captured.tensors) - len(written))
         functions = [self._graph_function(run, slots, merge, captured, written) for run in runs]
-        outputs = torch.ops.higher_order.cond(predicate, *functions, tuple(captured.tensors))
+        operands = (*captured.tensors, *captured.numbers.values())
+        outputs = torch.ops.higher_order.cond(predicate, *functions, operands)
         return self._apply(list(outputs), slots, merge, captured, written)
 
     def _graph_function(
         self, run: _Run, slots: list[Slot], merge: Merge, captured: Captured, written: list[bool]
     ) -> Callable[..., list[torch.Tensor]]:
         def function(*operands: torch.Tensor) -> list[torch.Tensor]:
-            places = [o.clone() if w else o for o, w in zip(operands, written, strict=True)]
+            tensors = operands[: len(written)]  # numbers follow, which stay what they are
+            places = [o.clone() if w else o for o, w in zip(tensors, written, strict=True)]
             with substituted(captured.tensors, places) as replace:
                 outputs = merge.tensors_of(replace(run.outcome(slots)))
                 mutated = [place for place, w in zip(places, written, strict=True) if w]
@@ -205,7 +207,7 @@ class Merge:
         becomes_tensor = isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor) or _differ_as_numbers(a, b)
         if becomes_tensor:
             for leaf in (a, b):
-                if not isinstance(leaf, torch.Tensor | bool | int | float):
+                if not isinstance(leaf, torch.Tensor | _NUMBERS):
                     raise self._error(f"give {self._name(path)} values of different kinds", a, b)
             self._tensors += [leaf for leaf in (a, b) if isinstance(leaf, torch.Tensor)]
         elif not _is_same(a, b):
@@ -246,12 +248,16 @@ def _is_leaf(item: Any) -> bool:
 
 
 def _as_tensor(leaf: Any) -> torch.Tensor:
+    if isinstance(leaf, torch.SymInt | torch.SymFloat):
+        return torch.scalar_tensor(leaf, dtype=torch.int64 if isinstance(leaf, torch.SymInt) else torch.float32)  # type: ignore[arg-type]
     return leaf if isinstance(leaf, torch.Tensor) else torch.tensor(leaf)
 
 
+_NUMBERS = bool | int | float | torch.SymInt | torch.SymFloat
+
+
 def _differ_as_numbers(a: Any, b: Any) -> bool:
-    numbers = (bool, int, float)
-    return isinstance(a, numbers) and isinstance(b, numbers) and (type(a) is not type(b) or a != b)
+    return isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS) and not _is_same(a, b)
 
 
 def _is_same(a: Any, b: Any) -> bool:
@@ -298,6 +304,26 @@ def not_(operand: Any) -> Any:
     if not depends_on_data(operand):
         return not operand
     return torch.logical_not(operand) if isinstance(operand, torch.Tensor) else torch.sym_not(as_predicate(operand))  # type: ignore[no-untyped-call]
+
+
+def bool_(item: Any) -> Any:
+    """`bool(item)`; of tensor data a bool tensor."""
+    return _truth(item) if depends_on_data(item) else bool(item)
+
+
+def int_(item: Any) -> Any:
+    """`int(item)`; of tensor data a symbolic number."""
+    if not isinstance(item, torch.Tensor) or not depends_on_data(item):
+        return torch.sym_int(item) if depends_on_data(item) else int(item)  # type: ignore[no-untyped-call]
+    return item.to(torch.int64).reshape(()).item()
+
+
+def float_(item: Any) -> Any:
+    """`float(item)`; of tensor data a tensor of rank 0."""
+    if not isinstance(item, torch.Tensor) or not depends_on_data(item):
+        return torch.sym_float(item) if depends_on_data(item) else float(item)  # type: ignore[no-untyped-call]
+    number = item if item.is_floating_point() else item.to(torch.get_default_dtype())
+    return as_number(number.reshape(()))
 
 
 def _combine(function: Callable[..., torch.Tensor], a: Any, b: Any) -> torch.Tensor:
@@ -358,9 +384,10 @@ def compare(operators: Sequence[str], *operands: Callable[[], Any]) -> Any:
 
 # The rest of what rewritten code calls; loops build on the conditions above.
 from exportguard.rewrites.runtime_loops import cat, enumerate_, for_, len_, range_, stack, while_, zip_  # noqa: E402
-from exportguard.rewrites.runtime_stores import augmented, get_item, set_item, update_item  # noqa: E402
+from exportguard.rewrites.runtime_stores import as_number, augmented, get_item, set_item, update_item  # noqa: E402
 
 __all__ = [
-    "UNDEFINED", "and_", "augmented", "cat", "check", "compare", "enumerate_", "for_", "get_item", "if_", "ifexp",
-    "len_", "not_", "or_", "range_", "set_item", "stack", "update_item", "value", "while_", "zip_",
+    "UNDEFINED", "and_", "augmented", "bool_", "cat", "check", "compare", "enumerate_", "float_", "for_", "get_item",
+    "if_", "ifexp", "int_", "len_", "not_", "or_", "range_", "set_item", "stack", "update_item", "value", "while_",
+    "zip_",
 ]  # fmt: skip

@@ -18,6 +18,13 @@ def walk_scope(nodes: Iterable[ast.AST]) -> Iterable[ast.AST]:
         yield from walk_scope(ast.iter_child_nodes(node))
 
 
+def parameters(function: ast.FunctionDef) -> list[str]:
+    """The names of a function's parameters."""
+    arguments = function.args
+    names = [a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]
+    return names + [a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None]
+
+
 def assigned(statements: Sequence[ast.AST]) -> list[str]:
     """Names that the statements bind in their function, in the order of the first binding."""
     names: dict[str, None] = {}

@@ -14,6 +14,7 @@ import torch
 
 from exportguard.errors import InvalidArgumentError
 from exportguard.patches.declaration import NEEDED, Patch, Target, Verdict, not_needed
+from exportguard.rewrites.automatic import automatic_rewriting
 from exportguard.rewrites.engine import RewrittenMethod, innermost, source_of
 from exportguard.rewrites.errors import RewriteError
 from exportguard.rewrites.transform import transform_method
@@ -63,22 +64,33 @@ def rewrite_patch(owner: Any, attribute: str, **options: Any) -> RewritePatch:
 def as_rewrites(rewrite: Any) -> tuple[Patch, ...]:
     """One patch for every function that `rewrite` names: a module, or an iterable of patches, methods, classes, pairs
     (class, "name"), modules, and dicts of a "target" (one of these) with filter_node, pre_rewriter, post_rewriter.
+    True or "auto", alone or in the iterable, is the patch that finds out which functions need it.
 
     :raises InvalidArgumentError: for anything else
     :raises RewriteError: for a method that cannot be rewritten
     """
-    items = [rewrite] if isinstance(rewrite, torch.nn.Module | type | Mapping | types.FunctionType) else rewrite
-    if isinstance(items, str | bool) or not isinstance(items, Iterable):
+    if rewrite is False or rewrite is None:
+        return ()
+    is_one = _is_automatic(rewrite) or isinstance(rewrite, torch.nn.Module | type | Mapping | types.FunctionType)
+    items = [rewrite] if is_one else rewrite
+    if isinstance(items, str) or not isinstance(items, Iterable):
         raise InvalidArgumentError(
-            f"rewrite must be a module or a list of methods, classes, (class, 'name') pairs and dicts, got {rewrite!r}"
+            "rewrite must be 'auto', a module or a list of methods, classes, (class, 'name') pairs and dicts, "
+            f"got {rewrite!r}"
         )
     patches = [patch for item in items for patch in _patches_of(item, {})]
     return tuple({patch.name: patch for patch in patches}.values())
 
 
+def _is_automatic(item: Any) -> bool:
+    return item is True or (isinstance(item, str) and item == "auto")
+
+
 def _patches_of(item: Any, options: Mapping[str, Any]) -> list[Patch]:
     if isinstance(item, Patch):
         return [item]
+    if _is_automatic(item):
+        return [automatic_rewriting()]
     if isinstance(item, Mapping):
         return _from_mapping(item)
     if isinstance(item, torch.nn.Module):

@@ -23,6 +23,9 @@ _OPAQUE = (
     types.BuiltinFunctionType,
     torch.device,
     torch.dtype,
+    torch.SymInt,
+    torch.SymFloat,
+    torch.SymBool,
 )
 
 

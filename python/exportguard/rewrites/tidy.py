@@ -19,10 +19,7 @@ def apply(unit: Unit) -> None:
     """Simplifies what the other rules wrote."""
     if not unit.applied:
         return
-    arguments = unit.node.args
-    parameters = [a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]
-    parameters += [a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None]
-    unit.node.body, _ = _Flow().block(unit.node.body, set(parameters))
+    unit.node.body, _ = _Flow().block(unit.node.body, set(scope.parameters(unit.node)))
 
 
 def _is_runtime(node: ast.AST, function: str) -> bool:
@@ -101,6 +98,8 @@ class _Flow:
     def _function(self, node: ast.FunctionDef, certain: set[str]) -> set[str]:
         if build.is_made(node):  # its parameters have a value where their namesakes have one at the definition
             node.body, self._at_end[node.name] = self.block(node.body, certain)
+        else:
+            node.body, _ = _Flow().block(node.body, set(scope.parameters(node)))
         return certain | {node.name}
 
     def _if(self, statement: ast.If, certain: set[str]) -> set[str]:

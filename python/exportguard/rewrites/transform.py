@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from exportguard.patches.rewriting import SOURCES
@@ -40,17 +42,27 @@ def transform_method(
     """
     inner = innermost(func)
     rules = [*_changing(pre_rewriter), *all_rules(), *_changing(post_rewriter)]
-    rewritten = rewrite_function(inner, rules, filter_node or (lambda node: True))
+    rewritten = transform_function(inner, rules=rules, filter_node=filter_node)
     if not rewritten.is_changed:
         return rewritten
-    setattr(rewritten.func, SOURCES, (rewritten.original_source, rewritten.source))
-    return RewrittenMethod(
-        original=func,
-        func=rewrap(func, inner, rewritten.func),
-        original_source=rewritten.original_source,
-        source=rewritten.source,
-        applied=rewritten.applied,
-    )
+    return replace(rewritten, original=func, func=rewrap(func, inner, rewritten.func))
+
+
+def transform_function(
+    function: types.FunctionType,
+    *,
+    rules: Sequence[Rule] | None = None,
+    filter_node: Callable[[ast.AST], bool] | None = None,
+) -> RewrittenMethod:
+    """`transform_method` for a plain function itself, whatever it wraps.
+
+    :raises RewriteError: there is no source
+    """
+    keep = filter_node or (lambda node: True)
+    rewritten = rewrite_function(function, rules if rules is not None else all_rules(), keep)
+    if rewritten.is_changed:
+        setattr(rewritten.func, SOURCES, (rewritten.original_source, rewritten.source))
+    return rewritten
 
 
 def _changing(rewriter: Rewriter | None) -> list[Rule]:

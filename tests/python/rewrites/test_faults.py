@@ -145,7 +145,7 @@ def test_nothing_is_installed_when_one_of_several_cannot_be_rewritten() -> None:
     assert vars(DifferentText)["forward"] is original
 
 
-@pytest.mark.parametrize("rewrite", [True, "forward", [3], [("forward", DifferentText)], 5])
+@pytest.mark.parametrize("rewrite", ["forward", [3], [("forward", DifferentText)], 5])
 def test_what_names_no_function_is_refused(rewrite: object) -> None:
     with pytest.raises(InvalidArgumentError, match="rewrite"), torch_export_patches(rewrite=rewrite):
         pass

@@ -1,0 +1,80 @@
+"""A rewritten function in force wherever the original is referred to: by other names, in other modules, in closures."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from exportguard.patches.declaration import NEEDED, Patch, Target, Verdict, _keep_frames
+from exportguard.rewrites.engine import RewrittenMethod
+from exportguard.rewrites.errors import RewriteError
+from exportguard.rewrites.places import dotted_path
+from exportguard.rewrites.transform import transform_function
+
+if TYPE_CHECKING:
+    from exportguard._core import Changes
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class InPlaceRewrite(Patch):
+    """Lets functions run the code of their rewritten selves; the function objects stay what they are.
+
+    :param functions: they run one code; closures of one `def` are several
+    :param rewritten: the first of them beside its rewritten self
+    """
+
+    functions: tuple[types.FunctionType, ...] = field(repr=False)
+    rewritten: RewrittenMethod = field(repr=False)
+
+    def _find_verdict(self) -> Verdict:
+        return NEEDED
+
+    def replacements(self) -> list[tuple[Target, Any]]:
+        """Each function with its rewritten self."""
+        new = self.rewritten.func
+        return [(Target(function, "__code__", function), new) for function in self.functions]
+
+    def install(self, changes: Changes) -> None:
+        """Gives each function the new code; the guard gives the old one back."""
+        self.installed[:] = self.replacements()
+        for function in self.functions:
+            changes.set_attribute(function, "__code__", self.rewritten.func.__code__)
+        _keep_frames(changes, self.rewritten.func)
+
+
+def rewrite_in_place(functions: Sequence[types.FunctionType], lines: frozenset[int] | None = None) -> InPlaceRewrite:
+    """The patch for functions that run one code. With `lines`, only what stands at one of them is rewritten.
+
+    :raises RewriteError: they cannot be rewritten, or there is nothing to rewrite
+    """
+    first = functions[0]
+    rewritten = transform_function(first, filter_node=_at(lines) if lines else None)
+    if not rewritten.is_changed:
+        raise RewriteError(f"{dotted_path(first)} has nothing to rewrite")
+    return in_place(functions, rewritten)
+
+
+def in_place(functions: Sequence[types.FunctionType], rewritten: RewrittenMethod, name: str = "") -> InPlaceRewrite:
+    """The patch that lets `functions` run what `rewritten` holds."""
+    target = dotted_path(functions[0])
+    if rewritten.func.__code__.co_freevars != functions[0].__code__.co_freevars:
+        raise RewriteError(f"{target} refers to other enclosing variables when it is rewritten; rewrite it by hand")
+    return InPlaceRewrite(
+        name=name or f"rewrite {target}",
+        kind="rewrite",
+        target=target,
+        reason=", ".join(rewritten.applied),
+        replace=lambda _: rewritten.func,
+        functions=tuple(functions),
+        rewritten=rewritten,
+    )
+
+
+def _at(lines: frozenset[int]) -> Callable[[Any], bool]:
+    def stands_there(node: Any) -> bool:
+        first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0) or 0
+        return any(first <= line <= last for line in lines)
+
+    return stands_there

@@ -1,0 +1,142 @@
+"""Where an export stopped: the user's functions that an error came through."""
+
+from __future__ import annotations
+
+import gc
+import linecache
+import types
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from exportguard.patches.declaration import resolve
+
+_NOT_USERS = tuple(f"{folder}/" for folder in (Path(torch.__file__).parent, Path(__file__).parents[1]))
+_GENERATED = "<"  # "<string>", "<frozen importlib._bootstrap>"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A line of a user's function that was running, and the lines of its callers are those of other places."""
+
+    code: types.CodeType  # of the outermost function that defines the one that ran
+    ran: types.CodeType
+    line: int
+
+    @property
+    def name(self) -> str:
+        return self.code.co_qualname
+
+    def functions(self) -> list[types.FunctionType]:
+        """Every function object that runs this code."""
+        return functions_of(self.code)
+
+    def __str__(self) -> str:
+        text = linecache.getline(self.ran.co_filename, self.line).strip()
+        return f"{self.ran.co_filename}:{self.line}: {text}"
+
+
+def is_users(code: types.CodeType) -> bool:
+    """Whether code is neither of torch nor of this package."""
+    return not code.co_filename.startswith((*_NOT_USERS, _GENERATED))
+
+
+def places_of(error: BaseException) -> list[Place]:
+    """Where the error came through the user's code, innermost first, then the same for what caused it."""
+    found: list[Place] = []
+    current: BaseException | None = error
+    while current is not None:
+        found += places_among([*_running(current)])
+        current = current.__cause__ or current.__context__
+    return list({(place.ran, place.line): place for place in found}.values())
+
+
+def _running(error: BaseException) -> Iterator[tuple[types.CodeType, int]]:
+    trace = error.__traceback__
+    while trace is not None:
+        yield trace.tb_frame.f_code, trace.tb_lineno
+        trace = trace.tb_next
+
+
+def places_among(running: Sequence[tuple[types.CodeType, int]]) -> list[Place]:
+    """The user's places among what was running, outermost first; the result has the innermost first."""
+    codes = [code for code, _ in running]
+    places = [
+        Place(code=_outermost(code, codes), ran=code, line=line) for code, line in reversed(running) if is_users(code)
+    ]
+    return places
+
+
+def _outermost(code: types.CodeType, running: Sequence[types.CodeType]) -> types.CodeType:
+    """The function among those that run which defines the code, or the code itself."""
+    return next((outer for outer in running if outer is not code and contains(outer, code)), code)
+
+
+def contains(outer: types.CodeType, code: types.CodeType) -> bool:
+    """Whether `code` is that of a function, lambda or comprehension inside `outer`."""
+    inner = [constant for constant in outer.co_consts if isinstance(constant, types.CodeType)]
+    return any(c is code or contains(c, code) for c in inner)
+
+
+# ---------------------------------------------------------------------------------------------------- by name
+
+
+def functions_of(code: types.CodeType) -> list[types.FunctionType]:
+    """Every function object that runs this code: a closure has one for each time that its `def` was executed."""
+    found = [o for o in gc.get_referrers(code) if isinstance(o, types.FunctionType)]
+    return [function for function in found if function.__code__ is code]
+
+
+def dotted_path(function: types.FunctionType) -> str:
+    """Where the code of a function is defined: "package.module.Class.method", "module.outer.<locals>.inner"."""
+    return f"{function.__globals__['__name__']}.{function.__code__.co_qualname}"
+
+
+def functions_at(path: str) -> list[types.FunctionType]:
+    """The functions whose `dotted_path` this is; none if the installed version does not have them.
+
+    :raises TargetMissingError: the module, class or function that leads to them is not there
+    """
+    outer, *inner = path.split(".<locals>.")
+    names = outer.split(".")
+    codes = [function.__code__ for function in _reachable(resolve(outer).raw)]
+    found = [code for code in codes if outer.endswith(f".{code.co_qualname}") and code.co_name == names[-1]]
+    for qualname in inner:
+        found = [c for code in found for c in _nested(code) if c.co_qualname.endswith(f"<locals>.{qualname}")]
+    return functions_of(found[0]) if found else []
+
+
+def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield constant
+            yield from _nested(constant)
+
+
+def _reachable(value: Any) -> list[types.FunctionType]:
+    """The functions inside descriptors, decorators and their closures, outermost first."""
+    found: dict[int, types.FunctionType] = {}
+    pending = [value]
+    while pending:
+        current = pending.pop(0)
+        if isinstance(current, staticmethod | classmethod | types.MethodType):
+            pending.append(current.__func__)
+        elif isinstance(current, property):
+            pending.append(current.fget)
+        elif isinstance(current, types.FunctionType) and id(current) not in found:
+            found[id(current)] = current
+            pending += [cell.cell_contents for cell in current.__closure__ or () if _is_filled(cell)]
+        if hasattr(current, "__wrapped__"):
+            pending.append(current.__wrapped__)
+    return list(found.values())
+
+
+def _is_filled(cell: types.CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
