@@ -15,6 +15,7 @@ from typing import Any, Literal
 import torch
 
 from .axis_report import AxisOutcome, returned_leaves, taken_leaves
+from .devices import require_device
 from .discrepancies import Discrepancy, compare_outputs
 from .dynamic_shapes import DynamicShapes
 from .errors import ExportGuardError, FileError, InvalidArgumentError
@@ -103,8 +104,9 @@ def validate_model(
     """Builds the model called `name` and validates it on the inputs of its task.
 
     Raises:
-        InvalidArgumentError: no such model, task, or opset. What goes wrong later stands in the report.
+        InvalidArgumentError: no such model, task, device or opset. What goes wrong later stands in the report.
     """
+    require_device(options.build.device)
     report = _empty_report(name, options)
     progress("building the model")
     with _folder(options) as folder, _failures_in(report):

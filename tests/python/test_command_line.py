@@ -84,6 +84,10 @@ USAGE = {
     "an unknown exporter": (["validate", "-m", "llama", "--export", "x"], "'x' is not one of 'exportguard'"),
     "an unknown model": (["validate", "-m", "lama"], "did you mean llama"),
     "an unknown opset": (["validate", "-m", "llama", "--opset", "12"], "opset must be between 18 and 25, got 12"),
+    "an unknown device": (
+        ["validate", "-m", "llama", "--device", "tpu9"],
+        "device 'tpu9' cannot be used (Expected one",
+    ),
     "an unknown subcommand": (["convert"], "No such command 'convert'"),
 }
 
