@@ -8,6 +8,10 @@ BUILD ?= build
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 JOBS ?= $(shell nproc)
+OLDEST := .venv-oldest
+OLDEST_TESTS = $(addprefix tests/python/,$(addsuffix .py,test_guard test_caches test_state_caches test_every_patch \
+	test_patch_details test_patches_torch test_patches_transformers test_dynamic_shapes test_axis_report \
+	test_observed_shapes test_input_observer test_validate))
 PYTEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q
 CPP_FILES = $(shell git ls-files 'include/*.h' 'src/*.h' 'src/*.cpp' 'src/*.cu' 'tests/cpp/*.h' 'tests/cpp/*.cpp' 'examples/*.cpp')
 
@@ -15,7 +19,7 @@ CPP_FILES = $(shell git ls-files 'include/*.h' 'src/*.h' 'src/*.cpp' 'src/*.cu' 
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: help setup build demo test test-cpp test-python test-install lint format format-check figures sanitize bench speed table clean
+.PHONY: help setup build demo test test-cpp test-python test-install test-oldest lint format format-check figures sanitize bench speed table clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -35,6 +39,14 @@ $(VENV)/.packages: requirements/dev.txt $(VENV)/.torch
 	$(PYTHON) -m pip install -q --disable-pip-version-check -r requirements/dev.txt
 	@echo "$(CURDIR)/python" > $$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/exportguard-tree.pth
 	@printf '#!/bin/sh\nexec "%s" -m exportguard "$$@"\n' "$(CURDIR)/$(PYTHON)" > $(VENV)/bin/exportguard && chmod +x $(VENV)/bin/exportguard
+	@touch $@
+
+# The oldest transformers that is supported; the Python module is the one that the other environment's torch built.
+$(OLDEST)/.packages: requirements/torch.txt requirements/oldest.txt $(VENV)/.apt
+	python3 -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install -q --disable-pip-version-check -r requirements/torch.txt
+	$(OLDEST)/bin/python -m pip install -q --disable-pip-version-check -r requirements/oldest.txt
+	@echo "$(CURDIR)/python" > $$($(OLDEST)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/exportguard-tree.pth
 	@touch $@
 
 setup: $(VENV)/.packages ## Debian packages and the virtual environment
@@ -60,6 +72,9 @@ test-python: build
 
 test-install: build
 	$(PYTEST) tests/install
+
+test-oldest: build $(OLDEST)/.packages ## guard, caches, patches and some models with the oldest transformers
+	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -q -n $(JOBS) --dist worksteal $(OLDEST_TESTS)
 
 sanitize: $(VENV)/.packages ## the C++ tests under the address and undefined-behaviour sanitizers
 	cmake -G Ninja -S . -B $(BUILD)-sanitize -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) -DEXPORTGUARD_SANITIZE=ON -DEXPORTGUARD_EXAMPLES=OFF -DCMAKE_BUILD_TYPE=Debug

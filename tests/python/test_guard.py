@@ -17,6 +17,7 @@ import pytest
 import torch
 import torch.utils._pytree as pytree
 from transformers import DynamicCache, EncoderDecoderCache, StaticCache, cache_utils
+from transformers.models.xlstm.modeling_xlstm import xLSTMCache
 
 from exportguard import GuardError, InvalidArgumentError, _core, torch_export_patches
 from exportguard.guard import (
@@ -51,6 +52,13 @@ class Child(Plain):
     """Inherits everything."""
 
 
+class Branches(torch.nn.Module):
+    """Its test depends on tensor data: it is rewritten."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if x.sum() > 0 else x - 1
+
+
 def function() -> str:
     return "original"
 
@@ -77,13 +85,27 @@ def failing(error: BaseException) -> Patch:
     return applying("failing", apply)
 
 
+def custom_silu(x: torch.Tensor, inplace: bool = False) -> torch.Tensor:
+    return x * torch.sigmoid(x)
+
+
+def complete() -> dict[str, Any]:
+    """Arguments of a guard that installs every kind of patch."""
+    return {
+        "stop_if_static": 1,
+        "patch_diffusers": True,
+        "custom_patches": [{"torch.nn.functional.silu": custom_silu}, PatchedPlain],
+        "rewrite": [Branches.forward],
+    }
+
+
 def identities(owner: Any) -> dict[str, int]:
     return {name: id(value) for name, value in vars(owner).items()}
 
 
 def touched_owners() -> list[Any]:
     """The modules and classes that the known patches change, and the registries of pytree."""
-    owners: list[Any] = [MODULE, Plain, Child, cache_utils, pytree, torch, torch.nn.functional, torch.export]
+    owners: list[Any] = [MODULE, Plain, Child, Branches, cache_utils, pytree, torch, torch.nn.functional, torch.export]
     for declared in all_patches():
         for target in declared.targets:
             with suppress(TargetMissingError):
@@ -97,14 +119,18 @@ def snapshot() -> Any:
     registries = (pytree.SUPPORTED_NODES, pytree.SUPPORTED_SERIALIZED_TYPES, pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE)
     pending = [id(entry) for entry in pytree._cxx_pytree_pending_imports]
     items = [{key: id(value) for key, value in registry.items()} for registry in registries]
-    return owners, items, pending
+    finders = [id(finder) for finder in sys.meta_path]
+    anchors = set(torch.fx.proxy._STACK_TRACE_ANCHORS)
+    return owners, items, pending, finders, anchors, set(torch.serialization.get_safe_globals())
 
 
 @pytest.fixture
 def unchanged() -> Iterator[None]:
     """Fails if anything that the guard may touch is another object after the test."""
-    with torch_export_patches():
-        pass  # what is imported and created lazily, once, exists from here on
+    for declared in all_patches():
+        declared.load()
+    with torch_export_patches(**complete()):
+        pass  # what is created lazily, once, exists from here on
     before = snapshot()
     yield
     assert snapshot() == before
@@ -116,20 +142,33 @@ pytestmark = pytest.mark.usefixtures("unchanged")
 
 def test_every_touched_object_is_the_identical_one_after_the_block() -> None:
     before = snapshot()
-    with torch_export_patches(stop_if_static=1, patch_diffusers=True):
-        assert snapshot() != before
+    with torch_export_patches(**complete()) as guard:
+        installed = {line.kind for line in guard.report if line.outcome == "installed"}
+        assert installed >= {"constraints", "custom", "rewrite", "serializer", "static_check", "transformers"}
+        assert {DynamicCache, xLSTMCache} <= set(pytree.SUPPORTED_NODES)
+        changed = [one for one, other in zip(snapshot()[0], before[0], strict=True) if one != other]
+        assert len(changed) >= 5
     assert snapshot() == before
 
 
-def test_everything_is_restored_when_the_body_raises() -> None:
-    with pytest.raises(ZeroDivisionError), torch_export_patches():
-        raise ZeroDivisionError
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_everything_is_restored_when_the_body_raises(error: type[BaseException]) -> None:
+    before = snapshot()
+    with pytest.raises(error), torch_export_patches(**complete()):
+        raise error
     assert DynamicCache not in pytree.SUPPORTED_NODES
+    assert snapshot() == before
 
 
-def test_everything_is_restored_on_keyboard_interrupt() -> None:
-    with pytest.raises(KeyboardInterrupt), torch_export_patches():
-        raise KeyboardInterrupt
+def test_everything_is_restored_when_an_export_fails() -> None:
+    class Fails(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise ValueError("in the model")
+
+    before = snapshot()
+    with pytest.raises(ValueError, match="in the model"), torch_export_patches(**complete()):
+        torch.export.export(Fails(), (torch.zeros(2),))
+    assert snapshot() == before
 
 
 def test_a_function_is_replaced_and_comes_back() -> None:
@@ -235,7 +274,7 @@ def steps_of_install(monkeypatch: pytest.MonkeyPatch, fail_at: int) -> int:
     counter = [0]
     install = Patch.install
     monkeypatch.setattr(Patch, "install", lambda self, changes: install(self, FailingAtStep(changes, counter, fail_at)))
-    with suppress(RuntimeError), torch_export_patches(stop_if_static=1):
+    with suppress(RuntimeError), torch_export_patches(**complete()):
         pass
     monkeypatch.undo()
     return counter[0]
@@ -244,7 +283,7 @@ def steps_of_install(monkeypatch: pytest.MonkeyPatch, fail_at: int) -> int:
 def test_a_failure_at_any_step_of_the_install_is_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     before = snapshot()
     total = steps_of_install(monkeypatch, fail_at=-1)
-    assert total > 10
+    assert total > 40
     for step in range(total):
         assert steps_of_install(monkeypatch, fail_at=step) == step
         assert snapshot() == before, f"step {step}"
@@ -259,9 +298,12 @@ def test_a_failing_restore_is_told_and_the_rest_is_restored() -> None:
         changes.call(lambda: None, undo, "the thing")
 
     expected = r"1 of the guard's changes could not be restored: the thing: OSError: it is gone"
-    with pytest.raises(GuardError, match=expected), torch_export_patches(custom_patches=[applying("p", apply)]):
-        pass
-    assert function() == "original"
+    before = snapshot()
+    options = complete()
+    options["custom_patches"] += [applying("p", apply)]
+    with pytest.raises(GuardError, match=expected), torch_export_patches(**options):
+        assert function() == "patched"
+    assert snapshot() == before
 
 
 def test_the_error_of_the_body_is_not_hidden_by_a_failing_restore() -> None:
@@ -284,11 +326,15 @@ def test_changes_kept_beyond_the_install_are_refused() -> None:
 
 
 def test_a_nested_guard_leaves_the_outer_one_in_force() -> None:
-    with torch_export_patches():
-        with torch_export_patches() as inner:
+    with torch_export_patches(**complete()):
+        inside = snapshot()
+        with torch_export_patches(**complete()) as inner:
             assert _core.guard_depth() == 2
-            assert {line.outcome for line in inner.report} <= {"already installed", "skipped"}
-        assert DynamicCache in pytree.SUPPORTED_NODES
+            assert {line.outcome for line in inner.report if line.kind != "rewrite"} <= {"already installed", "skipped"}
+        assert snapshot() == inside
+        with pytest.raises(KeyError), torch_export_patches(patch=False):
+            raise KeyError
+        assert snapshot() == inside
 
 
 def test_a_nested_guard_adds_its_own_patches() -> None:
@@ -318,7 +364,7 @@ def in_thread(code: Any) -> BaseException | None:
 
 
 def open_and_close() -> None:
-    with torch_export_patches():
+    with torch_export_patches(**complete()):
         pass
 
 
@@ -371,12 +417,16 @@ def test_a_guard_that_is_forgotten_restores_when_it_is_collected() -> None:
 
 
 @pytest.mark.parametrize("ending", ["pass", "sys.exit(0)", "import atexit; atexit.register(guard.close)"])
-def test_a_guard_that_is_open_at_shutdown_does_no_harm(ending: str) -> None:
+@pytest.mark.parametrize("loaded", [True, False], ids=["loaded", "waiting"])
+def test_a_guard_that_is_open_at_shutdown_does_no_harm(ending: str, loaded: bool) -> None:
     program = textwrap.dedent(
         f"""
         import sys
         from exportguard import torch_export_patches
-        manager = torch_export_patches()
+        from exportguard.patches import all_patches
+        for patch in all_patches() if {loaded} else ():
+            patch.load()
+        manager = torch_export_patches(stop_if_static=1, patch_diffusers=True)
         guard = manager.__enter__()
         print("open", flush=True)
         {ending}
