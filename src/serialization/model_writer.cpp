@@ -87,9 +87,10 @@ void write_graph(const ir::Model& model, const Target& target, pb::ModelProto& p
 
 }  // namespace
 
-pb::ModelProto to_proto(const ir::Model& model, const SaveOptions& options, const DataLayout& layout) {
+const pb::ModelProto& to_proto(const ir::Model& model, const SaveOptions& options, const DataLayout& layout,
+                               google::protobuf::Arena& arena) {
   require_lowered(model);
-  pb::ModelProto proto;
+  pb::ModelProto& proto = *google::protobuf::Arena::CreateMessage<pb::ModelProto>(&arena);
   proto.set_ir_version(ir_version(onnx_opset(model)));
   proto.set_producer_name(model.producer);
   proto.set_producer_version(model.producer_version);

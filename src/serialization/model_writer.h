@@ -1,5 +1,6 @@
 #pragma once
 
+#include <google/protobuf/arena.h>
 #include <onnx/onnx_pb.h>
 
 #include "exportguard/ir/graph.h"
@@ -8,8 +9,9 @@
 
 namespace exportguard::serialization {
 
-/// The model as a ModelProto; tensors that `layout` places are references into the data file.
+/// The model as a ModelProto that lives in `arena`; tensors that `layout` places are references into the data file.
 /// @throws GraphError if a torch-level node is left, or the model names no version of the ONNX domain.
-ONNX_NAMESPACE::ModelProto to_proto(const ir::Model& model, const SaveOptions& options, const DataLayout& layout);
+const ONNX_NAMESPACE::ModelProto& to_proto(const ir::Model& model, const SaveOptions& options, const DataLayout& layout,
+                                           google::protobuf::Arena& arena);
 
 }  // namespace exportguard::serialization

@@ -214,9 +214,9 @@ class Branching(torch.nn.Module):
         return -x
 
 
-class Squared(torch.nn.Module):
+class Shifted(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x @ x
+        return x + torch.ones(4)
 
 
 class Raising(torch.nn.Module):
@@ -228,10 +228,10 @@ class Raising(torch.nn.Module):
     ("module", "shapes", "line", "reason", "remedy"),
     [
         (Branching(), None, "in Branching.forward: if total > 0:", "data-dependent expression", 'rewrite="auto"'),
-        (Squared(), {"x": {0: "a", 1: "b"}}, "in Squared.forward: return x @ x", "must", "the same name"),
+        (Shifted(), {"x": {0: "a"}}, "in Shifted.forward: return x + torch.ones(4)", "must match", "the inputs are wrong"),
         (Raising(), None, "in Raising.forward: raise KeyError", "KeyError: 'no such mode'", "the inputs are wrong"),
     ],
-    ids=["test on values", "axes that are not free", "error of the model"],
+    ids=["test on values", "sizes that do not fit", "error of the model"],
 )
 def test_a_stopped_export_names_the_line_and_the_remedy(
     module: torch.nn.Module, shapes: Any, line: str, reason: str, remedy: str
