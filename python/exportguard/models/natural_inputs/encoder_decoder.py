@@ -7,11 +7,17 @@ from typing import Any
 import torch
 
 from ..caches import emptied
+from . import decoder
 from .tensors import Sizes, mask, tokens
 
 
 def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
-    """A source of `source` tokens, `seq` new target tokens after `past` cached ones."""
+    """A source of `source` tokens, `seq` new target tokens after `past` cached ones.
+
+    A model without an encoder of texts, such as one that puts a recording before its prompt, continues a text.
+    """
+    if not model.config.is_encoder_decoder:
+        return decoder.make_inputs(model, sizes)
     batch, source, seq = sizes["batch"], sizes["source"], sizes["seq"]
     encoded = {"input_ids": tokens(model, (batch, source)), "attention_mask": mask(model, batch, source)}
     return {
@@ -25,5 +31,8 @@ def decoder_past(model: Any, encoded: dict[str, Any], batch: int, past: int) -> 
     """The cache that the decoder leaves behind after `past` tokens over what the encoder got."""
     ids = tokens(model, (batch, max(past, 2)))
     with torch.no_grad():
-        cache = model(**encoded, decoder_input_ids=ids, use_cache=True).past_key_values
+        # What the configuration says comes first: some models hand the argument on to their encoder, which refuses it.
+        cache = model(**encoded, decoder_input_ids=ids).past_key_values
+        if cache is None:
+            cache = model(**encoded, decoder_input_ids=ids, use_cache=True).past_key_values
     return cache if past else emptied(cache)

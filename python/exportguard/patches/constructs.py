@@ -1,0 +1,79 @@
+"""Patches of a construct rather than of a function: wherever the models of transformers that are imported have it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from exportguard.caches.subclasses import for_later_modules
+from exportguard.patches.declaration import Patch
+
+if TYPE_CHECKING:
+    from exportguard._core import Changes
+
+#: What a construct becomes: installs the changed function in place of `owner.name`.
+Install = Callable[["Changes", Any, str], None]
+
+_MODELS = "transformers.models"
+
+
+def construct_patch(*, name: str, marker: str, install: Install, reason: str, upstream: str) -> Patch:
+    """The patch of every function of a modeling module, imported now or later, with a line that matches `marker`."""
+    pattern = re.compile(marker)
+
+    def act(changes: Changes, module: types.ModuleType) -> None:
+        if _has_models(module.__name__):
+            for owner, attribute in functions_with(module, pattern):
+                install(changes, owner, attribute)
+
+    def apply(changes: Changes) -> None:
+        for module in [module for key, module in sorted(sys.modules.items()) if key.startswith(f"{_MODELS}.")]:
+            act(changes, module)
+        for_later_modules(changes, _MODELS, act)
+
+    return Patch(
+        name=name,
+        kind="transformers",
+        target=f"{_MODELS}, {name}",
+        reason=reason,
+        upstream=upstream,
+        apply=apply,
+    )
+
+
+def _has_models(name: str) -> bool:
+    return name.startswith(f"{_MODELS}.") and name.rpartition(".")[2].startswith("modeling_")
+
+
+@functools.cache
+def functions_with(module: types.ModuleType, pattern: re.Pattern[str]) -> tuple[tuple[Any, str], ...]:
+    """The functions and methods that the module defines and that have such a line, each as (owner, name)."""
+    lines = _matching_lines(module, pattern)
+    if not lines:
+        return ()
+    return tuple(place for *place, function in _functions_of(module) if lines & _lines_of(function))  # type: ignore[misc]
+
+
+def _matching_lines(module: types.ModuleType, pattern: re.Pattern[str]) -> frozenset[int]:
+    try:
+        source = inspect.getsource(module)
+    except (OSError, TypeError):
+        return frozenset()
+    return frozenset(number for number, line in enumerate(source.splitlines(), 1) if pattern.search(line))
+
+
+def _functions_of(module: types.ModuleType) -> Iterator[tuple[Any, str, types.FunctionType]]:
+    own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
+    for owner in (module, *(value for value in own if isinstance(value, type))):
+        for name, value in vars(owner).items():
+            if isinstance(value, types.FunctionType) and value.__module__ == module.__name__:
+                yield owner, name, inspect.unwrap(value)
+
+
+def _lines_of(function: types.FunctionType) -> frozenset[int]:
+    return frozenset(line for _, _, line in function.__code__.co_lines() if line)

@@ -1,0 +1,98 @@
+"""Mixtures of experts: a loop over the experts that some token chose becomes one over all of them.
+
+Which experts are chosen depends on the data, how many there are does not. An expert without tokens adds nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from exportguard.patches.constructs import construct_patch
+from exportguard.patches.declaration import SourceDoesNotFitError
+from exportguard.patches.rewriting import rewrite
+
+if TYPE_CHECKING:
+    from exportguard._core import Changes
+
+
+class Position(tuple[int]):
+    """A row of `nonzero` of a vector whose number is known."""
+
+    def item(self) -> int:
+        """The number, as a tensor gives it."""
+        return self[0]
+
+
+def every_position(flags: torch.Tensor, has_none: bool) -> Any:
+    """Each row that `flags.nonzero()` can have; with `has_none` the last flag stands for no expert at all."""
+    if flags.dim() != 1 or not isinstance(flags.shape[0], int):
+        return flags.nonzero()
+    return [Position((number,)) for number in range(flags.shape[0] - has_none)]
+
+
+class EveryExpert(ast.NodeTransformer):
+    """`hit = x.nonzero()` before `for expert in hit:` becomes `hit = every_position(x)`; the loop skips nothing."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        for loop in _loops(node):
+            self._rewrite(node, loop)
+        return ast.fix_missing_locations(node)
+
+    def _rewrite(self, function: ast.FunctionDef, loop: ast.For) -> None:
+        assigned = [
+            node
+            for node in ast.walk(function)
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == ast.unparse(loop.iter)
+        ]
+        for assignment in assigned:
+            call = assignment.value
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "nonzero":
+                has_none = any(_is_one_more(node) for node in ast.walk(function))
+                arguments = [call.func.value, ast.Constant(has_none)]
+                every = ast.Call(ast.Name("every_position", ast.Load()), arguments, [])
+                assignment.value = ast.copy_location(every, call)
+                loop.body = [statement for statement in loop.body if not _skips_nothing(statement)]
+
+
+def _loops(function: ast.FunctionDef) -> Iterator[ast.For]:
+    return (node for node in ast.walk(function) if isinstance(node, ast.For) and isinstance(node.iter, ast.Name))
+
+
+def _is_one_more(node: ast.AST) -> bool:
+    """`one_hot(..., num_classes=experts + 1)`: a token without an expert has the number after the last."""
+    return isinstance(node, ast.keyword) and node.arg == "num_classes" and ast.unparse(node.value).endswith(" + 1")
+
+
+def _skips_nothing(statement: ast.stmt) -> bool:
+    """`if x.numel() == 0: continue`: without it nothing is added, and no branch on the data is left."""
+    return (
+        isinstance(statement, ast.If)
+        and ast.unparse(statement.test).endswith((".numel() == 0", ".shape[0] == 0"))
+        and [type(inner) for inner in statement.body] == [ast.Continue]
+        and not statement.orelse
+    )
+
+
+_replace = rewrite(EveryExpert, every_position=every_position)
+
+
+def _install(changes: Changes, owner: Any, name: str) -> None:
+    try:
+        changes.set_attribute(owner, name, _replace(vars(owner)[name]))
+    except SourceDoesNotFitError:
+        return  # the loop is over something else
+
+
+PATCHES = (
+    construct_patch(
+        name="loops over the experts that were hit",
+        marker=r"\.nonzero\(",
+        install=_install,
+        reason="how many experts are hit depends on the data, and torch.export cannot iterate over them",
+        upstream="https://github.com/huggingface/transformers/issues/38518",
+    ),
+)

@@ -1,0 +1,67 @@
+"""Attention masks of `transformers.masking_utils`: index functions are broadcast instead of mapped by `torch.vmap`."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from exportguard.patches.declaration import Patch
+
+_UPSTREAM = "https://github.com/huggingface/transformers/pull/41852"
+_AXES = 4  # batch, head, query, key
+
+
+def _along(axis: int, indices: torch.Tensor) -> torch.Tensor:
+    return indices.reshape([-1 if place == axis else 1 for place in range(_AXES)])
+
+
+def _mapped(mapped: Callable[..., torch.Tensor], indices: tuple[torch.Tensor, ...]) -> torch.Tensor:
+    """What transformers does: within torch.vmap an index is a tensor, which only this mode allows."""
+    from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex
+
+    with TransformGetItemToIndex():
+        return mapped(*indices)
+
+
+def broadcast_expansion(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The mask function on indices that broadcast against each other; mapped as before if that gives no mask."""
+
+    @functools.wraps(original)
+    def expansion(mask_function: Callable[..., torch.Tensor], *args: Any, **kwargs: Any) -> Callable[..., torch.Tensor]:
+        def expanded(*indices: torch.Tensor) -> torch.Tensor:
+            if args or kwargs or len(indices) != _AXES:
+                return _mapped(original(mask_function, *args, **kwargs), indices)
+            mask = mask_function(*(_along(axis, one) for axis, one in enumerate(indices)))
+            if mask.dim() > _AXES:  # it took something whole by an index, which is no function of single elements
+                return _mapped(original(mask_function), indices)
+            return mask.expand([one.shape[0] for one in indices])
+
+        return expanded
+
+    return expansion
+
+
+PATCHES = (
+    Patch(
+        name="indices of masks",
+        kind="transformers",
+        target="transformers.masking_utils.TransformGetItemToIndex",
+        reason="outside torch.vmap the mode leaves an operator in the program that only torch's compiler knows",
+        upstream=_UPSTREAM,
+        versions="transformers>=5.0",
+        replace=lambda original: contextlib.nullcontext,
+    ),
+    Patch(
+        name="masks by broadcasting",
+        kind="transformers",
+        target="transformers.masking_utils._vmap_expansion_sdpa",
+        reason="torch.vmap leaves operators of functorch in the exported program",
+        upstream=_UPSTREAM,
+        versions="transformers>=5.0",
+        replace=broadcast_expansion,
+    ),
+)

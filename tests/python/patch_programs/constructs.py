@@ -1,0 +1,98 @@
+"""Constructs that several families of models have: each in one function of one of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.export import Dim
+from transformers import DbrxConfig, masking_utils
+from transformers.models.dbrx.modeling_dbrx import DbrxExperts
+from transformers.models.rwkv import modeling_rwkv
+
+from exportguard import to_onnx, torch_export_patches
+from exportguard.ort_session import OrtSession
+
+LENGTHS = [(2, 3), (3, 7), (2, 1)]
+
+
+class Experts(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        config = DbrxConfig(d_model=8, ffn_config={"ffn_hidden_size": 4, "moe_num_experts": 3})
+        self.experts = DbrxExperts(config.ffn_config)
+        for parameter in self.experts.parameters():
+            torch.nn.init.normal_(parameter)
+
+    def forward(self, x: torch.Tensor, chosen: torch.Tensor, weights: torch.Tensor) -> Any:
+        return self.experts(x, chosen, weights)
+
+
+class Recurrence(torch.nn.Module):
+    def forward(self, decay: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> Any:
+        output, state = modeling_rwkv.rwkv_linear_attention_cpu(decay, decay, key, value, return_state=True)
+        return output, *state
+
+
+class Mask(torch.nn.Module):
+    """Tokens of the same kind see each other."""
+
+    def forward(self, kinds: torch.Tensor) -> Any:
+        batch, length = kinds.shape
+
+        def same_kind(b: Any, h: Any, q: Any, k: Any) -> Any:
+            return kinds[b, q] == kinds[b, k]
+
+        return masking_utils.sdpa_mask(
+            batch, length, length, mask_function=same_kind, use_vmap=True, allow_is_causal_skip=False
+        )
+
+
+def expert_inputs(batch: int, length: int) -> list[torch.Tensor]:
+    # The last of the three experts gets no token.
+    chosen = torch.randint(0, 2, (batch * length, 1))
+    return [torch.randn(batch, length, 8), chosen, torch.rand(batch * length, 1)]
+
+
+def is_right_on_every_length(model: torch.nn.Module, inputs: Any, shapes: Any) -> None:
+    torch.manual_seed(0)
+    with torch_export_patches(), torch.no_grad():
+        example = tuple(inputs(*LENGTHS[0]))
+        exported = torch.export.export(model, example, dynamic_shapes=shapes, strict=False)
+    session = OrtSession(to_onnx(exported).to_bytes())
+    for sizes in LENGTHS:
+        values = inputs(*sizes)
+        with torch.no_grad():
+            expected = model(*values)
+        got = session.run(dict(zip(session.input_names, values, strict=True)))
+        expected = expected if isinstance(expected, tuple) else (expected,)
+        for one, other in zip(got, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def experts() -> None:
+    axes = {0: Dim.DYNAMIC}
+    is_right_on_every_length(Experts(), expert_inputs, ({0: Dim.DYNAMIC, 1: Dim.DYNAMIC}, axes, axes))
+
+
+def recurrence() -> None:
+    axes = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
+    is_right_on_every_length(
+        Recurrence(),
+        lambda batch, length: [torch.randn(8), torch.randn(batch, length, 8), torch.randn(batch, length, 8)],
+        (None, axes, axes),
+    )
+
+
+def mask() -> None:
+    axes = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
+    is_right_on_every_length(Mask(), lambda batch, length: [torch.randint(0, 2, (batch, length))], (axes,))
+
+
+PROGRAMS = {
+    "loops over the experts that were hit": experts,
+    "loops over tokens": recurrence,
+    "masks by broadcasting": mask,
+    "indices of masks": mask,
+}
