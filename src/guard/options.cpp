@@ -16,7 +16,7 @@ bool own_switch(const PatchOptions& options, PatchKind kind) noexcept {
     case PatchKind::kSerializer:
       return options.serializers;
     case PatchKind::kConstraints:
-      return options.catch_constraints;
+      return options.catch_constraints && options.stop_if_static == 0;  // who wants to stop wants no complaint logged
     case PatchKind::kStaticCheck:
       return options.stop_if_static > 0;
     case PatchKind::kRewrite:
@@ -38,7 +38,7 @@ std::string switched_off_by(const PatchOptions& options, PatchKind kind) {
     case PatchKind::kSerializer:
       return "serializers=False";
     case PatchKind::kConstraints:
-      return "catch_constraints=False";
+      return options.catch_constraints ? "stop_if_static=1" : "catch_constraints=False";
     case PatchKind::kStaticCheck:
       return "stop_if_static=0";
     default:

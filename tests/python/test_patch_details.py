@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +96,100 @@ def test_a_custom_patch_is_among_the_details() -> None:
     with torch_export_patches(patch_details=details, custom_patches=custom):
         program = torch.export.export(torch.nn.SiLU(), (torch.zeros(2),))
     assert [patch.patch for patch in details.patches_involved_in_graph(program)] == [silu]
+
+
+def doubling_silu(x: torch.Tensor, inplace: bool = False) -> torch.Tensor:
+    def inner(y: torch.Tensor) -> torch.Tensor:
+        return y * 2
+
+    return inner(x)
+
+
+class Branches(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, torch.nn.functional.silu, lambda x: x - 1, (x,))
+
+
+def test_a_patch_that_only_a_branch_goes_through_is_involved() -> None:
+    details = PatchDetails()
+    custom = [{"torch.nn.functional.silu": doubling_silu}]
+    with torch_export_patches(patch_details=details, custom_patches=custom):
+        program = torch.export.export(Branches(), (torch.randn(3),))
+    assert [patch.patch for patch in details.patches_involved_in_graph(program)] == [doubling_silu]
+
+
+class DependsOnData(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if x.sum() > 0 else self.other(x)
+
+    @staticmethod
+    def other(x: torch.Tensor) -> torch.Tensor:
+        return x - 1
+
+
+def test_a_rewritten_function_is_involved() -> None:
+    details = PatchDetails()
+    with torch_export_patches(patch_details=details, rewrite=[DependsOnData.forward]):
+        program = torch.export.export(DependsOnData(), (torch.randn(3),))
+    (involved,) = details.patches_involved_in_graph(program)
+    assert involved.function_to_patch is DependsOnData.forward
+    assert involved.declaration.kind == "rewrite"
+    assert "-    return x + 1 if x.sum() > 0 else self.other(x)" in involved.format_diff()
+
+
+class PatchedDependsOnData:
+    """No test on data."""
+
+    _PATCHES_ = ("forward", "other", "added")
+    _PATCHED_CLASS_ = DependsOnData
+    _PATCHED_PR_ = "https://example.org/pull/1"
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.where(x.sum() > 0, x + 1, self.other(x)) + self.added()  # type: ignore[attr-defined]
+
+    @staticmethod
+    def other(x: torch.Tensor) -> torch.Tensor:
+        return x - 2
+
+    def added(self) -> int:
+        return 3
+
+
+def test_the_methods_of_a_patched_class_are_involved() -> None:
+    details = PatchDetails()
+    with torch_export_patches(patch_details=details, custom_patches=[PatchedDependsOnData]):
+        program = torch.export.export(DependsOnData(), (torch.randn(3),))
+    assert not hasattr(DependsOnData, "added")
+    involved = {patch.target.rpartition(".")[2]: patch for patch in details.patches_involved_in_graph(program)}
+    assert set(involved) == {"forward", "other"}
+    assert involved["other"].function_to_patch is DependsOnData.other
+    added = next(patch for patch in details.patched if patch.target.endswith(".added"))
+    assert added.function_to_patch is None
+    assert "+def added(self)" in added.format_diff()
+
+
+@pytest.mark.parametrize("format", ["text", "rst", "html"])
+def test_every_format_has_the_reason_and_the_link(format: str) -> None:
+    details = PatchDetails()
+    with torch_export_patches(patch_details=details, custom_patches=[PatchedDependsOnData]):
+        pass
+    text = next(patch for patch in details.patched if patch.target.endswith("DependsOnData.other")).format_diff(format)
+    assert "No test on data." in text
+    assert "https://example.org/pull/1" in text
+
+
+def test_all_patches_are_among_the_details_whatever_is_imported() -> None:
+    program = """
+        import sys
+        from exportguard import PatchDetails, torch_export_patches
+        assert "transformers.cache_utils" not in sys.modules
+        details = PatchDetails()
+        with torch_export_patches(patch_details=details):
+            pass
+        print(len([patch for patch in details.patched if patch.declaration.kind == "transformers"]))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+    assert int(done.stdout) >= 2
 
 
 def test_sources_are_written_to_a_folder(tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import logging
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,10 +47,109 @@ def test_without_catch_constraints_it_is_an_error(axis: Any) -> None:
         export(axis, catch_constraints=False)
 
 
+class Reshapes(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(4, -1) * 2  # this line fixes it
+
+
+class Broadcasts(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.zeros(4, 1)  # this line fixes it
+
+
+class Loops(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x[0]
+        for i in range(x.shape[0]):  # this line fixes it
+            y = y + x[i]
+        return y
+
+
+class Converts(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * float(x.shape[0])  # this line fixes it
+
+
+class Bounds(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        torch._check(x.shape[0] >= 4)
+        torch._check(x.shape[0] <= 4)  # this line fixes it
+        return x + 1
+
+
+class Multiplies(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x.T)  # this line fixes it
+
+
+FIXING = [FixesTheBatch, Reshapes, Broadcasts, Loops, Converts, Bounds, Multiplies]
+
+
 @pytest.mark.parametrize("axis", [*AXES.values(), Dim.AUTO], ids=[*AXES, "AUTO"])
-def test_stop_if_static_names_the_axis_and_the_line(axis: Any) -> None:
-    with pytest.raises(StaticAxisError, match=r"x.*size\(\)\[0\].* becomes 4 at .*# this line fixes it"):
-        export(axis, stop_if_static=1)
+@pytest.mark.parametrize("model", FIXING)
+def test_stop_if_static_names_the_axis_and_the_line(model: type[torch.nn.Module], axis: Any) -> None:
+    line = rf"the dynamic axis 0 of x \(s\d+\) becomes 4 at {re.escape(__file__)}:\d+: .*# this line fixes it"
+    with pytest.raises(StaticAxisError, match=line), torch_export_patches(stop_if_static=1):
+        torch.export.export(model(), (torch.zeros(4, 3),), dynamic_shapes=({0: axis},))
+
+
+def test_stop_if_static_stops_at_the_axis_of_an_item() -> None:
+    class OfAnItem(torch.nn.Module):
+        def forward(self, inputs: Any) -> torch.Tensor:
+            return inputs["pair"][1] + torch.zeros(4, 1)
+
+    pair = {"pair": (torch.zeros(2), torch.zeros(4, 3))}
+    shapes = ({"pair": (None, {0: Dim.DYNAMIC})},)
+    with pytest.raises(StaticAxisError, match=r"axis 0 of inputs\.pair\.1 "), torch_export_patches(stop_if_static=1):
+        torch.export.export(OfAnItem(), (pair,), dynamic_shapes=shapes)
+
+
+def test_stop_if_static_stops_at_a_number() -> None:
+    class OfANumber(torch.nn.Module):
+        def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+            return x + 1 if n == 3 else x
+
+    with (
+        pytest.raises(StaticAxisError, match=r"the dynamic n \(s\d+\) becomes 3 at "),
+        torch_export_patches(stop_if_static=1),
+    ):
+        torch.export.export(OfANumber(), (torch.zeros(2), 3), dynamic_shapes=(None, Dim.DYNAMIC))
+
+
+def test_the_line_is_the_callers_where_a_library_fixes_the_axis(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model may lie in a folder that is called like a library."""
+    folder = tmp_path / "torch" / "exportguard"
+    folder.mkdir(parents=True)
+    folder.joinpath("fixing_model.py").write_text(
+        "import torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x.reshape(4, 3)\n"
+    )
+    monkeypatch.syspath_prepend(str(folder))
+    model = importlib.import_module("fixing_model").Model()
+    with (
+        pytest.raises(StaticAxisError, match=r"fixing_model\.py:5: return x\.reshape"),
+        torch_export_patches(stop_if_static=1),
+    ):
+        torch.export.export(model, (torch.zeros(4, 3),), dynamic_shapes=({0: Dim.DYNAMIC},))
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_stop_if_static_stops_at_an_example_of_size_0_or_1(size: int) -> None:
+    with (
+        pytest.raises(Exception, match=rf"hint of {size} for dimension inputs\['x'\]\.shape\[0\]"),
+        torch_export_patches(stop_if_static=1),
+    ):
+        torch.export.export(Converts(), (torch.zeros(size, 3),), dynamic_shapes=({0: Dim.DYNAMIC},))
+
+
+def test_stop_if_static_lets_axes_pass_that_were_not_asked_for() -> None:
+    with torch_export_patches(stop_if_static=1):
+        torch.export.export(Broadcasts(), (torch.zeros(4, 3),), dynamic_shapes=({1: Dim.DYNAMIC},))
 
 
 def test_stop_if_static_lets_dynamic_programs_pass() -> None:

@@ -29,29 +29,15 @@ def _reason(value: Any) -> str:
 def _method_patch(cls: type, name: str) -> Patch:
     if name not in vars(cls):
         raise InvalidArgumentError(f"{path_of(cls)}._PATCHES_ names '{name}', which the class does not define")
-    function = vars(cls)[name]
-    target: Any = vars(cls)["_PATCHED_CLASS_"]
-    inner = function.__func__ if isinstance(function, (staticmethod, classmethod)) else function
-
-    def apply(changes: Any) -> None:
-        changes.set_attribute(target, name, function)
-
-    if inner is not function:  # it says itself what kind of method it is
-        return Patch(
-            name=f"{path_of(cls)}.{name}",
-            kind="custom",
-            target=f"{path_of(target)}.{name}",
-            reason=_reason(cls),
-            upstream=_link(cls),
-            apply=apply,
-        )
+    function, target = vars(cls)[name], cls._PATCHED_CLASS_  # type: ignore[attr-defined]
     return Patch(
         name=f"{path_of(cls)}.{name}",
         kind="custom",
         target=f"{path_of(target)}.{name}",
+        owner=target,
         reason=_reason(cls),
         upstream=_link(cls),
-        replace=lambda _: inner,
+        replace=lambda _: function,
     )
 
 

@@ -66,6 +66,7 @@ class Target:
     owner: Any
     name: str
     raw: Any
+    is_there: bool = True
 
     @property
     def function(self) -> Any:
@@ -73,7 +74,9 @@ class Target:
         return self.raw.__func__ if isinstance(self.raw, (staticmethod, classmethod)) else self.raw
 
     def wrapped_as_before(self, function: Any) -> Any:
-        """`function` as a staticmethod or classmethod if the target is one."""
+        """`function` as a staticmethod or classmethod if the target is one, unless it says itself what it is."""
+        if isinstance(function, (staticmethod, classmethod, property)):
+            return function
         kind = type(self.raw)
         return kind(function) if kind in (staticmethod, classmethod) else function
 
@@ -128,6 +131,14 @@ def _not_installed(module: str) -> tuple[str, str]:
     return "target missing", f"{module} is not installed"
 
 
+def _set(changes: Changes, target: Target, value: Any) -> None:
+    if target.is_there:
+        changes.set_attribute(target.owner, target.name, value)
+    else:
+        owner, name = target.owner, target.name
+        changes.call(lambda: setattr(owner, name, value), lambda: delattr(owner, name), f"{owner.__name__}.{name}")
+
+
 def _keep_frames(changes: Changes, function: Any) -> None:
     """Lets the nodes that `function` makes name it in their stack trace, which holds but `forward` otherwise."""
     anchors: set[tuple[str, str]] | None = getattr(torch.fx.proxy, "_STACK_TRACE_ANCHORS", None)
@@ -152,6 +163,7 @@ class Patch:
     :param reason: what goes wrong without it
     :param upstream: a link to where upstream knows of it
     :param versions: the versions that it was written for, for readers: the probe decides
+    :param owner: the class or module whose attribute it is, if the path does not lead there; it may lack the attribute
     :param awaits: the module that must be imported before `apply` runs; of `replace` the targets say it
     :param probe: looks at the installed versions, changes nothing; left out: needed wherever the target is
 
@@ -170,6 +182,7 @@ class Patch:
     reason: str
     upstream: str = ""
     versions: str = ""
+    owner: Any = None
     awaits: str = ""
     probe: Callable[[], Verdict] | None = None
     replace: Callable[[Any], Any] | None = None
@@ -218,7 +231,7 @@ class Patch:
         try:
             if self.replace is not None:
                 for path in self.targets:
-                    resolve(path)
+                    self._resolve(path)
             verdict = self.probe() if self.probe else NEEDED
             if verdict.is_needed and self.replace is not None:
                 self.replacements()
@@ -228,11 +241,20 @@ class Patch:
         except SourceDoesNotFitError as error:
             return does_not_fit(str(error))
 
+    def _resolve(self, path: str) -> Target:
+        if self.owner is None:
+            return resolve(path)
+        name = path.rpartition(".")[2]
+        try:
+            return Target(self.owner, name, _raw_attribute(self.owner, name))
+        except TargetMissingError:
+            return Target(self.owner, name, None, is_there=False)
+
     def replacements(self) -> list[tuple[Target, Any]]:
         """Each target with what takes its place."""
         if self.replace is None:
             return []
-        targets = [resolve(path) for path in self.targets]
+        targets = [self._resolve(path) for path in self.targets]
         return [(target, target.wrapped_as_before(self.replace(target.function))) for target in targets]
 
     def dump(self, folder: str) -> None:
@@ -256,7 +278,7 @@ class Patch:
             self.apply(changes)
         self.installed[:] = self.replacements()
         for target, value in self.installed:
-            changes.set_attribute(target.owner, target.name, value)
+            _set(changes, target, value)
             _keep_frames(changes, Target(target.owner, target.name, value).function)
 
 

@@ -7,6 +7,7 @@ import html
 import inspect
 import re
 import textwrap
+import types
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,8 @@ _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
 
 def _source(function: Any) -> str:
+    if function is None:
+        return ""  # the patch adds what was not there
     try:
         return textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError):
@@ -70,26 +73,38 @@ class PatchedFunction:
         code = getattr(self.patch, "__code__", None)
         if code is None or code.co_filename != file:
             return False
-        lines = [number for _, _, number in code.co_lines() if number]
-        return bool(lines) and min(lines) <= line <= max(lines)
+        lines = sorted(_lines_of(code))
+        return bool(lines) and lines[0] <= line <= lines[-1]
+
+
+def _lines_of(code: types.CodeType) -> Iterator[int]:
+    """The lines of a function and of those that it defines."""
+    yield from (number for _, _, number in code.co_lines() if number)
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from _lines_of(inner)
 
 
 def _text(function: PatchedFunction) -> str:
     declaration = function.declaration
     link = f"\nupstream: {declaration.upstream}" if declaration.upstream else ""
-    return f"{function.target} ({declaration.name})\n{declaration.reason}{link}\n\n{function.diff()}"
+    return f"{function.target} ({declaration.name})\n{declaration.reason}{link}\n\n{function.diff()}\n"
 
 
 def _rst(function: PatchedFunction) -> str:
-    title = f"{function.declaration.kind}: {function.target}"
+    declaration = function.declaration
+    title = f"{declaration.kind}: {function.target}"
+    link = f"`upstream <{declaration.upstream}>`__\n\n" if declaration.upstream else ""
     diff = textwrap.indent(function.diff(), "    ")
-    return f"{title}\n{'=' * len(title)}\n\n{function.declaration.reason}\n\n.. code-block:: diff\n\n{diff}\n"
+    return f"{title}\n{'=' * len(title)}\n\n{declaration.reason}\n\n{link}.. code-block:: diff\n\n{diff}\n"
 
 
 def _html(function: PatchedFunction) -> str:
     declaration = function.declaration
+    address = html.escape(declaration.upstream)
+    link = f'<p><a href="{address}">upstream</a></p>\n' if address else ""
     return (
-        f"<h3>{html.escape(function.target)}</h3>\n<p>{html.escape(declaration.reason)}</p>\n"
+        f"<h3>{html.escape(function.target)}</h3>\n<p>{html.escape(declaration.reason)}</p>\n{link}"
         f'<pre class="diff">{html.escape(function.diff())}</pre>\n'
     )
 

@@ -46,7 +46,28 @@ def loads_a_program_with_a_cache() -> None:
         torch.export.load(buffer)
 
 
+class Branches(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, self.larger, self.smaller, (x,))
+
+    def larger(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    def smaller(self, x: torch.Tensor) -> torch.Tensor:
+        return x / 2
+
+
+def knows_the_lines_of_branches() -> None:
+    with torch_export_patches():
+        program = torch.export.export(Branches(), (torch.randn(3),))
+    nodes = [node for module in program.graph_module.modules() for node in module.graph.nodes]
+    traces = [node.meta["stack_trace"] for node in nodes if node.name in ("mul", "div")]
+    assert len(traces) == 2
+    assert all(", in larger" in trace or ", in smaller" in trace for trace in traces)
+
+
 PROGRAMS = {
+    "lines of bodies": knows_the_lines_of_branches,
     "constraint violations": lambda: export_with_a_fixed_batch(Dim("batch")),
     "specialized dynamic axes": lambda: export_with_a_fixed_batch(Dim.DYNAMIC),
     "static axes": stops_where_the_axis_is_fixed,

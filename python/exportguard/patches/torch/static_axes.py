@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib
 import linecache
+import os
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -15,7 +18,13 @@ from exportguard.patches.declaration import Patch
 if TYPE_CHECKING:
     import sympy
 
-_NOT_THE_MODEL = ("/torch/", "/sympy/", "/contextlib.py", "/functools.py", "/exportguard/", "<")
+
+@functools.cache
+def _not_the_model() -> tuple[str, ...]:
+    """How the files begin whose lines are no lines of a model: folders of packages, and what has no file."""
+    packages = (importlib.import_module(name).__file__ for name in ("torch", "sympy", "exportguard"))
+    folders = (os.path.join(os.path.dirname(file), "") for file in packages if file)
+    return (*folders, contextlib.__file__, functools.__file__, "<")
 
 
 class StaticAxisError(GuardError):
@@ -33,16 +42,28 @@ def model_line() -> str:
     """The innermost line of the model's code that is running: "modeling_x.py:12: x = y.view(2, -1)"."""
     for frame in _frames():
         file = frame.f_code.co_filename
-        if not any(part in file for part in _NOT_THE_MODEL):
+        if not file.startswith(_not_the_model()):
             return f"{file}:{frame.f_lineno}: {linecache.getline(file, frame.f_lineno).strip()}"
     return "an unknown line"
+
+
+def readable_axis(source: str) -> str:
+    """Torch's name of a size or a number, as a reader would say it.
+
+    >>> readable_axis("L['x']['y'].size()[1]"), readable_axis("L['n']")
+    ('axis 1 of x.y', 'n')
+    """
+    path, _, axis = source.removeprefix("L").partition(".size()")
+    steps = (step.strip("'\"[]") for step in path.split("["))
+    name = ".".join(step for step in steps if step)
+    return f"axis {axis.strip('[]')} of {name}" if axis else name
 
 
 def _axis_of(shape_env: Any, symbol: sympy.Symbol) -> str | None:
     """The input axis that the symbol stands for; None for one that stands for something else."""
     sources = shape_env.var_to_sources.get(symbol) or []
     names = [source.name if isinstance(source.name, str) else source.name() for source in sources]
-    return names[0] if names else None
+    return readable_axis(names[0]) if names else None
 
 
 def refuse_static(original: Callable[..., None]) -> Callable[..., None]:
@@ -53,8 +74,8 @@ def refuse_static(original: Callable[..., None]) -> Callable[..., None]:
         axis = _axis_of(self, a) if tgt.is_number else None
         if axis is not None:
             raise StaticAxisError(
-                f"the dynamic axis {axis} ({a}) becomes {tgt} at {model_line()}; give another size in the example "
-                "inputs if it is 0 or 1 there, rewrite that line, or do not ask for this axis to be dynamic"
+                f"the dynamic {axis} ({a}) becomes {tgt} at {model_line()}; give another size in the example "
+                "inputs if it is 0 or 1 there, rewrite that line, or do not ask for it to be dynamic"
             )
         original(self, a, tgt, msg)
 
