@@ -34,9 +34,14 @@ def row(report: ValidationReport) -> list[str]:
     """The cells of one validation."""
     kept = sum(axis.kept for axis in report.axes)
     differences = [output.max_absolute for one in report.sets for output in one.outputs]
-    cells = [report.model, report.dtype, str(report.node_count), f"{kept} of {len(report.axes)}"]
+    cells = [report.model.rpartition("/")[2], report.dtype, str(report.node_count), f"{kept} of {len(report.axes)}"]
     largest = f"{max(differences):.1e}" if differences else report.failure.split("\n")[0][:80]
     return [*cells, *(set_cell(report, name) for name in SETS), largest]
+
+
+def has_no_kernel(report: ValidationReport) -> bool:
+    """Whether it was converted, but onnxruntime cannot run one of its operators in that dtype."""
+    return "onnxruntime has no kernel" in report.failure
 
 
 def set_cell(report: ValidationReport, name: str) -> str:
@@ -47,10 +52,13 @@ def set_cell(report: ValidationReport, name: str) -> str:
     return "agrees" if all(one.agrees for one in results) else "differs"
 
 
-def table(rows: Sequence[Sequence[str]]) -> str:
+def table(results: Sequence[ValidationReport]) -> str:
     """Markdown, with the versions that it holds for."""
     used = ", ".join(f"{name} {version}" for name, version in versions().items() if version != "not installed")
-    return f"{markdown_table(HEADER, rows)}\nMade by `make table` with {used}.\n"
+    rows = [row(report) for report in results if not has_no_kernel(report)]
+    without = [f"{report.model} ({report.dtype})" for report in results if has_no_kernel(report)]
+    rest = f"\nConverted, but without kernels in onnxruntime on this device: {', '.join(without)}.\n" if without else ""
+    return f"{markdown_table(HEADER, rows)}{rest}\nMade by `make table` with {used}.\n"
 
 
 def main() -> None:
@@ -62,12 +70,12 @@ def main() -> None:
     options = parser.parse_args()
     logging.getLogger("exportguard").setLevel(logging.ERROR)
     console = Console(stderr=True)
-    rows = []
+    results = []
     with console.status("validating") as status:
         for report in reports(options.models, options.dtypes):
-            rows.append(row(report))
+            results.append(report)
             status.update(f"{report.model} ({report.dtype}): {'ok' if report.ok else 'not ok'}")
-    text = table(rows)
+    text = table(results)
     if options.write:
         write_section(options.write, "models", text)
     else:

@@ -56,6 +56,9 @@ def _remedy(error: Exception) -> str:
     from torch._subclasses.fake_tensor import DataDependentOutputException
     from torch.fx.experimental.symbolic_shapes import ConstraintViolationError, GuardOnDataDependentSymNode
 
+    tried = [note for note in getattr(error, "__notes__", ()) if note.startswith("exportguard: ")]
+    if tried:
+        return f"write that line with torch.where, torch.cond or torch._check; {tried[0].removeprefix('exportguard: ')}"
     if isinstance(error, GuardOnDataDependentSymNode | DataDependentOutputException):
         return _ON_VALUES
     if isinstance(error, ConstraintViolationError):

@@ -34,12 +34,16 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class ValidateOptions:
-    """How to validate. Without `folder` the ONNX file goes to a temporary folder; without `run` nothing is compared."""
+    """How to validate. Without `folder` the ONNX file goes to a temporary folder; without `run` nothing is compared.
+
+    With `rewrite`, functions that stop the export at tensor data are rewritten; that is one of the patches.
+    """
 
     build: BuildOptions = BuildOptions()
     exporter: Exporter = "exportguard"
     opset: int | None = None
     patch: bool = True
+    rewrite: bool = True
     run: bool = True
     folder: Path | None = None
 
@@ -74,6 +78,7 @@ class ValidationReport:
     parameters: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     axes: list[AxisOutcome] = field(default_factory=list)
+    rewritten: list[str] = field(default_factory=list)
     sets: list[SetResult] = field(default_factory=list)
     failure: str = ""
     details: str = ""
@@ -163,6 +168,7 @@ def _validate(case: ModelCase, options: ValidateOptions, run: _Run) -> None:
     with run.step("export", "exporting with torch.export"):
         exported = _export(case, options)
     run.report.axes = exported.axes()
+    run.report.rewritten = [step.report() for step in exported.rewriting_steps]
     file = run.folder / f"{case.name.replace('/', '--')}.onnx"
     with run.step("convert", f"converting with {options.exporter}"):
         _EXPORTERS[options.exporter](exported, file, run.report)
@@ -199,6 +205,7 @@ def _export(case: ModelCase, options: ValidateOptions) -> Exported:
         case.inputs(case.task.sizes),
         dynamic_shapes=observed,
         options=ExportOptions(guard={"patch": options.patch}),
+        rewrite="auto" if options.patch and options.rewrite else (),
     )
 
 

@@ -16,12 +16,18 @@ def print_report(report: ValidationReport, console: Console, detail: int = 1) ->
         console.print(_heading(report))
         if report.axes:
             console.print(axes_table(report))
+        for step in report.rewritten:
+            console.print(_rewriting(step, whole=detail > 1), markup=False, soft_wrap=True)
         if report.sets:
             console.print(sets_table(report, every_output=detail > 1))
         console.print(", ".join(f"{step} {seconds:.2f} s" for step, seconds in report.seconds.items()), style="dim")
     if detail > 1 and report.details:
         console.print(report.details, markup=False)
     console.print(verdict(report))
+
+
+def _rewriting(step: str, *, whole: bool) -> str:
+    return f"rewritten, since the export stopped at {step if whole else step.splitlines()[0]}"
 
 
 def axes_table(report: ValidationReport) -> Table:

@@ -60,10 +60,11 @@ def test_a_failure_exits_with_1_and_is_shown(given: dict[str, Any], capsys: pyte
 
 
 def test_every_option_reaches_the_validation(given: dict[str, Any], tmp_path: Path) -> None:
-    arguments = "validate -m bert --no-run --export onnx-dynamo --dtype float16 --device cuda --no-patch --opset 20"
-    assert main([*arguments.split(), "-t", "fill-mask", "-o", str(tmp_path)]) == 0
+    arguments = "validate -m bert --no-run --export onnx-dynamo --dtype float16 --device cuda --no-patch --no-rewrite"
+    assert main([*arguments.split(), "--opset", "20", "-t", "fill-mask", "-o", str(tmp_path)]) == 0
     options = given["options"]
-    assert (options.run, options.exporter, options.patch, options.opset) == (False, "onnx-dynamo", False, 20)
+    assert (options.run, options.exporter, options.opset) == (False, "onnx-dynamo", 20)
+    assert (options.patch, options.rewrite) == (False, False)
     assert (str(options.build.dtype), options.build.device) == ("torch.float16", "cuda")
     assert (options.build.task, options.folder) == ("fill-mask", tmp_path)
 

@@ -83,6 +83,15 @@ def test_a_model_that_onnxruntime_cannot_load_is_reported() -> None:
     assert report.failure.startswith("ExportGuardError: onnxruntime has no kernel on cpu for a node of the model")
 
 
+@pytest.mark.parametrize("rewrite", [True, False])
+def test_what_stops_the_export_at_data_is_rewritten(rewrite: bool) -> None:
+    half = BuildOptions(dtype=torch.float16)  # in which Bart's encoder looks for infinities
+    report = validate_model("bart", ValidateOptions(build=half, rewrite=rewrite))
+    assert report.ok is rewrite
+    assert [("torch.isfinite" in step) for step in report.rewritten] == ([True] if rewrite else [])
+    assert ("ExportError: torch.export stopped at" in report.failure) is not rewrite
+
+
 def test_a_folder_that_cannot_be_made_is_an_error_of_the_caller(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FileError, match=r"cannot make the folder .*/file/new: Not a directory; pass another one"):

@@ -33,6 +33,7 @@ class Options:
     dtype: str = argument("--dtype", help="Of the weights.", default="float32", choices=tuple(_DTYPES))
     device: str = argument("--device", help="cpu, cuda, cuda:1, …", default="cpu")
     patch: bool = argument("--patch/--no-patch", help="Export with the patches of the guard.", default=True)
+    rewrite: bool = argument("--rewrite/--no-rewrite", help="Rewrite what stops the export at data.", default=True)
     opset: int | None = argument("--opset", help="18 to 25; by default the newest that runs.", default=None)
     json: Path | None = argument("--json", help="A file for the report.", default=None)
 
@@ -54,6 +55,7 @@ def _settings(options: Options) -> ValidateOptions:
         exporter="onnx-dynamo" if options.export == "onnx-dynamo" else "exportguard",
         opset=options.opset,
         patch=options.patch,
+        rewrite=options.rewrite,
         run=options.run,
         folder=options.output,
     )
