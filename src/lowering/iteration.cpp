@@ -6,9 +6,7 @@
 #include <set>
 
 namespace exportguard::lowering {
-namespace {
 
-/// An output of a body must be computed in it and appear once.
 void return_from(LoweringContext& ctx, ir::Graph& graph, const std::vector<Value*>& values) {
   std::set<const Value*> returned;
   for (Value* value : values) {
@@ -17,6 +15,8 @@ void return_from(LoweringContext& ctx, ir::Graph& graph, const std::vector<Value
     graph.add_output(is_computed_here && is_new ? value : ctx.op("Identity", {value}));
   }
 }
+
+namespace {
 
 void fill(LoweringContext& ctx, ir::Graph& graph, const std::vector<Value*>& initial, const WriteStep& write) {
   Value* iteration = &graph.add_input("iteration", ir::Type::tensor(DType::kInt64, ir::Shape{}));

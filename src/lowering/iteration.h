@@ -7,6 +7,10 @@
 
 namespace exportguard::lowering {
 
+/// Makes `values` the outputs of the graph that the context stands in. An output of a body must be computed in it and
+/// appear once, so that a value from outside, an input and a value returned twice get an Identity.
+void return_from(LoweringContext& ctx, ir::Graph& graph, const std::vector<Value*>& values);
+
 /// What one step of a loop leaves for the next.
 struct Step {
   std::vector<Value*> state;   ///< of the same number, dtypes and shapes as before the step

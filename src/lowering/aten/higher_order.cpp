@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <memory>
-#include <set>
 
 #include <fmt/format.h>
 
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
+#include "lowering/iteration.h"
 #include "lowering/size_arithmetic.h"
 
 // Control flow of exported programs. The importer keeps the bodies as graph attributes and None at their positions. A
@@ -52,17 +52,6 @@ Value* as_condition(LoweringContext& ctx, Value* value) {
 ir::Graph& body_of(const Value* output, std::string_view attribute) { return output->producer()->subgraph(attribute); }
 
 std::unique_ptr<ir::Graph> empty_graph(std::string_view name) { return std::make_unique<ir::Graph>(std::string(name)); }
-
-/// Makes `values` the outputs of the graph that the context stands in. An output of a body must be computed in it and
-/// appear once, so that a value from outside, an input and a value returned twice get an Identity.
-void return_from(LoweringContext& ctx, ir::Graph& graph, const std::vector<Value*>& values) {
-  std::set<const Value*> returned;
-  for (Value* value : values) {
-    const bool is_computed_here = value->producer() != nullptr && &value->graph() == &graph;
-    const bool is_new = returned.insert(value).second;
-    graph.add_output(is_computed_here && is_new ? value : ctx.op("Identity", {value}));
-  }
-}
 
 /// The results of an ONNX node that stands for the torch-level node: they have torch's types.
 void take_types(LoweringContext& ctx, const std::vector<Value*>& outputs, const std::vector<std::size_t>& positions) {

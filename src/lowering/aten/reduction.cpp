@@ -114,9 +114,9 @@ void populate_reduction(LoweringTable& table) {
   table.add("aten.prod.dim_int", lower_prod_dim);
   table.add("aten.mean.default", lower_mean);
   table.add("aten.mean.dim", lower_mean_dim);
-  table.add("aten.any.default", lower_any);
+  table.add({"aten.any.default", "aten._is_any_true.default"}, lower_any);
   table.add({"aten.any.dim", "aten.any.dims"}, lower_any_dim);
-  table.add("aten.all.default", lower_all);
+  table.add({"aten.all.default", "aten._is_all_true.default"}, lower_all);
   table.add({"aten.all.dim", "aten.all.dims"}, lower_all_dim);
   table.add({"aten.count_nonzero.default", "aten.count_nonzero.dim_IntList"}, lower_count_nonzero);
   table.add("aten.amax.default", lower_amax);

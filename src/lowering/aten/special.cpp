@@ -2,91 +2,20 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
-#include <span>
 
 #include "exportguard/lowering/table.h"
 #include "lowering/elementwise.h"
-#include "lowering/kernels.h"
+#include "lowering/iteration.h"
+#include "lowering/reductions.h"
+#include "lowering/wide_arithmetic.h"
 
-/// Special functions without an ONNX operator, from series that are good to 1e-9; computed in float64.
+/// Gamma functions and their relatives, from series that are good to 1e-9; computed in float64.
 namespace exportguard::lowering {
 namespace {
 
-constexpr DType kWide = DType::kFloat64;
+using namespace wide;
+
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-Value* wide_input(LoweringContext& ctx, std::size_t i = 0) { return ctx.scalar(i, kWide); }
-Value* number(LoweringContext& ctx, double value) { return ctx.constant(value, kWide); }
-
-Value* plus(LoweringContext& ctx, Value* x, double term) { return ctx.op("Add", {x, number(ctx, term)}); }
-Value* times(LoweringContext& ctx, Value* x, double factor) { return ctx.op("Mul", {x, number(ctx, factor)}); }
-Value* is_below(LoweringContext& ctx, Value* x, double bound) { return ctx.op("Less", {x, number(ctx, bound)}); }
-Value* is_equal(LoweringContext& ctx, Value* x, double other) { return ctx.op("Equal", {x, number(ctx, other)}); }
-
-/// Σ coefficients[i] xⁱ
-Value* polynomial(LoweringContext& ctx, Value* x, std::span<const double> coefficients) {
-  Value* sum = number(ctx, coefficients.back());
-  for (std::size_t i = coefficients.size() - 1; i-- > 0;) {
-    sum = plus(ctx, ctx.op("Mul", {sum, x}), coefficients[i]);
-  }
-  return sum;
-}
-
-// ------------------------------------------------------------------------------------------------ error functions
-
-void lower_erf(LoweringContext& ctx) {
-  ctx.result(kernel_op(ctx, "Erf", {ctx.cast(ctx.input(0), ctx.output_dtype())}));
-}
-
-/// log(erfc(x) exp(x²)) for x >= 0: log t + a polynomial in 2t - 1, where t = 1 / (1 + x / 2).
-Value* log_erfcx(LoweringContext& ctx, Value* x) {
-  static constexpr std::array kFit = {-0.6717940834877136,   0.6726432199680539,     0.04734332013198884,
-                                      -0.04689548205983966,  -0.009872980375506725,  0.008823558144366863,
-                                      0.0017613393369838766, -0.002339277709784312,  -0.0001561342644656836,
-                                      0.0006579538424769199, -7.119731572458436e-05, -0.00015463378963933658,
-                                      4.179589763430069e-05, 2.072307087112992e-05,  -8.12125541307514e-06};
-  Value* t = ctx.op("Reciprocal", {plus(ctx, times(ctx, x, 0.5), 1)});
-  Value* fit = polynomial(ctx, plus(ctx, times(ctx, t, 2), -1), kFit);
-  return ctx.op("Add", {ctx.op("Log", {t}), fit});
-}
-
-Value* log_erfc_of_positive(LoweringContext& ctx, Value* x) {
-  return ctx.op("Sub", {log_erfcx(ctx, x), ctx.op("Mul", {x, x})});
-}
-
-Value* erfc(LoweringContext& ctx, Value* x) {
-  Value* tail = ctx.op("Exp", {log_erfc_of_positive(ctx, ctx.op("Abs", {x}))});
-  Value* mirrored = ctx.op("Sub", {number(ctx, 2), tail});
-  Value* finite = ctx.where(is_below(ctx, x, 0), mirrored, tail);
-  Value* is_far = ctx.op("Greater", {x, number(ctx, 30)});  // where exp gives 0, and inf - inf would be NaN
-  return ctx.where(is_far, number(ctx, 0), ctx.where(is_below(ctx, x, -30), number(ctx, 2), finite));
-}
-
-void lower_erfc(LoweringContext& ctx) { ctx.result(erfc(ctx, wide_input(ctx))); }
-
-void lower_erfcx(LoweringContext& ctx) {
-  Value* x = wide_input(ctx);
-  Value* tail = ctx.op("Exp", {log_erfcx(ctx, ctx.op("Abs", {x}))});
-  Value* square = ctx.op("Exp", {ctx.op("Mul", {x, x})});
-  ctx.result(ctx.where(is_below(ctx, x, 0), ctx.op("Sub", {times(ctx, square, 2), tail}), tail));
-}
-
-/// The normal distribution up to x: erfc(-x / √2) / 2.
-void lower_ndtr(LoweringContext& ctx) {
-  Value* scaled = times(ctx, wide_input(ctx), -1 / std::numbers::sqrt2);
-  ctx.result(times(ctx, erfc(ctx, scaled), 0.5));
-}
-
-void lower_log_ndtr(LoweringContext& ctx) {
-  Value* scaled = times(ctx, wide_input(ctx), -1 / std::numbers::sqrt2);
-  Value* is_tail = ctx.op("Greater", {scaled, number(ctx, 0)});
-  Value* safe = ctx.where(is_tail, scaled, number(ctx, 0));
-  Value* tail = plus(ctx, log_erfc_of_positive(ctx, safe), -std::numbers::ln2);
-  Value* rest = times(ctx, erfc(ctx, ctx.op("Neg", {scaled})), -0.5);
-  ctx.result(ctx.where(is_tail, tail, log_one_plus(ctx, rest)));
-}
-
-// ------------------------------------------------------------------------------------------------ gamma functions
 
 constexpr int kShift = 8;  // the asymptotic series are taken at x + 8
 
@@ -130,12 +59,12 @@ Value* log_gamma(LoweringContext& ctx, Value* x) {
   return ctx.where(is_equal(ctx, x, -kInfinity), number(ctx, kInfinity), found);
 }
 
-void lower_lgamma(LoweringContext& ctx) { ctx.result(log_gamma(ctx, wide_input(ctx))); }
+void lower_lgamma(LoweringContext& ctx) { ctx.result(log_gamma(ctx, input(ctx))); }
 
 /// Σ log Γ(x - j/2) for j < p, and a constant.
 void lower_mvlgamma(LoweringContext& ctx) {
   const std::int64_t p = ctx.integer(1);
-  Value* x = wide_input(ctx);
+  Value* x = input(ctx);
   Value* sum = number(ctx, static_cast<double>(p * (p - 1)) / 4 * std::log(std::numbers::pi));
   for (std::int64_t j = 0; j < p; ++j) {
     sum = ctx.op("Add", {sum, log_gamma(ctx, plus(ctx, x, -0.5 * static_cast<double>(j)))});
@@ -170,7 +99,7 @@ Value* digamma(LoweringContext& ctx, Value* x) {
   return ctx.where(is_equal(ctx, x, 0), at_zero, ctx.where(is_pole, nan, found));
 }
 
-void lower_digamma(LoweringContext& ctx) { ctx.result(digamma(ctx, wide_input(ctx))); }
+void lower_digamma(LoweringContext& ctx) { ctx.result(digamma(ctx, input(ctx))); }
 
 /// Hurwitz's Σ (q + k)^-s for q > 0, by Euler and Maclaurin from the term `kTerms` on.
 Value* zeta_of_positive(LoweringContext& ctx, Value* s, Value* q) {
@@ -193,6 +122,47 @@ Value* zeta_of_positive(LoweringContext& ctx, Value* s, Value* q) {
   return sum;
 }
 
+/// The coefficients of the n-th derivative of cot, a polynomial in cot: each step multiplies by -(1 + cot²).
+std::vector<double> cotangent_derivative(std::int64_t n) {
+  std::vector<double> powers = {0, 1};
+  for (std::int64_t step = 0; step < n; ++step) {
+    std::vector<double> next(powers.size() + 1, 0);
+    for (std::size_t i = 1; i < powers.size(); ++i) {
+      next[i - 1] -= static_cast<double>(i) * powers[i];
+      next[i + 1] -= static_cast<double>(i) * powers[i];
+    }
+    powers = std::move(next);
+  }
+  return powers;
+}
+
+/// The n-th derivative of digamma, n > 0: (-1)ⁿ⁺¹ n! ζ(n + 1, x), and below zero by reflection at 1/2.
+Value* polygamma(LoweringContext& ctx, std::int64_t n, Value* x) {
+  const double sign = n % 2 == 0 ? 1 : -1;
+  const auto order = static_cast<double>(n);
+  Value* reflects = is_below(ctx, x, 0);
+  Value* place = ctx.where(reflects, difference(ctx, number(ctx, 1), x), x);
+  Value* is_pole = is_equal(ctx, place, 0);
+  Value* series = zeta_of_positive(ctx, number(ctx, order + 1), ctx.where(is_pole, number(ctx, 1), place));
+  series = times(ctx, series, -sign * std::tgamma(order + 1));
+  Value* angle = phase(ctx, x);
+  Value* cotangent = quotient(ctx, ctx.op("Cos", {angle}), ctx.op("Sin", {angle}));
+  Value* derivative = polynomial(ctx, cotangent, cotangent_derivative(n));
+  derivative = times(ctx, derivative, std::pow(std::numbers::pi, order + 1));
+  Value* mirrored = difference(ctx, times(ctx, series, sign), derivative);
+  Value* is_whole = ctx.op("And", {reflects, ctx.op("Equal", {x, ctx.op("Floor", {x})})});
+  Value* pole = number(ctx, -sign * kInfinity);
+  Value* found = ctx.where(reflects, mirrored, series);
+  return ctx.where(ctx.op("Or", {is_pole, is_whole}), pole, found);
+}
+
+void lower_polygamma(LoweringContext& ctx) {
+  const std::int64_t n = ctx.integer(0);
+  ctx.require(n >= 0, "the order of polygamma must not be negative");
+  Value* x = input(ctx, 1);
+  ctx.result(n == 0 ? digamma(ctx, x) : polygamma(ctx, n, x));
+}
+
 /// inf at the poles; NaN for other q below zero, where torch sums for whole s alone.
 Value* zeta(LoweringContext& ctx, Value* s, Value* q) {
   Value* nan = number(ctx, std::numeric_limits<double>::quiet_NaN());
@@ -204,19 +174,95 @@ Value* zeta(LoweringContext& ctx, Value* s, Value* q) {
   return ctx.where(is_equal(ctx, s, 1), number(ctx, kInfinity), ctx.where(is_below(ctx, s, 1), nan, found));
 }
 
-void lower_zeta(LoweringContext& ctx) { ctx.result(zeta(ctx, wide_input(ctx, 0), wide_input(ctx, 1))); }
+// ------------------------------------------------------------------------------------------------ incomplete gamma
+
+constexpr std::int64_t kMostTerms = 5000;
+
+Value* any_of(LoweringContext& ctx, Value* flags) { return any_true(ctx, flags, {}); }
+
+/// Σ xᵏ / (a (a + 1) … (a + k)); for x below a + 1.
+Value* gamma_series(LoweringContext& ctx, Value* a, Value* x) {
+  Value* first = quotient(ctx, 1, a);
+  const WriteStep add_term = [&](Value* iteration, const std::vector<Value*>& state) {
+    Value* k = plus(ctx, ctx.cast(iteration, kWide), 1);
+    Value* term = product(ctx, state[0], quotient(ctx, x, sum(ctx, a, k)));
+    Value* total = sum(ctx, state[1], term);
+    return Step{{term, total}, any_of(ctx, ctx.op("Greater", {term, times(ctx, total, 1e-17)}))};
+  };
+  return repeated(ctx, ctx.constant(kMostTerms, DType::kInt64), {first, first}, add_term)[1];
+}
+
+/// The continued fraction 1 / (x + 1 - a - 1 (1 - a) / (x + 3 - a - …)), evaluated forwards; for x above a + 1.
+Value* gamma_fraction(LoweringContext& ctx, Value* a, Value* x) {
+  Value* b = plus(ctx, difference(ctx, x, a), 1);
+  Value* d = quotient(ctx, 1, b);
+  Value* c = ctx.op("Add", {ctx.op("Mul", {b, number(ctx, 0)}), number(ctx, 1e300)});
+  const WriteStep add_term = [&](Value* iteration, const std::vector<Value*>& state) {
+    Value* k = plus(ctx, ctx.cast(iteration, kWide), 1);
+    Value* numerator = product(ctx, k, difference(ctx, a, k));
+    Value* denominator = sum(ctx, b, times(ctx, k, 2));
+    Value* next_d = quotient(ctx, 1, sum(ctx, denominator, product(ctx, numerator, state[0])));
+    Value* next_c = sum(ctx, denominator, quotient(ctx, numerator, state[1]));
+    Value* factor = product(ctx, next_c, next_d);
+    Value* change = ctx.op("Abs", {plus(ctx, factor, -1)});
+    Value* continues = any_of(ctx, ctx.op("Greater", {change, number(ctx, 1e-15)}));
+    return Step{{next_d, next_c, product(ctx, state[2], factor)}, continues};
+  };
+  return repeated(ctx, ctx.constant(kMostTerms, DType::kInt64), {d, c, d}, add_term)[2];
+}
+
+struct GammaParts {
+  Value* below;  ///< P(a, x)
+  Value* above;  ///< Q(a, x) = 1 - P(a, x)
+};
+
+GammaParts incomplete_gamma(LoweringContext& ctx, Value* given_a, Value* given_x) {
+  Value* zeros = zeros_of_both(ctx, given_a, given_x);
+  Value* a = sum(ctx, given_a, zeros);
+  Value* x = sum(ctx, given_x, zeros);
+  const auto holds = [&](std::string_view op, Value* left, double right) {
+    return ctx.op(op, {left, number(ctx, right)});
+  };
+  Value* is_ordinary = ctx.op("And", {holds("Greater", a, 0), holds("Greater", x, 0)});
+  Value* is_small = ctx.op("Less", {x, plus(ctx, a, 1)});
+  Value* one = number(ctx, 1);
+  const auto restricted = [&](Value* value, Value* condition) {
+    return ctx.where(ctx.op("And", {is_ordinary, condition}), value, one);
+  };
+  Value* is_large = ctx.op("Not", {is_small});
+  Value* safe_a = ctx.where(is_ordinary, a, one);
+  Value* safe_x = ctx.where(is_ordinary, x, one);
+  Value* exponent = difference(ctx, product(ctx, safe_a, ctx.op("Log", {safe_x})), safe_x);
+  Value* factor = ctx.op("Exp", {difference(ctx, exponent, log_gamma(ctx, safe_a))});
+  Value* below = product(ctx, factor, gamma_series(ctx, restricted(a, is_small), restricted(x, is_small)));
+  Value* large_x = ctx.where(ctx.op("And", {is_ordinary, is_large}), x, number(ctx, 3));
+  Value* above = product(ctx, factor, gamma_fraction(ctx, restricted(a, is_large), large_x));
+  above = ctx.where(holds("Equal", x, kInfinity), number(ctx, 0), above);
+  const auto at_ends = [&](Value* value, double at_zero_x) {
+    Value* nan = number(ctx, std::numeric_limits<double>::quiet_NaN());
+    Value* zero_a = ctx.where(holds("Greater", x, 0), number(ctx, 1 - at_zero_x), nan);
+    Value* end = ctx.where(holds("Equal", a, 0), zero_a, number(ctx, at_zero_x));
+    Value* is_end = ctx.op("And", {holds("GreaterOrEqual", a, 0), holds("GreaterOrEqual", x, 0)});
+    return ctx.where(is_ordinary, value, ctx.where(is_end, end, nan));
+  };
+  return {at_ends(ctx.where(is_small, below, difference(ctx, one, above)), 0),
+          at_ends(ctx.where(is_small, difference(ctx, one, below), above), 1)};
+}
+
+void lower_gammainc(LoweringContext& ctx) { ctx.result(incomplete_gamma(ctx, input(ctx, 0), input(ctx, 1)).below); }
+void lower_gammaincc(LoweringContext& ctx) { ctx.result(incomplete_gamma(ctx, input(ctx, 0), input(ctx, 1)).above); }
+
+void lower_zeta(LoweringContext& ctx) { ctx.result(zeta(ctx, input(ctx, 0), input(ctx, 1))); }
 
 }  // namespace
 
 void populate_special(LoweringTable& table) {
-  table.add({"aten.erf.default", "aten.special_erf.default"}, lower_erf);
-  table.add({"aten.erfc.default", "aten.special_erfc.default"}, lower_erfc);
-  table.add("aten.special_erfcx.default", lower_erfcx);
-  table.add("aten.special_ndtr.default", lower_ndtr);
-  table.add("aten.special_log_ndtr.default", lower_log_ndtr);
   table.add({"aten.lgamma.default", "aten.special_gammaln.default"}, lower_lgamma);
   table.add({"aten.mvlgamma.default", "aten.special_multigammaln.default"}, lower_mvlgamma);
   table.add({"aten.digamma.default", "aten.special_digamma.default", "aten.special_psi.default"}, lower_digamma);
+  table.add({"aten.polygamma.default", "aten.special_polygamma.default"}, lower_polygamma);
+  table.add({"aten.igamma.default", "aten.special_gammainc.default"}, lower_gammainc);
+  table.add({"aten.igammac.default", "aten.special_gammaincc.default"}, lower_gammaincc);
   table.add({"aten.special_zeta.default", "aten.special_zeta.self_scalar", "aten.special_zeta.other_scalar"},
             lower_zeta);
 }

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 FLOATS = (torch.float32, torch.float16, torch.float64)
 
-MEANS = {
+MEANS_OF_NOTHING = {
     "mean": lambda x: x.mean(),
     "mean of an axis": lambda x: x.mean(0),
     "var": lambda x: x.var(0),
@@ -19,10 +19,10 @@ MEANS = {
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
-@pytest.mark.parametrize("name", MEANS)
+@pytest.mark.parametrize("name", MEANS_OF_NOTHING)
 def test_the_mean_of_nothing_is_nan(name: str, dtype: torch.dtype, check: Check) -> None:
     x = (torch.rand(3, 4) * 60000).to(dtype)
-    check(MEANS[name], [x], others=[[x[:0]], [x[:2]]])
+    check(MEANS_OF_NOTHING[name], [x], others=[[x[:0]], [x[:2]]])
 
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)

@@ -37,3 +37,15 @@ def test_mvlgamma_and_zeta(check: Check) -> None:
 
 def test_of_integers(check: Check) -> None:
     check(lambda x: (torch.erf(x), torch.erfc(x), torch.lgamma(x)), [torch.tensor([1, 2, 5])])
+
+
+@pytest.mark.parametrize("order", range(5))
+def test_polygamma(order: int, check: Check) -> None:
+    points = torch.cat([torch.linspace(-3.9, 9, 60), torch.tensor([1e-3, 50.0, 0.5])]).double()
+    check(lambda x: torch.polygamma(order, x), [points], others=[[points[:0]]])
+
+
+def test_incomplete_gamma(check: Check) -> None:
+    a = torch.tensor([0.1, 0.5, 1, 2.5, 7, 30, 120]).double().unsqueeze(1)
+    x = torch.tensor([0.0, 0.01, 0.5, 1, 3, 8, 29, 140, 400, float("inf")]).double()
+    check(lambda a, x: (torch.special.gammainc(a, x), torch.special.gammaincc(a, x)), [a, x], others=[[a[:2], x[:3]]])

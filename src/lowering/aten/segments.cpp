@@ -1,0 +1,84 @@
+#include <limits>
+#include <string>
+
+#include "exportguard/lowering/table.h"
+#include "lowering/axes.h"
+#include "lowering/kernels.h"
+#include "lowering/size_arithmetic.h"
+
+/// Reductions over runs of slices whose lengths are a tensor.
+namespace exportguard::lowering {
+namespace {
+
+struct Operator {
+  std::string_view onnx;
+  double neutral;
+};
+
+Operator operator_named(LoweringContext& ctx, std::string_view name) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (name == "sum" || name == "mean") return {"ReduceSum", 0};
+  if (name == "prod") return {"ReduceProd", 1};
+  if (name == "max") return {"ReduceMax", -kInfinity};
+  if (name == "min") return {"ReduceMin", kInfinity};
+  ctx.fail("unknown reduction " + std::string(name));
+}
+
+/// Where each run begins and ends on the axis: int64[…, runs].
+struct Runs {
+  Value* begins;
+  Value* ends;
+};
+
+Runs runs_of(LoweringContext& ctx) {
+  if (ctx.has(4)) {
+    Value* offsets = ctx.cast(ctx.input(4), DType::kInt64);
+    return {ctx.slice(offsets, -1, 0, -1), ctx.slice(offsets, -1, 1, kEnd)};
+  }
+  ctx.require(ctx.has(2), "the lengths or the offsets of the runs must be given");
+  Value* lengths = ctx.cast(ctx.input(2), DType::kInt64);
+  const auto last = static_cast<std::int64_t>(ctx.rank(lengths)) - 1;
+  Value* ends = ctx.op("CumSum", {lengths, ctx.constant(last, DType::kInt64)});
+  return {ctx.op("Sub", {ends, lengths}), ends};
+}
+
+/// Bool [batch…, runs, length, 1…]: which slices belong to which run.
+Value* members(LoweringContext& ctx, const Runs& runs, const Size& length, std::size_t behind) {
+  const auto rank = static_cast<std::int64_t>(ctx.rank(runs.ends));
+  Value* positions = range(ctx, length);
+  Value* is_begun = ctx.op("GreaterOrEqual", {positions, ctx.unsqueeze(runs.begins, {rank})});
+  Value* is_open = ctx.op("Less", {positions, ctx.unsqueeze(runs.ends, {rank})});
+  return ctx.unsqueeze(ctx.op("And", {is_begun, is_open}), counted(behind, rank + 1));
+}
+
+/// segment_reduce(data, reduce, *, lengths, indices, offsets, axis, unsafe, initial)
+void lower_segment_reduce(LoweringContext& ctx) {
+  Value* data = ctx.input(0);
+  const std::string_view name = ctx.text(1);
+  const Operator reduction = operator_named(ctx, name);
+  const Runs runs = runs_of(ctx);
+  const auto axis = static_cast<std::int64_t>(ctx.rank(runs.ends)) - 1;
+  const std::size_t behind = ctx.rank(data) - static_cast<std::size_t>(axis) - 1;
+  Value* is_member = members(ctx, runs, size_of(ctx, data, axis), behind);
+  Value* spread = ctx.where(is_member, ctx.unsqueeze(data, {axis}), ctx.number_like(reduction.neutral, data));
+  Value* found = kernel_reduce(ctx, reduction.onnx, spread, {axis + 1}, false);
+  Value* initial = ctx.has(7) ? ctx.scalar(7, found->dtype()) : nullptr;
+  if (name == "mean") {
+    Value* counts = ctx.cast(ctx.op("Sub", {runs.ends, runs.begins}), found->dtype());
+    counts = ctx.unsqueeze(counts, counted(behind, axis + 1));
+    if (initial) found = ctx.op("Add", {found, initial});
+    Value* mean = ctx.op("Div", {found, counts});
+    Value* is_empty = ctx.op("Equal", {counts, ctx.number_like(0, counts)});
+    return ctx.result(initial ? ctx.where(is_empty, initial, mean) : mean);
+  }
+  if (initial == nullptr) return ctx.result(found);
+  if (name == "sum") return ctx.result(ctx.op("Add", {found, initial}));
+  if (name == "prod") return ctx.result(ctx.op("Mul", {found, initial}));
+  ctx.result(ctx.op(name == "max" ? "Max" : "Min", {found, initial}));
+}
+
+}  // namespace
+
+void populate_segments(LoweringTable& table) { table.add("aten.segment_reduce.default", lower_segment_reduce); }
+
+}  // namespace exportguard::lowering
