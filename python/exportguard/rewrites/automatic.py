@@ -27,7 +27,7 @@ from exportguard.rewrites.state import Snapshot
 logger = logging.getLogger(__name__)
 
 _TARGET = "torch.export._trace._export"
-_ATTEMPTS = 60  # exports before it gives up; a model rarely needs more than five
+_ATTEMPTS = 40  # exports before it gives up; a model rarely needs more than five
 _INNERMOST = 4  # functions around the line that stopped the export, of which one is to be rewritten
 
 
@@ -39,6 +39,7 @@ class RewritingStep:
     stopped_at: str
     error: str
     lines: frozenset[int] | None = None  # what alone is rewritten; None: everything that can be
+    absorbs: bool = False  # whether tests take what follows them into their branches
 
     def report(self) -> str:
         """The line, what was rewritten in which function, and the difference of its source."""
@@ -223,9 +224,7 @@ class _Search:
             if not _is_progress(outcome, failed, step):
                 self._reasons.append(f"{step.patch.target} rewritten: {outcome.text()}")
                 continue
-            found = self._beyond(outcome, [*others, step])
-            if found is not None:
-                return found
+            return self._beyond(outcome, [*others, step])  # other ways past the same line would stop there as well
         return None
 
     def _candidates(self, failed: _Failed, steps: Sequence[RewritingStep]) -> Iterator[RewritingStep]:
@@ -238,23 +237,29 @@ class _Search:
                 continue
             functions = list(known.patch.functions) if known is not None else place.functions()
             lines = known.lines if known is not None and known.lines else frozenset[int]()
-            for only in (None, lines | {place.line}):
-                step = self._step(functions, only, place, failed)
+            for only, absorb_rest in ((None, False), (lines | {place.line}, False), (None, True)):
+                step = self._step(functions, only, place, failed, absorb_rest=absorb_rest)
                 if step is not None:
                     yield step
 
     def _step(
-        self, functions: Sequence[Any], lines: frozenset[int] | None, place: Place, failed: _Failed
+        self,
+        functions: Sequence[Any],
+        lines: frozenset[int] | None,
+        place: Place,
+        failed: _Failed,
+        *,
+        absorb_rest: bool = False,
     ) -> RewritingStep | None:
         if not functions:
             return None
         try:
-            patch = rewrite_in_place(functions, lines)
+            patch = rewrite_in_place(functions, lines, absorb_rest=absorb_rest)
         except RewriteError as reason:
-            if lines is None:
+            if lines is None and not absorb_rest:
                 self._reasons.append(str(reason))
             return None
-        return RewritingStep(patch=patch, stopped_at=str(place), error=failed.text(), lines=lines)
+        return RewritingStep(patch=patch, stopped_at=str(place), error=failed.text(), lines=lines, absorbs=absorb_rest)
 
     def _with_loops_kept(self, program: Any) -> Any:
         """The program, exported again with a loop rewritten that made a dynamic axis a constant, where that helps."""

@@ -8,13 +8,14 @@
                                  return (y,)
                              (y,) = _rt.if_(x.sum() > 0, _then_3, _else_3, ("y",), (_rt.value(lambda: y),))
 
-A branch that returns takes the statements behind the `if` with it, as a function that falling through calls.
+A branch that returns takes the statements behind the `if` with it, as a function that falling through calls. So does
+every branch when a unit is to absorb the rest: variables may then be None on one path and a tensor on the other.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.engine import Unit
@@ -24,7 +25,8 @@ ORDER = 40
 
 def apply(unit: Unit) -> None:
     """Rewrites every `if` of the function whose test may depend on tensor data."""
-    _Blocks(unit, unit.node).rewrite_function()
+    ast.fix_missing_locations(unit.node)
+    _Blocks(unit, unit.node, _Reads(unit.node, unit.loops)).rewrite_function()
 
 
 def is_plain_test(test: ast.expr) -> bool:
@@ -46,12 +48,41 @@ def is_plain_test(test: ast.expr) -> bool:
     return isinstance(test, ast.Attribute) and test.attr == "training"
 
 
+class _Reads:
+    """Where a function reads its variables: one that nothing reads behind a test need not come out of the branches."""
+
+    def __init__(self, node: ast.FunctionDef, loops: Sequence[range]) -> None:
+        self._loops = loops
+        self._lines: dict[str, list[int]] = {}
+        self._anywhere: set[str] = set()  # by functions, which run later than they are defined
+        for name, line, is_later in _all_reads(node, is_later=False):
+            self._lines.setdefault(name, []).append(line)
+            if is_later:
+                self._anywhere.add(name)
+
+    def behind(self, statement: ast.If, names: Sequence[str]) -> list[str]:
+        """The names that are read behind the statement, or before it in a loop around it."""
+        last = statement.end_lineno or statement.lineno
+        if any(statement.lineno in loop for loop in self._loops):
+            return list(names)
+        return [n for n in names if n in self._anywhere or any(line > last for line in self._lines.get(n, ()))]
+
+
+def _all_reads(node: ast.AST, *, is_later: bool) -> Iterator[tuple[str, int, bool]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Name) and not isinstance(child.ctx, ast.Store):
+            yield child.id, child.lineno, is_later
+        is_function = isinstance(child, ast.FunctionDef | ast.Lambda | ast.ClassDef) and not build.is_made(child)
+        yield from _all_reads(child, is_later=is_later or is_function)
+
+
 class _Blocks:
     """The blocks of one function, that under rewriting or one that is defined in it."""
 
-    def __init__(self, unit: Unit, node: ast.FunctionDef) -> None:
+    def __init__(self, unit: Unit, node: ast.FunctionDef, reads: _Reads) -> None:
         self._unit = unit
         self._node = node
+        self._reads = reads
         self._globals = scope.declared(node.body, ast.Global)
         self._nonlocals = scope.declared(node.body, ast.Nonlocal)
 
@@ -68,7 +99,7 @@ class _Blocks:
             rest = statements[position + 1 :]
             if isinstance(statement, ast.If) and self._applies(statement):
                 returns = scope.contains([*statement.body, *statement.orelse], ast.Return)
-                if returns and is_tail:
+                if is_tail and (returns or (self._unit.absorbs and rest)):
                     return done + self._leaving(statement, rest, certain)
                 if not returns:
                     done += self._staying(statement, certain)
@@ -88,7 +119,7 @@ class _Blocks:
         if isinstance(statement, ast.FunctionDef) and build.is_generated(statement):
             statement.body = self.rewrite(statement.body, set(), is_tail=True)
         elif isinstance(statement, ast.FunctionDef) and not build.is_made(statement):
-            _Blocks(self._unit, statement).rewrite_function()
+            _Blocks(self._unit, statement, self._reads).rewrite_function()
         elif isinstance(statement, ast.If):
             statement.body = self.rewrite(statement.body, inner, is_tail=is_tail)
             statement.orelse = self.rewrite(statement.orelse, inner, is_tail=is_tail)
@@ -125,9 +156,10 @@ class _Blocks:
     def _staying(self, statement: ast.If, certain: set[str]) -> list[ast.stmt]:
         self._unit.note(statement, "if")
         names = self._locals([*statement.body, *statement.orelse])
-        uncertain = [name for name in names if name not in certain]
+        results = self._reads.behind(statement, names)
+        uncertain = [name for name in results if name not in certain]
         then, orelse = (
-            self._branch(kind, block, names, certain, statement)
+            self._branch(kind, block, names, results, certain, statement)
             for kind, block in (("then", statement.body), ("else", statement.orelse))
         )
         call = build.call(
@@ -135,23 +167,29 @@ class _Blocks:
             statement.test,
             build.load(then.name),
             build.load(orelse.name),
-            build.names_tuple(names),
+            build.names_tuple(results),
             build.current_values(names, certain),
             line=statement.lineno,
         )
         result: ast.stmt = ast.Expr(call)
-        if names:
-            result = ast.Assign([ast.Tuple([build.store(name) for name in names], ast.Store())], call)
+        if results:
+            result = ast.Assign([ast.Tuple([build.store(name) for name in results], ast.Store())], call)
         ast.copy_location(result, statement)
         return [then, orelse, result, *build.unbind(uncertain, statement)]
 
     def _branch(
-        self, kind: str, block: Sequence[ast.stmt], names: list[str], certain: set[str], where: ast.If
+        self,
+        kind: str,
+        block: Sequence[ast.stmt],
+        names: list[str],
+        results: list[str],
+        certain: set[str],
+        where: ast.If,
     ) -> ast.FunctionDef:
         uncertain = [name for name in names if name not in certain]
         declarations = self._declarations(block, where)
         body = self.rewrite(block, certain, is_tail=False)
-        result = ast.copy_location(ast.Return(build.current_values(names, certain)), where)
+        result = ast.copy_location(ast.Return(build.current_values(results, certain)), where)
         statements = [*declarations, *build.unbind(uncertain, where), *body, result]
         return build.function(f"_{kind}_{where.lineno}_{where.col_offset}", names, statements, where)
 

@@ -32,6 +32,8 @@ class Unit:
     original: types.FunctionType
     keep: Callable[[ast.AST], bool]  # whether a construct may be rewritten
     applied: list[str]  # "line 12: if → cond", in the order of the source
+    absorbs: bool = False  # whether what follows a test goes into its branches
+    loops: tuple[range, ...] = ()  # the lines of each loop of the source
 
     @property
     def first_parameter(self) -> str | None:
@@ -100,12 +102,12 @@ def _parsed(text: str, indented: str) -> ast.stmt | None:
 
 
 def rewrite_function(
-    function: types.FunctionType, rules: Sequence[Rule], keep: Callable[[ast.AST], bool]
+    function: types.FunctionType, rules: Sequence[Rule], keep: Callable[[ast.AST], bool], absorbs: bool = False
 ) -> RewrittenMethod:
     """Applies the rules in order to a plain function; one that they made already is left as it is."""
     node, text = source_of(function)
     original_text = ast.unparse(_without_decorators(node))
-    unit = Unit(_without_decorators(node), function, keep, [])
+    unit = Unit(_without_decorators(node), function, keep, [], absorbs, _loops_of(node))
     for rule in () if is_rewritten(function.__code__) else rules:
         rule(unit)
     if not unit.applied:
@@ -119,6 +121,11 @@ def rewrite_function(
         source=ast.unparse(unit.node),
         applied=tuple(unit.applied),
     )
+
+
+def _loops_of(node: ast.AST) -> tuple[range, ...]:
+    loops = (n for n in ast.walk(node) if isinstance(n, ast.For | ast.While))
+    return tuple(range(loop.lineno, (loop.end_lineno or loop.lineno) + 1) for loop in loops)
 
 
 def is_rewritten(code: types.CodeType) -> bool:

@@ -44,13 +44,15 @@ class InPlaceRewrite(Patch):
         _keep_frames(changes, self.rewritten.func)
 
 
-def rewrite_in_place(functions: Sequence[types.FunctionType], lines: frozenset[int] | None = None) -> InPlaceRewrite:
+def rewrite_in_place(
+    functions: Sequence[types.FunctionType], lines: frozenset[int] | None = None, *, absorb_rest: bool = False
+) -> InPlaceRewrite:
     """The patch for functions that run one code. With `lines`, only what stands at one of them is rewritten.
 
     :raises RewriteError: they cannot be rewritten, or there is nothing to rewrite
     """
     first = functions[0]
-    rewritten = transform_function(first, filter_node=_at(lines) if lines else None)
+    rewritten = transform_function(first, filter_node=_at(lines) if lines else None, absorb_rest=absorb_rest)
     if not rewritten.is_changed:
         raise RewriteError(f"{dotted_path(first)} has nothing to rewrite")
     return in_place(functions, rewritten)

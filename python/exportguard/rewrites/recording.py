@@ -95,8 +95,21 @@ class _Substitution(TorchFunctionMode):
 
 def record(function: Callable[[], Any], captured: Captured) -> Any:
     """Runs `function` on fake tensors without leaving a trace in the graph; returns what it returns."""
-    with disable_proxy_modes_tracing(), _ignored_symbols(), _Recorder(captured):
+    with disable_proxy_modes_tracing(), _ignored_symbols(), _unrecorded_buffers(), _Recorder(captured):
         return function()
+
+
+@contextmanager
+def _unrecorded_buffers() -> Iterator[None]:
+    """torch notes the buffers that a model registers while it is traced; one that a body registers comes out of it."""
+    hooks = torch.nn.modules.module._global_buffer_registration_hooks
+    torchs = {key: hook for key, hook in hooks.items() if getattr(hook, "__module__", "").startswith("torch.")}
+    for key in torchs:
+        del hooks[key]
+    try:
+        yield
+    finally:
+        hooks.update(torchs)
 
 
 def _ignored_symbols() -> AbstractContextManager[Any]:
@@ -110,5 +123,5 @@ def _ignored_symbols() -> AbstractContextManager[Any]:
 def substituted(captured: list[torch.Tensor], operands: list[torch.Tensor]) -> Iterator[Callable[[Any], Any]]:
     """While open, every torch function sees `operands` where it is given `captured`. Yields the same for a pytree."""
     mode = _Substitution({id(c): o for c, o in zip(captured, operands, strict=True)})
-    with mode:
+    with mode, _unrecorded_buffers():
         yield lambda tree: pytree.tree_map(mode.replace, tree)

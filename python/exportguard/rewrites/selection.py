@@ -21,7 +21,7 @@ from exportguard.rewrites.transform import transform_method
 
 logger = logging.getLogger(__name__)
 
-_OPTIONS = ("filter_node", "pre_rewriter", "post_rewriter")
+_OPTIONS = ("filter_node", "pre_rewriter", "post_rewriter", "absorb_rest")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,7 +63,7 @@ def rewrite_patch(owner: Any, attribute: str, **options: Any) -> RewritePatch:
 
 def as_rewrites(rewrite: Any) -> tuple[Patch, ...]:
     """One patch for every function that `rewrite` names: a module, or an iterable of patches, methods, classes, pairs
-    (class, "name"), modules, and dicts of a "target" (one of these) with filter_node, pre_rewriter, post_rewriter.
+    (class, "name"), modules, and dicts of a "target" (one of these) with options of `transform_method`.
     True or "auto", alone or in the iterable, is the patch that finds out which functions need it.
 
     :raises InvalidArgumentError: for anything else

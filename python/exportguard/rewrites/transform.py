@@ -22,6 +22,7 @@ def transform_method(
     filter_node: Callable[[ast.AST], bool] | None = None,
     pre_rewriter: Rewriter | None = None,
     post_rewriter: Rewriter | None = None,
+    absorb_rest: bool = False,
 ) -> RewrittenMethod:
     """The function with tests, loops and assertions on tensor data rewritten so that torch.export can trace them.
 
@@ -31,6 +32,8 @@ def transform_method(
     :param func: a function, method, staticmethod, classmethod or property
     :param filter_node: whether an `if`, `for`, `while`, `assert` or boolean expression may be rewritten
     :param pre_rewriter, post_rewriter: change the definition before and after the rules
+    :param absorb_rest: each branch takes the statements behind its test with it, which are then in the graph twice: for
+        variables that no graph can hold behind the test, such as None on one path and a tensor on the other
     :raises RewriteError: there is no source, or a decorator hides the function
 
     >>> import torch
@@ -42,7 +45,7 @@ def transform_method(
     """
     inner = innermost(func)
     rules = [*_changing(pre_rewriter), *all_rules(), *_changing(post_rewriter)]
-    rewritten = transform_function(inner, rules=rules, filter_node=filter_node)
+    rewritten = transform_function(inner, rules=rules, filter_node=filter_node, absorb_rest=absorb_rest)
     if not rewritten.is_changed:
         return rewritten
     return replace(rewritten, original=func, func=rewrap(func, inner, rewritten.func))
@@ -53,13 +56,14 @@ def transform_function(
     *,
     rules: Sequence[Rule] | None = None,
     filter_node: Callable[[ast.AST], bool] | None = None,
+    absorb_rest: bool = False,
 ) -> RewrittenMethod:
     """`transform_method` for a plain function itself, whatever it wraps.
 
     :raises RewriteError: there is no source
     """
     keep = filter_node or (lambda node: True)
-    rewritten = rewrite_function(function, rules if rules is not None else all_rules(), keep)
+    rewritten = rewrite_function(function, rules if rules is not None else all_rules(), keep, absorb_rest)
     if rewritten.is_changed:
         setattr(rewritten.func, SOURCES, (rewritten.original_source, rewritten.source))
     return rewritten

@@ -1,4 +1,4 @@
-"""Writes docs/control_flow.md from the programs that are tested.
+"""Writes docs/rewriting.md from the programs that are tested.
 
 Run it as `python tests/python/rewrites/control_flow_document.py` after a change of the programs or the rules.
 """
@@ -17,7 +17,7 @@ import test_loops
 
 from exportguard import transform_method
 
-PATH = Path(__file__).parents[3] / "docs" / "control_flow.md"
+PATH = Path(__file__).parents[3] / "docs" / "rewriting.md"
 
 _TABLES = {
     "Tests on tensor data": test_conditions.PROGRAMS,

@@ -8,7 +8,7 @@ import pytest
 import torch
 from control_flow_program import up
 from test_conditions import CallsSuper, ConditionInsideACalledMethod, ConditionInsideASubmodule, EarlyReturn, Elif
-from test_faults import DifferentText
+from test_faults import DifferentKinds, DifferentStructure, DifferentText
 from torch.nn import Module
 
 from exportguard import (
@@ -148,6 +148,13 @@ class OverRange(Module):
         return y
 
 
+class DifferentResults(Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            return x
+        return x, x
+
+
 class OneStatementCannotBeHeld(Module):
     """The first test is on Python values in the export; rewriting it as well would not be wrong, the string is."""
 
@@ -276,9 +283,18 @@ def test_an_export_that_cannot_be_mended_raises_torchs_error_and_keeps_nothing(c
 
 def test_the_reason_is_told_with_its_line_when_a_rewritten_function_cannot_be_held() -> None:
     with pytest.raises(Exception, match="data-dependent") as caught:
-        export_with_rewriting(DifferentText(), (up(3),), dynamic_shapes=ROWS)
-    line = DifferentText.forward.__code__.co_firstlineno + 1
-    assert f"line {line}: the branches of a test on tensor data give `mode` different" in caught.value.__notes__[-1]
+        export_with_rewriting(DifferentResults(), (up(3),), dynamic_shapes=ROWS)
+    line = DifferentResults.forward.__code__.co_firstlineno + 1
+    assert f"line {line}: the branches of a test on tensor data have values of different" in caught.value.__notes__[-1]
+
+
+@pytest.mark.parametrize("cls", [DifferentKinds, DifferentText, DifferentStructure])
+def test_a_test_takes_what_follows_into_its_branches_where_no_graph_can_hold_its_variables(cls: type[Module]) -> None:
+    model = cls()
+    onnx = to_onnx(model, (up(3),), dynamic_shapes=({0: "n"},), rewrite="auto")
+    assert [step.absorbs for step in onnx.rewriting_steps] == [True]
+    for case in (up(3), up(2, -1), up(5, 4), up(4, -9)):
+        torch.testing.assert_close(next(iter(onnx.run({"x": case}).values())), model(case))
 
 
 def test_an_error_of_the_model_is_not_mistaken_for_a_test_on_data() -> None:
