@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 
@@ -93,8 +94,7 @@ ir::Type real_type(const ir::Type& type) {
 Argument literal(std::int64_t number) { return {number}; }
 Argument literal(double number) { return {number}; }
 
-// ------------------------------------------------------------------------------------------------
-// values
+// ------------------------------------------------------------------------------------------------ values
 
 Parts ComplexValues::parts(Value& value) {
   const auto known = parts_.find(&value);
@@ -107,8 +107,7 @@ Parts ComplexValues::parts(Value& value) {
   return made;
 }
 
-// ------------------------------------------------------------------------------------------------
-// one node
+// ------------------------------------------------------------------------------------------------ one node
 
 void ComplexSite::fail(const std::string& reason) const {
   const std::string where = node_.source() ? fmt::format(" ({})", node_.source()->where()) : std::string();
@@ -214,19 +213,18 @@ std::vector<Value*> ComplexSite::again(const std::vector<Value*>& operands, std:
   return results;
 }
 
-// ------------------------------------------------------------------------------------------------
-// the graph
+// ------------------------------------------------------------------------------------------------ the graph
 
 void separate_complex(ir::Graph& graph, int opset) {
   ComplexValues values(graph);
   separate_inputs(graph, values);
   std::vector<ir::Node*> rewritten;
-  std::set<std::string> unknown;
+  std::map<std::string, std::set<std::string>> unknown;  // and where they are
   for (ir::Node& node : graph) {
     if (!node.is_torch() || !touches_complex(node)) continue;
     const ComplexRule rule = find_complex_rule(node.qualified_name());
     if (rule == nullptr) {
-      unknown.insert(node.qualified_name());
+      unknown[node.qualified_name()].insert(node.source() ? node.source()->where() : std::string());
       continue;
     }
     if (!unknown.empty()) continue;  // its operands may have no parts
@@ -235,7 +233,11 @@ void separate_complex(ir::Graph& graph, int opset) {
     rewritten.push_back(&node);
   }
   if (!unknown.empty()) {
-    throw LoweringError(fmt::format("no rule for complex tensors in {}", fmt::join(unknown, ", ")));
+    std::vector<std::string> lines;
+    for (const auto& [target, places] : unknown)
+      lines.push_back(fmt::format("{} ({})", target, fmt::join(places, "; ")));
+    throw LoweringError(fmt::format(
+        "no rule for complex tensors in {}; compute with torch.view_as_real of them instead", fmt::join(lines, ", ")));
   }
   separate_outputs(graph, values);
   for (auto node = rewritten.rbegin(); node != rewritten.rend(); ++node) graph.erase(**node);

@@ -37,7 +37,7 @@ TEST(ComplexLowering, OperatorsWithoutARuleAreNamed) {
       %z: f32[b] = aten.real.default(%c)
       return (%z))";
   EXPECT_THAT([&] { lowered(graph); }, testing::ThrowsMessage<LoweringError>(
-                                           testing::HasSubstr("no rule for complex tensors in aten.asinh.default")));
+                                           testing::HasSubstr("no rule for complex tensors in aten.asinh.default (")));
 }
 
 }  // namespace

@@ -55,6 +55,16 @@ FUNCTIONS = {
     "powers": lambda a, b: a.square() + torch.exp(b) + (a + 3).reciprocal(),
     "matrices": lambda a, b: a @ b.transpose(0, 1),
     "joined and summed": lambda a, b: torch.cat([a, b, a.conj()], 1).sum(1),
+    "powers of whole numbers": lambda a, b: a**2 + b**3 - (a + 3) ** -2 + a**0,
+    "other powers": lambda a, b: a**0.5 + b ** (1.5 + 1j) + a**b,
+    "roots and logarithms": lambda a, b: a.sqrt() + b.log() + (-a.real.abs() + 0j).sqrt(),
+    "sines": lambda a, b: a.sin() + b.cos() * a.sinh() - b.cosh() + a.tanh() + b.sigmoid(),
+    "directions": lambda a, b: a.sgn() + (b * 0).sgn(),
+    "new tensors": lambda a, b: (
+        a + torch.full_like(b, 2) + torch.full((3,), 1 + 2j) + torch.ones_like(a) - torch.zeros(3, dtype=a.dtype)
+    ),
+    "written slices": lambda a, b: torch.slice_scatter(a, b[:1], 0, 1, 2),
+    "a number first": lambda a, b: 2 - a + 3j / (b + 2),
     "casts": lambda a, b: a.real.to(torch.complex64) + b,
     "casts to the dtype that it has": lambda a, b: a.to(b.device, torch.complex64) + b.to(torch.complex64),
 }
@@ -97,4 +107,36 @@ def test_a_transform_of_a_signal_of_dynamic_length(check: Check) -> None:
         lambda x: torch.view_as_real(torch.ops.aten._fft_r2c(x, [1], 0, False)),
         [torch.randn(2, 8)],
         others=[[torch.randn(1, 6)]],
+    )
+
+
+HUGE = torch.tensor([3e30, -1e-30, 0.0, float("inf"), 1.0, 1e-38])
+
+
+def test_sizes_and_quotients_neither_overflow_nor_vanish(check: Check) -> None:
+    def sizes(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        z = torch.complex(x, y)
+        return z.abs(), torch.view_as_real(torch.complex(x[:2], y[:2]).reciprocal())
+
+    check(sizes, [HUGE, torch.tensor([4e30, 2e-30, 0.0, 1.0, float("nan"), 0.0])])
+
+
+QUESTIONS = {
+    "equal": lambda a, b: (a == b, a != b, a == 1, a == 1 + 2j),
+    "finite": lambda a, b: (a.isnan(), b.isinf(), a.isfinite()),
+}
+
+
+@pytest.mark.parametrize("function", QUESTIONS.values(), ids=QUESTIONS)
+def test_questions(function: Callable[..., torch.Tensor], check: Check) -> None:
+    x = torch.tensor([1.0, 1, float("nan"), float("inf"), 0])
+    y = torch.tensor([2.0, 0, 1, 3, float("inf")])
+    check(lambda x, y: function(torch.complex(x, y), torch.complex(x, y.nan_to_num(5))), [x, y])
+
+
+def test_complex_tensors_without_elements(check: Check) -> None:
+    check(
+        as_pairs(lambda a, b: (a * b).sqrt() / (b + 2) + a.tanh()),
+        [torch.randn(2, 3), torch.randn(2, 3)],
+        others=[[torch.randn(0, 3), torch.randn(0, 3)]],
     )
