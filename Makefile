@@ -99,6 +99,7 @@ figures: $(VENV)/.packages ## sizes of functions and files beside those of the p
 
 bench: build ## conversion beside torch.onnx.export, from the same ExportedProgram
 	$(PYTHON) benchmarks/convert_llama.py
+	$(PYTHON) benchmarks/guard_time.py --check
 
 speed: build ## the section on speed and memory in the README (needs 12 GiB)
 	$(PYTHON) benchmarks/convert_llama.py --write README.md

@@ -16,7 +16,12 @@ require_same_torch(torch.__version__, _core.torch_version_built_against())
 
 from .axis_report import AxisOutcome  # noqa: E402 - only a matching torch lets these be imported
 from .discrepancies import Discrepancy, Tolerance, compare_outputs  # noqa: E402
-from .dynamic_shapes import all_dynamic_shapes_from_inputs  # noqa: E402
+from .dynamic_shapes import (  # noqa: E402
+    all_dynamic_shapes_from_inputs,
+    check_inputs,
+    use_dims_not_str,
+    use_dyn_not_str,
+)
 from .errors import (  # noqa: E402
     ExportError,
     ExportGuardError,
@@ -83,6 +88,7 @@ __all__ = [
     "__version__",
     "all_dynamic_shapes_from_inputs",
     "ast_or_into_bitor",
+    "check_inputs",
     "code_needing_rewriting",
     "compare_outputs",
     "export_with_rewriting",
@@ -103,6 +109,8 @@ __all__ = [
     "transform_method",
     "unregister_cache_serialization",
     "unregister_class_serialization",
+    "use_dims_not_str",
+    "use_dyn_not_str",
 ]
 
 

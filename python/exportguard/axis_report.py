@@ -12,15 +12,15 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
-from .dynamic_shapes import LeafShape, name_of
+from .dynamic_shapes import Axis, LeafShape, name_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class AxisOutcome:
     """One axis that was asked to change.
 
-    `size` is the expression it is exported as, `at_most` the bound that the trace put on it (None: there is none),
-    `reason` why it is fixed.
+    `size` is the expression it is exported as, `at_most` the bound that the trace put on it (None: there is none). A
+    fixed one has the `guard` that fixed it and, as its `reason`, the line of the model where that was.
     """
 
     input: str
@@ -30,12 +30,16 @@ class AxisOutcome:
     kept: bool
     at_most: int | None = None
     reason: str = ""
+    guard: str = ""
+    is_number: bool = False
 
     def __str__(self) -> str:
         outcome = f"kept as {self.size}" if self.kept else f"fixed to {self.size}"
         bound = f", at most {self.at_most}" if self.at_most is not None else ""
+        guard = f", {self.guard}" if self.guard else ""
         reason = f" ({self.reason})" if self.reason else ""
-        return f"{self.input} axis {self.axis} ({self.asked}): {outcome}{bound}{reason}"
+        place = self.input if self.is_number else f"{self.input} axis {self.axis}"
+        return f"{place} ({self.asked}): {outcome}{bound}{guard}{reason}"
 
 
 def axis_outcomes(
@@ -48,15 +52,19 @@ def axis_outcomes(
     names = symbol_names(program, shapes)
 
     def outcome(shape: LeafShape, axis: int, size: sympy.Expr) -> AxisOutcome:
-        kept, asked = bool(size.free_symbols), shape.axes[axis]
+        kept, asked = bool(size.free_symbols), _asked(shape.axes[axis])
+        is_number = not isinstance(shape.leaf.value, torch.Tensor)
+        place = shape.leaf.name if is_number else f"{shape.leaf.name}[{axis}]"
         return AxisOutcome(
             input=shape.leaf.name,
             axis=axis,
-            asked=name_of(asked) or str(asked),
+            asked=asked,
             size=re.sub(r"\w+", lambda word: names.get(word[0], word[0]), str(size)),
             kept=kept,
             at_most=_upper_bound(program, size),
-            reason="" if kept else _why_fixed(program, f"{shape.leaf.name}[{axis}]", lines or {}),
+            reason="" if kept else _why_fixed(program, place, lines or {}),
+            guard="" if kept else _fixing_guard(program, place, asked),
+            is_number=is_number,
         )
 
     return [
@@ -65,6 +73,12 @@ def axis_outcomes(
         for axis, asked in sorted(shape.axes.items())
         if not isinstance(asked, int)
     ]
+
+
+def _asked(axis: Axis) -> str:
+    """What the user wrote for an axis: a name, or "DYNAMIC" and the like."""
+    hint = getattr(axis, "type", None)
+    return name_of(axis) or str(getattr(hint, "name", axis))
 
 
 def _size(value: Any, axis: int) -> sympy.Expr:
@@ -121,10 +135,23 @@ def returned_leaves(program: ExportedProgram) -> list[bool]:
 
 def _why_fixed(program: ExportedProgram, place: str, lines: Mapping[str, str]) -> str:
     """The line of the model that made the axis a constant, if it was recorded."""
-    symbols = (symbol for symbol, source in _symbols(_shape_env(program)) if _place(source) == place)
+    symbols = _symbols_of(program, place)
     return next(
         (f"by {lines[symbol]}" for symbol in symbols if symbol in lines), "torch.export traced it as a constant"
     )
+
+
+def _symbols_of(program: ExportedProgram, place: str) -> list[str]:
+    return [symbol for symbol, source in _symbols(_shape_env(program)) if _place(source) == place]
+
+
+def _fixing_guard(program: ExportedProgram, place: str, name: str) -> str:
+    """What torch assumed of the axis, in the user's words: `Eq(batch, 3)`."""
+    symbols = _symbols_of(program, place)
+    guards = getattr(_shape_env(program), "guards", ())
+    found = (guard.expr for guard in guards if symbols and symbols[0] in map(str, guard.expr.free_symbols))
+    first = next(found, None)
+    return "" if first is None else re.sub(rf"\b{symbols[0]}\b", name, str(first))
 
 
 def _shape_env(program: ExportedProgram) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from torch.export.dynamic_shapes import _DimHint
 from torch.utils import _pytree as pytree
 
 from .errors import InvalidArgumentError
-from .inputs import CallInputs, Leaf, flatten_named, forward_of
+from .inputs import CallInputs, Leaf, flatten_named, forward_of, ordered_call
 
 # What a user may write for one axis.
 Axis = str | Dim | _DimHint | int | None
@@ -125,6 +127,108 @@ def for_torch(
         return _torch_spec(shape, dims)
 
     return {name: mirror(value, spec) for name, value in call.named(forward_of(model)).items()}
+
+
+def check_inputs(model: Any, calls: Sequence[Any], dynamic_shapes: DynamicShapes) -> None:
+    """Raises if the calls do not fit the dynamic shapes: each is a tuple or a dictionary of arguments.
+
+    An axis that was not asked for has one size in all of them, axes of one name have one size in each, and a `Dim`
+    stays within its bounds.
+
+    >>> model = torch.nn.Linear(4, 2)
+    >>> check_inputs(model, [(torch.zeros(2, 4),), (torch.zeros(5, 4),)], ({0: "batch"},))
+
+    Raises:
+        InvalidArgumentError: naming the input, the axis, the call and what was expected.
+    """
+    rows = [_shapes_of_call(model, call, dynamic_shapes) for call in calls]
+    for number, row in enumerate(rows):
+        where = f" in call {number}"
+        for shape in row:
+            _require_bounds(shape, where)
+        _require_equal_sizes(row, where)
+        _require_like(rows[0], row, where)
+
+
+def _shapes_of_call(model: Any, call: Any, dynamic_shapes: DynamicShapes) -> list[LeafShape]:
+    args, kwargs = ((), call) if isinstance(call, Mapping) else (tuple(call), {})
+    named = ordered_call(model, args, kwargs).named(forward_of(model))
+    return list(_pair("", named, _by_name(named, dynamic_shapes)))
+
+
+def _require_bounds(shape: LeafShape, where: str) -> None:
+    for axis, asked in shape.axes.items():
+        if not isinstance(shape.leaf.value, torch.Tensor):
+            continue
+        size, (lowest, highest) = shape.leaf.value.shape[axis], _bounds(asked)
+        if not lowest <= size <= highest:
+            raise InvalidArgumentError(
+                f"axis {axis} of {shape.leaf.name} ({name_of(asked) or asked}) is {size}{where}, outside of its bounds "
+                f"{lowest} to {highest}"
+            )
+
+
+def _bounds(asked: Axis) -> tuple[float, float]:
+    if isinstance(asked, int):
+        return asked, asked
+    lowest, highest = getattr(asked, "min", None), getattr(asked, "max", None)
+    return (0 if lowest is None else lowest), (math.inf if highest is None else highest)
+
+
+def _require_like(first: Sequence[LeafShape], row: Sequence[LeafShape], where: str) -> None:
+    names, expected = ([shape.leaf.name for shape in shapes] for shapes in (row, first))
+    if names != expected:
+        raise InvalidArgumentError(f"the inputs{where} are {', '.join(names)}, but {', '.join(expected)} in call 0")
+    for one, other in zip(first, row, strict=True):
+        _require_same_leaf(one, other.leaf.value, where)
+
+
+def _require_same_leaf(first: LeafShape, value: Any, where: str) -> None:
+    expected, name = first.leaf.value, first.leaf.name
+    if not isinstance(expected, torch.Tensor):
+        if not first.axes and value != expected:
+            raise InvalidArgumentError(
+                f"{name} is {value!r}{where} and {expected!r} in call 0: it is a constant of the program"
+            )
+        return
+    kinds = [(tensor.dtype, tensor.dim()) for tensor in (value, expected)]
+    if kinds[0] != kinds[1]:
+        (dtype, rank), (dtype_0, rank_0) = kinds
+        raise InvalidArgumentError(f"{name} is {dtype} of rank {rank}{where}, but {dtype_0} of rank {rank_0} in call 0")
+    for axis, (size, size_0) in enumerate(zip(value.shape, expected.shape, strict=True)):
+        if size != size_0 and not _asks_for_change(first.axes.get(axis)):
+            raise InvalidArgumentError(
+                f"axis {axis} of {name} is {size}{where} and {size_0} in call 0, but dynamic_shapes does not let it "
+                "change; name it there"
+            )
+
+
+def use_dyn_not_str(dynamic_shapes: Any, default_value: Axis = Dim.DYNAMIC) -> Any:
+    """The same dynamic shapes with `default_value` for every name, as torch.export takes them.
+
+    >>> use_dyn_not_str({"x": {0: "batch"}}, Dim.AUTO)["x"][0] == Dim.AUTO
+    True
+    """
+    return _with_names(dynamic_shapes, lambda name: default_value)
+
+
+def use_dims_not_str(dynamic_shapes: Any) -> Any:
+    """The same dynamic shapes with one `Dim` for every name: axes of one name are equal to torch.export.
+
+    >>> use_dims_not_str({"x": {0: "batch"}})["x"][0].__name__
+    'batch'
+    """
+    return _with_names(dynamic_shapes, functools.cache(Dim))
+
+
+def _with_names(spec: Any, of_name: Callable[[str], Any]) -> Any:
+    if isinstance(spec, str):
+        return of_name(spec)
+    if isinstance(spec, Mapping):
+        return {key: _with_names(part, of_name) for key, part in spec.items()}
+    if isinstance(spec, (list, tuple)):
+        return type(spec)(_with_names(part, of_name) for part in spec)
+    return spec
 
 
 def _torch_spec(shape: LeafShape, dims: Mapping[str, Dim]) -> Any:
@@ -319,8 +423,8 @@ def _require_axes_that_can_change(shape: LeafShape) -> None:
             )
 
 
-def _require_equal_sizes(shapes: Sequence[LeafShape]) -> None:
-    """A name says that its axes are equal, in the example too."""
+def _require_equal_sizes(shapes: Sequence[LeafShape], where: str = " in the example") -> None:
+    """A name says that its axes are equal."""
     first: dict[str, tuple[str, int]] = {}
     for shape in shapes:
         for axis in shape.axes:
@@ -331,6 +435,6 @@ def _require_equal_sizes(shapes: Sequence[LeafShape]) -> None:
             known, expected = first.setdefault(name, (place, size))
             if size != expected:
                 raise InvalidArgumentError(
-                    f"dynamic_shapes calls {known} and {place} both {name!r}, but the example has {expected} and "
-                    f"{size}; give them names of their own"
+                    f"dynamic_shapes calls {known} and {place} both {name!r}, but they are {expected} and "
+                    f"{size}{where}; give them names of their own"
                 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.export import Dim
 
 from exportguard import AxisOutcome, ExportOptions, to_onnx
 
@@ -48,6 +49,17 @@ def test_an_axis_that_the_model_fixes_names_the_line() -> None:
     assert axis.reason.startswith("by ")
     assert axis.reason.endswith("return x + torch.ones(3, 4)")
     assert "test_axis_report.py:" in axis.reason
+    assert axis.guard == "Eq(batch, 3)"
+    assert str(axis).startswith("x axis 0 (batch): fixed to 3, Eq(batch, 3) (by ")
+
+
+def test_a_number_has_no_axis() -> None:
+    class Repeats(torch.nn.Module):
+        def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+            return x * n
+
+    model = to_onnx(Repeats(), (torch.zeros(3), 3), dynamic_shapes={"x": None, "n": Dim.DYNAMIC})
+    assert [str(axis) for axis in model.axes] == [f"n (DYNAMIC): kept as {model.axes[0].size}"]
 
 
 def test_without_a_guard_a_fixed_axis_is_an_error_of_torch() -> None:

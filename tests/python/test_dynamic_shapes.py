@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 from torch.export import Dim
 
-from exportguard.dynamic_shapes import all_dynamic_shapes_from_inputs, for_torch, normalise, shared_dims
+from exportguard import register_class_serialization, unregister_class_serialization
+from exportguard.dynamic_shapes import (
+    all_dynamic_shapes_from_inputs,
+    check_inputs,
+    for_torch,
+    normalise,
+    shared_dims,
+    use_dims_not_str,
+    use_dyn_not_str,
+)
 from exportguard.errors import InvalidArgumentError
 from exportguard.inputs import flatten_named, ordered_call
 
@@ -98,7 +108,7 @@ WRONG = {
     ),
     "one name for two sizes": (
         {"x": {0: "n", 1: "n"}},
-        "dynamic_shapes calls axis 0 of x and axis 1 of x both 'n', but the example has 2 and 3; "
+        "dynamic_shapes calls axis 0 of x and axis 1 of x both 'n', but they are 2 and 3 in the example; "
         "give them names of their own",
     ),
 }
@@ -190,3 +200,76 @@ def test_named_arguments_are_put_in_the_order_of_the_signature() -> None:
 
 def test_leaves_are_named_by_their_path() -> None:
     assert [leaf.name for leaf in flatten_named({"x": X, "pair": PAIR})] == ["x", "pair.a", "pair.b.0"]
+
+
+CHECKED = {
+    "an axis that was not named": (
+        [{"x": X}, {"x": torch.zeros(2, 4)}], {"x": {0: "batch"}},
+        "axis 1 of x is 4 in call 1 and 3 in call 0, but dynamic_shapes does not let it change",
+    ),
+    "axes of one name": (
+        [{"x": X, "pair": {"a": torch.zeros(2, 5)}}, {"x": X, "pair": {"a": torch.zeros(4, 5)}}],
+        {"x": {0: "batch"}, "pair": {0: "batch"}},
+        "calls axis 0 of x and axis 0 of pair.a both 'batch', but they are 2 and 4 in call 1",
+    ),
+    "the bound of a Dim": (
+        [{"x": X}, {"x": torch.zeros(9, 3)}], {"x": {0: Dim("batch", min=2, max=8)}},
+        "axis 0 of x (batch) is 9 in call 1, outside of its bounds 2 to 8",
+    ),
+    "a fixed size": ([{"x": X}], {"x": {0: 4}}, "axis 0 of x (4) is 2 in call 0, outside of its bounds 4 to 4"),
+    "a number": ([{"x": X, "count": 3}, {"x": X, "count": 4}], {}, "count is 4 in call 1 and 3 in call 0"),
+    "a dtype": ([(X,), (X.long(),)], {}, "x is torch.int64 of rank 2 in call 1, but torch.float32 of rank 2 in call 0"),
+    "other inputs": ([{"x": X}, {"x": X, "count": 1}], {}, "the inputs in call 1 are x, count, but x in call 0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("calls", "dynamic_shapes", "expected"), CHECKED.values(), ids=CHECKED)
+def test_inputs_that_do_not_fit_are_told_with_the_axis(calls: Any, dynamic_shapes: Any, expected: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        check_inputs(Model(), calls, dynamic_shapes)
+    assert expected in str(caught.value)
+
+
+def test_inputs_that_fit_pass() -> None:
+    calls = [{"x": torch.zeros(n, 3), "pair": {"a": torch.zeros(n, 5)}, "count": n} for n in (1, 2, 7)]
+    check_inputs(Model(), calls, {"x": {0: "batch"}, "pair": {0: "batch"}, "count": Dim.DYNAMIC})
+
+
+def test_names_become_hints_or_dims() -> None:
+    named = {"x": {0: "batch"}, "pair": ({0: "batch", 1: Dim.AUTO}, None)}
+    hints = use_dyn_not_str(named)
+    assert hints == {"x": {0: Dim.DYNAMIC}, "pair": ({0: Dim.DYNAMIC, 1: Dim.AUTO}, None)}
+    dims = use_dims_not_str(named)
+    assert dims["x"][0] is dims["pair"][0][0]
+    assert dims["x"][0].__name__ == "batch"
+    torch.export.export(torch.nn.ReLU(), (X,), dynamic_shapes=({0: dims["x"][0]},))
+
+
+class Registered:
+    """Two tensors and a count of tokens, as a cache has them."""
+
+    def __init__(self, first: Any, count: Any) -> None:
+        self.first, self.count = first, count
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    register_class_serialization(
+        Registered,
+        lambda r: ([r.first, r.count], None),
+        lambda leaves, _: Registered(*leaves),
+        keys=lambda r: ["a", "n"],
+    )
+    yield
+    unregister_class_serialization(Registered)
+
+
+@pytest.mark.usefixtures("registered")
+@pytest.mark.parametrize(("spec", "asked"), [({0: "batch"}, True), ({0: None}, False), ({0: Dim.STATIC}, False)])
+def test_the_count_of_a_registered_class_changes_with_its_axes(spec: Any, asked: bool) -> None:
+    found = axes({"x": None, "pair": spec}, pair=Registered(torch.zeros(2, 5), 7))
+    assert found["pair.n"] == ({0: Dim.DYNAMIC} if asked else {})
+
+
+def test_a_number_of_the_users_own_container_stays_a_constant() -> None:
+    assert axes({"x": None, "pair": {0: "batch"}}, pair={"a": torch.zeros(2, 5), "n": 7})["pair.n"] == {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import linecache
 import textwrap
 import types
 from collections.abc import Callable, Mapping
@@ -22,11 +23,17 @@ SOURCES = "__exportguard_sources__"
 _FACTORY = "_exportguard_factory"
 
 
+def _source_lines(function: types.FunctionType) -> tuple[list[str], int]:
+    """As `inspect.getsourcelines`, which looks at every module of the process to find the file."""
+    code = function.__code__
+    lines = linecache.getlines(code.co_filename, function.__globals__)
+    if len(lines) < code.co_firstlineno:
+        raise SourceDoesNotFitError(f"the source of {function.__qualname__} cannot be read from {code.co_filename}")
+    return inspect.getblock(lines[code.co_firstlineno - 1 :]), code.co_firstlineno
+
+
 def _parse(function: types.FunctionType) -> ast.FunctionDef:
-    try:
-        lines, first_line = inspect.getsourcelines(function)
-    except (OSError, TypeError) as error:
-        raise SourceDoesNotFitError(f"the source of {function.__qualname__} cannot be read: {error}") from error
+    lines, first_line = _source_lines(function)
     tree = ast.parse(textwrap.dedent("".join(lines)))
     definition = tree.body[0]
     if not isinstance(definition, ast.FunctionDef):

@@ -47,14 +47,14 @@ def classes_in_inputs() -> list[Any]:
 
 def _add(changes: Changes, classes: Iterable[Any]) -> None:
     before = set(torch.serialization.get_safe_globals())
-    added = [cls for cls in classes if cls not in before]
+    added = {cls for cls in classes if cls not in before}
 
     def undo() -> None:
         kept = [entry for entry in torch.serialization.get_safe_globals() if entry not in added]
         torch.serialization.clear_safe_globals()
         torch.serialization.add_safe_globals(kept)
 
-    changes.call(lambda: torch.serialization.add_safe_globals(added), undo, "torch.serialization safe globals")
+    changes.call(lambda: torch.serialization.add_safe_globals(list(added)), undo, "torch.serialization safe globals")
 
 
 def _add_of(changes: Changes, module: types.ModuleType) -> None:
