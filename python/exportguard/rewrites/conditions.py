@@ -117,7 +117,7 @@ class _Blocks:
     def _descend(self, statement: ast.stmt, certain: set[str], is_tail: bool) -> ast.stmt:
         inner = set(certain)
         if isinstance(statement, ast.FunctionDef) and build.is_generated(statement):
-            statement.body = self.rewrite(statement.body, set(), is_tail=True)
+            self._of_loop(statement)
         elif isinstance(statement, ast.FunctionDef) and not build.is_made(statement):
             _Blocks(self._unit, statement, self._reads).rewrite_function()
         elif isinstance(statement, ast.If):
@@ -135,6 +135,14 @@ class _Blocks:
             statement.orelse = self.rewrite(statement.orelse, inner, is_tail=is_tail)
             statement.finalbody = self.rewrite(statement.finalbody, inner, is_tail=False)
         return statement
+
+    def _of_loop(self, body: ast.FunctionDef) -> None:
+        """What a loop carries is local to its body, also where the function declares it global or nonlocal."""
+        inner = _Blocks(self._unit, body, self._reads)
+        carried = scope.parameters(body)
+        inner._globals = [name for name in self._globals if name not in carried]
+        inner._nonlocals = [name for name in self._nonlocals if name not in carried]
+        body.body = inner.rewrite(body.body, set(), is_tail=True)
 
     @staticmethod
     def _certain_after(statement: ast.stmt) -> set[str]:

@@ -15,6 +15,7 @@ from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.errors import RewriteError
+from exportguard.rewrites.opening import Opening, closed
 from exportguard.rewrites.recording import Captured, record, substituted
 from exportguard.rewrites.state import MISSING, Slot, Snapshot, reachable_roots
 
@@ -171,6 +172,8 @@ class Merge:
         self._names = names
         self._places = places  # attributes, entries and elements that a branch writes
         self._line = line
+        self._opening = Opening(first, second)
+        first, second = self._opening.opened(first), self._opening.opened(second)
         first_leaves, self._spec = pytree.tree_flatten(first, is_leaf=_is_leaf)
         second_leaves, spec = pytree.tree_flatten(second, is_leaf=_is_leaf)
         if spec != self._spec:
@@ -191,7 +194,7 @@ class Merge:
         return self._tensors
 
     def tensors_of(self, outcome: Any) -> list[torch.Tensor]:
-        leaves = pytree.tree_leaves(outcome, is_leaf=_is_leaf)
+        leaves = pytree.tree_leaves(self._opening.opened(outcome), is_leaf=_is_leaf)
         return [_as_tensor(leaf) for leaf, is_tensor in zip(leaves, self._is_tensor, strict=True) if is_tensor]
 
     def rebuild(self, tensors: list[torch.Tensor]) -> Any:
@@ -199,7 +202,7 @@ class Merge:
         leaves = [
             next(made) if is_tensor else common for is_tensor, common in zip(self._is_tensor, self._common, strict=True)
         ]
-        return pytree.tree_unflatten(leaves, self._spec)
+        return closed(pytree.tree_unflatten(leaves, self._spec))
 
     def _add(self, path: Any, a: Any, b: Any) -> None:
         if a is UNDEFINED or b is UNDEFINED:  # a variable of one branch alone; reading it behind the test is an error

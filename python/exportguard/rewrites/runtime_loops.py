@@ -14,37 +14,12 @@ from torch.utils import _pytree as pytree
 from exportguard.rewrites.errors import RewriteError
 from exportguard.rewrites.recording import Captured, record, substituted
 from exportguard.rewrites.runtime import UNDEFINED, as_predicate, depends_on_data, describe, if_
-from exportguard.rewrites.runtime_stores import as_number
+from exportguard.rewrites.runtime_stores import as_number, get_item
 from exportguard.rewrites.state import MISSING, Slot, Snapshot, reachable_roots
 
 Body = Callable[..., tuple[Any, tuple[Any, ...]]]
 
 _CARRIED = (torch.Tensor, bool, int, float, torch.SymInt)  # what a loop of a graph can carry
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Something to iterate over whose length is symbolic: a pytree of tensors with one common first axis."""
-
-    tensors: Any
-
-    def __iter__(self) -> Iterator[Any]:
-        raise RewriteError("a loop over a symbolic length can only be rewritten as a `for` statement of its own")
-
-
-def rows_of(iterable: Any) -> Rows | None:
-    """The rows of a tensor of symbolic length; None for everything that Python can iterate over."""
-    if isinstance(iterable, Rows):
-        return iterable
-    is_symbolic = (
-        isinstance(iterable, torch.Tensor) and iterable.dim() > 0 and isinstance(iterable.shape[0], torch.SymInt)
-    )
-    return Rows(iterable) if is_symbolic else None
-
-
-def len_(sized: Any) -> Any:
-    """`len`, which leaves a symbolic size as it is."""
-    return sized.shape[0] if isinstance(sized, torch.Tensor) and sized.dim() else len(sized)
 
 
 @dataclass(frozen=True)
@@ -59,6 +34,48 @@ class Steps:
         raise RewriteError("a range over tensor data can only be rewritten in a `for` statement of its own")
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Something to iterate over whose length is symbolic: a pytree of tensors with one common first axis."""
+
+    tensors: Any
+
+    def at(self, index: torch.Tensor) -> Any:
+        """The row of a number that is a tensor itself."""
+        return pytree.tree_map(lambda leaf: get_item(leaf, index), self.tensors)
+
+    def __iter__(self) -> Iterator[Any]:
+        raise RewriteError("a loop over a symbolic length can only be rewritten as a `for` statement of its own")
+
+
+@dataclass(frozen=True)
+class SymbolicRange:
+    """The numbers of a range with a start and a symbolic bound."""
+
+    numbers: tuple[Any, ...]
+    steps: Steps
+
+    def __iter__(self) -> Iterator[Any]:
+        raise RewriteError("a range of a symbolic size can only be rewritten in a `for` statement of its own")
+
+
+def rows_of(iterable: Any) -> Rows | None:
+    """The rows of a tensor of symbolic length; None for everything that Python can iterate over."""
+    if isinstance(iterable, Rows):
+        return iterable
+    if isinstance(iterable, SymbolicRange):
+        return Rows(torch.arange(*iterable.numbers))
+    is_symbolic = (
+        isinstance(iterable, torch.Tensor) and iterable.dim() > 0 and isinstance(iterable.shape[0], torch.SymInt)
+    )
+    return Rows(iterable) if is_symbolic else None
+
+
+def len_(sized: Any) -> Any:
+    """`len`, which leaves a symbolic size as it is."""
+    return sized.shape[0] if isinstance(sized, torch.Tensor) and sized.dim() else len(sized)
+
+
 def range_(*bounds: Any) -> Iterable[Any]:
     """`range`, with symbolic bounds and bounds from tensor data as well."""
     if any(depends_on_data(bound) for bound in bounds):
@@ -66,7 +83,7 @@ def range_(*bounds: Any) -> Iterable[Any]:
     numbers: list[Any] = [b.item() if isinstance(b, torch.Tensor) else b for b in bounds]
     if not any(isinstance(number, torch.SymInt) for number in numbers):
         return builtins.range(*numbers)
-    return Rows(torch.arange(*numbers))
+    return Rows(torch.arange(*numbers)) if len(numbers) == 1 else SymbolicRange(tuple(numbers), _steps(*numbers))
 
 
 def _steps(start: Any, stop: Any, step: Any = 1) -> Steps:
@@ -142,10 +159,28 @@ def for_(iterable: Any, body: Body, names: Sequence[str], values: tuple[Any, ...
     """`for … in iterable: body` with the carried variables `names`; returns their values behind the loop."""
     if isinstance(iterable, Steps):
         return _counted(iterable, body, names, values, line)
+    if isinstance(iterable, SymbolicRange) and _may_be_counted(iterable.steps, body, names, values, line):
+        return _counted(iterable.steps, body, names, values, line)
     rows = rows_of(iterable)
     if rows is None:
         return _unrolled(iterable, body, values)
-    return _Loop(body, names, values, line).scan(rows.tensors)
+    loop = _Loop(body, names, values, line)
+    loop.analyse_rows(rows.tensors)
+    if loop.breaks:
+        return _counted(_steps_of(rows), lambda i, *current: body(rows.at(i), *current), names, values, line)
+    return loop.scan(rows.tensors)
+
+
+def _may_be_counted(steps: Steps, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int) -> bool:
+    """Whether the body appends to no list; a scan can, but torch takes one of a single step for a constant."""
+    loop = _Loop(body, names, values, line)
+    loop.analyse_item(lambda: as_number(steps.start.clone()))
+    return not loop.appends
+
+
+def _steps_of(rows: Rows) -> Steps:
+    length = pytree.tree_leaves(rows.tensors)[0].shape[0]
+    return Steps(torch.zeros((), dtype=torch.int64), 1, torch.scalar_tensor(length, dtype=torch.int64))
 
 
 def _unrolled(iterable: Iterable[Any], body: Body, values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -213,11 +248,27 @@ class _Loop:
 
     # -------------------------------------------------------------------------------------- scan
 
-    def scan(self, rows: Any) -> tuple[Any, ...]:
-        leaves, spec = pytree.tree_flatten(rows)
-        first = lambda: pytree.tree_unflatten([leaf[0] for leaf in leaves], spec)  # noqa: E731
+    def analyse_rows(self, rows: Any) -> None:
+        """Finds out what the body does with a row."""
+        self.analyse_item(lambda: pytree.tree_map(lambda leaf: leaf[0], rows))
+
+    def analyse_item(self, first: Callable[[], Any]) -> None:
+        """Finds out what the body does with an item."""
         self._analyse(lambda values: self._body(record(first, Captured()), *values))
-        self._refuse_break()
+
+    @property
+    def breaks(self) -> bool:
+        """Whether tensor data may end the loop before its last step."""
+        return self._goes_on is not True
+
+    @property
+    def appends(self) -> bool:
+        """Whether the body appends to a list."""
+        return bool(self._appended)
+
+    def scan(self, rows: Any) -> tuple[Any, ...]:
+        """The loop over rows that were analysed."""
+        leaves, spec = pytree.tree_flatten(rows)
         initial = self._initial()
 
         def combine(*operands: torch.Tensor) -> list[torch.Tensor]:
@@ -230,20 +281,13 @@ class _Loop:
         outputs = torch.ops.higher_order.scan(combine, initial, leaves, tuple(self._reads()))
         return self._finish(list(outputs))
 
-    def _refuse_break(self) -> None:
-        if self._goes_on is not True:
-            raise RewriteError(
-                f"line {self._line}: `break` in a loop over a symbolic length cannot be carried; "
-                "write it as `while` with the test, or compute all rows and select"
-            )
-
     # -------------------------------------------------------------------------------------- while_loop
 
     def while_loop(self, test: Callable[..., Any], goes_on: Any = True) -> tuple[Any, ...]:
         self._analyse(lambda values: self._body(*values), also=lambda values: test(*values))
         if self._appended:
             raise RewriteError(
-                f"line {self._line}: a `while` whose test depends on tensor data cannot append to a list; "
+                f"line {self._line}: a loop whose number of steps depends on tensor data cannot append to a list; "
                 "write into a tensor of fixed size"
             )
         has_flag = self._goes_on is not True or goes_on is not True

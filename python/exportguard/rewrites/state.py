@@ -7,6 +7,7 @@ run changed, puts it back, and applies the change with other values.
 
 from __future__ import annotations
 
+import dis
 import types
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
@@ -29,18 +30,25 @@ _OPAQUE = (
 )
 
 
+def is_opaque(item: Any) -> bool:
+    """Whether the content of an object is its own business: tensors, classes, functions, symbolic numbers."""
+    return isinstance(item, _OPAQUE)
+
+
 @dataclass(frozen=True)
 class Slot:
     """A place that holds a value: an attribute, an entry of a dict, an element of a list."""
 
     owner: Any
     key: Hashable
-    kind: str  # "attribute", "entry", "element"
+    kind: str  # "attribute", "entry", "element", "global", or "variable" of an enclosing function
 
     def identity(self) -> tuple[int, str, Hashable]:
         return id(self.owner), self.kind, self.key
 
     def describe(self) -> str:
+        if self.kind in ("global", "variable"):
+            return f"the {self.kind} {self.key}" if self.kind == "global" else "an enclosing variable"
         name = type(self.owner).__name__
         return f"{name}.{self.key}" if self.kind == "attribute" else f"{name}[{self.key!r}]"
 
@@ -49,12 +57,31 @@ class Slot:
             _put_entry(self.owner.__dict__, self.key, value)
         elif self.kind == "entry":
             _put_entry(self.owner, self.key, value)
+        elif self.kind == "global":
+            _put_entry(self.owner.entries, self.key, value)
+        elif self.kind == "variable":
+            _put_variable(self.owner, value)
         elif value is MISSING:
             del self.owner[self.key :]
         elif self.key == len(self.owner):
             self.owner.append(value)
         else:
             self.owner[self.key] = value
+
+
+@dataclass(frozen=True, eq=False)
+class GlobalNames:
+    """The globals that functions of one module assign."""
+
+    entries: dict[str, Any]
+    names: tuple[str, ...]
+
+
+def _put_variable(cell: types.CellType, value: Any) -> None:
+    if value is MISSING:
+        del cell.cell_contents
+    else:
+        cell.cell_contents = value
 
 
 def _put_entry(entries: dict[Any, Any], key: Any, value: Any) -> None:
@@ -67,12 +94,23 @@ def _put_entry(entries: dict[Any, Any], key: Any, value: Any) -> None:
 def _content(owner: Any) -> dict[tuple[str, Any], Any] | None:
     if isinstance(owner, dict):
         return {("entry", k): v for k, v in owner.items()}
+    if isinstance(owner, GlobalNames):
+        return {("global", name): owner.entries[name] for name in owner.names if name in owner.entries}
+    if isinstance(owner, types.CellType):
+        return _content_of_cell(owner)
     if isinstance(owner, list):
         return {("element", i): v for i, v in enumerate(owner)}
     attributes = getattr(owner, "__dict__", None)
     if isinstance(owner, _OPAQUE) or not isinstance(attributes, dict):
         return None
     return {("attribute", k): v for k, v in attributes.items()}
+
+
+def _content_of_cell(cell: types.CellType) -> dict[tuple[str, Any], Any]:
+    try:
+        return {("variable", "cell_contents"): cell.cell_contents}
+    except ValueError:  # a variable that is not assigned yet
+        return {}
 
 
 class Snapshot:
@@ -127,13 +165,23 @@ def reachable_roots(functions: Iterable[Callable[..., Any]]) -> list[Any]:
         if id(function) in seen:
             continue
         seen.add(id(function))
+        roots += _assigned_outside(function)
         for cell in getattr(function, "__closure__", None) or ():
-            try:
-                value = cell.cell_contents
-            except ValueError:  # a variable that is not assigned yet
-                continue
+            value = next(iter(_content_of_cell(cell).values()), None)
             if isinstance(value, types.FunctionType):
                 pending.append(value)
             else:
                 roots.append(value)
     return roots
+
+
+def _assigned_outside(function: Any) -> list[Any]:
+    """The variables of enclosing functions and of the module that a function assigns."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return []
+    stores = [i for i in dis.get_instructions(code) if i.opname in ("STORE_GLOBAL", "STORE_DEREF")]
+    names = dict.fromkeys(i.argval for i in stores if i.opname == "STORE_GLOBAL")
+    free = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
+    cells = [free[name] for name in dict.fromkeys(i.argval for i in stores) if name in free]
+    return [*cells, *([GlobalNames(function.__globals__, tuple(names))] if names else [])]

@@ -14,8 +14,11 @@ import test_conditions
 import test_expressions
 import test_faults
 import test_loops
+import test_scopes
+import test_transformers_places
+from control_flow_program import exported, up
 
-from exportguard import transform_method
+from exportguard import RewriteError, transform_method
 
 PATH = Path(__file__).parents[3] / "docs" / "rewriting.md"
 
@@ -23,60 +26,91 @@ _TABLES = {
     "Tests on tensor data": test_conditions.PROGRAMS,
     "Expressions, assertions, raises": test_expressions.PROGRAMS,
     "Loops": test_loops.PROGRAMS,
+    "Scopes, caches, ranges of any length, breaks over rows": test_scopes.PROGRAMS,
 }
 
-#: Shown with their source before and after.
-_SHOWN = (
-    "AssignInBoth",
-    "EarlyReturn",
-    "AttributeTarget",
-    "And",
-    "AssertOnData",
-    "SumOfRows",
-    "StoreByIndex",
-    "WhileWithBreak",
-)
 
 _REFUSED = {
     test_faults.DifferentKinds: "a variable is a tensor on one path and None on the other",
     test_faults.DifferentText: "a variable is a different string on each path",
     test_faults.DifferentStructure: "a list has a different length on each path",
     test_faults.AttributeOfOneBranch: "an attribute becomes a tensor on one path and stays None on the other",
-    test_faults.BreakOverRows: "`break` in a loop over the rows of a dynamic axis",
+    test_scopes.BreakWithAList: "a list that a `break` on data ends",
     test_faults.AppendInWhile: "`append` in a `while` whose test depends on tensor data",
     test_faults.ShapeChangesInALoop: "a carried tensor that grows in the loop",
 }
 
 _HEAD = """\
-# Control flow that depends on tensor data
+# Rewriting control flow that depends on tensor data
 
-`torch.export` stops at `if x.sum() > 0`. `torch_export_rewrite`, or `rewrite=` of `torch_export_patches`, puts
-rewritten functions in force for a block, and `export_with_rewriting` finds by itself which ones are needed:
+This page is written from the tests by `python tests/python/rewrites/control_flow_document.py`: every program below is
+exported with a dynamic axis and compared with eager mode on every path and for several trip counts, as a module and in
+onnxruntime.
+
+`torch.export` stops at `if x.sum() > 0`. With `rewrite="auto"` the export goes on: the function that it stopped in is
+rewritten for the time of the export, and it is tried again, until it exports or nothing is left to rewrite.
 
 ```python
-result = exportguard.export_with_rewriting(model, (x,), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
-print(result.report())                      # what was rewritten, with the difference of the sources
-exportguard.to_onnx(result.program)
+onnx = exportguard.to_onnx(model, (x,), dynamic_shapes=({0: "batch"},), rewrite="auto")
+for step in onnx.rewriting_steps:
+    print(step.report())                    # where it stopped, and the difference of the sources
+
+with exportguard.torch_export_patches(rewrite="auto") as guard:    # the same around torch.export
+    program = torch.export.export(model, guard((x,)), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
 ```
 
-Whether a test depends on tensor data is decided while the model is traced: a test on a Python value stays the test
-that it was. A test on data becomes `cond`, a loop over a dynamic axis `scan`, a `while` on data or a range over data
-`while_loop`, an assertion a check in the program; a loop whose length Python knows is unrolled.
+A loop that makes a dynamic axis a constant is no error for torch; such loops are rewritten as well, if the axis stays
+dynamic then. When nothing helps, torch's own error is raised with a note on what was tried, and the model, its
+functions and its attributes are what they were.
 
-This page is written from the tests: every program below is exported with a dynamic axis and compared with eager mode
-on every path and for several trip counts, as a module and in onnxruntime.
+`rewrite=` also takes what is to be rewritten: a module, or a list of methods, classes, `(class, "name")` pairs and
+dicts of a `"target"` with options of `transform_method`; `"auto"` may be one item of the list. `dump_rewriting=folder`
+writes the sources before and after and their difference.
+
+## Keeping the result
+
+```python
+result = exportguard.export_with_rewriting(model, (x,), dynamic_shapes=...)
+result.save("rewritten.py")                 # or save_rewritten([step.patch for step in onnx.rewriting_steps], path)
+
+exportguard.to_onnx(model, (x,), options=ExportOptions(guard={"custom_patches": ["rewritten.py"]}))
+```
+
+The file holds each rewritten function with the path of its original, a digest of the source that it was made from and
+the version of the package. If a source has changed since, the guard refuses the file with one message that names all
+functions that have. The bytes of the file do not depend on `PYTHONHASHSEED`.
+
+## How it decides
+
+Whether a test depends on tensor data is decided while the model is traced: a test on a Python value stays the test
+that it was.
+
+| source | becomes |
+|---|---|
+| `if`, `elif`, the conditional expression on data | `cond` |
+| `and`, `or`, `not`, `a < b < c` on data | logical operators on tensors |
+| `bool(t)`, `int(t)`, `float(t)` | a bool tensor, a symbolic number, a tensor of rank 0 |
+| `for` over the rows of a dynamic axis, `range(n)` of a symbolic n | `scan` |
+| `for` with a `break` on data, `range(start, n)`, a range whose length is data, `while` on data | `while_loop` |
+| a loop whose length Python knows | stays a loop, which the trace unrolls |
+| `assert` and `if …: raise` on data | a check in the program |
+
+What a branch writes - variables, attributes, entries, elements, globals, variables of enclosing functions, in-place
+changes of tensors, caches - comes out of the graph as its results. A variable that nothing reads behind the test may be
+anything. Where the branches leave what no graph can hold, such as None and a tensor, `rewrite="auto"` moves what
+follows the test into its branches (`absorb_rest=True` of `transform_method`).
 """
 
 _LIMITS = """\
 ## What is left as it is
 
 - `return`, `global` or `nonlocal` inside a loop, `for … else`, and an `if` that holds the `break` or `continue` of a
-  loop that is left as it is; generators and coroutines.
+  loop that is left as it is; generators and coroutines; lambdas at the level of a module.
 - An early `return` inside `try`, `with` or a loop is rewritten where the block ends the function, and not elsewhere.
 - `x is None`, `isinstance(…)`, `in`, comparisons with a string and `self.training` are Python tests by their form.
-- A range with a symbolic start and stop is taken for one of two or more steps: torch fixes a trip count of 1 in `scan`.
-- `export_with_rewriting` follows the frames of the error. Where torch reports a loop that fixed a dynamic axis there
-  are none; name the method in `rewrite=` then.
+- torch takes a `scan` of one step for a constant: a loop over rows is exported with two or more of them, and runs with
+  any number.
+- `strict=True`: torch's own tracer does not go through rewritten code.
 """
 
 
@@ -86,31 +120,53 @@ def _source(cls: type) -> str:
     return ast.unparse(definition)
 
 
+def _rewritten(cls: type) -> str:
+    own = (transform_method(method) for name, method in vars(cls).items() if name in ("forward", "is_large", "clamped"))
+    return "\n\n".join(r.source for r in own if r.is_changed).replace("_exportguard_rewrite", "_rt")
+
+
 def _example(cls: type) -> str:
-    rewritten = transform_method(cls.forward)
-    lines = (f"{applied.split(': ', 1)[1]}" for applied in rewritten.applied)
-    shown = rewritten.source.replace("_exportguard_rewrite", "_rt")
+    lines = (applied.split(": ", 1)[1] for applied in transform_method(cls.forward).applied)
+    what = f" ({', '.join(dict.fromkeys(lines))})".replace(" ()", "")
     return (
-        f"### {cls.__name__}: {', '.join(dict.fromkeys(lines))}\n\n```python\n{_source(cls)}\n```\n\nbecomes\n\n"
-        f"```python\n{shown}\n```\n"
+        f"<details><summary>{cls.__name__}{what}</summary>\n\n```python\n{_source(cls)}\n```\n\nbecomes\n\n"
+        f"```python\n{_rewritten(cls)}\n```\n\n</details>\n"
     )
 
 
 def _table(title: str, programs: list[type]) -> str:
-    names = ", ".join(cls.__name__ for cls in programs)
-    examples = "\n".join(_example(cls) for cls in programs if cls.__name__ in _SHOWN)
-    return f"## {title}\n\n{len(programs)} programs: {names}.\n\n{examples}"
+    return f"## {title}\n\n{len(programs)} programs.\n\n" + "\n".join(_example(cls) for cls in programs)
+
+
+def _error(cls: type) -> str:
+    try:
+        exported(cls(), (up(3),))
+    except RewriteError as error:
+        return str(error)
+    raise AssertionError(f"{cls.__name__} is exported")
+
+
+def _refusal(cls: type, reason: str) -> str:
+    return (
+        f"<details><summary>{cls.__name__}: {reason}</summary>\n\n```python\n{_source(cls)}\n```\n\nbecomes\n\n"
+        f"```python\n{_rewritten(cls)}\n```\n\nand is refused:\n\n```\n{_error(cls)}\n```\n\n</details>\n"
+    )
+
+
+def _places() -> str:
+    names = "\n".join(f"- {name}" for name in test_transformers_places.PLACES)
+    return (
+        '## Places in transformers\n\nExported with `rewrite="auto"` and no patch of transformers, and equal to eager '
+        f"mode on both sides of the test:\n\n{names}\n"
+    )
 
 
 def document() -> str:
     """The text of the page."""
     tables = "\n".join(_table(title, programs) for title, programs in _TABLES.items())
-    refused = "\n".join(
-        f"- {reason}:\n\n{textwrap.indent(f'```python{chr(10)}{_source(cls)}{chr(10)}```', '  ')}\n"
-        for cls, reason in _REFUSED.items()
-    )
+    refused = "\n".join(_refusal(cls, reason) for cls, reason in _REFUSED.items())
     title = "## What no graph can hold\n\nEach fails with the line and the reason, and leaves everything as it was.\n"
-    return f"{_HEAD}\n{tables}\n{_LIMITS}\n{title}\n{refused}"
+    return f"{_HEAD}\n{_places()}\n{tables}\n{_LIMITS}\n{title}\n{refused}"
 
 
 if __name__ == "__main__":

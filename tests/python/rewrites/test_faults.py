@@ -52,16 +52,6 @@ class AttributeOfOneBranch(Module):
         return x
 
 
-class BreakOverRows(Module):
-    def forward(self, x):
-        total = torch.zeros(4)
-        for row in x:
-            if row.sum() > 3:
-                break
-            total = total + row
-        return total
-
-
 class AppendInWhile(Module):
     def forward(self, x):
         items = []
@@ -98,7 +88,6 @@ def _line_of(cls: type, keyword: str) -> int:
         (DifferentText, "if", "give `mode` different Python values: 'add' and 'mul'"),
         (DifferentStructure, "if", "have values of different structure"),
         (AttributeOfOneBranch, "if", "give `AttributeOfOneBranch.state` values of different kinds"),
-        (BreakOverRows, "for", "`break` in a loop over a symbolic length cannot be carried"),
         (AppendInWhile, "while", "cannot append to a list"),
         (ShapeChangesInALoop, "for", "give the variable the shape that the body makes before the loop"),
     ],
