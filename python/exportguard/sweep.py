@@ -96,6 +96,18 @@ def sweep(cases: Sequence[SweepCase], options: SweepOptions, executor: Executor)
         yield future.result()
 
 
+def kept_results(folder: Path) -> list[SweepResult]:
+    """What sweeps into the folder, or into folders below it, found.
+
+    Raises:
+        InvalidArgumentError: nothing is there.
+    """
+    results = [SweepResult(**json.loads(path.read_text(encoding="utf-8"))) for path in folder.rglob("*--*.json")]
+    if not results:
+        raise InvalidArgumentError(f"{folder} holds no results; pass the folder that `exportguard sweep -o` wrote to")
+    return sorted(results, key=lambda result: (result.task, result.model))
+
+
 def run_case(case: SweepCase, options: SweepOptions) -> SweepResult:
     """Validates one model in a process of its own, and keeps the result in the sweep's folder."""
     report, output = (options.folder / f"{case.file_name}.{ending}" for ending in ("report", "log"))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import html
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.markup import escape
 from rich.table import Table
@@ -67,3 +68,52 @@ def _row(result: SweepResult) -> str:
     task, model, *numbers = (html.escape(str(cell)) for cell in cells)
     outcome = f'<td class="{kind}">{result.outcome}'
     return f"<tr><td>{task}<td>{model}{outcome}" + "".join(f"<td>{number}" for number in numbers)
+
+
+def markdown(results: Sequence[SweepResult], made_by: str, versions: Mapping[str, str]) -> str:
+    """A page for the documentation: figures for each task, what is not right and why, and what does not run eagerly."""
+    misses = [result for result in _sorted(results) if result.outcome not in ("ok", "cannot run eagerly")]
+    not_running = [result for result in _sorted(results) if result.outcome == "cannot run eagerly"]
+    rows = [f"| {task} | {figures} |" for task, figures in _figures(results)]
+    sections = [
+        "# Sweep",
+        f"Made by `{made_by}` with {', '.join(f'{name} {version}' for name, version in versions.items())}.",
+        summary(results) + ".",
+        "| task | models | run eagerly | right | share |\n|---|---|---|---|---|\n" + "\n".join(rows),
+        "## Not right",
+        "What stops each of them, with the line of the model where it is known.",
+        _reasons(misses),
+        "## Not run",
+        "These cannot be built small, need a package that is not installed, or take inputs of a form not known here.",
+        _reasons(not_running),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _figures(results: Sequence[SweepResult]) -> Iterator[tuple[str, str]]:
+    for task in dict.fromkeys(result.task for result in results):
+        counts = Counter(result.outcome for result in results if result.task == task)
+        running = counts.total() - counts["cannot run eagerly"]
+        share = f"{100 * counts['ok'] / running:.1f} %" if running else "-"
+        yield task, f"{counts.total()} | {running} | {counts['ok']} | {share}"
+
+
+def _reasons(results: Sequence[SweepResult]) -> str:
+    rows = [f"| {one.task} | {one.model} | {one.outcome} | {short_reason(one.reason)} |" for one in results]
+    return "\n".join(["| task | model | outcome | reason |", "|---|---|---|---|", *rows])
+
+
+def short_reason(reason: str, length: int = 240) -> str:
+    """On one line of a table: paths from the package on, no text of torch's about its own logging.
+
+    >>> short_reason("by /x/site-packages/transformers/m.py:3: a | b\\nfor more")
+    'by transformers/m.py:3: a \\\\| b for more'
+    """
+    text = re.sub(r"\S*/site-packages/", "", " ".join(reason.split())).split(" consider using data-dependent")[0]
+    return (text if len(text) <= length else f"{text[: length - 1]}…").replace("|", "\\|").replace("<", "&lt;")
+
+
+def regressions(with_patches: Sequence[SweepResult], without: Sequence[SweepResult]) -> list[SweepResult]:
+    """The results with patches of the models that are right without them and not with them."""
+    right = {(result.task, result.model) for result in without if result.outcome == "ok"}
+    return [one for one in with_patches if (one.task, one.model) in right and one.outcome != "ok"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -14,9 +15,10 @@ import pytest
 from rich.console import Console
 
 from exportguard import sweep as sweeping
+from exportguard.command_line import main
 from exportguard.errors import InvalidArgumentError
 from exportguard.models import architectures
-from exportguard.sweep import SweepCase, SweepOptions, SweepResult, shipped_cases, sweep, sweep_cases
+from exportguard.sweep import SweepCase, SweepOptions, SweepResult, kept_results, shipped_cases, sweep, sweep_cases
 from exportguard.sweep_tables import page, summary, terminal_table
 
 CASE = SweepCase(model="vit", task="image-classification")
@@ -159,6 +161,37 @@ def test_what_is_wrong_stands_first_in_the_table() -> None:
 def test_the_page_escapes_what_it_shows() -> None:
     assert "x &lt; y" in page(RESULTS)
     assert '<td class="ok">ok' in page(RESULTS)
+
+
+def keep(folder: Path, *results: SweepResult) -> Path:
+    folder.mkdir(parents=True)
+    for one in results:
+        case = SweepCase(model=one.model, task=one.task)
+        (folder / case.file_name).write_text(json.dumps(dataclasses.asdict(one)))
+    return folder
+
+
+def test_a_page_has_the_figures_of_each_task_and_every_miss(tmp_path: Path) -> None:
+    folder = keep(tmp_path / "t", *RESULTS, SweepResult(model="d", task="u", outcome="failed", reason="by m.py:3"))
+    assert main(["sweep-report", str(folder.parent), "-o", str(tmp_path / "page.md")]) == 0
+    text = (tmp_path / "page.md").read_text()
+    assert "| t | 3 | 2 | 1 | 50.0 % |" in text
+    assert "| t | b | wrong | x &lt; y |" in text
+    assert "| u | d | failed | by m.py:3 |" in text
+    assert "| t | c | cannot run eagerly |  |" in text.partition("## Not run")[2]
+
+
+def test_a_model_that_patches_break_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    right = [SweepResult(model=name, task="t", outcome="ok") for name in "ab"]
+    without, patched = keep(tmp_path / "without", *right), keep(tmp_path / "with", *RESULTS)
+    assert main(["sweep-compare", str(patched), "--without", str(without)]) == 1
+    assert "1 models are right without patches alone" in capsys.readouterr().out
+    assert main(["sweep-compare", str(without), "--without", str(without)]) == 0
+
+
+def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="holds no results"):
+        kept_results(tmp_path)
 
 
 def test_one_model_is_swept_from_end_to_end(tmp_path: Path) -> None:

@@ -1,0 +1,30 @@
+"""Write what sweeps found as a page for the documentation: figures for each task, and every miss with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from ..command_line import argument
+from ..sweep import kept_results
+from ..sweep_tables import markdown, summary
+from ..validate import versions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The arguments of `exportguard sweep-report`."""
+
+    folder: Path = argument(help="The folder of a sweep, or one with several of them in it.")
+    output: Path = argument("-o", "--output", help="The page to write.", default=Path("sweep.md"))
+
+
+def run(options: Options) -> int:
+    """Writes the page and prints the summary."""
+    results = kept_results(options.folder)
+    made_by = f"exportguard sweep-report {options.folder.name} -o {options.output.name}"
+    options.output.write_text(markdown(results, made_by, versions()), encoding="utf-8")
+    Console().print(summary(results))
+    return 0
