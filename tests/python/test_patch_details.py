@@ -15,6 +15,7 @@ from torch.export import Dim
 from exportguard import InvalidArgumentError, torch_export_patches
 from exportguard.caches.build import make_dynamic_cache, make_sliding_window_cache
 from exportguard.command_line import main
+from exportguard.patches import Patch
 from exportguard.patches.details import PatchDetails, PatchedFunction
 
 UPDATE = "transformers.cache_utils.DynamicSlidingWindowLayer.update"
@@ -207,13 +208,50 @@ def test_the_command_lists_the_patches_with_their_verdicts(capsys: pytest.Captur
     assert "needed" in out
 
 
-def test_the_command_shows_a_patch_with_its_diff(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["patches", "sliding window update", "--show"]) == 0
-    assert "keep_last" in capsys.readouterr().out
+@pytest.mark.parametrize("arguments", [["show", "sliding window update"], ["sliding window update", "--show"]])
+def test_the_command_shows_a_patch_with_its_diff(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["patches", *arguments]) == 0
+    out = capsys.readouterr().out
+    assert "keep_last" in out
+    assert "https://github.com/" in out
 
 
-def test_the_command_checks_that_every_patch_fits() -> None:
-    assert main(["patches", "--check"]) == 0
+@pytest.mark.parametrize(("format", "expected"), [("rst", ".. code-block:: diff"), ("html", '<pre class="diff">')])
+def test_the_command_prints_other_formats(format: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["patches", "show", "sliding window update", "--format", format]) == 0
+    assert expected in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["check"], ["--check"], ["check", "serializer"]])
+def test_the_command_checks_that_every_patch_fits(arguments: list[str]) -> None:
+    assert main(["patches", *arguments]) == 0
+
+
+def test_the_check_fails_where_a_patch_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdict = Patch.verdict
+    wrong = "sliding window update"
+    monkeypatch.setattr(
+        Patch, "verdict", lambda self: ("does not fit", "another source") if self.name == wrong else verdict(self)
+    )
+    assert main(["patches", "check"]) == 1
+    assert main(["patches", "check", "serializer"]) == 0
+    assert main(["patches", "list"]) == 0
+
+
+def test_the_check_looks_at_models_that_are_not_imported() -> None:
+    module = "transformers.models.jamba.modeling_jamba"
+    before = sys.modules.pop(module, None)
+    try:
+        assert main(["patches", "check", "jamba"]) == 0
+        assert module in sys.modules
+    finally:
+        if before is not None:
+            sys.modules[module] = before
+
+
+def test_the_command_refuses_an_unknown_action(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["patches", "cheque", "sliding"]) == 2
+    assert "must be one of list, show, check, got 'cheque'" in capsys.readouterr().err
 
 
 def test_the_command_refuses_an_unknown_name(capsys: pytest.CaptureFixture[str]) -> None:

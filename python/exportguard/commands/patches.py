@@ -1,4 +1,8 @@
-"""List the patches of the guard with their verdicts on this machine, show one with its diff, or check them for CI."""
+"""Patches of the guard: list them with their verdicts on this machine, show one with its diff, or check them for CI.
+
+`exportguard patches [list|show|check] [NAME]`, where NAME is a part of the names. `check` exits with 1 if a patch does
+not fit the installed versions: what it changes is there, but is not what the patch was written for.
+"""
 
 from __future__ import annotations
 
@@ -13,28 +17,49 @@ from ..errors import InvalidArgumentError
 from ..patches import Patch, all_patches
 from ..patches.details import patched_functions
 
+_ACTIONS = ("list", "show", "check")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """The arguments of `exportguard patches`."""
 
-    name: str = argument(help="A part of the names to list or show.", default="")
-    show: bool = argument("--show", help="Show reason, link and difference of each.", default=False)
-    check: bool = argument("--check", help="Exit with 1 if a patch does not fit the installed versions.", default=False)
+    action: str = argument(help="list, show or check; left out: list.", default="")
+    name: str = argument(help="A part of the names of the patches.", default="")
+    show: bool = argument("--show", help="The same as show.", default=False)
+    check: bool = argument("--check", help="The same as check.", default=False)
+    format: str = argument(
+        "--format",
+        help="How show prints a difference.",
+        default="terminal",
+        choices=("terminal", "text", "rst", "html"),
+    )
 
 
 def run(options: Options) -> int:
-    """Prints the patches; returns 1 if one was to be checked and does not fit."""
-    patches = [patch for patch in all_patches() if options.name in patch.name]
+    """Prints the patches; returns 1 if they were to be checked and one does not fit."""
+    action, name = _action_and_name(options)
+    patches = [patch for patch in all_patches() if name in patch.name]
     if not patches:
-        raise InvalidArgumentError(f"no patch has '{options.name}' in its name; the list is `exportguard patches`")
+        raise InvalidArgumentError(f"no patch has '{name}' in its name; the list is `exportguard patches`")
+    for patch in patches:
+        patch.load()  # a verdict needs what the patch changes
     console = Console()
-    if options.show:
+    if action == "show":
         for patch in patches:
-            _show(console, patch)
+            _show(console, patch, options.format)
     else:
         console.print(_table(patches))
-    return int(options.check and any(patch.verdict()[0] == "does not fit" for patch in patches))
+    return int(action == "check" and any(patch.verdict()[0] == "does not fit" for patch in patches))
+
+
+def _action_and_name(options: Options) -> tuple[str, str]:
+    by_flag = "check" if options.check else "show" if options.show else ""
+    if options.action in _ACTIONS:
+        return by_flag or options.action, options.name
+    if options.name:
+        raise InvalidArgumentError(f"the first argument must be one of {', '.join(_ACTIONS)}, got '{options.action}'")
+    return by_flag or "list", options.action
 
 
 def _table(patches: list[Patch]) -> Table:
@@ -45,14 +70,18 @@ def _table(patches: list[Patch]) -> Table:
     return table
 
 
-def _show(console: Console, patch: Patch) -> None:
+def _show(console: Console, patch: Patch, format: str) -> None:
     fit, why = patch.verdict()
+    functions = patched_functions(patch, patch.replacements() if fit == "needed" else [])
+    if format != "terminal":
+        for function in functions:
+            print(function.format_diff(format))
+        return
     console.print(f"[bold]{patch.name}[/bold] ({patch.kind}): {fit}{f', {why}' if why else ''}", highlight=False)
     console.print(patch.reason)
     for line in (f"upstream: {patch.upstream}", f"written for: {patch.versions}"):
         if not line.endswith(": "):
             console.print(line)
     console.print(*(f"changes {target}" for target in patch.targets), sep="\n", highlight=False)
-    replaced = patch.replacements() if fit == "needed" else []
-    for function in patched_functions(patch, replaced):
+    for function in functions:
         console.print(Syntax(function.diff(), "diff"))
