@@ -9,7 +9,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 JOBS ?= $(shell nproc)
 OLDEST := .venv-oldest
-OLDEST_TESTS = $(addprefix tests/python/,$(addsuffix .py,test_guard test_caches test_state_caches test_every_patch \
+OLDEST_TESTS = $(addprefix tests/python/,$(addsuffix .py,test_guard test_guard_document test_caches test_state_caches test_every_patch \
 	test_patch_details test_patches_torch test_patches_transformers test_dynamic_shapes test_axis_report \
 	test_observed_shapes test_input_observer test_validate))
 PYTEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q
