@@ -38,6 +38,8 @@ SUMS = {
     "any_dims": lambda x: torch.any(x, (0, 1), keepdim=True),
     "all": lambda x: x.all(),
     "all_dim": lambda x: x.all(0),
+    "is_all_true": lambda x: torch.ops.aten._is_all_true(x > 0),
+    "is_any_true": lambda x: torch.ops.aten._is_any_true(x > 0),
     "count_nonzero": lambda x: torch.count_nonzero(x),
     "count_nonzero_dim": lambda x: torch.count_nonzero(x, (0,)),
 }
