@@ -34,22 +34,31 @@ ir::Type with_last_axis_of_two(const Value& value) {
   return type;
 }
 
-Value* select_last(ir::Graph& graph, ir::Node* before, Value& value, std::int64_t index) {
-  ir::Type type = value.type();
-  if (type.shape) type.shape->pop_back();
-  ir::NodeSpec spec = aten_node("select.int", std::move(type));
+Value* select_last(ir::Graph& graph, Value& value, std::int64_t index) {
+  ir::NodeSpec spec = aten_node("select.int", real_type(value.type()));
   spec.inputs = {&value};
   spec.arguments = {{Argument::Operand{0}}, literal(std::int64_t{-1}), literal(index)};
-  return &(before ? graph.insert_before(*before, std::move(spec)) : graph.append(std::move(spec))).output();
+  ir::Node* first = graph.first();
+  return &(first ? graph.insert_before(*first, std::move(spec)) : graph.append(std::move(spec))).output();
+}
+
+/// The parts of every input. While the graph is rewritten, inputs keep their complex types, by which their readers are
+/// known.
+std::set<const ir::Node*> separate_inputs(ir::Graph& graph, ComplexValues& values) {
+  std::set<const ir::Node*> selections;
+  for (const auto& input : graph.inputs()) {
+    if (!is_complex(input->dtype())) continue;
+    const Parts parts = {select_last(graph, *input, 0), select_last(graph, *input, 1)};
+    selections.insert({parts.real->producer(), parts.imaginary->producer()});
+    values.set(*input, parts);
+  }
+  return selections;
 }
 
 /// Inputs take real numbers with a last axis of 2.
-void separate_inputs(ir::Graph& graph, ComplexValues& values) {
+void retype_inputs(ir::Graph& graph) {
   for (const auto& input : graph.inputs()) {
-    if (!is_complex(input->dtype())) continue;
-    const ir::Type type = with_last_axis_of_two(*input);
-    input->set_type(type);
-    values.set(*input, {select_last(graph, graph.first(), *input, 0), select_last(graph, graph.first(), *input, 1)});
+    if (is_complex(input->dtype())) input->set_type(with_last_axis_of_two(*input));
   }
 }
 
@@ -217,11 +226,11 @@ std::vector<Value*> ComplexSite::again(const std::vector<Value*>& operands, std:
 
 void separate_complex(ir::Graph& graph, int opset) {
   ComplexValues values(graph);
-  separate_inputs(graph, values);
+  const std::set<const ir::Node*> selections = separate_inputs(graph, values);
   std::vector<ir::Node*> rewritten;
   std::map<std::string, std::set<std::string>> unknown;  // and where they are
   for (ir::Node& node : graph) {
-    if (!node.is_torch() || !touches_complex(node)) continue;
+    if (!node.is_torch() || !touches_complex(node) || selections.contains(&node)) continue;
     const ComplexRule rule = find_complex_rule(node.qualified_name());
     if (rule == nullptr) {
       unknown[node.qualified_name()].insert(node.source() ? node.source()->where() : std::string());
@@ -241,6 +250,7 @@ void separate_complex(ir::Graph& graph, int opset) {
   }
   separate_outputs(graph, values);
   for (auto node = rewritten.rbegin(); node != rewritten.rend(); ++node) graph.erase(**node);
+  retype_inputs(graph);
 }
 
 }  // namespace exportguard::lowering

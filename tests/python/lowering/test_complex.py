@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import onnxruntime as ort
 import pytest
 import torch
+from conftest import assert_same, convert, eager, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,6 +134,26 @@ def test_questions(function: Callable[..., torch.Tensor], check: Check) -> None:
     x = torch.tensor([1.0, 1, float("nan"), float("inf"), 0])
     y = torch.tensor([2.0, 0, 1, 3, float("inf")])
     check(lambda x, y: function(torch.complex(x, y), torch.complex(x, y.nan_to_num(5))), [x, y])
+
+
+INPUTS = {
+    "read": lambda z: (z.abs(), z.angle(), z.real, torch.view_as_real(z)),
+    "moved": lambda z: (torch.view_as_real(z.T), torch.view_as_real(torch.cat([z, z * 2]))),
+    "returned": lambda z: z * 0.5 + 1,
+    "compared": lambda z: (z == 1, z.isnan()),
+}
+
+
+@pytest.mark.parametrize("function", INPUTS.values(), ids=INPUTS)
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_an_input_has_a_last_axis_of_two(function: Callable[..., object], dtype: torch.dtype) -> None:
+    inputs = [torch.randn(n, 2, dtype=dtype) for n in (3, 1, 0)]
+    model = convert(function, inputs[:1], [{0: torch.export.Dim.DYNAMIC}], None)
+    session = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
+    for z in inputs:
+        expected = [torch.view_as_real(y) if y.is_complex() else y for y in eager(function, [z])]
+        for reference, got in zip(expected, run(session, [torch.view_as_real(z)]), strict=True):
+            assert_same(reference, got, f"{tuple(z.shape)}")
 
 
 def test_complex_tensors_without_elements(check: Check) -> None:
