@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <numbers>
 #include <string>
 #include <unordered_map>
 
@@ -162,6 +163,26 @@ void separate_abs(ComplexSite& site) { site.give_real(size_of(site, site.parts(0
 
 void separate_angle(ComplexSite& site) { site.give_real(angle_of(site, site.parts(0))); }
 
+/// A real number that is zero where both parts are.
+Value* whether_nonzero(ComplexSite& site, const Parts& z) {
+  const ir::Type& type = z.real->type();
+  return site.emit("add.Tensor",
+                   {site.emit("abs.default", {z.real}, type), site.emit("abs.default", {z.imaginary}, type)}, type);
+}
+
+/// Operators that ask which elements are not zero.
+void separate_truth(ComplexSite& site) {
+  std::vector<Value*> operands;
+  for (std::size_t i = 0; i < site.node().input_count(); ++i) {
+    Value& operand = site.node().input(i);
+    operands.push_back(is_complex(operand.dtype()) ? whether_nonzero(site, site.in_parts(operand)) : &operand);
+  }
+  site.give_real(site.again(operands, site.node().arguments()).front());
+}
+
+/// Operators that ask for sizes.
+void separate_size(ComplexSite& site) { site.give_real(run_part(site, Part::kReal, RealOperands::kStay).front()); }
+
 /// From real to complex, from complex to real (which drops the imaginary part),
 /// or between complex dtypes.
 void separate_cast(ComplexSite& site) {
@@ -173,6 +194,7 @@ void separate_cast(ComplexSite& site) {
     return site.again({part}, std::move(arguments)).front();
   };
   const bool gives_complex = is_complex(site.node().output().dtype());
+  if (site.node().output().dtype() == DType::kBool) return separate_truth(site);
   if (!gives_complex) return site.give_real(cast(site.parts(0).real));
   if (site.is_complex(0)) return site.give({cast(site.parts(0).real), cast(site.parts(0).imaginary)});
   Value* real = cast(&site.value(0));
@@ -239,6 +261,30 @@ Parts exponential(ComplexSite& site, const Parts& z) {
 
 Parts logarithm(ComplexSite& site, const Parts& z) {
   return {of_part(site, "log.default", size_of(site, z)), angle_of(site, z)};
+}
+
+Parts times_number(ComplexSite& site, const Parts& z, double factor) {
+  const ir::Type& type = z.real->type();
+  return {product(site, z.real, literal(factor), type), product(site, z.imaginary, literal(factor), type)};
+}
+
+Parts plus_number(ComplexSite& site, const Parts& z, double term) {
+  return {site.emit("add.Tensor", {z.real, literal(term)}, z.real->type()), z.imaginary};
+}
+
+void separate_exp2(ComplexSite& site) {
+  site.give(exponential(site, times_number(site, site.parts(0), std::numbers::ln2)));
+}
+
+void separate_expm1(ComplexSite& site) { site.give(plus_number(site, exponential(site, site.parts(0)), -1)); }
+void separate_log1p(ComplexSite& site) { site.give(logarithm(site, plus_number(site, site.parts(0), 1))); }
+
+void separate_log2(ComplexSite& site) {
+  site.give(times_number(site, logarithm(site, site.parts(0)), std::numbers::log2e));
+}
+
+void separate_log10(ComplexSite& site) {
+  site.give(times_number(site, logarithm(site, site.parts(0)), std::numbers::log10e));
 }
 
 void separate_exp(ComplexSite& site) { site.give(exponential(site, site.parts(0))); }
@@ -463,8 +509,6 @@ const std::vector<Row>& rows() {
         "aten.reshape_as.default",
         "aten.lift_fresh_copy.default",
         "aten.zeros_like.default",
-        "aten.fft_fftshift.default",
-        "aten.fft_ifftshift.default",
         "aten.ravel.default",
         "aten.trace.default",
         "aten.resolve_neg.default",
@@ -481,6 +525,16 @@ const std::vector<Row>& rows() {
         "aten.zeros.default", "aten.new_full.default", "aten.new_ones.default", "aten.new_zeros.default",
         "aten.scalar_tensor.default", "aten.eye.default", "aten.eye.m", "aten.empty.memory_format",
         "aten.empty_like.default"}},
+      {separate_truth,
+       {"aten.nonzero.default", "aten.any.default", "aten.any.dim", "aten.any.dims", "aten.all.default", "aten.all.dim",
+        "aten.all.dims", "aten.logical_not.default", "aten.logical_and.default", "aten.logical_or.default",
+        "aten.logical_xor.default", "aten.count_nonzero.default", "aten.count_nonzero.dim_IntList"}},
+      {separate_size, {"aten.sym_size.int", "aten.sym_numel.default"}},
+      {separate_exp2, {"aten.exp2.default"}},
+      {separate_expm1, {"aten.expm1.default"}},
+      {separate_log1p, {"aten.log1p.default"}},
+      {separate_log2, {"aten.log2.default"}},
+      {separate_log10, {"aten.log10.default"}},
       {separate_log, {"aten.log.default"}},
       {separate_sqrt, {"aten.sqrt.default"}},
       {separate_sin, {"aten.sin.default"}},

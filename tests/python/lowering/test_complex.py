@@ -60,6 +60,7 @@ FUNCTIONS = {
     "powers of whole numbers": lambda a, b: a**2 + b**3 - (a + 3) ** -2 + a**0,
     "other powers": lambda a, b: a**0.5 + b ** (1.5 + 1j) + a**b,
     "roots and logarithms": lambda a, b: a.sqrt() + b.log() + (-a.real.abs() + 0j).sqrt(),
+    "other bases": lambda a, b: a.exp2() + b.log2() - a.log10() + b.log1p() * a.expm1(),
     "sines": lambda a, b: a.sin() + b.cos() * a.sinh() - b.cosh() + a.tanh() + b.sigmoid(),
     "directions": lambda a, b: a.sgn() + (b * 0).sgn(),
     "new tensors": lambda a, b: (
@@ -141,6 +142,8 @@ INPUTS = {
     "moved": lambda z: (torch.view_as_real(z.T), torch.view_as_real(torch.cat([z, z * 2]))),
     "returned": lambda z: z * 0.5 + 1,
     "compared": lambda z: (z == 1, z.isnan()),
+    "asked": lambda z: ((z * 0).any(), z.bool(), z.logical_not(), torch.count_nonzero(z), z.nonzero()),
+    "of its size": lambda z: z + torch.zeros(z.shape[0], 1),
 }
 
 
