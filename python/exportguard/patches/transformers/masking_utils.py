@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from exportguard.patches.declaration import Patch
+from exportguard.patches.declaration import NEEDED, Patch, TargetMissingError, Verdict, resolve
 
 _UPSTREAM = "https://github.com/huggingface/transformers/pull/41852"
 _AXES = 4  # batch, head, query, key
@@ -45,23 +45,47 @@ def broadcast_expansion(original: Callable[..., Any]) -> Callable[..., Any]:
     return expansion
 
 
+_MODULE = "transformers.masking_utils"
+_EXPANSION = f"{_MODULE}._vmap_expansion_sdpa"
+_EXPANSION_4 = f"{_MODULE}._vmap_for_bhqkv"
+
+
+def _is_broadcast() -> Verdict:
+    """torch.vmap needs the mode: it is left out only where no function is mapped any more."""
+    try:
+        resolve(_EXPANSION)
+    except TargetMissingError:
+        resolve(_EXPANSION_4)
+    return NEEDED
+
+
 PATCHES = (
     Patch(
         name="indices of masks",
         kind="transformers",
-        target="transformers.masking_utils.TransformGetItemToIndex",
+        target=f"{_MODULE}.TransformGetItemToIndex",
         reason="outside torch.vmap the mode leaves an operator in the program that only torch's compiler knows",
         upstream=_UPSTREAM,
-        versions="transformers>=5.0",
+        versions="transformers>=4.57",
+        probe=_is_broadcast,
         replace=lambda original: contextlib.nullcontext,
     ),
     Patch(
         name="masks by broadcasting",
         kind="transformers",
-        target="transformers.masking_utils._vmap_expansion_sdpa",
+        target=_EXPANSION,
         reason="torch.vmap leaves operators of functorch in the exported program",
         upstream=_UPSTREAM,
         versions="transformers>=5.0",
+        replace=broadcast_expansion,
+    ),
+    Patch(
+        name="masks by broadcasting, transformers 4",
+        kind="transformers",
+        target=_EXPANSION_4,
+        reason="torch.vmap leaves operators of functorch in the exported program",
+        upstream=_UPSTREAM,
+        versions="transformers>=4.57,<5.0",
         replace=broadcast_expansion,
     ),
 )
