@@ -45,7 +45,7 @@ class SweepOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepResult:
-    """What became of one case; `reason` is empty if it is right."""
+    """What became of one case; `reason` is empty if it is right. `inputs` names those that change in size."""
 
     model: str
     task: str
@@ -55,6 +55,7 @@ class SweepResult:
     nodes: int = 0
     axes: int = 0
     comparisons: int = 0
+    inputs: str = ""
 
 
 def sweep_cases(task_names: Sequence[str] = (), patterns: Sequence[str] = ()) -> list[SweepCase]:
@@ -176,7 +177,8 @@ def _read_report(path: Path) -> dict[str, Any]:
     report = json.loads(path.read_text(encoding="utf-8"))
     path.unlink()
     counts = {"nodes": report["node_count"], "axes": len(report["axes"]), "comparisons": len(report["sets"])}
-    return {"outcome": _outcome(report), "reason": _reason(report), **counts}
+    inputs = ", ".join(dict.fromkeys(axis["input"].partition(".")[0] for axis in report["axes"]))
+    return {"outcome": _outcome(report), "reason": _reason(report), "inputs": inputs, **counts}
 
 
 def _outcome(report: Mapping[str, Any]) -> Outcome:

@@ -80,6 +80,7 @@ def markdown(results: Sequence[SweepResult], made_by: str, versions: Mapping[str
         f"Made by `{made_by}` with {', '.join(f'{name} {version}' for name, version in versions.items())}.",
         summary(results) + ".",
         "| task | models | run eagerly | right | share |\n|---|---|---|---|---|\n" + "\n".join(rows),
+        *_texts_alone(results),
         "## Not right",
         "What stops each of them, with the line of the model where it is known.",
         _reasons(misses),
@@ -96,6 +97,14 @@ def _figures(results: Sequence[SweepResult]) -> Iterator[tuple[str, str]]:
         running = counts.total() - counts["cannot run eagerly"]
         share = f"{100 * counts['ok'] / running:.1f} %" if running else "-"
         yield task, f"{counts.total()} | {running} | {counts['ok']} | {share}"
+
+
+def _texts_alone(results: Sequence[SweepResult]) -> list[str]:
+    """Models of pictures and texts that were given no picture."""
+    names = [one.model for one in results if "image" in one.task and one.inputs and "pixel_values" not in one.inputs]
+    if not names:
+        return []
+    return [f"Given a text without a picture, whose form is one of their own: {', '.join(names)}."]
 
 
 def _reasons(results: Sequence[SweepResult]) -> str:

@@ -54,8 +54,9 @@ def build_model(name: str, options: BuildOptions = BuildOptions()) -> ModelCase:
     """
     if Path(name).is_dir():
         return _from_checkpoint(name, options)
-    if name in architectures():
-        return _from_architecture(architectures()[name], options)
+    shipped = architectures().get(name)
+    if shipped and (options.task in (None, shipped.task) or name not in CONFIG_MAPPING_NAMES):
+        return _from_architecture(shipped, options)
     if name in CONFIG_MAPPING_NAMES:
         return _from_architecture(Architecture(name=name, task=_usual_task(name), model_type=name), options)
     if "/" in name:
@@ -106,6 +107,9 @@ def _task_fields(config: transformers.PretrainedConfig, task: Task) -> dict[str,
 
 def _case(name: str, task: Task, config: transformers.PretrainedConfig, options: BuildOptions) -> ModelCase:
     torch.manual_seed(options.seed)
+    classes = getattr(modeling_auto, task.mapping).get(config.model_type)
+    if isinstance(classes, (tuple, list)):  # transformers takes the one that the checkpoint was saved from
+        config.architectures = config.architectures or [classes[0]]
     try:
         model = getattr(transformers, task.auto_class).from_config(config)
     except ValueError as error:
@@ -113,8 +117,17 @@ def _case(name: str, task: Task, config: transformers.PretrainedConfig, options:
             f"{name} cannot do {task.name}: {task.auto_class} has no class for {config.model_type}; its tasks are "
             f"{', '.join(tasks_of(config.model_type)) or 'none of those known'}"
         ) from error
+    if not task.cached:
+        _keep_no_cache(model.config)
     _make_uneven(model, torch.Generator().manual_seed(options.seed))
     return ModelCase(name=name, model=model.to(options.device, options.dtype).eval(), task=task)
+
+
+def _keep_no_cache(config: transformers.PretrainedConfig) -> None:
+    """A model that sees a whole text at once has nothing to continue from."""
+    for part in (config, config.get_text_config()):
+        if hasattr(part, "use_cache"):
+            part.use_cache = False
 
 
 def _make_uneven(model: torch.nn.Module, generator: torch.Generator) -> None:

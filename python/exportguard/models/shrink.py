@@ -42,13 +42,17 @@ def small_fields(config: PretrainedConfig, vocabulary: int) -> dict[str, Any]:
 
 
 def _nested_fields(config: PretrainedConfig, vocabulary: int) -> dict[str, Any]:
-    return {"model_type": config.model_type, **_switches(config), **small_fields(config, vocabulary)}
+    return {"model_type": config.model_type, **_set_by_outer(config), **small_fields(config, vocabulary)}
 
 
-def _switches(config: PretrainedConfig) -> dict[str, bool]:
-    """What the outer configuration switched on or off in a nested one, such as that it is a decoder."""
+def _set_by_outer(config: PretrainedConfig) -> dict[str, Any]:
+    """What the outer configuration chose for a nested one: that it is a decoder, which of its stages are used, …"""
     own, default = _own_fields(config), _own_fields(type(config)())
-    return {name: value for name, value in own.items() if isinstance(value, bool) and default.get(name) is not value}
+    return {
+        name: value
+        for name, value in own.items()
+        if value != default.get(name) and value is not None and isinstance(value, (bool, int, float, str, list))
+    }
 
 
 def _own_fields(config: PretrainedConfig) -> dict[str, Any]:

@@ -6,11 +6,13 @@ from typing import Any
 
 import torch
 
-from .tensors import Sizes, values
+from .tensors import Sizes, tokens, values
 
 
 def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
-    """`batch` pictures."""
+    """`batch` pictures; as rows of colours from a palette for a model that reads them like a text."""
+    if model.main_input_name == "input_ids":
+        return {"input_ids": tokens(model, (sizes["batch"], model.config.max_position_embeddings))}
     return {"pixel_values": pictures(model, model.config, sizes["batch"])}
 
 

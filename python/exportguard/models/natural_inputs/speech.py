@@ -4,17 +4,56 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
+from ...errors import InvalidArgumentError
+from . import decoder
 from .encoder_decoder import decoder_past
 from .tensors import Sizes, tokens, values
 
+_WIDTHS = ("num_mel_bins", "input_feat_per_channel", "feature_projection_input_dim", "input_dim", "d_model")
+_FRAMES = 64
+_SAMPLES = 3200  # a fifth of a second at the 16 kHz of speech models
+
 
 def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
-    """One window of audio features, as long as the encoder's positions, and `seq` tokens after `past` cached ones."""
-    config = model.config
-    frames = config.max_source_positions * 2  # the second convolution of the encoder halves them
-    encoded = {"input_features": values(model, (sizes["batch"], config.num_mel_bins, frames))}
+    """One recording as long as the encoder's positions, and `seq` tokens after `past` cached ones.
+
+    A model that puts the recording before its prompt only needs its cache for the tokens after it.
+    """
+    if not model.config.is_encoder_decoder:
+        return decoder.make_inputs(model, sizes)
+    encoded = recording(model, sizes["batch"])
     return {
         **encoded,
         "decoder_input_ids": tokens(model, (sizes["batch"], sizes["seq"])),
         "past_key_values": decoder_past(model, encoded, sizes["batch"], sizes["past"]),
     }
+
+
+def recording(model: Any, batch: int) -> dict[str, torch.Tensor]:
+    """Samples, or features in the layout that the encoder takes.
+
+    Raises:
+        InvalidArgumentError: it takes none of the layouts known.
+    """
+    name = model.main_input_name
+    if name == "input_values":
+        return {name: values(model, (batch, _SAMPLES))}
+    for shape in _layouts(model.config):
+        features = {"input_features": values(model, (batch, *shape))}
+        try:
+            with torch.no_grad():
+                model.get_encoder()(**features)
+        except (RuntimeError, ValueError):
+            continue
+        return features
+    raise InvalidArgumentError(f"no natural inputs are known for {type(model).__name__}; pass another task")
+
+
+def _layouts(config: Any) -> list[tuple[int, int]]:
+    """Features before frames, for as long as the positions reach (a convolution halves them), and after them."""
+    parts = [config, *(getattr(config, name, None) for name in ("encoder", "encoder_config", "audio_config"))]
+    widths = [getattr(part, name) for name in _WIDTHS for part in parts if hasattr(part, name)]
+    frames = [2 * config.max_source_positions] if hasattr(config, "max_source_positions") else []
+    return [layout for width in widths for layout in (*((width, n) for n in frames), (_FRAMES, width))]

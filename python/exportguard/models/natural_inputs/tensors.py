@@ -9,6 +9,8 @@ import torch
 
 Sizes = Mapping[str, int]
 
+_VOCABULARY = 256  # of a model that hashes characters, say, and has no table of them
+
 
 def source_of(model: torch.nn.Module) -> torch.Tensor:
     """A parameter of the model, which tells its dtype and device."""
@@ -52,4 +54,4 @@ def _ordinary_tokens(model: Any, config: Any) -> int:
         for name, value in vars(part).items()
         if name.endswith(("_token_id", "_token_index")) and isinstance(value, int) and value > 3
     ]
-    return min([int(config.vocab_size), *special])
+    return min([int(getattr(config, "vocab_size", None) or _VOCABULARY), *special])
