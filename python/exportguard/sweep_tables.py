@@ -6,6 +6,7 @@ import html
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from rich.markup import escape
 from rich.table import Table
@@ -70,16 +71,30 @@ def _row(result: SweepResult) -> str:
     return f"<tr><td>{task}<td>{model}{outcome}" + "".join(f"<td>{number}" for number in numbers)
 
 
-def markdown(results: Sequence[SweepResult], made_by: str, versions: Mapping[str, str]) -> str:
+_HEADING = ("| task | known to transformers | swept | run eagerly | right | share |", "|---|---|---|---|---|---|")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageOptions:
+    """What stands on a page beside the results: how it was made, with which versions, and the models of each task."""
+
+    made_by: str
+    versions: Mapping[str, str]
+    known: Mapping[str, int]
+
+
+def markdown(results: Sequence[SweepResult], options: PageOptions) -> str:
     """A page for the documentation: figures for each task, what is not right and why, and what does not run eagerly."""
+    known, versions, made_by = options.known, options.versions, options.made_by
     misses = [result for result in _sorted(results) if result.outcome not in ("ok", "cannot run eagerly")]
     not_running = [result for result in _sorted(results) if result.outcome == "cannot run eagerly"]
-    rows = [f"| {task} | {figures} |" for task, figures in _figures(results)]
+    rows = [f"| {task} | {figures} |" for task, figures in _figures(results, known)]
     sections = [
         "# Sweep",
         f"Made by `{made_by}` with {', '.join(f'{name} {version}' for name, version in versions.items())}.",
         summary(results) + ".",
-        "| task | models | run eagerly | right | share |\n|---|---|---|---|---|\n" + "\n".join(rows),
+        "| task | known to transformers | swept | run eagerly | right | share |\n|---|---|---|---|---|---|\n"
+        + "\n".join(rows),
         *_texts_alone(results),
         "## Not right",
         "What stops each of them, with the line of the model where it is known.",
@@ -91,12 +106,12 @@ def markdown(results: Sequence[SweepResult], made_by: str, versions: Mapping[str
     return "\n\n".join(sections) + "\n"
 
 
-def _figures(results: Sequence[SweepResult]) -> Iterator[tuple[str, str]]:
+def _figures(results: Sequence[SweepResult], known: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     for task in dict.fromkeys(result.task for result in results):
         counts = Counter(result.outcome for result in results if result.task == task)
         running = counts.total() - counts["cannot run eagerly"]
         share = f"{100 * counts['ok'] / running:.1f} %" if running else "-"
-        yield task, f"{counts.total()} | {running} | {counts['ok']} | {share}"
+        yield task, f"{known.get(task, '-')} | {counts.total()} | {running} | {counts['ok']} | {share}"
 
 
 def _texts_alone(results: Sequence[SweepResult]) -> list[str]:

@@ -10,7 +10,7 @@ import torch
 from transformers import CONFIG_MAPPING, AutoConfig, LlamaConfig
 
 from exportguard.errors import InvalidArgumentError
-from exportguard.models import BuildOptions, architectures, build_model, model_names, tasks, tasks_of
+from exportguard.models import BuildOptions, architectures, build_model, model_names, models_of_task, tasks, tasks_of
 from exportguard.models.caches import emptied
 from exportguard.models.input_sets import input_sets, sliding_window
 from exportguard.models.natural_inputs import main_input
@@ -208,3 +208,56 @@ def test_changes_of_a_nested_configuration_are_made_in_it() -> None:
     small = shrunk(AutoConfig.for_model("clip"), {"vision_config": {"num_hidden_layers": 1}})
     assert small.vision_config.num_hidden_layers == 1
     assert small.vision_config.hidden_size == 64
+
+
+def test_a_nested_configuration_keeps_what_the_outer_one_chose() -> None:
+    decoder = shrunk(CONFIG_MAPPING["encoder-decoder"]()).decoder
+    assert (decoder.is_decoder, decoder.add_cross_attention, decoder.num_hidden_layers) == (True, True, 2)
+
+
+def test_a_model_that_sees_a_whole_text_keeps_no_cache() -> None:
+    classifier = build_model("llama", BuildOptions(task="text-classification")).model
+    assert not classifier.config.use_cache  # type: ignore[union-attr]
+    assert build_model("llama").model.config.use_cache  # type: ignore[union-attr]
+
+
+def test_a_model_with_several_classes_for_a_task_gets_the_first() -> None:
+    model = build_model("deit", BuildOptions(task="image-classification")).model
+    assert type(model).__name__ == "DeiTForImageClassification"
+
+
+def test_a_shipped_name_stands_for_its_model_type_in_other_tasks() -> None:
+    model = build_model("gemma3", BuildOptions(task="image-text-to-text")).model
+    assert type(model).__name__ == "Gemma3ForConditionalGeneration"
+
+
+INPUTS = {
+    "an audio model continues a text": ("voxtral", "automatic-speech-recognition", "past_key_values"),
+    "frames before features": ("speech_to_text", "automatic-speech-recognition", "input_features"),
+    "features before frames": ("whisper", "automatic-speech-recognition", "input_features"),
+    "samples": ("moonshine", "automatic-speech-recognition", "input_values"),
+    "a model without an encoder of texts": ("granite_speech", "text2text-generation", "past_key_values"),
+    "characters": ("canine", "fill-mask", "input_ids"),
+    "colours of a palette": ("imagegpt", "image-classification", "input_ids"),
+}
+
+
+@pytest.mark.parametrize(("name", "task", "expected"), INPUTS.values(), ids=INPUTS)
+def test_the_inputs_have_the_form_that_the_model_takes(name: str, task: str, expected: str) -> None:
+    if name not in models_of_task(task):
+        task = "feature-extraction"
+    case = build_model(name, BuildOptions(task=task))
+    inputs = case.inputs({"batch": 2, "seq": 16, "past": 5, "source": 6})
+    assert expected in inputs
+    with torch.no_grad():
+        case.model(**inputs)
+
+
+def test_a_mask_is_left_out_where_it_is_not_taken() -> None:
+    case = build_model("fnet", BuildOptions(task="fill-mask"))
+    assert set(case.inputs(case.task.sizes)) == {"input_ids"}
+
+
+def test_pictures_in_a_form_of_their_own_are_left_out() -> None:
+    case = build_model("qwen3_vl", BuildOptions(task="image-text-to-text"))
+    assert set(case.inputs(case.task.sizes)) == {"input_ids", "attention_mask"}

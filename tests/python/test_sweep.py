@@ -175,7 +175,7 @@ def test_a_page_has_the_figures_of_each_task_and_every_miss(tmp_path: Path) -> N
     folder = keep(tmp_path / "t", *RESULTS, SweepResult(model="d", task="u", outcome="failed", reason="by m.py:3"))
     assert main(["sweep-report", str(folder.parent), "-o", str(tmp_path / "page.md")]) == 0
     text = (tmp_path / "page.md").read_text()
-    assert "| t | 3 | 2 | 1 | 50.0 % |" in text
+    assert "| t | - | 3 | 2 | 1 | 50.0 % |" in text
     assert "| t | b | wrong | x &lt; y |" in text
     assert "| u | d | failed | by m.py:3 |" in text
     assert "| t | c | cannot run eagerly |  |" in text.partition("## Not run")[2]

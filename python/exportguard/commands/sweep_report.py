@@ -8,8 +8,9 @@ from pathlib import Path
 from rich.console import Console
 
 from ..command_line import argument
+from ..models import models_of_task, tasks
 from ..sweep import kept_results
-from ..sweep_tables import markdown, summary
+from ..sweep_tables import PageOptions, markdown, summary
 from ..validate import versions
 
 
@@ -25,6 +26,8 @@ def run(options: Options) -> int:
     """Writes the page and prints the summary."""
     results = kept_results(options.folder)
     made_by = f"exportguard sweep-report {options.folder.name} -o {options.output.name}"
-    options.output.write_text(markdown(results, made_by, versions()), encoding="utf-8")
+    known = {task: len(models_of_task(task)) for task in tasks()}
+    page = PageOptions(made_by=made_by, versions=versions(), known=known)
+    options.output.write_text(markdown(results, page), encoding="utf-8")
     Console().print(summary(results))
     return 0
