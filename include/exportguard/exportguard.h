@@ -24,5 +24,6 @@
 #include "exportguard/lowering/lower.h"
 #include "exportguard/lowering/table.h"
 #include "exportguard/python/interpreter.h"
+#include "exportguard/python/patches.h"
 #include "exportguard/python/program.h"
 #include "exportguard/serialization/onnx_file.h"
