@@ -45,6 +45,16 @@ TEST_F(ExportPatchesTest, InstallsInOrderAndRestoresInReverse) {
   EXPECT_THAT(log_, ElementsAre("+a", "+b", "-b", "-a"));
 }
 
+TEST_F(ExportPatchesTest, LogsNoViolationWhereItStopsAtAStaticAxis) {
+  add("logs", PatchKind::kConstraints);
+  add("stops", PatchKind::kStaticCheck);
+  PatchOptions options;
+  options.stop_if_static = 1;
+  ExportPatches guard(options, registry_);
+  EXPECT_THAT(log_, ElementsAre("+stops"));
+  EXPECT_EQ(guard.report().find("logs")->reason, "stop_if_static=1");
+}
+
 TEST_F(ExportPatchesTest, RestoresWhenAnExceptionLeavesItsScope) {
   add("a");
   const auto body = [&] {
