@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
+from exportguard import torch_export_patches, use_dyn_not_str
 from exportguard.errors import InvalidArgumentError
 from exportguard.input_observer import observe_inputs
 
@@ -79,3 +81,26 @@ def test_a_single_call_gives_no_dynamic_shapes() -> None:
         model(torch.zeros(2))
     with pytest.raises(InvalidArgumentError, match=r"at least two calls.* 1 calls were seen"):
         seen.dynamic_shapes()
+
+
+def test_what_generate_passes_is_observed_and_exported() -> None:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2,
+        vocab_size=20,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config).eval()
+    with torch_export_patches() as prepare:
+        with observe_inputs(model) as seen:
+            for batch, length in [(2, 4), (3, 6)]:
+                tokens = torch.randint(3, 20, (batch, length))
+                model.generate(tokens, max_new_tokens=4, do_sample=False, pad_token_id=0)
+        shapes = seen.dynamic_shapes()
+        assert shapes["past_key_values"][0] == {0: "d0", 2: "d1"}
+        args, kwargs = seen.example()
+        kwargs = prepare(kwargs)
+        exported = torch.export.export(model, args, kwargs, dynamic_shapes=use_dyn_not_str(shapes), strict=False)
+        run = exported.module()
+        for call in seen.calls[1:4]:
+            expected = model(**prepare(dict(call.kwargs))).logits
+            torch.testing.assert_close(run(**prepare(dict(call.kwargs))).logits, expected, rtol=1e-4, atol=1e-5)

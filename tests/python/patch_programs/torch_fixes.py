@@ -66,7 +66,25 @@ def knows_the_lines_of_branches() -> None:
     assert all(", in larger" in trace or ", in smaller" in trace for trace in traces)
 
 
+class Collects(torch.nn.Module):
+    def forward(self, x: torch.Tensor, z: torch.Tensor | None = None, **others: Any) -> torch.Tensor:
+        return x.sum() + others["y"].sum() * others["times"] + z.sum()
+
+
+def gives_shapes_to_collected_arguments() -> None:
+    y, z = torch.ones(3, 2), torch.ones(5)
+    kwargs = {"y": y, "z": z, "times": 2}
+    shapes = {"x": {0: Dim.DYNAMIC}, "z": {0: Dim("n", max=9)}, "others": {"y": {0: Dim.DYNAMIC}, "times": None}}
+    with torch_export_patches(catch_constraints=False):
+        program = torch.export.export(Collects(), (torch.ones(4),), kwargs, dynamic_shapes=shapes, strict=False)
+    bounds = [bound.upper for bound in program.range_constraints.values()]
+    assert 9 in bounds
+    got = program.module()(torch.ones(7), y=torch.ones(6, 2), z=torch.ones(8), times=2)
+    assert got == 7 + 6 * 2 * 2 + 8
+
+
 PROGRAMS = {
+    "shapes of collected arguments": gives_shapes_to_collected_arguments,
     "lines of bodies": knows_the_lines_of_branches,
     "constraint violations": lambda: export_with_a_fixed_batch(Dim("batch")),
     "specialized dynamic axes": lambda: export_with_a_fixed_batch(Dim.DYNAMIC),
