@@ -1,10 +1,21 @@
+#include <functional>
 #include <mutex>
-#include <set>
+#include <unordered_set>
 
 #include "exportguard/ir/graph.h"
 
 namespace exportguard::ir {
 namespace {
+
+struct HashSource {
+  std::size_t operator()(const Source& source) const {
+    std::size_t seed = static_cast<std::size_t>(source.line);
+    for (const std::string* part : {&source.module, &source.target, &source.file}) {
+      seed = seed * 1000003 + std::hash<std::string>{}(*part);
+    }
+    return seed;
+  }
+};
 
 std::string_view file_name(std::string_view path) {
   const std::size_t slash = path.find_last_of("/\\");
@@ -24,7 +35,8 @@ std::string Source::where() const {
 
 const Source* intern(Source source) {
   static std::mutex mutex;
-  static auto& pool = *new std::set<Source>;  // never freed: nodes may outlive every static object
+  static auto& pool =
+      *new std::unordered_set<Source, HashSource>;  // never freed: nodes may outlive every static object
   const std::lock_guard lock(mutex);
   return &*pool.insert(std::move(source)).first;
 }

@@ -149,7 +149,9 @@ std::vector<FxValue> FxGraphReader::read(const Placeholder& placeholder) {
   const FxNames& names = FxNames::get();
   std::vector<FxValue> results;
   // A list: torch's iterator over nodes begins again when it is asked once more after its end.
-  for (const py::handle node : py::list(graph_module_.attr("graph").attr("nodes"))) {
+  const py::list nodes(graph_module_.attr("graph").attr("nodes"));
+  values_.reserve(nodes.size());
+  for (const py::handle node : nodes) {
     const py::object op = attribute(node, names.op);
     const std::string_view kind = text_of(op);
     std::string name(text_of(attribute(node, names.name)));
