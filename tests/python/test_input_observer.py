@@ -96,7 +96,7 @@ def test_what_generate_passes_is_observed_and_exported() -> None:
                 tokens = torch.randint(3, 20, (batch, length))
                 model.generate(tokens, max_new_tokens=4, do_sample=False, pad_token_id=0)
         shapes = seen.dynamic_shapes()
-        assert shapes["past_key_values"][0] == {0: "d0", 2: "d1"}
+        assert set(shapes["past_key_values"][0]) == {0, 2}
         args, kwargs = seen.example()
         kwargs = prepare(kwargs)
         exported = torch.export.export(model, args, kwargs, dynamic_shapes=use_dyn_not_str(shapes), strict=False)
