@@ -15,7 +15,7 @@ import torch
 from exportguard.patches.declaration import resolve
 
 _NOT_USERS = tuple(f"{folder}/" for folder in (Path(torch.__file__).parent, Path(__file__).parents[1]))
-_GENERATED = "<"  # "<string>", "<frozen importlib._bootstrap>"
+_GENERATED = ("<string>", "<frozen ", "<eval_with_key>")  # unlike cells of a notebook, they have no source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Place:
 
 def is_users(code: types.CodeType) -> bool:
     """Whether code is neither of torch nor of this package."""
-    return not code.co_filename.startswith((*_NOT_USERS, _GENERATED))
+    return not code.co_filename.startswith(_NOT_USERS + _GENERATED)
 
 
 def places_of(error: BaseException) -> list[Place]:
