@@ -116,11 +116,16 @@ Value* scaled(ComplexSite& site, Value* x, double factor) {
   return factor == 1 ? x : site.emit("mul.Tensor", {x, literal(factor)}, x->type());
 }
 
-Parts normalized(ComplexSite& site, const Parts& parts, const ir::Shape& shape, Direction direction) {
-  const std::int64_t normalization = site.integer(2);
+/// `normalization` as torch numbers it: 0 for none, 1 for the square root of the number of samples, 2 for the number.
+Parts normalized_by(ComplexSite& site, const Parts& parts, const ir::Shape& shape, Direction direction,
+                    std::int64_t normalization) {
   if (!needs_count(normalization, direction)) return parts;
   const double factor = factor_of(site, normalization, samples(site, shape, site.integers(1)), direction);
   return {scaled(site, parts.real, factor), scaled(site, parts.imaginary, factor)};
+}
+
+Parts normalized(ComplexSite& site, const Parts& parts, const ir::Shape& shape, Direction direction) {
+  return normalized_by(site, parts, shape, direction, site.integer(2));
 }
 
 const ir::Shape& shape_of(const ComplexSite& site, const Value& value) {
@@ -154,14 +159,25 @@ Parts full_spectrum(ComplexSite& site, const Parts& half, std::int64_t axis, std
   return {joined(first(half.real), second(half.real)), joined(first(half.imaginary), negative)};
 }
 
+Parts along_every_axis(ComplexSite& site, Parts parts, Direction direction) {
+  for (const std::int64_t axis : site.integers(1)) parts = along(site, parts, axis_at(site, axis), direction);
+  return parts;
+}
+
 }  // namespace
 
 void separate_fft_c2c(ComplexSite& site) {
   const Direction direction = site.integer(3) != 0 ? Direction::kForward : Direction::kInverse;
-  Parts parts = site.parts(0);
+  const Parts parts = site.parts(0);
   const ir::Shape shape = shape_of(site, *parts.real);
-  for (const std::int64_t axis : site.integers(1)) parts = along(site, parts, axis_at(site, axis), direction);
-  site.give(normalized(site, parts, shape, direction));
+  site.give(normalized(site, along_every_axis(site, parts, direction), shape, direction));
+}
+
+void separate_unscaled_fft_c2c(ComplexSite& site) {
+  const Direction direction = site.integer(2) != 0 ? Direction::kForward : Direction::kInverse;
+  const Parts parts = site.parts(0);
+  const ir::Shape shape = shape_of(site, *parts.real);
+  site.give(normalized_by(site, along_every_axis(site, parts, direction), shape, direction, 0));
 }
 
 /// The last of the axes is the one of real samples; one half of it is enough.

@@ -165,3 +165,13 @@ def test_complex_tensors_without_elements(check: Check) -> None:
         [torch.randn(2, 3), torch.randn(2, 3)],
         others=[[torch.randn(0, 3), torch.randn(0, 3)]],
     )
+
+
+@pytest.mark.parametrize("forward", [True, False], ids=["forward", "inverse"])
+def test_a_transform_that_is_not_scaled(forward: bool, check: Check) -> None:
+    def transformed(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.view_as_real(torch.ops.prims.fft_c2c(torch.complex(x, y), dim=[1, 2], forward=forward))
+
+    # An inverse divides by the number of samples, which must be known.
+    others = [[torch.randn(1, 5, 4), torch.randn(1, 5, 4)]] if forward else [[torch.randn(1, 3, 4)] * 2]
+    check(transformed, [torch.randn(2, 3, 4), torch.randn(2, 3, 4)], others=others)
