@@ -14,7 +14,7 @@ MEANS_OF_NOTHING = {
     "mean": lambda x: x.mean(),
     "mean of an axis": lambda x: x.mean(0),
     "var": lambda x: x.var(0),
-    "loss": lambda x: torch.nn.functional.mse_loss(x, x + 1),
+    "loss": lambda x: torch.nn.functional.l1_loss(x, torch.zeros_like(x)),
 }
 
 
