@@ -116,7 +116,8 @@ def _figures(results: Sequence[SweepResult], known: Mapping[str, int]) -> Iterat
 
 def _texts_alone(results: Sequence[SweepResult]) -> list[str]:
     """Models of pictures and texts that were given no picture."""
-    names = [one.model for one in results if "image" in one.task and one.inputs and "pixel_values" not in one.inputs]
+    shown = [one for one in results if one.task == "image-text-to-text" and one.inputs]
+    names = [one.model for one in shown if "pixel_values" not in one.inputs]
     if not names:
         return []
     return [f"Given a text without a picture, whose form is one of their own: {', '.join(names)}."]

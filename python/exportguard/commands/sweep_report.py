@@ -27,7 +27,8 @@ def run(options: Options) -> int:
     results = kept_results(options.folder)
     made_by = f"exportguard sweep-report {options.folder.name} -o {options.output.name}"
     known = {task: len(models_of_task(task)) for task in tasks()}
-    page = PageOptions(made_by=made_by, versions=versions(), known=known)
+    installed = {name: version for name, version in versions().items() if version != "not installed"}
+    page = PageOptions(made_by=made_by, versions=installed, known=known)
     options.output.write_text(markdown(results, page), encoding="utf-8")
     Console().print(summary(results))
     return 0
