@@ -4,20 +4,22 @@
     python benchmarks/convert_llama.py --memory              # peak memory at 1.1 billion parameters (needs 12 GiB)
     python benchmarks/convert_llama.py --write README.md     # both, put between the markers of the file
 
-CPU time of this process, without export. Ours is the least of several runs, since whatever
-else the machine does only adds to it; torch's is a single one.
+CPU time, without export, each number of layers in a process of its own: the memory that a conversion before it left in
+pieces is no part of it. Ours is the least of several runs, since whatever else the machine does only adds to it;
+torch's is a single one.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import json
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -102,11 +104,14 @@ def cpu_seconds(run: Callable[[], None]) -> float:
 
 
 def measured(layers: int, repeats: int, with_torch: bool) -> Row:
-    """Both converters on the same program."""
+    """Both converters on the same program, ours first; what is imported or built once is no part of the times."""
     exported = exported_llama(**SMALL, num_hidden_layers=layers)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
+        convert_here(exported, path)
         ours = min(cpu_seconds(lambda: convert_here(exported, path)) for _ in range(repeats))
+        if with_torch:
+            convert_with_torch(exported_llama(**SMALL, num_hidden_layers=1), path)
         theirs = cpu_seconds(lambda: convert_with_torch(exported, path)) if with_torch else None
     return Row(layers, len(exported.program.graph.nodes), ours, theirs)
 
@@ -155,6 +160,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--layers", type=int, nargs="+", default=[16, 32, 64, 128])
     parser.add_argument("--torch-layers", type=int, nargs="*", default=[16, 64], help="where torch converts too")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--row", type=int, default=None, help="one number of layers, as JSON")
     parser.add_argument("--memory", action="store_true", help="only the peak memory at 1.1 billion parameters")
     parser.add_argument("--folder", type=Path, default=None, help="where the 4.2 GiB are written")
     parser.add_argument("--write", type=Path, default=None, help="a file with the markers")
@@ -163,20 +169,24 @@ def arguments() -> argparse.Namespace:
 
 def times(options: argparse.Namespace) -> str:
     """The table of times."""
-    measured(1, 1, with_torch=bool(options.torch_layers))  # what is imported or built once is no part of the times
+    rows = []
     with Console(stderr=True).status("measuring") as status:
-        rows = []
         for layers in options.layers:
             status.update(f"{layers} layers …")
-            rows.append(measured(layers, options.repeats, layers in options.torch_layers))
+            with_torch = [str(layers)] if layers in options.torch_layers else []
+            arguments = ["--row", str(layers), "--repeats", str(options.repeats), "--torch-layers", *with_torch]
+            rows.append(Row(**json.loads(in_a_process(arguments).splitlines()[-1])))
     return time_table(rows)
 
 
 def memory(options: argparse.Namespace) -> str:
-    """The line on memory, from a process of its own: what was allocated before would hide a part of the peak."""
-    command = [sys.executable, __file__, "--memory"]
-    if options.folder:
-        command += ["--folder", str(options.folder)]
+    """The line on memory."""
+    return in_a_process(["--memory", *(["--folder", str(options.folder)] if options.folder else [])])
+
+
+def in_a_process(arguments: Sequence[str]) -> str:
+    """What this program prints with other arguments."""
+    command = [sys.executable, __file__, *arguments]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
@@ -186,6 +196,9 @@ def main() -> None:
     if options.memory:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             print(memory_line(Path(folder)), end="")
+        return
+    if options.row:
+        print(json.dumps(asdict(measured(options.row, options.repeats, options.row in options.torch_layers))))
         return
     text = times(options)
     if options.write:
