@@ -23,7 +23,7 @@ FUNCTIONS = {
     "new_full": lambda x: x.new_full((x.shape[0],), 7),
     "fill": lambda x: torch.fill(x, 3.0),
     "fill_tensor": lambda x: torch.fill(x, x.sum()),
-    "empty": lambda x: torch.empty(x.shape[0], 2).shape[0] + torch.empty_like(x) * 0,
+    "empty": lambda x: torch.empty(x.shape[0], 2).shape[0] + torch.ones_like(torch.empty_like(x)),
     "arange": lambda x: torch.arange(x.shape[0]),
     "arange_float": lambda x: torch.arange(x.shape[0], dtype=torch.float32),
     "arange_int32": lambda x: torch.arange(1, x.shape[0], dtype=torch.int32),

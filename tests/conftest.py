@@ -1,0 +1,23 @@
+"""What all tests share: the same random numbers in each run."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+
+def seed_everything() -> None:
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+
+
+seed_everything()  # for the numbers that a file makes where it is read, in the lists of its parameters
+
+
+@pytest.fixture(autouse=True)
+def _the_same_numbers_in_each_run() -> None:
+    seed_everything()
