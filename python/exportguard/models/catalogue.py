@@ -17,8 +17,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_M
 from ..errors import InvalidArgumentError
 from .shrink import shrunk
 from .tables import Architecture, Task, architectures, exceptions, tasks
-
-_LEARNED_BUFFERS = ("running_mean", "running_var", "bias")
+from .untrained import make_visible
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +118,7 @@ def _case(name: str, task: Task, config: transformers.PretrainedConfig, options:
         ) from error
     if not task.cached:
         _keep_no_cache(model.config)
-    _make_uneven(model, torch.Generator().manual_seed(options.seed))
+    make_visible(model, options.seed)
     return ModelCase(name=name, model=model.to(options.device, options.dtype).eval(), task=task)
 
 
@@ -128,18 +127,6 @@ def _keep_no_cache(config: transformers.PretrainedConfig) -> None:
     for part in (config, config.get_text_config()):
         if hasattr(part, "use_cache"):
             part.use_cache = False
-
-
-def _make_uneven(model: torch.nn.Module, generator: torch.Generator) -> None:
-    """Adds a little noise to untrained weights that are all the same.
-
-    A bias of zeros or a scale of ones would hide that it is left out, and a router of zeros picks its experts by a tie.
-    """
-    statistics = (value for name, value in model.named_buffers() if name.endswith(_LEARNED_BUFFERS))
-    with torch.no_grad():
-        for value in (*model.parameters(), *statistics):
-            if value.is_floating_point() and value.numel() > 1 and bool((value == value.flatten()[0]).all()):
-                value += 0.02 * torch.randn(value.shape, generator=generator)
 
 
 def _from_checkpoint(name: str, options: BuildOptions) -> ModelCase:
