@@ -16,7 +16,7 @@ import torch
 
 from exportguard.caches.encoding import class_at, decode, encode, path_of
 from exportguard.caches.layers import LENGTHS, flatten_layer, unflatten_layer
-from exportguard.caches.registration import Serializer
+from exportguard.caches.registration import Serializer, named_serializer
 
 #: Attributes of a cache that are not written: streams belong to a device of this process.
 _RECREATED = {"prefetch_stream": lambda: torch.Stream()}
@@ -90,7 +90,8 @@ def _restore_counters(context: dict[str, Any], layers: list[Any], leaves: dict[s
         setattr(layers[i], name, count)
 
 
-def _flatten(cache: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def flatten(cache: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The tensors of a `Cache` by name ("0.key", "0.value", "1.key", …), and what is needed to make it again."""
     leaves: dict[str, Any] = {}
     layers = [flatten_layer(layer, str(i), leaves) for i, layer in enumerate(cache.layers)]
     counters = _flatten_counters(cache.layers, leaves)
@@ -106,17 +107,6 @@ def _flatten(cache: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         "leaves": list(leaves),
     }
     return leaves, context
-
-
-def flatten(cache: Any) -> tuple[list[Any], dict[str, Any]]:
-    """The tensors of a `Cache` and what is needed to make it again."""
-    leaves, context = _flatten(cache)
-    return list(leaves.values()), context
-
-
-def leaf_names(cache: Any) -> list[str]:
-    """The names of the leaves, in the order of `flatten`: "0.key", "0.value", "1.key", …"""
-    return list(_flatten(cache)[0])
 
 
 def unflatten(leaves: Iterable[Any], context: dict[str, Any]) -> Any:
@@ -135,4 +125,4 @@ def unflatten(leaves: Iterable[Any], context: dict[str, Any]) -> Any:
 @functools.cache
 def cache_serializer() -> Serializer:
     """The serializer of every class that is a list of layers."""
-    return Serializer(flatten=flatten, unflatten=unflatten, keys=leaf_names)
+    return named_serializer(flatten, unflatten)

@@ -6,24 +6,22 @@ from collections.abc import Iterable
 from typing import Any
 
 from exportguard.caches.encoding import class_at, decode, encode, path_of
-from exportguard.caches.registration import Serializer
+from exportguard.caches.registration import named_serializer
 from exportguard.caches.subclasses import serializer_patch
 
 _PARTS = {"self": "self_attention_cache", "cross": "cross_attention_cache"}
 
 
-def flatten(cache: Any) -> tuple[list[Any], dict[str, Any]]:
-    """The two caches, which are trees themselves, and for which layers the encoder's part is filled."""
+def flatten(cache: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The two caches, which are trees themselves, and for which layers the encoder's part is filled.
+
+    They are "self" and "cross", so that a leaf is named `past_key_values.self.0.key`.
+    """
     others = {name: value for name, value in vars(cache).items() if name not in _PARTS.values()}
     leaves: dict[str, Any] = {}
     state = {name: encode(value, name, leaves) for name, value in others.items()}
     context = {"class": path_of(type(cache)), "state": state, "leaves": list(leaves)}
-    return [*(getattr(cache, name) for name in _PARTS.values()), *leaves.values()], context
-
-
-def leaf_names(cache: Any) -> list[str]:
-    """ "self" and "cross", so that a leaf is named `past_key_values.self.0.key`."""
-    return [*_PARTS, *flatten(cache)[1]["leaves"]]
+    return {**{part: getattr(cache, name) for part, name in _PARTS.items()}, **leaves}, context
 
 
 def unflatten(leaves: Iterable[Any], context: dict[str, Any]) -> Any:
@@ -40,7 +38,7 @@ def unflatten(leaves: Iterable[Any], context: dict[str, Any]) -> Any:
 PATCHES = (
     serializer_patch(
         "transformers.cache_utils.EncoderDecoderCache",
-        Serializer(flatten=flatten, unflatten=unflatten, keys=leaf_names),
+        named_serializer(flatten, unflatten),
         "torch.export must see the tensors of both caches as inputs and outputs",
         upstream="https://github.com/huggingface/transformers/pull/36311",
     ),

@@ -42,6 +42,21 @@ class Serializer:
         return list(zip(names, leaves, strict=True)), context
 
 
+def named_serializer(
+    flatten: Callable[[Any], tuple[dict[str, Any], Context]], unflatten: Callable[[Iterable[Any], Context], Any]
+) -> Serializer:
+    """A serializer from a `flatten` that gives the leaves by name."""
+
+    def without_names(value: Any) -> tuple[Leaves, Context]:
+        leaves, context = flatten(value)
+        return list(leaves.values()), context
+
+    def names(value: Any) -> list[str]:
+        return list(flatten(value)[0])
+
+    return Serializer(flatten=without_names, unflatten=unflatten, keys=names)
+
+
 def class_name(cls: type) -> str:
     """The name under which torch.export.save writes the class."""
     return f"{cls.__module__}.{cls.__qualname__}"

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from exportguard.caches.encoding import encode_attributes, holds_states, object_of, path_of
-from exportguard.caches.registration import Serializer
+from exportguard.caches.registration import named_serializer
 from exportguard.caches.subclasses import classes_of, for_later_modules, register_each
 from exportguard.patches.declaration import Patch
 
@@ -21,21 +21,11 @@ if TYPE_CHECKING:
 _MODELS = "transformers.models"
 
 
-def _flatten(cache: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def flatten(cache: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The tensors that the object holds by name ("conv_states.0", …), and what is needed to make it again."""
     leaves: dict[str, Any] = {}
     attributes = encode_attributes(cache, "", leaves)
     return leaves, {"class": path_of(type(cache)), "attributes": attributes, "leaves": list(leaves)}
-
-
-def flatten(cache: Any) -> tuple[list[Any], dict[str, Any]]:
-    """The tensors that the object holds, and what is needed to make it again."""
-    leaves, context = _flatten(cache)
-    return list(leaves.values()), context
-
-
-def leaf_names(cache: Any) -> list[str]:
-    """The names of the leaves: "conv_states.0", "ssm_states.0", …"""
-    return list(_flatten(cache)[0])
 
 
 def unflatten(leaves: Iterable[Any], context: dict[str, Any]) -> Any:
@@ -44,7 +34,7 @@ def unflatten(leaves: Iterable[Any], context: dict[str, Any]) -> Any:
     return object_of(context["class"], context["attributes"], named)
 
 
-_SERIALIZER = Serializer(flatten=flatten, unflatten=unflatten, keys=leaf_names)
+_SERIALIZER = named_serializer(flatten, unflatten)
 
 
 def _register_states(changes: Changes, module: types.ModuleType) -> None:
