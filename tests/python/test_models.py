@@ -69,7 +69,7 @@ def test_a_model_with_other_main_inputs_is_refused() -> None:
         main_input_name = "spectrogram"
 
     with pytest.raises(
-        InvalidArgumentError, match="no natural inputs are known for Speaker, whose main input is spect"
+        InvalidArgumentError, match="no natural inputs are known for Speaker, which takes spectrogram; pass"
     ):
         main_input.make_inputs(Speaker(), {})
 
@@ -261,3 +261,15 @@ def test_a_mask_is_left_out_where_it_is_not_taken() -> None:
 def test_pictures_in_a_form_of_their_own_are_left_out() -> None:
     case = build_model("qwen3_vl", BuildOptions(task="image-text-to-text"))
     assert set(case.inputs(case.task.sizes)) == {"input_ids", "attention_mask"}
+
+
+@pytest.mark.parametrize("name", ["glm4v_text", "qwen2_vl_text", "cosmos3_edge_text"])
+def test_sections_that_only_the_code_has_become_those_of_the_small_head(name: str) -> None:
+    config = shrunk(CONFIG_MAPPING[name]())
+    half = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    assert sum(config.rope_parameters["mrope_section"]) == half // 2
+
+
+def test_heads_that_are_as_wide_as_their_two_parts_stay_so() -> None:
+    config = shrunk(CONFIG_MAPPING["mistral4"]())
+    assert config.head_dim == config.qk_head_dim == config.qk_nope_head_dim + config.qk_rope_head_dim

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
+import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from transformers import PretrainedConfig
@@ -35,7 +39,7 @@ def small_fields(config: PretrainedConfig, vocabulary: int) -> dict[str, Any]:
     fields.update(_kinds_of_layers(own, fields))
     fields.update(_heads(own, fields))
     fields.update(_token_numbers(own, min(_vocabulary_of(own) or vocabulary, vocabulary)))
-    fields.update(_rope_sections(own, fields))
+    fields.update(_rope_sections(config, own, fields))
     for name in _nested(config):
         fields[name] = _nested_fields(getattr(config, name), vocabulary)
     return fields
@@ -96,7 +100,7 @@ def _kinds_of_layers(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[
 
 
 def _heads(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """As many key heads as query heads where the default has it so; a head size where the default leaves it out."""
+    """Heads and their sizes are equal where the default has them so; a head size where the default leaves it out."""
     small = {**own, **fields}
     heads, keys = own.get("num_attention_heads"), own.get("num_key_value_heads")
     result: dict[str, Any] = {}
@@ -104,6 +108,8 @@ def _heads(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
         result["num_key_value_heads"] = small["num_attention_heads"]
     if "head_dim" in own and own["head_dim"] is None and heads and small.get("hidden_size"):
         result["head_dim"] = small["hidden_size"] // small["num_attention_heads"]
+    if own.get("head_dim") and own["head_dim"] == own.get("qk_head_dim"):
+        result["head_dim"] = small["qk_head_dim"]
     return result
 
 
@@ -121,18 +127,33 @@ def _token_numbers(own: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
     return result
 
 
-def _rope_sections(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+def _rope_sections(config: PretrainedConfig, own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of a rotary embedding over several position axes add up to half of the head."""
     rope = own.get("rope_parameters")
-    sections = rope.get("mrope_section") if isinstance(rope, dict) else None
+    sections = (rope.get("mrope_section") or _sections_in_code(config)) if isinstance(rope, dict) else None
     if not isinstance(rope, dict) or not sections:
         return {}
     small = {**own, **fields}
+    if not small.get("head_dim") and "num_attention_heads" not in small:
+        return {}
     head = small.get("head_dim") or small["hidden_size"] // small["num_attention_heads"]
     half = int(head * rope.get("partial_rotary_factor", 1.0)) // 2
     parts = [half * section // sum(sections) for section in sections]
     parts[0] += half - sum(parts)
     return {"rope_parameters": {**rope, "mrope_section": parts}}
+
+
+def _sections_in_code(config: PretrainedConfig) -> list[int]:
+    """What the model falls back on where its configuration does not say."""
+    return _sections_of_module(type(config).__module__.replace("configuration_", "modeling_"))
+
+
+@functools.cache
+def _sections_of_module(name: str) -> list[int]:
+    spec = importlib.util.find_spec(name)
+    source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
+    found = re.search(r"\.get\(\"mrope_section\", \[([\d, ]+)\]\)", source)
+    return [int(size) for size in found[1].split(",")] if found else []
 
 
 def _vocabulary_of(own: Mapping[str, Any]) -> int | None:

@@ -1,0 +1,181 @@
+"""Parts of the inputs by the arguments that they fill, each in the forms that models take it in."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from transformers import PretrainedConfig
+
+from . import text
+from .image import pictures
+from .tensors import Sizes, source_of, tokens, values
+
+#: Makes keyword arguments of a model for some sizes.
+Part = Callable[[Any, Sizes], dict[str, Any]]
+Layout = Callable[[Sizes], tuple[int, int]]
+
+_SAMPLES = 1600  # a tenth of a second at the 16 kHz of speech models
+_FRAMES = 16  # of features, for each token of a text
+_FILM = 4
+_GRID = (1, 4, 4)
+_WIDTHS = (
+    "num_mel_bins", "n_mels", "input_feat_per_channel", "feature_projection_input_dim", "feature_size",
+    "input_feat_size", "input_dim",
+)  # fmt: skip
+
+
+def parts_of(argument: str, model: Any) -> list[Part]:
+    """The parts that fill the argument, the more usual form first; none if it is not known."""
+    return list(_FORMS[argument](model)) if argument in _FORMS else []
+
+
+def required_arguments(model: Any) -> list[str]:
+    """What `model.forward` cannot be called without."""
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = inspect.signature(model.forward).parameters.values()
+    return [one.name for one in parameters if one.default is one.empty and one.kind not in kinds]
+
+
+def optional_arguments(model: Any) -> list[str]:
+    """What it may be given besides that is known here."""
+    names = set(inspect.signature(model.forward).parameters) - set(required_arguments(model))
+    return [name for name in _FORMS if name in names]
+
+
+def configured(model: Any, *names: str) -> Iterator[Any]:
+    """Every value of these fields in the configuration, and then in the configurations within it."""
+    for config in _configurations(model.config):
+        yield from (vars(config)[name] for name in names if vars(config).get(name) is not None)
+
+
+def _configurations(config: PretrainedConfig) -> Iterator[PretrainedConfig]:
+    yield config
+    for value in vars(config).values():
+        if isinstance(value, PretrainedConfig):
+            yield from _configurations(value)
+
+
+def _texts(model: Any) -> Iterator[Part]:
+    yield text.make_inputs
+
+
+def _targets(model: Any) -> Iterator[Part]:
+    yield lambda model, sizes: {"decoder_input_ids": tokens(model, (sizes["batch"], sizes["seq"]))}
+
+
+def _pictures(model: Any) -> Iterator[Part]:
+    """Pictures, films, and the patches of pictures side by side."""
+    yield lambda model, sizes: {"pixel_values": pictures(model, model.config, sizes["batch"])}
+    yield lambda model, sizes: {"pixel_values": _films(model, sizes)}
+    yield lambda model, sizes: {"pixel_values": _patches(model, sizes)}
+
+
+def _films_alone(model: Any) -> Iterator[Part]:
+    yield lambda model, sizes: {"pixel_values_videos": _films(model, sizes)}
+
+
+def _films(model: Any, sizes: Sizes) -> torch.Tensor:
+    count = next(configured(model, "num_frames", "frames_per_clip"), _FILM)
+    frames = pictures(model, model.config, sizes["batch"] * count)
+    return frames.reshape(sizes["batch"], count, *frames.shape[1:])
+
+
+def _patches(model: Any, sizes: Sizes) -> torch.Tensor:
+    """Flat patches, as many for each picture as the grid has places."""
+    times, rows, columns = _GRID
+    side, depth = (next(configured(model, name), 1) for name in ("patch_size", "temporal_patch_size"))
+    channels = next(configured(model, "in_channels", "in_chans", "num_channels"), 3)
+    return values(model, (sizes["batch"] * times * rows * columns, channels * depth * side * side))
+
+
+def _flat_patches(model: Any) -> Iterator[Part]:
+    yield lambda model, sizes: {"hidden_states": _patches(model, sizes)}
+
+
+def _grids(name: str) -> Callable[[Any], Iterator[Part]]:
+    def forms(model: Any) -> Iterator[Part]:
+        yield lambda model, sizes: {name: _rows(model, sizes, _GRID)}
+        yield lambda model, sizes: {name: _rows(model, sizes, _GRID[1:])}
+
+    return forms
+
+
+def _rows(model: Any, sizes: Sizes, row: tuple[int, ...]) -> torch.Tensor:
+    return torch.tensor([row] * sizes["batch"], device=source_of(model).device)
+
+
+def _boxes(model: Any) -> Iterator[Part]:
+    yield lambda model, sizes: {"bbox": _corners(model, sizes).flatten(2)}
+
+
+def _corners(model: Any, sizes: Sizes) -> torch.Tensor:
+    """Two corners of a box for each token, the one at the top left first."""
+    return values(model, (sizes["batch"], sizes["seq"], 2, 2)).sigmoid().sort(dim=2).values
+
+
+def _samples(model: Any) -> Iterator[Part]:
+    """A recording, with an axis of channels as well, and a spectrogram."""
+    step = next(configured(model, "hop_length"), 1)
+    length = -(-_SAMPLES // step) * step
+    yield lambda model, sizes: {"input_values": values(model, (sizes["batch"], length * sizes["seq"]))}
+    yield lambda model, sizes: {"input_values": values(model, (sizes["batch"], 1, length * sizes["seq"]))}
+    frames, bins = (next(configured(model, name), _FRAMES) for name in ("max_length", "num_mel_bins"))
+    yield lambda model, sizes: {"input_values": values(model, (sizes["batch"], frames, bins))}
+
+
+def _features(model: Any) -> Iterator[Part]:
+    """Frames before or after the width, as many as the text is long, or else as many as there are positions."""
+    for width in dict.fromkeys(configured(model, *_WIDTHS)):
+        for layout in _layouts(model, width):
+            yield functools.partial(_frames, layout, False)
+            yield functools.partial(_frames, layout, True)
+
+
+def _layouts(model: Any, width: int) -> Iterator[Layout]:
+    yield lambda sizes: (_FRAMES * (sizes["seq"] + 1), width)
+    yield lambda sizes: (width, _FRAMES * (sizes["seq"] + 1))
+    for positions in configured(model, "max_source_positions"):
+        yield functools.partial(_of_fixed_length, width, positions)
+
+
+def _of_fixed_length(width: int, positions: int, sizes: Sizes) -> tuple[int, int]:
+    """A convolution halves the frames on their way to the positions."""
+    return width, 2 * positions
+
+
+def _frames(layout: Layout, is_masked: bool, model: Any, sizes: Sizes) -> dict[str, Any]:
+    features = values(model, (sizes["batch"], *layout(sizes)))
+    names = [name for name in ("input_features_mask", "attention_mask") if is_masked and name in _names(model)]
+    ones = torch.ones(sizes["batch"], max(layout(sizes)), dtype=torch.int64, device=features.device)
+    return {"input_features": features, **dict.fromkeys(names[:1], ones)}
+
+
+def _names(model: Any) -> set[str]:
+    return set(inspect.signature(model.forward).parameters)
+
+
+def _series(model: Any) -> Iterator[Part]:
+    """Numbers of the past, one or several at a time."""
+    length = next(configured(model, "context_length"), _FRAMES) + max(next(configured(model, "lags_sequence"), [0]))
+    width = next(configured(model, "num_input_channels", "input_size"), 1)
+    yield lambda model, sizes: {"past_values": values(model, (sizes["batch"], length))}
+    yield lambda model, sizes: {"past_values": values(model, (sizes["batch"], length, width))}
+
+
+_FORMS: dict[str, Callable[[Any], Iterator[Part]]] = {
+    "input_ids": _texts,
+    "decoder_input_ids": _targets,
+    "pixel_values": _pictures,
+    "pixel_values_videos": _films_alone,
+    "hidden_states": _flat_patches,
+    "grid_thw": _grids("grid_thw"),
+    "image_grid_thw": _grids("image_grid_thw"),
+    "bbox": _boxes,
+    "input_values": _samples,
+    "input_features": _features,
+    "past_values": _series,
+}
