@@ -72,6 +72,8 @@ class OnnxModel:
     def save(self, path: str | os.PathLike[str], external_data: ExternalData = "auto") -> Path:
         """Writes the model to `path`, large weights to `path + ".data"`. Neither name ever shows a partial file.
 
+        A data file that an earlier model left there and this one does not need is removed.
+
         Raises:
             FileError: with the path and the system's reason; what stood there before is still there.
         """

@@ -91,6 +91,7 @@ void save(const ir::Model& model, const fs::path& path, const SaveOptions& optio
   write_proto(proto, files.back());
   if (!layout.is_empty()) layout.write(files.front());
   publish(files);
+  if (layout.is_empty()) remove_old(data_path);  // the model that read it is gone
 }
 
 std::string to_bytes(const ir::Model& model, const SaveOptions& options) {

@@ -148,4 +148,10 @@ void publish(std::span<OutputFile> files) {
   for (OutputFile& file : files) file.temporary_.clear();
 }
 
+void remove_old(const fs::path& path) {
+  if (::unlink(path.c_str()) == 0 || errno == ENOENT || errno == EISDIR) return;
+  throw FileError(
+      fmt::format("cannot remove '{}', which the new model does not need: {}", path.string(), std::strerror(errno)));
+}
+
 }  // namespace exportguard::serialization

@@ -38,4 +38,7 @@ class OutputFile {
 /// succeeded and put back if one fails, so that no mix of old and new files is left. @throws FileError.
 void publish(std::span<OutputFile> files);
 
+/// Removes a file that nothing reads any more, if it is there; a folder stays. @throws FileError.
+void remove_old(const std::filesystem::path& path);
+
 }  // namespace exportguard::serialization

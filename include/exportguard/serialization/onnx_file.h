@@ -26,7 +26,7 @@ struct SaveOptions {
 /// Writes `path` and, if needed, `path + ".data"` beside it. Both are written under temporary names in the same folder
 /// and renamed at the end, so that neither name ever shows a partial file; on failure the temporary files are removed
 /// and what stood there before stays. Weights are streamed from their own storage; tensors that show the same memory
-/// are written once.
+/// are written once. A data file of an earlier model of that name is removed once the new model stands without one.
 /// @throws FileError naming the path and the system's reason (unwritable, full disk).
 /// @throws GraphError if a torch-level node is left.
 void save(const ir::Model& model, const std::filesystem::path& path, const SaveOptions& options = {});

@@ -93,6 +93,19 @@ TEST_F(SaveTest, SavingAgainReplacesBothFiles) {
   check_file(folder_ / "m.onnx", true);
 }
 
+TEST_F(SaveTest, TheDataOfAnEarlierModelGoesOnceNothingReadsIt) {
+  save(sum_of({weight(1, 8)}), folder_ / "m.onnx", {.external_data = ExternalData::kAlways});
+  save(sum_of({weight(2, 8)}), folder_ / "m.onnx", {.external_data = ExternalData::kNever});
+  EXPECT_THAT(listing(), ElementsAre("m.onnx"));
+  check_file(folder_ / "m.onnx", true);
+}
+
+TEST_F(SaveTest, AFolderWithTheNameOfTheDataStays) {
+  fs::create_directory(folder_ / "m.onnx.data");
+  save(sum_of({weight(1, 8)}), folder_ / "m.onnx");
+  EXPECT_THAT(listing(), ElementsAre("m.onnx", "m.onnx.data"));
+}
+
 TEST_F(SaveTest, WeightsOfNestedGraphsAreExternalToo) {
   ir::Model model;
   model.opsets[""] = 22;
