@@ -20,7 +20,7 @@ CPP_FILES = $(shell git ls-files 'include/*.h' 'src/*.h' 'src/*.cpp' 'src/*.cu' 
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: help setup build demo test test-cpp test-python test-install test-oldest lint format format-check figures sanitize bench speed table clean
+.PHONY: help setup build wheel demo test test-cpp test-python test-install test-oldest lint format format-check figures sanitize bench speed table clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -59,6 +59,10 @@ $(BUILD)/build.ninja: $(VENV)/.packages
 build: $(BUILD)/build.ninja ## the C++ libraries, the Python module, tests and examples
 	@cmake --build $(BUILD) -j $(JOBS)
 
+# The compiler by the name that CMake finds it by, not by Python's: else ccache compiles everything again.
+wheel: $(VENV)/.packages ## the wheel, in dist/
+	CXX=c++ CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PYTHON) -m pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps -w dist .
+
 demo: build ## convert an untrained Llama, run it and compare it with eager
 	$(PYTHON) -m exportguard validate -m llama --run -v 1 -o $(BUILD)/demo
 
@@ -84,16 +88,16 @@ sanitize: $(VENV)/.packages ## the C++ tests under the address and undefined-beh
 
 # ---------------------------------------------------------------------------------------------------- checks
 lint: $(VENV)/.packages ## ruff and mypy
-	$(VENV)/bin/ruff check python tests benchmarks examples
+	$(VENV)/bin/ruff check python tests benchmarks tools examples
 	$(VENV)/bin/mypy --strict python/exportguard
 
 format: $(VENV)/.packages ## rewrite the layout of all sources
 	$(VENV)/bin/clang-format -i $(CPP_FILES)
-	$(VENV)/bin/ruff format python tests benchmarks examples
+	$(VENV)/bin/ruff format python tests benchmarks tools examples
 
 format-check: $(VENV)/.packages
 	$(VENV)/bin/clang-format --dry-run --Werror $(CPP_FILES)
-	$(VENV)/bin/ruff format --check python tests benchmarks examples
+	$(VENV)/bin/ruff format --check python tests benchmarks tools examples
 
 figures: $(VENV)/.packages ## sizes of functions and files beside those of the projects we look up to
 	$(PYTHON) benchmarks/figures.py

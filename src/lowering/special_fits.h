@@ -1,4 +1,4 @@
-// Written by special_fits.py.
+// Written by tools/special_fits.py.
 #pragma once
 
 #include <span>

@@ -1,6 +1,6 @@
 """Writes special_fits.h: polynomials for functions that ONNX has no operator for.
 
-    python src/lowering/special_fits.py > src/lowering/special_fits.h
+    python tools/special_fits.py | clang-format > src/lowering/special_fits.h
 
 Each is the interpolation at Chebyshev's points of a smooth function on an interval, in a variable that runs from -1 to
 1 there. The degree is the least that keeps the greatest error below 1e-12 of the greatest value.
@@ -171,7 +171,9 @@ def written(name: str) -> str:
 
 
 def main() -> None:
-    print("// Written by special_fits.py.\n#pragma once\n\n#include <span>\n\nnamespace exportguard::lowering {\n")
+    print(
+        "// Written by tools/special_fits.py.\n#pragma once\n\n#include <span>\n\nnamespace exportguard::lowering {\n"
+    )
     print("/// Σ coefficients[i] tⁱ, where t runs from -1 at `low` to 1 at `high`.")
     print("struct Fit {\n  double low;\n  double high;\n  std::span<const double> coefficients;\n};\n")
     for name in FITS:
