@@ -258,11 +258,6 @@ def test_a_mask_is_left_out_where_it_is_not_taken() -> None:
     assert set(case.inputs(case.task.sizes)) == {"input_ids"}
 
 
-def test_pictures_in_a_form_of_their_own_are_left_out() -> None:
-    case = build_model("qwen3_vl", BuildOptions(task="image-text-to-text"))
-    assert set(case.inputs(case.task.sizes)) == {"input_ids", "attention_mask"}
-
-
 @pytest.mark.parametrize("name", ["glm4v_text", "qwen2_vl_text", "cosmos3_edge_text"])
 def test_sections_that_only_the_code_has_become_those_of_the_small_head(name: str) -> None:
     config = shrunk(CONFIG_MAPPING[name]())

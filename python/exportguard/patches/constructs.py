@@ -10,7 +10,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from exportguard.caches.subclasses import for_later_modules
+from exportguard.caches.subclasses import Action, for_later_modules
 from exportguard.patches.declaration import Patch
 
 if TYPE_CHECKING:
@@ -27,14 +27,23 @@ def construct_patch(*, name: str, marker: str, install: Install, reason: str, up
     pattern = re.compile(marker)
 
     def act(changes: Changes, module: types.ModuleType) -> None:
+        for owner, attribute in functions_with(module, pattern):
+            install(changes, owner, attribute)
+
+    return models_patch(name=name, act=act, reason=reason, upstream=upstream)
+
+
+def models_patch(*, name: str, act: Action, reason: str, upstream: str) -> Patch:
+    """The patch that acts on every modeling module, imported now or later."""
+
+    def act_on_models(changes: Changes, module: types.ModuleType) -> None:
         if _has_models(module.__name__):
-            for owner, attribute in functions_with(module, pattern):
-                install(changes, owner, attribute)
+            act(changes, module)
 
     def apply(changes: Changes) -> None:
         for module in [module for key, module in sorted(sys.modules.items()) if key.startswith(f"{_MODELS}.")]:
-            act(changes, module)
-        for_later_modules(changes, _MODELS, act)
+            act_on_models(changes, module)
+        for_later_modules(changes, _MODELS, act_on_models)
 
     return Patch(
         name=name,

@@ -3,64 +3,105 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
-from ...errors import InvalidArgumentError
-from .image import pictures
+from .picture_forms import Form, forms
 from .tensors import Sizes, mask, text_config, tokens
 
 _EXTRACT = "get_image_features"
-#: In the name of an argument that tells how the pictures were cut.
-_FORM = ("grid", "sizes", "shapes", "pixel_", "position", "qformer")
 _IMAGE_TOKENS = ("image_token_id", "image_token_index")
+_REFUSALS = (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError, ValueError)
+_places: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
 
 
 def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
-    """`batch` texts of `seq` tokens, each behind one picture.
+    """`batch` texts of `seq` tokens, each behind one picture, of `rows` rows where it may have any size.
 
-    A model that takes pictures in a form of its own (as patches with a grid, say) gets the texts alone.
-
-    Raises:
-        InvalidArgumentError: it names no token that holds the place of a picture.
+    A model that takes pictures in none of the forms known gets the texts alone.
     """
-    batch, seq = sizes["batch"], sizes["seq"]
-    text = tokens(model, (batch, seq))
+    if model not in _places:
+        _places[model] = _place_of_first_that_runs(model, sizes)
+    place = _places[model]
+    return _text(model, sizes) if place is None else list(_candidates(model, sizes))[place]
+
+
+def _place_of_first_that_runs(model: Any, sizes: Sizes) -> int | None:
+    for place, inputs in enumerate(_candidates(model, sizes)):
+        if inputs and _runs(model, inputs):
+            return place
+    return None
+
+
+def _runs(function: Any, arguments: Mapping[str, Any]) -> bool:
+    try:
+        with torch.no_grad():
+            function(**arguments)
+    except _REFUSALS:
+        return False
+    return True
+
+
+def _candidates(model: Any, sizes: Sizes) -> Iterator[dict[str, Any]]:
+    """For each form that the pictures may have, all inputs; {} where the model makes no features of it."""
+    names = inspect.signature(model.forward).parameters
+    for form in forms(model, _names_of_forms(model), sizes["batch"], sizes.get("rows", 2)):
+        yield _with_text(model, {name: value for name, value in form.items() if name in names}, sizes)
+
+
+def _names_of_forms(model: Any) -> set[str]:
+    """The arguments that tell how pictures were cut: those of what makes features of them, if it names them."""
     extract = _feature_extractor(model)
-    if extract is None:
-        return {"input_ids": text, "attention_mask": mask(model, batch, seq)}
-    pixels = {"pixel_values": pictures(model, model.config, batch)}
-    places = torch.full((batch, _tokens_of_a_picture(model, extract(**pixels), batch)), _image_token(model))
-    ids = torch.cat([places.to(text.device), text], dim=1)
-    return {"input_ids": ids, "attention_mask": mask(model, batch, ids.shape[1]), **pixels}
+    own = set(inspect.signature(extract).parameters) if extract is not None else set()
+    return own if "pixel_values" in own else set(inspect.signature(model.forward).parameters)
 
 
-def _feature_extractor(model: Any) -> Callable[..., Any] | None:
-    """What makes features of plain pictures; None if the model has no such function."""
-    owners = (model, getattr(model, "model", None))
-    extract = next((getattr(owner, _EXTRACT) for owner in owners if hasattr(owner, _EXTRACT)), None)
-    if extract is None:
+def _with_text(model: Any, form: Form, sizes: Sizes) -> dict[str, Any]:
+    held = _tokens_of_a_picture(model, form, sizes["batch"])
+    if held is None:
+        return {}
+    text = _text(model, sizes, held)
+    return {**text, **form}
+
+
+def _text(model: Any, sizes: Sizes, held: int = 0) -> dict[str, Any]:
+    """`held` places for a picture before the tokens of each text, and what the model wants to know of them."""
+    batch = sizes["batch"]
+    ids = tokens(model, (batch, sizes["seq"]))
+    places = torch.full((batch, held), _image_token(model) or 0, dtype=ids.dtype, device=ids.device)
+    ids = torch.cat([places, ids], dim=1)
+    kinds = torch.zeros_like(ids)
+    kinds[:, :held] = 1
+    inputs = {"input_ids": ids, "attention_mask": mask(model, batch, ids.shape[1]), "mm_token_type_ids": kinds}
+    if model.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = tokens(model, (batch, sizes["seq"]))
+    names = inspect.signature(model.forward).parameters
+    return {name: value for name, value in inputs.items() if name in names}
+
+
+def _tokens_of_a_picture(model: Any, form: Form, batch: int) -> int | None:
+    """How many tokens the model makes of a picture; 0 if it does not put them in the text, None if it refuses them."""
+    extract = _feature_extractor(model)
+    if extract is None or _image_token(model) is None:
+        return 0
+    try:
+        with torch.no_grad():
+            features = extract(**form)
+    except _REFUSALS:
         return None
-    names = set(inspect.signature(extract).parameters)
-    form = [name for name in names - {"pixel_values"} if any(word in name for word in _FORM)]
-    is_needed = [name for name in form if name != "image_sizes" or _has_no_default(extract, name)]
-    return None if "pixel_values" not in names or is_needed else torch.no_grad()(extract)
-
-
-def _has_no_default(function: Callable[..., Any], name: str) -> bool:
-    return inspect.signature(function).parameters[name].default is inspect.Parameter.empty
-
-
-def _tokens_of_a_picture(model: Any, features: Any, batch: int) -> int:
     features = getattr(features, "pooler_output", features)
     rows = torch.cat(list(features)) if isinstance(features, (list, tuple)) else features
     return int(rows.numel() // text_config(model).hidden_size // batch)
 
 
-def _image_token(model: Any) -> int:
-    token = next((getattr(model.config, name) for name in _IMAGE_TOKENS if hasattr(model.config, name)), None)
-    if token is None:
-        raise InvalidArgumentError(f"{type(model.config).__name__} names no image token; pass another task")
-    return int(token)
+def _feature_extractor(model: Any) -> Any:
+    owners = (model, getattr(model, "model", None))
+    return next((getattr(owner, _EXTRACT) for owner in owners if hasattr(owner, _EXTRACT)), None)
+
+
+def _image_token(model: Any) -> int | None:
+    found = (getattr(model.config, name, None) for name in _IMAGE_TOKENS)
+    return next((token for token in found if token is not None), None)

@@ -1,0 +1,150 @@
+"""The forms in which models take pictures: which arguments say how they were cut, and what those look like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import torch
+
+from .image import pictures
+from .tensors import source_of, values
+
+Form = dict[str, torch.Tensor]
+_KERNELS = (torch.nn.Conv2d, torch.nn.Conv3d, torch.nn.Linear)
+_COLUMNS = 2  # of blocks of patches that a model merges; how many rows is a size of the inputs
+_MERGES = ("spatial_merge_size", "merge_size", "spatial_patch_merge_size")
+_PAIRS_OF_MERGES = ("merge_kernel_size", "insert_layer_merge")
+
+
+def forms(model: Any, names: Collection[str], count: int, rows: int) -> Iterator[Form]:
+    """What `count` pictures of `rows` rows may look like for a model with these arguments; the likely first."""
+    for name, form in _FORMS.items():
+        if name in names:
+            yield from form(model, name, count, rows)
+
+
+def _grids(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
+    """Patches of all pictures behind each other, flat or not, and how many each has: frames, rows, columns."""
+    merge = merge_size(model)
+    sides = [1, merge * rows, merge * _COLUMNS][-3 if name.endswith("thw") else -2 :]
+    grid = torch.tensor([sides] * count, device=source_of(model).device)
+    extra = {"image_merge_sizes": torch.full((count,), merge, device=grid.device)}
+    kernel = _patch_kernel(model)
+    patches = count * merge * rows * merge * _COLUMNS
+    for shape in ((patches, kernel.numel()), (patches, *kernel.shape)):
+        yield {"pixel_values": values(model, shape), name: grid, **extra}
+
+
+def _positions(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
+    """Flat patches and the column and row of each; as many as are pooled into one, in each direction."""
+    pool = int(_field(model, ("pooling_kernel_size",)) or 1)
+    width = _patch_kernel(model).numel()
+    height, columns = pool * rows, pool * _COLUMNS
+    places = torch.cartesian_prod(torch.arange(columns), torch.arange(height)).expand(count, -1, -1)
+    device = source_of(model).device
+    yield {"pixel_values": values(model, (count, height * columns, width)).sigmoid(), name: places.to(device)}
+
+
+def _shapes(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
+    """Flat patches, how many there are in each direction, and which of them count."""
+    merge = merge_size(model)
+    height, width = merge * rows, merge * _COLUMNS
+    device = source_of(model).device
+    kernel = _patch_kernel(model).numel()
+    yield {
+        "pixel_values": values(model, (count, height * width, kernel)),
+        name: torch.tensor([[height, width]] * count, device=device),
+        "pixel_attention_mask": torch.ones(count, height * width, dtype=torch.int64, device=device),
+    }
+
+
+def _strips(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
+    """All patches of all pictures side by side as one picture that is one patch high."""
+    kernel = _patch_kernel(model)
+    height, width = 4 * rows, 4 * _COLUMNS
+    pixels = values(model, (1, *kernel.shape[:-1], count * height * width * kernel.shape[-1]))
+    yield {"pixel_values": pixels, name: _rows(count, height, width).to(pixels.device)}
+
+
+def _sizes(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
+    """Pictures with their heights and widths; or each as tiles of the configured size behind one of the whole."""
+    patch = merge_size(model) * _patch_kernel(model).shape[-1]
+    height, width = patch * rows, patch * _COLUMNS
+    device = source_of(model).device
+    whole = pictures(model, model.config, count)
+    yield {"pixel_values": values(model, (count, 3, height, width)), name: _rows(count, height, width).to(device)}
+    tiles = values(model, (count, 1 + _COLUMNS, *whole.shape[1:]))
+    yield {"pixel_values": tiles, name: _rows(count, whole.shape[-2], _COLUMNS * whole.shape[-1]).to(device)}
+
+
+def _rows(count: int, *sides: int) -> torch.Tensor:
+    return torch.tensor([sides] * count)
+
+
+def _tiles(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
+    """A picture for each text in as many tiles as there may be, and the number of the ratio of its sides."""
+    vision = model.config.vision_config
+    single = pictures(model, model.config, count)
+    tiles = int(vision.max_num_tiles)
+    device = single.device
+    yield {
+        "pixel_values": values(model, (count, 1, tiles, *single.shape[1:])),
+        name: torch.ones(count, 1, dtype=torch.int64, device=device),
+        "aspect_ratio_mask": torch.ones(count, 1, tiles, dtype=torch.int64, device=device),
+    }
+
+
+def _several(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
+    """One picture for each text, in a list of them."""
+    yield {"pixel_values": pictures(model, model.config, count).unsqueeze(1)}
+
+
+def _flat(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
+    """Patches behind their row and column."""
+    width = _patch_kernel(model).numel()
+    places = torch.cartesian_prod(torch.arange(1, rows + 1), torch.arange(1, _COLUMNS + 1)).to(source_of(model).dtype)
+    patches = values(model, (count, len(places), width))
+    yield {name: torch.cat([places.to(patches.device).expand(count, -1, -1), patches], dim=-1)}
+
+
+def _plain(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
+    """Pictures of the configured size."""
+    yield {name: pictures(model, model.config, count)}
+
+
+#: The arguments that tell the form, the more particular ones first.
+_FORMS: dict[str, Callable[[Any, str, int, int], Iterator[Form]]] = {
+    "image_grid_thw": _grids,
+    "image_grid_hw": _grids,
+    "image_position_ids": _positions,
+    "spatial_shapes": _shapes,
+    "target_sizes": _strips,
+    "image_sizes": _sizes,
+    "aspect_ratio_ids": _tiles,
+    "pixel_attention_mask": _several,
+    "image_attention_mask": _several,
+    "flattened_patches": _flat,
+    "pixel_values": _plain,
+}
+
+
+def merge_size(model: Any) -> int:
+    """How many patches in each direction a model makes one token of."""
+    single = _field(model, _MERGES)
+    pair = _field(model, _PAIRS_OF_MERGES)
+    factor = single or (pair[0] if isinstance(pair, (list, tuple)) else None)
+    return int(factor or _field(model, ("downsample_factor",)) or 2)
+
+
+def _field(model: Any, names: tuple[str, ...]) -> Any:
+    parts = (getattr(model.config, "vision_config", None), model.config)
+    found = (getattr(part, name, None) for name in names for part in parts)
+    return next((value for value in found if value is not None), None)
+
+
+def _patch_kernel(model: torch.nn.Module) -> torch.Tensor:
+    """The weight that one patch is multiplied with, for one channel of the result."""
+    layers = [(name, module) for name, module in model.named_modules() if isinstance(module, _KERNELS)]
+    of_patches = [module for name, module in layers if "patch" in name]
+    return (of_patches or [module for _, module in layers])[0].weight[0]

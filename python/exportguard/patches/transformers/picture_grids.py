@@ -1,0 +1,124 @@
+"""Positions of the patches of packed pictures, computed for all pictures at once rather than in a loop over them.
+
+`grid` has a row (frames, height, width) for each picture or clip; its patches follow each other picture by picture,
+frame by frame, and within a frame in blocks of `merge` by `merge`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch.nn.functional import pad
+
+from exportguard.patches.constructs import models_patch
+
+if TYPE_CHECKING:
+    import types
+
+    from exportguard._core import Changes
+
+_HOME = "transformers.vision_utils"
+
+
+class Patches(NamedTuple):
+    """For each patch of all pictures: which picture, frame, row and column it is of."""
+
+    picture: torch.Tensor
+    frame: torch.Tensor
+    row: torch.Tensor
+    column: torch.Tensor
+
+
+def patches_of(grid: torch.Tensor, merge: Any = 1) -> Patches:
+    """Where each patch lies; `merge` is a number, or one for each picture."""
+    counts = grid.prod(-1)
+    picture = torch.repeat_interleave(counts)
+    place = torch.arange(picture.shape[0], device=grid.device) - (counts.cumsum(0) - counts)[picture]
+    height, width = grid[:, 1][picture], grid[:, 2][picture]
+    size = merge[picture] if isinstance(merge, torch.Tensor) else merge
+    within, block = place % (size * size), place % (height * width) // (size * size)
+    across = width // size
+    row, column = block // across * size + within // size, block % across * size + within % size
+    return Patches(picture, place // (height * width), row, column)
+
+
+def position_ids(
+    grid: torch.Tensor, merge: Any, include_temporal: bool = False, kwargs: dict[str, Any] | None = None
+) -> torch.Tensor:
+    """Row and column of each patch, behind its frame if that is asked for."""
+    _, frame, row, column = patches_of(grid, merge)
+    return torch.stack([frame, row, column] if include_temporal else [row, column], dim=-1)
+
+
+def window_index(
+    grid: torch.Tensor, merge: int, window_size: int, patch_size: int, kwargs: dict[str, Any] | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The order of the merged patches window by window, and where each window begins and ends among the patches."""
+    side = window_size // merge // patch_size
+    merged = torch.stack([grid[:, 0], grid[:, 1] // merge, grid[:, 2] // merge], dim=-1)
+    windows = torch.stack([grid[:, 0], _up(merged[:, 1], side), _up(merged[:, 2], side)], dim=-1)
+    counts = windows.prod(-1)
+    picture, frame, row, column = patches_of(merged)
+    before = (counts.cumsum(0) - counts)[picture]
+    down, across = windows[:, 1][picture], windows[:, 2][picture]
+    window = before + (frame * down + row // side) * across + column // side
+    order = torch.argsort((window * side + row % side) * side + column % side)
+    picture, _, row, column = patches_of(windows)
+    heights = (merged[:, 1][picture] - row * side).clamp(max=side)
+    widths = (merged[:, 2][picture] - column * side).clamp(max=side)
+    return order, pad((heights * widths * merge**2).cumsum(0), (1, 0)).to(torch.int32)
+
+
+def _up(size: torch.Tensor, side: int) -> torch.Tensor:
+    return (size + side - 1) // side
+
+
+def nearest_position_ids(sizes: torch.Tensor, side: int, kwargs: dict[str, Any] | None = None) -> torch.Tensor:
+    """The place of each patch in a table of `side` by `side` positions; `sizes` has a row (height, width) for each."""
+    grid = pad(sizes, (1, 0), value=1)
+    picture, _, row, column = patches_of(grid)
+    edges = torch.arange(1 / side, 1.0, 1 / side, device=sizes.device)
+    down = torch.bucketize(row / grid[:, 1][picture], edges, right=True)
+    return down * side + torch.bucketize(column / grid[:, 2][picture], edges, right=True)
+
+
+#: What takes the place of each function, and the arguments of a call that has it computed before.
+_AT_ONCE: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "get_vision_position_ids": (position_ids, ("position_ids",)),
+    "get_vision_window_index": (window_index, ("window_index", "cu_window_seqlens")),
+    "get_vision_nearest_position_ids": (nearest_position_ids, ("position_ids",)),
+}
+
+
+@functools.cache
+def _while_exporting(original: Callable[..., Any]) -> Callable[..., Any]:
+    at_once, given = _AT_ONCE[original.__name__]
+
+    @functools.wraps(original)
+    def compute(*args: Any, kwargs: dict[str, Any] | None = None, **options: Any) -> Any:
+        is_given = kwargs is not None and any(kwargs.get(name) is not None for name in given)
+        if is_given or not torch.compiler.is_exporting():
+            return original(*args, kwargs=kwargs, **options)
+        return at_once(*args, **options)
+
+    return compute
+
+
+def _install(changes: Changes, module: types.ModuleType) -> None:
+    for name in _AT_ONCE:
+        function = vars(module).get(name)
+        if getattr(function, "__module__", None) == _HOME:
+            changes.set_attribute(module, name, _while_exporting(function))
+
+
+PATCHES = (
+    models_patch(
+        name="positions in packed pictures",
+        act=_install,
+        reason="the loop over the pictures fixes how many there are, and the size of each",
+        upstream="https://github.com/pytorch/pytorch/issues/158786",
+    ),
+)

@@ -1,0 +1,80 @@
+"""Features of pictures, one tensor for each, that a model only joins again: they stay one tensor.
+
+`torch.split` by sizes that are data, and `list` of a tensor, fix how many pictures there are.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from exportguard.patches.constructs import construct_patch
+from exportguard.patches.declaration import SourceDoesNotFitError
+from exportguard.patches.rewriting import rewrite
+
+if TYPE_CHECKING:
+    from exportguard._core import Changes
+
+
+def numbers_of(sizes: torch.Tensor) -> Any:
+    """`sizes.tolist()`; while a model is exported the tensor itself."""
+    return sizes if torch.compiler.is_exporting() else sizes.tolist()
+
+
+def parts_of(tensor: torch.Tensor, sizes: Any, dim: int = 0) -> Sequence[torch.Tensor]:
+    """`torch.split`; a single part for sizes that are not known."""
+    return (tensor,) if isinstance(sizes, torch.Tensor) else torch.split(tensor, sizes, dim)
+
+
+def rows_of(tensor: Any) -> list[Any]:
+    """`list(tensor)`; while a model is exported a single part that has all rows behind each other."""
+    if isinstance(tensor, torch.Tensor) and torch.compiler.is_exporting():
+        return [tensor.flatten(0, 1)]
+    return list(tensor)
+
+
+class Joined(ast.NodeTransformer):
+    """Numbers, splits by them and lists of rows that are taken from a tensor while it is exported."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        function = node.func
+        if ast.unparse(function) == "torch.split":
+            return _call("parts_of", node, node.args)
+        if ast.unparse(node) == "list(image_features)":
+            return _call("rows_of", node, node.args)
+        if isinstance(function, ast.Attribute) and function.attr == "tolist":
+            return _call("numbers_of", node, [function.value])
+        if isinstance(function, ast.Attribute) and function.attr == "split":
+            return _call("parts_of", node, [function.value, *node.args])
+        return node
+
+
+def _call(name: str, like: ast.Call, arguments: list[ast.expr]) -> ast.AST:
+    return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), arguments, like.keywords), like)
+
+
+_replace = rewrite(Joined, numbers_of=numbers_of, parts_of=parts_of, rows_of=rows_of)
+
+
+def _install(changes: Changes, owner: Any, name: str) -> None:
+    if not name.startswith("get_") or not name.endswith("_features"):
+        return
+    try:
+        changes.set_attribute(owner, name, _replace(vars(owner)[name]))
+    except SourceDoesNotFitError:
+        return  # another line of it splits
+
+
+PATCHES = (
+    construct_patch(
+        name="features of several pictures",
+        marker=r"\.tolist\(\)|list\(image_features\)",
+        install=_install,
+        reason="the number of pictures becomes a constant where their features are taken apart",
+        upstream="https://github.com/huggingface/transformers/pull/42822",
+    ),
+)

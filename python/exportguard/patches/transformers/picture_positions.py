@@ -1,0 +1,128 @@
+"""Positions of texts with pictures in them, on three axes: computed for all tokens at once.
+
+The models walk from picture to picture in Python, which needs the tokens themselves. What a token gets follows from
+sums over the tokens before it: a token of text moves on by one, a picture as a whole by its longer side.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from exportguard.patches.constructs import construct_patch
+from exportguard.patches.declaration import SourceDoesNotFitError
+from exportguard.patches.rewriting import rewrite
+
+if TYPE_CHECKING:
+    from exportguard._core import Changes
+
+_PICTURE, _CLIP = 1, 2  # kinds of tokens; 0 is text
+_GRIDS = f"{{{_PICTURE}: image_grid_thw, {_CLIP}: video_grid_thw}}"
+_FIRST = "mrope_position_deltas = []"
+_WALK = "itertools.groupby(enumerate(input_token_type.tolist())"
+
+
+def positions_with_pictures(
+    kinds: torch.Tensor,
+    mask: torch.Tensor | None,
+    grids: dict[int, torch.Tensor | None],
+    merge: int,
+    interval: Any = 1,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The positions, (3, batch, tokens), and how far each row's next one is from its number of tokens.
+
+    `kinds` tells text from pictures and clips, `mask` which tokens count, `grids` the sizes of the pictures of each
+    kind, and `interval` how many positions apart the frames of each clip are.
+    """
+    counted = torch.ones_like(kinds, dtype=torch.bool) if mask is None else mask.bool()
+    rank = counted.long().cumsum(1) - 1
+    starts = counted & (kinds != _kind_before(kinds, counted))
+    offset = rank - torch.where(starts, rank, -1).cummax(1).values
+    inside, advance = torch.zeros_like(rank).expand(3, -1, -1), torch.ones_like(rank)
+    for kind, grid in grids.items():
+        if grid is None:
+            continue
+        is_kind = kinds == kind
+        number = _numbers(starts & is_kind, grid)
+        places, longer = _in_pictures(grid[number] // _sides(merge, grid), offset)
+        if kind == _CLIP:
+            places = torch.cat([_spaced(places[:1], interval, number), places[1:]])
+        inside, advance = torch.where(is_kind, places, inside), torch.where(is_kind, longer, advance)
+    moves = torch.where(counted & (starts | (kinds == 0)), advance, 0).cumsum(1)
+    positions = torch.where(counted, moves - advance + inside, 0)
+    return positions, positions.amax((0, 2))[:, None] + 1 - counted.long().sum(1, keepdim=True)
+
+
+def _numbers(starts: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+    """The row in `grid` of the picture that began last, over all texts; any row before the first."""
+    number = starts.flatten().long().cumsum(0).view(starts.shape) - 1
+    return number.clamp(min=0).minimum(torch.full_like(number, grid.shape[0]) - 1)
+
+
+def _sides(merge: int, grid: torch.Tensor) -> torch.Tensor:
+    return torch.tensor([1, merge, merge], device=grid.device)
+
+
+def _in_pictures(grid: torch.Tensor, offset: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Frame, row and column of each token in its picture of blocks, and the picture's longer side."""
+    _, height, width = grid.unbind(-1)
+    places = [offset // (height * width), offset // width % height, offset % width]
+    return torch.stack(places), torch.maximum(height, width)
+
+
+def _spaced(frame: torch.Tensor, interval: Any, number: torch.Tensor) -> torch.Tensor:
+    return (frame * (interval[number] if isinstance(interval, torch.Tensor) else interval)).long()
+
+
+def clip_interval(seconds: Any, rate: Any) -> Any:
+    """How many positions the frames of each clip are apart, from the seconds between them."""
+    return rate if seconds is None else rate * torch.as_tensor(seconds)
+
+
+def _kind_before(kinds: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
+    """The kind of the last token before each that counts; -1 where there is none."""
+    places = torch.where(counted, torch.arange(kinds.shape[1], device=kinds.device), -1).cummax(1).values
+    before = torch.nn.functional.pad(places[:, :-1], (1, 0), value=-1)
+    return torch.where(before < 0, -1, kinds.gather(1, before.clamp(min=0)))
+
+
+class AllAtOnce(ast.NodeTransformer):
+    """What follows `mrope_position_deltas = []` becomes one call; what stands before it, such as other grids, stays."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        texts = [ast.unparse(statement) for statement in node.body]
+        if _FIRST not in texts or not any(_WALK in text for text in texts):
+            return node
+        first = texts.index(_FIRST)
+        known = f"mm_token_type_ids, attention_mask, {_GRIDS}, spatial_merge_size{_interval(node)}"
+        call = f"return positions_with_pictures({known})"
+        node.body = [*node.body[:first], ast.copy_location(ast.parse(call).body[0], node.body[first])]
+        return ast.fix_missing_locations(node)
+
+
+def _interval(node: ast.FunctionDef) -> str:
+    names = {argument.arg for argument in node.args.args}
+    return ", clip_interval(second_per_grid_ts, tokens_per_second)" if "second_per_grid_ts" in names else ""
+
+
+_replace = rewrite(AllAtOnce, positions_with_pictures=positions_with_pictures, clip_interval=clip_interval)
+
+
+def _install(changes: Changes, owner: Any, name: str) -> None:
+    try:
+        changes.set_attribute(owner, name, _replace(vars(owner)[name]))
+    except SourceDoesNotFitError:
+        return  # it walks over something else
+
+
+PATCHES = (
+    construct_patch(
+        name="positions of texts with pictures",
+        marker=r"itertools\.groupby\(enumerate\(input_token_type\.tolist\(\)",
+        install=_install,
+        reason="the walk from picture to picture needs the tokens, and fixes the number of texts",
+        upstream="https://github.com/pytorch/pytorch/issues/158786",
+    ),
+)

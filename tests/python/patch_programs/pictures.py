@@ -1,0 +1,134 @@
+"""Pictures packed into one sequence: their number and their sizes are data."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch.export import Dim
+from transformers import LlavaConfig, LlavaModel
+from transformers.models.qwen2_vl import modeling_qwen2_vl as qwen
+
+from exportguard import to_onnx, torch_export_patches
+from exportguard.ort_session import OrtSession
+
+GRIDS = [
+    torch.tensor([[1, 4, 6], [2, 2, 4]]),
+    torch.tensor([[1, 6, 2], [1, 2, 2], [3, 4, 4]]),
+    torch.tensor([[1, 2, 4]]),
+]
+
+
+def is_right_on_all(model: torch.nn.Module, calls: Sequence[tuple[torch.Tensor, ...]], shapes: Any) -> None:
+    with torch_export_patches(), torch.no_grad():
+        exported = torch.export.export(model, calls[0], dynamic_shapes=shapes, strict=False)
+    session = OrtSession(to_onnx(exported).to_bytes())
+    for call in calls:
+        with torch.no_grad():
+            expected = torch.utils._pytree.tree_leaves(model(*call))
+        got = session.run(dict(zip(session.input_names, call, strict=True)))
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+
+
+def require(name: str) -> None:
+    if not hasattr(qwen, name):
+        pytest.skip(f"transformers 4 has no {name}")
+
+
+class Attention(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        config = SimpleNamespace(embed_dim=8, num_heads=2, attention_dropout=0.0, _attn_implementation="sdpa")
+        self.attention = qwen.VisionAttention(config)
+
+    def forward(self, x: torch.Tensor, ends: torch.Tensor) -> Any:
+        return self.attention(x, cu_seqlens=ends, position_embeddings=(torch.ones(4), torch.zeros(4)))
+
+
+def attention() -> None:
+    require("get_vision_position_ids")
+    torch.manual_seed(0)
+    calls = [(torch.randn(ends[-1], 8), torch.tensor(ends)) for ends in ([0, 3, 7], [0, 2, 5, 6], [0, 4])]
+    is_right_on_all(Attention().eval(), calls, ({0: Dim.DYNAMIC}, {0: Dim.DYNAMIC}))
+
+
+class Positions(torch.nn.Module):
+    def forward(self, grid: torch.Tensor) -> Any:
+        modules = [importlib.import_module(f"transformers.models.{name}") for name in _OWNERS]
+        rows, windows, nearest = modules
+        positions = rows.get_vision_position_ids(grid, 2)
+        order, ends = windows.get_vision_window_index(grid, 2, window_size=16, patch_size=2)
+        return positions, order, ends, nearest.get_vision_nearest_position_ids(grid[:, 1:], 7)
+
+
+_OWNERS = [
+    "qwen2_vl.modeling_qwen2_vl",
+    "qwen2_5_vl.modeling_qwen2_5_vl",
+    "minicpmv4_6.modeling_minicpmv4_6",
+]
+
+
+def positions() -> None:
+    require("get_vision_position_ids")
+    is_right_on_all(Positions(), [(grid,) for grid in GRIDS], ({0: Dim.DYNAMIC},))
+
+
+class TextPositions(torch.nn.Module):
+    """The positions alone: what the model computes them from is on no weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(vision_config=SimpleNamespace(spatial_merge_size=2))
+
+    def forward(self, kinds: torch.Tensor, mask: torch.Tensor, grid: torch.Tensor) -> Any:
+        return qwen.Qwen2VLModel.get_rope_index(self, kinds, kinds, grid, attention_mask=mask)
+
+    def get_vision_position_ids(self, *args: Any, **kwargs: Any) -> Any:
+        return qwen.Qwen2VLModel.get_vision_position_ids(self, *args, **kwargs)
+
+
+def text_of(grid: torch.Tensor, padded: int) -> tuple[torch.Tensor, ...]:
+    """A text for each picture, which stands behind a token of text; padded in front to the length of the longest."""
+    rows = [[0] + [1] * int(sides.prod() // 4) + [0, 0] for sides in grid]
+    length = max(map(len, rows)) + padded
+    kinds = torch.tensor([[0] * (length - len(row)) + row for row in rows])
+    mask = torch.tensor([[0] * (length - len(row)) + [1] * len(row) for row in rows])
+    return kinds, mask, grid
+
+
+def text_positions() -> None:
+    require("get_vision_position_ids")
+    axes = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
+    calls = [text_of(grid, padded) for padded, grid in enumerate(GRIDS)]
+    is_right_on_all(TextPositions(), calls, (axes, axes, {0: Dim.DYNAMIC}))
+
+
+class Features(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        small = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2, "num_hidden_layers": 2}
+        vision = {"model_type": "clip_vision_model", "image_size": 4, "patch_size": 2, **small}
+        text = {"model_type": "llama", "vocab_size": 8, **small}
+        self.model = LlavaModel(LlavaConfig(vision_config=vision, text_config=text)).eval()
+
+    def forward(self, pixels: torch.Tensor) -> Any:
+        features = self.model.get_image_features(pixels)
+        return torch.cat(list(getattr(features, "pooler_output", features)), dim=0)
+
+
+def features() -> None:
+    torch.manual_seed(0)
+    calls = [(torch.randn(count, 3, 4, 4),) for count in (2, 3, 1)]
+    is_right_on_all(Features(), calls, ({0: Dim.DYNAMIC},))
+
+
+PROGRAMS = {
+    "attention over packed pictures": attention,
+    "positions in packed pictures": positions,
+    "positions of texts with pictures": text_positions,
+    "features of several pictures": features,
+}
