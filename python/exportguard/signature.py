@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,10 +59,11 @@ def _positional_names(program: ExportedProgram, count: int) -> list[str]:
 
 
 def _output_names(spec: pytree.TreeSpec, inputs: Sequence[str]) -> tuple[str, ...]:
+    of_inputs = frozenset(inputs)
     taken = set(inputs)
     names = []
     for path in _paths(spec, ""):
-        name = _free_name(_beside_inputs(_output_name(path), inputs), taken)
+        name = _free_name(_beside_inputs(_output_name(path), of_inputs), taken)
         taken.add(name)
         names.append(name)
     return tuple(names)
@@ -74,7 +75,7 @@ def _output_name(path: str) -> str:
     return f"output_{path}" if path[0].isdigit() else path
 
 
-def _beside_inputs(name: str, inputs: Sequence[str]) -> str:
+def _beside_inputs(name: str, inputs: Set[str]) -> str:
     if name not in inputs:
         return name
     first, dot, rest = name.partition(".")

@@ -135,7 +135,7 @@ ir::Value& FxContext::initializer(std::string name, py::handle object) {
   const auto [row, is_new] = initializers.try_emplace(tensor.identity());
   if (!is_new) return *row->second;
   const std::string wanted = name;
-  for (int k = 1; !taken.try_emplace(name).second; ++k) name = fmt::format("{}_{}", wanted, k);
+  for (int k = 1; !taken.insert(name).second; ++k) name = fmt::format("{}_{}", wanted, k);
   row->second = &main->add_initializer(std::move(name), tensor);
   return *row->second;
 }
@@ -363,7 +363,7 @@ ir::Value* output_value(FxContext& context, const FxValue& value, const std::str
   if (const auto* number = value.literal->get_if<double>()) tensor = ir::Tensor::scalar(*number, DType::kFloat32);
   if (!tensor) return nullptr;
   std::string free = name;
-  for (int k = 1; !context.taken.try_emplace(free).second; ++k) free = fmt::format("{}_{}", name, k);
+  for (int k = 1; !context.taken.insert(free).second; ++k) free = fmt::format("{}_{}", name, k);
   return &context.main->add_initializer(std::move(free), std::move(*tensor));
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -39,9 +40,9 @@ struct [[gnu::visibility("hidden")]] FxContext {
   FxTypes types;
   FxSources sources;
   FxOperators operators;
-  ir::Graph* main = nullptr;                                    ///< owns the initializers, those of nested graphs too
-  std::map<std::string, ir::Value*, std::less<>> initializers;  ///< by identity of the memory
-  std::map<std::string, int, std::less<>> taken;                ///< names of inputs, outputs and initializers
+  ir::Graph* main = nullptr;                                 ///< owns the initializers, those of nested graphs too
+  std::unordered_map<std::string, ir::Value*> initializers;  ///< by identity of the memory
+  std::unordered_set<std::string> taken;                     ///< names of inputs, outputs and initializers
   bool has_writes = false;
   std::vector<ir::Node*> copies;  ///< of operators that may make a view and did not
 };

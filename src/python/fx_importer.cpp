@@ -3,6 +3,8 @@
 #include <exportguard/common/errors.h>
 #include <fmt/format.h>
 
+#include <unordered_map>
+
 #include "python/fx_graph.h"
 #include "python/fx_objects.h"
 
@@ -25,11 +27,27 @@ std::string text_or_empty(py::handle object) {
   return PyUnicode_Check(object.ptr()) ? std::string(text_of(object)) : std::string();
 }
 
-std::map<std::string, InputSpec> input_specs(const py::object& signature) {
-  std::map<std::string, InputSpec> specs;
+/// Names of the members of an enum, which Python computes anew each time it is asked.
+class MemberNames {
+ public:
+  const std::string& of(const py::object& member) {
+    const auto [row, is_new] = names_.try_emplace(member.ptr());  // an enum's members are never freed
+    if (is_new) row->second = member.attr("name").cast<std::string>();
+    return row->second;
+  }
+
+ private:
+  std::unordered_map<PyObject*, std::string> names_;
+};
+
+using InputSpecs = std::unordered_map<std::string, InputSpec>;
+
+InputSpecs input_specs(const py::object& signature) {
+  InputSpecs specs;
+  MemberNames kinds;
   for (const py::handle spec : py::list(signature.attr("input_specs"))) {
     InputSpec& row = specs[spec.attr("arg").attr("name").cast<std::string>()];
-    row.kind = spec.attr("kind").attr("name").cast<std::string>();
+    row.kind = kinds.of(spec.attr("kind"));
     row.target = text_or_empty(spec.attr("target"));
     row.is_persistent = spec.attr("persistent").ptr() != Py_False;
   }
@@ -38,8 +56,9 @@ std::map<std::string, InputSpec> input_specs(const py::object& signature) {
 
 std::vector<OutputSpec> output_specs(const py::object& signature) {
   std::vector<OutputSpec> specs;
+  MemberNames kinds;
   for (const py::handle spec : py::list(signature.attr("output_specs"))) {
-    specs.push_back({spec.attr("kind").attr("name").cast<std::string>(), text_or_empty(spec.attr("target"))});
+    specs.push_back({kinds.of(spec.attr("kind")), text_or_empty(spec.attr("target"))});
   }
   return specs;
 }
@@ -74,11 +93,11 @@ class ProgramReader {
   void reserve_names() {
     for (const auto* names : {&options_.input_names, &options_.output_names}) {
       if (!*names) continue;
-      for (const std::string& name : **names) context_.taken.try_emplace(name);
+      for (const std::string& name : **names) context_.taken.insert(name);
     }
     if (options_.input_names) return;
     for (const auto& [name, spec] : inputs_) {
-      if (spec.kind == "USER_INPUT") context_.taken.try_emplace(name);
+      if (spec.kind == "USER_INPUT") context_.taken.insert(name);
     }
   }
 
@@ -169,7 +188,7 @@ class ProgramReader {
   const FxImportOptions& options_;
   py::object signature_;
   FxContext context_;
-  std::map<std::string, InputSpec> inputs_;
+  InputSpecs inputs_;
   py::object state_;
   py::object constants_;
   std::size_t user_inputs_ = 0;

@@ -107,9 +107,11 @@ void FxSources::read_frame(std::string_view stack_trace, ir::Source& source) con
 }
 
 const FxSources::Module& FxSources::module_of(py::handle path, py::handle type) {
-  const auto [row, is_new] = modules_.try_emplace(path.ptr());
-  if (is_new && PyUnicode_Check(path.ptr())) row->second = {clean_module_path(text_of(path)), class_name(type)};
-  return row->second;
+  static const auto& nothing = *new Module;
+  if (!PyUnicode_Check(path.ptr())) return nothing;
+  const std::string_view text = text_of(path);
+  if (const auto found = modules_.find(text); found != modules_.end()) return found->second;
+  return modules_.emplace(text, Module{clean_module_path(text), class_name(type)}).first->second;
 }
 
 const ir::Source* FxSources::source(py::handle meta, std::string_view target) {

@@ -26,7 +26,7 @@ class FxSources {
   const Module& module_of(py::handle path, py::handle type);
 
   std::string torch_folder_;
-  std::unordered_map<PyObject*, Module> modules_;  // by the path, an object that the graph keeps alive
+  std::unordered_map<std::string_view, Module> modules_;  // by the path as torch writes it; the graph keeps that alive
 };
 
 /// `model.layers.3` of `L['self'].model.layers[3]`, `model.layers.3@1` and torch's other ways to write it.

@@ -18,10 +18,11 @@ ir::Type FxTypes::type(py::handle value) {
   PyObject* object = value.ptr();
   if (THPVariable_Check(object)) {
     const at::Tensor& tensor = THPVariable_Unpack(object);
+    const c10::SymIntArrayRef sizes = tensor.sym_sizes();
     ir::Shape shape;
-    for (const c10::SymInt& size : tensor.sym_sizes()) {
-      const auto number = size.maybe_as_int();
-      shape.push_back(number ? SymExpr(static_cast<std::int64_t>(*number)) : expression_of(size));
+    shape.reserve(sizes.size());
+    for (const c10::SymInt& size : sizes) {
+      shape.push_back(size.is_heap_allocated() ? expression_of(size) : SymExpr(std::int64_t{size.as_int_unchecked()}));
     }
     return ir::Type::tensor(from_scalar_type(tensor.scalar_type()), std::move(shape));
   }
@@ -50,10 +51,11 @@ SymExpr FxTypes::expression(py::handle sym_int) {
 const SymExpr& FxTypes::expression_of(const c10::SymInt& size) {
   const void* key = size.toSymNodeImplUnowned();
   if (const auto found = by_size_.find(key); found != by_size_.end()) return found->second;
+  const auto number = size.maybe_as_int();  // asks Python
   py::object sym_int = py::cast(size);
-  const auto& row = *by_size_.emplace(key, expression(sym_int)).first;
+  SymExpr made = number ? SymExpr(std::int64_t{*number}) : expression(sym_int);
   kept_.push_back(std::move(sym_int));
-  return row.second;
+  return by_size_.emplace(key, std::move(made)).first->second;
 }
 
 const SymExpr& FxTypes::parsed(const py::object& sympy_expression) {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +208,24 @@ def test_the_model_that_is_exported_is_left_as_it_was(module: Model) -> None:
     to_onnx(module, (X,), dynamic_shapes=DYNAMIC)
     assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
     assert isinstance(module.linear.weight, torch.nn.Parameter)
+
+
+@pytest.fixture
+def _the_collector_runs() -> Iterator[None]:
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("_the_collector_runs")
+@pytest.mark.parametrize("runs", [True, False])
+def test_pythons_collector_is_as_before_after_success_and_failure(module: Model, runs: bool) -> None:
+    if not runs:
+        gc.disable()
+    to_onnx(module, (X,))
+    assert gc.isenabled() == runs
+    with pytest.raises(LoweringError):
+        to_onnx(Opaque().eval(), (X,))
+    assert gc.isenabled() == runs
 
 
 def test_the_default_opset_is_one_that_onnxruntime_runs() -> None:
