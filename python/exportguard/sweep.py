@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from .errors import InvalidArgumentError
@@ -87,14 +88,17 @@ def shipped_cases() -> list[SweepCase]:
 def sweep(cases: Sequence[SweepCase], options: SweepOptions, executor: Executor) -> Iterator[SweepResult]:
     """Yields each result when it is there, those of an earlier sweep into the same folder first.
 
-    The executor only waits for processes: threads will do here, and a cluster's `concurrent.futures` client elsewhere.
+    The executor only waits for processes: threads will do here, and a cluster's elsewhere (`executors`). Results are
+    kept in the folder on this side; the other side does not see it.
     """
     options.folder.mkdir(parents=True, exist_ok=True)
     done = {case: result for case in cases if (result := _kept(case, options)) is not None}
     yield from done.values()
     waiting = [executor.submit(run_case, case, options) for case in cases if case not in done]
     for future in as_completed(waiting):
-        yield future.result()
+        result = future.result()
+        _keep(result, options)
+        yield result
 
 
 def kept_results(folder: Path) -> list[SweepResult]:
@@ -110,16 +114,13 @@ def kept_results(folder: Path) -> list[SweepResult]:
 
 
 def run_case(case: SweepCase, options: SweepOptions) -> SweepResult:
-    """Validates one model in a process of its own, and keeps the result in the sweep's folder."""
-    report, output = (options.folder / f"{case.file_name}.{ending}" for ending in ("report", "log"))
-    report.unlink(missing_ok=True)
-    arguments = ["validate", "-v", "0", "-m", case.model, "-t", case.task, "--json", str(report), *options.arguments]
+    """Validates one model in a process of its own."""
     start = time.monotonic()
-    found = _ended(_started(arguments, output), output, options) or _read_report(report)
-    output.unlink(missing_ok=True)
-    result = SweepResult(model=case.model, task=case.task, seconds=round(time.monotonic() - start, 1), **found)
-    (options.folder / case.file_name).write_text(json.dumps(asdict(result)), encoding="utf-8")
-    return result
+    with TemporaryDirectory(prefix="exportguard-sweep-") as folder:
+        report, output = Path(folder, "report"), Path(folder, "log")
+        arguments = ["validate", "-v", "0", "-m", case.model, "-t", case.task, "--json", str(report)]
+        found = _ended(_started([*arguments, *options.arguments], output), output, options) or _read_report(report)
+    return SweepResult(model=case.model, task=case.task, seconds=round(time.monotonic() - start, 1), **found)
 
 
 _own = threading.local()  # each waiting thread has a server, which runs one command at a time
@@ -130,6 +131,11 @@ def _started(arguments: Sequence[str], output: Path) -> Fork:
         _own.server = ForkServer()
     server: ForkServer = _own.server
     return server.start(arguments, output)
+
+
+def _keep(result: SweepResult, options: SweepOptions) -> None:
+    path = options.folder / SweepCase(model=result.model, task=result.task).file_name
+    path.write_text(json.dumps(asdict(result)), encoding="utf-8")
 
 
 def _kept(case: SweepCase, options: SweepOptions) -> SweepResult | None:
@@ -175,7 +181,6 @@ def _resident_mib(pid: int) -> float:
 def _read_report(path: Path) -> dict[str, Any]:
     """The part of a validation report that a sweep keeps."""
     report = json.loads(path.read_text(encoding="utf-8"))
-    path.unlink()
     counts = {"nodes": report["node_count"], "axes": len(report["axes"]), "comparisons": len(report["sets"])}
     inputs = ", ".join(dict.fromkeys(axis["input"].partition(".")[0] for axis in report["axes"]))
     return {"outcome": _outcome(report), "reason": _reason(report), "inputs": inputs, **counts}

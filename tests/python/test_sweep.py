@@ -105,11 +105,7 @@ def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.Monk
 
     def run_case(case: SweepCase, options: SweepOptions) -> SweepResult:
         ran.append(case)
-        result = SweepResult(model=case.model, task=case.task, outcome="ok")
-        (options.folder / case.file_name).write_text(
-            json.dumps({"model": case.model, "task": case.task, "outcome": "ok"})
-        )
-        return result
+        return SweepResult(model=case.model, task=case.task, outcome="ok")
 
     monkeypatch.setattr(sweeping, "run_case", run_case)
     cases = [CASE, SweepCase(model="bit", task="image-classification")]
@@ -195,7 +191,8 @@ def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
 
 
 def test_one_model_is_swept_from_end_to_end(tmp_path: Path) -> None:
-    result = sweeping.run_case(CASE, SweepOptions(folder=tmp_path))
+    with ThreadPoolExecutor(1) as executor:
+        (result,) = sweep([CASE], SweepOptions(folder=tmp_path), executor)
     assert (result.outcome, result.reason) == ("ok", "")
     assert result.comparisons == 3
     assert [path.name for path in tmp_path.iterdir()] == [CASE.file_name]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from ..command_line import argument
+from ..executors import executor_named
 from ..models import tasks
 from ..sweep import SweepOptions, SweepResult, shipped_cases, sweep, sweep_cases
 from ..sweep_tables import page, summary, terminal_table
@@ -23,7 +23,10 @@ class Options:
     task: str | None = argument("-t", "--task", help="Only this task.", default=None, choices=tuple(tasks()))
     match: str = argument("-k", "--match", help="Only models with this, or that, in their names.", default="")
     shipped: bool = argument("--shipped", help="Only the architectures shipped as data.", default=False)
-    jobs: int = argument("-j", "--jobs", help="Processes at once.", default=1)
+    executor: str = argument(
+        "--executor", help="Where the models run: local, dask://HOST:PORT or ray://HOST:PORT.", default="local"
+    )
+    jobs: int = argument("-j", "--jobs", help="Processes at once; a cluster decides for itself.", default=1)
     timeout: float = argument("--timeout", help="Seconds for each model.", default=300.0)
     memory: int = argument("--memory", help="MiB for each model.", default=8192)
     patch: bool = argument("--patch/--no-patch", help="Export with the patches of the guard.", default=True)
@@ -42,7 +45,7 @@ def run(options: Options) -> int:
         arguments=() if options.patch else ("--no-patch",),
     )
     results: list[SweepResult] = []
-    with console.status("starting") as status, ThreadPoolExecutor(options.jobs) as executor:
+    with console.status("starting") as status, executor_named(options.executor, options.jobs) as executor:
         for result in sweep(cases, settings, executor):
             results.append(result)
             status.update(f"{len(results)} of {len(cases)}, last {result.model}: {result.outcome}")
