@@ -31,15 +31,25 @@ Margins margins(LoweringContext& ctx, std::size_t rank) {
   return result;
 }
 
+/// The margins of every axis, those before first. Pad could be told which axes they are for, but onnxruntime forgets
+/// that when it moves a Transpose past it.
+std::vector<Size> amounts_of_all_axes(const Margins& m, std::size_t rank) {
+  std::vector<Size> result(2 * rank, Size(0));
+  for (std::size_t i = 0; i < m.axes.size(); ++i) {
+    const auto axis = static_cast<std::size_t>(m.axes[i]);
+    result[axis] = m.before[i];
+    result[rank + axis] = m.after[i];
+  }
+  return result;
+}
+
 /// `filler` has rank 0 and is for the mode `constant`; null is zero.
 Value* padded(LoweringContext& ctx, Value* x, const Margins& m, std::string_view mode, Value* filler) {
   if (m.axes.empty()) return x;
-  std::vector<Size> amounts = m.before;
-  amounts.insert(amounts.end(), m.after.begin(), m.after.end());
+  const std::vector<Size> amounts = amounts_of_all_axes(m, ctx.rank(x));
   const DType carrier = kernel_dtype("Pad", x->dtype());
   Value* cast_filler = filler ? ctx.cast(filler, carrier) : nullptr;
-  return ctx.op("Pad", {ctx.cast(x, carrier), ctx.concat_sizes(amounts), cast_filler, ctx.ints(m.axes)},
-                {{"mode", std::string(mode)}});
+  return ctx.op("Pad", {ctx.cast(x, carrier), ctx.concat_sizes(amounts), cast_filler}, {{"mode", std::string(mode)}});
 }
 
 void pad_with_mode(LoweringContext& ctx, std::string_view mode) {

@@ -9,12 +9,12 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-TEST(PaddingLowering, PadNamesTheAxesThatGrow) {
+TEST(PaddingLowering, PadHasTheMarginsOfEveryAxis) {
   const std::string_view graph = R"(
     graph(%x: f32[n,3,4]):
       %y: f32[n,3,7] = aten.constant_pad_nd.default(%x, [1, 2, 0, 0])
       return (%y))";
-  EXPECT_EQ(lowered(graph), R"(  %y = Pad(%x, %"constant.i64[1,2]", _, %"constant.i64[2]") {mode="constant"}
+  EXPECT_EQ(lowered(graph), R"(  %y = Pad(%x, %"constant.i64[0,0,1,0,0,2]", _) {mode="constant"}
   return (%y)
 )");
 }

@@ -65,3 +65,9 @@ def test_two_and_three_axes(mode: str, check: Check) -> None:
 @MODES
 def test_a_negative_margin_cuts(mode: str, check: Check) -> None:
     check(lambda x: (pad(x, (-1, 2), mode), pad(x, (1, -2), mode)), [floats(2, 3, 4)])
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect"])
+def test_behind_a_transpose(mode: str, check: Check) -> None:
+    """onnxruntime moves the Transpose past the Pad."""
+    check(lambda x: pad(x.transpose(1, 2), (1, 2), mode), [floats(2, 3, 4)], others=[[floats(1, 4, 3)]])
