@@ -19,6 +19,7 @@ from exportguard.rewrites.state import MISSING, Slot, Snapshot, reachable_roots
 
 Body = Callable[..., tuple[Any, tuple[Any, ...]]]
 
+_WITH_STEP = 3  # bounds of a range
 _CARRIED = (torch.Tensor, bool, int, float, torch.SymInt)  # what a loop of a graph can carry
 
 
@@ -83,7 +84,16 @@ def range_(*bounds: Any) -> Iterable[Any]:
     numbers: list[Any] = [b.item() if isinstance(b, torch.Tensor) else b for b in bounds]
     if not any(isinstance(number, torch.SymInt) for number in numbers):
         return builtins.range(*numbers)
+    if len(numbers) == _WITH_STEP and _is_one_step(*numbers):
+        return [numbers[0]]
     return Rows(torch.arange(*numbers)) if len(numbers) == 1 else SymbolicRange(tuple(numbers), _steps(*numbers))
+
+
+def _is_one_step(start: Any, stop: Any, step: Any) -> bool:
+    """Whether a range steps from its start to its end at once, whatever its length is."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return statically_known_true(step > 0) and statically_known_true(stop - start == step)
 
 
 def _steps(start: Any, stop: Any, step: Any = 1) -> Steps:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 from torch.export import Dim
-from transformers import DbrxConfig, masking_utils
+from transformers import DbrxConfig, EncodecConfig, masking_utils
 from transformers.models.dbrx.modeling_dbrx import DbrxExperts
+from transformers.models.encodec.modeling_encodec import EncodecConv1d
 from transformers.models.rwkv import modeling_rwkv
 
 from exportguard import to_onnx, torch_export_patches
@@ -60,13 +61,13 @@ def expert_inputs(batch: int, length: int) -> list[torch.Tensor]:
     return [torch.randn(batch, length, 8), chosen, torch.rand(batch * length, 1)]
 
 
-def is_right_on_every_length(model: torch.nn.Module, inputs: Any, shapes: Any) -> None:
+def is_right_on_every_length(model: torch.nn.Module, inputs: Any, shapes: Any, lengths: Any = LENGTHS) -> None:
     torch.manual_seed(0)
     with torch_export_patches(), torch.no_grad():
-        example = tuple(inputs(*LENGTHS[0]))
+        example = tuple(inputs(*lengths[0]))
         exported = torch.export.export(model, example, dynamic_shapes=shapes, strict=False)
     session = OrtSession(to_onnx(exported).to_bytes())
-    for sizes in LENGTHS:
+    for sizes in lengths:
         values = inputs(*sizes)
         with torch.no_grad():
             expected = model(*values)
@@ -97,7 +98,28 @@ def mask() -> None:
     is_right_on_every_length(Mask(), lambda batch, length: [torch.randint(0, 2, (batch, length))], (axes,))
 
 
+class Codec(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = EncodecConv1d(EncodecConfig(use_causal_conv=True), 2, 3, kernel_size=5, stride=3)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.conv(x)
+
+
+def codec() -> None:
+    lengths = {2: 20, 1: 21, 3: 11}
+    is_right_on_every_length(
+        Codec().eval(),
+        lambda batch, _: [torch.randn(batch, 2, lengths[batch])],
+        ({0: Dim.DYNAMIC, 2: Dim.DYNAMIC},),
+        lengths=[(2, 0), (1, 0), (3, 0)],
+    )
+
+
 PROGRAMS = {
+    "paddings of audio codecs": codec,
     "loops over the experts that were hit": experts,
     "loops over tokens": recurrence,
     "masks by broadcasting": mask,

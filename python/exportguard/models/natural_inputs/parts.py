@@ -18,7 +18,7 @@ from .tensors import Sizes, source_of, tokens, values
 Part = Callable[[Any, Sizes], dict[str, Any]]
 Layout = Callable[[Sizes], tuple[int, int]]
 
-_SAMPLES = 1600  # a tenth of a second at the 16 kHz of speech models
+_SAMPLES = 1700  # some tenth of a second at the 16 kHz of speech models, and a multiple of no codec's frames
 _FRAMES = 16  # of features, for each token of a text
 _FILM = 4
 _GRID = (1, 4, 4)
