@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from control_flow_program import Programs, check, up
 
-
 PROGRAMS = Programs()
 
 
