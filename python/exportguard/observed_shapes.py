@@ -53,7 +53,9 @@ def observed_dynamic_shapes(make_inputs: Callable[[Sizes], Any], sizes: Sizes, o
     for name in sorted(sizes):
         _add_growth(axes, name, _sizes_like(base, make_inputs({**sizes, name: sizes[name] + 1})))
     calls = [(other, _sizes_like(base, make_inputs(other))) for other in others]
-    _tell_apart([axis for row in axes for axis in row if axis.growth], sizes, _by_axis(axes, calls))
+    growing = [axis for row in axes for axis in row if axis.growth]
+    _tell_apart(growing, sizes, _by_axis(axes, calls))
+    _number_lengths(growing)
     remaining = iter(zip(base, axes, strict=True))
     return mirror(inputs, lambda value: _spec(*next(remaining)))
 
@@ -99,6 +101,17 @@ def _tell_apart(axes: Sequence[_Axis], base: Sizes, seen: Sequence[Sequence[tupl
         key = axis.label, tuple(size for _, size in calls)
         number = sum(label == axis.label for label, _ in kinds)
         axis.suffix = kinds.setdefault(key, "_bounded" if not number else f"_bounded_{number + 1}")
+
+
+def _number_lengths(axes: Sequence[_Axis]) -> None:
+    """Axes that grow alike but are not as long, such as a text with and without a picture, get a number each."""
+    lengths: dict[str, list[int]] = {}
+    for axis in axes:
+        label, seen = axis.label, lengths.setdefault(axis.label, [])
+        if axis.size not in seen:
+            seen.append(axis.size)
+        number = lengths[label].index(axis.size)
+        axis.suffix += f"_{number + 1}" if number else ""
 
 
 def _spec(leaf: Leaf, axes: Sequence[_Axis]) -> Any:

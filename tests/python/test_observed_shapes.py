@@ -53,3 +53,12 @@ def test_inputs_with_other_parts_at_other_sizes_are_refused() -> None:
 
     with pytest.raises(InvalidArgumentError, match=r"other sizes have other parts \(3 instead of 2\)"):
         observed_dynamic_shapes(make_inputs, SIZES)
+
+
+def test_axes_that_grow_alike_and_are_not_as_long_have_names_of_their_own() -> None:
+    def inputs(sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
+        seq = sizes["seq"]
+        return {"held": torch.zeros(10 + seq), "mask": torch.zeros(10 + seq), "text": torch.zeros(seq)}
+
+    shapes = observed_dynamic_shapes(inputs, {"seq": 6})
+    assert shapes == {"held": {0: "seq"}, "mask": {0: "seq"}, "text": {0: "seq_2"}}

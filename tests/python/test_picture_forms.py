@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from transformers import CONFIG_MAPPING
 
 from exportguard.models import BuildOptions, ModelCase, build_model
+from exportguard.models.shrink import shrunk
 
 SHAPES = {
     "plain": ("llava", {"pixel_values": (2, 3, 32, 32)}),
@@ -14,6 +16,14 @@ SHAPES = {
     "several for each text": ("idefics3", {"pixel_values": (2, 1, 3, 32, 32)}),
     "pictures and their sizes": ("mistral3", {"pixel_values": (2, 3, 32, 32), "image_sizes": (2, 2)}),
     "patches that are padded": ("lfm2_vl", {"pixel_values": (2, 16, 192), "spatial_shapes": (2, 2)}),
+    "tiles and the ratio of their sides": (
+        "mllama",
+        {"pixel_values": (2, 1, 4, 3, 32, 32), "aspect_ratio_ids": (2, 1)},
+    ),
+    "tiles behind the whole": ("llava_next", {"pixel_values": (2, 3, 3, 32, 32), "image_sizes": (2, 2)}),
+    "patches and their places": ("gemma4", {"pixel_values": (2, 36, 192), "image_position_ids": (2, 36, 2)}),
+    "with a text for what asks of them": ("instructblip", {"qformer_input_ids": (2, 6)}),
+    "with the places that they take": ("kosmos-2", {"image_embeds_position_mask": (2, 70)}),
     "patches behind their places": ("pix2struct", {"flattened_patches": (2, 4, 770)}),
 }
 
@@ -43,3 +53,25 @@ def test_pictures_of_any_size_have_as_many_rows_as_asked_for() -> None:
 def test_a_model_that_takes_pictures_in_no_form_known_gets_the_text_alone() -> None:
     case = case_of("fuyu")
     assert set(case.inputs(case.task.sizes)) == {"input_ids", "attention_mask"}
+
+
+def test_a_window_in_pixels_holds_two_blocks_of_patches() -> None:
+    small = shrunk(CONFIG_MAPPING["qwen2_5_vl"]()).vision_config
+    assert (small.window_size, small.patch_size, small.spatial_merge_size) == (32, 8, 2)
+    assert shrunk(CONFIG_MAPPING["swin"]()).window_size == 2
+
+
+def test_pictures_are_cut_to_as_many_tiles_of_the_small_size() -> None:
+    small = shrunk(CONFIG_MAPPING["llava_next"]())
+    assert small.vision_config.image_size == 32
+    assert small.image_grid_pinpoints == [[32, 64], [64, 32], [64, 64], [96, 32], [32, 96]]
+
+
+def test_an_exception_holds_for_a_nested_configuration_of_its_type() -> None:
+    assert shrunk(CONFIG_MAPPING["mllama"]()).vision_config.intermediate_layers_indices == [0, 1]
+
+
+def test_only_a_task_with_pictures_adds_the_part_that_sees_them() -> None:
+    text = build_model("gemma4", BuildOptions(task="text-generation")).model
+    assert case_of("gemma4").model.config.vision_config is not None  # type: ignore[union-attr]
+    assert text.config.vision_config is None  # type: ignore[union-attr]

@@ -15,7 +15,7 @@ from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
 
 from ..errors import InvalidArgumentError
-from .shrink import shrunk
+from .shrink import shrunk, small_fields
 from .tables import Architecture, Task, architectures, exceptions, tasks
 from .untrained import make_visible
 
@@ -101,7 +101,15 @@ def _task_fields(config: transformers.PretrainedConfig, task: Task) -> dict[str,
         return {"is_decoder": True}  # an encoder used as a language model keeps no cache otherwise
     if task.name == "text-classification" and getattr(config, "pad_token_id", 0) is None:
         return {"pad_token_id": 0}  # without one a decoder does not find the last token of each text
-    return {}
+    return _parts_for_pictures(config) if task.inputs == "image_in_text" else {}
+
+
+def _parts_for_pictures(config: transformers.PretrainedConfig) -> dict[str, Any]:
+    """The part that sees pictures where the default configuration of a model leaves it out."""
+    part = type(config).sub_configs.get("vision_config")
+    if part is None or getattr(config, "vision_config", part) is not None:
+        return {}
+    return {"vision_config": small_fields(part(), vocabulary=1)}
 
 
 def _case(name: str, task: Task, config: transformers.PretrainedConfig, options: BuildOptions) -> ModelCase:

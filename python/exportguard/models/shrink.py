@@ -11,7 +11,7 @@ from typing import Any
 
 from transformers import PretrainedConfig
 
-from .tables import table
+from .tables import exceptions, table
 
 
 def shrunk(config: PretrainedConfig, changes: Mapping[str, Any] | None = None) -> PretrainedConfig:
@@ -40,13 +40,16 @@ def small_fields(config: PretrainedConfig, vocabulary: int) -> dict[str, Any]:
     fields.update(_heads(own, fields))
     fields.update(_token_numbers(own, min(_vocabulary_of(own) or vocabulary, vocabulary)))
     fields.update(_rope_sections(config, own, fields))
+    fields.update(_windows_of_pixels(own, fields))
     for name in _nested(config):
         fields[name] = _nested_fields(getattr(config, name), vocabulary)
+    fields.update(_resolutions(config, fields))
     return fields
 
 
 def _nested_fields(config: PretrainedConfig, vocabulary: int) -> dict[str, Any]:
-    return {"model_type": config.model_type, **_set_by_outer(config), **small_fields(config, vocabulary)}
+    fields = {"model_type": config.model_type, **_set_by_outer(config), **small_fields(config, vocabulary)}
+    return _merged(fields, exceptions().get(config.model_type, {}))
 
 
 def _set_by_outer(config: PretrainedConfig) -> dict[str, Any]:
@@ -154,6 +157,23 @@ def _sections_of_module(name: str) -> list[int]:
     source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
     found = re.search(r"\.get\(\"mrope_section\", \[([\d, ]+)\]\)", source)
     return [int(size) for size in found[1].split(",")] if found else []
+
+
+def _windows_of_pixels(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """A window that is counted in pixels holds two blocks of patches in each direction."""
+    small = {**own, **fields}
+    block = small.get("patch_size", 0) * small.get("spatial_merge_size", 0) if "spatial_merge_size" in own else 0
+    return {"window_size": 2 * block} if block and isinstance(own.get("window_size"), int) else {}
+
+
+def _resolutions(config: PretrainedConfig, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Heights and widths that pictures are cut to, as many tiles of the small size as there were of the default one."""
+    vision = fields.get("vision_config", {})
+    pinpoints = getattr(config, "image_grid_pinpoints", None)
+    if not pinpoints or "image_size" not in vision:
+        return {}
+    before = config.vision_config.image_size
+    return {"image_grid_pinpoints": [[side // before * vision["image_size"] for side in pair] for pair in pinpoints]}
 
 
 def _vocabulary_of(own: Mapping[str, Any]) -> int | None:

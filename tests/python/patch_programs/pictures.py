@@ -59,16 +59,19 @@ def attention() -> None:
 class Positions(torch.nn.Module):
     def forward(self, grid: torch.Tensor) -> Any:
         modules = [importlib.import_module(f"transformers.models.{name}") for name in _OWNERS]
-        rows, windows, nearest = modules
-        positions = rows.get_vision_position_ids(grid, 2)
-        order, ends = windows.get_vision_window_index(grid, 2, window_size=16, patch_size=2)
-        return positions, order, ends, nearest.get_vision_nearest_position_ids(grid[:, 1:], 7)
+        rows, windows, nearest, smooth = modules
+        positions = rows.get_vision_position_ids(grid_thw=grid, spatial_merge_size=2)
+        order, ends = windows.get_vision_window_index(grid, spatial_merge_size=2, window_size=16, patch_size=2)
+        indices, weights = smooth.get_vision_interpolation_indices_and_weights(grid, 7, spatial_merge_size=2)
+        place = nearest.get_vision_nearest_position_ids(target_sizes=grid[:, 1:], num_patches_per_side=7)
+        return positions, order, ends, place, indices, weights
 
 
 _OWNERS = [
     "qwen2_vl.modeling_qwen2_vl",
     "qwen2_5_vl.modeling_qwen2_5_vl",
     "minicpmv4_6.modeling_minicpmv4_6",
+    "qwen3_vl.modeling_qwen3_vl",
 ]
 
 

@@ -8,6 +8,8 @@ import torch
 
 from .tensors import Sizes, tokens, values
 
+_PARTS = (None, "vision_config", "backbone_config")
+
 
 def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
     """`batch` pictures; as rows of colours from a palette for a model that reads them like a text."""
@@ -24,6 +26,8 @@ def pictures(model: torch.nn.Module, config: Any, count: int) -> torch.Tensor:
 
 
 def _field(config: Any, name: str) -> Any:
-    """A field of the configuration, or of the vision part in it."""
-    parts = (config, getattr(config, "vision_config", None), getattr(config, "backbone_config", None))
+    """A field of the configuration, or of the part in it that sees pictures."""
+    encoder = getattr(config, "encoder", None)
+    owners = [config, encoder]
+    parts = [owner if part is None else getattr(owner, part, None) for part in _PARTS for owner in owners]
     return next((value for part in parts if (value := getattr(part, name, None)) is not None), None)

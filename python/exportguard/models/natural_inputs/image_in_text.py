@@ -10,10 +10,11 @@ from weakref import WeakKeyDictionary
 import torch
 
 from .picture_forms import Form, forms
-from .tensors import Sizes, mask, text_config, tokens
+from .tensors import Sizes, mask, text_config, tokens, values
 
 _EXTRACT = "get_image_features"
-_IMAGE_TOKENS = ("image_token_id", "image_token_index")
+_IMAGE_TOKENS = ("image_token_id", "image_token_index", "img_context_token_id")
+_FEATURES = ("pooler_output", "last_hidden_state")
 _REFUSALS = (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError, ValueError)
 _places: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
 
@@ -60,11 +61,8 @@ def _names_of_forms(model: Any) -> set[str]:
 
 
 def _with_text(model: Any, form: Form, sizes: Sizes) -> dict[str, Any]:
-    held = _tokens_of_a_picture(model, form, sizes["batch"])
-    if held is None:
-        return {}
-    text = _text(model, sizes, held)
-    return {**text, **form}
+    held = _tokens_of_a_picture(model, form, sizes)
+    return {} if held is None else {**_text(model, sizes, held), **form}
 
 
 def _text(model: Any, sizes: Sizes, held: int = 0) -> dict[str, Any]:
@@ -76,30 +74,42 @@ def _text(model: Any, sizes: Sizes, held: int = 0) -> dict[str, Any]:
     kinds = torch.zeros_like(ids)
     kinds[:, :held] = 1
     inputs = {"input_ids": ids, "attention_mask": mask(model, batch, ids.shape[1]), "mm_token_type_ids": kinds}
-    if model.config.is_encoder_decoder:
-        inputs["decoder_input_ids"] = tokens(model, (batch, sizes["seq"]))
+    inputs |= {name: tokens(model, (batch, sizes["seq"])) for name in ("decoder_input_ids", "qformer_input_ids")}
+    inputs["image_embeds_position_mask"] = kinds
+    inputs["bbox"] = values(model, (batch, ids.shape[1], 4)).sigmoid().sort(-1).values
+    inputs["image_attention_mask"] = torch.ones_like(ids)[..., None]
+    inputs["cross_attention_mask"] = torch.ones_like(ids)[..., None, None].expand(-1, -1, 1, _tiles(model))
+    if not model.config.is_encoder_decoder:
+        del inputs["decoder_input_ids"]
     names = inspect.signature(model.forward).parameters
     return {name: value for name, value in inputs.items() if name in names}
 
 
-def _tokens_of_a_picture(model: Any, form: Form, batch: int) -> int | None:
+def _tokens_of_a_picture(model: Any, form: Form, sizes: Sizes) -> int | None:
     """How many tokens the model makes of a picture; 0 if it does not put them in the text, None if it refuses them."""
     extract = _feature_extractor(model)
     if extract is None or _image_token(model) is None:
-        return 0
+        return int(getattr(model.config, "latent_query_num", 0))
+    names = inspect.signature(extract).parameters
+    asked = {name: value for name, value in _text(model, sizes).items() if name in names}
     try:
         with torch.no_grad():
-            features = extract(**form)
+            found = extract(**asked, **form)
     except _REFUSALS:
         return None
-    features = getattr(features, "pooler_output", features)
+    features = next(value for value in (getattr(found, name, None) for name in _FEATURES) if value is not None)
     rows = torch.cat(list(features)) if isinstance(features, (list, tuple)) else features
-    return int(rows.numel() // text_config(model).hidden_size // batch)
+    return int(rows.numel() // text_config(model).hidden_size // sizes["batch"])
 
 
 def _feature_extractor(model: Any) -> Any:
     owners = (model, getattr(model, "model", None))
     return next((getattr(owner, _EXTRACT) for owner in owners if hasattr(owner, _EXTRACT)), None)
+
+
+def _tiles(model: Any) -> int:
+    """How many pieces a picture may be cut into."""
+    return int(getattr(getattr(model.config, "vision_config", None), "max_num_tiles", 1))
 
 
 def _image_token(model: Any) -> int | None:

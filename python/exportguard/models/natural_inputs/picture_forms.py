@@ -96,8 +96,10 @@ def _tiles(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
 
 
 def _several(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
-    """One picture for each text, in a list of them."""
-    yield {"pixel_values": pictures(model, model.config, count).unsqueeze(1)}
+    """One picture for each text, in a list of them; with a mask of the list where it is asked for."""
+    single = pictures(model, model.config, count)
+    yield {"pixel_values": single.unsqueeze(1)}
+    yield {"pixel_values": single, name: torch.ones(count, 1, dtype=torch.int64, device=single.device)}
 
 
 def _flat(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
@@ -109,8 +111,9 @@ def _flat(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
 
 
 def _plain(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
-    """Pictures of the configured size."""
-    yield {name: pictures(model, model.config, count)}
+    """Pictures of the configured size, in two resolutions if the model sees both."""
+    finer = getattr(model.config, "high_res_vision_config", model.config)
+    yield {name: pictures(model, model.config, count), "high_res_pixel_values": pictures(model, finer, count)}
 
 
 #: The arguments that tell the form, the more particular ones first.

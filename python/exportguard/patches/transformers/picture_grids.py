@@ -6,6 +6,7 @@ frame by frame, and within a frame in blocks of `merge` by `merge`.
 
 from __future__ import annotations
 
+import ast
 import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +15,7 @@ import torch
 from torch.nn.functional import pad
 
 from exportguard.patches.constructs import models_patch
+from exportguard.patches.rewriting import rewrite
 
 if TYPE_CHECKING:
     import types
@@ -45,18 +47,17 @@ def patches_of(grid: torch.Tensor, merge: Any = 1) -> Patches:
     return Patches(picture, place // (height * width), row, column)
 
 
-def position_ids(
-    grid: torch.Tensor, merge: Any, include_temporal: bool = False, kwargs: dict[str, Any] | None = None
-) -> torch.Tensor:
+def position_ids(grid_thw: torch.Tensor, spatial_merge_size: Any, include_temporal: bool = False) -> torch.Tensor:
     """Row and column of each patch, behind its frame if that is asked for."""
-    _, frame, row, column = patches_of(grid, merge)
+    _, frame, row, column = patches_of(grid_thw, spatial_merge_size)
     return torch.stack([frame, row, column] if include_temporal else [row, column], dim=-1)
 
 
 def window_index(
-    grid: torch.Tensor, merge: int, window_size: int, patch_size: int, kwargs: dict[str, Any] | None = None
+    grid_thw: torch.Tensor, spatial_merge_size: int, window_size: int, patch_size: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The order of the merged patches window by window, and where each window begins and ends among the patches."""
+    grid, merge = grid_thw, spatial_merge_size
     side = window_size // merge // patch_size
     merged = torch.stack([grid[:, 0], grid[:, 1] // merge, grid[:, 2] // merge], dim=-1)
     windows = torch.stack([grid[:, 0], _up(merged[:, 1], side), _up(merged[:, 2], side)], dim=-1)
@@ -76,13 +77,23 @@ def _up(size: torch.Tensor, side: int) -> torch.Tensor:
     return (size + side - 1) // side
 
 
-def nearest_position_ids(sizes: torch.Tensor, side: int, kwargs: dict[str, Any] | None = None) -> torch.Tensor:
-    """The place of each patch in a table of `side` by `side` positions; `sizes` has a row (height, width) for each."""
-    grid = pad(sizes, (1, 0), value=1)
+def nearest_position_ids(target_sizes: torch.Tensor, num_patches_per_side: int) -> torch.Tensor:
+    """The place of each patch in a square table of positions; `target_sizes` has a row (height, width) for each."""
+    grid, side = pad(target_sizes, (1, 0), value=1), num_patches_per_side
     picture, _, row, column = patches_of(grid)
-    edges = torch.arange(1 / side, 1.0, 1 / side, device=sizes.device)
+    edges = torch.arange(1 / side, 1.0, 1 / side, device=grid.device)
     down = torch.bucketize(row / grid[:, 1][picture], edges, right=True)
     return down * side + torch.bucketize(column / grid[:, 2][picture], edges, right=True)
+
+
+class OwnStarts(ast.NodeTransformer):
+    """Where each picture begins is what is before its end, without its own patches: as many numbers as pictures."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if ast.unparse(node) != "F.pad(counts.cumsum(0)[:-1], (1, 0))":
+            return node
+        return ast.copy_location(ast.parse("counts.cumsum(0) - counts", mode="eval").body, node)
 
 
 #: What takes the place of each function, and the arguments of a call that has it computed before.
@@ -93,8 +104,13 @@ _AT_ONCE: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
 }
 
 
+_REWRITTEN = {"get_vision_interpolation_indices_and_weights": rewrite(OwnStarts)}
+
+
 @functools.cache
-def _while_exporting(original: Callable[..., Any]) -> Callable[..., Any]:
+def _replacement(original: Callable[..., Any]) -> Callable[..., Any]:
+    if original.__name__ in _REWRITTEN:
+        return _REWRITTEN[original.__name__](original)
     at_once, given = _AT_ONCE[original.__name__]
 
     @functools.wraps(original)
@@ -108,10 +124,10 @@ def _while_exporting(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _install(changes: Changes, module: types.ModuleType) -> None:
-    for name in _AT_ONCE:
+    for name in (*_AT_ONCE, *_REWRITTEN):
         function = vars(module).get(name)
         if getattr(function, "__module__", None) == _HOME:
-            changes.set_attribute(module, name, _while_exporting(function))
+            changes.set_attribute(module, name, _replacement(function))
 
 
 PATCHES = (
