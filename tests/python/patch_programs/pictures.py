@@ -80,6 +80,28 @@ def positions() -> None:
     is_right_on_all(Positions(), [(grid,) for grid in GRIDS], ({0: Dim.DYNAMIC},))
 
 
+class Tables(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Parameter(torch.randn(5, 5, 3))
+
+    def forward(self, grid: torch.Tensor, places: torch.Tensor) -> Any:
+        siglip, cosmos = (importlib.import_module(f"transformers.models.{name}") for name in _TABLES)
+        padded = siglip.Siglip2VisionEmbeddings.resize_positional_embeddings
+        packed = cosmos.Cosmos3EdgeVisionEmbeddings.resize_positional_embeddings
+        return packed(self.table, grid, 2), padded(self.table, grid[:, 1:], places.shape[0])
+
+
+_TABLES = ["siglip2.modeling_siglip2", "cosmos3_edge.modeling_cosmos3_edge"]
+
+
+def tables() -> None:
+    require("get_vision_position_ids")
+    torch.manual_seed(0)
+    calls = [(grid, torch.zeros(int(grid.prod(1).max()) + 1)) for grid in GRIDS]
+    is_right_on_all(Tables(), calls, ({0: Dim.DYNAMIC}, {0: Dim.DYNAMIC}))
+
+
 class TextPositions(torch.nn.Module):
     """The positions alone: what the model computes them from is on no weight."""
 
@@ -132,6 +154,7 @@ def features() -> None:
 PROGRAMS = {
     "attention over packed pictures": attention,
     "positions in packed pictures": positions,
+    "tables of positions for pictures of any size": tables,
     "positions of texts with pictures": text_positions,
     "features of several pictures": features,
 }
