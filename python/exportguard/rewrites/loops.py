@@ -88,7 +88,7 @@ class _Loops(ast.NodeTransformer):
 
     def visit_While(self, node: ast.While) -> ast.stmt | list[ast.stmt]:
         self.generic_visit(node)
-        if not self._applies(node) or isinstance(node.test, ast.Constant):
+        if not self._applies(node):
             return node
         self._unit.note(node, "while")
         self.found = True

@@ -10,11 +10,15 @@ import inspect
 import textwrap
 from pathlib import Path
 
+import test_callables
 import test_conditions
 import test_expressions
 import test_faults
+import test_loop_exits
 import test_loops
+import test_returns
 import test_scopes
+import test_targets
 import test_transformers_places
 from control_flow_program import exported, up
 
@@ -24,8 +28,12 @@ PATH = Path(__file__).parents[3] / "docs" / "rewriting.md"
 
 _TABLES = {
     "Tests on tensor data": test_conditions.PROGRAMS,
+    "What a branch assigns": test_targets.PROGRAMS,
+    "What a branch calls": test_callables.PROGRAMS,
+    "Branches that return": test_returns.PROGRAMS,
     "Expressions, assertions, raises": test_expressions.PROGRAMS,
     "Loops": test_loops.PROGRAMS,
+    "Loops that are left": test_loop_exits.PROGRAMS,
     "Scopes, caches, ranges of any length, breaks over rows": test_scopes.PROGRAMS,
 }
 
@@ -93,6 +101,7 @@ that it was.
 | `for` over the rows of a dynamic axis, `range(n)` of a symbolic n | `scan` |
 | `for` with a `break` on data, `range(start, n)`, a range whose length is data, `while` on data | `while_loop` |
 | a loop whose length Python knows | stays a loop, which the trace unrolls |
+| `return` inside a loop, `else` behind one | a number that says how the loop was left, and tests of it |
 | `assert` and `if …: raise` on data | a check in the program |
 
 What a branch writes - variables, attributes, entries, elements, globals, variables of enclosing functions, in-place
@@ -104,9 +113,9 @@ follows the test into its branches (`absorb_rest=True` of `transform_method`).
 _LIMITS = """\
 ## What is left as it is
 
-- `return`, `global` or `nonlocal` inside a loop, `for … else`, and an `if` that holds the `break` or `continue` of a
-  loop that is left as it is; generators and coroutines; lambdas at the level of a module.
-- An early `return` inside `try`, `with` or a loop is rewritten where the block ends the function, and not elsewhere.
+- `global` or `nonlocal` inside a loop, a `return` in a `with` or `try` inside a loop, and an `if` that holds the
+  `break` or `continue` of a loop that is left as it is; generators and coroutines; lambdas at the level of a module.
+- An early `return` inside `try` or `with` is rewritten where the block ends the function, and not elsewhere.
 - `x is None`, `isinstance(…)`, `in`, comparisons with a string and `self.training` are Python tests by their form.
 - torch takes a `scan` of one step for a constant: a loop over rows is exported with two or more of them, and runs with
   any number.
