@@ -14,6 +14,8 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from .dynamic_shapes import Axis, LeafShape, name_of
 
+_NUMBERS = (bool, int, float)
+
 
 @dataclass(frozen=True, kw_only=True)
 class AxisOutcome:
@@ -128,9 +130,9 @@ def taken_leaves(program: ExportedProgram) -> list[bool]:
 
 
 def returned_leaves(program: ExportedProgram) -> list[bool]:
-    """For each leaf of the original's outputs whether the program computes it; it leaves out None and constants."""
+    """For each leaf of the original's outputs whether the model has it, as it has tensors and numbers."""
     specs = [spec for spec in program.graph_signature.output_specs if spec.kind == OutputKind.USER_OUTPUT]
-    return [not isinstance(spec.arg, ConstantArgument) for spec in specs]
+    return [not isinstance(spec.arg, ConstantArgument) or isinstance(spec.arg.value, _NUMBERS) for spec in specs]
 
 
 def _why_fixed(program: ExportedProgram, place: str, lines: Mapping[str, str]) -> str:

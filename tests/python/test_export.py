@@ -14,7 +14,10 @@ import torch
 
 import exportguard
 from exportguard import ExportError, ExportOptions, FileError, InvalidArgumentError, LoweringError, OnnxModel, to_onnx
+from exportguard.axis_report import returned_leaves
+from exportguard.export import export_program
 from exportguard.opsets import MAX_OPSET, MIN_OPSET, default_opset
+from exportguard.ort_session import OrtSession
 
 
 class Model(torch.nn.Module):
@@ -280,3 +283,18 @@ def test_a_stopped_export_names_the_line_and_the_remedy(
     assert reason in "\n".join(rest)
     assert remedy in rest[-1]
     assert caught.value.__cause__ is not None
+
+
+class WithConstants(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return x + 1, 3, None, (0.5, True), "text", x * 2
+
+
+def test_numbers_that_the_model_returns_are_outputs_and_other_constants_are_not() -> None:
+    exported = export_program(WithConstants(), (torch.ones(2),), {}, dynamic_shapes=None, options=ExportOptions())
+    assert returned_leaves(exported.program) == [True, True, False, True, True, False, True]
+    names = ["plus", "three", "half", "flag", "twice"]
+    model = to_onnx(WithConstants(), (torch.ones(2),), options=ExportOptions(output_names=names))
+    session = OrtSession(model.to_bytes())
+    assert session.output_names == names
+    assert [value.tolist() for value in session.run({session.input_names[0]: torch.ones(2)})[1:4]] == [3, 0.5, True]

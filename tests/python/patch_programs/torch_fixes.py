@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch.export import Dim
+from torch.utils._pytree import tree_leaves
 
 from exportguard import torch_export_patches
 from exportguard.caches.build import make_dynamic_cache
@@ -83,7 +84,20 @@ def gives_shapes_to_collected_arguments() -> None:
     assert got == 7 + 6 * 2 * 2 + 8
 
 
+def keeps_the_lengths_of_recurrent_layers() -> None:
+    for layer in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
+        model = layer(4, 5, num_layers=2, bidirectional=True, batch_first=True).eval()
+        shapes = ({0: Dim.DYNAMIC, 1: Dim.DYNAMIC},)
+        with torch_export_patches():
+            program = torch.export.export(model, (torch.randn(2, 6, 4),), dynamic_shapes=shapes, strict=False)
+        for sizes in [(2, 6), (3, 9), (2, 2)]:
+            x = torch.randn(*sizes, 4)
+            for one, other in zip(tree_leaves(program.module()(x)), tree_leaves(model(x)), strict=True):
+                torch.testing.assert_close(one, other)
+
+
 PROGRAMS = {
+    "lengths of recurrent layers": keeps_the_lengths_of_recurrent_layers,
     "shapes of collected arguments": gives_shapes_to_collected_arguments,
     "lines of bodies": knows_the_lines_of_branches,
     "constraint violations": lambda: export_with_a_fixed_batch(Dim("batch")),
