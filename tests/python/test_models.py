@@ -268,3 +268,10 @@ def test_sections_that_only_the_code_has_become_those_of_the_small_head(name: st
 def test_heads_that_are_as_wide_as_their_two_parts_stay_so() -> None:
     config = shrunk(CONFIG_MAPPING["mistral4"]())
     assert config.head_dim == config.qk_head_dim == config.qk_nope_head_dim + config.qk_rope_head_dim
+
+
+def test_a_single_token_gives_way_to_a_whole_text_and_a_picture_to_nothing() -> None:
+    single = input_sets(build_model("bert"))[2]
+    assert single.instead is not None
+    assert single.instead.sizes == {"batch": 1, "seq": 6}
+    assert input_sets(build_model("vit"))[2].instead is None

@@ -13,6 +13,7 @@ import torch
 from exportguard import validate as validation
 from exportguard.errors import FileError, InvalidArgumentError, LoweringError
 from exportguard.models import BuildOptions
+from exportguard.models.input_sets import InputSet
 from exportguard.validate import ValidateOptions, ValidationReport, validate_model
 
 
@@ -106,3 +107,49 @@ def test_an_unknown_model_is_an_error_of_the_caller() -> None:
 def test_the_official_exporter_is_validated_in_the_same_way(tmp_path: Path) -> None:
     report = validate_model("vit", ValidateOptions(exporter="onnx-dynamo", folder=tmp_path, opset=20))
     assert (report.failure, report.ok, report.exporter) == ("", True, "onnx-dynamo")
+
+
+class Squeezes(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.squeeze(1)
+
+
+class NeedsTwo(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[1] == 1:
+            raise ValueError("a single token")
+        return x
+
+
+class Keeps(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+class Case:
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.model = model
+
+    def inputs(self, sizes: Any) -> dict[str, torch.Tensor]:
+        return {"x": torch.ones(sizes["batch"], sizes["seq"])}
+
+
+LONGER = InputSet(name="longer", sizes={"batch": 1, "seq": 3})
+SINGLE = InputSet(name="single", sizes={"batch": 1, "seq": 1}, instead=LONGER)
+TRACED = InputSet(name="traced", sizes={"batch": 2, "seq": 3})
+
+
+@pytest.mark.parametrize(
+    ("model", "asked"),
+    [(Squeezes(), "longer"), (NeedsTwo(), "longer"), (Keeps(), "single")],
+    ids=["of another rank", "refused", "taken"],
+)
+def test_a_set_that_the_original_has_no_comparable_result_for_gives_way(model: torch.nn.Module, asked: str) -> None:
+    case: Any = Case(model)
+    assert [one.name for one, _ in validation._eager_results(case, [TRACED, SINGLE])] == ["traced", asked]
+
+
+def test_a_set_with_nothing_to_take_instead_is_asked_all_the_same() -> None:
+    case: Any = Case(NeedsTwo())
+    with pytest.raises(ValueError, match="a single token"):
+        validation._eager_results(case, [TRACED, InputSet(name="single", sizes={"batch": 1, "seq": 1})])

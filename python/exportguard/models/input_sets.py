@@ -12,10 +12,11 @@ _BEYOND = 4  # tokens of the past that a sliding window no longer sees
 
 @dataclass(frozen=True, kw_only=True)
 class InputSet:
-    """A name and the sizes of the inputs."""
+    """A name and the sizes of the inputs; and the set to take `instead` where the original itself refuses this one."""
 
     name: str
     sizes: Mapping[str, int]
+    instead: InputSet | None = None
 
 
 def input_sets(case: ModelCase) -> list[InputSet]:
@@ -26,7 +27,7 @@ def input_sets(case: ModelCase) -> list[InputSet]:
     sets = [
         InputSet(name="traced", sizes=traced),
         InputSet(name="other sizes", sizes=larger),
-        InputSet(name="batch 1, one token" if "seq" in traced else "batch 1", sizes=single),
+        _single(single, traced),
     ]
     if "past" in traced:
         sets.append(InputSet(name="empty past", sizes={**traced, "past": 0}))
@@ -34,6 +35,14 @@ def input_sets(case: ModelCase) -> list[InputSet]:
         if window:
             sets.append(InputSet(name="past beyond the window", sizes={**traced, "past": window + _BEYOND}))
     return sets
+
+
+def _single(sizes: Mapping[str, int], traced: Mapping[str, int]) -> InputSet:
+    """Some models have no result for a single token, or squeeze its axis away."""
+    if "seq" not in traced:
+        return InputSet(name="batch 1", sizes=sizes)
+    longer = InputSet(name="batch 1", sizes={**sizes, "seq": traced["seq"]})
+    return InputSet(name="batch 1, one token", sizes=sizes, instead=longer)
 
 
 def sliding_window(case: ModelCase) -> int | None:
