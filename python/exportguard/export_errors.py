@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import linecache
+import sys
 import sysconfig
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from types import TracebackType
 
@@ -31,11 +33,27 @@ _IN_THE_MODEL = (
 def explained_export() -> Iterator[None]:
     """Turns what torch or the model raises while it is exported into an `ExportError` that has it as its cause."""
     try:
-        yield
+        with without_partial_graph():
+            yield
     except ExportGuardError:
         raise
     except Exception as error:
         raise ExportError(_text(error)) from error
+
+
+@contextmanager
+def without_partial_graph() -> Iterator[None]:
+    """Keeps off stderr the graph that torch prints as far as it came; the error still has it (`partial_fx_graph`)."""
+    printed = io.StringIO()
+    graph = ""
+    try:
+        with redirect_stderr(printed):
+            yield
+    except Exception as error:
+        graph = f"{getattr(error, 'partial_fx_graph', '')}\n"
+        raise
+    finally:
+        sys.stderr.write(printed.getvalue().replace(graph, "") if graph else printed.getvalue())
 
 
 def _text(error: Exception) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -211,6 +213,23 @@ def test_the_model_that_is_exported_is_left_as_it_was(module: Model) -> None:
     to_onnx(module, (X,), dynamic_shapes=DYNAMIC)
     assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
     assert isinstance(module.linear.weight, torch.nn.Parameter)
+
+
+class Branches(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        print("seen", file=sys.stderr)
+        return x * 2 if x.sum() > 0 else x - 1
+
+
+@pytest.mark.parametrize("rewrite", ["auto", ()])
+def test_stderr_has_what_the_model_prints_and_no_graph_of_torch(
+    rewrite: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.nullcontext() if rewrite else pytest.raises(ExportError):
+        to_onnx(Branches().eval(), (X,), rewrite=rewrite)
+    printed = capsys.readouterr().err
+    assert "seen\n" in printed
+    assert "torch.ops.aten" not in printed
 
 
 @pytest.fixture

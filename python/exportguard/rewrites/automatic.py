@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from exportguard.export_errors import without_partial_graph
 from exportguard.patches.declaration import NEEDED, Patch, Verdict
 from exportguard.rewrites.errors import RewriteError
 from exportguard.rewrites.fixed_loops import FixedAxes, fixed_axes
@@ -206,7 +207,8 @@ class _Search:
         self._attempts += 1
         snapshot = Snapshot(self._model.modules())
         try:
-            with torch_export_rewrite([step.patch for step in steps]), fixed_axes() as self._fixed:
+            patches = [step.patch for step in steps]
+            with torch_export_rewrite(patches), fixed_axes() as self._fixed, without_partial_graph():
                 return self._export()
         except Exception as error:  # what torch raises at a test on data is of many kinds
             snapshot.restore(snapshot.changes())

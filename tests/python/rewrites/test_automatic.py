@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 from control_flow_program import up
-from test_conditions import CallsSuper, ConditionInsideACalledMethod, ConditionInsideASubmodule, EarlyReturn, Elif
+from test_callables import CallsSuper, ConditionInsideACalledMethod, ConditionInsideASubmodule
+from test_conditions import Elif
 from test_faults import DifferentKinds, DifferentStructure, DifferentText
+from test_returns import EarlyReturn
 from torch.nn import Module
 
 from exportguard import (
@@ -170,8 +172,8 @@ class OneStatementCannotBeHeld(Module):
     [
         (Elif, ["Elif.forward"]),
         (ConditionInsideACalledMethod, ["ConditionInsideACalledMethod.clamped"]),
-        (ConditionInsideASubmodule, ["EarlyReturn.forward"]),
-        (CallsSuper, ["CallsSuper.forward", "AssignInBoth.forward"]),
+        (ConditionInsideASubmodule, ["Inner.forward"]),
+        (CallsSuper, ["CallsSuper.forward", "Base.forward"]),
         (CallsAFunction, ["clamped", "CallsAFunction.forward"]),
         (CallsAHelper, ["Helper.signed", "Helper.scale"]),
         (DecoratorOnData, ["on_positive.<locals>.wrapper", "DecoratorOnData.forward"]),

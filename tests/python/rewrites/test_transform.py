@@ -190,9 +190,9 @@ def test_the_guard_reports_a_rewriting_and_its_details() -> None:
 
 def test_the_rewritten_source_does_not_depend_on_the_hash_seed() -> None:
     script = (
-        "import test_conditions, test_loops, test_expressions\n"
+        "import test_callables, test_conditions, test_expressions, test_loop_exits, test_loops, test_returns, test_targets\n"
         "from exportguard import transform_method\n"
-        "for table in (test_conditions, test_loops, test_expressions):\n"
+        "for table in [module for name, module in sorted(globals().items()) if name.startswith('test_')]:\n"
         "    for cls in table.PROGRAMS:\n"
         "        print(transform_method(cls.forward).source)\n"
     )
