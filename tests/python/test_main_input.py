@@ -21,10 +21,10 @@ SHAPES = {
     "clip": {"input_ids": (2, 6), "attention_mask": (2, 6), "pixel_values": (2, 3, 32, 32)},
     "mt5": {"input_ids": (2, 6), "attention_mask": (2, 6), "decoder_input_ids": (2, 6)},
     "bros": {"input_ids": (2, 6), "attention_mask": (2, 6), "bbox": (2, 6, 4)},
-    "wav2vec2": {"input_values": (2, 10200)},
-    "encodec": {"input_values": (2, 1, 10200)},
+    "wav2vec2": {"input_values": (2, 11900)},
+    "encodec": {"input_values": (2, 1, 11900)},
     "parakeet_encoder": {"input_features": (2, 112, 80)},
-    "moonshine": {"input_values": (2, 10200), "decoder_input_ids": (2, 6)},
+    "moonshine": {"input_values": (2, 11900), "decoder_input_ids": (2, 6)},
     "videomae": {"pixel_values": (2, 16, 3, 32, 32)},
     "patchtst": {"past_values": (2, 32, 1)},
 }

@@ -121,8 +121,8 @@ def _samples(model: Any) -> Iterator[Part]:
     """A recording, with an axis of channels as well, and a spectrogram."""
     step = next(configured(model, "hop_length"), 1)
     length = -(-_SAMPLES // step) * step
-    yield lambda model, sizes: {"input_values": values(model, (sizes["batch"], length * sizes["seq"]))}
-    yield lambda model, sizes: {"input_values": values(model, (sizes["batch"], 1, length * sizes["seq"]))}
+    yield lambda model, sizes: {"input_values": values(model, (sizes["batch"], length * (sizes["seq"] + 1)))}
+    yield lambda model, sizes: {"input_values": values(model, (sizes["batch"], 1, length * (sizes["seq"] + 1)))}
     frames, bins = (next(configured(model, name), _FRAMES) for name in ("max_length", "num_mel_bins"))
     yield lambda model, sizes: {"input_values": values(model, (sizes["batch"], frames, bins))}
 
