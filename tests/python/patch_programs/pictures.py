@@ -59,12 +59,12 @@ def attention() -> None:
 class Positions(torch.nn.Module):
     def forward(self, grid: torch.Tensor) -> Any:
         modules = [importlib.import_module(f"transformers.models.{name}") for name in _OWNERS]
-        rows, windows, nearest, smooth = modules
+        rows, windows, nearest, smooth, frames = modules
         positions = rows.get_vision_position_ids(grid_thw=grid, spatial_merge_size=2)
         order, ends = windows.get_vision_window_index(grid, spatial_merge_size=2, window_size=16, patch_size=2)
         indices, weights = smooth.get_vision_interpolation_indices_and_weights(grid, 7, spatial_merge_size=2)
         place = nearest.get_vision_nearest_position_ids(target_sizes=grid[:, 1:], num_patches_per_side=7)
-        return positions, order, ends, place, indices, weights
+        return positions, order, ends, place, indices, weights, frames.get_vision_frame_index(grid)
 
 
 _OWNERS = [
@@ -72,6 +72,7 @@ _OWNERS = [
     "qwen2_5_vl.modeling_qwen2_5_vl",
     "minicpmv4_6.modeling_minicpmv4_6",
     "qwen3_vl.modeling_qwen3_vl",
+    "kimi_k25.modeling_kimi_k25",
 ]
 
 
@@ -151,7 +152,31 @@ def features() -> None:
     is_right_on_all(Features(), calls, ({0: Dim.DYNAMIC},))
 
 
+class Places(torch.nn.Module):
+    """A text whose places for pictures are counted before they are filled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(image_token_id=1)
+
+    def forward(self, ids: torch.Tensor, embeddings: torch.Tensor, features: torch.Tensor) -> Any:
+        hunyuan = importlib.import_module("transformers.models.hunyuan_vl.modeling_hunyuan_vl")
+        mask = hunyuan.HunYuanVLModel.get_placeholder_mask(self, ids, embeddings, features)
+        return mask[0] if isinstance(mask, tuple) else mask
+
+
+def places() -> None:
+    require("get_vision_position_ids")
+    axes = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
+    calls = [
+        (ids, torch.randn(*ids.shape, 4), torch.randn(int(ids.sum()), 4))
+        for ids in (torch.tensor([[1, 1, 0], [0, 1, 0]]), torch.tensor([[1, 1, 0, 1]]))
+    ]
+    is_right_on_all(Places(), calls, (axes, axes, {0: Dim.DYNAMIC}))
+
+
 PROGRAMS = {
+    "checks of the places of pictures": places,
     "attention over packed pictures": attention,
     "positions in packed pictures": positions,
     "tables of positions for pictures of any size": tables,

@@ -30,6 +30,19 @@ def stops_where_the_axis_is_fixed() -> None:
         export_with_a_fixed_batch(Dim.DYNAMIC, stop_if_static=1)
 
 
+class OneHot(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.one_hot(x, y.shape[0] // 2)
+
+
+def keeps_the_number_of_classes_symbolic() -> None:
+    x, axes = torch.tensor([0, 2, 1]), ({0: Dim.DYNAMIC}, {0: Dim.DYNAMIC})
+    with torch_export_patches():
+        program = torch.export.export(OneHot(), (x, torch.zeros(8)), dynamic_shapes=axes)
+    for size in (8, 13):
+        assert torch.equal(program.module()(x, torch.zeros(size)), OneHot()(x, torch.zeros(size)))
+
+
 class Doubles(torch.nn.Module):
     def forward(self, cache: Any) -> Any:
         return cache.layers[0].keys * 2
@@ -97,6 +110,7 @@ def keeps_the_lengths_of_recurrent_layers() -> None:
 
 
 PROGRAMS = {
+    "one hot of a symbolic length": keeps_the_number_of_classes_symbolic,
     "lengths of recurrent layers": keeps_the_lengths_of_recurrent_layers,
     "shapes of collected arguments": gives_shapes_to_collected_arguments,
     "lines of bodies": knows_the_lines_of_branches,

@@ -73,14 +73,14 @@ def _text(model: Any, sizes: Sizes, held: int = 0) -> dict[str, Any]:
     ids = torch.cat([places, ids], dim=1)
     kinds = torch.zeros_like(ids)
     kinds[:, :held] = 1
-    inputs = {"input_ids": ids, "attention_mask": mask(model, batch, ids.shape[1]), "mm_token_type_ids": kinds}
-    inputs |= {name: tokens(model, (batch, sizes["seq"])) for name in ("decoder_input_ids", "qformer_input_ids")}
-    inputs["image_embeds_position_mask"] = kinds
+    inputs = {"input_ids": ids, "attention_mask": mask(model, batch, ids.shape[1])}
+    inputs |= dict.fromkeys(("mm_token_type_ids", "token_type_ids", "image_embeds_position_mask"), kinds)
+    inputs["qformer_input_ids"] = tokens(model, (batch, sizes["seq"]))
+    targets = getattr(model.config, "canvas_length", sizes["seq"] if model.config.is_encoder_decoder else 0)
+    inputs |= {"decoder_input_ids": tokens(model, (batch, targets))} if targets else {}
     inputs["bbox"] = values(model, (batch, ids.shape[1], 4)).sigmoid().sort(-1).values
     inputs["image_attention_mask"] = torch.ones_like(ids)[..., None]
     inputs["cross_attention_mask"] = torch.ones_like(ids)[..., None, None].expand(-1, -1, 1, _tiles(model))
-    if not model.config.is_encoder_decoder:
-        del inputs["decoder_input_ids"]
     names = inspect.signature(model.forward).parameters
     return {name: value for name, value in inputs.items() if name in names}
 

@@ -59,10 +59,21 @@ def _is_over_parts(node: ast.expr) -> bool:
 def _mask_calls(node: ast.AST) -> None:
     for call in ast.walk(node):
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "attention_interface":
-            others = [keyword for keyword in call.keywords if keyword.arg != "attention_mask"]
-            mask = ast.parse(f"packed_mask(lengths, {ast.unparse(call.args[1])})", mode="eval").body
-            call.keywords = [ast.keyword("attention_mask", ast.copy_location(mask, call)), *others]
-            ast.fix_missing_locations(call)
+            mask = f"packed_mask(lengths, {ast.unparse(call.args[1])})"
+            _pass_mask(call, ast.copy_location(ast.parse(mask, mode="eval").body, call))
+
+
+def _pass_mask(call: ast.Call, mask: ast.expr) -> None:
+    """By its name, or within `**kwargs` where the call leaves it to those."""
+    for keyword in call.keywords:
+        if keyword.arg == "attention_mask" or (keyword.arg is None and not _names_mask(call)):
+            own = ast.Dict([None, ast.Constant("attention_mask")], [keyword.value, mask])
+            keyword.value = mask if keyword.arg else own
+    ast.fix_missing_locations(call)
+
+
+def _names_mask(call: ast.Call) -> bool:
+    return any(keyword.arg == "attention_mask" for keyword in call.keywords)
 
 
 _replace = rewrite(OneMaskedCall, packed_mask=packed_mask)

@@ -86,6 +86,12 @@ def nearest_position_ids(target_sizes: torch.Tensor, num_patches_per_side: int) 
     return down * side + torch.bucketize(column / grid[:, 2][picture], edges, right=True)
 
 
+def frame_index(grid_thw: torch.Tensor) -> torch.Tensor:
+    """The number of each patch's frame, from 1 on; 0 in a clip of one frame."""
+    picture, frame, _, _ = patches_of(grid_thw)
+    return torch.where(grid_thw[:, 0][picture] > 1, frame + 1, 0)
+
+
 class OwnStarts(ast.NodeTransformer):
     """Where each picture begins is what is before its end, without its own patches: as many numbers as pictures."""
 
@@ -101,6 +107,7 @@ _AT_ONCE: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "get_vision_position_ids": (position_ids, ("position_ids",)),
     "get_vision_window_index": (window_index, ("window_index", "cu_window_seqlens")),
     "get_vision_nearest_position_ids": (nearest_position_ids, ("position_ids",)),
+    "get_vision_frame_index": (frame_index, ("frame_index",)),
 }
 
 
@@ -126,7 +133,7 @@ def _replacement(original: Callable[..., Any]) -> Callable[..., Any]:
 def _install(changes: Changes, module: types.ModuleType) -> None:
     for name in (*_AT_ONCE, *_REWRITTEN):
         function = vars(module).get(name)
-        if getattr(function, "__module__", None) == _HOME:
+        if getattr(function, "__module__", None) in (_HOME, module.__name__):
             changes.set_attribute(module, name, _replacement(function))
 
 

@@ -57,6 +57,24 @@ def _call(name: str, like: ast.Call, arguments: list[ast.expr]) -> ast.AST:
     return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), arguments, like.keywords), like)
 
 
+class Unchecked(ast.NodeTransformer):
+    """`if …numel() != …: raise` goes: whether a text has a place for each feature is for eager mode to say."""
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:
+        self.generic_visit(node)
+        test = ast.unparse(node.test)
+        is_check = ".numel() != " in test and not node.orelse and isinstance(node.body[0], ast.Raise)
+        return ast.copy_location(ast.Pass(), node) if is_check else node
+
+
+_replace_checks = rewrite(Unchecked)
+
+
+def _install_unchecked(changes: Changes, owner: Any, name: str) -> None:
+    if name == "get_placeholder_mask":
+        changes.set_attribute(owner, name, _replace_checks(vars(owner)[name]))
+
+
 _replace = rewrite(Joined, numbers_of=numbers_of, parts_of=parts_of, rows_of=rows_of)
 
 
@@ -70,6 +88,13 @@ def _install(changes: Changes, owner: Any, name: str) -> None:
 
 
 PATCHES = (
+    construct_patch(
+        name="checks of the places of pictures",
+        marker=r"\.numel\(\) != ",
+        install=_install_unchecked,
+        reason="the number of places that a text has for pictures is data",
+        upstream="https://github.com/pytorch/pytorch/issues/147096",
+    ),
     construct_patch(
         name="features of several pictures",
         marker=r"\.tolist\(\)|list\(image_features\)",
