@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -160,28 +159,14 @@ def _traced(model: torch.nn.Module, call: CallInputs, shapes: Sequence[LeafShape
 
 def convert(exported: Exported, *, opset: int, options: ExportOptions) -> OnnxModel:
     """The conversion alone, in C++, without a second trace."""
-    with _without_collector():
-        program, shapes = exported.program, exported.shapes
-        core = imported(program, shapes, options)
-        _core.functionalize(core)
-        if not options.mutated_outputs:
-            _core.keep_outputs(core, len(returned_leaves(program)))
-        expand(core)
-        _core.lower(core, opset=opset)
-        return OnnxModel(core, opset, exported.axes(), exported.rewriting_steps)
-
-
-@contextlib.contextmanager
-def _without_collector() -> Iterator[None]:
-    """Keeps Python's collector of cycles away: it would walk over the whole program again and again, as each node that
-    is read makes some objects. Those go by their reference counts."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+    program, shapes = exported.program, exported.shapes
+    core = imported(program, shapes, options)
+    _core.functionalize(core)
+    if not options.mutated_outputs:
+        _core.keep_outputs(core, len(returned_leaves(program)))
+    expand(core)
+    _core.lower(core, opset=opset)
+    return OnnxModel(core, opset, exported.axes(), exported.rewriting_steps)
 
 
 def imported(

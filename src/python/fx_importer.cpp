@@ -195,6 +195,21 @@ class ProgramReader {
   std::size_t user_outputs_ = 0;
 };
 
+/// Keeps Python's collector of cycles away: each node that is read makes some objects, so it would walk over the whole
+/// program again and again. Those objects go by their reference counts.
+class CollectorPause {
+ public:
+  CollectorPause() = default;
+  ~CollectorPause() {
+    if (was_enabled_) PyGC_Enable();
+  }
+  CollectorPause(const CollectorPause&) = delete;
+  CollectorPause& operator=(const CollectorPause&) = delete;
+
+ private:
+  const bool was_enabled_ = PyGC_Disable() != 0;
+};
+
 }  // namespace
 
 ir::Model import_program(const py::object& program, const FxImportOptions& options) {
@@ -204,6 +219,7 @@ ir::Model import_program(const py::object& program, const FxImportOptions& optio
                     "first",
                     Py_TYPE(program.ptr())->tp_name));
   }
+  const CollectorPause pause;
   return ProgramReader(program, options).read();
 }
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -230,24 +228,6 @@ def test_stderr_has_what_the_model_prints_and_no_graph_of_torch(
     printed = capsys.readouterr().err
     assert "seen\n" in printed
     assert "torch.ops.aten" not in printed
-
-
-@pytest.fixture
-def _the_collector_runs() -> Iterator[None]:
-    yield
-    gc.enable()
-
-
-@pytest.mark.usefixtures("_the_collector_runs")
-@pytest.mark.parametrize("runs", [True, False])
-def test_pythons_collector_is_as_before_after_success_and_failure(module: Model, runs: bool) -> None:
-    if not runs:
-        gc.disable()
-    to_onnx(module, (X,))
-    assert gc.isenabled() == runs
-    with pytest.raises(LoweringError):
-        to_onnx(Opaque().eval(), (X,))
-    assert gc.isenabled() == runs
 
 
 def test_the_default_opset_is_one_that_onnxruntime_runs() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from torch.export import Dim
 from torch.utils import _pytree as pytree
 
-from exportguard import ProgramError, _core
+from exportguard import InvalidArgumentError, ProgramError, _core
 from exportguard.signature import dimension_names, program_names
 
 ROWS = {0: Dim.DYNAMIC}
@@ -284,3 +285,31 @@ def test_too_few_names_are_refused() -> None:
     program = exported(lambda x: x + 1, torch.ones(2))
     with pytest.raises(ValueError, match="input_names must have a name for each of the program's inputs, got 0"):
         _core.import_program(program, input_names=[])
+
+
+@pytest.fixture
+def collections() -> Iterator[list[str]]:
+    """The collections of cycles that Python starts, at each object that is made."""
+    seen: list[str] = []
+    before = gc.get_threshold()
+    gc.callbacks.append(note := lambda phase, info: seen.append(phase))
+    gc.set_threshold(1, 1, 1)
+    yield seen
+    gc.callbacks.remove(note)
+    gc.set_threshold(*before)
+    gc.enable()
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_pythons_collector_waits_for_an_import_and_is_then_as_before(collections: list[str], is_enabled: bool) -> None:
+    program = exported(torch.nn.Sequential(*[torch.nn.Linear(2, 2) for _ in range(40)]), torch.ones(3, 2))
+    if not is_enabled:
+        gc.disable()
+    collections.clear()
+    _core.import_program(program)
+    during = len(collections)
+    assert gc.isenabled() == is_enabled
+    with pytest.raises(InvalidArgumentError, match="input_names must have a name"):
+        _core.import_program(program, input_names=[])
+    assert gc.isenabled() == is_enabled
+    assert during < 10
