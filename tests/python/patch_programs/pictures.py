@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 from torch.export import Dim
-from transformers import LlavaConfig, LlavaModel
+from transformers import LlavaConfig, LlavaModel, PixtralVisionConfig, PixtralVisionModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.qwen2_vl import modeling_qwen2_vl as qwen
 
 from exportguard import to_onnx, torch_export_patches
@@ -21,6 +22,9 @@ GRIDS = [
     torch.tensor([[1, 6, 2], [1, 2, 2], [3, 4, 4]]),
     torch.tensor([[1, 2, 4]]),
 ]
+
+
+ONE_FRAME = torch.tensor([1, 0, 0])
 
 
 def is_right_on_all(model: torch.nn.Module, calls: Sequence[tuple[torch.Tensor, ...]], shapes: Any) -> None:
@@ -59,12 +63,14 @@ def attention() -> None:
 class Positions(torch.nn.Module):
     def forward(self, grid: torch.Tensor) -> Any:
         modules = [importlib.import_module(f"transformers.models.{name}") for name in _OWNERS]
-        rows, windows, nearest, smooth, frames = modules
+        rows, windows, nearest, smooth, frames, blocks = modules
         positions = rows.get_vision_position_ids(grid_thw=grid, spatial_merge_size=2)
         order, ends = windows.get_vision_window_index(grid, spatial_merge_size=2, window_size=16, patch_size=2)
         indices, weights = smooth.get_vision_interpolation_indices_and_weights(grid, 7, spatial_merge_size=2)
         place = nearest.get_vision_nearest_position_ids(target_sizes=grid[:, 1:], num_patches_per_side=7)
-        return positions, order, ends, place, indices, weights, frames.get_vision_frame_index(grid)
+        merged = frames.get_vision_temporal_merge_index(grid[:, [0, 2, 1]] * torch.tensor([0, 1, 1]) + ONE_FRAME, 2, 2)
+        others = frames.get_vision_frame_index(grid), blocks.get_vision_pixel_shuffle_index(grid, 2), merged
+        return positions, order, ends, place, indices, weights, others
 
 
 _OWNERS = [
@@ -73,6 +79,7 @@ _OWNERS = [
     "minicpmv4_6.modeling_minicpmv4_6",
     "qwen3_vl.modeling_qwen3_vl",
     "kimi_k25.modeling_kimi_k25",
+    "muse_glimmer.modeling_muse_glimmer",
 ]
 
 
@@ -152,6 +159,57 @@ def features() -> None:
     is_right_on_all(Features(), calls, ({0: Dim.DYNAMIC},))
 
 
+class Pixtral(torch.nn.Module):
+    """Pictures of several sizes, and the merging of their patches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        small = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
+        vision = PixtralVisionConfig(image_size=8, patch_size=2, head_dim=4, **small)
+        self.model = PixtralVisionModel(vision).eval()
+        config = SimpleNamespace(vision_config=vision, spatial_merge_size=2)
+        self.merger = importlib.import_module("transformers.models.mistral3.modeling_mistral3").Mistral3PatchMerger(
+            config
+        )
+
+    def forward(self, pixels: torch.Tensor, sizes: torch.Tensor) -> Any:
+        features = self.model(pixels, image_sizes=sizes).last_hidden_state
+        return self.merger(features.squeeze(0), sizes)
+
+
+class WholePixtral(Pixtral):
+    """Pictures of one size."""
+
+    def forward(self, pixels: torch.Tensor) -> Any:
+        return self.model(pixels).last_hidden_state
+
+
+def pixtral() -> None:
+    require("get_vision_position_ids")
+    torch.manual_seed(0)
+    axes = {0: Dim.DYNAMIC, 2: Dim.DYNAMIC, 3: Dim.DYNAMIC}
+    sizes = torch.tensor([[8, 4], [4, 8], [8, 8]])
+    calls = [(torch.randn(count, 3, 8, 8), sizes[-count:]) for count in (2, 3, 1)]
+    is_right_on_all(Pixtral(), calls, (axes, {0: Dim.DYNAMIC}))
+    is_right_on_all(WholePixtral(), [call[:1] for call in calls], (axes,))
+
+
+class Masked(torch.nn.Module):
+    """Attention to as many entries as the data tells."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        kept = x[x[:, 0] > 0][None, None]
+        torch._check(kept.shape[2] > 0)
+        mask = torch.zeros(1, 1, kept.shape[2], kept.shape[2])
+        attention = ALL_ATTENTION_FUNCTIONS["sdpa"]
+        return attention(torch.nn.Module(), kept, kept, kept, attention_mask=mask)[0]
+
+
+def masked() -> None:
+    calls = [(torch.randn(5, 4).abs(),), (torch.randn(9, 4),)]
+    is_right_on_all(Masked(), calls, ({0: Dim.DYNAMIC},))
+
+
 class Places(torch.nn.Module):
     """A text whose places for pictures are counted before they are filled."""
 
@@ -176,6 +234,9 @@ def places() -> None:
 
 
 PROGRAMS = {
+    "packed pictures of pixtral": pixtral,
+    "merging of patches": pixtral,
+    "causal attention of a symbolic length": masked,
     "checks of the places of pictures": places,
     "attention over packed pictures": attention,
     "positions in packed pictures": positions,

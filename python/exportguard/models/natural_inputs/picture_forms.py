@@ -107,7 +107,10 @@ def _flat(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
     width = _patch_kernel(model).numel()
     places = torch.cartesian_prod(torch.arange(1, rows + 1), torch.arange(1, _COLUMNS + 1)).to(source_of(model).dtype)
     patches = values(model, (count, len(places), width))
-    yield {name: torch.cat([places.to(patches.device).expand(count, -1, -1), patches], dim=-1)}
+    form = {name: torch.cat([places.to(patches.device).expand(count, -1, -1), patches], dim=-1)}
+    if model.main_input_name == name:  # the mask is that of the patches
+        form["attention_mask"] = torch.ones(patches.shape[:2], dtype=torch.int64, device=patches.device)
+    yield form
 
 
 def _plain(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:

@@ -92,6 +92,37 @@ def frame_index(grid_thw: torch.Tensor) -> torch.Tensor:
     return torch.where(grid_thw[:, 0][picture] > 1, frame + 1, 0)
 
 
+def block_order(grid_thw: torch.Tensor, merge_size: int) -> torch.Tensor:
+    """The place of each patch where patches lie row by row, block after block."""
+    picture, frame, row, column = patches_of(grid_thw, merge_size)
+    _, height, width = grid_thw[picture].unbind(-1)
+    return _starts(grid_thw)[picture] + (frame * height + row) * width + column
+
+
+def in_blocks(features: torch.Tensor, grid_thw: torch.Tensor, merge: int) -> torch.Tensor:
+    """Features of patches that lie row by row as (blocks, patches of a block, width)."""
+    return features[block_order(grid_thw, merge)].view(-1, merge * merge, features.shape[-1])
+
+
+def temporal_merge_index(grid_thw: torch.Tensor, kernel_height: int, kernel_width: int) -> torch.Tensor:
+    """For each block of a clip the places of its patches in all frames; the clips have as many frames as each other."""
+    sides = torch.tensor([1, kernel_height, kernel_width], device=grid_thw.device)
+    clip, _, row, column = patches_of(torch.cat([torch.ones_like(grid_thw[:, :1]), grid_thw[:, 1:]], dim=-1) // sides)
+    frames: Any = grid_thw[:, 0].max()
+    down = torch.arange(kernel_height, device=grid_thw.device).repeat_interleave(kernel_width)
+    across = torch.arange(kernel_width, device=grid_thw.device).repeat(kernel_height)
+    _, height, width = grid_thw[clip].unbind(-1)
+    frame = torch.arange(frames, device=grid_thw.device)[None] * (height * width)[:, None]
+    rows, columns = row[:, None] * kernel_height + down, column[:, None] * kernel_width + across
+    within = rows * width[:, None] + columns
+    return _starts(grid_thw)[clip][:, None, None] + frame[:, :, None] + within[:, None]
+
+
+def _starts(grid: torch.Tensor) -> torch.Tensor:
+    counts = grid.prod(-1)
+    return counts.cumsum(0) - counts
+
+
 class OwnStarts(ast.NodeTransformer):
     """Where each picture begins is what is before its end, without its own patches: as many numbers as pictures."""
 
@@ -108,6 +139,8 @@ _AT_ONCE: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "get_vision_window_index": (window_index, ("window_index", "cu_window_seqlens")),
     "get_vision_nearest_position_ids": (nearest_position_ids, ("position_ids",)),
     "get_vision_frame_index": (frame_index, ("frame_index",)),
+    "get_vision_pixel_shuffle_index": (block_order, ("pixel_shuffle_index",)),
+    "get_vision_temporal_merge_index": (temporal_merge_index, ("temporal_merge_index",)),
 }
 
 
