@@ -11,6 +11,7 @@ from torch.export import Dim
 from transformers import DbrxConfig, EncodecConfig, masking_utils
 from transformers.models.dbrx.modeling_dbrx import DbrxExperts
 from transformers.models.encodec.modeling_encodec import EncodecConv1d
+from transformers.models.qwen3_next import modeling_qwen3_next
 from transformers.models.rwkv import modeling_rwkv
 
 from exportguard import to_onnx, torch_export_patches
@@ -118,10 +119,33 @@ def codec() -> None:
     )
 
 
+class DeltaRule(torch.nn.Module):
+    def forward(self, x: torch.Tensor, gates: torch.Tensor) -> Any:
+        output, _ = modeling_qwen3_next.torch_chunk_gated_delta_rule(x, x, x, gates, gates.exp(), chunk_size=32)
+        return output
+
+
+def delta_rule() -> None:
+    def inputs(batch: int, length: int) -> list[torch.Tensor]:
+        return [torch.randn(batch, length, 2, 4), -torch.rand(batch, length, 2)]
+
+    axes = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
+    model, example = DeltaRule(), tuple(inputs(2, 40))
+    is_right_on_every_length(model, inputs, (axes, axes), lengths=[(2, 40), (1, 70), (3, 5)])
+    with torch_export_patches():
+        program = torch.export.export(model, example, dynamic_shapes=(axes, axes), strict=False)
+    assert len(program.graph.nodes) < 200  # each of the 32 rows of a chunk takes ten
+
+
+def recurrences() -> None:
+    recurrence()
+    delta_rule()
+
+
 PROGRAMS = {
     "paddings of audio codecs": codec,
     "loops over the experts that were hit": experts,
-    "loops over tokens": recurrence,
+    "loops over tokens": recurrences,
     "masks by broadcasting": mask,
     "masks by broadcasting, transformers 4": mask,
     "indices of masks": mask,

@@ -48,7 +48,7 @@ PATCHES = (
         kind="torch",
         target=(f"{_LAYERS}.one_layer_lstm", f"{_LAYERS}.one_layer_rnn"),
         reason="to find the shapes of LSTM, GRU and RNN, torch iterates over their steps, which fixes their number",
-        upstream="https://github.com/pytorch/pytorch/issues/120626",
+        upstream="https://github.com/pytorch/pytorch/issues/126339",
         probe=_probe,
         replace=shapes_without_steps,
     ),

@@ -66,6 +66,6 @@ PATCHES = (
         marker=rf"\b{_COUNTED}\(",
         install=_install,
         reason="the sizes of the padding are computed as tensors, whose values torch.export does not know",
-        upstream="https://github.com/pytorch/pytorch/issues/146835",
+        upstream="https://github.com/huggingface/transformers/pull/39431",
     ),
 )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from exportguard.patches.constructs import construct_patch
 from exportguard.patches.declaration import Patch
 from exportguard.patches.rewriting import SOURCES
+from exportguard.patches.transformers.forward_substitution import SolveAtOnce
 from exportguard.rewrites.engine import Unit
 from exportguard.rewrites.errors import RewriteError
 from exportguard.rewrites.in_place import in_place
@@ -55,11 +56,16 @@ def one_row_at_a_time(unit: Unit) -> None:
             ast.fix_missing_locations(loop)
 
 
+def solve_at_once(unit: Unit) -> None:
+    """The rule for the loops within a block of tokens."""
+    unit.node = SolveAtOnce().visit(unit.node)
+
+
 @functools.cache
 def _scanning(function: types.FunctionType) -> Patch | None:
     """The patch that lets the function scan; None if the loop is not one that can."""
     try:
-        rules = [one_row_at_a_time, *all_rules()]
+        rules = [solve_at_once, one_row_at_a_time, *all_rules()]
         return in_place([function], transform_function(function, rules=rules, filter_node=_is_over_tokens))
     except RewriteError as error:
         logger.info("%s keeps its loop: %s", function.__qualname__, error)
