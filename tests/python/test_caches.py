@@ -83,6 +83,7 @@ LAYER_ARGUMENTS: dict[str, dict[str, Any]] = {
     "DynamicLayer": {},
     "DynamicSlidingWindowLayer": {"sliding_window": WINDOW},
     "Fp8QuantizedLayer": {},
+    "HQQQuantizedLayer": {"q_group_size": 8},
     "LinearAttentionAndFullAttentionLayer": {},
     "LinearAttentionAndSlidingWindowAttentionLayer": {"sliding_window": WINDOW},
     "LinearAttentionAndStaticFullAttentionLayer": {"max_cache_len": 8},
@@ -90,11 +91,12 @@ LAYER_ARGUMENTS: dict[str, dict[str, Any]] = {
     "LinearAttentionLayer": {},
     "ChunkedSlidingLayer": {"max_cache_len": 8, "sliding_window": WINDOW},
     "SlidingWindowLayer": {"max_cache_len": 8, "sliding_window": WINDOW},
+    "QuantoQuantizedLayer": {"q_group_size": 8},
     "StaticIndexedLayer": {"max_cache_len": 8},
     "StaticLayer": {"max_cache_len": 8},
     "StaticSlidingWindowLayer": {"max_cache_len": 8, "sliding_window": WINDOW},
 }
-#: Classes that others derive from, and those that need a package for a GPU.
+#: Classes that others derive from, and those that need another package.
 ABSTRACT_LAYERS = {"BaseQuantizedLayer", "CacheLayerMixin", "LinearAttentionCacheLayerMixin", "QuantizedLayer"}
 OTHER_PACKAGES = {"HQQQuantizedLayer": "hqq", "QuantoQuantizedLayer": "optimum.quanto"}
 
@@ -103,10 +105,16 @@ def is_layer(value: Any) -> bool:
     return isinstance(value, type) and value.__module__ == cache_utils.__name__ and hasattr(value, "reorder_cache")
 
 
+def missing_layers() -> list[str]:
+    return [name for name, package in OTHER_PACKAGES.items() if find_spec(package.partition(".")[0]) is None]
+
+
 LAYERS = {
     name: value
     for name, value in vars(cache_utils).items()
-    if is_layer(value) and not issubclass(value, cache_utils.Cache) and name not in {*ABSTRACT_LAYERS, *OTHER_PACKAGES}
+    if is_layer(value)
+    and not issubclass(value, cache_utils.Cache)
+    and name not in {*ABSTRACT_LAYERS, *missing_layers()}
 }
 
 
@@ -153,7 +161,6 @@ if "Fp8QuantizedLayer" not in LAYERS:  # transformers 4 can quantize with other 
 
 def test_every_layer_of_transformers_is_among_the_caches() -> None:
     assert set(LAYERS) <= set(LAYER_ARGUMENTS)
-    assert all(find_spec(package.partition(".")[0]) is None for package in OTHER_PACKAGES.values())
 
 
 @pytest.fixture(autouse=True)
@@ -170,7 +177,7 @@ def cache(request: pytest.FixtureRequest) -> Any:
 def assert_same(first: Any, second: Any) -> None:
     """The same objects in the same places, tensors compared by identity."""
     assert type(first) is type(second)
-    if isinstance(first, cache_utils.Cache) or is_layer(type(first)):
+    if isinstance(first, cache_utils.Cache) or is_layer(type(first)) or type(first).__module__.startswith("optimum."):
         first, second = vars(first), vars(second)
     if isinstance(first, dict):
         assert set(first) == set(second)
@@ -206,7 +213,10 @@ def test_every_leaf_has_a_key(cache: Any) -> None:
     assert len({pytree.keystr(path) for path, _ in with_keys}) == len(leaves)
 
 
-def test_a_deep_copy_has_the_same_structure(cache: Any) -> None:
+# The tensors of quanto cannot be copied.
+@pytest.mark.parametrize("name", [name for name in CACHES if "Quanto" not in name])
+def test_a_deep_copy_has_the_same_structure(name: str) -> None:
+    cache = CACHES[name]()
     assert pytree.tree_structure(copy.deepcopy(cache)) == pytree.tree_structure(cache)
 
 
@@ -312,6 +322,28 @@ def test_a_program_exported_at_one_length_runs_at_any_other(name: str) -> None:
         inputs = step_inputs(name, length, batch, new)
         expected = pytree.tree_leaves(Step()(*copy.deepcopy(inputs)))
         for got, wanted in zip(pytree.tree_leaves(run(*inputs)), expected, strict=True):
+            torch.testing.assert_close(torch.as_tensor(got), torch.as_tensor(wanted))
+
+
+def hqq_inputs(length: int, new: int) -> tuple[torch.Tensor, Any]:
+    layer = layer_of("HQQQuantizedLayer", length)
+    layer.update(*pairs(2, layers=1)[0])  # those beside the quantized ones
+    return torch.randn(2, 2, new, 4), cache_of(layer)
+
+
+@pytest.mark.parametrize("name", [name for name in LAYERS if name == "HQQQuantizedLayer"])
+def test_a_cache_quantized_by_another_package_runs_at_any_length(name: str) -> None:
+    inputs = hqq_inputs(6, 3)
+    assert "0.quantized_key.1.shape.2" in names(inputs[1])
+    sizes = [
+        dict.fromkeys(range(leaf.dim()), Dim.AUTO) if isinstance(leaf, torch.Tensor) else DYNAMIC
+        for leaf in pytree.tree_leaves(inputs)
+    ]
+    program = torch.export.export(Step(), inputs, dynamic_shapes=(sizes[0], sizes[1:]), strict=False)
+    for length, new in [(6, 3), (10, 2), (24, 5)]:
+        inputs = hqq_inputs(length, new)
+        expected = pytree.tree_leaves(Step()(*copy.deepcopy(inputs)))
+        for got, wanted in zip(pytree.tree_leaves(program.module()(*inputs)), expected, strict=True):
             torch.testing.assert_close(torch.as_tensor(got), torch.as_tensor(wanted))
 
 

@@ -5,6 +5,7 @@ Tensors and symbolic integers are leaves. Everything else is the object's kind: 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import json
@@ -70,6 +71,20 @@ def _cache_bases() -> tuple[type, ...]:
     return tuple(getattr(module, name) for name in names if hasattr(module, name))
 
 
+def _is_plain(value: Any) -> bool:
+    """Whether its attributes are all that it is: a dataclass, or an object that has none."""
+    return dataclasses.is_dataclass(value) or (hasattr(value, "__dict__") and not vars(value))
+
+
+class _Sizes(tuple[Any, ...]):
+    """A `torch.Size` of what is no integer: symbols, or what a tree holds in place of integers."""
+
+
+def _decode_size(names: list[str], leaves: dict[str, Any]) -> Any:
+    sizes = [leaves[name] for name in names]
+    return torch.Size(sizes) if all(type(size) is int for size in sizes) else _Sizes(sizes)
+
+
 def encode(value: Any, name: str, leaves: dict[str, Any]) -> Any:
     """`value` as JSON data; its tensors go to `leaves` under names that start with `name`.
 
@@ -84,6 +99,9 @@ def encode(value: Any, name: str, leaves: dict[str, Any]) -> Any:
         return {type(value).__name__: str(value).removeprefix("torch.")}
     if isinstance(value, type):
         return {"class": path_of(value)}
+    if isinstance(value, (torch.Size, _Sizes)):  # what a tensor that is packed was before: other inputs have other ones
+        leaves.update((f"{name}.{axis}", size) for axis, size in enumerate(value))
+        return {"size": [f"{name}.{axis}" for axis in range(len(value))]}
     if isinstance(value, (list, tuple)):
         items = [encode(item, f"{name}.{i}", leaves) for i, item in enumerate(value)]
         return {"tuple": items} if isinstance(value, tuple) else items
@@ -91,7 +109,7 @@ def encode(value: Any, name: str, leaves: dict[str, Any]) -> Any:
         return {"items": [[key, encode(item, f"{name}.{key}", leaves)] for key, item in value.items()]}
     if is_config(value):
         return _encode_config(value)
-    if holds_states(type(value)):
+    if holds_states(type(value)) or _is_plain(value):
         return {"object": [path_of(type(value)), encode_attributes(value, f"{name}.", leaves)]}
     raise GuardError(
         f"{name} is a {type(value).__name__}, which cannot be serialized; register the class that holds it with "
@@ -151,6 +169,7 @@ def object_of(path: str, attributes: dict[str, Any], leaves: dict[str, Any]) -> 
 
 _DECODERS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
     "leaf": lambda name, leaves: leaves[name],
+    "size": _decode_size,
     "dtype": lambda name, _: getattr(torch, name),
     "device": lambda name, _: torch.device(name),
     "class": lambda path, _: class_at(path),
