@@ -248,6 +248,7 @@ def _compare(converted: _Converted, one: InputSet, expected: Sequence[Leaf]) -> 
         got = converted.session.run(_feeds(converted, one))
     except Exception as error:  # onnxruntime has no common base for its own
         return SetResult(name=one.name, sizes=one.sizes, error=f"{type(error).__name__}: {error}")
+    expected = expected if len(expected) == len(converted.returns) else _joined(expected)
     if len(expected) != len(converted.returns):
         problem = f"the original returns {len(expected)} values on these inputs, {len(converted.returns)} when traced"
         return SetResult(name=one.name, sizes=one.sizes, error=problem)
@@ -257,6 +258,18 @@ def _compare(converted: _Converted, one: InputSet, expected: Sequence[Leaf]) -> 
     got = got[: len(leaves)] if all(name.endswith("_mutated") for name in extra) else got
     outputs = compare_outputs([leaf.name for leaf in leaves], [leaf.value for leaf in leaves], got)
     return SetResult(name=one.name, sizes=one.sizes, outputs=outputs)
+
+
+def _joined(leaves: Sequence[Leaf]) -> list[Leaf]:
+    """What a model returns as a list of rows, an entry for each picture, as the one tensor that the program has."""
+    groups: dict[str, list[Leaf]] = {}
+    for leaf in leaves:
+        owner, _, last = leaf.name.rpartition(".")
+        groups.setdefault(owner if last.isdigit() else leaf.name, []).append(leaf)
+    return [
+        Leaf(group[0].name, group[0].value if len(group) == 1 else torch.cat([leaf.value for leaf in group]))
+        for group in groups.values()
+    ]
 
 
 def _feeds(converted: _Converted, one: InputSet) -> dict[str, torch.Tensor]:

@@ -12,6 +12,7 @@ import torch
 
 from exportguard import validate as validation
 from exportguard.errors import FileError, InvalidArgumentError, LoweringError
+from exportguard.inputs import Leaf
 from exportguard.models import BuildOptions
 from exportguard.models.input_sets import InputSet
 from exportguard.validate import ValidateOptions, ValidationReport, validate_model
@@ -153,3 +154,11 @@ def test_a_set_with_nothing_to_take_instead_is_asked_all_the_same() -> None:
     case: Any = Case(NeedsTwo())
     with pytest.raises(ValueError, match="a single token"):
         validation._eager_results(case, [TRACED, InputSet(name="single", sizes={"batch": 1, "seq": 1})])
+
+
+def test_rows_that_come_in_a_list_are_compared_with_the_one_tensor_of_the_program() -> None:
+    one, other = torch.ones(2, 4), torch.zeros(3, 4)
+    leaves = [Leaf("logits", one), Leaf("features.0", one), Leaf("features.1", other)]
+    joined = validation._joined(leaves)
+    assert [leaf.name for leaf in joined] == ["logits", "features.0"]
+    assert torch.equal(joined[1].value, torch.cat([one, other]))

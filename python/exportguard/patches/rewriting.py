@@ -13,7 +13,7 @@ import linecache
 import textwrap
 import types
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from exportguard.patches.declaration import SourceDoesNotFitError
 
@@ -21,6 +21,7 @@ from exportguard.patches.declaration import SourceDoesNotFitError
 SOURCES = "__exportguard_sources__"
 
 _FACTORY = "_exportguard_factory"
+_Node = TypeVar("_Node", bound=ast.AST)
 
 
 def _source_lines(function: types.FunctionType) -> tuple[list[str], int]:
@@ -111,6 +112,13 @@ def _rewrite(function: Any, rule: Any, names: tuple[tuple[str, Any], ...]) -> ty
     copy = _copy(plain, changed, dict(names))
     setattr(copy, SOURCES, (before, ast.unparse(changed)))
     return copy
+
+
+def placed(node: _Node, like: ast.AST) -> _Node:
+    """`node` with all that is in it, at the place of `like`."""
+    for part in ast.walk(node):
+        ast.copy_location(part, like)
+    return node
 
 
 def rewrite(rule: type[ast.NodeTransformer], **names: Any) -> Callable[[Any], types.FunctionType]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Sequence
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 import torch
 from torch.export import Dim
 from transformers import LlavaConfig, LlavaModel, PixtralVisionConfig, PixtralVisionModel
+from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.qwen2_vl import modeling_qwen2_vl as qwen
 
@@ -177,6 +179,42 @@ class Pixtral(torch.nn.Module):
         return self.merger(features.squeeze(0), sizes)
 
 
+class Mergers(torch.nn.Module):
+    """Pairs of frames, and the blocks of patches that are padded."""
+
+    spatial_merge_size = 2
+    factor = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(return_dict=True)
+
+    def forward(self, frames: torch.Tensor, grid: torch.Tensor, states: torch.Tensor, shapes: torch.Tensor) -> Any:
+        ernie, lfm = (importlib.import_module(f"transformers.models.{name}") for name in _MERGERS)
+        self.vision_tower = lambda **_: BaseModelOutputWithPooling(last_hidden_state=states)
+        self.multi_modal_projector = functools.partial(lfm.Lfm2VlMultiModalProjector.pixel_unshuffle, self)
+        self.multi_modal_projector.factor = self.factor
+        padding = torch.arange(states.shape[1])[None] < shapes.prod(1)[:, None]
+        projected = lfm.Lfm2VlModel.get_image_features(self, states, shapes, padding).pooler_output
+        slices = ernie.Ernie4_5_VLMoeVariableResolutionResamplerModel._temporal_slicing(self, frames, grid)
+        return slices, torch.cat(list(projected))
+
+
+_MERGERS = ["ernie4_5_vl_moe.modeling_ernie4_5_vl_moe", "lfm2_vl.modeling_lfm2_vl"]
+
+
+def mergers() -> None:
+    require("get_vision_position_ids")
+    torch.manual_seed(0)
+    calls = []
+    for grid in GRIDS:
+        counts, shapes = grid.prod(1), grid[:, 1:]
+        states = torch.randn(len(grid), int(shapes.prod(1).max()) + 1, 3)
+        calls.append((torch.randn(int(counts.sum()) // 4, 3), grid, states, shapes))
+    axes = {0: Dim.DYNAMIC}
+    is_right_on_all(Mergers(), calls, (axes, axes, {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}, axes))
+
+
 class WholePixtral(Pixtral):
     """Pictures of one size."""
 
@@ -235,7 +273,7 @@ def places() -> None:
 
 PROGRAMS = {
     "packed pictures of pixtral": pixtral,
-    "merging of patches": pixtral,
+    "merging of patches": mergers,
     "causal attention of a symbolic length": masked,
     "checks of the places of pictures": places,
     "attention over packed pictures": attention,

@@ -62,7 +62,18 @@ def _names_of_forms(model: Any) -> set[str]:
 
 def _with_text(model: Any, form: Form, sizes: Sizes) -> dict[str, Any]:
     held = _tokens_of_a_picture(model, form, sizes)
-    return {} if held is None else {**_text(model, sizes, held), **form}
+    inputs = {} if held is None else {**_text(model, sizes, held), **form}
+    return {**inputs, **_positions(model, inputs)} if inputs else {}
+
+
+def _positions(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Positions as `generate` passes them, where the model cannot tell pictures from text by an argument."""
+    names = inspect.signature(model.forward).parameters
+    if not hasattr(model, "get_rope_index") or "mm_token_type_ids" in names or "image_grid_thw" not in inputs:
+        return {}
+    known = inspect.signature(model.get_rope_index).parameters
+    positions, _ = model.get_rope_index(**{name: value for name, value in inputs.items() if name in known})
+    return {"position_ids": positions}
 
 
 def _text(model: Any, sizes: Sizes, held: int = 0) -> dict[str, Any]:

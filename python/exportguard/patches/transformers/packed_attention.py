@@ -12,7 +12,7 @@ import torch
 
 from exportguard.patches.constructs import construct_patch
 from exportguard.patches.declaration import SourceDoesNotFitError
-from exportguard.patches.rewriting import rewrite
+from exportguard.patches.rewriting import placed, rewrite
 
 if TYPE_CHECKING:
     from exportguard._core import Changes
@@ -60,7 +60,7 @@ def _mask_calls(node: ast.AST) -> None:
     for call in ast.walk(node):
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "attention_interface":
             mask = f"packed_mask(lengths, {ast.unparse(call.args[1])})"
-            _pass_mask(call, ast.copy_location(ast.parse(mask, mode="eval").body, call))
+            _pass_mask(call, placed(ast.parse(mask, mode="eval").body, call))
 
 
 def _pass_mask(call: ast.Call, mask: ast.expr) -> None:

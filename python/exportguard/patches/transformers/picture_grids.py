@@ -15,7 +15,7 @@ import torch
 from torch.nn.functional import pad
 
 from exportguard.patches.constructs import models_patch
-from exportguard.patches.rewriting import rewrite
+from exportguard.patches.rewriting import placed, rewrite
 
 if TYPE_CHECKING:
     import types
@@ -130,7 +130,7 @@ class OwnStarts(ast.NodeTransformer):
         self.generic_visit(node)
         if ast.unparse(node) != "F.pad(counts.cumsum(0)[:-1], (1, 0))":
             return node
-        return ast.copy_location(ast.parse("counts.cumsum(0) - counts", mode="eval").body, node)
+        return placed(ast.parse("counts.cumsum(0) - counts", mode="eval").body, node)
 
 
 #: What takes the place of each function, and the arguments of a call that has it computed before.

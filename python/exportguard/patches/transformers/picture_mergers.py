@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from exportguard.patches.constructs import construct_patch
-from exportguard.patches.rewriting import rewrite
-from exportguard.patches.transformers.picture_grids import in_blocks
+from exportguard.patches.rewriting import placed, rewrite
+from exportguard.patches.transformers.picture_grids import in_blocks, patches_of
 
 if TYPE_CHECKING:
     from exportguard._core import Changes
@@ -18,6 +18,26 @@ if TYPE_CHECKING:
 def as_grid(sizes: torch.Tensor, patch: int) -> torch.Tensor:
     """Heights and widths in pixels as frames, rows and columns of patches."""
     return torch.nn.functional.pad(sizes // patch, (1, 0), value=1)
+
+
+def frame_pairs(grid_thw: torch.Tensor, merge: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The places of the blocks of each first frame of two, and of each second one: a single frame is both."""
+    frames, blocks = grid_thw[:, 0], grid_thw[:, 1:].prod(-1) // merge**2
+    pairs = (frames // 2).clamp(min=1)
+    clip, pair, block, _ = patches_of(torch.stack([pairs, blocks, torch.ones_like(blocks)], dim=-1))
+    counts = frames * blocks
+    first = (counts.cumsum(0) - counts)[clip] + 2 * pair * blocks[clip] + block
+    return first, first + torch.where(frames > 1, blocks, 0)[clip]
+
+
+def projected_blocks(states: torch.Tensor, shapes: torch.Tensor, projector: Any) -> torch.Tensor:
+    """What `projector` makes of each block of patches; `states`, (pictures, patches, width), are padded behind."""
+    side = projector.factor
+    grid = torch.nn.functional.pad(shapes, (1, 0), value=1)
+    picture, _, row, column = patches_of(grid, side)
+    length: Any = states.shape[1]
+    rows = states.flatten(0, 1)[picture * length + row * shapes[:, 1][picture] + column]
+    return projector(rows.view(-1, side, side, states.shape[-1])).flatten(0, 2)  # type: ignore[no-any-return]
 
 
 #: A line of a loop over the pictures, and what the function does for all of them.
@@ -30,21 +50,44 @@ return self.merging_layer(blocks.transpose(1, 2).flatten(1))
 blocks = in_blocks(self.pre_norm(image_features), image_grid_thw, self.merge_kernel_size[0])
 return self.linear_2(self.act(self.linear_1(blocks.flatten(1))))
 """,
+    "first_slice_offsets = []": """
+first, second = frame_pairs(grid_thw, self.spatial_merge_size)
+return torch.concat([hidden_states[first], hidden_states[second]], dim=-1)
+""",
 }
 
 
 class AllBlocks(ast.NodeTransformer):
-    """The body of a merger becomes a gather of all blocks and the layers that it applies to each."""
+    """The body of a merger, or its loop, becomes a gather of all blocks and the layers that it applies to each."""
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        if ast.unparse(node.iter) != "range(last_hidden_state.size(0))":
+            return node
+        call = "image_features = [projected_blocks(last_hidden_state, spatial_shapes, self.multi_modal_projector)]"
+        return placed(ast.parse(call).body[0], node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
         texts = [ast.unparse(statement) for statement in node.body]
         found = [body for line, body in _MERGERS.items() if line in texts]
         for body in found:
-            node.body = [ast.copy_location(statement, node.body[0]) for statement in ast.parse(body).body]
+            node.body = [placed(statement, node.body[0]) for statement in ast.parse(body).body]
         return ast.fix_missing_locations(node)
 
 
-_replace = rewrite(AllBlocks, in_blocks=in_blocks, as_grid=as_grid)
+_MARKERS = (
+    r"tokens_per_image = \[h \* w for",
+    r"image_features_chunks = image_features\.split\(",
+    r"first_slice_offsets = \[\]",
+    r"for img_idx in range\(last_hidden_state\.size\(0\)\):",
+)
+_names: dict[str, Any] = {
+    "as_grid": as_grid,
+    "frame_pairs": frame_pairs,
+    "in_blocks": in_blocks,
+    "projected_blocks": projected_blocks,
+}
+_replace = rewrite(AllBlocks, **_names)
 
 
 def _install(changes: Changes, owner: Any, name: str) -> None:
@@ -54,7 +97,7 @@ def _install(changes: Changes, owner: Any, name: str) -> None:
 PATCHES = (
     construct_patch(
         name="merging of patches",
-        marker=r"tokens_per_image = \[h \* w for|image_features_chunks = image_features\.split\(",
+        marker="|".join(_MARKERS),
         install=_install,
         reason="the loop over the pictures fixes how many there are, and the size of each",
         upstream="https://github.com/huggingface/transformers/pull/42822",

@@ -13,7 +13,7 @@ import torch
 
 from exportguard.patches.constructs import construct_patch
 from exportguard.patches.declaration import SourceDoesNotFitError
-from exportguard.patches.rewriting import rewrite
+from exportguard.patches.rewriting import placed, rewrite
 
 if TYPE_CHECKING:
     from exportguard._core import Changes
@@ -98,7 +98,7 @@ class AllAtOnce(ast.NodeTransformer):
         first = texts.index(_FIRST)
         known = f"mm_token_type_ids, attention_mask, {_GRIDS}, spatial_merge_size{_interval(node)}"
         call = f"return positions_with_pictures({known})"
-        node.body = [*node.body[:first], ast.copy_location(ast.parse(call).body[0], node.body[first])]
+        node.body = [*node.body[:first], placed(ast.parse(call).body[0], node.body[first])]
         return ast.fix_missing_locations(node)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from exportguard.patches.declaration import Patch
-from exportguard.patches.rewriting import rewrite
+from exportguard.patches.rewriting import placed, rewrite
 from exportguard.patches.transformers.packed_attention import packed_mask
 
 _MODULE = "transformers.models.pixtral.modeling_pixtral"
@@ -66,7 +66,7 @@ class Packed(ast.NodeTransformer):
 
 
 def _expression(text: str, like: ast.AST) -> ast.expr:
-    return ast.copy_location(ast.parse(text, mode="eval").body, like)
+    return placed(ast.parse(text, mode="eval").body, like)
 
 
 PATCHES = (
