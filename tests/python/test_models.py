@@ -275,3 +275,8 @@ def test_a_single_token_gives_way_to_a_whole_text_and_a_picture_to_nothing() -> 
     assert single.instead is not None
     assert single.instead.sizes == {"batch": 1, "seq": 6}
     assert input_sets(build_model("vit"))[2].instead is None
+
+
+def test_what_a_model_has_against_its_configuration_is_said_by_the_model() -> None:
+    with pytest.raises(ValueError, match="prediction_length"):
+        build_model("autoformer", BuildOptions(task="feature-extraction"))
