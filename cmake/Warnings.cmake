@@ -4,8 +4,3 @@ target_compile_options(exportguard_warnings INTERFACE -Wall -Wextra -Wpedantic -
 if(EXPORTGUARD_WERROR)
   target_compile_options(exportguard_warnings INTERFACE -Werror)
 endif()
-if(EXPORTGUARD_SANITIZE)
-  # The whole project is built with them; torch's own libraries are not.
-  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g1)
-  add_link_options(-fsanitize=address,undefined)
-endif()
