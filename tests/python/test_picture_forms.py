@@ -75,3 +75,12 @@ def test_only_a_task_with_pictures_adds_the_part_that_sees_them() -> None:
     text = build_model("gemma4", BuildOptions(task="text-generation")).model
     assert case_of("gemma4").model.config.vision_config is not None  # type: ignore[union-attr]
     assert text.config.vision_config is None  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("task", "count"), [("image-classification", 2), ("zero-shot-image-classification", 3)])
+def test_patches_with_shapes_go_with_every_task(task: str, count: int) -> None:
+    case = build_model("siglip2", BuildOptions(task=task))
+    inputs = case.inputs({"batch": count, "texts": 2, "seq": 6, "images": count})
+    assert inputs["spatial_shapes"].tolist() == [[4, 4]] * count
+    with torch.no_grad():
+        case.model(**inputs)

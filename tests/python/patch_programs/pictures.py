@@ -155,7 +155,29 @@ class Features(torch.nn.Module):
         return torch.cat(list(getattr(features, "pooler_output", features)), dim=0)
 
 
+class SizedFeatures(torch.nn.Module):
+    """Features that are split by the heights and widths of the pictures."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        vision = SimpleNamespace(patch_size=2)
+        self.config = SimpleNamespace(return_dict=True, vision_config=vision, spatial_merge_size=2)
+
+    def forward(self, states: torch.Tensor, sizes: torch.Tensor) -> Any:
+        lighton = importlib.import_module("transformers.models.lighton_ocr.modeling_lighton_ocr")
+        self.vision_encoder = lambda *_, **__: BaseModelOutputWithPooling(last_hidden_state=states[None])
+        self.vision_projection = lambda x, _: x * 2
+        return torch.cat(list(lighton.LightOnOcrModel.get_image_features(self, states, sizes).pooler_output))
+
+
+def sized_features() -> None:
+    require("get_vision_position_ids")
+    calls = [(torch.randn(int((grid[:, 1:] // 2).prod(1).sum()), 3), grid[:, 1:] * 2) for grid in GRIDS]
+    is_right_on_all(SizedFeatures(), calls, ({0: Dim.DYNAMIC}, {0: Dim.DYNAMIC}))
+
+
 def features() -> None:
+    sized_features()
     torch.manual_seed(0)
     calls = [(torch.randn(count, 3, 4, 4),) for count in (2, 3, 1)]
     is_right_on_all(Features(), calls, ({0: Dim.DYNAMIC},))

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
-import torch
+from .picture_forms import forms
+from .pixels import pictures
+from .tensors import Sizes, tokens
 
-from .tensors import Sizes, tokens, values
-
-_PARTS = (None, "vision_config", "backbone_config")
+__all__ = ["make_inputs", "picture_arguments", "pictures"]
 
 
 def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
     """`batch` pictures; as rows of colours from a palette for a model that reads them like a text."""
     if model.main_input_name == "input_ids":
         return {"input_ids": tokens(model, (sizes["batch"], model.config.max_position_embeddings))}
-    return {"pixel_values": pictures(model, model.config, sizes["batch"])}
+    return picture_arguments(model, model.config, sizes["batch"])
 
 
-def pictures(model: torch.nn.Module, config: Any, count: int) -> torch.Tensor:
-    """`count` random pictures of the configured channels and size; 64 by 64 for a model that takes any size."""
-    size = _field(config, "image_size") or 64
-    height, width = size if isinstance(size, (list, tuple)) else (size, size)
-    return values(model, (count, _field(config, "num_channels") or 3, height, width))
-
-
-def _field(config: Any, name: str) -> Any:
-    """A field of the configuration, or of the part in it that sees pictures."""
-    encoder = getattr(config, "encoder", None)
-    owners = [config, encoder]
-    parts = [owner if part is None else getattr(owner, part, None) for part in _PARTS for owner in owners]
-    return next((value for part in parts if (value := getattr(part, name, None)) is not None), None)
+def picture_arguments(model: Any, config: Any, count: int) -> dict[str, Any]:
+    """`count` pictures, in patches with the shape of each for a model that takes those."""
+    if "spatial_shapes" in inspect.signature(model.forward).parameters:
+        return next(forms(model, ("spatial_shapes",), count, rows=2))
+    return {"pixel_values": pictures(model, config, count)}

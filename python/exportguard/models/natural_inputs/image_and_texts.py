@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .image import pictures
+from .image import picture_arguments
 from .tensors import Sizes, mask, tokens
 
 
@@ -14,5 +14,5 @@ def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
     return {
         "input_ids": tokens(model, (sizes["texts"], sizes["seq"])),
         "attention_mask": mask(model, sizes["texts"], sizes["seq"]),
-        "pixel_values": pictures(model, vision, sizes["images"]),
+        **picture_arguments(model, vision, sizes["images"]),
     }

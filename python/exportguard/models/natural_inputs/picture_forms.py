@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .image import pictures
+from .pixels import pictures
 from .tensors import source_of, values
 
 Form = dict[str, torch.Tensor]

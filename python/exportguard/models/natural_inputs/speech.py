@@ -37,15 +37,15 @@ def recording(model: Any, batch: int) -> dict[str, torch.Tensor]:
     Raises:
         InvalidArgumentError: it takes none of the layouts known.
     """
-    name = model.main_input_name
-    if name == "input_values":
+    name = "input_values"
+    if name in (model.main_input_name, getattr(model.get_encoder(), "main_input_name", None)):
         return {name: values(model, (batch, _SAMPLES))}
     for shape in _layouts(model.config):
         features = {"input_features": values(model, (batch, *shape))}
         try:
             with torch.no_grad():
-                model.get_encoder()(**features)
-        except (RuntimeError, ValueError):
+                model(**features, decoder_input_ids=tokens(model, (batch, 1)))
+        except (RuntimeError, TypeError, ValueError):
             continue
         return features
     raise InvalidArgumentError(f"no natural inputs are known for {type(model).__name__}; pass another task")

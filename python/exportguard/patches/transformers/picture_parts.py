@@ -13,7 +13,7 @@ import torch
 
 from exportguard.patches.constructs import construct_patch
 from exportguard.patches.declaration import SourceDoesNotFitError
-from exportguard.patches.rewriting import rewrite
+from exportguard.patches.rewriting import placed, rewrite
 
 if TYPE_CHECKING:
     from exportguard._core import Changes
@@ -38,6 +38,14 @@ def rows_of(tensor: Any) -> list[Any]:
 
 class Joined(ast.NodeTransformer):
     """Numbers, splits by them and lists of rows that are taken from a tensor while it is exported."""
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
+        """A number for each height and width becomes one expression for all of them."""
+        self.generic_visit(node)
+        if ast.unparse(node.generators[0]).strip() != "for height, width in image_sizes":
+            return node
+        call = f"numbers_of((lambda height, width: {ast.unparse(node.elt)})(*image_sizes.unbind(-1)))"
+        return placed(ast.parse(call, mode="eval").body, node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
@@ -97,7 +105,7 @@ PATCHES = (
     ),
     construct_patch(
         name="features of several pictures",
-        marker=r"\.tolist\(\)|list\(image_features\)",
+        marker=r"\.tolist\(\)|list\(image_features\)|for height, width in image_sizes",
         install=_install,
         reason="the number of pictures becomes a constant where their features are taken apart",
         upstream="https://github.com/huggingface/transformers/pull/42822",
