@@ -386,11 +386,11 @@ def compare(operators: Sequence[str], *operands: Callable[[], Any]) -> Any:
 
 
 # The rest of what rewritten code calls; loops build on the conditions above.
-from exportguard.rewrites.runtime_loops import cat, enumerate_, for_, len_, range_, stack, while_, zip_  # noqa: E402
+from exportguard.rewrites.runtime_loops import cat, div, enumerate_, for_, len_, range_, stack, while_, zip_  # noqa: E402
 from exportguard.rewrites.runtime_stores import as_number, augmented, get_item, set_item, update_item  # noqa: E402
 
 __all__ = [
-    "UNDEFINED", "and_", "augmented", "bool_", "cat", "check", "compare", "enumerate_", "float_", "for_", "get_item",
-    "if_", "ifexp", "int_", "len_", "not_", "or_", "range_", "set_item", "stack", "update_item", "value", "while_",
-    "zip_",
+    "UNDEFINED", "and_", "augmented", "bool_", "cat", "check", "compare", "div", "enumerate_", "float_", "for_",
+    "get_item", "if_", "ifexp", "int_", "len_", "not_", "or_", "range_", "set_item", "stack", "update_item", "value",
+    "while_", "zip_",
 ]  # fmt: skip

@@ -19,6 +19,7 @@ from exportguard.rewrites.state import MISSING, Slot, Snapshot, reachable_roots
 
 Body = Callable[..., tuple[Any, tuple[Any, ...]]]
 
+_SIZES = (int, torch.SymInt)
 _WITH_STEP = 3  # bounds of a range
 _CARRIED = (torch.Tensor, bool, int, float, torch.SymInt)  # what a loop of a graph can carry
 
@@ -75,6 +76,20 @@ def rows_of(iterable: Any) -> Rows | None:
 def len_(sized: Any) -> Any:
     """`len`, which leaves a symbolic size as it is."""
     return sized.shape[0] if isinstance(sized, torch.Tensor) and sized.dim() else len(sized)
+
+
+def div(number: Any, divisor: Any, *, rounding_mode: str | None = None, **options: Any) -> Any:
+    """`torch.div`, which leaves the quotient of sizes a size."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    numbers = (number, divisor)
+    are_sizes = any(isinstance(n, torch.SymInt) for n in numbers) and all(isinstance(n, _SIZES) for n in numbers)
+    is_exact = rounding_mode == "floor" or (
+        rounding_mode == "trunc" and are_sizes and all(statically_known_true(n >= 0) for n in numbers)
+    )
+    if not are_sizes or not is_exact:
+        return torch.div(number, divisor, rounding_mode=rounding_mode, **options)
+    return number // divisor
 
 
 def range_(*bounds: Any) -> Iterable[Any]:
