@@ -21,6 +21,7 @@ from .export_errors import explained_export
 from .fixed_axes import with_recording
 from .guard import torch_export_patches
 from .inputs import CallInputs, ordered_call
+from .memory_order import refuse_strides_of_views
 from .onnx_model import ExternalData, OnnxModel, require_writable
 from .opsets import checked_opset
 from .rewrites.automatic import RewritingStep
@@ -173,6 +174,7 @@ def imported(
     program: ExportedProgram, shapes: Sequence[LeafShape] = (), options: ExportOptions = ExportOptions()
 ) -> _core.Model:
     """The program as a graph of torch operators, under names that users know."""
+    refuse_strides_of_views(program)
     names = program_names(program, symbol_names(program, shapes) if shapes else {})
     return _core.import_program(
         program,
