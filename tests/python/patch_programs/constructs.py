@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.export import Dim
 from transformers import DbrxConfig, EncodecConfig, masking_utils
+from transformers.models.bamba import modeling_bamba
 from transformers.models.dbrx.modeling_dbrx import DbrxExperts
 from transformers.models.encodec.modeling_encodec import EncodecConv1d
 from transformers.models.qwen3_next import modeling_qwen3_next
@@ -94,6 +95,24 @@ def recurrence() -> None:
     )
 
 
+class StateMask(torch.nn.Module):
+    def forward(self, x: torch.Tensor, attention_mask: torch.Tensor) -> Any:
+        positions = torch.arange(x.shape[1])
+        mask = modeling_bamba.BambaModel._update_mamba_mask(None, attention_mask, positions)
+        return x if mask is None else x * mask[:, :, None]
+
+
+def mask_of_a_recurrence() -> None:
+    if not hasattr(modeling_bamba.BambaModel, "_update_mamba_mask"):
+        pytest.skip("transformers 5 makes these masks in another way")
+    axes = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
+    is_right_on_every_length(
+        StateMask(),
+        lambda batch, length: [torch.randn(batch, length, 8), torch.randint(0, 2, (batch, length))],
+        (axes, axes),
+    )
+
+
 def mask() -> None:
     axes = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
     is_right_on_every_length(Mask(), lambda batch, length: [torch.randint(0, 2, (batch, length))], (axes,))
@@ -143,6 +162,7 @@ def recurrences() -> None:
 
 
 PROGRAMS = {
+    "masks of recurrences": mask_of_a_recurrence,
     "paddings of audio codecs": codec,
     "loops over the experts that were hit": experts,
     "loops over tokens": recurrences,

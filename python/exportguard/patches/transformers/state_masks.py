@@ -1,0 +1,61 @@
+"""Masks of recurrences: which tokens they leave out is computed, whatever the mask holds.
+
+Some models have no mask where every token counts and while they go on from a cache, which asks tensors for their
+content. A mask of ones for the new tokens does the same.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from exportguard.patches.constructs import construct_patch
+from exportguard.patches.declaration import SourceDoesNotFitError
+from exportguard.patches.rewriting import rewrite
+
+if TYPE_CHECKING:
+    from exportguard._core import Changes
+
+_TEST = "cache_position[0] > 0 or (attention_mask is not None and torch.all(attention_mask == 1))"
+
+
+def mask_of_new_tokens(attention_mask: torch.Tensor | None, cache_position: torch.Tensor) -> torch.Tensor | None:
+    """Of shape (batch, new tokens): ones behind a past, else what the mask of all tokens says."""
+    if attention_mask is None:
+        return None
+    new = attention_mask[:, attention_mask.shape[1] - cache_position.shape[0] :]
+    return torch.where(cache_position[0] > 0, torch.ones_like(new), new)
+
+
+class AlwaysMask(ast.NodeTransformer):
+    """`if …: mask = None` becomes `mask = mask_of_new_tokens(attention_mask, cache_position)`."""
+
+    def visit_If(self, node: ast.If) -> ast.AST:
+        statement = node.body[0]
+        if ast.unparse(node.test) != _TEST or not isinstance(statement, ast.Assign):
+            return node
+        call = ast.parse("mask_of_new_tokens(attention_mask, cache_position)", mode="eval").body
+        return ast.fix_missing_locations(ast.copy_location(ast.Assign(statement.targets, call), node))
+
+
+_replace = rewrite(AlwaysMask, mask_of_new_tokens=mask_of_new_tokens)
+
+
+def _install(changes: Changes, owner: Any, name: str) -> None:
+    try:
+        changes.set_attribute(owner, name, _replace(vars(owner)[name]))
+    except SourceDoesNotFitError:
+        return  # it asks for more than that
+
+
+PATCHES = (
+    construct_patch(
+        name="masks of recurrences",
+        marker=r"if cache_position\[0\] > 0 or \(attention_mask is not None and ",
+        install=_install,
+        reason="whether there is a mask depends on its content, which stops the export",
+        upstream="https://github.com/huggingface/transformers/pull/32914",
+    ),
+)
