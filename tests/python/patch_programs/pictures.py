@@ -212,17 +212,21 @@ class Mergers(torch.nn.Module):
         self.config = SimpleNamespace(return_dict=True)
 
     def forward(self, frames: torch.Tensor, grid: torch.Tensor, states: torch.Tensor, shapes: torch.Tensor) -> Any:
-        ernie, lfm = (importlib.import_module(f"transformers.models.{name}") for name in _MERGERS)
+        ernie, lfm, llama = (importlib.import_module(f"transformers.models.{name}") for name in _MERGERS)
         self.vision_tower = lambda **_: BaseModelOutputWithPooling(last_hidden_state=states)
         self.multi_modal_projector = functools.partial(lfm.Lfm2VlMultiModalProjector.pixel_unshuffle, self)
         self.multi_modal_projector.factor = self.factor
         padding = torch.arange(states.shape[1])[None] < shapes.prod(1)[:, None]
         projected = lfm.Lfm2VlModel.get_image_features(self, states, shapes, padding).pooler_output
         slices = ernie.Ernie4_5_VLMoeVariableResolutionResamplerModel._temporal_slicing(self, frames, grid)
-        return slices, torch.cat(list(projected))
+        sides = torch.full_like(grid[:, 0], 2) - (grid[:, 1] == 6).long()  # pictures of six rows are not merged
+        patches = torch.cat([frames] * 4)
+        centers = llama.VideoLlama3VisionModel.pixel_unshuffle(self, patches, grid, sides)
+        return slices, torch.cat(list(projected)), centers
 
 
-_MERGERS = ["ernie4_5_vl_moe.modeling_ernie4_5_vl_moe", "lfm2_vl.modeling_lfm2_vl"]
+_LLAMA = "video_llama_3.modeling_video_llama_3"
+_MERGERS = ["ernie4_5_vl_moe.modeling_ernie4_5_vl_moe", "lfm2_vl.modeling_lfm2_vl", _LLAMA]
 
 
 def mergers() -> None:

@@ -40,6 +40,19 @@ def projected_blocks(states: torch.Tensor, shapes: torch.Tensor, projector: Any)
     return projector(rows.view(-1, side, side, states.shape[-1])).flatten(0, 2)  # type: ignore[no-any-return]
 
 
+def centers_of_blocks(states: torch.Tensor, grid_thw: torch.Tensor, merges: torch.Tensor) -> torch.Tensor:
+    """Each block made one patch by bilinear resizing: the mean of the patches around its center."""
+    sides = torch.stack([torch.ones_like(merges), merges, merges], dim=-1)
+    counts, blocks = grid_thw.prod(-1), (grid_thw // sides).prod(-1)
+    picture = torch.repeat_interleave(blocks)
+    block = torch.arange(picture.shape[0], device=states.device) - (blocks.cumsum(0) - blocks)[picture]
+    merge = merges[picture]
+    first = (counts.cumsum(0) - counts)[picture] + block * merge**2
+    middle = ((merge - 1) // 2, merge // 2)
+    around = [states[first + row * merge + column] for row in middle for column in middle]
+    return torch.stack(around).mean(0)
+
+
 #: A line of a loop over the pictures, and what the function does for all of them.
 _MERGERS = {
     "tokens_per_image = [h * w for h, w in image_sizes]": """
@@ -49,6 +62,9 @@ return self.merging_layer(blocks.transpose(1, 2).flatten(1))
     "image_features_chunks = image_features.split(image_grid_thw.prod(dim=1).tolist(), dim=0)": """
 blocks = in_blocks(self.pre_norm(image_features), image_grid_thw, self.merge_kernel_size[0])
 return self.linear_2(self.act(self.linear_1(blocks.flatten(1))))
+""",
+    "hidden_states_chunks = hidden_states.split(grid_thw.prod(dim=1).tolist(), dim=0)": """
+return centers_of_blocks(hidden_states, grid_thw, merge_sizes)
 """,
     "first_slice_offsets = []": """
 first, second = frame_pairs(grid_thw, self.spatial_merge_size)
@@ -78,11 +94,13 @@ class AllBlocks(ast.NodeTransformer):
 _MARKERS = (
     r"tokens_per_image = \[h \* w for",
     r"image_features_chunks = image_features\.split\(",
+    r"hidden_states_chunks = hidden_states\.split\(",
     r"first_slice_offsets = \[\]",
     r"for img_idx in range\(last_hidden_state\.size\(0\)\):",
 )
 _names: dict[str, Any] = {
     "as_grid": as_grid,
+    "centers_of_blocks": centers_of_blocks,
     "frame_pairs": frame_pairs,
     "in_blocks": in_blocks,
     "projected_blocks": projected_blocks,
