@@ -84,3 +84,9 @@ def test_patches_with_shapes_go_with_every_task(task: str, count: int) -> None:
     assert inputs["spatial_shapes"].tolist() == [[4, 4]] * count
     with torch.no_grad():
         case.model(**inputs)
+
+
+def test_a_backbone_of_a_package_that_is_missing_becomes_a_residual_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    backbone = shrunk(CONFIG_MAPPING["deformable_detr"]()).backbone_config
+    assert (backbone.model_type, backbone.out_features) == ("resnet", ["stage2", "stage3", "stage4"])

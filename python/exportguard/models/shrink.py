@@ -48,8 +48,17 @@ def small_fields(config: PretrainedConfig, vocabulary: int) -> dict[str, Any]:
 
 
 def _nested_fields(config: PretrainedConfig, vocabulary: int) -> dict[str, Any]:
+    if config.model_type == "timm_backbone" and importlib.util.find_spec("timm") is None:
+        return _own_backbone(config)
     fields = {"model_type": config.model_type, **_set_by_outer(config), **small_fields(config, vocabulary)}
     return _merged(fields, exceptions().get(config.model_type, {}))
+
+
+def _own_backbone(config: PretrainedConfig) -> dict[str, Any]:
+    """A small residual network of transformers, with the same stages used, where that of another package is missing."""
+    stages = [f"stage{number}" for number in config.out_indices or [] if 0 < number <= 4] or ["stage4"]
+    widths = {"embedding_size": 16, "hidden_sizes": [16, 32, 64, 96], "depths": [1, 1, 1, 1]}
+    return {"model_type": "resnet", "out_features": stages, **widths}
 
 
 def _set_by_outer(config: PretrainedConfig) -> dict[str, Any]:
