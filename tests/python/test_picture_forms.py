@@ -90,3 +90,11 @@ def test_a_backbone_of_a_package_that_is_missing_becomes_a_residual_network(monk
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     backbone = shrunk(CONFIG_MAPPING["deformable_detr"]()).backbone_config
     assert (backbone.model_type, backbone.out_features) == ("resnet", ["stage2", "stage3", "stage4"])
+
+
+def test_a_model_of_films_gets_films() -> None:
+    case = build_model("videoprism", BuildOptions(task="zero-shot-image-classification"))
+    inputs = case.inputs({"texts": 3, "seq": 6, "images": 2})
+    assert inputs["pixel_values_videos"].shape == (2, 16, 3, 32, 32)
+    with torch.no_grad():
+        case.model(**inputs)

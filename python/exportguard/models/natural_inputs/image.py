@@ -20,7 +20,12 @@ def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
 
 
 def picture_arguments(model: Any, config: Any, count: int) -> dict[str, Any]:
-    """`count` pictures, in patches with the shape of each for a model that takes those."""
-    if "spatial_shapes" in inspect.signature(model.forward).parameters:
+    """`count` pictures, in patches with the shape of each for a model that takes those; films for one of films."""
+    names = inspect.signature(model.forward).parameters
+    if "spatial_shapes" in names:
         return next(forms(model, ("spatial_shapes",), count, rows=2))
+    if "pixel_values" not in names and "pixel_values_videos" in names:
+        frames = int(getattr(config, "num_frames", 1))
+        films = pictures(model, config, count * frames)
+        return {"pixel_values_videos": films.view(count, frames, *films.shape[1:])}
     return {"pixel_values": pictures(model, config, count)}
