@@ -24,7 +24,7 @@ _MODELS = "transformers.models"
 
 def construct_patch(*, name: str, marker: str, install: Install, reason: str, upstream: str) -> Patch:
     """The patch of every function of a modeling module, imported now or later, with a line that matches `marker`."""
-    pattern = re.compile(marker)
+    pattern = re.compile(marker, re.MULTILINE)
 
     def act(changes: Changes, module: types.ModuleType) -> None:
         for owner, attribute in functions_with(module, pattern):
@@ -41,8 +41,8 @@ def models_patch(*, name: str, act: Action, reason: str, upstream: str) -> Patch
             act(changes, module)
 
     def apply(changes: Changes) -> None:
-        for module in [module for key, module in sorted(sys.modules.items()) if key.startswith(f"{_MODELS}.")]:
-            act_on_models(changes, module)
+        for key in sorted([key for key in sys.modules if key.startswith(_MODELS)]):
+            act_on_models(changes, sys.modules[key])
         for_later_modules(changes, _MODELS, act_on_models)
 
     return Patch(
@@ -69,11 +69,18 @@ def functions_with(module: types.ModuleType, pattern: re.Pattern[str]) -> tuple[
 
 
 def _matching_lines(module: types.ModuleType, pattern: re.Pattern[str]) -> frozenset[int]:
-    try:
-        source = inspect.getsource(module)
-    except (OSError, TypeError):
+    source = _source_of(module)
+    if not pattern.search(source):  # most modules, at once
         return frozenset()
     return frozenset(number for number, line in enumerate(source.splitlines(), 1) if pattern.search(line))
+
+
+@functools.cache
+def _source_of(module: types.ModuleType) -> str:
+    try:
+        return inspect.getsource(module)
+    except (OSError, TypeError):
+        return ""
 
 
 def _functions_of(module: types.ModuleType) -> Iterator[tuple[Any, str, types.FunctionType]]:
