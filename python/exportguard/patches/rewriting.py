@@ -107,10 +107,11 @@ def _rewrite(function: Any, rule: Any, names: tuple[tuple[str, Any], ...]) -> ty
     definition = _without_decorators(_parse(plain))
     before = ast.unparse(definition)
     changed = rule().visit(definition)
-    if ast.unparse(changed) == before:
+    after = ast.unparse(changed)
+    if after == before:
         raise SourceDoesNotFitError(f"{plain.__qualname__} does not contain what {rule.__name__} rewrites")
     copy = _copy(plain, changed, dict(names))
-    setattr(copy, SOURCES, (before, ast.unparse(changed)))
+    setattr(copy, SOURCES, (before, after))
     return copy
 
 
