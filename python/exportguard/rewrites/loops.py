@@ -11,13 +11,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.engine import Unit
 
 ORDER = 20
 ITEM = "_item"
+_FUNCTIONS = (ast.FunctionDef, ast.Lambda, ast.ClassDef)
 _LAZY = {"range": "range_", "enumerate": "enumerate_", "zip": "zip_"}
 
 
@@ -112,8 +113,9 @@ class _Loops(ast.NodeTransformer):
         return [test, body, *self._result(call, names, node)]
 
     def _carried(self, node: ast.For | ast.While) -> list[str]:
-        """Names the body assigns; those that nothing reads but the body itself, before assigning them, stay inside."""
-        names = scope.assigned(node.body)
+        """Names the body assigns; those that nothing but the body reads, after it has assigned them, stay inside."""
+        behind = self._reads_behind(node)
+        names = [n for n in scope.assigned(node.body) if n in behind or not _is_assigned_first(n, node.body)]
         if isinstance(node, ast.For):
             elsewhere = self._reads_outside(node)
             targets = scope.assigned([node.target])
@@ -127,6 +129,18 @@ class _Loops(ast.NodeTransformer):
             for n in ast.walk(self._unit.node)
             if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and id(n) not in inside
         }
+
+    def _reads_behind(self, node: ast.For | ast.While) -> set[str]:
+        """What is read when the loop is over; in a loop around it, what comes before it is read again."""
+        around = [lines.start for lines in self._unit.loops if lines.start < node.lineno < lines.stop]
+        first = min([node.lineno, *around])
+        inside = {id(n) for n in ast.walk(node)}
+        names = {
+            name.id
+            for name, is_later in _names_read(self._unit.node)
+            if id(name) not in inside and (is_later or getattr(name, "lineno", first) >= first)  # a rule's has no line
+        }
+        return names | scope.reads([node.test]) if isinstance(node, ast.While) else names
 
     def _body(
         self, node: ast.For | ast.While, parameters: list[str], statements: Sequence[ast.stmt], names: list[str]
@@ -151,6 +165,26 @@ class _Loops(ast.NodeTransformer):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in _LAZY:
                 call.func = build.runtime(_LAZY[call.func.id])
         return iterable
+
+
+def _names_read(node: ast.AST, *, is_later: bool = False) -> Iterator[tuple[ast.Name, bool]]:
+    """Each name that is read, and whether by a function in it, which may run later than it is defined."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load):
+            yield child, is_later
+        yield from _names_read(child, is_later=is_later or isinstance(child, _FUNCTIONS))
+
+
+def _is_assigned_first(name: str, statements: Sequence[ast.stmt]) -> bool:
+    """Whether the statements give the name a value on every path before they read it."""
+    for statement in statements:
+        if name in scope.reads([statement]):
+            return False
+        if isinstance(statement, ast.Assign) and name in scope.assigned(statement.targets):
+            return True
+        if name in scope.assigned([statement]):
+            return False
+    return False
 
 
 class _Collections(ast.NodeTransformer):

@@ -80,6 +80,61 @@ class RunningTotals(Module):
 
 
 @PROGRAMS.add()
+class NameOfAnotherShapeBefore(Module):
+    def forward(self, x):
+        part = x.sum(0) * 2
+        total = part
+        for row in x:
+            part = row.max()
+            total = total + part
+        return total
+
+
+@PROGRAMS.add()
+class NameReadBehind(Module):
+    def forward(self, x):
+        part, total = torch.ones(4), torch.zeros(4)
+        for row in x:
+            part = row * 2
+            total = total + part
+        return total - part
+
+
+@PROGRAMS.add()
+class NameReadByALoopAround(Module):
+    def forward(self, x):
+        part, total = torch.ones(4), torch.zeros(4)
+        for row in x:
+            total = total + part
+            for k in range(x.shape[0]):
+                part = row * k
+        return total
+
+
+@PROGRAMS.add()
+class NameReadByAFunction(Module):
+    def forward(self, x):
+        part = torch.ones(4)
+
+        def scaled(y):
+            return y * part
+
+        for row in x:
+            part = row + 1
+        return scaled(x[0])
+
+
+@PROGRAMS.add()
+class NameReadByTheTest(Module):
+    def forward(self, x):
+        y, size = x.abs().sum(0), x.sum()
+        while size < 10:
+            size = y.sum()
+            y = y + 1
+        return y
+
+
+@PROGRAMS.add()
 class TwoCarried(Module):
     def forward(self, x):
         a, b = torch.zeros(4), torch.ones(4)

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 _COUNT = (
     r"(seq_len|seq_length|sequence_length|num_chunks|total_sequence_length // chunk_size|hidden_states\.shape\[1\])"
 )
-_MARKER = rf"for \w+ in range\({_COUNT}\):"
+_MARKER = rf"for \w+ in range\((0, )?{_COUNT}\):"
 
 
 class OneRow(ast.NodeTransformer):
