@@ -46,3 +46,7 @@ class FileError(ExportGuardError, OSError):
 
 class GuardError(ExportGuardError):
     """A patch cannot be installed, or the guard is used in a way it does not allow."""
+
+
+#: What the code of a model raises for inputs that it does not take.
+REFUSALS = (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)

@@ -18,7 +18,7 @@ from .axis_report import AxisOutcome, returned_leaves, taken_leaves
 from .devices import require_device
 from .discrepancies import Discrepancy, compare_outputs
 from .dynamic_shapes import DynamicShapes
-from .errors import ExportGuardError, FileError, InvalidArgumentError
+from .errors import REFUSALS, ExportGuardError, FileError, InvalidArgumentError
 from .export import Exported, ExportOptions, convert, export_program
 from .guard import torch_export_patches
 from .inputs import Leaf, flatten_named, ordered_call
@@ -30,9 +30,6 @@ from .ort_session import OrtSession, SessionOptions
 
 Exporter = Literal["exportguard", "onnx-dynamo"]
 Progress = Callable[[str], None]
-
-#: What models raise at inputs that they cannot take.
-_REFUSALS = (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +215,7 @@ def _eager_results(case: ModelCase, sets: Sequence[InputSet]) -> list[tuple[Inpu
     for one in sets:
         try:
             leaves = _eager(case, one)
-        except _REFUSALS:
+        except REFUSALS:
             if one.instead is None:
                 raise
             leaves = []

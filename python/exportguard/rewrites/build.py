@@ -100,3 +100,19 @@ def can_move(statements: Sequence[ast.stmt]) -> bool:
     """Whether the statements mean the same in a function of their own; the user's `del` and `yield` do not."""
     fixed = (ast.Yield, ast.YieldFrom, ast.Await, ast.Delete)
     return not any(isinstance(node, fixed) and not is_made(node) for node in scope.walk_scope(statements))
+
+
+class OfOneLoop(ast.NodeTransformer):
+    """Goes through the statements of a loop whose `break`, `continue` and `return` are its own."""
+
+    def visit_For(self, node: ast.For) -> ast.stmt:
+        return node
+
+    def visit_While(self, node: ast.While) -> ast.stmt:
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.stmt:
+        return node

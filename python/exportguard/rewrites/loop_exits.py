@@ -76,7 +76,7 @@ def _is_endless(node: Loop) -> bool:
     return isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and bool(node.test.value)
 
 
-class _Numbered(ast.NodeTransformer):
+class _Numbered(build.OfOneLoop, ast.NodeTransformer):
     """Gives each way out of one loop a number, which a variable holds behind it."""
 
     def __init__(self, name: str, *, counts_breaks: bool) -> None:
@@ -113,15 +113,3 @@ class _Numbered(ast.NodeTransformer):
     def visit_Break(self, node: ast.Break) -> ast.stmt | list[ast.stmt]:
         self.breaks += 1
         return self._out(node) if self._counts_breaks else node
-
-    def visit_For(self, node: ast.For) -> ast.stmt:
-        return node
-
-    def visit_While(self, node: ast.While) -> ast.stmt:
-        return node
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
-        return node
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.stmt:
-        return node

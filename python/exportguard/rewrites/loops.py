@@ -30,7 +30,7 @@ def apply(unit: Unit) -> None:
         _Collections().visit(unit.node)
 
 
-class _Jumps(ast.NodeTransformer):
+class _Jumps(build.OfOneLoop, ast.NodeTransformer):
     """`continue` and `break` of one loop as returns of its body."""
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -45,15 +45,6 @@ class _Jumps(ast.NodeTransformer):
 
     def visit_Break(self, node: ast.Break) -> ast.stmt:
         return self._returning(False, node)
-
-    def visit_For(self, node: ast.For) -> ast.stmt:
-        return node
-
-    def visit_While(self, node: ast.While) -> ast.stmt:
-        return node
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
-        return node
 
     def end(self, where: ast.AST) -> ast.Return:
         return self._returning(True, where)

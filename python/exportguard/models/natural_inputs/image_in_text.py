@@ -9,13 +9,13 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from ...errors import REFUSALS
 from .picture_forms import Form, forms
 from .tensors import Sizes, mask, text_config, tokens, values
 
 _EXTRACT = "get_image_features"
 _IMAGE_TOKENS = ("image_token_id", "image_token_index", "img_context_token_id")
 _FEATURES = ("pooler_output", "last_hidden_state")
-_REFUSALS = (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError, ValueError)
 _places: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
 
 
@@ -41,7 +41,7 @@ def _runs(function: Any, arguments: Mapping[str, Any]) -> bool:
     try:
         with torch.no_grad():
             function(**arguments)
-    except _REFUSALS:
+    except REFUSALS:
         return False
     return True
 
@@ -106,7 +106,7 @@ def _tokens_of_a_picture(model: Any, form: Form, sizes: Sizes) -> int | None:
     try:
         with torch.no_grad():
             found = extract(**asked, **form)
-    except _REFUSALS:
+    except REFUSALS:
         return None
     features = next(value for value in (getattr(found, name, None) for name in _FEATURES) if value is not None)
     rows = torch.cat(list(features)) if isinstance(features, (list, tuple)) else features

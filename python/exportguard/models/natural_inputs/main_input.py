@@ -9,12 +9,10 @@ from typing import Any
 
 import torch
 
-from ...errors import InvalidArgumentError
+from ...errors import REFUSALS, InvalidArgumentError
 from .parts import Part, optional_arguments, parts_of, required_arguments
 from .tensors import Sizes
 
-#: What models raise at inputs that they cannot take.
-_REFUSALS = (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 _TRIED_WITH: Sequence[Sizes] = ({"batch": 2, "seq": 6}, {"batch": 3, "seq": 8})
 
 _chosen: weakref.WeakKeyDictionary[torch.nn.Module, Sequence[Part]] = weakref.WeakKeyDictionary()
@@ -41,7 +39,7 @@ def _runs(model: Any, parts: Sequence[Part]) -> bool:
         with torch.no_grad():
             for sizes in _TRIED_WITH:
                 model(**_inputs(model, parts, sizes))
-    except _REFUSALS:
+    except REFUSALS:
         return False
     return True
 
