@@ -15,7 +15,7 @@ from torch.export.dynamic_shapes import _DimHint
 from torch.utils import _pytree as pytree
 
 from .errors import InvalidArgumentError
-from .inputs import CallInputs, Leaf, flatten_named, forward_of, ordered_call
+from .inputs import CallInputs, Leaf, flatten_named, forward_of, further_arguments, ordered_call
 
 # What a user may write for one axis.
 Axis = str | Dim | _DimHint | int | None
@@ -96,7 +96,7 @@ def normalise(model: Any, call: CallInputs, dynamic_shapes: DynamicShapes) -> li
             stands for an axis is of no known kind.
     """
     named = call.named(forward_of(model))
-    spec = _by_name(named, dynamic_shapes)
+    spec = _by_name(named, _with_further_arguments(model, named, dynamic_shapes))
     shapes = list(_pair("", named, spec))
     for shape in shapes:
         _require_axes_that_can_change(shape)
@@ -153,7 +153,7 @@ def check_inputs(model: Any, calls: Sequence[Any], dynamic_shapes: DynamicShapes
 def _shapes_of_call(model: Any, call: Any, dynamic_shapes: DynamicShapes) -> list[LeafShape]:
     args, kwargs = ((), call) if isinstance(call, Mapping) else (tuple(call), {})
     named = ordered_call(model, args, kwargs).named(forward_of(model))
-    return list(_pair("", named, _by_name(named, dynamic_shapes)))
+    return list(_pair("", named, _by_name(named, _with_further_arguments(model, named, dynamic_shapes))))
 
 
 def _require_bounds(shape: LeafShape, where: str) -> None:
@@ -249,6 +249,19 @@ def _names(shape: LeafShape) -> Iterator[str]:
 
 def _is_container(tree: Any) -> bool:
     return pytree._get_node_type(tree) in pytree.BUILTIN_TYPES
+
+
+def _with_further_arguments(model: Any, named: Mapping[str, Any], dynamic_shapes: DynamicShapes) -> DynamicShapes:
+    """What is asked for an argument that `forward` takes as one of its `**kwargs`, where torch.export looks for it."""
+    place = further_arguments(forward_of(model))
+    passed = named.get(place, {}) if place is not None else {}
+    if place is None or not isinstance(dynamic_shapes, Mapping) or not passed:
+        return dynamic_shapes
+    moved = {name: asked for name, asked in dynamic_shapes.items() if name in passed and name not in named}
+    if not moved:
+        return dynamic_shapes
+    stay = {name: asked for name, asked in dynamic_shapes.items() if name not in moved}
+    return {**stay, place: {**dict.fromkeys(passed), **(stay.get(place) or {}), **moved}}
 
 
 def _by_name(named: Mapping[str, Any], dynamic_shapes: DynamicShapes) -> dict[str, Any]:

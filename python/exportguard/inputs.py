@@ -53,6 +53,12 @@ def forward_of(model: Any) -> Callable[..., Any]:
     return function
 
 
+def further_arguments(function: Callable[..., Any]) -> str | None:
+    """The name of the parameter that takes any named argument, `kwargs` in most functions that have one."""
+    parameters = inspect.signature(function).parameters.values()
+    return next((one.name for one in parameters if one.kind is inspect.Parameter.VAR_KEYWORD), None)
+
+
 def ordered_call(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> CallInputs:
     """The call with its named arguments in the order of the model's signature, the order torch.export flattens in.
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.export import Dim
 
-from exportguard import register_class_serialization, unregister_class_serialization
+from exportguard import register_class_serialization, torch_export_patches, unregister_class_serialization
 from exportguard.dynamic_shapes import (
     all_dynamic_shapes_from_inputs,
     check_inputs,
@@ -51,6 +51,29 @@ FORMS = {
     "a negative axis": ({"x": {-1: "seq"}}, {"x": {1: "seq"}}),
     "none": (None, {"x": {}}),
 }
+
+
+FURTHER = {
+    "by name": {"x": {0: "batch"}, "more": {0: "batch"}},
+    "as torch.export nests them": {"x": {0: "batch"}, "others": {"more": {0: "batch"}, "flag": None}},
+    "both": {"x": {0: "batch"}, "others": {"flag": None}, "more": {0: "batch"}},
+}
+
+
+@pytest.mark.parametrize("dynamic_shapes", FURTHER.values(), ids=FURTHER)
+def test_axes_of_further_named_arguments_are_asked_for(dynamic_shapes: Any) -> None:
+    class Sum(torch.nn.Module):
+        def forward(self, x: torch.Tensor, **others: Any) -> torch.Tensor:
+            return x + others["more"] if others["flag"] else x
+
+    call = ordered_call(Sum(), (X,), {"more": X, "flag": True})
+    shapes = normalise(Sum(), call, dynamic_shapes)
+    assert [dict(shape.axes) for shape in shapes] == [{0: "batch"}, {0: "batch"}, {}]
+    spec = for_torch(Sum(), call, shapes, shared_dims(shapes))
+    with torch_export_patches():  # torch alone counts such arguments twice
+        program = torch.export.export(Sum(), call.args, dict(call.kwargs), dynamic_shapes=spec, strict=False)
+    other = torch.ones(5, 3)
+    assert torch.equal(program.module()(other, more=other, flag=True), other * 2)
 
 
 @pytest.mark.parametrize(("dynamic_shapes", "expected"), FORMS.values(), ids=FORMS)
