@@ -65,7 +65,7 @@ def functions_with(module: types.ModuleType, pattern: re.Pattern[str]) -> tuple[
     lines = _matching_lines(module, pattern)
     if not lines:
         return ()
-    return tuple(place for *place, function in _functions_of(module) if lines & _lines_of(function))  # type: ignore[misc]
+    return tuple(place for *place, function in _functions_of(module) if lines & _lines_of(function.__code__))  # type: ignore[misc]
 
 
 def _matching_lines(module: types.ModuleType, pattern: re.Pattern[str]) -> frozenset[int]:
@@ -91,5 +91,7 @@ def _functions_of(module: types.ModuleType) -> Iterator[tuple[Any, str, types.Fu
                 yield owner, name, inspect.unwrap(value)
 
 
-def _lines_of(function: types.FunctionType) -> frozenset[int]:
-    return frozenset(line for _, _, line in function.__code__.co_lines() if line)
+def _lines_of(code: types.CodeType) -> frozenset[int]:
+    """The lines of a function, with those of its comprehensions and of the functions in it."""
+    inner = (_lines_of(const) for const in code.co_consts if isinstance(const, types.CodeType))
+    return frozenset(line for _, _, line in code.co_lines() if line).union(*inner)

@@ -68,14 +68,15 @@ def _strips(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
 
 
 def _sizes(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
-    """Pictures with their heights and widths; or each as tiles of the configured size behind one of the whole."""
+    """Pictures with their heights and widths; or each, less wide than its tiles, behind one tile of the whole."""
     patch = merge_size(model) * _patch_kernel(model).shape[-1]
     height, width = patch * rows, patch * _COLUMNS
     device = source_of(model).device
     whole = pictures(model, model.config, count)
     yield {"pixel_values": values(model, (count, 3, height, width)), name: _rows(count, height, width).to(device)}
     tiles = values(model, (count, 1 + _COLUMNS, *whole.shape[1:]))
-    yield {"pixel_values": tiles, name: _rows(count, whole.shape[-2], _COLUMNS * whole.shape[-1]).to(device)}
+    narrow = max(_COLUMNS * whole.shape[-1] - rows * _patch_kernel(model).shape[-1], 1)
+    yield {"pixel_values": tiles, name: _rows(count, whole.shape[-2], narrow).to(device)}
 
 
 def _rows(count: int, *sides: int) -> torch.Tensor:

@@ -1,0 +1,248 @@
+"""Pictures cut into tiles, as many as suit the shape of each: counted, unpadded and packed for all of them at once.
+
+A picture is scaled to the best of some resolutions, padded to it and cut into tiles of one size; a tile of the whole
+picture stands before them. The features of its tiles are put together again, without the padding, row by row.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from exportguard.patches.constructs import construct_patch
+from exportguard.patches.declaration import SourceDoesNotFitError
+from exportguard.patches.rewriting import placed, rewrite
+
+if TYPE_CHECKING:
+    from exportguard._core import Changes
+
+_ROUNDING = 5e-8  # models round the sizes of pictures to seven decimals before they cut them off
+
+
+class Tiles(NamedTuple):
+    """The features of all tiles, (tiles, tokens, width), and how many tiles each picture has."""
+
+    features: torch.Tensor
+    counts: torch.Tensor
+
+
+def best_resolutions(sizes: torch.Tensor, resolutions: Sequence[Sequence[int]]) -> torch.Tensor:
+    """For each picture the resolution that keeps most of its pixels, and of those the smallest; the first of equals."""
+    known = torch.tensor(resolutions, device=sizes.device)
+    height, width = (side[:, None] for side in sizes.double().unbind(-1))
+    scale = torch.minimum(known[:, 1] / width, known[:, 0] / height)
+    scaled = (width * scale).trunc().long() * (height * scale).trunc().long()
+    kept = torch.minimum(scaled, sizes.prod(-1, keepdim=True))
+    areas = [rows * columns for rows, columns in resolutions]
+    return known[(kept * (max(areas) + 1) - torch.tensor(areas, device=sizes.device)).argmax(-1)]
+
+
+def tile_counts(sizes: Any, resolutions: Any, side: int, cut: torch.Tensor | None = None) -> torch.Tensor:
+    """The number of tiles of each picture, with that of the whole; one where `cut` says that it stays in one piece."""
+    best = best_resolutions(torch.as_tensor(sizes), resolutions)
+    counts = ((best + side - 1) // side).prod(-1) + 1
+    return counts if cut is None else torch.where(cut, counts, 1)
+
+
+def first_tiles(pixels: torch.Tensor, counts: Any) -> list[torch.Tensor]:
+    """Of each picture as many tiles as it has: those behind them only fill the batch."""
+    if not isinstance(counts, torch.Tensor):
+        return [tiles[:count] for tiles, count in zip(pixels, counts, strict=False)]
+    picture = torch.repeat_interleave(counts)
+    place = torch.arange(picture.shape[0], device=pixels.device) - (counts.cumsum(0) - counts)[picture]
+    return [pixels[picture, place]]
+
+
+def split_tiles(features: torch.Tensor, counts: Any, dim: int = 0) -> Any:
+    """`torch.split`; features and counts side by side where the counts are data."""
+    return Tiles(features, counts) if isinstance(counts, torch.Tensor) else torch.split(features, counts, dim)
+
+
+def packed_tiles(
+    tiles: Tiles, sizes: Any, cut: tuple[Any, int], newline: torch.Tensor | None, limit: str | None
+) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """The features of all pictures behind each other, and how many each has.
+
+    `cut` tells the resolutions and the side of a tile in pixels; `newline` ends each row, and `limit` is the name that
+    says to how many tiles larger pictures are scaled down.
+    """
+    sizes = torch.as_tensor(sizes)
+    side = math.isqrt(tiles.features.shape[1])
+    grid = best_resolutions(sizes, cut[0]) // cut[1]
+    padded = grid * side
+    shown = _shown(sizes, padded)
+    scaled = shown if limit is None else _scaled_down(shown, int(limit.removeprefix("anyres_max_")) * side**2)
+    ends = 0 if newline is None else 1
+    counts = torch.where(tiles.counts > 1, scaled[:, 0] * (scaled[:, 1] + ends), ends) + side**2
+    picture = torch.repeat_interleave(counts)
+    place = torch.arange(picture.shape[0], device=sizes.device) - (counts.cumsum(0) - counts)[picture] - side**2
+    across = (scaled[:, 1][picture] + ends).clamp(min=1)
+    row, column = place // across, place % across
+    is_end = (place >= 0) & ((column == scaled[:, 1][picture]) | (tiles.counts[picture] == 1))
+    pictures = _Pictures(tiles, side, grid[:, 1], (padded - shown) // 2)
+    whole = pictures.of_whole(picture, (place + side**2).clamp(max=side**2 - 1))
+    if limit is None:
+        parts = pictures.at(picture, row, column)
+    else:
+        parts = _resized(pictures, picture, torch.stack([row, column], -1), shown, scaled)
+    features = torch.where((place < 0)[:, None], whole, parts)
+    joined = features if newline is None else torch.where(is_end[:, None], newline.to(features), features)
+    return [joined], counts
+
+
+def _shown(sizes: torch.Tensor, padded: torch.Tensor) -> torch.Tensor:
+    """How many rows and columns of the features are of the picture rather than of its padding, on two sides alike."""
+    scale = padded.double() / sizes.double()
+    fitted = (sizes * scale.amin(-1, keepdim=True) + _ROUNDING).floor().long()
+    is_wide = (scale[:, 1] < scale[:, 0])[:, None] == torch.tensor([True, False], device=sizes.device)
+    return torch.where(is_wide, padded - (padded - fitted) // 2 * 2, padded)
+
+
+def _scaled_down(shown: torch.Tensor, most: int) -> torch.Tensor:
+    """The rows and columns that are left of pictures with more than `most` features."""
+    ratio = (shown.prod(-1, keepdim=True).double() / most).sqrt()
+    rest = torch.fmod(shown.double(), ratio)
+    return torch.where(ratio > 1.1, ((shown - rest) / ratio).round().long(), shown)
+
+
+class _Pictures:
+    """The features of a picture by their row and column in it."""
+
+    def __init__(self, tiles: Tiles, side: int, across: torch.Tensor, padding: torch.Tensor) -> None:
+        self._rows = tiles.features.flatten(0, 1)
+        self._first = tiles.counts.cumsum(0) - tiles.counts
+        self._side, self._across, self._padding = side, across, padding
+
+    def of_whole(self, picture: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+        """Those of the tile that shows the whole picture."""
+        return self._rows[self._first[picture] * self._side**2 + place]
+
+    def at(self, picture: torch.Tensor, row: torch.Tensor, column: torch.Tensor) -> torch.Tensor:
+        """Those of its own tiles; any of them for a place that is not in the picture."""
+        side = self._side
+        row, column = (
+            (row + self._padding[:, 0][picture]).clamp(min=0),
+            (column + self._padding[:, 1][picture]).clamp(min=0),
+        )
+        tile = self._first[picture] + 1 + row // side * self._across[picture] + column // side
+        rows: Any = self._rows.shape[0]
+        return self._rows[((tile * side + row % side) * side + column % side).clamp(max=rows - 1)]
+
+
+def _resized(
+    pictures: _Pictures, picture: torch.Tensor, places: torch.Tensor, shown: torch.Tensor, scaled: torch.Tensor
+) -> torch.Tensor:
+    """Features between those of the picture, as bilinear interpolation finds them."""
+    scale = shown.float() / scaled.float()
+    source = ((places + 0.5) * scale[picture] - 0.5).clamp(min=0)
+    before = source.floor()
+    last = shown[picture] - 1
+    near = torch.minimum(before.long(), last), torch.minimum(before.long() + 1, last)
+    share = (source - before).to(pictures.at(picture, *near[0].unbind(-1)).dtype)
+    down, across = (part[:, None] for part in share.unbind(-1))
+    upper, lower = (
+        pictures.at(picture, edge[:, 0], near[0][:, 1]) * (1 - across)
+        + pictures.at(picture, edge[:, 0], near[1][:, 1]) * across
+        for edge in near
+    )
+    return upper * (1 - down) + lower * down
+
+
+_EXPORTING = "torch.compiler.is_exporting()"
+
+
+class AllTiles(ast.NodeTransformer):
+    """Counts, splits and the loop over the pictures, each for all of them while the model is exported."""
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
+        text, source = ast.unparse(node), ast.unparse(node.generators[0].iter)
+        counted = _call_of("image_size_to_num_patches", node)
+        if counted is not None:
+            given = {keyword.arg: ast.unparse(keyword.value) for keyword in counted.keywords}
+            sizes = source.removeprefix("zip(").removesuffix(")")
+            names = sizes.split(", ")
+            sizes = ", ".join([names[0], given["grid_pinpoints"], given["patch_size"], *names[1:]])
+            return _while_exporting(f"tile_counts({sizes})", text, node)
+        if text == "[n == 1 for n in batch_num_images for _ in range(n)]":
+            return _while_exporting("torch.repeat_interleave(batch_num_images == 1, batch_num_images)", text, node)
+        if text.startswith("[pix_val[:num_patch] for pix_val, num_patch in zip("):
+            return _expression(f"first_tiles({source.removeprefix('zip(')}", node)
+        return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        text = ast.unparse(node)
+        return _while_exporting("None", text, node) if text == "[True] * len(image_sizes)" else node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if ast.unparse(node.func) == "torch.split" and ast.unparse(node.args[1]) == "image_num_patches":
+            node.func = _expression("split_tiles", node)
+        if ast.unparse(node).startswith("torch.tensor(feature_lens, "):
+            node.func = _expression("torch.as_tensor", node)
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        is_limited = any(argument.arg == "vision_aspect_ratio" for argument in node.args.args)
+        limit = "vision_aspect_ratio" if is_limited else "None"
+        node.body = [_packed(statement, limit) for statement in node.body]
+        return ast.fix_missing_locations(node)
+
+
+def _packed(statement: ast.stmt, limit: str) -> ast.stmt:
+    """The loop over the pictures, behind a test of whether their tiles come in one tensor."""
+    cut = _call_of("get_anyres_image_grid_shape", statement)
+    if not isinstance(statement, ast.For) or cut is None:
+        return statement
+    known = ", ".join(ast.unparse(argument) for argument in cut.args[1:])
+    call = f"packed_tiles(image_features, image_sizes, ({known}), image_newline, {limit})"
+    text = f"if isinstance(image_features, Tiles):\n    new_image_features, feature_lens = {call}\nelse:\n    pass"
+    branches = placed(ast.parse(text).body[0], statement)
+    assert isinstance(branches, ast.If)
+    branches.orelse = [statement]
+    return branches
+
+
+def _call_of(name: str, node: ast.AST) -> ast.Call | None:
+    calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
+    return next((call for call in calls if ast.unparse(call.func) == name), None)
+
+
+def _while_exporting(new: str, old: str, like: ast.AST) -> ast.expr:
+    return _expression(f"{new} if {_EXPORTING} else {old}", like)
+
+
+def _expression(text: str, like: ast.AST) -> ast.expr:
+    return placed(ast.parse(text, mode="eval").body, like)
+
+
+_replace = rewrite(
+    AllTiles,
+    Tiles=Tiles,
+    first_tiles=first_tiles,
+    packed_tiles=packed_tiles,
+    split_tiles=split_tiles,
+    tile_counts=tile_counts,
+)
+
+
+def _install(changes: Changes, owner: Any, name: str) -> None:
+    try:
+        changes.set_attribute(owner, name, _replace(vars(owner)[name]))
+    except SourceDoesNotFitError:
+        return  # it is one of the functions that are called
+
+
+PATCHES = (
+    construct_patch(
+        name="pictures in tiles",
+        marker=r"image_size_to_num_patches\($|get_anyres_image_grid_shape\($",
+        install=_install,
+        reason="the loops over the pictures need their sizes, and fix how many there are",
+        upstream="https://github.com/pytorch/pytorch/issues/158786",
+    ),
+)
