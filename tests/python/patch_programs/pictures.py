@@ -135,11 +135,34 @@ def text_of(grid: torch.Tensor, padded: int) -> tuple[torch.Tensor, ...]:
     return kinds, mask, grid
 
 
+class RankedPositions(torch.nn.Module):
+    """Positions that a picture does not change, but for the axes of its rows, its columns and its number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        text = SimpleNamespace(rope_parameters={"mrope_section": [1, 1, 1, 1]})
+        self.config = SimpleNamespace(vision_config=SimpleNamespace(spatial_merge_size=2), text_config=text)
+
+    def forward(self, kinds: torch.Tensor, mask: torch.Tensor, grid: torch.Tensor) -> Any:
+        hunyuan = importlib.import_module("transformers.models.hunyuan_vl.modeling_hunyuan_vl").HunYuanVLModel
+        self.get_vision_position_ids = functools.partial(hunyuan.get_vision_position_ids, self)
+        return hunyuan.get_rope_index(self, kinds, kinds, grid, mask), hunyuan.get_rope_index(self, kinds, kinds, grid)
+
+
+def ranked_text_of(grid: torch.Tensor, padded: int) -> tuple[torch.Tensor, ...]:
+    """As `text_of`, each row of a picture with an end of its own; those of odd number have both ends themselves."""
+    _, height, width = (grid // torch.tensor([1, 2, 2])).unbind(-1)
+    counts = height * (width + 1) + torch.arange(len(grid)) % 2 * 2
+    return text_of(torch.stack([counts, torch.full_like(counts, 2), torch.full_like(counts, 2)], -1), padded)[:2]
+
+
 def text_positions() -> None:
     require("get_vision_position_ids")
     axes = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
     calls = [text_of(grid, padded) for padded, grid in enumerate(GRIDS)]
     is_right_on_all(TextPositions(), calls, (axes, axes, {0: Dim.DYNAMIC}))
+    calls = [(*ranked_text_of(grid, padded), grid) for padded, grid in enumerate(GRIDS)]
+    is_right_on_all(RankedPositions(), calls, (axes, axes, {0: Dim.DYNAMIC}))
 
 
 class Features(torch.nn.Module):

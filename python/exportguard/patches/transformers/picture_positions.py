@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _PICTURE, _CLIP = 1, 2  # kinds of tokens; 0 is text
 _GRIDS = f"{{{_PICTURE}: image_grid_thw, {_CLIP}: video_grid_thw}}"
 _FIRST = "mrope_position_deltas = []"
+_FIRST_OF_RANKED = "grid_iter = iter(image_grid_thw) if image_grid_thw is not None else None"
 _WALK = "itertools.groupby(enumerate(input_token_type.tolist())"
 
 
@@ -88,18 +89,58 @@ def _kind_before(kinds: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
     return torch.where(before < 0, -1, kinds.gather(1, before.clamp(min=0)))
 
 
+def ranked_positions(
+    kinds: torch.Tensor, mask: torch.Tensor | None, grid: torch.Tensor | None, axes: int, merge: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Positions, (axes, batch, tokens), that are a token's rank in its text, whatever pictures stand before it.
+
+    The last three axes of a picture's tokens are their column, their row, and the picture's number. A picture may have
+    a token that begins it and one that ends it, and each of its rows has one at its end.
+    """
+    counted = torch.ones_like(kinds, dtype=torch.bool) if mask is None else mask.bool()
+    rank = counted.long().cumsum(1) - 1
+    positions = rank.expand(axes, -1, -1)
+    if grid is not None:
+        is_picture = counted & (kinds == _PICTURE)
+        starts = is_picture & (kinds != _kind_before(kinds, counted))
+        number = _numbers(starts, grid)
+        offset = rank - torch.where(starts, rank, -1).cummax(1).values
+        _, height, width = (grid // _sides(merge, grid))[number].unbind(-1)
+        place = offset - (_lengths(number, is_picture, grid)[number] - height * (width + 1)) // 2
+        is_inside = is_picture & (place >= 0) & (place < height * (width + 1))
+        inside = torch.stack([place % (width + 1), place // (width + 1), number])
+        positions = torch.cat([positions[:-3], torch.where(is_inside, inside, positions[-3:])])
+    positions = torch.where(counted, positions, 0)
+    return positions, positions.amax((0, 2))[:, None] + 1 - counted.long().sum(1, keepdim=True)
+
+
+def _lengths(number: torch.Tensor, is_picture: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+    """How many tokens each picture has in the texts."""
+    none = torch.zeros_like(grid[:, 0])
+    return none.scatter_add(0, number.flatten(), is_picture.flatten().to(none.dtype))
+
+
 class AllAtOnce(ast.NodeTransformer):
-    """What follows `mrope_position_deltas = []` becomes one call; what stands before it, such as other grids, stays."""
+    """What makes the positions becomes one call; what stands before it, such as other grids, stays."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         texts = [ast.unparse(statement) for statement in node.body]
-        if _FIRST not in texts or not any(_WALK in text for text in texts):
+        if not any(_WALK in text for text in texts):
             return node
-        first = texts.index(_FIRST)
-        known = f"mm_token_type_ids, attention_mask, {_GRIDS}, spatial_merge_size{_interval(node)}"
-        call = f"return positions_with_pictures({known})"
-        node.body = [*node.body[:first], placed(ast.parse(call).body[0], node.body[first])]
-        return ast.fix_missing_locations(node)
+        if _FIRST in texts:
+            known = f"mm_token_type_ids, attention_mask, {_GRIDS}, spatial_merge_size{_interval(node)}"
+            return _ending_in(node, texts.index(_FIRST), f"positions_with_pictures({known})")
+        if _FIRST_OF_RANKED in texts:
+            known = "mm_token_type_ids, attention_mask, image_grid_thw, num_mrope_axes"
+            merge = "self.config.vision_config.spatial_merge_size"
+            return _ending_in(node, texts.index(_FIRST_OF_RANKED), f"ranked_positions({known}, {merge})")
+        return node
+
+
+def _ending_in(node: ast.FunctionDef, first: int, call: str) -> ast.FunctionDef:
+    """The function with `return call` from its statement `first` on."""
+    node.body = [*node.body[:first], placed(ast.parse(f"return {call}").body[0], node.body[first])]
+    return ast.fix_missing_locations(node)
 
 
 def _interval(node: ast.FunctionDef) -> str:
@@ -107,7 +148,12 @@ def _interval(node: ast.FunctionDef) -> str:
     return ", clip_interval(second_per_grid_ts, tokens_per_second)" if "second_per_grid_ts" in names else ""
 
 
-_replace = rewrite(AllAtOnce, positions_with_pictures=positions_with_pictures, clip_interval=clip_interval)
+_replace = rewrite(
+    AllAtOnce,
+    clip_interval=clip_interval,
+    positions_with_pictures=positions_with_pictures,
+    ranked_positions=ranked_positions,
+)
 
 
 def _install(changes: Changes, owner: Any, name: str) -> None:
