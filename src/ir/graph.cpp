@@ -21,7 +21,27 @@ Type type_of(const Tensor& tensor) {
 
 }  // namespace
 
-Graph::Graph(std::string name) : name_(std::move(name)), return_(new Node(*this, "", "return", false)) {
+void ReturnToGraph::operator()(Node* node) const noexcept {
+  Pool<Node>& pool = node->graph_->node_pool_;
+  node->~Node();
+  pool.give_back(node);
+}
+
+void ReturnToGraph::operator()(Value* value) const noexcept {
+  Pool<Value>& pool = value->graph_->value_pool_;
+  value->~Value();
+  pool.give_back(value);
+}
+
+OwnedNode Graph::make_node(std::string domain, std::string op, bool is_torch) {
+  return OwnedNode(::new (node_pool_.take()) Node(*this, std::move(domain), std::move(op), is_torch));
+}
+
+OwnedValue Graph::make_value(Node* producer, std::size_t index, Type type, std::string name) {
+  return OwnedValue(::new (value_pool_.take()) Value(*this, producer, index, std::move(type), std::move(name)));
+}
+
+Graph::Graph(std::string name) : name_(std::move(name)), return_(make_node("", "return", false)) {
   return_->order_ = kOrderOfReturn;
 }
 
@@ -35,8 +55,7 @@ Graph::~Graph() {
 // ------------------------------------------------------------------------------------------------ inputs
 
 Value& Graph::add_input(std::string name, Type type) {
-  std::unique_ptr<Value> value(new Value(*this, nullptr, inputs_.size(), std::move(type), std::move(name)));
-  return *inputs_.emplace_back(std::move(value));
+  return *inputs_.emplace_back(make_value(nullptr, inputs_.size(), std::move(type), std::move(name)));
 }
 
 Value& Graph::input(std::size_t i) const {
@@ -70,8 +89,8 @@ Value& Graph::add_initializer(std::string name, Tensor tensor) {
     if (found->tensor_->identity() == tensor.identity()) return *found;
     throw GraphError(fmt::format("graph '{}' has another initializer named '{}'; choose another name", name_, name));
   }
-  std::unique_ptr<Value> value(new Value(*this, nullptr, initializers_.size(), type_of(tensor), name));
-  value->tensor_ = std::move(tensor);
+  OwnedValue value = make_value(nullptr, initializers_.size(), type_of(tensor), name);
+  value->tensor_ = std::make_unique<const Tensor>(std::move(tensor));
   initializer_names_.emplace(std::move(name), value.get());
   return *initializers_.emplace_back(std::move(value));
 }
@@ -161,7 +180,7 @@ void Graph::require_member(const Node& node) const {
 }
 
 Node& Graph::link(NodeSpec spec, Node* before) {
-  std::unique_ptr<Node> node(new Node(*this, std::move(spec.domain), std::move(spec.op), spec.is_torch));
+  OwnedNode node = make_node(std::move(spec.domain), std::move(spec.op), spec.is_torch);
   node->name_ = std::move(spec.name);
   node->source_ = spec.source;
   node->arguments_ = std::move(spec.arguments);

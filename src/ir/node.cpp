@@ -52,8 +52,7 @@ Value& Node::output(std::size_t i) const {
 }
 
 Value& Node::append_output(Type type, std::string name) {
-  std::unique_ptr<Value> value(new Value(*graph_, this, outputs_.size(), std::move(type), std::move(name)));
-  return *outputs_.emplace_back(std::move(value));
+  return *outputs_.emplace_back(graph_->make_value(this, outputs_.size(), std::move(type), std::move(name)));
 }
 
 // ------------------------------------------------------------------------------------------------ attributes
@@ -72,6 +71,7 @@ void Node::set_attribute(std::string name, Attribute value) {
   if (const auto* graph = std::get_if<std::unique_ptr<Graph>>(&value)) {
     if (*graph == nullptr) throw GraphError(fmt::format("{}: attribute '{}' is a null graph", describe(*this), name));
     (*graph)->parent_ = this;
+    has_subgraphs_ = true;
   }
   const auto found = std::ranges::find(attributes_, name, &NamedAttribute::first);
   if (found == attributes_.end()) {
@@ -92,6 +92,7 @@ Graph& Node::subgraph(std::string_view name) const {
 
 std::vector<Graph*> Node::subgraphs() const {
   std::vector<Graph*> graphs;
+  if (!has_subgraphs_) return graphs;
   for (const auto& [name, value] : attributes_) {
     if (const auto* graph = std::get_if<std::unique_ptr<Graph>>(&value)) graphs.push_back(graph->get());
   }

@@ -1,5 +1,6 @@
 #include <functional>
 #include <mutex>
+#include <tuple>
 #include <unordered_set>
 
 #include "exportguard/ir/graph.h"
@@ -7,13 +8,31 @@
 namespace exportguard::ir {
 namespace {
 
+SourceView view(const Source& source) {
+  return {source.target, source.module, source.type, source.file, source.line, source.code};
+}
+
+const SourceView& view(const SourceView& source) { return source; }
+
 struct HashSource {
-  std::size_t operator()(const Source& source) const {
-    std::size_t seed = static_cast<std::size_t>(source.line);
-    for (const std::string* part : {&source.module, &source.target, &source.file}) {
-      seed = seed * 1000003 + std::hash<std::string>{}(*part);
+  using is_transparent = void;
+  std::size_t operator()(const auto& source) const {
+    const SourceView& parts = view(source);
+    std::size_t seed = static_cast<std::size_t>(parts.line);
+    for (const std::string_view part : {parts.module, parts.target, parts.file}) {
+      seed = seed * 1000003 + std::hash<std::string_view>{}(part);
     }
     return seed;
+  }
+};
+
+struct EqualSource {
+  using is_transparent = void;
+  static auto parts(const SourceView& s) { return std::tie(s.line, s.module, s.target, s.type, s.file, s.code); }
+  bool operator()(const auto& a, const auto& b) const {
+    const SourceView& left = view(a);
+    const SourceView& right = view(b);
+    return parts(left) == parts(right);
   }
 };
 
@@ -33,12 +52,16 @@ std::string Source::where() const {
   return text;
 }
 
-const Source* intern(Source source) {
+const Source* intern(const SourceView& source) {
   static std::mutex mutex;
-  static auto& pool =
-      *new std::unordered_set<Source, HashSource>;  // never freed: nodes may outlive every static object
+  // Never freed: nodes may outlive every static object.
+  static auto& pool = *new std::unordered_set<Source, HashSource, EqualSource>;
   const std::lock_guard lock(mutex);
-  return &*pool.insert(std::move(source)).first;
+  if (const auto found = pool.find(source); found != pool.end()) return &*found;
+  const auto text = [](std::string_view part) { return std::string(part); };
+  return &*pool.insert({text(source.target), text(source.module), text(source.type), text(source.file), source.line,
+                        text(source.code)})
+               .first;
 }
 
 }  // namespace exportguard::ir

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "exportguard/ir/graph.h"
 
@@ -36,9 +37,18 @@ std::vector<Use*> Value::uses() const {
   return result;
 }
 
+// The whole list of operands goes in front of the other's, as if each had been linked anew.
 void Value::replace_all_uses_with(Value& other) {
-  if (this == &other) return;
-  for (Use* use : uses()) use->link(&other);
+  if (this == &other || first_use_ == nullptr) return;
+  Use* last = first_use_;
+  for (;; last = last->next_) {
+    last->value_ = &other;
+    if (last->next_ == nullptr) break;
+  }
+  last->next_ = other.first_use_;
+  if (last->next_ != nullptr) last->next_->prev_ = &last->next_;
+  other.first_use_ = std::exchange(first_use_, nullptr);
+  other.first_use_->prev_ = &other.first_use_;
 }
 
 }  // namespace exportguard::ir

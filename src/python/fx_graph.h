@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <memory_resource>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -86,7 +87,8 @@ class [[gnu::visibility("hidden")]] FxGraphReader {
   FxContext& context_;
   ir::Graph& graph_;
   py::object graph_module_;
-  std::unordered_map<PyObject*, FxValue> values_;
+  std::pmr::monotonic_buffer_resource memory_;  // of the map, given back at once
+  std::pmr::unordered_map<PyObject*, FxValue> values_{&memory_};
 };
 
 /// A literal that is neither a list nor symbolic; null counts as None. Nothing for anything else.

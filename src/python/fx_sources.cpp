@@ -87,7 +87,7 @@ FxSources::FxSources() {
 
 // The innermost frame says most to the user, unless it lies inside torch. Of torch's own files only its modules help,
 // where the model is made of nothing else.
-void FxSources::read_frame(std::string_view stack_trace, ir::Source& source) const {
+void FxSources::read_frame(std::string_view stack_trace, ir::SourceView& source) const {
   constexpr std::string_view kFile = "File \"";
   Frame chosen;
   for (std::size_t end = stack_trace.size(); end != std::string_view::npos && end > 0;) {
@@ -116,7 +116,7 @@ const FxSources::Module& FxSources::module_of(py::handle path, py::handle type) 
 
 const ir::Source* FxSources::source(py::handle meta, std::string_view target) {
   const FxNames& names = FxNames::get();
-  ir::Source source;
+  ir::SourceView source;
   source.target = target;
   if (const py::handle trace = find_item(meta, names.stack_trace); trace && PyUnicode_Check(trace.ptr())) {
     read_frame(text_of(trace), source);
@@ -128,7 +128,7 @@ const ir::Source* FxSources::source(py::handle meta, std::string_view target) {
       source.type = module.type;
     }
   }
-  return ir::intern(std::move(source));
+  return ir::intern(source);
 }
 
 }  // namespace exportguard::python

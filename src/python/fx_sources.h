@@ -22,7 +22,7 @@ class FxSources {
     std::string path;
     std::string type;
   };
-  void read_frame(std::string_view stack_trace, ir::Source& source) const;
+  void read_frame(std::string_view stack_trace, ir::SourceView& source) const;
   const Module& module_of(py::handle path, py::handle type);
 
   std::string torch_folder_;

@@ -3,6 +3,7 @@
 #include <exportguard/ir/types.h>
 
 #include <map>
+#include <memory_resource>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -28,9 +29,10 @@ class [[gnu::visibility("hidden")]] FxTypes {
   const SymExpr& parsed(const py::object& sympy_expression);
 
   std::map<std::string, SymExpr> renamed_;
-  std::unordered_map<const void*, SymExpr> by_size_;      // torch's node behind a SymInt
-  std::unordered_map<PyObject*, SymExpr> by_expression_;  // sympy's expressions are shared too
-  std::vector<py::object> kept_;                          // what the keys point at must live as long
+  std::pmr::monotonic_buffer_resource memory_;                           // of the maps, given back at once
+  std::pmr::unordered_map<const void*, SymExpr> by_size_{&memory_};      // torch's node behind a SymInt
+  std::pmr::unordered_map<PyObject*, SymExpr> by_expression_{&memory_};  // sympy's expressions are shared too
+  std::vector<py::object> kept_;                                         // what the keys point at must live as long
 };
 
 }  // namespace exportguard::python

@@ -14,10 +14,49 @@ struct Overloaded : Cases... {
   using Cases::operator()...;
 };
 
-void add_entry(pb::StringStringEntryProto& entry, const std::string& key, const std::string& value) {
-  entry.set_key(key);
-  entry.set_value(value);
+// Protobuf takes views by copying them into a string first.
+void assign(std::string* field, std::string_view value) { field->assign(value); }
+
+void add_entry(pb::StringStringEntryProto& entry, std::string_view key, std::string_view value) {
+  assign(entry.mutable_key(), key);
+  assign(entry.mutable_value(), value);
 }
+
+// Messages of one graph that are written out as they come. Protobuf reads messages that follow each other as one, whose
+// repeated fields are those of all.
+class Pieces {
+ public:
+  explicit Pieces(std::string& bytes) : bytes_(bytes) {}
+
+  pb::GraphProto& next() {
+    if (++count_ == kLargest) flush();
+    return piece_;
+  }
+
+  void flush() {
+    if (!piece_.AppendToString(&bytes_)) throw FileError("protobuf cannot write a part of the graph");
+    piece_.Clear();  // keeps its memory
+    count_ = 0;
+  }
+
+ private:
+  static constexpr std::size_t kLargest = 32;  // nodes; fits into the processor's first cache
+
+  std::string& bytes_;
+  pb::GraphProto piece_;
+  std::size_t count_ = 0;
+};
+
+// A graph that stays a message.
+class Whole {
+ public:
+  explicit Whole(pb::GraphProto& proto) : proto_(proto) {}
+  pb::GraphProto& next() { return proto_; }
+  void flush() {}
+
+ private:
+  pb::GraphProto& proto_;
+};
 
 void refer_to_data(const DataLayout& layout, const DataLayout::Slot& slot, pb::TensorProto& proto) {
   proto.set_data_location(pb::TensorProto::EXTERNAL);
@@ -58,29 +97,46 @@ void fill_attribute(const ir::Attribute& value, pb::AttributeProto& proto) {
 }  // namespace
 
 void GraphWriter::write(const ir::Graph& graph, pb::GraphProto& proto) {
-  proto.set_name(graph.name().empty() ? "graph" : graph.name());
+  Whole whole(proto);
+  write_parts(graph, whole);
+}
+
+std::string GraphWriter::bytes(const ir::Graph& graph) {
+  std::string bytes;
+  Pieces pieces(bytes);
+  write_parts(graph, pieces);
+  pieces.flush();
+  return bytes;
+}
+
+template <typename Pieces>
+void GraphWriter::write_parts(const ir::Graph& graph, Pieces& pieces) {
+  pieces.next().set_name(graph.name().empty() ? "graph" : graph.name());
   for (const auto& input : graph.inputs()) {
-    write_value(context_.names.value(*input), input->type(), *proto.add_input());
+    write_value(context_.names.value(*input), input->type(), *pieces.next().add_input());
   }
-  for (const auto& value : graph.initializers()) write_initializer(*value, *proto.add_initializer());
-  for (const ir::Node& node : graph) write_node(node, *proto.add_node());
-  for (const OutputName& output : context_.names.outputs(graph)) write_output(graph, output, proto);
-  write_value_info(graph, proto);
+  for (const auto& value : graph.initializers()) {
+    write_initializer(*value, *pieces.next().add_initializer());
+    pieces.flush();  // it may be large
+  }
+  for (const ir::Node& node : graph) write_node(node, *pieces.next().add_node());
+  for (const OutputName& output : context_.names.outputs(graph)) write_output(graph, output, pieces.next());
+  write_value_info(graph, pieces);
 }
 
 void GraphWriter::write(const ir::Graph& body, pb::FunctionProto& proto) {
-  for (const auto& input : body.inputs()) proto.add_input(context_.names.value(*input));
+  for (const auto& input : body.inputs()) assign(proto.add_input(), context_.names.value(*input));
   for (const auto& value : body.initializers()) write_constant(*value, *proto.add_node());
   for (const ir::Node& node : body) write_node(node, *proto.add_node());
   for (const OutputName& output : context_.names.outputs(body)) {
-    proto.add_output(output.name);
+    assign(proto.add_output(), output.name);
     if (output.needs_identity) write_identity(output, *proto.add_node());
   }
 }
 
 void GraphWriter::write_initializer(const ir::Value& value, pb::TensorProto& proto) {
   const ir::Tensor& tensor = *value.initializer();
-  proto.set_name(context_.names.value(value));
+  assign(proto.mutable_name(), context_.names.value(value));
   fill_tensor_header(tensor, proto);
   if (const auto slot = context_.layout.find(tensor)) {
     refer_to_data(context_.layout, *slot, proto);
@@ -92,8 +148,8 @@ void GraphWriter::write_initializer(const ir::Value& value, pb::TensorProto& pro
 void GraphWriter::write_constant(const ir::Value& value, pb::NodeProto& proto) {
   context_.domains.insert("");
   proto.set_op_type("Constant");
-  proto.set_name(context_.names.new_node("Constant"));
-  proto.add_output(context_.names.value(value));
+  assign(proto.mutable_name(), context_.names.new_node("Constant"));
+  assign(proto.add_output(), context_.names.value(value));
   pb::AttributeProto& attribute = *proto.add_attribute();
   attribute.set_name("value");
   fill_attribute(*value.initializer(), attribute);
@@ -108,30 +164,33 @@ void GraphWriter::write_output(const ir::Graph& graph, const OutputName& output,
   write_value(output.name, type, *proto.add_output());
 }
 
-void GraphWriter::write_value_info(const ir::Graph& graph, pb::GraphProto& proto) {
+template <typename Pieces>
+void GraphWriter::write_value_info(const ir::Graph& graph, Pieces& pieces) {
   std::unordered_set<std::string_view> outputs;
   for (const OutputName& output : context_.names.outputs(graph)) outputs.insert(output.name);
   for (const ir::Node& node : graph) {
     for (std::size_t i = 0; i < node.output_count(); ++i) {
       const ir::Value& value = node.output(i);
-      const std::string& name = context_.names.value(value);
-      if (is_known(value.type()) && !outputs.contains(name)) write_value(name, value.type(), *proto.add_value_info());
+      const std::string_view name = context_.names.value(value);
+      if (!is_known(value.type()) || outputs.contains(name)) continue;
+      write_value(name, value.type(), *pieces.next().add_value_info());
     }
   }
 }
 
-void GraphWriter::write_value(const std::string& name, const ir::Type& type, pb::ValueInfoProto& proto) {
-  proto.set_name(name);
+void GraphWriter::write_value(std::string_view name, const ir::Type& type, pb::ValueInfoProto& proto) {
+  assign(proto.mutable_name(), name);
   if (type.dtype != DType::kUndefined) fill_type(type, *proto.mutable_type());
 }
 
 void GraphWriter::write_node(const ir::Node& node, pb::NodeProto& proto) {
   context_.domains.insert(node.domain());
-  proto.set_name(context_.names.node(node));
+  assign(proto.mutable_name(), context_.names.node(node));
   proto.set_domain(node.domain());
   proto.set_op_type(node.op());
   write_inputs(node, proto);
-  for (std::size_t i = 0; i < node.output_count(); ++i) proto.add_output(context_.names.value(node.output(i)));
+  for (std::size_t i = 0; i < node.output_count(); ++i)
+    assign(proto.add_output(), context_.names.value(node.output(i)));
   for (const ir::NamedAttribute& attribute : node.attributes()) write_attribute(attribute, *proto.add_attribute());
   if (context_.sources && node.source() != nullptr) write_sources(*node.source(), proto);
 }
@@ -142,7 +201,7 @@ void GraphWriter::write_inputs(const ir::Node& node, pb::NodeProto& proto) {
   while (count > 0 && node.find_input(count - 1) == nullptr) --count;
   for (std::size_t i = 0; i < count; ++i) {
     const ir::Value* input = node.find_input(i);
-    proto.add_input(input != nullptr ? context_.names.value(*input) : std::string());
+    assign(proto.add_input(), input != nullptr ? context_.names.value(*input) : std::string_view());
   }
 }
 
@@ -168,9 +227,9 @@ void GraphWriter::write_attribute(const ir::NamedAttribute& attribute, pb::Attri
 void GraphWriter::write_identity(const OutputName& output, pb::NodeProto& proto) {
   context_.domains.insert("");
   proto.set_op_type("Identity");
-  proto.set_name(context_.names.new_node("Identity"));
-  proto.add_input(context_.names.value(*output.value));
-  proto.add_output(output.name);
+  assign(proto.mutable_name(), context_.names.new_node("Identity"));
+  assign(proto.add_input(), context_.names.value(*output.value));
+  assign(proto.add_output(), output.name);
 }
 
 }  // namespace exportguard::serialization

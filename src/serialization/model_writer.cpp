@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <map>
 #include <set>
@@ -77,25 +79,36 @@ void write_function(const ir::Function& function, const Opsets& model_opsets, co
   write_opsets(complete(function.opsets.empty() ? model_opsets : function.opsets, domains), proto);
 }
 
-void write_graph(const ir::Model& model, const Target& target, pb::ModelProto& proto) {
+std::string write_graph(const ir::Model& model, const Target& target, pb::ModelProto& proto) {
   GraphNames names(*model.graph);
   std::set<std::string> domains;
-  GraphWriter({names, target.layout, target.options.sources, domains}).write(*model.graph, *proto.mutable_graph());
+  std::string bytes = GraphWriter({names, target.layout, target.options.sources, domains}).bytes(*model.graph);
   for (const ir::Function& function : model.functions) domains.insert(function.domain);
   write_opsets(complete(model.opsets, domains), proto);
+  return bytes;
+}
+
+std::string head(const pb::ModelProto& proto, std::size_t graph_size) {
+  std::string bytes = proto.SerializeAsString();
+  google::protobuf::io::StringOutputStream stream(&bytes);
+  google::protobuf::io::CodedOutputStream coded(&stream);
+  constexpr int kLengthDelimited = 2;
+  coded.WriteTag((pb::ModelProto::kGraphFieldNumber << 3) | kLengthDelimited);
+  coded.WriteVarint64(graph_size);
+  coded.Trim();
+  return bytes;
 }
 
 }  // namespace
 
-const pb::ModelProto& to_proto(const ir::Model& model, const SaveOptions& options, const DataLayout& layout,
-                               google::protobuf::Arena& arena) {
+ModelBytes serialize(const ir::Model& model, const SaveOptions& options, const DataLayout& layout) {
   require_lowered(model);
-  pb::ModelProto& proto = *google::protobuf::Arena::CreateMessage<pb::ModelProto>(&arena);
+  pb::ModelProto proto;
   proto.set_ir_version(ir_version(onnx_opset(model)));
   proto.set_producer_name(model.producer);
   proto.set_producer_version(model.producer_version);
   const Target target{options, layout};
-  write_graph(model, target, proto);
+  std::string graph = write_graph(model, target, proto);
   for (const ir::Function& function : model.functions) {
     write_function(function, model.opsets, target, *proto.add_functions());
   }
@@ -104,7 +117,7 @@ const pb::ModelProto& to_proto(const ir::Model& model, const SaveOptions& option
     entry.set_key(key);
     entry.set_value(value);
   }
-  return proto;
+  return {head(proto, graph.size()), std::move(graph)};
 }
 
 }  // namespace exportguard::serialization

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <google/protobuf/arena.h>
-#include <onnx/onnx_pb.h>
+#include <cstddef>
+#include <string>
 
 #include "exportguard/ir/graph.h"
 #include "exportguard/serialization/onnx_file.h"
@@ -9,9 +9,16 @@
 
 namespace exportguard::serialization {
 
-/// The model as a ModelProto that lives in `arena`; tensors that `layout` places are references into the data file.
+/// A ModelProto in two parts that follow each other.
+struct ModelBytes {
+  std::string head;   ///< all but the graph, and the graph's tag and length
+  std::string graph;  ///< the GraphProto
+
+  std::size_t size() const { return head.size() + graph.size(); }
+};
+
+/// The model as protobuf writes it; tensors that `layout` places are references into the data file.
 /// @throws GraphError if a torch-level node is left, or the model names no version of the ONNX domain.
-const ONNX_NAMESPACE::ModelProto& to_proto(const ir::Model& model, const SaveOptions& options, const DataLayout& layout,
-                                           google::protobuf::Arena& arena);
+ModelBytes serialize(const ir::Model& model, const SaveOptions& options, const DataLayout& layout);
 
 }  // namespace exportguard::serialization

@@ -2,22 +2,37 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "exportguard/common/errors.h"
 
 namespace exportguard::serialization {
 
-std::string NameSet::unique(std::string_view wanted) {
-  std::string name(wanted);
-  if (taken_.insert(name).second) return name;
-  std::size_t& suffix = next_suffix_[name];
-  std::string candidate;
+std::string_view NameSet::unique(std::string_view wanted) {
+  const auto found = taken_.find(wanted);
+  if (found == taken_.end()) return kept(wanted);
+  std::size_t& suffix = next_suffix_[*found];
+  fmt::memory_buffer candidate;
   do {
-    candidate = fmt::format("{}_{}", wanted, ++suffix);
-  } while (!taken_.insert(candidate).second);
-  return candidate;
+    candidate.clear();
+    fmt::format_to(std::back_inserter(candidate), "{}_{}", wanted, ++suffix);
+  } while (taken_.contains(std::string_view(candidate.data(), candidate.size())));
+  return kept({candidate.data(), candidate.size()});
 }
 
-GraphNames::GraphNames(const ir::Graph& graph) { name_graph(graph); }
+std::string_view NameSet::kept(std::string_view name) {
+  char* copy = static_cast<char*>(memory_->allocate(std::max<std::size_t>(name.size(), 1), 1));
+  std::ranges::copy(name, copy);
+  return *taken_.emplace(copy, name.size()).first;
+}
+
+GraphNames::GraphNames(const ir::Graph& graph) {
+  for (auto* names : {&value_names_, &node_names_}) names->reserve(graph.node_count());
+  values_.reserve(graph.node_count());
+  nodes_.reserve(graph.node_count());
+  name_graph(graph);
+}
 
 // Outputs before initializers and nodes: when two want one name, the user's view of the model wins.
 void GraphNames::name_graph(const ir::Graph& graph) {
@@ -54,7 +69,7 @@ OutputName GraphNames::output_name(const ir::Graph& graph, std::size_t i) {
   const ir::Value& value = graph.output(i);
   std::string wanted = graph.output_name(i).empty() ? value.name() : graph.output_name(i);
   if (wanted.empty()) wanted = fmt::format("output_{}", i);
-  const std::string name = value_names_.unique(wanted);
+  const std::string_view name = value_names_.unique(wanted);
   const bool is_made_here = value.producer() != nullptr && &value.graph() == &graph;
   const bool takes_name = is_made_here && values_.emplace(&value, name).second;
   return {&value, name, !takes_name};
@@ -79,7 +94,7 @@ void GraphNames::name_nodes(const ir::Graph& graph) {
   }
 }
 
-const std::string& GraphNames::value(const ir::Value& value) const {
+std::string_view GraphNames::value(const ir::Value& value) const {
   const auto found = values_.find(&value);
   if (found != values_.end()) return found->second;
   throw GraphError(fmt::format("value '{}' is read but no graph around its reader defines it", value.name()));

@@ -1,9 +1,7 @@
 #include "exportguard/serialization/onnx_file.h"
 
 #include <fmt/format.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
-#include <exception>
 #include <limits>
 
 #include "exportguard/common/errors.h"
@@ -26,47 +24,9 @@ void require_protobuf_size(std::size_t bytes) {
                   bytes, kLargestProto));
 }
 
-// Lets protobuf write into an OutputFile. An exception must not cross protobuf: it waits until protobuf has returned.
-class FileStream : public google::protobuf::io::CopyingOutputStream {
- public:
-  explicit FileStream(OutputFile& file) : file_(file) {}
-
-  bool Write(const void* data, int size) override {
-    try {
-      file_.write(data, static_cast<std::size_t>(size), offset_);
-    } catch (const FileError&) {
-      error_ = std::current_exception();
-      return false;
-    }
-    offset_ += size;
-    return true;
-  }
-
-  void rethrow_error() const {
-    if (error_) std::rethrow_exception(error_);
-  }
-
- private:
-  OutputFile& file_;
-  std::int64_t offset_ = 0;
-  std::exception_ptr error_;
-};
-
-void write_proto(const ONNX_NAMESPACE::ModelProto& proto, OutputFile& file) {
-  require_protobuf_size(proto.ByteSizeLong());
-  FileStream stream(file);
-  google::protobuf::io::CopyingOutputStreamAdaptor adaptor(&stream);
-  const bool is_written = proto.SerializeToZeroCopyStream(&adaptor) && adaptor.Flush();
-  stream.rethrow_error();
-  if (!is_written) throw FileError(fmt::format("cannot write '{}': protobuf failed", file.path().string()));
-}
-
-// A model has some ten messages a node: memory that is taken and given back in large blocks halves the time.
-google::protobuf::ArenaOptions large_blocks() {
-  google::protobuf::ArenaOptions options;
-  options.start_block_size = std::size_t{1} << 16;
-  options.max_block_size = std::size_t{1} << 20;
-  return options;
+void write_model(const ModelBytes& bytes, OutputFile& file) {
+  file.write(bytes.head.data(), bytes.head.size(), 0);
+  file.write(bytes.graph.data(), bytes.graph.size(), static_cast<std::int64_t>(bytes.head.size()));
 }
 
 void require_valid(const SaveOptions& options) {
@@ -82,13 +42,13 @@ void save(const ir::Model& model, const fs::path& path, const SaveOptions& optio
   data_path += ".data";
   const DataLayout layout(model, options, data_path.filename().string());
   if (layout.is_empty()) require_protobuf_size(inline_bytes(model));
-  google::protobuf::Arena arena(large_blocks());
-  const ONNX_NAMESPACE::ModelProto& proto = to_proto(model, options, layout, arena);
+  const ModelBytes bytes = serialize(model, options, layout);
+  require_protobuf_size(bytes.size());
   std::vector<OutputFile> files;
   files.reserve(2);
   if (!layout.is_empty()) files.emplace_back(data_path);
   files.emplace_back(path);
-  write_proto(proto, files.back());
+  write_model(bytes, files.back());
   if (!layout.is_empty()) layout.write(files.front());
   publish(files);
   if (layout.is_empty()) remove_old(data_path);  // the model that read it is gone
@@ -96,10 +56,9 @@ void save(const ir::Model& model, const fs::path& path, const SaveOptions& optio
 
 std::string to_bytes(const ir::Model& model, const SaveOptions& options) {
   require_protobuf_size(inline_bytes(model));
-  google::protobuf::Arena arena(large_blocks());
-  const ONNX_NAMESPACE::ModelProto& proto = to_proto(model, options, DataLayout(), arena);
-  require_protobuf_size(proto.ByteSizeLong());
-  return proto.SerializeAsString();
+  ModelBytes bytes = serialize(model, options, DataLayout());
+  require_protobuf_size(bytes.size());
+  return std::move(bytes.head.append(bytes.graph));
 }
 
 }  // namespace exportguard::serialization

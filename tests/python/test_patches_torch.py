@@ -16,7 +16,7 @@ from transformers import DynamicCache
 
 from exportguard import torch_export_patches
 from exportguard.caches.build import make_dynamic_cache
-from exportguard.patches.torch.static_axes import StaticAxisError
+from exportguard.patches.torch.static_axes import StaticAxisError, model_line
 
 
 class FixesTheBatch(torch.nn.Module):
@@ -188,3 +188,9 @@ def test_the_list_of_safe_globals_is_as_before() -> None:
     with torch_export_patches():
         assert DynamicCache in torch.serialization.get_safe_globals()
     assert set(torch.serialization.get_safe_globals()) == before
+
+
+def test_who_calls_export_is_no_line_of_the_model():
+    scope = {"model_line": model_line}
+    exec(compile("def exporting(): return model_line()", torch.export.__file__, "exec"), scope)
+    assert scope["exporting"]().startswith("no line of the model")

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "exportguard/ir/attribute.h"
+#include "exportguard/ir/pool.h"
 #include "exportguard/ir/tensor.h"
 #include "exportguard/ir/types.h"
 
@@ -21,6 +22,14 @@ namespace exportguard::ir {
 class Graph;
 class Node;
 class Value;
+
+/// Gives nodes and values back to the graph that they are part of.
+struct ReturnToGraph {
+  void operator()(Node* node) const noexcept;
+  void operator()(Value* value) const noexcept;
+};
+using OwnedNode = std::unique_ptr<Node, ReturnToGraph>;
+using OwnedValue = std::unique_ptr<Value, ReturnToGraph>;
 
 /// Where a node comes from in the user's model. Interned: compare pointers, never free.
 struct Source {
@@ -36,8 +45,18 @@ struct Source {
   friend auto operator<=>(const Source&, const Source&) = default;
 };
 
+/// A `Source` whose text is elsewhere.
+struct SourceView {
+  std::string_view target;
+  std::string_view module;
+  std::string_view type;
+  std::string_view file;
+  int line = 0;
+  std::string_view code;
+};
+
 /// Returns the one object equal to `source`; it lives until the process ends. Thread-safe.
-const Source* intern(Source source);
+const Source* intern(const SourceView& source);
 
 /// One operand slot: it links a value to the node that reads it. Users see it through `Value::uses()`.
 class Use {
@@ -81,10 +100,10 @@ class Value {
   void set_type(Type type) { type_ = std::move(type); }
   DType dtype() const { return type_.dtype; }
 
-  Node* producer() const { return producer_; }         ///< null for inputs and initializers
-  std::size_t output_index() const { return index_; }  ///< position among the producer's outputs, or the inputs
-  Graph& graph() const;                                ///< the graph that defines it
-  const Tensor* initializer() const { return tensor_ ? &*tensor_ : nullptr; }  ///< null unless an initializer
+  Node* producer() const { return producer_; }                 ///< null for inputs and initializers
+  std::size_t output_index() const { return index_; }          ///< position among the producer's outputs, or the inputs
+  Graph& graph() const;                                        ///< the graph that defines it
+  const Tensor* initializer() const { return tensor_.get(); }  ///< null unless an initializer
   bool is_input() const { return producer_ == nullptr && !tensor_; }
 
   std::size_t use_count() const;  ///< operands that read it, in nested graphs and returns too; linear
@@ -99,6 +118,7 @@ class Value {
   friend class Graph;
   friend class Node;
   friend class Use;
+  friend struct ReturnToGraph;
   Value(Graph& graph, Node* producer, std::size_t index, Type type, std::string name);
 
   Graph* graph_;
@@ -106,7 +126,7 @@ class Value {
   std::size_t index_;
   Type type_;
   std::string name_;
-  std::optional<Tensor> tensor_;
+  std::unique_ptr<const Tensor> tensor_;
   Use* first_use_ = nullptr;
 };
 
@@ -164,6 +184,7 @@ class Node {
 
  private:
   friend class Graph;
+  friend struct ReturnToGraph;
   Node(Graph& graph, std::string domain, std::string op, bool is_torch);
   void erase_operand(std::size_t i);
 
@@ -173,8 +194,9 @@ class Node {
   std::string name_;
   bool is_torch_;
   bool erased_ = false;
+  bool has_subgraphs_ = false;  // or had
   std::vector<Use> inputs_;
-  std::vector<std::unique_ptr<Value>> outputs_;
+  std::vector<OwnedValue> outputs_;
   std::vector<Argument> arguments_;
   std::vector<NamedAttribute> attributes_;
   const Source* source_ = nullptr;
@@ -243,8 +265,8 @@ class Graph {
   /// @throws GraphError while it is read.
   void erase_input(std::size_t i);
   void move_input(std::size_t from, std::size_t to);
-  const std::vector<std::unique_ptr<Value>>& inputs() const { return inputs_; }
-  const std::vector<std::unique_ptr<Value>>& initializers() const { return initializers_; }
+  const std::vector<OwnedValue>& inputs() const { return inputs_; }
+  const std::vector<OwnedValue>& initializers() const { return initializers_; }
   void erase_unused_initializers();
 
   std::size_t output_count() const;
@@ -292,6 +314,9 @@ class Graph {
  private:
   friend class Node;
   friend class Value;
+  friend struct ReturnToGraph;
+  OwnedNode make_node(std::string domain, std::string op, bool is_torch);
+  OwnedValue make_value(Node* producer, std::size_t index, Type type, std::string name);
   Node& link(NodeSpec spec, Node* before);
   void link_before(Node& node, Node* before);
   void unlink(Node& node);
@@ -302,13 +327,15 @@ class Graph {
   void rename_initializer(Value& value, std::string name);
   Value& take_over(const Value& initializer);
 
+  Pool<Node> node_pool_;
+  Pool<Value> value_pool_;
   std::string name_;
   Node* parent_ = nullptr;
-  std::vector<std::unique_ptr<Value>> inputs_;
-  std::vector<std::unique_ptr<Value>> initializers_;
+  std::vector<OwnedValue> inputs_;
+  std::vector<OwnedValue> initializers_;
   std::map<std::string, Value*, std::less<>> initializer_names_;
-  std::vector<std::unique_ptr<Node>> owned_;  // every node, erased ones too
-  std::unique_ptr<Node> return_;              // its operands are the outputs
+  std::vector<OwnedNode> owned_;  // every node, erased ones too
+  OwnedNode return_;              // its operands are the outputs
   std::vector<std::string> output_names_;
   Node* first_ = nullptr;
   Node* last_ = nullptr;

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <set>
 #include <thread>
 
 #include "exportguard/common/errors.h"
@@ -251,6 +252,19 @@ TEST(Erase, KeepsTheNodeUntilTheSweepAndFreesItsOperands) {
               ThrowsMessage<GraphError>(HasSubstr("its node was erased")));
   graph.sweep();
   EXPECT_EQ(graph.node_count(), 0u);
+}
+
+TEST(Sweep, LetsNewNodesHaveTheMemoryOfErasedOnes) {
+  Graph graph;
+  Value& x = graph.add_input("x", {});
+  for (int k = 0; k < 1000; ++k) add(graph, "Neg", {&x});
+  std::set<const Node*> erased;
+  for (Node& node : graph) {
+    erased.insert(&node);
+    graph.erase(node);
+  }
+  graph.sweep();
+  for (int k = 0; k < 1000; ++k) EXPECT_TRUE(erased.contains(&graph.append(onnx("Abs", {&x})))) << k;
 }
 
 TEST(Erase, FreesWhatNestedGraphsCaptured) {

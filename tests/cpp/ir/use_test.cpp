@@ -104,6 +104,21 @@ TEST(ReplaceAllUses, KeepsTheReadersThatTheOtherValueHad) {
   EXPECT_NO_THROW(verify(graph));
 }
 
+TEST(ReplaceAllUses, PutsTheReadersBehindThoseThatTheOtherValueHad) {
+  Graph graph;
+  Value& x = graph.add_input("x", f32({2}));
+  Value& y = graph.add_input("y", f32({2}));
+  for (const char* op : {"Abs", "Neg"}) add(graph, op, {&x});
+  for (const char* op : {"Sin", "Cos"}) add(graph, op, {&y});
+  x.replace_all_uses_with(y);
+  std::vector<std::string> readers;
+  for (const Use* use : y.uses()) readers.push_back(use->user().op());
+  EXPECT_THAT(readers, testing::ElementsAre("Sin", "Cos", "Abs", "Neg"));
+  EXPECT_TRUE(x.is_unused());
+  y.uses().back()->user().set_input(0, &x);  // the list is sound
+  EXPECT_EQ(y.use_count(), 3u);
+}
+
 TEST(Teardown, LetsANestedGraphOutliveWhatItCaptured) {
   auto body = std::make_unique<Graph>("body");
   {

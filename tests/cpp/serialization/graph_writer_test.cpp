@@ -46,6 +46,26 @@ TEST(GraphWriter, SymbolicShapesBecomeDimensionNames) {
   EXPECT_EQ(dims(model.graph().value_info(0)), "batch;past + seq;3;");
 }
 
+TEST(GraphWriter, PiecesOfALargeGraphAreOneGraph) {
+  ir::Model model;
+  model.opsets[""] = 22;
+  ir::Value* last = &model.graph->add_input("x", ir::Type::tensor(DType::kFloat32, ir::Shape{2}));
+  for (int k = 0; k < 200; ++k) {
+    ir::NodeSpec spec;
+    spec.op = k % 2 == 0 ? "Neg" : "Abs";
+    spec.inputs = {last};
+    spec.outputs = {last->type()};
+    last = &model.graph->append(std::move(spec)).output();
+  }
+  model.graph->add_output(last, "y");
+  const pb::ModelProto proto = parse_proto(to_bytes(model));
+  ASSERT_EQ(proto.graph().node_size(), 200);
+  EXPECT_EQ(proto.graph().name(), "main");
+  EXPECT_EQ(proto.graph().value_info_size(), 199);
+  for (int k = 1; k < 200; ++k) EXPECT_EQ(proto.graph().node(k).input(0), proto.graph().node(k - 1).output(0));
+  EXPECT_EQ(proto.graph().node(199).output(0), "y");
+}
+
 TEST(GraphWriter, InputsOutputsAndInitializersKeepTheirNames) {
   const pb::ModelProto model = proto_of(R"(
     opset 22

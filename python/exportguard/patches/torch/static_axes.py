@@ -12,6 +12,8 @@ import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from exportguard.errors import GuardError
 from exportguard.patches.declaration import Patch
 
@@ -39,12 +41,17 @@ def _frames() -> Iterator[types.FrameType]:
 
 
 def model_line() -> str:
-    """The innermost line of the model's code that is running: "modeling_x.py:12: x = y.view(2, -1)"."""
+    """The innermost line of the model's code that is running: "modeling_x.py:12: x = y.view(2, -1)".
+
+    Who calls torch.export is no part of the model.
+    """
     for frame in _frames():
         file = frame.f_code.co_filename
+        if file == torch.export.__file__:
+            break
         if not file.startswith(_not_the_model()):
             return f"{file}:{frame.f_lineno}: {linecache.getline(file, frame.f_lineno).strip()}"
-    return "an unknown line"
+    return "no line of the model, but when torch compared the axes of the inputs at the end"
 
 
 def readable_axis(source: str) -> str:
