@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -105,6 +106,13 @@ def test_an_emptied_cache_has_no_tokens_and_keeps_its_layers() -> None:
     assert emptied(cache).get_seq_length() == 0
     assert [type(layer) for layer in cache.layers] == kinds
     assert all(layer.keys.shape[-2] == 0 for layer in cache.layers)
+
+
+def test_an_emptied_cache_has_no_positions_either() -> None:
+    states = torch.zeros(2, 1, 5, 4)
+    layer = SimpleNamespace(keys=states, indexer_keys=states[:, 0], indexer_position_ids=torch.zeros(3, 2, 5))
+    emptied(SimpleNamespace(layers=[layer]))
+    assert [tuple(value.shape) for value in vars(layer).values()] == [(2, 1, 0, 4), (2, 0, 4), (3, 2, 0)]
 
 
 def test_a_past_beyond_the_window_is_longer_than_what_the_cache_keeps() -> None:

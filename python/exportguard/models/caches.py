@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-_BY_TOKEN = ("keys", "values", "indexer_keys")
+#: The axis of the tokens, counted from the last.
+_BY_TOKEN = {"keys": -2, "values": -2, "indexer_keys": -2, "indexer_position_ids": -1}
 
 
 def keeps_tokens(cache: Any) -> bool:
@@ -27,10 +28,10 @@ def emptied(cache: Any) -> Any:
 
 
 def _empty_layer(layer: Any) -> None:
-    for name in _BY_TOKEN:
+    for name, axis in _BY_TOKEN.items():
         tensor = getattr(layer, name, None)
         if isinstance(tensor, torch.Tensor):
-            setattr(layer, name, tensor[..., :0, :])
+            setattr(layer, name, tensor.narrow(axis, 0, 0))
     if isinstance(getattr(layer, "cumulative_length", None), int):
         layer.cumulative_length = 0
     for name in ("conv_states", "recurrent_states"):
