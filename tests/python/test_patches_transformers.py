@@ -21,7 +21,7 @@ from exportguard import torch_export_patches
 from exportguard.caches.build import make_sliding_window_cache
 from exportguard.patches import Patch, all_patches
 from exportguard.patches.declaration import SourceDoesNotFitError
-from exportguard.patches.rewriting import rewrite
+from exportguard.patches.rewriting import SOURCES, rewrite
 
 DYNAMIC = Dim.DYNAMIC
 WINDOW = 6
@@ -206,6 +206,23 @@ def test_a_decorated_function_is_rewritten_inside_its_decorator() -> None:
     rewritten = rewrite(Doubles, two=2)(Sample.decorated)
     assert rewritten(Sample()) == 12
     assert Sample().decorated() == 11
+
+
+class OneMore(ast.NodeTransformer):
+    def visit_Return(self, node: ast.Return) -> ast.AST:
+        assert node.value is not None
+        node.value = ast.BinOp(node.value, ast.Add(), ast.Name("more", ast.Load()))
+        return ast.fix_missing_locations(node)
+
+
+def test_a_second_rule_keeps_what_the_first_changed() -> None:
+    once = rewrite(Doubles, two=2)(Sample.value)
+    twice = rewrite(OneMore, more=100)(once)
+    assert twice(Sample(), 1) == once(Sample(), 1) + 100
+    before, after = getattr(twice, SOURCES)
+    assert before == getattr(once, SOURCES)[0]
+    assert "two" in after
+    assert "more" in after
 
 
 def test_a_rule_that_finds_nothing_does_not_fit() -> None:

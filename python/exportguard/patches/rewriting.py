@@ -7,6 +7,7 @@ program point at the line that the user can read.
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 import inspect
 import linecache
@@ -20,6 +21,7 @@ from exportguard.patches.declaration import SourceDoesNotFitError
 #: The attribute of a rewritten function that holds its original's source and its own, without comments.
 SOURCES = "__exportguard_sources__"
 
+_DEFINITION = "__exportguard_definition__"  # the syntax tree that a rewritten function was compiled from
 _FACTORY = "_exportguard_factory"
 _Node = TypeVar("_Node", bound=ast.AST)
 
@@ -34,6 +36,8 @@ def _source_lines(function: types.FunctionType) -> tuple[list[str], int]:
 
 
 def _parse(function: types.FunctionType) -> ast.FunctionDef:
+    if hasattr(function, _DEFINITION):  # by another rule, whose changes stay
+        return copy.deepcopy(cast(ast.FunctionDef, getattr(function, _DEFINITION)))
     lines, first_line = _source_lines(function)
     tree = ast.parse(textwrap.dedent("".join(lines)))
     definition = tree.body[0]
@@ -91,11 +95,11 @@ def _copy(function: types.FunctionType, definition: ast.FunctionDef, names: Mapp
     cells = _cells(function, names)
     code = _inner_code(definition, list(cells), function.__code__.co_filename)
     closure = tuple(cells[name] for name in code.co_freevars)
-    copy = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
-    copy.__kwdefaults__ = function.__kwdefaults__
-    functools.update_wrapper(copy, function)
-    del copy.__dict__["__wrapped__"]  # it stands in place of the original, it does not wrap it
-    return copy
+    made = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
+    made.__kwdefaults__ = function.__kwdefaults__
+    functools.update_wrapper(made, function)
+    del made.__dict__["__wrapped__"]  # it stands in place of the original, it does not wrap it
+    return made
 
 
 @functools.cache
@@ -110,9 +114,10 @@ def _rewrite(function: Any, rule: Any, names: tuple[tuple[str, Any], ...]) -> ty
     after = ast.unparse(changed)
     if after == before:
         raise SourceDoesNotFitError(f"{plain.__qualname__} does not contain what {rule.__name__} rewrites")
-    copy = _copy(plain, changed, dict(names))
-    setattr(copy, SOURCES, (before, after))
-    return copy
+    made = _copy(plain, changed, dict(names))
+    setattr(made, SOURCES, (getattr(plain, SOURCES, (before,))[0], after))
+    setattr(made, _DEFINITION, changed)
+    return made
 
 
 def placed(node: _Node, like: ast.AST) -> _Node:

@@ -1,5 +1,7 @@
 """Paddings under a test of sizes, as `if n % 4 != 0: x = pad(x, (0, 4 - n % 4))`, pad by nothing where it is false.
 
+So do cuts that undo them, as `if n > 0: x = x[:, :-n]`.
+
 A test of sizes is decided while a model is traced, and the program pads, or does not, whatever its sizes are later.
 """
 
@@ -19,7 +21,7 @@ from exportguard.patches.rewriting import placed, rewrite
 if TYPE_CHECKING:
     from exportguard._core import Changes
 
-_PAD = r"(?:nn\.functional|F)\.pad\("
+_MARKER = r"(?:nn\.functional|F)\.pad\(|^\s+(\w+) = \1\[[^\]]*:-[a-z]"
 _SIGNS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 _ARITHMETIC = (
     ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List,
@@ -28,20 +30,18 @@ _ARITHMETIC = (
 
 _max: Any = torch.sym_max
 _min: Any = torch.sym_min
-_not: Any = torch.sym_not
 
 Comparison = tuple[Any, str, Any]
 
 
 def size_test(*comparisons: Comparison) -> Any:
     """1 where one of them holds and 0 elsewhere, as a size; None where there is no symbolic size to decide it."""
-    open_ones = [one for one in comparisons if not _is_decided(*one)]
-    if not open_ones or len(open_ones) < len(comparisons):
+    if not all(_is_open(*one) for one in comparisons):
         return None
-    first, *others = (_indicator(*one) for one in open_ones)
+    first, *others = (_indicator(*one) for one in comparisons)
     for other in others:
         first = _max(first, other)
-    return first
+    return first if _may_vary(first) else None
 
 
 def amounts(applies: Any, pads: Sequence[Any]) -> list[Any]:
@@ -49,16 +49,18 @@ def amounts(applies: Any, pads: Sequence[Any]) -> list[Any]:
     return [0 if isinstance(pad, int) and pad == 0 else pad * applies for pad in pads]
 
 
-def _is_decided(left: Any, sign: str, right: Any) -> bool:
-    from torch.fx.experimental.symbolic_shapes import statically_known_true
+def _is_open(left: Any, sign: str, right: Any) -> bool:
+    sides = (left, right)
+    are_sizes = all(isinstance(side, int | torch.SymInt) for side in sides)
+    return are_sizes and any(isinstance(side, torch.SymInt) for side in sides)
 
-    if not any(isinstance(side, torch.SymInt) for side in (left, right)):
-        return True
-    if not all(isinstance(side, int | torch.SymInt) for side in (left, right)):
-        return True
-    holds = {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}
-    test = holds.get(sign, left == right)
-    return statically_known_true(test) or statically_known_true(_not(test))
+
+def _may_vary(size: Any) -> bool:
+    """Whether the ranges of the symbols allow for several values; what the traced sizes gave rise to is no reason."""
+    if not isinstance(size, torch.SymInt):
+        return False
+    bounds = size.node.shape_env.bound_sympy(size.node.expr)
+    return bool(bounds.lower != bounds.upper)
 
 
 def _indicator(left: Any, sign: str, right: Any) -> Any:
@@ -85,21 +87,24 @@ class PadByNothing(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> ast.AST:
         self.generic_visit(node)
         comparisons = _comparisons(node.test)
-        if not comparisons or node.orelse or not self._is_all(node):
+        flags = [one for one in node.body if isinstance(one, ast.If) and isinstance(one.test, ast.Name)]
+        always = [one for one in node.body if one not in flags]
+        if not comparisons or node.orelse or not self._is_all(node, always):
             return node
         self._count += 1
         applies = f"_applies_{self._count}"
-        head = ast.parse(f"if ({applies} := size_test({', '.join(comparisons)})) is not None:\n pass").body[0]
-        assert isinstance(head, ast.If)
-        placed(head, node.test)
-        head.body = [_by_amounts(copy.deepcopy(one), applies) for one in node.body]
+        unless = "".join(f"not {ast.unparse(one.test)} and " for one in flags)
+        test = f"{unless}({applies} := size_test({', '.join(comparisons)})) is not None"
+        head = ast.If(placed(ast.parse(test, mode="eval").body, node.test), [], [])
+        ast.copy_location(head, node)
+        head.body = [_by_amounts(copy.deepcopy(one), applies) for one in always]
         head.orelse = [node]
         return head
 
-    def _is_all(self, node: ast.If) -> bool:
-        """Whether the test decides nothing but how far to pad."""
-        made = [one for one in node.body if _pad_call(one) is None]
-        if len(made) == len(node.body) or not all(_is_arithmetic(one) for one in made):
+    def _is_all(self, node: ast.If, always: Sequence[ast.stmt]) -> bool:
+        """Whether the test decides nothing but how far to pad, where the flags in it are not set."""
+        made = [one for one in always if _pad_call(one) is None and _cut(one) is None]
+        if len(made) == len(always) or not all(_is_arithmetic(one) for one in made):
             return False
         names = {name.id for one in made for name in ast.walk(one) if isinstance(name, ast.Name) and _is_store(name)}
         inside = {id(one) for one in ast.walk(node)}
@@ -152,8 +157,30 @@ def _pad_call(statement: ast.stmt) -> ast.Call | None:
     return call if is_pad and ast.unparse(call.args[0]) == ast.unparse(statement.targets[0]) else None
 
 
+def _cut(statement: ast.stmt) -> tuple[ast.Slice, str] | None:
+    """The slice `:-n` and the size of its axis, if the statement cuts a variable at the end of that axis alone."""
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Subscript):
+        return None
+    variable, index = ast.unparse(statement.value.value), statement.value.slice
+    if variable != ast.unparse(statement.targets[0]):
+        return None
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    cuts = [place for place, part in enumerate(parts) if ast.unparse(part) not in (":", "...")]
+    part = parts[cuts[0]] if len(cuts) == 1 else None
+    if not isinstance(part, ast.Slice) or part.lower or part.step:
+        return None
+    if not isinstance(part.upper, ast.UnaryOp) or not isinstance(part.upper.op, ast.USub):
+        return None
+    is_from_end = any(ast.unparse(one) == "..." for one in parts[: cuts[0]])
+    return part, f"{variable}.shape[{cuts[0] - len(parts) if is_from_end else cuts[0]}]"
+
+
 def _by_amounts(statement: ast.stmt, applies: str) -> ast.stmt:
-    call = _pad_call(statement)
+    call, cut = _pad_call(statement), _cut(statement)
+    if cut is not None:
+        part, size = cut
+        upper = f"{size} + {applies} * {ast.unparse(part.upper or part)}"
+        part.upper = placed(ast.parse(upper, mode="eval").body, part)
     if call is None:
         return statement
     keyword = next((one for one in call.keywords if one.arg == "pad"), None)
@@ -179,7 +206,7 @@ def _install(changes: Changes, owner: Any, name: str) -> None:
 PATCHES = (
     construct_patch(
         name="paddings under a test of sizes",
-        marker=_PAD,
+        marker=_MARKER,
         install=_install,
         reason="the test is decided while the model is traced, and the program pads every size as the traced one",
         upstream="https://github.com/pytorch/pytorch/issues/158786",

@@ -1,0 +1,96 @@
+"""Attention of Longformer: as many chunks as the text has, and no global attention where nothing asks for it.
+
+The number of chunks is computed by `torch.div`, which makes a tensor of it. Whether any token is attended to by all is
+read from the mask; that none is follows from a call without `global_attention_mask`.
+"""
+
+from __future__ import annotations
+
+import ast
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from exportguard.patches.constructs import construct_patch
+from exportguard.patches.declaration import SourceDoesNotFitError
+from exportguard.patches.rewriting import placed, rewrite
+
+if TYPE_CHECKING:
+    from exportguard._core import Changes
+
+_GLOBAL_MASK = "global_attention_mask"
+_has_global_tokens: weakref.WeakKeyDictionary[torch.nn.Module, bool] = weakref.WeakKeyDictionary()
+
+
+def note_global_mask(encoder: torch.nn.Module, mask: Any) -> None:
+    """Remembers for the encoder whether its model was called with such a mask."""
+    _has_global_tokens[encoder] = mask is not None
+
+
+def may_be_global(encoder: torch.nn.Module) -> bool:
+    """Whether the mask has to be looked at."""
+    return _has_global_tokens.get(encoder, True)
+
+
+def quotient(number: Any, divisor: Any, **options: Any) -> Any:
+    """`torch.div`, which leaves the quotient of sizes a size."""
+    from exportguard.rewrites.runtime import div
+
+    return div(number, divisor, **options)
+
+
+def chunks(states: torch.Tensor, overlap: int) -> torch.Tensor:
+    """(batch, length, width) as (batch, chunks, 2 * overlap, width)."""
+    return states.unfold(1, 2 * overlap, overlap).transpose(2, 3)
+
+
+class OpenChunks(ast.NodeTransformer):
+    """`torch.div` → `quotient`; chunks by `unfold`; `is_global_attn = x` only where there may be such tokens."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self._takes_mask = any(one.arg == _GLOBAL_MASK for one in node.args.args)
+        self.generic_visit(node)
+        if self._takes_mask and any(ast.unparse(one) == "self.encoder" for one in ast.walk(node)):
+            note = ast.parse(f"note_global_mask(self.encoder, {_GLOBAL_MASK})").body[0]
+            node.body.insert(0, placed(note, node.body[0]))
+        return ast.fix_missing_locations(node)
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        self.generic_visit(node)
+        if ast.unparse(node.targets[0]) == "is_global_attn":
+            test = f"{_GLOBAL_MASK} is not None" if self._takes_mask else "may_be_global(self)"
+            node.value = placed(ast.parse(f"{test} and {ast.unparse(node.value)}", mode="eval").body, node.value)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        function = ast.unparse(node.func)
+        if function == "torch.div":
+            node.func = ast.copy_location(ast.Name("quotient", ast.Load()), node)
+        elif function == "self._chunk":
+            node.func, node.args[2:] = ast.copy_location(ast.Name("chunks", ast.Load()), node), []
+        return node
+
+
+_replace = rewrite(
+    OpenChunks, note_global_mask=note_global_mask, may_be_global=may_be_global, quotient=quotient, chunks=chunks
+)
+
+
+def _install(changes: Changes, owner: Any, name: str) -> None:
+    try:
+        changes.set_attribute(owner, name, _replace(vars(owner)[name]))
+    except SourceDoesNotFitError:
+        return  # it divides nothing but tensors
+
+
+PATCHES = (
+    construct_patch(
+        name="chunks of a sliding attention",
+        marker=r'torch\.div\(.*, rounding_mode="trunc"\)|\bself\._merge_to_attention_mask\(|^\s+is_global_attn = ',
+        install=_install,
+        reason="sizes divided by torch.div become data, and a test of a mask that was not given stops the export",
+        upstream="https://github.com/pytorch/pytorch/issues/146835",
+    ),
+)
