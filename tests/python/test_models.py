@@ -5,13 +5,23 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from transformers import CONFIG_MAPPING, AutoConfig, LlamaConfig
 
 from exportguard.errors import InvalidArgumentError
-from exportguard.models import BuildOptions, architectures, build_model, model_names, models_of_task, tasks, tasks_of
+from exportguard.models import (
+    BuildOptions,
+    architectures,
+    build_model,
+    catalogue,
+    model_names,
+    models_of_task,
+    tasks,
+    tasks_of,
+)
 from exportguard.models.caches import emptied
 from exportguard.models.input_sets import input_sets, sliding_window
 from exportguard.models.natural_inputs import main_input
@@ -46,6 +56,9 @@ OTHER_TASKS = [
     ("jamba", "text-generation"),
     ("roberta", "text-generation"),
     ("yolos", "object-detection"),
+    ("perceiver", "feature-extraction"),
+    ("mimi", "feature-extraction"),
+    ("align", "zero-shot-image-classification"),
 ]
 
 
@@ -54,6 +67,26 @@ def test_each_task_has_natural_inputs(name: str, task: str) -> None:
     case = build_model(name, BuildOptions(task=task))
     with torch.no_grad():
         case.model(**case.inputs(case.task.sizes))
+
+
+def test_a_model_that_does_not_run_narrow_is_as_wide_as_its_default() -> None:
+    config = build_model("align", BuildOptions(task="zero-shot-image-classification")).model.config
+    text: Any = config.text_config  # type: ignore[union-attr]
+    assert (text.hidden_size, text.num_hidden_layers, text.vocab_size) == (768, 2, 256)
+
+
+def test_a_model_that_runs_neither_way_is_the_narrow_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "_runs", lambda case: False)
+    assert build_model("bert").model.config.hidden_size == 64  # type: ignore[union-attr]
+
+
+def test_a_model_that_cannot_be_built_either_way_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: Any, **options: Any) -> None:
+        raise ValueError("no such width")
+
+    monkeypatch.setattr(catalogue, "_case", refuse)
+    with pytest.raises(ValueError, match="no such width"):
+        build_model("bert")
 
 
 def test_a_picture_in_a_text_takes_the_places_of_its_tokens() -> None:

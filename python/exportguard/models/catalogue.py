@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ import transformers
 from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
 
-from ..errors import InvalidArgumentError
-from .shrink import shrunk, small_fields
+from ..errors import REFUSALS, InvalidArgumentError
+from .shrink import shallow, shrunk, small_fields
 from .tables import Architecture, Task, architectures, exceptions, tasks
 from .untrained import make_visible
+
+_MOST_PARAMETERS = 200_000_000  # of a model that is as wide as its default; some 0.8 GiB
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +94,64 @@ def _usual_task(model_type: str) -> str:
 def _from_architecture(architecture: Architecture, options: BuildOptions) -> ModelCase:
     task = _task(options.task or architecture.task)
     config = CONFIG_MAPPING[architecture.model_type]()
-    changes = {**exceptions().get(architecture.model_type, {}), **architecture.config, **_task_fields(config, task)}
-    return _case(architecture.name, task, shrunk(config, changes), options)
+    own = {**architecture.config, **_task_fields(config, task)}
+    changes = {**exceptions().get(architecture.model_type, {}), **own}
+    build = functools.partial(_case, architecture.name, task, options=options)
+    return _first_that_runs(build, lambda: shrunk(config, changes), lambda: shallow(config, own))
+
+
+def _first_that_runs(
+    build: Callable[[transformers.PretrainedConfig], ModelCase], *configs: Callable[[], transformers.PretrainedConfig]
+) -> ModelCase:
+    """The first one, unless only a later one, which may be larger, can be built and runs.
+
+    Raises:
+        Exception: none can be built, and the first one for this reason.
+    """
+    small, *larger = configs
+    try:
+        case = build(small())
+        if _runs(case):
+            return case
+    except InvalidArgumentError:
+        raise
+    except REFUSALS:
+        found = _running(build, larger)
+        if found is None:
+            raise
+        return found
+    return _running(build, larger) or case
+
+
+def _running(
+    build: Callable[[transformers.PretrainedConfig], ModelCase],
+    configs: Iterable[Callable[[], transformers.PretrainedConfig]],
+) -> ModelCase | None:
+    for make in configs:
+        try:
+            config = make()
+            case = build(config) if _parameter_count(config) <= _MOST_PARAMETERS else None
+        except REFUSALS:
+            continue
+        if case is not None and _runs(case):
+            return case
+    return None
+
+
+def _parameter_count(config: transformers.PretrainedConfig) -> int:
+    """Of the model without a head, which is made without memory."""
+    with torch.device("meta"):
+        model = transformers.AutoModel.from_config(config)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _runs(case: ModelCase) -> bool:
+    try:
+        with torch.no_grad():
+            case.model(**case.inputs(case.task.sizes))
+    except REFUSALS:
+        return False
+    return True
 
 
 def _task_fields(config: transformers.PretrainedConfig, task: Task) -> dict[str, Any]:

@@ -28,6 +28,37 @@ def shrunk(config: PretrainedConfig, changes: Mapping[str, Any] | None = None) -
     return type(config)(**_merged(fields, changes or {}))
 
 
+def shallow(config: PretrainedConfig, changes: Mapping[str, Any] | None = None) -> PretrainedConfig:
+    """A new configuration of the same class with few layers, as wide as they are, and a small vocabulary.
+
+    For a model whose widths follow from each other in a way that `shrunk` does not know.
+    """
+    return type(config)(**_merged(_shallow_fields(config, _vocabulary(config)), changes or {}))
+
+
+def _shallow_fields(config: PretrainedConfig, vocabulary: int) -> dict[str, Any]:
+    own, rules = _own_fields(config), table("shrink")
+    kept = {*rules["names_of_depths"], *rules["names_of_vocabularies"]}
+    fields = {name: value for name, value in _bounded(own) if value != own[name] and name in kept}
+    fields.update(_small_pictures(own))
+    fields.update(_single_layers(own))
+    fields.update(_kinds_of_layers(own, fields))
+    fields.update(_token_numbers(own, min(_vocabulary_of(own) or vocabulary, vocabulary)))
+    for name in _nested(config):
+        nested = getattr(config, name)
+        own_type = {"model_type": nested.model_type, **_set_by_outer(nested)}
+        fields[name] = {**own_type, **_shallow_fields(nested, vocabulary)}
+    return fields
+
+
+def _small_pictures(own: Mapping[str, Any]) -> dict[str, Any]:
+    """Sides of a few patches."""
+    side, patch = own.get("image_size"), own.get("patch_size")
+    if not isinstance(side, int) or isinstance(side, bool):
+        return {}
+    return {"image_size": min(side, 8 * patch if isinstance(patch, int) else 128)}
+
+
 def small_fields(config: PretrainedConfig, vocabulary: int) -> dict[str, Any]:
     """The fields of `config` that become smaller, by name; nested configurations as dictionaries.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from transformers import PretrainedConfig
 
 from . import text
 from .image import pictures
-from .tensors import Sizes, source_of, tokens, values
+from .tensors import Sizes, mask, source_of, tokens, values
 
 #: Makes keyword arguments of a model for some sizes.
 Part = Callable[[Any, Sizes], dict[str, Any]]
@@ -26,11 +27,14 @@ _WIDTHS = (
     "num_mel_bins", "n_mels", "input_feat_per_channel", "feature_projection_input_dim", "feature_size",
     "input_feat_size", "input_dim",
 )  # fmt: skip
+_STATE_WIDTHS = ("hidden_size", "d_model", "encoder_hidden_size", "latent_dim", "input_dim", "codebook_dim")
 
 
 def parts_of(argument: str, model: Any) -> list[Part]:
     """The parts that fill the argument, the more usual form first; none if it is not known."""
-    return list(_FORMS[argument](model)) if argument in _FORMS else []
+    if argument in _FORMS:
+        return list(_FORMS[argument](model))
+    return list(_forms_by_name(argument, model))
 
 
 def required_arguments(model: Any) -> list[str]:
@@ -57,6 +61,27 @@ def _configurations(config: PretrainedConfig) -> Iterator[PretrainedConfig]:
     for value in vars(config).values():
         if isinstance(value, PretrainedConfig):
             yield from _configurations(value)
+
+
+def _forms_by_name(argument: str, model: Any) -> Iterator[Part]:
+    """What an argument of no particular kind is called after: a mask, token numbers, or states of some width."""
+    if argument.endswith("_mask"):
+        comes_along = argument.removesuffix("_mask") in _FORMS
+        yield lambda model, sizes: {} if comes_along else {argument: _ones(model, sizes)}
+    elif argument.endswith("_ids"):
+        yield lambda model, sizes: {argument: tokens(model, (sizes["batch"], sizes["seq"]))}
+    elif argument.endswith(("embeds", "states", "latents", "inputs")):
+        for width, is_width_first in itertools.product(dict.fromkeys(configured(model, *_STATE_WIDTHS)), (False, True)):
+            yield functools.partial(_states, argument, width, is_width_first)
+
+
+def _ones(model: Any, sizes: Sizes) -> torch.Tensor:
+    return mask(model, sizes["batch"], sizes["seq"])
+
+
+def _states(argument: str, width: int, is_width_first: bool, model: Any, sizes: Sizes) -> dict[str, Any]:
+    shape = (width, sizes["seq"]) if is_width_first else (sizes["seq"], width)
+    return {argument: values(model, (sizes["batch"], *shape))}
 
 
 def _texts(model: Any) -> Iterator[Part]:
