@@ -25,6 +25,9 @@ SHAPES = {
     "with a text for what asks of them": ("instructblip", {"qformer_input_ids": (2, 6)}),
     "with the places that they take": ("kosmos-2", {"image_embeds_position_mask": (2, 70)}),
     "patches behind their places": ("pix2struct", {"flattened_patches": (2, 4, 770)}),
+    "patches without places": ("fuyu", {"pixel_values": (2, 4, 192)}),
+    "several, of which some count": ("granite_docling", {"pixel_values": (2, 1, 3, 32, 32)}),
+    "in two resolutions": ("deepseek_vl_hybrid", {"high_res_pixel_values": (2, 3, 32, 32)}),
 }
 
 
@@ -51,8 +54,14 @@ def test_pictures_of_any_size_have_as_many_rows_as_asked_for() -> None:
 
 
 def test_a_model_that_takes_pictures_in_no_form_known_gets_the_text_alone() -> None:
-    case = case_of("fuyu")
+    case = case_of("inkling2")
     assert set(case.inputs(case.task.sizes)) == {"input_ids", "attention_mask"}
+
+
+def test_pictures_in_tiles_are_less_wide_the_more_rows_are_asked_for() -> None:
+    case = case_of("llava_next")
+    sizes = [case.inputs({"batch": 1, "seq": 6, "rows": rows})["image_sizes"].tolist() for rows in (2, 5)]
+    assert sizes == [[[32, 48]], [[32, 24]]]
 
 
 def test_a_window_in_pixels_holds_two_blocks_of_patches() -> None:

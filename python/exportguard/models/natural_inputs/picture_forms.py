@@ -100,7 +100,9 @@ def _several(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
     """One picture for each text, in a list of them; with a mask of the list where it is asked for."""
     single = pictures(model, model.config, count)
     yield {"pixel_values": single.unsqueeze(1)}
-    yield {"pixel_values": single, name: torch.ones(count, 1, dtype=torch.int64, device=single.device)}
+    mask = torch.ones(count, 1, dtype=torch.int64, device=single.device)
+    yield {"pixel_values": single, name: mask}
+    yield {"pixel_values": single.unsqueeze(1), name: mask.bool()}
 
 
 def _flat(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
@@ -115,9 +117,10 @@ def _flat(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
 
 
 def _plain(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
-    """Pictures of the configured size, in two resolutions if the model sees both."""
+    """Pictures of the configured size, in two resolutions if the model sees both; or all patches of each."""
     finer = getattr(model.config, "high_res_vision_config", model.config)
     yield {name: pictures(model, model.config, count), "high_res_pixel_values": pictures(model, finer, count)}
+    yield {name: values(model, (count, rows * _COLUMNS, _patch_kernel(model).numel()))}
 
 
 #: The arguments that tell the form, the more particular ones first.
@@ -153,5 +156,5 @@ def _field(model: Any, names: tuple[str, ...]) -> Any:
 def _patch_kernel(model: torch.nn.Module) -> torch.Tensor:
     """The weight that one patch is multiplied with, for one channel of the result."""
     layers = [(name, module) for name, module in model.named_modules() if isinstance(module, _KERNELS)]
-    of_patches = [module for name, module in layers if "patch" in name]
+    of_patches = [module for word in ("patch", "vision") for name, module in layers if word in name]
     return (of_patches or [module for _, module in layers])[0].weight[0]
