@@ -117,15 +117,13 @@ Value* scaled(ComplexSite& site, Value* x, double factor) {
 }
 
 /// `normalization` as torch numbers it: 0 for none, 1 for the square root of the number of samples, 2 for the number.
-Parts normalized_by(ComplexSite& site, const Parts& parts, const ir::Shape& shape, Direction direction,
-                    std::int64_t normalization) {
+constexpr std::int64_t kUnscaled = 0;
+
+Parts normalized(ComplexSite& site, const Parts& parts, const ir::Shape& shape, Direction direction,
+                 std::int64_t normalization) {
   if (!needs_count(normalization, direction)) return parts;
   const double factor = factor_of(site, normalization, samples(site, shape, site.integers(1)), direction);
   return {scaled(site, parts.real, factor), scaled(site, parts.imaginary, factor)};
-}
-
-Parts normalized(ComplexSite& site, const Parts& parts, const ir::Shape& shape, Direction direction) {
-  return normalized_by(site, parts, shape, direction, site.integer(2));
 }
 
 const ir::Shape& shape_of(const ComplexSite& site, const Value& value) {
@@ -164,29 +162,21 @@ Parts along_every_axis(ComplexSite& site, Parts parts, Direction direction) {
   return parts;
 }
 
-}  // namespace
+Direction direction_of(bool is_forward) { return is_forward ? Direction::kForward : Direction::kInverse; }
 
-void separate_fft_c2c(ComplexSite& site) {
-  const Direction direction = site.integer(3) != 0 ? Direction::kForward : Direction::kInverse;
+void complex_to_complex(ComplexSite& site, Direction direction, std::int64_t normalization) {
   const Parts parts = site.parts(0);
   const ir::Shape shape = shape_of(site, *parts.real);
-  site.give(normalized(site, along_every_axis(site, parts, direction), shape, direction));
-}
-
-void separate_unscaled_fft_c2c(ComplexSite& site) {
-  const Direction direction = site.integer(2) != 0 ? Direction::kForward : Direction::kInverse;
-  const Parts parts = site.parts(0);
-  const ir::Shape shape = shape_of(site, *parts.real);
-  site.give(normalized_by(site, along_every_axis(site, parts, direction), shape, direction, 0));
+  site.give(normalized(site, along_every_axis(site, parts, direction), shape, direction, normalization));
 }
 
 /// The last of the axes is the one of real samples; one half of it is enough.
-void separate_fft_r2c(ComplexSite& site) {
+void real_to_complex(ComplexSite& site, bool is_half, std::int64_t normalization) {
   std::vector<std::int64_t> axes = site.integers(1);
   const ir::Shape shape = shape_of(site, site.value(0));
   const std::int64_t last = axis_at(site, axes.back());
   Parts parts = along(site, {&site.value(0), nullptr}, last, Direction::kForward);
-  if (site.integer(3) != 0) {
+  if (is_half) {
     const auto count = shape.at(static_cast<std::size_t>(last)).constant();
     if (!count) site.fail("the number of samples must be known at conversion");
     const std::int64_t kept = *count / 2 + 1;
@@ -194,19 +184,36 @@ void separate_fft_r2c(ComplexSite& site) {
   }
   axes.pop_back();
   for (const std::int64_t axis : axes) parts = along(site, parts, axis_at(site, axis), Direction::kForward);
-  site.give(normalized(site, parts, shape, Direction::kForward));
+  site.give(normalized(site, parts, shape, Direction::kForward, normalization));
 }
 
-void separate_fft_c2r(ComplexSite& site) {
+void complex_to_real(ComplexSite& site, std::int64_t count, std::int64_t normalization) {
   std::vector<std::int64_t> axes = site.integers(1);
-  const std::int64_t count = site.integer(3);
   const std::int64_t last = axis_at(site, axes.back());
   axes.pop_back();
   Parts parts = site.parts(0);
   for (const std::int64_t axis : axes) parts = along(site, parts, axis_at(site, axis), Direction::kInverse);
   parts = along(site, full_spectrum(site, parts, last, count), last, Direction::kInverse);
   const ir::Shape shape = shape_of(site, site.node().output());
-  site.give_real(normalized(site, parts, shape, Direction::kInverse).real);
+  site.give_real(normalized(site, parts, shape, Direction::kInverse, normalization).real);
 }
+
+}  // namespace
+
+void separate_fft_c2c(ComplexSite& site) {
+  complex_to_complex(site, direction_of(site.integer(3) != 0), site.integer(2));
+}
+
+void separate_fft_r2c(ComplexSite& site) { real_to_complex(site, site.integer(3) != 0, site.integer(2)); }
+
+void separate_fft_c2r(ComplexSite& site) { complex_to_real(site, site.integer(3), site.integer(2)); }
+
+void separate_unscaled_fft_c2c(ComplexSite& site) {
+  complex_to_complex(site, direction_of(site.integer(2) != 0), kUnscaled);
+}
+
+void separate_unscaled_fft_r2c(ComplexSite& site) { real_to_complex(site, site.integer(2) != 0, kUnscaled); }
+
+void separate_unscaled_fft_c2r(ComplexSite& site) { complex_to_real(site, site.integer(2), kUnscaled); }
 
 }  // namespace exportguard::lowering

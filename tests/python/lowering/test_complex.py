@@ -175,3 +175,14 @@ def test_a_transform_that_is_not_scaled(forward: bool, check: Check) -> None:
     # An inverse divides by the number of samples, which must be known.
     others = [[torch.randn(1, 5, 4), torch.randn(1, 5, 4)]] if forward else [[torch.randn(1, 3, 4)] * 2]
     check(transformed, [torch.randn(2, 3, 4), torch.randn(2, 3, 4)], others=others)
+
+
+@pytest.mark.parametrize("count", [7, 8])
+def test_half_a_spectrum_that_is_not_scaled(count: int, check: Check) -> None:
+    def transformed(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        half = torch.ops.prims.fft_r2c(x, dim=[1, 2], onesided=True)
+        both = torch.ops.prims.fft_r2c(x, dim=[2], onesided=False)
+        whole = torch.ops.prims.fft_c2r(half, dim=[1, 2], last_dim_size=count)
+        return torch.view_as_real(half), torch.view_as_real(both), whole
+
+    check(transformed, [torch.randn(2, 3, count).double()], others=[[torch.randn(1, 3, count).double()]])
