@@ -27,6 +27,7 @@ SHAPES = {
     "patches behind their places": ("pix2struct", {"flattened_patches": (2, 4, 770)}),
     "patches without places": ("fuyu", {"pixel_values": (2, 4, 192)}),
     "several, of which some count": ("granite_docling", {"pixel_values": (2, 1, 3, 32, 32)}),
+    "features for each layer": ("granite4_vision", {"pixel_values": (2, 3, 3, 32, 32), "image_sizes": (2, 2)}),
     "in two resolutions": ("deepseek_vl_hybrid", {"high_res_pixel_values": (2, 3, 32, 32)}),
 }
 

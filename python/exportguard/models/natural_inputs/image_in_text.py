@@ -108,9 +108,16 @@ def _tokens_of_a_picture(model: Any, form: Form, sizes: Sizes) -> int | None:
             found = extract(**asked, **form)
     except REFUSALS:
         return None
-    features = next(value for value in (getattr(found, name, None) for name in _FEATURES) if value is not None)
+    features = _features_of(found)
     rows = torch.cat(list(features)) if isinstance(features, (list, tuple)) else features
     return int(rows.numel() // text_config(model).hidden_size // sizes["batch"])
+
+
+def _features_of(found: Any) -> Any:
+    """What takes the places in the text; where each layer gets features of its own, those of the first."""
+    by_name = (getattr(found, name, None) for name in _FEATURES)
+    features = next((value for value in by_name if value is not None), None)
+    return found.deepstack_features[0][1] if features is None else features
 
 
 def _feature_extractor(model: Any) -> Any:
