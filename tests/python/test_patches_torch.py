@@ -16,6 +16,7 @@ from transformers import DynamicCache
 
 from exportguard import torch_export_patches
 from exportguard.caches.build import make_dynamic_cache
+from exportguard.patches.torch.constraints import log_violation
 from exportguard.patches.torch.static_axes import StaticAxisError, model_line
 
 
@@ -39,6 +40,14 @@ def test_an_axis_that_became_static_is_logged(axis: Any, caplog: pytest.LogCaptu
     (placeholder,) = program.graph.find_nodes(op="placeholder")
     assert placeholder.meta["val"].shape == (4, 3)
     assert "an axis that was asked dynamic is not" in caplog.text
+
+
+def test_conditions_that_sympy_cannot_solve_stop_no_export(caplog: pytest.LogCaptureFixture) -> None:
+    def check() -> None:
+        raise NotImplementedError("The inequality, x - 320*(((x/40)//8)) <= 0, cannot be solved")
+
+    log_violation(check)()
+    assert "the conditions on the dynamic axes cannot be solved: The inequality" in caplog.text
 
 
 @pytest.mark.parametrize("axis", AXES.values(), ids=AXES)

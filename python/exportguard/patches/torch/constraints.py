@@ -24,6 +24,8 @@ def log_violation(original: Callable[..., None]) -> Callable[..., None]:
             original(*args, **kwargs)
         except ConstraintViolationError as error:
             logger.warning("an axis that was asked dynamic is not: %s", error)
+        except NotImplementedError as error:  # by sympy, for the text of a suggestion
+            logger.warning("the conditions on the dynamic axes cannot be solved: %s", error)
 
     return produce_guards_and_solve_constraints
 
