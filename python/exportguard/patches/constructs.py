@@ -22,12 +22,17 @@ Install = Callable[["Changes", Any, str], None]
 _MODELS = "transformers.models"
 
 
-def construct_patch(*, name: str, marker: str, install: Install, reason: str, upstream: str) -> Patch:
-    """The patch of every function of a modeling module, imported now or later, with a line that matches `marker`."""
-    pattern = re.compile(marker, re.MULTILINE)
+def construct_patch(
+    *, name: str, marker: str, mentions: tuple[str, ...], install: Install, reason: str, upstream: str
+) -> Patch:
+    """The patch of every function of a modeling module, imported now or later, with a line that matches `marker`.
+
+    Every such line has one of the `mentions` in it; most modules have none, which is found out sooner.
+    """
+    pattern = re.compile(marker)
 
     def act(changes: Changes, module: types.ModuleType) -> None:
-        for owner, attribute in functions_with(module, pattern):
+        for owner, attribute in functions_with(module, pattern, mentions):
             install(changes, owner, attribute)
 
     return models_patch(name=name, act=act, reason=reason, upstream=upstream)
@@ -41,7 +46,7 @@ def models_patch(*, name: str, act: Action, reason: str, upstream: str) -> Patch
             act(changes, module)
 
     def apply(changes: Changes) -> None:
-        for key in sorted([key for key in sys.modules if key.startswith(_MODELS)]):
+        for key in _imported_models(len(sys.modules), next(reversed(sys.modules))):
             act_on_models(changes, sys.modules[key])
         for_later_modules(changes, _MODELS, act_on_models)
 
@@ -55,24 +60,36 @@ def models_patch(*, name: str, act: Action, reason: str, upstream: str) -> Patch
     )
 
 
+@functools.lru_cache(maxsize=1)
+def _imported_models(count: int, last: str) -> list[str]:
+    """The names of the modules, sorted; read anew whenever there are more of them, or others."""
+    return sorted(key for key in sys.modules if key.startswith(f"{_MODELS}.") and _has_models(key))
+
+
 def _has_models(name: str) -> bool:
     return name.startswith(f"{_MODELS}.") and name.rpartition(".")[2].startswith("modeling_")
 
 
 @functools.cache
-def functions_with(module: types.ModuleType, pattern: re.Pattern[str]) -> tuple[tuple[Any, str], ...]:
+def functions_with(
+    module: types.ModuleType, pattern: re.Pattern[str], mentions: tuple[str, ...]
+) -> tuple[tuple[Any, str], ...]:
     """The functions and methods that the module defines and that have such a line, each as (owner, name)."""
-    lines = _matching_lines(module, pattern)
+    lines = _matching_lines(module, pattern, mentions)
     if not lines:
         return ()
     return tuple(place for *place, function in _functions_of(module) if lines & _lines_of(function.__code__))  # type: ignore[misc]
 
 
-def _matching_lines(module: types.ModuleType, pattern: re.Pattern[str]) -> frozenset[int]:
+def _matching_lines(module: types.ModuleType, pattern: re.Pattern[str], mentions: tuple[str, ...]) -> frozenset[int]:
     source = _source_of(module)
-    if not pattern.search(source):  # most modules, at once
+    found = [mention for mention in mentions if mention in source]
+    if not found:
         return frozenset()
-    return frozenset(number for number, line in enumerate(source.splitlines(), 1) if pattern.search(line))
+    lines = enumerate(source.splitlines(), 1)
+    return frozenset(
+        number for number, line in lines if any(mention in line for mention in found) and pattern.search(line)
+    )
 
 
 @functools.cache

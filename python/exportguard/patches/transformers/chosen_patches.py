@@ -86,6 +86,7 @@ PATCHES = (
     construct_patch(
         name="patches that no word covers",
         marker=r"rows, cols = zip\(\*ind\)",
+        mentions=("rows, cols = zip(*ind)",),
         install=_install,
         reason="the lists with an entry for each picture fix how many there are, and need to know which patches it is",
         upstream="https://github.com/pytorch/pytorch/issues/147096",

@@ -64,6 +64,7 @@ PATCHES = (
     construct_patch(
         name="paddings of audio codecs",
         marker=rf"\b{_COUNTED}\(",
+        mentions=(f"{_COUNTED}(",),
         install=_install,
         reason="the sizes of the padding are computed as tensors, whose values torch.export does not know",
         upstream="https://github.com/huggingface/transformers/pull/39431",

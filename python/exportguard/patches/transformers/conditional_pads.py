@@ -207,6 +207,7 @@ PATCHES = (
     construct_patch(
         name="paddings under a test of sizes",
         marker=_MARKER,
+        mentions=(".pad(", ":-"),
         install=_install,
         reason="the test is decided while the model is traced, and the program pads every size as the traced one",
         upstream="https://github.com/pytorch/pytorch/issues/158786",

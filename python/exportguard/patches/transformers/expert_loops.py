@@ -91,6 +91,7 @@ PATCHES = (
     construct_patch(
         name="loops over the experts that were hit",
         marker=r"\.nonzero\(",
+        mentions=(".nonzero(",),
         install=_install,
         reason="how many experts are hit depends on the data, and torch.export cannot iterate over them",
         upstream="https://github.com/huggingface/transformers/issues/38518",

@@ -111,6 +111,7 @@ PATCHES = (
     construct_patch(
         name="lists of numbers",
         marker=r"\blist\(range\(|\blen\(pooled_pos\)",
+        mentions=("list(range(", "len(pooled_pos)"),
         install=_install,
         reason="a list of as many numbers as there are tokens fixes how many there are",
         upstream="https://github.com/pytorch/pytorch/issues/146835",

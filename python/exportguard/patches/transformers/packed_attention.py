@@ -90,6 +90,7 @@ PATCHES = (
     construct_patch(
         name="attention over packed pictures",
         marker=r"lengths\.tolist\(\)",
+        mentions=("lengths.tolist()",),
         install=_install,
         reason="the lengths of the pictures are data, and splitting by them fixes their number",
         upstream="https://github.com/pytorch/pytorch/issues/158786",

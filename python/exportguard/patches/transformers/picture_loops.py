@@ -127,6 +127,7 @@ PATCHES = (
     construct_patch(
         name="layers over the rows and columns of pictures",
         marker=r"for t, h, w in grid_thw:|for grid, item in zip\(grid_thw|, width\) in zip\(torch|grid_thw_list = grid",
+        mentions=("in grid_thw:", "in zip(grid_thw", ", width) in zip(torch", "grid_thw_list = grid"),
         install=_install,
         reason="the loop over the pictures fixes how many there are, and the size of each",
         upstream="https://github.com/pytorch/pytorch/issues/158786",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -91,12 +92,12 @@ class AllBlocks(ast.NodeTransformer):
         return ast.fix_missing_locations(node)
 
 
-_MARKERS = (
-    r"tokens_per_image = \[h \* w for",
-    r"image_features_chunks = image_features\.split\(",
-    r"hidden_states_chunks = hidden_states\.split\(",
-    r"first_slice_offsets = \[\]",
-    r"for img_idx in range\(last_hidden_state\.size\(0\)\):",
+_MENTIONS = (
+    "tokens_per_image = [h * w for",
+    "image_features_chunks = image_features.split(",
+    "hidden_states_chunks = hidden_states.split(",
+    "first_slice_offsets = []",
+    "for img_idx in range(last_hidden_state.size(0)):",
 )
 _names: dict[str, Any] = {
     "as_grid": as_grid,
@@ -115,7 +116,8 @@ def _install(changes: Changes, owner: Any, name: str) -> None:
 PATCHES = (
     construct_patch(
         name="merging of patches",
-        marker="|".join(_MARKERS),
+        marker="|".join(map(re.escape, _MENTIONS)),
+        mentions=_MENTIONS,
         install=_install,
         reason="the loop over the pictures fixes how many there are, and the size of each",
         upstream="https://github.com/huggingface/transformers/pull/42822",

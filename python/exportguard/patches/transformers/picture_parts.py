@@ -99,6 +99,7 @@ PATCHES = (
     construct_patch(
         name="checks of the places of pictures",
         marker=r"\.numel\(\) != ",
+        mentions=(".numel() != ",),
         install=_install_unchecked,
         reason="the number of places that a text has for pictures is data",
         upstream="https://github.com/pytorch/pytorch/issues/147096",
@@ -106,6 +107,7 @@ PATCHES = (
     construct_patch(
         name="features of several pictures",
         marker=r"\.tolist\(\)|list\(image_features\)|for height, width in image_sizes",
+        mentions=(".tolist()", "list(image_features)", "for height, width in image_sizes"),
         install=_install,
         reason="the number of pictures becomes a constant where their features are taken apart",
         upstream="https://github.com/huggingface/transformers/pull/42822",

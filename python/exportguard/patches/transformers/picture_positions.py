@@ -167,6 +167,7 @@ PATCHES = (
     construct_patch(
         name="positions of texts with pictures",
         marker=r"itertools\.groupby\(enumerate\(input_token_type\.tolist\(\)",
+        mentions=("itertools.groupby(enumerate(input_token_type.tolist()",),
         install=_install,
         reason="the walk from picture to picture needs the tokens, and fixes the number of texts",
         upstream="https://github.com/pytorch/pytorch/issues/158786",

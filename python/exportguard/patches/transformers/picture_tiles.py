@@ -241,6 +241,7 @@ PATCHES = (
     construct_patch(
         name="pictures in tiles",
         marker=r"image_size_to_num_patches\($|get_anyres_image_grid_shape\($",
+        mentions=("image_size_to_num_patches(", "get_anyres_image_grid_shape("),
         install=_install,
         reason="the loops over the pictures need their sizes, and fix how many there are",
         upstream="https://github.com/pytorch/pytorch/issues/158786",

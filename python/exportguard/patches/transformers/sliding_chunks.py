@@ -89,6 +89,7 @@ PATCHES = (
     construct_patch(
         name="chunks of a sliding attention",
         marker=r'torch\.div\(.*, rounding_mode="trunc"\)|\bself\._merge_to_attention_mask\(|^\s+is_global_attn = ',
+        mentions=('rounding_mode="trunc")', "self._merge_to_attention_mask(", "is_global_attn = "),
         install=_install,
         reason="sizes divided by torch.div become data, and a test of a mask that was not given stops the export",
         upstream="https://github.com/pytorch/pytorch/issues/146835",

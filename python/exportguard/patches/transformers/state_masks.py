@@ -54,6 +54,7 @@ PATCHES = (
     construct_patch(
         name="masks of recurrences",
         marker=r"if cache_position\[0\] > 0 or \(attention_mask is not None and ",
+        mentions=("if cache_position[0] > 0 or ",),
         install=_install,
         reason="whether there is a mask depends on its content, which stops the export",
         upstream="https://github.com/huggingface/transformers/pull/32914",

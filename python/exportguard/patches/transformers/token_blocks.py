@@ -99,6 +99,7 @@ PATCHES = (
     construct_patch(
         name="blocks of visible tokens",
         marker=r"num_complete_blocks = local_visible_indices\.",
+        mentions=("num_complete_blocks = local_visible_indices.",),
         install=_install,
         reason="the loops over texts and tokens fix how many there are, and need to know which of them are visible",
         upstream="https://github.com/pytorch/pytorch/issues/146835",

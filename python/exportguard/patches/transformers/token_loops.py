@@ -83,6 +83,7 @@ PATCHES = (
     construct_patch(
         name="loops over tokens",
         marker=_MARKER,
+        mentions=(" in range(",),
         install=_install,
         reason="the loop is unrolled, which fixes the number of tokens",
         upstream="https://github.com/pytorch/pytorch/issues/146835",
