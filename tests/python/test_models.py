@@ -59,6 +59,7 @@ OTHER_TASKS = [
     ("perceiver", "feature-extraction"),
     ("mimi", "feature-extraction"),
     ("align", "zero-shot-image-classification"),
+    ("univnet", "feature-extraction"),
 ]
 
 
@@ -67,6 +68,12 @@ def test_each_task_has_natural_inputs(name: str, task: str) -> None:
     case = build_model(name, BuildOptions(task=task))
     with torch.no_grad():
         case.model(**case.inputs(case.task.sizes))
+
+
+def test_what_a_model_would_draw_anew_in_each_call_is_an_input() -> None:
+    case = build_model("vit_mae", BuildOptions(task="feature-extraction"))
+    first, second = (case.model(**case.inputs(case.task.sizes)).last_hidden_state for _ in range(2))
+    assert torch.equal(first, second)
 
 
 def test_a_model_that_does_not_run_narrow_is_as_wide_as_its_default() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ...errors import REFUSALS, InvalidArgumentError
-from .parts import Part, optional_arguments, parts_of, required_arguments
+from .parts import Part, drawn_arguments, optional_arguments, parts_of, required_arguments
 from .tensors import Sizes
 
 _TRIED_WITH: Sequence[Sizes] = ({"batch": 2, "seq": 6}, {"batch": 3, "seq": 8})
@@ -52,6 +52,7 @@ def _candidates(model: Any) -> Iterator[Sequence[Part]]:
         required = [main]
     elif isinstance(main, str) and main in optional_arguments(model):
         required = [main, *required]
+    required = [*required, *drawn_arguments(model)]
     known = [parts_of(name, model) for name in required]
     if not all(known):
         raise InvalidArgumentError(

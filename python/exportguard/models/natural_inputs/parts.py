@@ -44,6 +44,12 @@ def required_arguments(model: Any) -> list[str]:
     return [one.name for one in parameters if one.default is one.empty and one.kind not in kinds]
 
 
+def drawn_arguments(model: Any) -> list[str]:
+    """What the model draws anew in each call unless it is given."""
+    names = (name for name in ("noise", "noise_sequence") if name in optional_arguments(model))
+    return [name for name in names if parts_of(name, model)]
+
+
 def optional_arguments(model: Any) -> list[str]:
     """What it may be given besides that is known here."""
     names = set(inspect.signature(model.forward).parameters) - set(required_arguments(model))
@@ -191,6 +197,25 @@ def _series(model: Any) -> Iterator[Part]:
     yield lambda model, sizes: {"past_values": values(model, (sizes["batch"], length, width))}
 
 
+def _noises(model: Any) -> Iterator[Part]:
+    """A number for each patch of a picture, which orders them."""
+    for side, patch in itertools.product(configured(model, "image_size"), configured(model, "patch_size")):
+        yield functools.partial(_noise, (side // patch) ** 2)
+
+
+def _noise(count: int, model: Any, sizes: Sizes) -> dict[str, Any]:
+    return {"noise": values(model, (sizes["batch"], count))}
+
+
+def _noise_sequences(model: Any) -> Iterator[Part]:
+    for width in configured(model, "model_in_channels"):
+        yield functools.partial(_noise_sequence, width)
+
+
+def _noise_sequence(width: int, model: Any, sizes: Sizes) -> dict[str, Any]:
+    return {"noise_sequence": values(model, (sizes["batch"], _FRAMES * (sizes["seq"] + 1), width))}
+
+
 _FORMS: dict[str, Callable[[Any], Iterator[Part]]] = {
     "input_ids": _texts,
     "decoder_input_ids": _targets,
@@ -203,4 +228,6 @@ _FORMS: dict[str, Callable[[Any], Iterator[Part]]] = {
     "input_values": _samples,
     "input_features": _features,
     "past_values": _series,
+    "noise": _noises,
+    "noise_sequence": _noise_sequences,
 }
