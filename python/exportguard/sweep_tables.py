@@ -71,6 +71,7 @@ def _row(result: SweepResult) -> str:
     return f"<tr><td>{task}<td>{model}{outcome}" + "".join(f"<td>{number}" for number in numbers)
 
 
+_PICTURES = ("pixel_values", "flattened_patches")  # arguments
 _HEADING = ("| task | known to transformers | swept | run eagerly | right | share |", "|---|---|---|---|---|---|")
 
 
@@ -117,7 +118,7 @@ def _figures(results: Sequence[SweepResult], known: Mapping[str, int]) -> Iterat
 def _texts_alone(results: Sequence[SweepResult]) -> list[str]:
     """Models of pictures and texts that were given no picture."""
     shown = [one for one in results if one.task == "image-text-to-text" and one.inputs]
-    names = [one.model for one in shown if "pixel_values" not in one.inputs]
+    names = [one.model for one in shown if not any(name in one.inputs for name in _PICTURES)]
     if not names:
         return []
     return [f"Given a text without a picture, whose form is one of their own: {', '.join(names)}."]

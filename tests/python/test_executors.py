@@ -137,3 +137,21 @@ def test_here_as_many_as_asked_run_at_once() -> None:
     with executor_named("local", jobs=2) as executor:
         assert list(executor.map(abs, [-1, 2, -3])) == [1, 2, 3]
         assert executor._max_workers == 2  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("problem", "attempts"), [("Initialization failure from server: …", 2), ("ray client connection timeout", 1)]
+)
+def test_a_head_that_was_too_slow_is_asked_once_more(
+    problem: str, attempts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def refuse(address: str, **options: object) -> None:
+        asked.append(address)
+        raise ConnectionError(problem)
+
+    monkeypatch.setattr("ray.init", refuse)
+    with pytest.raises(InvalidArgumentError, match="no Ray head answers at head:10001"):
+        executor_named("ray://head:10001", jobs=1).__enter__()
+    assert asked == ["ray://head:10001"] * attempts

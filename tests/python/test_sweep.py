@@ -19,7 +19,7 @@ from exportguard.command_line import main
 from exportguard.errors import InvalidArgumentError
 from exportguard.models import architectures
 from exportguard.sweep import SweepCase, SweepOptions, SweepResult, kept_results, shipped_cases, sweep, sweep_cases
-from exportguard.sweep_tables import page, summary, terminal_table
+from exportguard.sweep_tables import PageOptions, markdown, page, summary, terminal_table
 
 CASE = SweepCase(model="vit", task="image-classification")
 
@@ -175,6 +175,16 @@ def test_a_page_has_the_figures_of_each_task_and_every_miss(tmp_path: Path) -> N
     assert "| t | b | wrong | x &lt; y |" in text
     assert "| u | d | failed | by m.py:3 |" in text
     assert "| t | c | cannot run eagerly |  |" in text.partition("## Not run")[2]
+
+
+def test_a_page_names_the_models_that_were_given_no_picture() -> None:
+    inputs = {"a": "input_ids, pixel_values", "b": "flattened_patches", "c": "input_ids, attention_mask"}
+    results = [
+        SweepResult(model=model, task="image-text-to-text", outcome="ok", inputs=names)
+        for model, names in inputs.items()
+    ]
+    text = markdown(results, PageOptions(made_by="a test", versions={}, known={}))
+    assert "Given a text without a picture, whose form is one of their own: c." in text
 
 
 def test_a_model_that_patches_break_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

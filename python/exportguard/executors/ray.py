@@ -20,11 +20,22 @@ class _RayExecutor(Executor):
         return future
 
 
+def _connect(address: str) -> None:
+    try:
+        ray.init(f"ray://{address}", log_to_driver=False)
+    except ConnectionError as error:
+        # The head answers, but on a busy machine the process that it starts for a client may take too long once.
+        if "Initialization failure" not in str(error):
+            raise
+        ray.shutdown()
+        ray.init(f"ray://{address}", log_to_driver=False)
+
+
 @contextmanager
 def opened(address: str, jobs: int) -> Iterator[Executor]:
     """As many models at once as the cluster has free processors."""
     try:
-        ray.init(f"ray://{address}", log_to_driver=False)
+        _connect(address)
     except ConnectionError as error:
         raise InvalidArgumentError(f"no Ray head answers at {address}: {error}; pass HOST:PORT of one") from error
     try:
