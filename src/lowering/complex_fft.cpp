@@ -117,10 +117,14 @@ Value* scaled(ComplexSite& site, Value* x, double factor) {
 }
 
 /// `normalization` as torch numbers it: 0 for none, 1 for the square root of the number of samples, 2 for the number.
-constexpr std::int64_t kUnscaled = 0;
+/// aten's operators say how to scale, torch's primitive ones do not scale.
+std::int64_t normalization_of(const ComplexSite& site) {
+  constexpr std::int64_t kUnscaled = 0;
+  return site.node().op().starts_with('_') ? site.integer(2) : kUnscaled;
+}
 
-Parts normalized(ComplexSite& site, const Parts& parts, const ir::Shape& shape, Direction direction,
-                 std::int64_t normalization) {
+Parts normalized(ComplexSite& site, const Parts& parts, const ir::Shape& shape, Direction direction) {
+  const std::int64_t normalization = normalization_of(site);
   if (!needs_count(normalization, direction)) return parts;
   const double factor = factor_of(site, normalization, samples(site, shape, site.integers(1)), direction);
   return {scaled(site, parts.real, factor), scaled(site, parts.imaginary, factor)};
@@ -162,21 +166,25 @@ Parts along_every_axis(ComplexSite& site, Parts parts, Direction direction) {
   return parts;
 }
 
-Direction direction_of(bool is_forward) { return is_forward ? Direction::kForward : Direction::kInverse; }
+/// Whether it is forward, gives one half alone, or how many samples it gives.
+std::int64_t last_argument(ComplexSite& site) { return site.integer(site.node().arguments().size() - 1); }
 
-void complex_to_complex(ComplexSite& site, Direction direction, std::int64_t normalization) {
+}  // namespace
+
+void separate_fft_c2c(ComplexSite& site) {
+  const Direction direction = last_argument(site) != 0 ? Direction::kForward : Direction::kInverse;
   const Parts parts = site.parts(0);
   const ir::Shape shape = shape_of(site, *parts.real);
-  site.give(normalized(site, along_every_axis(site, parts, direction), shape, direction, normalization));
+  site.give(normalized(site, along_every_axis(site, parts, direction), shape, direction));
 }
 
 /// The last of the axes is the one of real samples; one half of it is enough.
-void real_to_complex(ComplexSite& site, bool is_half, std::int64_t normalization) {
+void separate_fft_r2c(ComplexSite& site) {
   std::vector<std::int64_t> axes = site.integers(1);
   const ir::Shape shape = shape_of(site, site.value(0));
   const std::int64_t last = axis_at(site, axes.back());
   Parts parts = along(site, {&site.value(0), nullptr}, last, Direction::kForward);
-  if (is_half) {
+  if (last_argument(site) != 0) {
     const auto count = shape.at(static_cast<std::size_t>(last)).constant();
     if (!count) site.fail("the number of samples must be known at conversion");
     const std::int64_t kept = *count / 2 + 1;
@@ -184,10 +192,11 @@ void real_to_complex(ComplexSite& site, bool is_half, std::int64_t normalization
   }
   axes.pop_back();
   for (const std::int64_t axis : axes) parts = along(site, parts, axis_at(site, axis), Direction::kForward);
-  site.give(normalized(site, parts, shape, Direction::kForward, normalization));
+  site.give(normalized(site, parts, shape, Direction::kForward));
 }
 
-void complex_to_real(ComplexSite& site, std::int64_t count, std::int64_t normalization) {
+void separate_fft_c2r(ComplexSite& site) {
+  const std::int64_t count = last_argument(site);
   std::vector<std::int64_t> axes = site.integers(1);
   const std::int64_t last = axis_at(site, axes.back());
   axes.pop_back();
@@ -195,25 +204,7 @@ void complex_to_real(ComplexSite& site, std::int64_t count, std::int64_t normali
   for (const std::int64_t axis : axes) parts = along(site, parts, axis_at(site, axis), Direction::kInverse);
   parts = along(site, full_spectrum(site, parts, last, count), last, Direction::kInverse);
   const ir::Shape shape = shape_of(site, site.node().output());
-  site.give_real(normalized(site, parts, shape, Direction::kInverse, normalization).real);
+  site.give_real(normalized(site, parts, shape, Direction::kInverse).real);
 }
-
-}  // namespace
-
-void separate_fft_c2c(ComplexSite& site) {
-  complex_to_complex(site, direction_of(site.integer(3) != 0), site.integer(2));
-}
-
-void separate_fft_r2c(ComplexSite& site) { real_to_complex(site, site.integer(3) != 0, site.integer(2)); }
-
-void separate_fft_c2r(ComplexSite& site) { complex_to_real(site, site.integer(3), site.integer(2)); }
-
-void separate_unscaled_fft_c2c(ComplexSite& site) {
-  complex_to_complex(site, direction_of(site.integer(2) != 0), kUnscaled);
-}
-
-void separate_unscaled_fft_r2c(ComplexSite& site) { real_to_complex(site, site.integer(2) != 0, kUnscaled); }
-
-void separate_unscaled_fft_c2r(ComplexSite& site) { complex_to_real(site, site.integer(2), kUnscaled); }
 
 }  // namespace exportguard::lowering

@@ -98,9 +98,6 @@ ComplexRule find_complex_rule(std::string_view target);
 
 /// Fourier transforms: `aten._fft_c2c`, `_fft_r2c`, `_fft_c2r`.
 void separate_fft_c2c(ComplexSite& site);
-void separate_unscaled_fft_c2c(ComplexSite& site);
-void separate_unscaled_fft_r2c(ComplexSite& site);
-void separate_unscaled_fft_c2r(ComplexSite& site);
 void separate_fft_r2c(ComplexSite& site);
 void separate_fft_c2r(ComplexSite& site);
 

@@ -574,12 +574,9 @@ const std::vector<Row>& rows() {
        {"aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device",
         "prims.convert_element_type.default", "aten.resolve_conj.default"}},
       {separate_assertion, {"aten._assert_tensor_metadata.default"}},
-      {separate_fft_c2c, {"aten._fft_c2c.default"}},
-      {separate_unscaled_fft_c2c, {"prims.fft_c2c.default"}},
-      {separate_unscaled_fft_r2c, {"prims.fft_r2c.default"}},
-      {separate_unscaled_fft_c2r, {"prims.fft_c2r.default"}},
-      {separate_fft_r2c, {"aten._fft_r2c.default"}},
-      {separate_fft_c2r, {"aten._fft_c2r.default"}},
+      {separate_fft_c2c, {"aten._fft_c2c.default", "prims.fft_c2c.default"}},
+      {separate_fft_r2c, {"aten._fft_r2c.default", "prims.fft_r2c.default"}},
+      {separate_fft_c2r, {"aten._fft_c2r.default", "prims.fft_c2r.default"}},
   };
   return table;
 }

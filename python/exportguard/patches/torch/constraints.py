@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -24,10 +25,18 @@ def log_violation(original: Callable[..., None]) -> Callable[..., None]:
             original(*args, **kwargs)
         except ConstraintViolationError as error:
             logger.warning("an axis that was asked dynamic is not: %s", error)
-        except NotImplementedError as error:  # by sympy, for the text of a suggestion
+        except NotImplementedError as error:
+            if not _is_of_sympy(error):
+                raise
             logger.warning("the conditions on the dynamic axes cannot be solved: %s", error)
 
     return produce_guards_and_solve_constraints
+
+
+def _is_of_sympy(error: BaseException) -> bool:
+    """Whether sympy raised it, which torch asks to solve conditions for the text of a suggestion."""
+    innermost = list(traceback.walk_tb(error.__traceback__))[-1][0]
+    return str(innermost.f_globals.get("__name__", "")).startswith("sympy.")
 
 
 def log_specialization(original: Callable[..., str | None]) -> Callable[..., str | None]:
