@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from exportguard.caches.subclasses import Action, for_later_modules
-from exportguard.patches.declaration import Patch
+from exportguard.patches.declaration import Patch, SourceDoesNotFitError
 
 if TYPE_CHECKING:
     from exportguard._core import Changes
@@ -20,6 +20,24 @@ if TYPE_CHECKING:
 Install = Callable[["Changes", Any, str], None]
 
 _MODELS = "transformers.models"
+
+
+def where_it_fits(replace: Callable[[Any], Any], named: Callable[[str], bool] = lambda name: True) -> Install:
+    """Installs what `replace` makes of each function of such a name.
+
+    A line that looks like the construct may be another one, or a function have it in a form that the rule leaves alone:
+    then the function stays.
+    """
+
+    def install(changes: Changes, owner: Any, name: str) -> None:
+        if not named(name):
+            return
+        try:
+            changes.set_attribute(owner, name, replace(vars(owner)[name]))
+        except SourceDoesNotFitError:
+            return
+
+    return install
 
 
 def construct_patch(

@@ -6,16 +6,12 @@ The models take them picture by picture, which fixes how many pictures there are
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from exportguard.patches.constructs import construct_patch
+from exportguard.patches.constructs import construct_patch, where_it_fits
 from exportguard.patches.rewriting import placed, rewrite
-
-if TYPE_CHECKING:
-    from exportguard._core import Changes
-
 
 #: A one for each patch, in the words of transformers 5 and 4.
 _ONES = ("[torch.ones(item.size(0), ", "[torch.tensor([1] * len(item))")
@@ -78,16 +74,12 @@ def _expression(text: str, like: ast.AST) -> ast.expr:
 _replace = rewrite(AllPictures, Chosen=Chosen, in_front=in_front, ones_of=ones_of)
 
 
-def _install(changes: Changes, owner: Any, name: str) -> None:
-    changes.set_attribute(owner, name, _replace(vars(owner)[name]))
-
-
 PATCHES = (
     construct_patch(
         name="patches that no word covers",
         marker=r"rows, cols = zip\(\*ind\)",
         mentions=("rows, cols = zip(*ind)",),
-        install=_install,
+        install=where_it_fits(_replace),
         reason="the lists with an entry for each picture fix how many there are, and need to know which patches it is",
         upstream="https://github.com/pytorch/pytorch/issues/147096",
     ),

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from exportguard.patches.constructs import construct_patch
-from exportguard.patches.declaration import SourceDoesNotFitError
+from exportguard.patches.constructs import construct_patch, where_it_fits
 from exportguard.patches.rewriting import rewrite
-
-if TYPE_CHECKING:
-    from exportguard._core import Changes
 
 _COUNTED = "_get_extra_padding_for_conv1d"
 
@@ -53,19 +49,12 @@ class WholeNumbers(ast.NodeTransformer):
 _replace = rewrite(WholeNumbers, padding_of=padding_of, extra_padding=extra_padding)
 
 
-def _install(changes: Changes, owner: Any, name: str) -> None:
-    try:
-        changes.set_attribute(owner, name, _replace(vars(owner)[name]))
-    except SourceDoesNotFitError:
-        return  # it names the function and pads with something else
-
-
 PATCHES = (
     construct_patch(
         name="paddings of audio codecs",
         marker=rf"\b{_COUNTED}\(",
         mentions=(f"{_COUNTED}(",),
-        install=_install,
+        install=where_it_fits(_replace),
         reason="the sizes of the padding are computed as tensors, whose values torch.export does not know",
         upstream="https://github.com/huggingface/transformers/pull/39431",
     ),

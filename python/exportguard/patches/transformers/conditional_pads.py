@@ -10,16 +10,12 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from exportguard.patches.constructs import construct_patch
-from exportguard.patches.declaration import SourceDoesNotFitError
+from exportguard.patches.constructs import construct_patch, where_it_fits
 from exportguard.patches.rewriting import placed, rewrite
-
-if TYPE_CHECKING:
-    from exportguard._core import Changes
 
 _MARKER = r"(?:nn\.functional|F)\.pad\(|^\s+(\w+) = \1\[[^\]]*:-[a-z]"
 _SIGNS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
@@ -196,19 +192,12 @@ def _by_amounts(statement: ast.stmt, applies: str) -> ast.stmt:
 _replace = rewrite(PadByNothing, size_test=size_test, amounts=amounts)
 
 
-def _install(changes: Changes, owner: Any, name: str) -> None:
-    try:
-        changes.set_attribute(owner, name, _replace(vars(owner)[name]))
-    except SourceDoesNotFitError:
-        return  # it pads under no test, or the test decides more than that
-
-
 PATCHES = (
     construct_patch(
         name="paddings under a test of sizes",
         marker=_MARKER,
         mentions=(".pad(", ":-"),
-        install=_install,
+        install=where_it_fits(_replace),
         reason="the test is decided while the model is traced, and the program pads every size as the traced one",
         upstream="https://github.com/pytorch/pytorch/issues/158786",
     ),

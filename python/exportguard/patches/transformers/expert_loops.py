@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from exportguard.patches.constructs import construct_patch
-from exportguard.patches.declaration import SourceDoesNotFitError
+from exportguard.patches.constructs import construct_patch, where_it_fits
 from exportguard.patches.rewriting import rewrite
-
-if TYPE_CHECKING:
-    from exportguard._core import Changes
 
 
 class Position(tuple[int]):
@@ -80,19 +76,12 @@ def _skips_nothing(statement: ast.stmt) -> bool:
 _replace = rewrite(EveryExpert, every_position=every_position)
 
 
-def _install(changes: Changes, owner: Any, name: str) -> None:
-    try:
-        changes.set_attribute(owner, name, _replace(vars(owner)[name]))
-    except SourceDoesNotFitError:
-        return  # the loop is over something else
-
-
 PATCHES = (
     construct_patch(
         name="loops over the experts that were hit",
         marker=r"\.nonzero\(",
         mentions=(".nonzero(",),
-        install=_install,
+        install=where_it_fits(_replace),
         reason="how many experts are hit depends on the data, and torch.export cannot iterate over them",
         upstream="https://github.com/huggingface/transformers/issues/38518",
     ),

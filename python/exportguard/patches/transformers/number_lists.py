@@ -5,16 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from exportguard.patches.constructs import construct_patch
-from exportguard.patches.declaration import SourceDoesNotFitError
+from exportguard.patches.constructs import construct_patch, where_it_fits
 from exportguard.patches.rewriting import rewrite
-
-if TYPE_CHECKING:
-    from exportguard._core import Changes
 
 _LAZY = {"len": "length", "torch.tensor": "as_tensor"}
 
@@ -100,19 +96,12 @@ class OfAnyLength(ast.NodeTransformer):
 _replace = rewrite(OfAnyLength, numbers=numbers, length=length, as_tensor=as_tensor)
 
 
-def _install(changes: Changes, owner: Any, name: str) -> None:
-    try:
-        changes.set_attribute(owner, name, _replace(vars(owner)[name]))
-    except SourceDoesNotFitError:
-        return  # it is in a comment
-
-
 PATCHES = (
     construct_patch(
         name="lists of numbers",
         marker=r"\blist\(range\(|\blen\(pooled_pos\)",
         mentions=("list(range(", "len(pooled_pos)"),
-        install=_install,
+        install=where_it_fits(_replace),
         reason="a list of as many numbers as there are tokens fixes how many there are",
         upstream="https://github.com/pytorch/pytorch/issues/146835",
     ),

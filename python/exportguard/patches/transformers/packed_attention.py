@@ -6,16 +6,11 @@ The lengths of the pictures are data: `torch.split` by them fixes every one of t
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
 
 import torch
 
-from exportguard.patches.constructs import construct_patch
-from exportguard.patches.declaration import SourceDoesNotFitError
+from exportguard.patches.constructs import construct_patch, where_it_fits
 from exportguard.patches.rewriting import placed, rewrite
-
-if TYPE_CHECKING:
-    from exportguard._core import Changes
 
 _LENGTHS = "lengths.tolist()"
 
@@ -79,19 +74,12 @@ def _names_mask(call: ast.Call) -> bool:
 _replace = rewrite(OneMaskedCall, packed_mask=packed_mask)
 
 
-def _install(changes: Changes, owner: Any, name: str) -> None:
-    try:
-        changes.set_attribute(owner, name, _replace(vars(owner)[name]))
-    except SourceDoesNotFitError:
-        return  # it splits something else
-
-
 PATCHES = (
     construct_patch(
         name="attention over packed pictures",
         marker=r"lengths\.tolist\(\)",
         mentions=("lengths.tolist()",),
-        install=_install,
+        install=where_it_fits(_replace),
         reason="the lengths of the pictures are data, and splitting by them fixes their number",
         upstream="https://github.com/pytorch/pytorch/issues/158786",
     ),

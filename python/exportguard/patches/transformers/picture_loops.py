@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from exportguard.patches.constructs import construct_patch
-from exportguard.patches.declaration import SourceDoesNotFitError
+from exportguard.patches.constructs import construct_patch, where_it_fits
 from exportguard.patches.rewriting import placed, rewrite
 from exportguard.patches.transformers.picture_grids import OwnStarts, in_blocks, patches_of
-
-if TYPE_CHECKING:
-    from exportguard._core import Changes
 
 
 def resized_positions(table: torch.Tensor, grid_thw: torch.Tensor, side: int, mode: str) -> torch.Tensor:
@@ -116,19 +112,12 @@ class AllPictures(ast.NodeTransformer):
 _replace = rewrite(AllPictures, convolved=convolved, merged_rows=merged_rows, resized_positions=resized_positions)
 
 
-def _install(changes: Changes, owner: Any, name: str) -> None:
-    try:
-        changes.set_attribute(owner, name, _replace(vars(owner)[name]))
-    except SourceDoesNotFitError:
-        return  # its loop does something else
-
-
 PATCHES = (
     construct_patch(
         name="layers over the rows and columns of pictures",
         marker=r"for t, h, w in grid_thw:|for grid, item in zip\(grid_thw|, width\) in zip\(torch|grid_thw_list = grid",
         mentions=("in grid_thw:", "in zip(grid_thw", ", width) in zip(torch", "grid_thw_list = grid"),
-        install=_install,
+        install=where_it_fits(_replace),
         reason="the loop over the pictures fixes how many there are, and the size of each",
         upstream="https://github.com/pytorch/pytorch/issues/158786",
     ),

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from exportguard.patches.constructs import construct_patch
+from exportguard.patches.constructs import construct_patch, where_it_fits
 from exportguard.patches.rewriting import placed, rewrite
 from exportguard.patches.transformers.picture_grids import in_blocks, patches_of
-
-if TYPE_CHECKING:
-    from exportguard._core import Changes
 
 
 def as_grid(sizes: torch.Tensor, patch: int) -> torch.Tensor:
@@ -109,16 +106,12 @@ _names: dict[str, Any] = {
 _replace = rewrite(AllBlocks, **_names)
 
 
-def _install(changes: Changes, owner: Any, name: str) -> None:
-    changes.set_attribute(owner, name, _replace(vars(owner)[name]))
-
-
 PATCHES = (
     construct_patch(
         name="merging of patches",
         marker="|".join(map(re.escape, _MENTIONS)),
         mentions=_MENTIONS,
-        install=_install,
+        install=where_it_fits(_replace),
         reason="the loop over the pictures fixes how many there are, and the size of each",
         upstream="https://github.com/huggingface/transformers/pull/42822",
     ),

@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from exportguard.patches.constructs import construct_patch
-from exportguard.patches.declaration import SourceDoesNotFitError
+from exportguard.patches.constructs import construct_patch, where_it_fits
 from exportguard.patches.rewriting import placed, rewrite
-
-if TYPE_CHECKING:
-    from exportguard._core import Changes
 
 
 def numbers_of(sizes: torch.Tensor) -> Any:
@@ -76,23 +72,7 @@ class Unchecked(ast.NodeTransformer):
 
 
 _replace_checks = rewrite(Unchecked)
-
-
-def _install_unchecked(changes: Changes, owner: Any, name: str) -> None:
-    if name == "get_placeholder_mask":
-        changes.set_attribute(owner, name, _replace_checks(vars(owner)[name]))
-
-
 _replace = rewrite(Joined, numbers_of=numbers_of, parts_of=parts_of, rows_of=rows_of)
-
-
-def _install(changes: Changes, owner: Any, name: str) -> None:
-    if not name.startswith("get_") or not name.endswith("_features"):
-        return
-    try:
-        changes.set_attribute(owner, name, _replace(vars(owner)[name]))
-    except SourceDoesNotFitError:
-        return  # another line of it splits
 
 
 PATCHES = (
@@ -100,7 +80,7 @@ PATCHES = (
         name="checks of the places of pictures",
         marker=r"\.numel\(\) != ",
         mentions=(".numel() != ",),
-        install=_install_unchecked,
+        install=where_it_fits(_replace_checks, lambda name: name == "get_placeholder_mask"),
         reason="the number of places that a text has for pictures is data",
         upstream="https://github.com/pytorch/pytorch/issues/147096",
     ),
@@ -108,7 +88,7 @@ PATCHES = (
         name="features of several pictures",
         marker=r"\.tolist\(\)|list\(image_features\)|for height, width in image_sizes",
         mentions=(".tolist()", "list(image_features)", "for height, width in image_sizes"),
-        install=_install,
+        install=where_it_fits(_replace, lambda name: name.startswith("get_") and name.endswith("_features")),
         reason="the number of pictures becomes a constant where their features are taken apart",
         upstream="https://github.com/huggingface/transformers/pull/42822",
     ),

@@ -7,16 +7,12 @@ sums over the tokens before it: a token of text moves on by one, a picture as a 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from exportguard.patches.constructs import construct_patch
-from exportguard.patches.declaration import SourceDoesNotFitError
+from exportguard.patches.constructs import construct_patch, where_it_fits
 from exportguard.patches.rewriting import placed, rewrite
-
-if TYPE_CHECKING:
-    from exportguard._core import Changes
 
 _PICTURE, _CLIP = 1, 2  # kinds of tokens; 0 is text
 _GRIDS = f"{{{_PICTURE}: image_grid_thw, {_CLIP}: video_grid_thw}}"
@@ -156,19 +152,12 @@ _replace = rewrite(
 )
 
 
-def _install(changes: Changes, owner: Any, name: str) -> None:
-    try:
-        changes.set_attribute(owner, name, _replace(vars(owner)[name]))
-    except SourceDoesNotFitError:
-        return  # it walks over something else
-
-
 PATCHES = (
     construct_patch(
         name="positions of texts with pictures",
         marker=r"itertools\.groupby\(enumerate\(input_token_type\.tolist\(\)",
         mentions=("itertools.groupby(enumerate(input_token_type.tolist()",),
-        install=_install,
+        install=where_it_fits(_replace),
         reason="the walk from picture to picture needs the tokens, and fixes the number of texts",
         upstream="https://github.com/pytorch/pytorch/issues/158786",
     ),

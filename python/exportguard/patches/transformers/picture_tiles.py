@@ -9,16 +9,12 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from exportguard.patches.constructs import construct_patch
-from exportguard.patches.declaration import SourceDoesNotFitError
+from exportguard.patches.constructs import construct_patch, where_it_fits
 from exportguard.patches.rewriting import placed, rewrite
-
-if TYPE_CHECKING:
-    from exportguard._core import Changes
 
 _ROUNDING = 5e-8  # models round the sizes of pictures to seven decimals before they cut them off
 
@@ -230,19 +226,12 @@ _replace = rewrite(
 )
 
 
-def _install(changes: Changes, owner: Any, name: str) -> None:
-    try:
-        changes.set_attribute(owner, name, _replace(vars(owner)[name]))
-    except SourceDoesNotFitError:
-        return  # it is one of the functions that are called
-
-
 PATCHES = (
     construct_patch(
         name="pictures in tiles",
         marker=r"image_size_to_num_patches\($|get_anyres_image_grid_shape\($",
         mentions=("image_size_to_num_patches(", "get_anyres_image_grid_shape("),
-        install=_install,
+        install=where_it_fits(_replace),
         reason="the loops over the pictures need their sizes, and fix how many there are",
         upstream="https://github.com/pytorch/pytorch/issues/158786",
     ),

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import ast
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from exportguard.patches.constructs import construct_patch
-from exportguard.patches.declaration import SourceDoesNotFitError
+from exportguard.patches.constructs import construct_patch, where_it_fits
 from exportguard.patches.rewriting import placed, rewrite
-
-if TYPE_CHECKING:
-    from exportguard._core import Changes
 
 _GLOBAL_MASK = "global_attention_mask"
 _has_global_tokens: weakref.WeakKeyDictionary[torch.nn.Module, bool] = weakref.WeakKeyDictionary()
@@ -78,19 +74,12 @@ _replace = rewrite(
 )
 
 
-def _install(changes: Changes, owner: Any, name: str) -> None:
-    try:
-        changes.set_attribute(owner, name, _replace(vars(owner)[name]))
-    except SourceDoesNotFitError:
-        return  # it divides nothing but tensors
-
-
 PATCHES = (
     construct_patch(
         name="chunks of a sliding attention",
         marker=r'torch\.div\(.*, rounding_mode="trunc"\)|\bself\._merge_to_attention_mask\(|^\s+is_global_attn = ',
         mentions=('rounding_mode="trunc")', "self._merge_to_attention_mask(", "is_global_attn = "),
-        install=_install,
+        install=where_it_fits(_replace),
         reason="sizes divided by torch.div become data, and a test of a mask that was not given stops the export",
         upstream="https://github.com/pytorch/pytorch/issues/146835",
     ),

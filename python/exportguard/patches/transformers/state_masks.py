@@ -7,16 +7,11 @@ content. A mask of ones for the new tokens does the same.
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
 
 import torch
 
-from exportguard.patches.constructs import construct_patch
-from exportguard.patches.declaration import SourceDoesNotFitError
+from exportguard.patches.constructs import construct_patch, where_it_fits
 from exportguard.patches.rewriting import rewrite
-
-if TYPE_CHECKING:
-    from exportguard._core import Changes
 
 _TEST = "cache_position[0] > 0 or (attention_mask is not None and torch.all(attention_mask == 1))"
 
@@ -43,19 +38,12 @@ class AlwaysMask(ast.NodeTransformer):
 _replace = rewrite(AlwaysMask, mask_of_new_tokens=mask_of_new_tokens)
 
 
-def _install(changes: Changes, owner: Any, name: str) -> None:
-    try:
-        changes.set_attribute(owner, name, _replace(vars(owner)[name]))
-    except SourceDoesNotFitError:
-        return  # it asks for more than that
-
-
 PATCHES = (
     construct_patch(
         name="masks of recurrences",
         marker=r"if cache_position\[0\] > 0 or \(attention_mask is not None and ",
         mentions=("if cache_position[0] > 0 or ",),
-        install=_install,
+        install=where_it_fits(_replace),
         reason="whether there is a mask depends on its content, which stops the export",
         upstream="https://github.com/huggingface/transformers/pull/32914",
     ),

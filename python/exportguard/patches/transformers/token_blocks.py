@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import ast
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.nn.functional import pad
 
-from exportguard.patches.constructs import construct_patch
+from exportguard.patches.constructs import construct_patch, where_it_fits
 from exportguard.patches.rewriting import placed, rewrite
-
-if TYPE_CHECKING:
-    from exportguard._core import Changes
 
 _FIRST = "selected_token_indices = torch.full("
 
@@ -91,16 +88,12 @@ class OneTokenAtATime(ast.NodeTransformer):
 _replace = rewrite(OneTokenAtATime, chosen_tokens=chosen_tokens)
 
 
-def _install(changes: Changes, owner: Any, name: str) -> None:
-    changes.set_attribute(owner, name, _replace(vars(owner)[name]))
-
-
 PATCHES = (
     construct_patch(
         name="blocks of visible tokens",
         marker=r"num_complete_blocks = local_visible_indices\.",
         mentions=("num_complete_blocks = local_visible_indices.",),
-        install=_install,
+        install=where_it_fits(_replace),
         reason="the loops over texts and tokens fix how many there are, and need to know which of them are visible",
         upstream="https://github.com/pytorch/pytorch/issues/146835",
     ),
