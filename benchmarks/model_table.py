@@ -16,7 +16,7 @@ from rich.console import Console
 from sections import markdown_table, write_section
 
 from exportguard.models import BuildOptions, architectures
-from exportguard.validate import ValidateOptions, ValidationReport, validate_model, versions
+from exportguard.validation.validate import ValidateOptions, ValidationReport, validate_model, versions
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 SETS = ("traced", "other sizes", "batch 1", "empty past", "past beyond the window")

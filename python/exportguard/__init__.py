@@ -15,7 +15,6 @@ from .torch_version import require_same_torch
 require_same_torch(torch.__version__, _core.torch_version_built_against())
 
 from .axis_report import AxisOutcome  # noqa: E402 - only a matching torch lets these be imported
-from .discrepancies import Discrepancy, Tolerance, compare_outputs  # noqa: E402
 from .dynamic_shapes import (  # noqa: E402
     all_dynamic_shapes_from_inputs,
     check_inputs,
@@ -53,6 +52,7 @@ from .rewrites.errors import RewriteError  # noqa: E402
 from .rewrites.saved import save_rewritten  # noqa: E402
 from .rewrites.selection import code_needing_rewriting  # noqa: E402
 from .rewrites.transform import ast_or_into_bitor, transform_method  # noqa: E402
+from .validation.discrepancies import Discrepancy, Tolerance, compare_outputs  # noqa: E402
 
 if TYPE_CHECKING:
     from .caches.build import (

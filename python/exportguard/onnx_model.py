@@ -15,8 +15,8 @@ from .axis_report import AxisOutcome
 from .errors import FileError
 
 if TYPE_CHECKING:
-    from .ort_session import OrtSession
     from .rewrites.automatic import RewritingStep
+    from .runners.onnxruntime import OrtSession
 
 ExternalData = Literal["auto", "always", "never"]
 
@@ -100,7 +100,7 @@ class OnnxModel:
     def run(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Runs the model in onnxruntime on the CPU and returns its outputs by name."""
         if self._session is None:
-            from .ort_session import OrtSession  # onnxruntime is asked for by those who run a model alone
+            from .runners.onnxruntime import OrtSession  # onnxruntime is asked for by those who run a model alone
 
             self._session = OrtSession(self.to_bytes())
         return dict(zip(self._session.output_names, self._session.run(inputs), strict=True))

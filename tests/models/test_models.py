@@ -9,7 +9,7 @@ import torch
 
 from exportguard import _core
 from exportguard.models import BuildOptions, architectures
-from exportguard.validate import ValidateOptions, ValidationReport, validate_model
+from exportguard.validation.validate import ValidateOptions, ValidationReport, validate_model
 
 # Untrained, small, float32; each with the inputs of its task, caches included. Those with a sliding window are compared
 # on a past beyond it as well.

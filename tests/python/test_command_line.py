@@ -12,8 +12,8 @@ import pytest
 
 from exportguard.command_line import build, main
 from exportguard.commands import validate as validate_command
-from exportguard.discrepancies import Discrepancy
-from exportguard.validate import SetResult, ValidateOptions, ValidationReport
+from exportguard.validation.discrepancies import Discrepancy
+from exportguard.validation.validate import SetResult, ValidateOptions, ValidationReport
 
 
 def report(**fields: Any) -> ValidationReport:

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from exportguard.discrepancies import Tolerance, compare, compare_outputs, tolerance_for
+from exportguard.validation.discrepancies import Tolerance, compare, compare_outputs, tolerance_for
 
 CLOSE = Tolerance(absolute=1e-3, relative=0.0)
 NAN, INF = math.nan, math.inf

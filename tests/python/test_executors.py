@@ -14,7 +14,7 @@ import pytest
 
 from exportguard.command_line import main
 from exportguard.errors import InvalidArgumentError
-from exportguard.executors import executor_named
+from exportguard.sweep.executors import executor_named
 
 SWEEP = ["sweep", "-v", "0", "-t", "image-classification", "-k", "vit_msn"]
 
@@ -99,7 +99,7 @@ def test_an_executor_that_does_not_exist_is_refused(name: str, text: str) -> Non
 @pytest.mark.parametrize(("name", "package"), [("dask://a:1", "distributed"), ("ray://a:1", "ray")])
 def test_a_package_that_is_missing_is_named(name: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = name.partition(":")[0]
-    monkeypatch.delitem(sys.modules, f"exportguard.executors.{kind}", raising=False)
+    monkeypatch.delitem(sys.modules, f"exportguard.sweep.executors.{kind}", raising=False)
     for loaded in [module for module in sys.modules if module.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, loaded)
     monkeypatch.setattr(sys, "meta_path", [Hidden(package), *sys.meta_path])
@@ -122,7 +122,7 @@ class Hidden:
 
 
 def test_a_scheduler_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from exportguard.executors import dask
+    from exportguard.sweep.executors import dask
 
     monkeypatch.setattr(dask, "_CONNECT_S", 1)
     address = f"127.0.0.1:{free_port()}"

@@ -17,7 +17,7 @@ from exportguard import ExportError, ExportOptions, FileError, InvalidArgumentEr
 from exportguard.axis_report import returned_leaves
 from exportguard.export import export_program
 from exportguard.opsets import MAX_OPSET, MIN_OPSET, default_opset
-from exportguard.ort_session import OrtSession
+from exportguard.runners.onnxruntime import OrtSession
 
 
 class Model(torch.nn.Module):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from exportguard import forks
-from exportguard.forks import Fork, ForkServer
+from exportguard.sweep import forks
+from exportguard.sweep.forks import Fork, ForkServer
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import torch
 from torch.export import Dim
 
 from exportguard import LoweringError, to_onnx
-from exportguard.ort_session import OrtSession
+from exportguard.runners.onnxruntime import OrtSession
 
 
 class Strided(torch.nn.Module):

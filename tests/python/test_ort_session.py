@@ -8,7 +8,7 @@ import torch
 from onnx import helper
 
 from exportguard.errors import InvalidArgumentError
-from exportguard.ort_session import _ELEMENT_TYPES, OrtSession, SessionOptions
+from exportguard.runners.onnxruntime import _ELEMENT_TYPES, OrtSession, SessionOptions
 
 RUNNABLE = (
     torch.float32,

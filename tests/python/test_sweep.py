@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from exportguard import sweep as sweeping
 from exportguard.command_line import main
 from exportguard.errors import InvalidArgumentError
 from exportguard.models import architectures
 from exportguard.sweep import SweepCase, SweepOptions, SweepResult, kept_results, shipped_cases, sweep, sweep_cases
-from exportguard.sweep_tables import PageOptions, markdown, page, summary, terminal_table
+from exportguard.sweep import run as sweeping
+from exportguard.sweep.tables import PageOptions, markdown, page, summary, terminal_table
 
 CASE = SweepCase(model="vit", task="image-classification")
 

@@ -10,12 +10,12 @@ import onnx
 import pytest
 import torch
 
-from exportguard import validate as validation
 from exportguard.errors import FileError, InvalidArgumentError, LoweringError
 from exportguard.inputs import Leaf
 from exportguard.models import BuildOptions
 from exportguard.models.input_sets import InputSet
-from exportguard.validate import ValidateOptions, ValidationReport, validate_model
+from exportguard.validation import validate as validation
+from exportguard.validation.validate import ValidateOptions, ValidationReport, validate_model
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ from pathlib import Path
 from rich.console import Console
 
 from ..command_line import argument
-from ..executors import executor_named
 from ..models import tasks
 from ..sweep import SweepOptions, SweepResult, shipped_cases, sweep, sweep_cases
-from ..sweep_tables import page, summary, terminal_table
+from ..sweep.executors import executor_named
+from ..sweep.tables import page, summary, terminal_table
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from ..command_line import argument
 from ..sweep import kept_results
-from ..sweep_tables import regressions, summary, terminal_table
+from ..sweep.tables import regressions, summary, terminal_table
 
 
 @dataclass(frozen=True, kw_only=True)

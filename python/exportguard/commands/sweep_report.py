@@ -10,8 +10,8 @@ from rich.console import Console
 from ..command_line import argument
 from ..models import models_of_task, tasks
 from ..sweep import kept_results
-from ..sweep_tables import PageOptions, markdown, summary
-from ..validate import versions
+from ..sweep.tables import PageOptions, markdown, summary
+from ..validation.validate import versions
 
 
 @dataclass(frozen=True, kw_only=True)

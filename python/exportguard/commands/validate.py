@@ -12,8 +12,8 @@ from rich.console import Console
 from ..command_line import argument
 from ..errors import FileError
 from ..models import BuildOptions, tasks
-from ..validate import ValidateOptions, ValidationReport, validate_model
-from ..validation_tables import print_report
+from ..validation.tables import print_report
+from ..validation.validate import ValidateOptions, ValidationReport, validate_model
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
 

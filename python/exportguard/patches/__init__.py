@@ -13,21 +13,20 @@ from exportguard.patches.declaration import NEEDED, Patch, Verdict, does_not_fit
 
 __all__ = ["NEEDED", "Patch", "Verdict", "all_patches", "declare_all", "does_not_fit", "not_needed", "target_missing"]
 
-#: Where patches live, and how the modules that hold them end.
-_HOMES = {"exportguard.patches": "", "exportguard.caches": "_cache"}
+#: Where patches live.
+_HOMES = ("exportguard.patches", "exportguard.caches.units")
 
 
-def _modules(home: str, ending: str) -> Iterator[types.ModuleType]:
+def _modules(home: str) -> Iterator[types.ModuleType]:
     package = importlib.import_module(home)
     for info in pkgutil.walk_packages(package.__path__, f"{home}."):
-        if info.name.endswith(ending):
-            yield importlib.import_module(info.name)
+        yield importlib.import_module(info.name)
 
 
 @functools.cache
 def all_patches() -> tuple[Patch, ...]:
     """Every patch of the package, in the order of the modules' names."""
-    modules = [module for home, ending in _HOMES.items() for module in _modules(home, ending)]
+    modules = [module for home in _HOMES for module in _modules(home)]
     return tuple(patch for module in modules for patch in getattr(module, "PATCHES", ()))
 
 

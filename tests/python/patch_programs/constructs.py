@@ -16,7 +16,7 @@ from transformers.models.qwen3_next import modeling_qwen3_next
 from transformers.models.rwkv import modeling_rwkv
 
 from exportguard import to_onnx, torch_export_patches
-from exportguard.ort_session import OrtSession
+from exportguard.runners.onnxruntime import OrtSession
 
 #: Transformers 4 asks for the positions of the new tokens, transformers 5 for their number.
 TAKES_POSITIONS = "cache_position" in inspect.signature(masking_utils.sdpa_mask).parameters

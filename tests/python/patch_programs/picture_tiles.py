@@ -17,7 +17,7 @@ from transformers import (
 )
 
 from exportguard import to_onnx, torch_export_patches
-from exportguard.ort_session import OrtSession
+from exportguard.runners.onnxruntime import OrtSession
 
 _SIDE = 16
 _SIZES = ([[20, 30], [64, 9], [33, 33]], [[48, 100], [3, 5]], [[16, 32]], [[5, 90], [17, 16], [70, 70], [16, 33]])

@@ -17,7 +17,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.qwen2_vl import modeling_qwen2_vl as qwen
 
 from exportguard import to_onnx, torch_export_patches
-from exportguard.ort_session import OrtSession
+from exportguard.runners.onnxruntime import OrtSession
 
 GRIDS = [
     torch.tensor([[1, 4, 6], [2, 2, 4]]),

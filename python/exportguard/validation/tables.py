@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from .axis_report import AxisOutcome
+from ..axis_report import AxisOutcome
 from .validate import SetResult, ValidationReport
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from exportguard.rewrites import build
-from exportguard.rewrites.conditions import is_plain_test
 from exportguard.rewrites.engine import Unit
+from exportguard.rewrites.rules.conditions import is_plain_test
 
 ORDER = 10
 

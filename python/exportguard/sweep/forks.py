@@ -58,7 +58,7 @@ class ForkServer:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "exportguard.forks"],
+            [sys.executable, "-m", "exportguard.sweep.forks"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,  # `Fork.poll` must see what was not read yet
@@ -91,7 +91,7 @@ def _run(arguments: Sequence[str], output: str) -> None:
     code = _UNCAUGHT
     try:
         _redirect(output)
-        from .command_line import main
+        from ..command_line import main
 
         code = main(arguments)
     except BaseException:

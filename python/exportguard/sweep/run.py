@@ -12,9 +12,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from .errors import InvalidArgumentError
+from ..errors import InvalidArgumentError
+from ..models import architectures, models_of_task, tasks
 from .forks import Fork, ForkServer
-from .models import architectures, models_of_task, tasks
 
 Outcome = Literal["ok", "wrong", "failed", "cannot run eagerly", "timed out", "out of memory", "crashed"]
 _POLL_S = 0.1

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from rich.markup import escape
 from rich.table import Table
 
-from .sweep import SweepResult
+from .run import SweepResult
 
 _PAGE = """<!doctype html>
 <meta charset="utf-8">

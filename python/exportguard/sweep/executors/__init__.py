@@ -10,7 +10,7 @@ import pkgutil
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 
-from ..errors import InvalidArgumentError
+from ...errors import InvalidArgumentError
 
 
 def executor_named(name: str, jobs: int = 1) -> AbstractContextManager[Executor]:

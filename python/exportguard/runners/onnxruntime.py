@@ -13,7 +13,7 @@ import torch
 import torch.utils.dlpack
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented
 
-from .errors import ExportGuardError, InvalidArgumentError
+from ..errors import ExportGuardError, InvalidArgumentError
 
 # Numbers of the ONNX element types.
 _ELEMENT_TYPES: Mapping[torch.dtype, int] = {

@@ -16,11 +16,9 @@ def all_rules() -> tuple[Rule, ...]:
     Raises:
         RuntimeError: two rules claim the same place in that order.
     """
-    import exportguard.rewrites as package
-
     found: dict[int, Rule] = {}
-    for module_info in pkgutil.iter_modules(package.__path__):
-        module = importlib.import_module(f"{package.__name__}.{module_info.name}")
+    for module_info in pkgutil.iter_modules(__path__):
+        module = importlib.import_module(f"{__name__}.{module_info.name}")
         order = getattr(module, "ORDER", None)
         if order is None:
             continue

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from distributed import Client
 
-from ..errors import InvalidArgumentError
+from ...errors import InvalidArgumentError
 
 _CONNECT_S = 30
 

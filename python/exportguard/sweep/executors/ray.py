@@ -9,7 +9,7 @@ from typing import Any
 
 import ray
 
-from ..errors import InvalidArgumentError
+from ...errors import InvalidArgumentError
 
 
 class _RayExecutor(Executor):

@@ -1,0 +1,1 @@
+"""What runs an ONNX model, one module for each: tensors in, tensors out."""
