@@ -15,6 +15,7 @@ from .torch_version import require_same_torch
 require_same_torch(torch.__version__, _core.torch_version_built_against())
 
 from .axis_report import AxisOutcome  # noqa: E402 - only a matching torch lets these be imported
+from .declaration.details import PatchDetails  # noqa: E402
 from .dynamic_shapes import (  # noqa: E402
     all_dynamic_shapes_from_inputs,
     check_inputs,
@@ -34,24 +35,24 @@ from .errors import (  # noqa: E402
 )
 from .export import ExportOptions, to_onnx  # noqa: E402
 from .guard import (  # noqa: E402
+    export_with_rewriting,
     register_additional_serialization_functions,
     register_cache_serialization,
     register_class_serialization,
     torch_export_patches,
+    torch_export_rewrite,
     unregister_cache_serialization,
     unregister_class_serialization,
 )
 from .input_observer import observe_inputs  # noqa: E402
 from .observed_shapes import observed_dynamic_shapes  # noqa: E402
 from .onnx_model import OnnxModel, ValueInfo  # noqa: E402
-from .patches.details import PatchDetails  # noqa: E402
-from .rewrites.automatic import RewrittenExport, export_with_rewriting  # noqa: E402
-from .rewrites.context import torch_export_rewrite  # noqa: E402
+from .rewrites.automatic import RewrittenExport  # noqa: E402
 from .rewrites.engine import RewrittenMethod  # noqa: E402
-from .rewrites.errors import RewriteError  # noqa: E402
 from .rewrites.saved import save_rewritten  # noqa: E402
 from .rewrites.selection import code_needing_rewriting  # noqa: E402
 from .rewrites.transform import ast_or_into_bitor, transform_method  # noqa: E402
+from .source.errors import RewriteError  # noqa: E402
 from .validation.discrepancies import Discrepancy, Tolerance, compare_outputs  # noqa: E402
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .patches.declaration import Patch
+from .declaration import Patch
 from .patches.torch.static_axes import model_line
 
 _TARGET = "torch.fx.experimental.symbolic_shapes.ShapeEnv._set_replacement"

@@ -20,7 +20,7 @@ class __attribute__((visibility("hidden"))) PatchCodeError : public GuardError {
   std::shared_ptr<py::error_already_set> cause_;
 };
 
-/// `patch` is an `exportguard.patches.declaration.Patch`: attributes name, kind, targets, reason, upstream, versions;
+/// `patch` is an `exportguard.declaration.Patch`: attributes name, kind, targets, reason, upstream, versions;
 /// methods `verdict() -> (str, str)`, `install(changes)` and `dump(folder)`.
 EXPORTGUARD_BINDING guard::PatchDeclaration declaration_of(const py::object& patch);
 

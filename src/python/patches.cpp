@@ -35,7 +35,7 @@ std::vector<guard::PatchDeclaration> rewrites(std::string_view expression) {
 }
 
 std::vector<guard::PatchDeclaration> custom_patches(std::string_view expression) {
-  return declared(expression, "exportguard.patches.custom", "as_patches");
+  return declared(expression, "exportguard.guard.custom", "as_patches");
 }
 
 }  // namespace exportguard::python

@@ -20,13 +20,13 @@ from transformers import DynamicCache, EncoderDecoderCache, StaticCache, cache_u
 from transformers.models.xlstm.modeling_xlstm import xLSTMCache
 
 from exportguard import GuardError, InvalidArgumentError, _core, torch_export_patches
+from exportguard.declaration.targets import TargetMissingError, resolve
 from exportguard.guard import (
     register_additional_serialization_functions,
     register_cache_serialization,
     unregister_cache_serialization,
 )
 from exportguard.patches import Patch, all_patches, does_not_fit, not_needed
-from exportguard.patches.declaration import TargetMissingError, resolve
 
 
 class Plain:

@@ -13,9 +13,9 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from ..command_line import argument
+from ..declaration.details import patched_functions
 from ..errors import InvalidArgumentError
 from ..patches import Patch, all_patches
-from ..patches.details import patched_functions
 
 _ACTIONS = ("list", "show", "check")
 

@@ -9,7 +9,7 @@ import types
 from collections.abc import Iterator
 
 from exportguard import _core
-from exportguard.patches.declaration import NEEDED, Patch, Verdict, does_not_fit, not_needed, target_missing
+from exportguard.declaration import NEEDED, Patch, Verdict, does_not_fit, not_needed, target_missing
 
 __all__ = ["NEEDED", "Patch", "Verdict", "all_patches", "declare_all", "does_not_fit", "not_needed", "target_missing"]
 

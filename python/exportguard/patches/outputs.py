@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch.utils._pytree as pytree
 
-from exportguard.caches.subclasses import classes_of, for_later_modules, with_subclasses
-from exportguard.patches.declaration import NEEDED, Patch, Verdict, not_needed, resolve_object
-from exportguard.patches.imports import module_of
+from exportguard.declaration.imports import module_of
+from exportguard.declaration.modules import classes_of, for_later_modules, with_subclasses
+from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
+from exportguard.declaration.targets import resolve_object
 
 if TYPE_CHECKING:
     from exportguard._core import Changes

@@ -10,20 +10,22 @@ import functools
 import logging
 import os
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from exportguard.declaration.opened import opened
+from exportguard.declaration.options import PatchOptions
+from exportguard.declaration.patch import NEEDED, Patch, Verdict
 from exportguard.export_errors import without_partial_graph
-from exportguard.patches.declaration import NEEDED, Patch, Verdict
-from exportguard.rewrites.errors import RewriteError
 from exportguard.rewrites.fixed_loops import FixedAxes, fixed_axes
 from exportguard.rewrites.in_place import InPlaceRewrite, rewrite_in_place
 from exportguard.rewrites.places import Place, contains, places_of
 from exportguard.rewrites.saved import save_rewritten
 from exportguard.rewrites.state import Snapshot
+from exportguard.source.errors import RewriteError
 
 logger = logging.getLogger(__name__)
 
@@ -70,35 +72,6 @@ class RewrittenExport:
         :raises InvalidArgumentError: a function cannot be found by its name, as those defined in functions
         """
         save_rewritten(self.rewritten, path)
-
-
-def export_with_rewriting(
-    model: torch.nn.Module,
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
-    *,
-    dynamic_shapes: Any = None,
-) -> RewrittenExport:
-    """torch.export under the guard; where it stops at a test on tensor data, that function is rewritten and it is
-    tried again.
-
-    `dynamic_shapes` is what torch.export takes. Nothing stays rewritten afterwards; give `rewritten` as `rewrite` to
-    `torch_export_patches` to have the same again, or `save` it.
-
-    :raises Exception: torch's own error, with a note on what was tried, when rewriting does not help
-
-    >>> class Clamped(torch.nn.Module):
-    ...     def forward(self, x):
-    ...         return x if x.max() < 1 else x / x.max()
-    >>> [patch.target for patch in export_with_rewriting(Clamped(), (torch.rand(3),)).rewritten]
-    ['exportguard.rewrites.automatic.Clamped.forward']
-    """
-    from exportguard.guard import torch_export_patches  # which imports what rewriting is made of
-
-    with torch_export_patches(rewrite="auto") as guard:
-        inputs = guard((tuple(args), dict(kwargs or {})))
-        program = torch.export.export(model, *inputs, dynamic_shapes=dynamic_shapes, strict=False)
-    return RewrittenExport(program=program, steps=guard.rewriting_steps)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -202,13 +175,11 @@ class _Search:
 
     def _attempt(self, steps: Sequence[RewritingStep]) -> Any:
         """A program, or how the attempt failed; the model is then as it was."""
-        from exportguard.rewrites.context import torch_export_rewrite  # which imports the guard, which imports this
-
         self._attempts += 1
         snapshot = Snapshot(self._model.modules())
         try:
-            patches = [step.patch for step in steps]
-            with torch_export_rewrite(patches), fixed_axes() as self._fixed, without_partial_graph():
+            options = PatchOptions.rewriting(tuple(step.patch for step in steps))
+            with opened(options), fixed_axes() as self._fixed, without_partial_graph():
                 return self._export()
         except Exception as error:  # what torch raises at a test on data is of many kinds
             snapshot.restore(snapshot.changes())
@@ -322,4 +293,4 @@ def _is_progress(outcome: _Failed, before: _Failed, step: RewritingStep) -> bool
     return outcome.line != before.line
 
 
-__all__ = ["AutomaticRewriting", "RewritingStep", "RewrittenExport", "automatic_rewriting", "export_with_rewriting"]
+__all__ = ["AutomaticRewriting", "RewritingStep", "RewrittenExport", "automatic_rewriting"]

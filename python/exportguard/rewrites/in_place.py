@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from exportguard.patches.declaration import NEEDED, Patch, Target, Verdict, _keep_frames
+from exportguard.declaration.patch import NEEDED, Patch, Verdict, keep_frames
+from exportguard.declaration.targets import Target
 from exportguard.rewrites.engine import RewrittenMethod
-from exportguard.rewrites.errors import RewriteError
 from exportguard.rewrites.places import dotted_path
 from exportguard.rewrites.transform import transform_function
+from exportguard.source.errors import RewriteError
 
 if TYPE_CHECKING:
     from exportguard._core import Changes
@@ -41,7 +42,7 @@ class InPlaceRewrite(Patch):
         self.installed[:] = self.replacements()
         for function in self.functions:
             changes.set_attribute(function, "__code__", self.rewritten.func.__code__)
-        _keep_frames(changes, self.rewritten.func)
+        keep_frames(changes, self.rewritten.func)
 
 
 def rewrite_in_place(

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from exportguard.patches.declaration import resolve
+from exportguard.declaration.targets import resolve
 
 _NOT_USERS = tuple(f"{folder}/" for folder in (Path(torch.__file__).parent, Path(__file__).parents[1]))
 _GENERATED = ("<string>", "<frozen ", "<eval_with_key>")  # unlike cells of a notebook, they have no source

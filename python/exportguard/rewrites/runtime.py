@@ -14,10 +14,10 @@ import torch
 from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
-from exportguard.rewrites.errors import RewriteError
 from exportguard.rewrites.opening import Opening, closed
 from exportguard.rewrites.recording import Captured, record, substituted
 from exportguard.rewrites.state import MISSING, Slot, Snapshot, reachable_roots
+from exportguard.source.errors import RewriteError
 
 Branch = Callable[..., Any]
 

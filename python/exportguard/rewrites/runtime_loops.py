@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from exportguard.rewrites.errors import RewriteError
 from exportguard.rewrites.recording import Captured, record, substituted
 from exportguard.rewrites.runtime import UNDEFINED, as_predicate, depends_on_data, describe, if_
 from exportguard.rewrites.runtime_stores import as_number, get_item
 from exportguard.rewrites.state import MISSING, Slot, Snapshot, reachable_roots
+from exportguard.source.errors import RewriteError
 
 Body = Callable[..., tuple[Any, tuple[Any, ...]]]
 

@@ -13,12 +13,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from exportguard.declaration.patch import Patch
+from exportguard.declaration.targets import TargetMissingError
 from exportguard.errors import FileError, GuardError, InvalidArgumentError
-from exportguard.patches.declaration import Patch, TargetMissingError
-from exportguard.patches.rewriting import SOURCES
-from exportguard.rewrites.engine import RUNTIME_NAME, RewrittenMethod, compile_function, is_rewritten, source_of
+from exportguard.rewrites.engine import RUNTIME_NAME, RewrittenMethod, compile_function, is_rewritten
 from exportguard.rewrites.in_place import InPlaceRewrite, in_place
 from exportguard.rewrites.places import functions_at
+from exportguard.source.editing import keep_sources
+from exportguard.source.reading import definition_of, text_of
 
 _HEAD = '''\
 """Functions that torch.export cannot trace, rewritten by exportguard; `...` stands for a default of the original.
@@ -59,13 +61,13 @@ class SavedRewrite:
     def patch(self) -> InPlaceRewrite:
         """The patch that puts it in force; it must fit."""
         functions = functions_at(self.target)
-        node, _ = source_of(self.function)
+        node = definition_of(self.function)
         node.decorator_list = []
-        before, _ = source_of(functions[0])
+        before = definition_of(functions[0])
         before.decorator_list = []
         sources = ast.unparse(before), ast.unparse(node)
         made = compile_function(node, functions[0], self.file)
-        setattr(made, SOURCES, sources)
+        keep_sources(made, *sources)
         rewritten = RewrittenMethod(
             original=functions[0],
             func=made,
@@ -134,8 +136,7 @@ def _strip_signature(node: ast.FunctionDef) -> None:
 
 
 def _digest(function: types.FunctionType) -> str:
-    _, text = source_of(function)
-    lines = (line.rstrip() for line in text.strip().splitlines())
+    lines = (line.rstrip() for line in text_of(function).strip().splitlines())
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 

@@ -12,12 +12,15 @@ from typing import Any
 
 import torch
 
+from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
+from exportguard.declaration.targets import Target
 from exportguard.errors import InvalidArgumentError
-from exportguard.patches.declaration import NEEDED, Patch, Target, Verdict, not_needed
 from exportguard.rewrites.automatic import automatic_rewriting
-from exportguard.rewrites.engine import RewrittenMethod, innermost, source_of
-from exportguard.rewrites.errors import RewriteError
+from exportguard.rewrites.engine import RewrittenMethod
 from exportguard.rewrites.transform import transform_method
+from exportguard.source.errors import RewriteError
+from exportguard.source.reading import definition_of
+from exportguard.source.wrapping import innermost
 
 logger = logging.getLogger(__name__)
 
@@ -181,7 +184,7 @@ def _methods_of_module(module: torch.nn.Module) -> Iterator[tuple[type, str]]:
 
 def _called_on_self(function: Any) -> list[str]:
     try:
-        node, _ = source_of(innermost(function))
+        node = definition_of(innermost(function))
     except RewriteError:
         return []
     calls = (n.func for n in ast.walk(node) if isinstance(n, ast.Call))
@@ -221,7 +224,7 @@ def code_needing_rewriting(model: torch.nn.Module | type[torch.nn.Module]) -> li
 
 def _tests_data(function: Any) -> bool:
     try:
-        node, _ = source_of(innermost(function))
+        node = definition_of(innermost(function))
     except RewriteError:
         return False
     tests = [n.test for n in ast.walk(node) if isinstance(n, ast.If | ast.IfExp | ast.While | ast.Assert)]

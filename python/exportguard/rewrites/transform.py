@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from exportguard.patches.rewriting import SOURCES
-from exportguard.rewrites.engine import RewrittenMethod, Rule, Unit, innermost, rewrap, rewrite_function
+from exportguard.rewrites.engine import RewrittenMethod, Rule, Unit, rewrite_function
 from exportguard.rewrites.rules import all_rules
+from exportguard.source.editing import keep_sources
+from exportguard.source.wrapping import innermost, rewrap
 
 #: Changes a definition before or after the rules: takes the tree of a function and returns it.
 Rewriter = Callable[[ast.FunctionDef], ast.FunctionDef]
@@ -65,7 +66,7 @@ def transform_function(
     keep = filter_node or (lambda node: True)
     rewritten = rewrite_function(function, rules if rules is not None else all_rules(), keep, absorb_rest)
     if rewritten.is_changed:
-        setattr(rewritten.func, SOURCES, (rewritten.original_source, rewritten.source))
+        keep_sources(rewritten.func, rewritten.original_source, rewritten.source)
     return rewritten
 
 

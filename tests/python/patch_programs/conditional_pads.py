@@ -9,8 +9,8 @@ import torch
 from torch.export import Dim
 from transformers.models.swin.modeling_swin import SwinConfig, SwinPatchEmbeddings
 
-from exportguard.patches.rewriting import rewrite
 from exportguard.patches.transformers.conditional_pads import PadByNothing, amounts, size_test
+from exportguard.source.editing import rewrite
 
 from .constructs import is_right_on_every_length
 

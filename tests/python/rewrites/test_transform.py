@@ -25,7 +25,7 @@ from exportguard import (
     torch_export_rewrite,
     transform_method,
 )
-from exportguard.patches.details import PatchDetails
+from exportguard.declaration.details import PatchDetails
 
 
 def signed(x, by: float = 2.0, *, shift: int = 1):

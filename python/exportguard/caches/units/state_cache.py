@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from exportguard.caches.encoding import encode_attributes, holds_states, object_of, path_of
 from exportguard.caches.registration import named_serializer
-from exportguard.caches.subclasses import classes_of, for_later_modules, register_each
-from exportguard.patches.declaration import Patch
+from exportguard.caches.subclasses import register_each
+from exportguard.declaration.modules import classes_of, for_later_modules
+from exportguard.declaration.patch import Patch
 
 if TYPE_CHECKING:
     from exportguard._core import Changes

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from exportguard.patches.declaration import NEEDED, Patch, Verdict, not_needed
+from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
 
 _TARGET = "torch._higher_order_ops.utils._maybe_run_with_interpreter"
 

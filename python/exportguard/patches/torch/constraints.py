@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from exportguard.patches.declaration import Patch
+from exportguard.declaration.patch import Patch
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from exportguard.patches.declaration import NEEDED, Patch, Verdict, not_needed, resolve
+from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
+from exportguard.declaration.targets import resolve
 
 _TARGET = "torch.export._trace._get_range_constraints"
 

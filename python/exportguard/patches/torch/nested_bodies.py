@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from exportguard.patches.declaration import NEEDED, Patch, Verdict, not_needed
+from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
 
 
 def _bodies(module: torch.fx.GraphModule) -> list[tuple[torch.nn.Module, str, torch.nn.Module]]:

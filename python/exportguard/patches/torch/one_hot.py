@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from exportguard.patches.declaration import NEEDED, Patch, Verdict, not_needed
+from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
 
 
 def of_any_length(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:

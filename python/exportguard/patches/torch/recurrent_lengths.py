@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from exportguard.patches.declaration import NEEDED, Patch, Verdict, not_needed, resolve_object
+from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
+from exportguard.declaration.targets import resolve_object
 
 _LAYERS = "torch._decomp.decompositions"
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from exportguard.caches.encoding import holds_states
-from exportguard.caches.subclasses import classes_of, for_later_modules, with_subclasses
-from exportguard.patches.declaration import NEEDED, Patch, TargetMissingError, Verdict, resolve_object
+from exportguard.declaration.modules import classes_of, for_later_modules, with_subclasses
+from exportguard.declaration.patch import NEEDED, Patch, Verdict
+from exportguard.declaration.targets import TargetMissingError, resolve_object
 
 if TYPE_CHECKING:
     from exportguard._core import Changes

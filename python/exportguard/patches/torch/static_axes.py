@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from exportguard.declaration.patch import Patch
 from exportguard.errors import GuardError
-from exportguard.patches.declaration import Patch
 
 if TYPE_CHECKING:
     import sympy

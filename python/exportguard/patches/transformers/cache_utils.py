@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from exportguard.patches.declaration import Patch
-from exportguard.patches.rewriting import rewrite
+from exportguard.declaration.patch import Patch
+from exportguard.source.editing import rewrite
 
 
 def _is_symbolic(*values: Any) -> bool:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from exportguard.patches.constructs import construct_patch, where_it_fits
-from exportguard.patches.rewriting import placed, rewrite
+from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.source.editing import placed, rewrite
 
 #: A one for each patch, in the words of transformers 5 and 4.
 _ONES = ("[torch.ones(item.size(0), ", "[torch.tensor([1] * len(item))")

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from exportguard.patches.constructs import construct_patch, where_it_fits
-from exportguard.patches.rewriting import rewrite
+from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.source.editing import rewrite
 
 _COUNTED = "_get_extra_padding_for_conv1d"
 

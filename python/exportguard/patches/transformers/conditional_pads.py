@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from exportguard.patches.constructs import construct_patch, where_it_fits
-from exportguard.patches.rewriting import placed, rewrite
+from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.source.editing import placed, rewrite
 
 _MARKER = r"(?:nn\.functional|F)\.pad\(|^\s+(\w+) = \1\[[^\]]*:-[a-z]"
 _SIGNS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}

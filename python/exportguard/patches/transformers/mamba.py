@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from exportguard.patches.declaration import Patch
-from exportguard.patches.rewriting import rewrite
+from exportguard.declaration.patch import Patch
+from exportguard.source.editing import rewrite
 
 _LOOP = """for index in range(seq_len):
     ssm_state = discrete_A[:, :, index] * ssm_state + deltaB_u[:, :, index]

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from exportguard.patches.declaration import NEEDED, Patch, TargetMissingError, Verdict, resolve
+from exportguard.declaration.patch import NEEDED, Patch, Verdict
+from exportguard.declaration.targets import TargetMissingError, resolve
 
 _UPSTREAM = "https://github.com/huggingface/transformers/pull/41852"
 _AXES = 4  # batch, head, query, key

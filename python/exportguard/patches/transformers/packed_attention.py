@@ -9,8 +9,8 @@ import ast
 
 import torch
 
-from exportguard.patches.constructs import construct_patch, where_it_fits
-from exportguard.patches.rewriting import placed, rewrite
+from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.source.editing import placed, rewrite
 
 _LENGTHS = "lengths.tolist()"
 

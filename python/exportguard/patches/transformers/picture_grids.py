@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch.nn.functional import pad
 
-from exportguard.patches.constructs import models_patch
-from exportguard.patches.rewriting import placed, rewrite
+from exportguard.declaration.constructs import models_patch
+from exportguard.source.editing import placed, rewrite
 
 if TYPE_CHECKING:
     import types
@@ -148,7 +148,7 @@ _REWRITTEN = {"get_vision_interpolation_indices_and_weights": rewrite(OwnStarts)
 
 
 @functools.cache
-def _replacement(original: Callable[..., Any]) -> Callable[..., Any]:
+def _replacement(original: Callable[..., Any]) -> Any:
     if original.__name__ in _REWRITTEN:
         return _REWRITTEN[original.__name__](original)
     at_once, given = _AT_ONCE[original.__name__]

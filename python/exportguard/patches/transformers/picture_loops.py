@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from exportguard.patches.constructs import construct_patch, where_it_fits
-from exportguard.patches.rewriting import placed, rewrite
+from exportguard.declaration.constructs import construct_patch, where_it_fits
 from exportguard.patches.transformers.picture_grids import OwnStarts, in_blocks, patches_of
+from exportguard.source.editing import placed, rewrite
 
 
 def resized_positions(table: torch.Tensor, grid_thw: torch.Tensor, side: int, mode: str) -> torch.Tensor:

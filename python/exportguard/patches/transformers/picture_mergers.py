@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from exportguard.patches.constructs import construct_patch, where_it_fits
-from exportguard.patches.rewriting import placed, rewrite
+from exportguard.declaration.constructs import construct_patch, where_it_fits
 from exportguard.patches.transformers.picture_grids import in_blocks, patches_of
+from exportguard.source.editing import placed, rewrite
 
 
 def as_grid(sizes: torch.Tensor, patch: int) -> torch.Tensor:

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from exportguard.patches.constructs import construct_patch, where_it_fits
-from exportguard.patches.rewriting import placed, rewrite
+from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.source.editing import placed, rewrite
 
 _PICTURE, _CLIP = 1, 2  # kinds of tokens; 0 is text
 _GRIDS = f"{{{_PICTURE}: image_grid_thw, {_CLIP}: video_grid_thw}}"

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from exportguard.patches.constructs import construct_patch, where_it_fits
-from exportguard.patches.rewriting import placed, rewrite
+from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.source.editing import placed, rewrite
 
 _ROUNDING = 5e-8  # models round the sizes of pictures to seven decimals before they cut them off
 

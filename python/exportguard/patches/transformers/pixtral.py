@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from exportguard.patches.declaration import Patch
-from exportguard.patches.rewriting import placed, rewrite
+from exportguard.declaration.patch import Patch
 from exportguard.patches.transformers.packed_attention import packed_mask
+from exportguard.source.editing import placed, rewrite
 
 _MODULE = "transformers.models.pixtral.modeling_pixtral"
 

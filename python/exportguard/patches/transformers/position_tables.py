@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from exportguard.caches.subclasses import classes_of
-from exportguard.patches.constructs import models_patch
+from exportguard.declaration.constructs import models_patch
+from exportguard.declaration.modules import classes_of
 from exportguard.patches.transformers.picture_grids import patches_of
 
 if TYPE_CHECKING:

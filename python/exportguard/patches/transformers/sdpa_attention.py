@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from exportguard.patches.declaration import NEEDED, Patch, Verdict, resolve, resolve_object
-from exportguard.patches.rewriting import rewrite
+from exportguard.declaration.patch import NEEDED, Patch, Verdict
+from exportguard.declaration.targets import resolve, resolve_object
+from exportguard.source.editing import rewrite
 
 if TYPE_CHECKING:
     from exportguard._core import Changes

@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
-from exportguard.patches.constructs import construct_patch, where_it_fits
-from exportguard.patches.rewriting import placed, rewrite
+from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.rewrites.runtime import div
+from exportguard.source.editing import placed, rewrite
 
 _GLOBAL_MASK = "global_attention_mask"
 _has_global_tokens: weakref.WeakKeyDictionary[torch.nn.Module, bool] = weakref.WeakKeyDictionary()
@@ -31,8 +32,6 @@ def may_be_global(encoder: torch.nn.Module) -> bool:
 
 def quotient(number: Any, divisor: Any, **options: Any) -> Any:
     """`torch.div`, which leaves the quotient of sizes a size."""
-    from exportguard.rewrites.runtime import div
-
     return div(number, divisor, **options)
 
 

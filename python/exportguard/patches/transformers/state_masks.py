@@ -10,8 +10,8 @@ import ast
 
 import torch
 
-from exportguard.patches.constructs import construct_patch, where_it_fits
-from exportguard.patches.rewriting import rewrite
+from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.source.editing import rewrite
 
 _TEST = "cache_position[0] > 0 or (attention_mask is not None and torch.all(attention_mask == 1))"
 

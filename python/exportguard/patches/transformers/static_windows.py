@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from exportguard.patches.declaration import Patch
+from exportguard.declaration.patch import Patch
 
 _Update = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 

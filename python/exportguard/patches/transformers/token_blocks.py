@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch.nn.functional import pad
 
-from exportguard.patches.constructs import construct_patch, where_it_fits
-from exportguard.patches.rewriting import placed, rewrite
+from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.source.editing import placed, rewrite
 
 _FIRST = "selected_token_indices = torch.full("
 

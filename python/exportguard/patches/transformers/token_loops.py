@@ -10,15 +10,15 @@ import re
 import types
 from typing import TYPE_CHECKING, Any
 
-from exportguard.patches.constructs import construct_patch
-from exportguard.patches.declaration import Patch
-from exportguard.patches.rewriting import SOURCES
+from exportguard.declaration.constructs import construct_patch
+from exportguard.declaration.patch import Patch
 from exportguard.patches.transformers.forward_substitution import SolveAtOnce
 from exportguard.rewrites.engine import Unit
-from exportguard.rewrites.errors import RewriteError
 from exportguard.rewrites.in_place import in_place
 from exportguard.rewrites.rules import all_rules
 from exportguard.rewrites.transform import transform_function
+from exportguard.source.editing import sources_of
+from exportguard.source.errors import RewriteError
 
 if TYPE_CHECKING:
     from exportguard._core import Changes
@@ -74,7 +74,7 @@ def _scanning(function: types.FunctionType) -> Patch | None:
 
 def _install(changes: Changes, owner: Any, name: str) -> None:
     function = inspect.unwrap(vars(owner)[name])
-    patch = None if hasattr(function, SOURCES) else _scanning(function)  # another patch may have taken the loop away
+    patch = None if sources_of(function) else _scanning(function)  # another patch may have taken the loop away
     if patch is not None:
         patch.install(changes)
 

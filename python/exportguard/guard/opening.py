@@ -1,60 +1,29 @@
-"""The guard: `torch_export_patches` and its smaller relatives."""
+"""`torch_export_patches`, which opens a guard, and its smaller relative."""
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import torch.utils._pytree as pytree
 
-from . import _core
-from .caches.registration import register_class_serialization, unregister_class_serialization
-from .errors import GuardError
-from .patches import all_patches, declare_all
-from .patches.custom import as_patches
-from .patches.declaration import Patch
-from .patches.details import PatchDetails
-from .rewrites.automatic import AutomaticRewriting, RewritingStep
-from .rewrites.selection import as_rewrites
-
-__all__ = [
-    "Guard",
-    "PatchOptions",
-    "ReportLine",
-    "register_additional_serialization_functions",
-    "register_cache_serialization",
-    "register_class_serialization",
-    "torch_export_patches",
-    "unregister_cache_serialization",
-    "unregister_class_serialization",
-]
+from exportguard import _core
+from exportguard.declaration.details import PatchDetails
+from exportguard.declaration.opened import opened
+from exportguard.declaration.options import PatchOptions
+from exportguard.declaration.patch import Patch
+from exportguard.guard.custom import as_patches
+from exportguard.patches import all_patches, declare_all
+from exportguard.rewrites.automatic import AutomaticRewriting, RewritingStep
+from exportguard.rewrites.selection import as_rewrites
 
 logger = logging.getLogger(__name__)
 
 Inputs = TypeVar("Inputs")
 
 declare_all()
-
-
-@dataclass(frozen=True, kw_only=True)
-class PatchOptions:
-    """What a guard installs; the fields of `torch_export_patches`, ready for the C++ side."""
-
-    patch: bool = True
-    serializers: bool = True
-    patch_sympy: bool = True
-    patch_torch: bool = True
-    patch_transformers: bool = True
-    patch_diffusers: bool = False
-    catch_constraints: bool = True
-    stop_if_static: int = 0
-    dump_rewriting: str = ""
-    custom_patches: tuple[Patch, ...] = ()
-    rewrite: tuple[Patch, ...] = ()
 
 
 class ReportLine(NamedTuple):
@@ -77,10 +46,10 @@ def _with_late_outcome(line: ReportLine, patch: Patch | None) -> ReportLine:
 class Guard:
     """An open guard. Called with inputs, it gives inputs for export; `report` says what it installed."""
 
-    def __init__(self, options: PatchOptions) -> None:
+    def __init__(self, options: PatchOptions, core: _core.ExportPatches) -> None:
         known = (*all_patches(), *options.rewrite, *options.custom_patches)
         self._known = {patch.name: patch for patch in known}
-        self._core = _core.ExportPatches(options)
+        self._core = core
 
     def __call__(self, inputs: Inputs) -> Inputs:
         """The same tensors in new containers, caches included: a call with them leaves yours as they are."""
@@ -119,29 +88,18 @@ class Guard:
         self._core.close()
 
 
-def _close_after_error(guard: Guard, error: BaseException) -> None:
-    """The error of the body is the one to see; what could not be restored is told beside it."""
-    try:
-        guard.close()
-    except GuardError as restore_error:
-        error.add_note(f"exportguard: {restore_error}")
-
-
 @contextmanager
-def _open(options: PatchOptions, patch_details: PatchDetails | None = None) -> Iterator[Guard]:
+def open_guard(options: PatchOptions, patch_details: PatchDetails | None = None) -> Iterator[Guard]:
+    """The guard of a block, which tells `patch_details` what it replaced."""
     if patch_details is not None:
         _load_what_is_patched(options)
-    guard = Guard(options)
-    try:
+    with opened(options) as core:
+        guard = Guard(options, core)
         if patch_details is not None:
             patch_details.add_all(guard.installed_patches())
         yield guard
         if patch_details is not None:
             patch_details.add_all(step.patch for step in guard.rewriting_steps)
-    except BaseException as error:
-        _close_after_error(guard, error)
-        raise
-    guard.close()
 
 
 def _load_what_is_patched(options: PatchOptions) -> None:
@@ -203,7 +161,7 @@ def torch_export_patches(
         custom_patches=as_patches(custom_patches),
         rewrite=as_rewrites(rewrite),
     )
-    with _open(options, patch_details) as guard:
+    with open_guard(options, patch_details) as guard:
         logger.log(logging.WARNING if verbose else logging.DEBUG, "patches:\n%s", guard.report_text)
         yield guard
 
@@ -225,39 +183,5 @@ def register_additional_serialization_functions(
         patch_diffusers=patch_diffusers,
         catch_constraints=False,
     )
-    with _open(options) as guard:
+    with open_guard(options) as guard:
         yield guard
-
-
-_kept: _core.KeptChanges | None = None
-_kept_lock = threading.Lock()
-
-
-def register_cache_serialization() -> list[str]:
-    """Makes every known cache class known to pytree until `unregister_cache_serialization`; returns the patches' names.
-
-    :raises GuardError: if they are registered already
-    """
-    global _kept
-    serializers = [patch for patch in all_patches() if patch.kind == "serializer" and patch.verdict()[0] == "needed"]
-    with _kept_lock:
-        if _kept is not None:
-            raise GuardError("the cache classes are registered; call unregister_cache_serialization first")
-        changes = _core.KeptChanges()
-        for patch in serializers:
-            patch.install(changes)
-        _kept = changes
-    return [patch.name for patch in serializers]
-
-
-def unregister_cache_serialization() -> None:
-    """Undoes `register_cache_serialization`; what was registered before comes back.
-
-    :raises GuardError: if that function was not called
-    """
-    global _kept
-    with _kept_lock:
-        changes, _kept = _kept, None
-    if changes is None:
-        raise GuardError("register_cache_serialization was not called")
-    changes.undo()

@@ -8,8 +8,8 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
+from exportguard.declaration.patch import Patch
 from exportguard.errors import InvalidArgumentError
-from exportguard.patches.declaration import Patch
 from exportguard.rewrites.saved import SavedRewrite, load_rewritten, patches_of, saved_in
 
 

@@ -11,13 +11,17 @@ import types
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from exportguard.declaration.targets import Target
 from exportguard.errors import InvalidArgumentError
-from exportguard.patches.declaration import Patch, Target
-from exportguard.patches.rewriting import SOURCES
+from exportguard.source.editing import sources_of
+from exportguard.source.wrapping import plain
+
+if TYPE_CHECKING:
+    from exportguard.declaration.patch import Patch
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
@@ -43,8 +47,7 @@ class PatchedFunction:
     @property
     def sources(self) -> tuple[str, str]:
         """The source of the original and that of what took its place."""
-        rewritten: tuple[str, str] | None = getattr(self.patch, SOURCES, None)
-        return rewritten or (_source(self.function_to_patch), _source(self.patch))
+        return sources_of(self.patch) or (_source(self.function_to_patch), _source(self.patch))
 
     def diff(self) -> str:
         """A unified diff from the original's source to the replacement's."""
@@ -70,7 +73,7 @@ class PatchedFunction:
 
     def covers(self, file: str, line: int) -> bool:
         """Whether a line of a file lies in the replacement."""
-        code = getattr(self.patch, "__code__", None)
+        code = getattr(plain(self.patch), "__code__", None)
         if code is None or code.co_filename != file:
             return False
         lines = sorted(_lines_of(code))

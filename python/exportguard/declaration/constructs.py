@@ -10,8 +10,9 @@ import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from exportguard.caches.subclasses import Action, for_later_modules
-from exportguard.patches.declaration import Patch, SourceDoesNotFitError
+from exportguard.declaration.modules import Action, for_later_modules
+from exportguard.declaration.patch import Patch
+from exportguard.source.errors import RewriteError
 
 if TYPE_CHECKING:
     from exportguard._core import Changes
@@ -34,7 +35,7 @@ def where_it_fits(replace: Callable[[Any], Any], named: Callable[[str], bool] = 
             return
         try:
             changes.set_attribute(owner, name, replace(vars(owner)[name]))
-        except SourceDoesNotFitError:
+        except RewriteError:
             return
 
     return install

@@ -1,0 +1,66 @@
+"""Makes a changed copy of a function from its installed source, by a rule on its syntax tree."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+import types
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from exportguard.source.compiling import compiled, require_free_names
+from exportguard.source.errors import RewriteError
+from exportguard.source.reading import definition_of, name_of
+from exportguard.source.wrapping import innermost, plain, rewrap
+
+_SOURCES = "__exportguard_sources__"
+
+_Node = TypeVar("_Node", bound=ast.AST)
+
+
+def keep_sources(function: types.FunctionType, original: str, own: str) -> None:
+    """Lets a rewritten function know its original's source and its own, both without comments."""
+    setattr(function, _SOURCES, (function.__code__, original, own))
+
+
+def sources_of(function: Any) -> tuple[str, str] | None:
+    """What `keep_sources` was given for the function, or for the one inside its decorators."""
+    inner = plain(function)
+    code, *sources = getattr(inner, _SOURCES, (None,))
+    # Decorators hand attributes on to what wraps the function.
+    return (sources[0], sources[1]) if code is not None and code is getattr(inner, "__code__", None) else None
+
+
+@functools.cache
+def _rewrite(function: Any, rule: Any, names: tuple[tuple[str, Any], ...]) -> Any:
+    inner = innermost(function)
+    definition = definition_of(inner)
+    definition.decorator_list = []  # the copy takes the place of what the decorators were given
+    before = ast.unparse(definition)
+    changed = rule().visit(copy.deepcopy(definition))
+    after = ast.unparse(changed)
+    if after == before:
+        raise RewriteError(f"{name_of(inner)} does not contain what {rule.__name__} rewrites")
+    require_free_names(definition, changed, inner, dict(names))
+    made = compiled(ast.fix_missing_locations(changed), inner, names=dict(names))
+    keep_sources(made, (sources_of(inner) or (before,))[0], after)
+    return rewrap(function, inner, made)
+
+
+def placed(node: _Node, like: ast.AST) -> _Node:
+    """`node` with all that is in it, at the place of `like`."""
+    for part in ast.walk(node):
+        ast.copy_location(part, like)
+    return node
+
+
+def rewrite(rule: type[ast.NodeTransformer], **names: Any) -> Callable[[Any], Any]:
+    """What `Patch.replace` takes: a function -> its copy with `rule` applied to its source.
+
+    :param names: what the rewritten source may use beside the names of the original
+    :raises RewriteError: from the returned function, if the rule finds nothing to change or the function has one of the
+        names for something else
+    """
+    cache_key: Any = rule
+    return lambda function: _rewrite(function, cache_key, tuple(names.items()))
