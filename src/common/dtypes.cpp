@@ -18,7 +18,7 @@ struct Row {
 };
 
 // Indexed by the dtype's value.
-constexpr std::array<Row, 24> kRows{{
+constexpr std::array<Row, 27> kRows{{
     {"undefined", 0, Family::kOther},  {"f32", 32, Family::kFloat},    {"u8", 8, Family::kUnsigned},
     {"i8", 8, Family::kSigned},        {"u16", 16, Family::kUnsigned}, {"i16", 16, Family::kSigned},
     {"i32", 32, Family::kSigned},      {"i64", 64, Family::kSigned},   {"string", 0, Family::kOther},
@@ -27,6 +27,7 @@ constexpr std::array<Row, 24> kRows{{
     {"c128", 128, Family::kComplex},   {"bf16", 16, Family::kFloat},   {"f8e4m3fn", 8, Family::kFloat},
     {"f8e4m3fnuz", 8, Family::kFloat}, {"f8e5m2", 8, Family::kFloat},  {"f8e5m2fnuz", 8, Family::kFloat},
     {"u4", 4, Family::kUnsigned},      {"i4", 4, Family::kSigned},     {"f4e2m1", 4, Family::kFloat},
+    {"f8e8m0", 8, Family::kFloat},     {"u2", 2, Family::kUnsigned},   {"i2", 2, Family::kSigned},
 }};
 
 const Row& row(DType dtype) { return kRows.at(static_cast<std::size_t>(dtype)); }

@@ -13,7 +13,7 @@ namespace {
 using c10::ScalarType;
 
 // Float4_e2m1fn_x2 is left out: one element of it stands for two of ONNX, so shapes would not agree.
-constexpr std::array<std::pair<DType, ScalarType>, 21> kPairs{{
+constexpr std::array<std::pair<DType, ScalarType>, 22> kPairs{{
     {DType::kFloat32, ScalarType::Float},
     {DType::kUint8, ScalarType::Byte},
     {DType::kInt8, ScalarType::Char},
@@ -33,6 +33,7 @@ constexpr std::array<std::pair<DType, ScalarType>, 21> kPairs{{
     {DType::kFloat8E4M3FNUZ, ScalarType::Float8_e4m3fnuz},
     {DType::kFloat8E5M2, ScalarType::Float8_e5m2},
     {DType::kFloat8E5M2FNUZ, ScalarType::Float8_e5m2fnuz},
+    {DType::kFloat8E8M0, ScalarType::Float8_e8m0fnu},
     {DType::kUint4, ScalarType::UInt4},
     {DType::kInt4, ScalarType::Int4},
 }};

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
@@ -21,12 +22,12 @@ namespace {
 
 using Sink = std::function<void(const void*, std::size_t)>;
 
-// Four-bit elements live one to a byte in torch and two to a byte in ONNX.
-bool is_packed(DType dtype) { return bit_width(dtype) == 4; }
+// Elements of two and four bits live one to a byte in torch and packed in ONNX.
+bool is_packed(DType dtype) { return bit_width(dtype) > 0 && bit_width(dtype) < 8; }
 
 c10::ScalarType storage_type(DType dtype) {
-  if (dtype == DType::kInt4) return at::kChar;
-  return dtype == DType::kUint4 ? at::kByte : to_scalar_type(dtype);
+  if (!is_packed(dtype)) return to_scalar_type(dtype);
+  return dtype == DType::kInt4 || dtype == DType::kInt2 ? at::kChar : at::kByte;
 }
 
 // torch has no kernels for four-bit types; their bytes can be read as those of an 8-bit integer.
@@ -48,31 +49,89 @@ void require_elements(const at::Tensor& tensor) {
   }
 }
 
-// Joins pairs of four-bit elements, the first one in the low half; a pair may span two pieces.
+// Joins elements of two or four bits, the first one in the lowest bits; a byte may span two pieces.
 class Packer {
  public:
-  explicit Packer(Sink sink) : sink_(std::move(sink)) {}
+  Packer(int bits, Sink sink) : bits_(bits), sink_(std::move(sink)) {}
 
   void add(const void* data, std::size_t count) {
     const auto* elements = static_cast<const std::uint8_t*>(data);
+    const auto mask = static_cast<std::uint8_t>((1 << bits_) - 1);
     std::vector<std::uint8_t> packed;
-    packed.reserve(count / 2 + 1);
+    packed.reserve(count * static_cast<std::size_t>(bits_) / 8 + 1);
     for (std::size_t i = 0; i < count; ++i) {
-      const auto nibble = static_cast<std::uint8_t>(elements[i] & 0x0F);
-      if (low_) packed.push_back(static_cast<std::uint8_t>(*low_ | (nibble << 4)));
-      low_ = low_ ? std::nullopt : std::optional(nibble);
+      byte_ = static_cast<std::uint8_t>(byte_ | ((elements[i] & mask) << filled_));
+      filled_ += bits_;
+      if (filled_ < 8) continue;
+      packed.push_back(byte_);
+      byte_ = 0;
+      filled_ = 0;
     }
     sink_(packed.data(), packed.size());
   }
 
   void finish() {
-    if (low_) sink_(&*low_, 1);
+    if (filled_ > 0) sink_(&byte_, 1);
   }
 
  private:
+  int bits_;
   Sink sink_;
-  std::optional<std::uint8_t> low_;
+  std::uint8_t byte_ = 0;
+  int filled_ = 0;  // bits of byte_
 };
+
+// The inverse: one element to a byte, signed ones with their sign.
+at::Tensor unpacked(DType dtype, at::IntArrayRef shape, std::span<const std::byte> bytes) {
+  const int bits = bit_width(dtype);
+  const auto per_byte = static_cast<std::size_t>(8 / bits);
+  const int unused = storage_type(dtype) == at::kChar ? 8 - bits : 0;
+  const at::Tensor tensor = at::empty(shape, storage_type(dtype));
+  auto* elements = static_cast<std::uint8_t*>(tensor.mutable_data_ptr());
+  for (std::size_t i = 0; i < static_cast<std::size_t>(tensor.numel()); ++i) {
+    const auto shift = static_cast<int>(i % per_byte) * bits;
+    const int value = (static_cast<int>(bytes[i / per_byte]) >> shift) & ((1 << bits) - 1);
+    elements[i] = static_cast<std::uint8_t>(static_cast<std::int8_t>(value << unused) >> unused);
+  }
+  return tensor;
+}
+
+bool is_aligned(const void* data, std::size_t alignment) {
+  return reinterpret_cast<std::uintptr_t>(data) % alignment == 0;
+}
+
+// torch wants memory that it may write to; nobody writes to a constant.
+at::Tensor shared(c10::ScalarType type, at::IntArrayRef shape, std::span<const std::byte> bytes,
+                  std::shared_ptr<const void> owner) {
+  void* data = const_cast<std::byte*>(bytes.data());
+  if (bytes.empty()) return at::empty(shape, type);
+  if (is_aligned(data, c10::elementSize(type))) {
+    return at::from_blob(data, shape, [owner = std::move(owner)](void*) {}, type);
+  }
+  const at::Tensor copy = at::empty(shape, type);
+  std::memcpy(copy.mutable_data_ptr(), data, bytes.size());
+  return copy;
+}
+
+// Elements of a shape, nothing if a size is negative or the product does not fit.
+std::optional<std::int64_t> elements_of(std::span<const std::int64_t> shape) {
+  if (std::ranges::any_of(shape, [](std::int64_t size) { return size < 0; })) return std::nullopt;
+  if (std::ranges::find(shape, 0) != shape.end()) return 0;
+  std::int64_t count = 1;
+  for (const std::int64_t size : shape) {
+    if (__builtin_mul_overflow(count, size, &count)) return std::nullopt;
+  }
+  return count;
+}
+
+[[noreturn]] void fail_sizes(std::span<const std::int64_t> shape) {
+  throw InvalidArgument(fmt::format("a tensor cannot have the sizes [{}]", fmt::join(shape, ", ")));
+}
+
+std::int64_t require_elements_of(std::span<const std::int64_t> shape) {
+  if (const auto count = elements_of(shape)) return *count;
+  fail_sizes(shape);
+}
 
 void visit_dense(const at::Tensor& tensor, std::size_t piece, const Sink& sink) {
   const auto* data = static_cast<const char*>(tensor.const_data_ptr());
@@ -141,10 +200,51 @@ Tensor Tensor::filled(double value, DType dtype, std::span<const std::int64_t> s
 }
 
 Tensor Tensor::strings(std::vector<std::string> values) {
+  const auto count = static_cast<std::int64_t>(values.size());
+  return strings(std::move(values), {count});
+}
+
+Tensor Tensor::strings(std::vector<std::string> values, std::vector<std::int64_t> shape) {
+  const std::int64_t count = require_elements_of(shape);
+  if (count != static_cast<std::int64_t>(values.size())) {
+    throw InvalidArgument(fmt::format("a tensor of sizes [{}] has {} strings, got {}", fmt::join(shape, ", "), count, values.size()));
+  }
   Tensor result;
   result.dtype_ = DType::kString;
-  result.shape_ = {static_cast<std::int64_t>(values.size())};
+  result.shape_ = std::move(shape);
   result.strings_ = std::make_shared<const std::vector<std::string>>(std::move(values));
+  return result;
+}
+
+std::size_t Tensor::nbytes_of(DType dtype, std::span<const std::int64_t> shape) {
+  const auto count = static_cast<std::size_t>(require_elements_of(shape));
+  const auto bits = static_cast<std::size_t>(bit_width(dtype));
+  if (bits == 0) throw InvalidArgument(fmt::format("elements of dtype {} are not plain memory", exportguard::name(dtype)));
+  std::size_t total = 0;
+  if (__builtin_mul_overflow(count, bits, &total)) fail_sizes(shape);
+  return total / 8 + (total % 8 != 0 ? 1 : 0);
+}
+
+Tensor Tensor::from_memory(DType dtype, std::vector<std::int64_t> shape, std::span<const std::byte> bytes,
+                           std::shared_ptr<const void> owner) {
+  const std::size_t expected = nbytes_of(dtype, shape);
+  if (expected != bytes.size()) {
+    throw InvalidArgument(fmt::format("{}[{}] takes {} bytes, got {}", name(dtype), fmt::join(shape, ","), expected,
+                                      bytes.size()));
+  }
+  const at::Tensor tensor = is_packed(dtype) ? unpacked(dtype, shape, bytes)
+                                             : shared(storage_type(dtype), shape, bytes, std::move(owner));
+  return stored_as(dtype, tensor);
+}
+
+Tensor Tensor::stored_as(DType dtype, const at::Tensor& stored) {
+  require_elements(stored);
+  const bool is_same = !is_packed(dtype) ? stored.scalar_type() == storage_type(dtype) : readable(stored).scalar_type() == storage_type(dtype);
+  if (!is_same) {
+    throw InvalidArgument(fmt::format("elements of dtype {} are not stored as torch's {}", name(dtype), c10::toString(stored.scalar_type())));
+  }
+  Tensor result(stored);
+  result.dtype_ = dtype;
   return result;
 }
 
@@ -206,7 +306,7 @@ void Tensor::visit(void (*sink)(void*, const void*, std::size_t), void* state, s
   const at::NoGradGuard no_grad;
   const Sink forward = [&](const void* data, std::size_t bytes) { sink(state, data, bytes); };
   if (!is_packed(dtype_)) return visit_elements(*tensor_, std::max<std::size_t>(piece, 1), forward);
-  Packer packer(forward);
+  Packer packer(bit_width(dtype_), forward);
   visit_elements(readable(*tensor_), std::max<std::size_t>(piece, 1),
                  [&](const void* data, std::size_t count) { packer.add(data, count); });
   packer.finish();

@@ -119,10 +119,9 @@ void require_count(const Lexer& in, std::size_t count, const Type& type) {
   in.fail(fmt::format("expected {} elements for {}, got {}", expected, type.str(), count));
 }
 
-/// torch has no kernels that convert to four-bit types; their elements are bytes of an 8-bit integer.
+/// torch has no kernels that convert to types of two and four bits; their elements are bytes of an 8-bit integer.
 at::Tensor converted(const at::Tensor& tensor, DType dtype) {
-  if (dtype == DType::kInt4) return tensor.to(at::kChar).view(at::ScalarType::Int4);
-  if (dtype == DType::kUint4) return tensor.to(at::kByte).view(at::ScalarType::UInt4);
+  if (bit_width(dtype) < 8) return tensor.to(is_unsigned(dtype) ? at::kByte : at::kChar);
   return tensor.to(to_scalar_type(dtype));
 }
 
@@ -132,14 +131,14 @@ Tensor parse_numbers(Lexer& in, const Type& type, T (*parse)(Lexer&, const Type&
   const std::vector<T> elements = parse_list(in, parse, type);
   require_count(in, elements.size(), type);
   const at::Tensor tensor = at::tensor(at::ArrayRef<T>(elements), at::TensorOptions(at::CppTypeToScalarType<T>::value));
-  return Tensor(converted(tensor.reshape(sizes), type.dtype));
+  return Tensor::stored_as(type.dtype, converted(tensor.reshape(sizes), type.dtype));
 }
 
 Tensor parse_strings(Lexer& in, const Type& type) {
-  if (parse_sizes(in, type).size() != 1) in.fail("a constant of strings must have rank 1, got " + type.str());
+  std::vector<std::int64_t> sizes = parse_sizes(in, type);
   std::vector<std::string> elements = parse_list(in, parse_string, type);
   require_count(in, elements.size(), type);
-  return Tensor::strings(std::move(elements));
+  return Tensor::strings(std::move(elements), std::move(sizes));
 }
 
 }  // namespace

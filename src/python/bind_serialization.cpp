@@ -39,6 +39,12 @@ py::bytes infer_shapes(const std::string& model_bytes, bool strict) {
   return bytes;
 }
 
+ir::Model from_bytes(const py::bytes& model_bytes) {
+  const std::string_view bytes = model_bytes;
+  const py::gil_scoped_release release;
+  return io::from_bytes(std::as_bytes(std::span(bytes.data(), bytes.size())));
+}
+
 void bind_save(py::module_& m) {
   const io::SaveOptions defaults;
   m.def(
@@ -64,6 +70,8 @@ void bind_serialization(py::module_& m) {
   bind_save(m);
   m.def("to_bytes", &to_bytes, py::arg("model"), py::kw_only(), py::arg("sources") = true,
         "The model as bytes of a ModelProto, weights inline.");
+  m.def("load", &io::load, py::arg("path"), ReleaseGil(), "Reads an ONNX file; external data is mapped.");
+  m.def("from_bytes", &from_bytes, py::arg("model_bytes"), "The same of the bytes of a ModelProto.");
   m.def("check", &io::check, py::arg("model_bytes"), py::arg("full") = false, ReleaseGil(),
         "onnx's checker, with shape inference if full.");
   m.def("check_file", &io::check_file, py::arg("path"), py::arg("full") = false, ReleaseGil(),

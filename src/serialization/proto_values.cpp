@@ -1,6 +1,11 @@
 #include "serialization/proto_values.h"
 
+#include <fmt/format.h>
+
+#include <atomic>
 #include <bit>
+
+#include "exportguard/common/errors.h"
 
 namespace exportguard::serialization {
 
@@ -20,6 +25,35 @@ void fill_tensor_type(const ir::Type& type, pb::TypeProto::Tensor& proto) {
       added.set_dim_param(dim.str());
     }
   }
+}
+
+// A name may be any text; what is no expression is a symbol of that name.
+ir::Dim read_name(const std::string& name) {
+  try {
+    return SymExpr::parse(name);
+  } catch (const ParseError&) {
+    return SymExpr::symbol(name);
+  }
+}
+
+ir::Dim unknown_size() {
+  static std::atomic<std::uint64_t> count{0};
+  return SymExpr::symbol(fmt::format("unknown_{}", count++));
+}
+
+ir::Dim read_dim(const pb::TensorShapeProto::Dimension& proto) {
+  if (proto.has_dim_value() && proto.dim_value() >= 0) return proto.dim_value();
+  return proto.has_dim_param() && !proto.dim_param().empty() ? read_name(proto.dim_param()) : unknown_size();
+}
+
+ir::Type read_tensor_type(const pb::TypeProto::Tensor& proto, ir::Type::Kind kind) {
+  ir::Type type;
+  type.kind = kind;
+  type.dtype = find_element_type(proto.elem_type()).value_or(DType::kUndefined);
+  if (!proto.has_shape()) return type;
+  type.shape.emplace();
+  for (const auto& dim : proto.shape().dim()) type.shape->push_back(read_dim(dim));
+  return type;
 }
 
 }  // namespace
@@ -50,6 +84,23 @@ void fill_tensor_data(const ir::Tensor& tensor, pb::TensorProto& proto) {
   std::string& raw = *proto.mutable_raw_data();
   raw.reserve(tensor.nbytes());
   tensor.visit_bytes([&](const void* data, std::size_t bytes) { raw.append(static_cast<const char*>(data), bytes); });
+}
+
+std::optional<DType> find_element_type(std::int32_t number) {
+  const bool exists = number > 0 && number <= static_cast<std::int32_t>(DType::kInt2);
+  return exists ? std::optional(static_cast<DType>(number)) : std::nullopt;
+}
+
+ir::Type read_type(const pb::TypeProto& proto) {
+  using Kind = ir::Type::Kind;
+  if (proto.has_tensor_type()) return read_tensor_type(proto.tensor_type(), Kind::kTensor);
+  if (proto.has_sequence_type() && proto.sequence_type().elem_type().has_tensor_type()) {
+    return read_tensor_type(proto.sequence_type().elem_type().tensor_type(), Kind::kSequence);
+  }
+  if (proto.has_optional_type() && proto.optional_type().elem_type().has_tensor_type()) {
+    return read_tensor_type(proto.optional_type().elem_type().tensor_type(), Kind::kOptional);
+  }
+  return {};
 }
 
 std::int64_t ir_version(std::int64_t opset) {

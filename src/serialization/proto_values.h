@@ -3,6 +3,7 @@
 #include <onnx/onnx_pb.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "exportguard/ir/graph.h"
 
@@ -19,6 +20,13 @@ void fill_type(const ir::Type& type, pb::TypeProto& proto);
 void fill_tensor_header(const ir::Tensor& tensor, pb::TensorProto& proto);
 /// The elements inline, in ONNX's layout.
 void fill_tensor_data(const ir::Tensor& tensor, pb::TensorProto& proto);
+
+/// The element type of that number; nothing if ONNX has none.
+std::optional<DType> find_element_type(std::int32_t number);
+
+/// Inverse of `fill_type`. Sizes that are not known become symbols that no other size has. Types that the IR cannot
+/// tell (maps, sequences of sequences, optionals of sequences) are read as undefined.
+ir::Type read_type(const pb::TypeProto& proto);
 
 /// The IR version that belongs to a version of the ONNX domain, 10 at least: older ones lack the metadata of nodes.
 std::int64_t ir_version(std::int64_t opset);

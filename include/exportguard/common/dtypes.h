@@ -32,6 +32,9 @@ enum class DType : std::uint8_t {
   kUint4 = 21,
   kInt4 = 22,
   kFloat4E2M1 = 23,
+  kFloat8E8M0 = 24,
+  kUint2 = 25,
+  kInt2 = 26,
 };
 
 /// Short name as the text format prints it: `f32`, `i64`, `bool`, `bf16`, `f8e4m3fn`, `c64`, …

@@ -12,7 +12,7 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 TEST(DTypes, EveryNameReadsBackAsItsDtype) {
-  for (int i = 0; i < 24; ++i) {
+  for (int i = 0; i < 27; ++i) {
     const auto type = static_cast<DType>(i);
     EXPECT_EQ(dtype(name(type)), type) << name(type);
   }
@@ -35,9 +35,9 @@ TEST(DTypes, FamiliesAndWidthsAreThoseOfOnnx) {
 }
 
 TEST(TorchDtypes, EveryDtypeWithATorchCounterpartSurvivesTheRoundTrip) {
-  for (int i = 1; i < 24; ++i) {
+  for (int i = 1; i < 27; ++i) {
     const auto type = static_cast<DType>(i);
-    if (type == DType::kString || type == DType::kFloat4E2M1) continue;
+    if (type == DType::kString || type == DType::kFloat4E2M1 || bit_width(type) == 2) continue;
     EXPECT_EQ(from_scalar_type(to_scalar_type(type)), type) << name(type);
   }
 }

@@ -1,0 +1,231 @@
+#include "serialization/graph_reader.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <type_traits>
+#include <unordered_set>
+
+#include "exportguard/common/errors.h"
+#include "serialization/proto_values.h"
+
+namespace exportguard::serialization {
+namespace {
+
+std::string describe(const pb::NodeProto& node) {
+  return node.name().empty() ? node.op_type() : fmt::format("{} ({})", node.name(), node.op_type());
+}
+
+// `exportguard.source` is "file:line", or the file alone.
+void split_place(std::string_view place, ir::SourceView& source) {
+  source.file = place;
+  const std::size_t colon = place.rfind(':');
+  if (colon == std::string_view::npos) return;
+  const std::string_view digits = place.substr(colon + 1);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), source.line);
+  if (error == std::errc() && end == digits.data() + digits.size()) source.file = place.substr(0, colon);
+}
+
+// Inverse of what the writer says of a node.
+const ir::Source* read_source(const pb::NodeProto& node) {
+  ir::SourceView source;
+  bool is_known = false;
+  for (const pb::StringStringEntryProto& entry : node.metadata_props()) {
+    const std::string_view key = entry.key();
+    if (!key.starts_with("exportguard.")) continue;
+    is_known = true;
+    if (key == "exportguard.target") source.target = entry.value();
+    if (key == "exportguard.module") source.module = entry.value();
+    if (key == "exportguard.class") source.type = entry.value();
+    if (key == "exportguard.source") split_place(entry.value(), source);
+  }
+  return is_known ? ir::intern(source) : nullptr;
+}
+
+template <typename List>
+void collect_types(const List& list, std::unordered_map<std::string, const pb::TypeProto*>& into) {
+  for (const pb::ValueInfoProto& info : list) {
+    if (info.has_type()) into.emplace(info.name(), &info.type());
+  }
+}
+
+}  // namespace
+
+std::string plain_domain(const std::string& domain) { return domain == "ai.onnx" ? std::string() : domain; }
+
+const pb::AttributeProto* find_bound(const pb::AttributeProto& attribute, const Bindings& bindings) {
+  if (attribute.ref_attr_name().empty()) return &attribute;
+  const auto found = bindings.find(attribute.ref_attr_name());
+  return found == bindings.end() ? nullptr : found->second;
+}
+
+// ------------------------------------------------------------------------------------------------ names
+
+ir::Value* GraphReader::Scope::find(const std::string& name) const {
+  for (const Scope* scope = this; scope != nullptr; scope = scope->outer) {
+    const auto found = scope->values.find(name);
+    if (found != scope->values.end()) return found->second;
+  }
+  return nullptr;
+}
+
+void GraphReader::Scope::define(const std::string& name, ir::Value& value) {
+  if (name.empty()) return;
+  if (!values.emplace(name, &value).second) {
+    throw FileError(fmt::format("graph '{}' defines '{}' twice", graph.name(), name));
+  }
+}
+
+ir::Type GraphReader::Scope::type(const std::string& name) const {
+  const auto found = types.find(name);
+  return found == types.end() ? ir::Type{} : read_type(*found->second);
+}
+
+// ------------------------------------------------------------------------------------------------ graphs
+
+std::unique_ptr<ir::Graph> GraphReader::take(pb::GraphProto& proto) {
+  auto graph = std::make_unique<ir::Graph>(proto.name());
+  const Bindings none;
+  Scope scope{nullptr, none, *graph, {}, {}};
+  fill(proto, scope);
+  return graph;
+}
+
+std::unique_ptr<ir::Graph> GraphReader::nested(const pb::GraphProto& proto, const Scope& outer) {
+  auto graph = std::make_unique<ir::Graph>(proto.name());
+  Scope scope{&outer, outer.bindings, *graph, {}, {}};
+  fill(proto, scope);
+  return graph;
+}
+
+std::unique_ptr<ir::Graph> GraphReader::read(const pb::FunctionProto& proto, const Bindings& bindings) {
+  auto graph = std::make_unique<ir::Graph>(proto.name());
+  Scope scope{nullptr, bindings, *graph, {}, {}};
+  collect_types(proto.value_info(), scope.types);
+  for (const std::string& name : proto.input()) scope.define(name, graph->add_input(name, scope.type(name)));
+  for (const pb::NodeProto& node : proto.node()) read_node(node, scope);
+  for (const std::string& name : proto.output()) read_output(name, scope);
+  return graph;
+}
+
+// Initializers first: one that is an input as well gives that input a default, and is read as a constant.
+template <typename Graph>
+void GraphReader::fill(Graph& proto, Scope& scope) {
+  collect_types(proto.input(), scope.types);
+  collect_types(proto.output(), scope.types);
+  collect_types(proto.value_info(), scope.types);
+  read_initializers(proto, scope);
+  read_sparse(proto, scope);
+  for (const pb::ValueInfoProto& input : proto.input()) {
+    if (scope.values.contains(input.name()) && scope.values.at(input.name())->initializer() != nullptr) continue;
+    scope.define(input.name(), scope.graph.add_input(input.name(), scope.type(input.name())));
+  }
+  for (const pb::NodeProto& node : proto.node()) read_node(node, scope);
+  for (const pb::ValueInfoProto& output : proto.output()) read_output(output.name(), scope);
+}
+
+void GraphReader::read_initializers(pb::GraphProto& proto, Scope& scope) {
+  for (pb::TensorProto& tensor : *proto.mutable_initializer()) {
+    const std::string name = tensor.name();
+    scope.define(name, scope.graph.add_initializer(name, tensors_.take(tensor)));
+  }
+}
+
+void GraphReader::read_initializers(const pb::GraphProto& proto, Scope& scope) {
+  for (const pb::TensorProto& tensor : proto.initializer()) {
+    scope.define(tensor.name(), scope.graph.add_initializer(tensor.name(), tensors_.copy(tensor)));
+  }
+}
+
+void GraphReader::read_sparse(const pb::GraphProto& proto, Scope& scope) {
+  for (const pb::SparseTensorProto& tensor : proto.sparse_initializer()) {
+    const std::string& name = tensor.values().name();
+    scope.define(name, scope.graph.add_initializer(name, tensors_.dense(tensor)));
+  }
+}
+
+void GraphReader::read_output(const std::string& name, Scope& scope) {
+  ir::Value* value = scope.find(name);
+  if (value == nullptr) {
+    throw FileError(fmt::format("output '{}' of graph '{}' is defined nowhere", name, scope.graph.name()));
+  }
+  scope.graph.add_output(value, name);
+}
+
+// ------------------------------------------------------------------------------------------------ nodes
+
+void GraphReader::read_node(const pb::NodeProto& proto, Scope& scope) {
+  const std::string call = functions_->find_call(proto, scope.bindings);
+  ir::NodeSpec spec;
+  spec.domain = plain_domain(proto.domain());
+  spec.op = call.empty() ? proto.op_type() : call;
+  spec.name = proto.name();
+  spec.source = read_source(proto);
+  spec.inputs = read_inputs(proto, scope);
+  if (call.empty()) spec.attributes = read_attributes(proto, scope);
+  spec.outputs.clear();
+  for (const std::string& name : proto.output()) spec.outputs.push_back(scope.type(name));
+
+  ir::Node& node = scope.graph.append(std::move(spec));
+  for (int i = 0; i < proto.output_size(); ++i) {
+    ir::Value& value = node.output(static_cast<std::size_t>(i));
+    value.set_name(proto.output(i));
+    scope.define(proto.output(i), value);
+  }
+}
+
+std::vector<ir::Value*> GraphReader::read_inputs(const pb::NodeProto& proto, const Scope& scope) const {
+  std::vector<ir::Value*> inputs;
+  for (const std::string& name : proto.input()) {
+    inputs.push_back(name.empty() ? nullptr : scope.find(name));
+    if (inputs.back() != nullptr || name.empty()) continue;
+    throw FileError(fmt::format("node {} of graph '{}' reads '{}', which nothing before it defines", describe(proto),
+                                scope.graph.name(), name));
+  }
+  return inputs;
+}
+
+std::vector<ir::NamedAttribute> GraphReader::read_attributes(const pb::NodeProto& proto, const Scope& scope) {
+  std::vector<ir::NamedAttribute> attributes;
+  std::unordered_set<std::string_view> names;
+  for (const pb::AttributeProto& attribute : proto.attribute()) {
+    const pb::AttributeProto* value = find_bound(attribute, scope.bindings);
+    if (value == nullptr) continue;
+    try {
+      if (!names.insert(attribute.name()).second) throw FileError("it is given twice");
+      attributes.emplace_back(attribute.name(), read_attribute(*value, scope));
+    } catch (const FileError& error) {
+      throw FileError(fmt::format("attribute '{}' of node {}: {}", attribute.name(), describe(proto), error.what()));
+    }
+  }
+  return attributes;
+}
+
+ir::Attribute GraphReader::read_attribute(const pb::AttributeProto& proto, const Scope& scope) {
+  switch (proto.type()) {
+    case pb::AttributeProto::INT:
+      return proto.i();
+    case pb::AttributeProto::FLOAT:
+      return static_cast<double>(proto.f());
+    case pb::AttributeProto::STRING:
+      return proto.s();
+    case pb::AttributeProto::INTS:
+      return std::vector<std::int64_t>(proto.ints().begin(), proto.ints().end());
+    case pb::AttributeProto::FLOATS:
+      return std::vector<double>(proto.floats().begin(), proto.floats().end());
+    case pb::AttributeProto::STRINGS:
+      return std::vector<std::string>(proto.strings().begin(), proto.strings().end());
+    case pb::AttributeProto::TENSOR:
+      return tensors_.copy(proto.t());
+    case pb::AttributeProto::SPARSE_TENSOR:
+      return tensors_.dense(proto.sparse_tensor());
+    case pb::AttributeProto::GRAPH:
+      return nested(proto.g(), scope);
+    case pb::AttributeProto::TYPE_PROTO:
+      return read_type(proto.tp());
+    default:
+      throw FileError(fmt::format("values of kind {} cannot be read", pb::AttributeProto::AttributeType_Name(proto.type())));
+  }
+}
+
+}  // namespace exportguard::serialization

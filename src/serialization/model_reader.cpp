@@ -1,0 +1,65 @@
+#include <fmt/format.h>
+#include <google/protobuf/io/coded_stream.h>
+
+#include <limits>
+
+#include "exportguard/common/errors.h"
+#include "exportguard/ir/verify.h"
+#include "exportguard/serialization/onnx_file.h"
+#include "serialization/function_reader.h"
+#include "serialization/graph_reader.h"
+#include "serialization/mapped_file.h"
+#include "serialization/tensor_reader.h"
+
+namespace exportguard::serialization {
+namespace {
+
+namespace fs = std::filesystem;
+
+pb::ModelProto parse(std::span<const std::byte> bytes) {
+  pb::ModelProto proto;
+  if (bytes.size() > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
+    throw FileError(fmt::format("{} bytes are more than protobuf can hold", bytes.size()));
+  }
+  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const std::uint8_t*>(bytes.data()),
+                                                static_cast<int>(bytes.size()));
+  const bool is_whole = proto.ParseFromCodedStream(&stream) && stream.ConsumedEntireMessage();
+  if (is_whole && proto.has_graph()) return proto;
+  throw FileError(fmt::format("the {} bytes are not an ONNX model; are they cut short?", bytes.size()));
+}
+
+ir::Model read(pb::ModelProto& proto, TensorReader& tensors) {
+  GraphReader graphs(tensors);
+  FunctionReader functions(proto, graphs);
+  graphs.set_functions(functions);
+  ir::Model model;
+  for (const auto& opset : proto.opset_import()) model.opsets[plain_domain(opset.domain())] = opset.version();
+  for (const auto& entry : proto.metadata_props()) model.metadata[entry.key()] = entry.value();
+  model.producer = proto.producer_name();
+  model.producer_version = proto.producer_version();
+  model.graph = graphs.take(*proto.mutable_graph());
+  model.functions = functions.take(proto);
+  ir::verify(model);
+  return model;
+}
+
+}  // namespace
+
+ir::Model load(const fs::path& path) {
+  try {
+    const MappedFile file(path);
+    pb::ModelProto proto = parse(file.bytes());
+    TensorReader tensors(path.has_parent_path() ? path.parent_path() : fs::path("."));
+    return read(proto, tensors);
+  } catch (const FileError& error) {
+    throw FileError(fmt::format("cannot load '{}': {}", path.string(), error.what()));
+  }
+}
+
+ir::Model from_bytes(std::span<const std::byte> bytes) {
+  pb::ModelProto proto = parse(bytes);
+  TensorReader tensors(std::nullopt);
+  return read(proto, tensors);
+}
+
+}  // namespace exportguard::serialization
