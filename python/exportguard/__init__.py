@@ -46,7 +46,7 @@ from .guard import (  # noqa: E402
 )
 from .input_observer import observe_inputs  # noqa: E402
 from .observed_shapes import observed_dynamic_shapes  # noqa: E402
-from .onnx_model import OnnxModel, ValueInfo  # noqa: E402
+from .onnx_model import OnnxModel, ValueInfo, load  # noqa: E402
 from .rewrites.automatic import RewrittenExport  # noqa: E402
 from .rewrites.engine import RewrittenMethod  # noqa: E402
 from .rewrites.saved import save_rewritten  # noqa: E402
@@ -93,6 +93,7 @@ __all__ = [
     "code_needing_rewriting",
     "compare_outputs",
     "export_with_rewriting",
+    "load",
     "make_dynamic_cache",
     "make_encoder_decoder_cache",
     "make_hybrid_cache",

@@ -110,6 +110,19 @@ class OnnxModel:
         return f"OnnxModel(opset {self.opset}, {self.node_count} nodes, inputs {names})"
 
 
+def load(source: str | os.PathLike[str] | bytes) -> OnnxModel:
+    """Reads an ONNX model of any producer from a file, or from the bytes of one without external data.
+
+    External data is mapped, not copied, and must lie in the model's folder.
+
+    Raises:
+        FileError: what cannot be read, with the node or tensor; files may come from anywhere.
+        GraphError: names in it collide.
+    """
+    core = _core.from_bytes(source) if isinstance(source, bytes) else _core.load(source)
+    return OnnxModel(core, core.opsets.get("", 0))
+
+
 def _value_info(name: str, _: str, dtype: str, shape: Sequence[str | int] | None) -> ValueInfo:
     return ValueInfo(name, dtype, None if shape is None else tuple(shape))
 

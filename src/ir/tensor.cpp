@@ -207,7 +207,8 @@ Tensor Tensor::strings(std::vector<std::string> values) {
 Tensor Tensor::strings(std::vector<std::string> values, std::vector<std::int64_t> shape) {
   const std::int64_t count = require_elements_of(shape);
   if (count != static_cast<std::int64_t>(values.size())) {
-    throw InvalidArgument(fmt::format("a tensor of sizes [{}] has {} strings, got {}", fmt::join(shape, ", "), count, values.size()));
+    throw InvalidArgument(
+        fmt::format("a tensor of sizes [{}] has {} strings, got {}", fmt::join(shape, ", "), count, values.size()));
   }
   Tensor result;
   result.dtype_ = DType::kString;
@@ -219,7 +220,8 @@ Tensor Tensor::strings(std::vector<std::string> values, std::vector<std::int64_t
 std::size_t Tensor::nbytes_of(DType dtype, std::span<const std::int64_t> shape) {
   const auto count = static_cast<std::size_t>(require_elements_of(shape));
   const auto bits = static_cast<std::size_t>(bit_width(dtype));
-  if (bits == 0) throw InvalidArgument(fmt::format("elements of dtype {} are not plain memory", exportguard::name(dtype)));
+  if (bits == 0)
+    throw InvalidArgument(fmt::format("elements of dtype {} are not plain memory", exportguard::name(dtype)));
   std::size_t total = 0;
   if (__builtin_mul_overflow(count, bits, &total)) fail_sizes(shape);
   return total / 8 + (total % 8 != 0 ? 1 : 0);
@@ -229,19 +231,21 @@ Tensor Tensor::from_memory(DType dtype, std::vector<std::int64_t> shape, std::sp
                            std::shared_ptr<const void> owner) {
   const std::size_t expected = nbytes_of(dtype, shape);
   if (expected != bytes.size()) {
-    throw InvalidArgument(fmt::format("{}[{}] takes {} bytes, got {}", name(dtype), fmt::join(shape, ","), expected,
-                                      bytes.size()));
+    throw InvalidArgument(
+        fmt::format("{}[{}] takes {} bytes, got {}", name(dtype), fmt::join(shape, ","), expected, bytes.size()));
   }
-  const at::Tensor tensor = is_packed(dtype) ? unpacked(dtype, shape, bytes)
-                                             : shared(storage_type(dtype), shape, bytes, std::move(owner));
+  const at::Tensor tensor =
+      is_packed(dtype) ? unpacked(dtype, shape, bytes) : shared(storage_type(dtype), shape, bytes, std::move(owner));
   return stored_as(dtype, tensor);
 }
 
 Tensor Tensor::stored_as(DType dtype, const at::Tensor& stored) {
   require_elements(stored);
-  const bool is_same = !is_packed(dtype) ? stored.scalar_type() == storage_type(dtype) : readable(stored).scalar_type() == storage_type(dtype);
+  const bool is_same = !is_packed(dtype) ? stored.scalar_type() == storage_type(dtype)
+                                         : readable(stored).scalar_type() == storage_type(dtype);
   if (!is_same) {
-    throw InvalidArgument(fmt::format("elements of dtype {} are not stored as torch's {}", name(dtype), c10::toString(stored.scalar_type())));
+    throw InvalidArgument(fmt::format("elements of dtype {} are not stored as torch's {}", name(dtype),
+                                      c10::toString(stored.scalar_type())));
   }
   Tensor result(stored);
   result.dtype_ = dtype;

@@ -8,13 +8,20 @@ namespace {
 // Looked up when it is needed: the package imports this module before it defines its exceptions.
 py::object exception_class(const char* name) { return py::module_::import("exportguard.errors").attr(name); }
 
+// A text may quote bytes of a file that are no text.
+py::object message_of(const std::exception& error) {
+  const std::string_view what = error.what();
+  PyObject* decoded = PyUnicode_DecodeUTF8(what.data(), static_cast<Py_ssize_t>(what.size()), "replace");
+  return decoded != nullptr ? py::reinterpret_steal<py::object>(decoded) : throw py::error_already_set();
+}
+
 void raise(const char* name, const std::exception& error) {
-  PyErr_SetString(exception_class(name).ptr(), error.what());
+  PyErr_SetObject(exception_class(name).ptr(), message_of(error).ptr());
 }
 
 void raise_parse_error(const ParseError& error) {
   const py::object type = exception_class("ParseError");
-  PyErr_SetObject(type.ptr(), type(error.what(), error.line(), error.column()).ptr());
+  PyErr_SetObject(type.ptr(), type(message_of(error), error.line(), error.column()).ptr());
 }
 
 // What is not ours passes on to pybind11's own translators.

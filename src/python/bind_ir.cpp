@@ -45,10 +45,14 @@ py::list outputs(const ir::Model& model) {
   return result;
 }
 
-std::string text(const ir::Model& model, bool sources) {
+// Attributes of a file may hold bytes that are no text.
+py::str text(const ir::Model& model, bool sources) {
   ir::PrintOptions options;
   options.sources = sources;
-  return ir::print(model, options);
+  const std::string printed = ir::print(model, options);
+  PyObject* decoded = PyUnicode_DecodeUTF8(printed.data(), static_cast<Py_ssize_t>(printed.size()), "replace");
+  if (decoded == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::str>(decoded);
 }
 
 }  // namespace

@@ -40,7 +40,8 @@ std::string FunctionReader::find_call(const pb::NodeProto& node, const Bindings&
 }
 
 // What the call leaves out has the function's default; what has none is left out in the body as well.
-Bindings FunctionReader::bind(const pb::FunctionProto& function, const pb::NodeProto& call, const Bindings& outer) const {
+Bindings FunctionReader::bind(const pb::FunctionProto& function, const pb::NodeProto& call,
+                              const Bindings& outer) const {
   Bindings bindings;
   for (const pb::AttributeProto& attribute : function.attribute_proto()) bindings[attribute.name()] = &attribute;
   for (const pb::AttributeProto& attribute : call.attribute()) {
@@ -75,7 +76,8 @@ std::string FunctionReader::instance(const pb::FunctionProto& function, const Bi
 }
 
 void FunctionReader::read(const pb::FunctionProto& function, const std::string& name, const Bindings& bindings) {
-  ir::Function read{.domain = plain_domain(function.domain()), .name = name, .attributes = {}, .body = {}, .opsets = {}};
+  ir::Function read{
+      .domain = plain_domain(function.domain()), .name = name, .attributes = {}, .body = {}, .opsets = {}};
   for (const auto& opset : function.opset_import()) read.opsets[plain_domain(opset.domain())] = opset.version();
   read.body = graphs_.read(function, bindings);
   functions_.push_back(std::move(read));

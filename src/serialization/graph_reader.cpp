@@ -42,6 +42,13 @@ const ir::Source* read_source(const pb::NodeProto& node) {
   return is_known ? ir::intern(source) : nullptr;
 }
 
+// Without those at the end that are left out.
+int count_of_outputs(const pb::NodeProto& node) {
+  int count = node.output_size();
+  while (count > 0 && node.output(count - 1).empty()) --count;
+  return count;
+}
+
 template <typename List>
 void collect_types(const List& list, std::unordered_map<std::string, const pb::TypeProto*>& into) {
   for (const pb::ValueInfoProto& info : list) {
@@ -51,7 +58,10 @@ void collect_types(const List& list, std::unordered_map<std::string, const pb::T
 
 }  // namespace
 
-std::string plain_domain(const std::string& domain) { return domain == "ai.onnx" ? std::string() : domain; }
+std::string plain_domain(const std::string& domain) {
+  require_text(domain);
+  return domain == "ai.onnx" ? std::string() : domain;
+}
 
 const pb::AttributeProto* find_bound(const pb::AttributeProto& attribute, const Bindings& bindings) {
   if (attribute.ref_attr_name().empty()) return &attribute;
@@ -71,6 +81,7 @@ ir::Value* GraphReader::Scope::find(const std::string& name) const {
 
 void GraphReader::Scope::define(const std::string& name, ir::Value& value) {
   if (name.empty()) return;
+  require_text(name);
   if (!values.emplace(name, &value).second) {
     throw FileError(fmt::format("graph '{}' defines '{}' twice", graph.name(), name));
   }
@@ -164,10 +175,11 @@ void GraphReader::read_node(const pb::NodeProto& proto, Scope& scope) {
   spec.inputs = read_inputs(proto, scope);
   if (call.empty()) spec.attributes = read_attributes(proto, scope);
   spec.outputs.clear();
-  for (const std::string& name : proto.output()) spec.outputs.push_back(scope.type(name));
+  const int output_count = count_of_outputs(proto);
+  for (int i = 0; i < output_count; ++i) spec.outputs.push_back(scope.type(proto.output(i)));
 
   ir::Node& node = scope.graph.append(std::move(spec));
-  for (int i = 0; i < proto.output_size(); ++i) {
+  for (int i = 0; i < output_count; ++i) {
     ir::Value& value = node.output(static_cast<std::size_t>(i));
     value.set_name(proto.output(i));
     scope.define(proto.output(i), value);
@@ -224,7 +236,8 @@ ir::Attribute GraphReader::read_attribute(const pb::AttributeProto& proto, const
     case pb::AttributeProto::TYPE_PROTO:
       return read_type(proto.tp());
     default:
-      throw FileError(fmt::format("values of kind {} cannot be read", pb::AttributeProto::AttributeType_Name(proto.type())));
+      throw FileError(
+          fmt::format("values of kind {} cannot be read", pb::AttributeProto::AttributeType_Name(proto.type())));
   }
 }
 

@@ -33,7 +33,7 @@ class Descriptor {
 };
 
 std::size_t size_of(const Descriptor& file, const std::filesystem::path& path) {
-  struct stat facts {};
+  struct stat facts{};
   if (::fstat(file.number(), &facts) != 0) fail(path, std::strerror(errno));
   if (!S_ISREG(facts.st_mode)) fail(path, "not a file");
   return static_cast<std::size_t>(facts.st_size);

@@ -7,8 +7,9 @@
 
 namespace exportguard::serialization {
 
-/// A file in memory without a copy of it: pages are read when they are touched. Private: writing to them changes no file.
-/// A file that another process cuts short while it is mapped ends this one at the next touch, as with every mapping.
+/// A file in memory without a copy of it: pages are read when they are touched. Private: writing to them changes no
+/// file. A file that another process cuts short while it is mapped ends this one at the next touch, as with every
+/// mapping.
 class MappedFile {
  public:
   /// @throws FileError naming the path and the system's reason.

@@ -9,6 +9,7 @@
 #include "serialization/function_reader.h"
 #include "serialization/graph_reader.h"
 #include "serialization/mapped_file.h"
+#include "serialization/proto_values.h"
 #include "serialization/tensor_reader.h"
 
 namespace exportguard::serialization {
@@ -28,13 +29,19 @@ pb::ModelProto parse(std::span<const std::byte> bytes) {
   throw FileError(fmt::format("the {} bytes are not an ONNX model; are they cut short?", bytes.size()));
 }
 
+void add_metadata(const pb::StringStringEntryProto& entry, ir::Model& model) {
+  require_text(entry.key());
+  require_text(entry.value());
+  model.metadata[entry.key()] = entry.value();
+}
+
 ir::Model read(pb::ModelProto& proto, TensorReader& tensors) {
   GraphReader graphs(tensors);
   FunctionReader functions(proto, graphs);
   graphs.set_functions(functions);
   ir::Model model;
   for (const auto& opset : proto.opset_import()) model.opsets[plain_domain(opset.domain())] = opset.version();
-  for (const auto& entry : proto.metadata_props()) model.metadata[entry.key()] = entry.value();
+  for (const auto& entry : proto.metadata_props()) add_metadata(entry, model);
   model.producer = proto.producer_name();
   model.producer_version = proto.producer_version();
   model.graph = graphs.take(*proto.mutable_graph());

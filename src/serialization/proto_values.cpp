@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <atomic>
 #include <bit>
 
@@ -25,6 +26,22 @@ void fill_tensor_type(const ir::Type& type, pb::TypeProto::Tensor& proto) {
       added.set_dim_param(dim.str());
     }
   }
+}
+
+// Bytes of the first character, 0 if it is none: too long a form, half of a surrogate pair, or beyond Unicode.
+std::size_t character_length(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text.front());
+  if (lead < 0x80) return 1;
+  const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead > 0xF4 || text.size() < length) return 0;
+  std::uint32_t code = lead & (0x7FU >> length);
+  for (const char next : text.substr(1, length - 1)) {
+    if ((static_cast<unsigned char>(next) & 0xC0U) != 0x80U) return 0;
+    code = (code << 6U) | (static_cast<unsigned char>(next) & 0x3FU);
+  }
+  constexpr std::array<std::uint32_t, 5> kSmallest{0, 0, 0x80, 0x800, 0x10000};
+  const bool is_surrogate = code >= 0xD800 && code < 0xE000;
+  return code < kSmallest[length] || code > 0x10FFFF || is_surrogate ? 0 : length;
 }
 
 // A name may be any text; what is no expression is a symbol of that name.
@@ -84,6 +101,17 @@ void fill_tensor_data(const ir::Tensor& tensor, pb::TensorProto& proto) {
   std::string& raw = *proto.mutable_raw_data();
   raw.reserve(tensor.nbytes());
   tensor.visit_bytes([&](const void* data, std::size_t bytes) { raw.append(static_cast<const char*>(data), bytes); });
+}
+
+void require_text(const std::string& text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t length = character_length(std::string_view(text).substr(at));
+    if (length == 0) break;
+    at += length;
+  }
+  if (at == text.size()) return;
+  throw FileError("a name in the model is not UTF-8");
 }
 
 std::optional<DType> find_element_type(std::int32_t number) {

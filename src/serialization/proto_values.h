@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "exportguard/ir/graph.h"
 
@@ -20,6 +21,9 @@ void fill_type(const ir::Type& type, pb::TypeProto& proto);
 void fill_tensor_header(const ir::Tensor& tensor, pb::TensorProto& proto);
 /// The elements inline, in ONNX's layout.
 void fill_tensor_data(const ir::Tensor& tensor, pb::TensorProto& proto);
+
+/// @throws FileError unless `text` is UTF-8, which Python and other readers want of names.
+void require_text(const std::string& text);
 
 /// The element type of that number; nothing if ONNX has none.
 std::optional<DType> find_element_type(std::int32_t number);

@@ -47,7 +47,9 @@ std::size_t bytes_of(const pb::TensorProto& proto, DType dtype) {
   }
 }
 
-std::span<const std::byte> as_bytes(const std::string& text) { return std::as_bytes(std::span(text.data(), text.size())); }
+std::span<const std::byte> as_bytes(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
 
 ir::Tensor owning(const pb::TensorProto& proto, DType dtype, std::string&& raw) {
   const auto owner = std::make_shared<const std::string>(std::move(raw));
@@ -157,7 +159,8 @@ ir::Tensor TensorReader::copy(const pb::TensorProto& proto) {
 ir::Tensor TensorReader::dense(const pb::SparseTensorProto& proto) {
   const ir::Tensor values = copy(proto.values());
   const ir::Tensor indices = copy(proto.indices());
-  if (bit_width(values.dtype()) < 8) fail(proto.values(), "a sparse tensor of this dtype cannot be read; make it dense");
+  if (bit_width(values.dtype()) < 8)
+    fail(proto.values(), "a sparse tensor of this dtype cannot be read; make it dense");
   std::string raw(dense_bytes(proto, values.dtype()), '\0');
   std::string elements;
   values.visit_bytes([&](const void* data, std::size_t n) { elements.append(static_cast<const char*>(data), n); });
@@ -197,8 +200,7 @@ ir::Tensor TensorReader::external(const pb::TensorProto& proto) {
   const std::size_t size = mapped->bytes().size();
   const auto offset = static_cast<std::size_t>(range.offset);
   if (offset > size) fail(proto, fmt::format("starts at byte {} of '{}', which has {}", offset, range.location, size));
-  const std::size_t length =
-      range.bytes ? static_cast<std::size_t>(*range.bytes) : bytes_of(proto, dtype);
+  const std::size_t length = range.bytes ? static_cast<std::size_t>(*range.bytes) : bytes_of(proto, dtype);
   if (length > size - offset) {
     fail(proto, fmt::format("takes {} bytes from byte {} of '{}', which has {}; is the file cut short?", length, offset,
                             range.location, size));
@@ -212,9 +214,10 @@ std::shared_ptr<const MappedFile> TensorReader::file(const std::string& location
   const auto known = files_.find(location);
   if (known != files_.end()) return known->second;
   if (!folder_) {
-    throw FileError(fmt::format("its elements are in '{}', but a model given as bytes has no folder; load the file by "
-                                "its path",
-                                location));
+    throw FileError(
+        fmt::format("its elements are in '{}', but a model given as bytes has no folder; load the file by "
+                    "its path",
+                    location));
   }
   const fs::path wanted(location);
   std::error_code error;

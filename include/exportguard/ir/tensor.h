@@ -28,7 +28,7 @@ class Tensor {
   static Tensor scalar(double value, DType dtype);        ///< rank 0; NaN and inf as well
   static Tensor filled(double value, DType dtype, std::span<const std::int64_t> shape);
   static Tensor strings(std::vector<std::string> values);  ///< string[n]; no at::Tensor behind it
-  /// The same of any shape, in C order. @throws InvalidArgument unless there are as many strings as the shape has places.
+  /// The same of any shape, in C order. @throws InvalidArgument unless the shape has as many places.
   static Tensor strings(std::vector<std::string> values, std::vector<std::int64_t> shape);
 
   /// Elements in C order as ONNX stores them, where they lie: `owner` keeps the memory alive. Elements of less than a
@@ -36,8 +36,8 @@ class Tensor {
   /// @throws InvalidArgument unless `bytes` is what dtype and shape take.
   static Tensor from_memory(DType dtype, std::vector<std::int64_t> shape, std::span<const std::byte> bytes,
                             std::shared_ptr<const void> owner);
-  /// Elements of `dtype`, one to an element of `stored`: for dtypes that torch does not have (`f4e2m1`, `u2`, `i2`), whose
-  /// bits stand in the low ones of an 8-bit integer. @throws InvalidArgument if `stored` is not how `dtype` is stored.
+  /// Elements of `dtype`, one to an element of `stored`: dtypes that torch does not have (`f4e2m1`, `u2`, `i2`) have
+  /// their bits in the low ones of an 8-bit integer. @throws InvalidArgument if `stored` is no such tensor.
   static Tensor stored_as(DType dtype, const at::Tensor& stored);
 
   /// Bytes that dense elements take, as ONNX stores them. @throws InvalidArgument for sizes that no tensor can have.

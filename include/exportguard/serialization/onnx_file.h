@@ -35,11 +35,13 @@ void save(const ir::Model& model, const std::filesystem::path& path, const SaveO
 /// The same as bytes of a ModelProto, everything inline. @throws FileError above 2 GB.
 std::string to_bytes(const ir::Model& model, const SaveOptions& options = {});
 
-/// Reads an ONNX file of any producer. External data is mapped, not copied, and must lie in the model's folder; the file
-/// may be removed but not overwritten while the model lives. An input that has an initializer is read as that constant,
-/// a sparse tensor is made dense, a local function with attributes becomes one for each set of values it is called with.
+/// Reads an ONNX file of any producer. External data is mapped, not copied, and must lie in the model's folder; the
+/// file may be removed but not overwritten while the model lives. An input that has an initializer is read as that
+/// constant, a sparse tensor is made dense, a local function with attributes becomes one for each set of values it is
+/// called with.
 /// @throws FileError naming the path and the node or tensor, for a file that is cut short, values that nothing defines,
-///   nodes that are not in order, sizes that do not fit, data outside the folder, and kinds of values that the IR lacks.
+///   nodes that are not in order, sizes that do not fit, data outside the folder, and kinds of values that the IR
+///   lacks.
 /// @throws GraphError for names that collide.
 ir::Model load(const std::filesystem::path& path);
 
