@@ -25,7 +25,8 @@ from exportguard.rewrites.in_place import InPlaceRewrite, rewrite_in_place
 from exportguard.rewrites.places import Place, contains, places_of
 from exportguard.rewrites.saved import save_rewritten
 from exportguard.rewrites.state import Snapshot
-from exportguard.source.errors import RewriteError
+from exportguard.rewrites.watch import is_stop, watch_exports
+from exportguard.source.errors import RewriteError, forget
 
 logger = logging.getLogger(__name__)
 
@@ -94,6 +95,7 @@ class AutomaticRewriting(Patch):
 
         self.steps.clear()
         self._folder.clear()
+        watch_exports(changes)
         changes.set_attribute(_trace, "_export", self._rewriting(_trace._export))
 
     def dump(self, folder: str) -> None:
@@ -156,20 +158,22 @@ class _Search:
         self._export = export
         self._attempts = 0
         self._reasons: list[str] = []
+        self._refusals: list[RewriteError] = []  # of attempts, in their order
         self._fixed = FixedAxes()  # by the last attempt
         self.steps = list(steps)
 
     def run(self) -> Any:
         """The first program that an attempt gives, with as few of its axes fixed by loops as rewriting achieves.
 
-        :raises Exception: that of the first attempt, with what was tried as a note
+        :raises RewriteError: why what torch stopped at cannot be rewritten
+        :raises Exception: that of the first attempt, with what was tried as a note, if nothing could be tried
         """
         outcome = self._attempt(self.steps)
         if isinstance(outcome, _Failed):
             found = self._beyond(outcome, self.steps)
             if found is None:
                 self._explain(outcome.error)
-                raise outcome.error
+                raise self._reason_for(outcome.error) from outcome.error
             outcome, self.steps = found
         return self._with_loops_kept(outcome)
 
@@ -183,6 +187,8 @@ class _Search:
                 return self._export()
         except Exception as error:  # what torch raises at a test on data is of many kinds
             snapshot.restore(snapshot.changes())
+            if isinstance(error, RewriteError):
+                self._refusals.append(error)
             return _Failed(error, self._fixed.loops() if _fixes_an_axis(error) else places_of(error))
 
     def _beyond(self, failed: _Failed, steps: list[RewritingStep]) -> tuple[Any, list[RewritingStep]] | None:
@@ -202,7 +208,7 @@ class _Search:
 
     def _candidates(self, failed: _Failed, steps: Sequence[RewritingStep]) -> Iterator[RewritingStep]:
         """What may be rewritten next: each function around the line, as a whole or its statement at that line alone."""
-        if not failed.places or not _is_stop(failed.error):
+        if not failed.places or not is_stop(failed.error):
             return
         for place in _different(failed.places)[:_INNERMOST]:
             known = next((s for s in steps if _runs(s, place)), None)
@@ -252,6 +258,18 @@ class _Search:
             elif step is not None and self._fixed.count < fixed.count:
                 program, self.steps = outcome, [*self.steps, step]
 
+    def _reason_for(self, error: Exception) -> Exception:
+        """What the user is told: the rewriting's own reason with the file, rather than what torch stopped at."""
+        if isinstance(error, RewriteError) or not self._refusals:
+            return error
+        refusal = self._refusals[0]
+        place = next(iter(places_of(error) or places_of(refusal)), None)
+        told = RewriteError(f"{place}\n{refusal}" if place is not None else str(refusal))
+        forget(told)
+        for note in getattr(error, "__notes__", ()):
+            told.add_note(note)
+        return told
+
     def _explain(self, error: Exception) -> None:
         tried = "; ".join(dict.fromkeys(self._reasons)) or "there is no function on the way that can be rewritten"
         error.add_note(f"exportguard: {self._attempts} exports were tried. {tried}")
@@ -268,18 +286,6 @@ def _runs(step: RewritingStep, place: Place) -> bool:
     return any(code is place.code or contains(code, place.ran) for code in own)
 
 
-def _is_stop(error: Exception) -> bool:
-    """Whether rewriting can help: torch wanted the value of a tensor, or a loop made an axis a constant."""
-    from torch._dynamo.exc import UserError
-    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
-    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-
-    if isinstance(error, UserError):
-        return True
-    stops = (GuardOnDataDependentSymNode, DataDependentOutputException, DynamicOutputShapeException)
-    return isinstance(error, stops) or "data-dependent" in str(error)
-
-
 def _fixes_an_axis(error: Exception) -> bool:
     from torch._dynamo.exc import UserError, UserErrorType
 
@@ -288,7 +294,7 @@ def _fixes_an_axis(error: Exception) -> bool:
 
 def _is_progress(outcome: _Failed, before: _Failed, step: RewritingStep) -> bool:
     """Whether the export came to another line, outside what was rewritten for it."""
-    if not _is_stop(outcome.error) or outcome.line is None:
+    if not is_stop(outcome.error) or outcome.line is None:
         return False
     return outcome.line != before.line
 

@@ -12,6 +12,7 @@ from exportguard.declaration.targets import Target
 from exportguard.rewrites.engine import RewrittenMethod
 from exportguard.rewrites.places import dotted_path
 from exportguard.rewrites.transform import transform_function
+from exportguard.rewrites.watch import watch_exports
 from exportguard.source.errors import RewriteError
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class InPlaceRewrite(Patch):
 
     def install(self, changes: Changes) -> None:
         """Gives each function the new code; the guard gives the old one back."""
+        watch_exports(changes)
         self.installed[:] = self.replacements()
         for function in self.functions:
             changes.set_attribute(function, "__code__", self.rewritten.func.__code__)

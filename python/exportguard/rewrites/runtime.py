@@ -14,22 +14,16 @@ import torch
 from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
+from exportguard.rewrites.catching import handler_of
+from exportguard.rewrites.numbers import as_number
 from exportguard.rewrites.opening import Opening, closed
+from exportguard.rewrites.places import is_users
 from exportguard.rewrites.recording import Captured, record, substituted
-from exportguard.rewrites.state import MISSING, Slot, Snapshot, reachable_roots
+from exportguard.rewrites.state import MISSING, UNDEFINED, Slot, Snapshot, reachable_roots
+from exportguard.rewrites.watch import is_stop
 from exportguard.source.errors import RewriteError
 
 Branch = Callable[..., Any]
-
-
-class _Undefined:
-    """Stands for a local variable that has no value yet."""
-
-    def __repr__(self) -> str:
-        return "<undefined>"
-
-
-UNDEFINED = _Undefined()
 
 
 def value(read: Callable[[], Any]) -> Any:
@@ -96,22 +90,33 @@ class _Run:
     def __init__(self, function: Callable[[], Any], snapshot: Snapshot, captured: Captured) -> None:
         self.function = function
         self._snapshot = snapshot
-        self.result = record(function, captured)
-        self.changes = snapshot.changes()
-        snapshot.restore(self.changes)
+        self.result: Any = None
+        self.error: Exception | None = None  # what the model raises in this branch
+        self.checks = 0
+        before = _CHECKS[0]
+        try:
+            self.result = record(function, captured)
+        except Exception as error:
+            if not is_of_the_model(error):
+                raise
+            self.error = error
+        finally:
+            self.checks = _CHECKS[0] - before
+            self.changes = snapshot.changes()
+            snapshot.restore(self.changes)
 
     def outcome(self, slots: list[Slot]) -> Any:
         """Runs the branch again; returns its result and what the slots hold afterwards."""
         result = self.function()
         changes = self._snapshot.changes()
         now = {slot.identity(): new for slot, new in changes}
-        held = [now.get(slot.identity(), self._snapshot.before(slot)) for slot in slots]
+        held = [slot.as_value(now.get(slot.identity(), self._snapshot.before(slot))) for slot in slots]
         self._snapshot.restore(changes)
         return result, held
 
     def recorded(self, slots: list[Slot]) -> Any:
         now = {slot.identity(): new for slot, new in self.changes}
-        return self.result, [now.get(slot.identity(), self._snapshot.before(slot)) for slot in slots]
+        return self.result, [slot.as_value(now.get(slot.identity(), self._snapshot.before(slot))) for slot in slots]
 
 
 class _Condition:
@@ -126,6 +131,8 @@ class _Condition:
         captured = Captured()
         snapshot = Snapshot(reachable_roots(self._branches))
         runs = [_Run(branch, snapshot, captured) for branch in self._branches]
+        if any(run.error is not None for run in runs):
+            return self._without_error(predicate, [run.error for run in runs])
         slots = list({slot.identity(): slot for run in runs for slot, _ in run.changes}.values())
         places = tuple(slot.describe() for slot in slots)
         merge = Merge(*(run.recorded(slots) for run in runs), names=self._names, places=places, line=self._line)
@@ -137,6 +144,17 @@ class _Condition:
         operands = (*captured.tensors, *captured.numbers.values())
         outputs = torch.ops.higher_order.cond(predicate, *functions, operands)
         return self._apply(list(outputs), slots, merge, captured, written)
+
+    def _without_error(self, predicate: Any, errors: Sequence[Exception | None]) -> Any:
+        """The branch that does not raise, behind a check that it is the one that runs."""
+        then, orelse = errors
+        if then is not None and orelse is not None:
+            raise then
+        error = then or orelse
+        assert error is not None
+        require_uncaught(type(error), self._line)
+        check_data(not_(predicate) if orelse is None else predicate)
+        return self._branches[0 if then is None else 1]()
 
     def _graph_function(
         self, run: _Run, slots: list[Slot], merge: Merge, captured: Captured, written: list[bool]
@@ -276,30 +294,71 @@ def _is_same(a: Any, b: Any) -> bool:
 # ---------------------------------------------------------------------------------------------------- and, or, not
 
 
+def known(item: Any) -> Callable[[], Any]:
+    """An operand that was read already."""
+    return lambda: item
+
+
 def and_(*operands: Callable[[], Any]) -> Any:
-    """`a and b and …`; operands are read from left to right, and no further than Python would."""
-    current = operands[0]()
-    for read in operands[1:]:
-        if depends_on_data(current):
-            current = _combine(torch.logical_and, current, read())
-        elif not current:
-            return current
-        else:
-            current = read()
-    return current
+    """`a and b and …` that is tested; operands are read from left to right, and no further than Python would."""
+    return _tested(operands, is_or=False)
 
 
 def or_(*operands: Callable[[], Any]) -> Any:
-    """`a or b or …`."""
+    """`a or b or …` that is tested."""
+    return _tested(operands, is_or=True)
+
+
+def _tested(operands: Sequence[Callable[[], Any]], *, is_or: bool) -> Any:
     current = operands[0]()
     for read in operands[1:]:
         if depends_on_data(current):
-            current = _combine(torch.logical_or, current, read())
-        elif current:
+            current = _either(current, read) if is_or else _both(current, read)
+        elif bool(current) == is_or:
             return current
         else:
             current = read()
     return current
+
+
+def _both(current: Any, read: Callable[[], Any]) -> Any:
+    if _leaves_no_trace(read):
+        return _combine(torch.logical_and, current, read())
+    return _Condition(lambda: _truth(read()), lambda: False, ("the value",), 0).build(as_predicate(current))
+
+
+def _either(current: Any, read: Callable[[], Any]) -> Any:
+    if _leaves_no_trace(read):
+        return _combine(torch.logical_or, current, read())
+    return _Condition(lambda: True, lambda: _truth(read()), ("the value",), 0).build(as_predicate(current))
+
+
+def _leaves_no_trace(read: Callable[[], Any]) -> bool:
+    """Whether an operand may be read although Python would not: it changes nothing and cannot fail."""
+    captured = Captured()
+    run = _Run(read, Snapshot(reachable_roots([read])), captured)
+    return run.error is None and not run.changes and not any(captured.mark_written()) and not run.checks
+
+
+def and_value(*operands: Callable[[], Any], line: int = 0) -> Any:
+    """`a and b and …` whose value is used: the first operand that is not true, or the last."""
+    return _valued(operands, line, is_or=False)
+
+
+def or_value(*operands: Callable[[], Any], line: int = 0) -> Any:
+    """`a or b or …` whose value is used: the first operand that is true, or the last."""
+    return _valued(operands, line, is_or=True)
+
+
+def _valued(operands: Sequence[Callable[[], Any]], line: int, *, is_or: bool) -> Any:
+    current, rest = operands[0](), operands[1:]
+    if not rest:
+        return current
+    if not depends_on_data(current):
+        return current if bool(current) == is_or else _valued(rest, line, is_or=is_or)
+    branches = [lambda: current, lambda: _valued(rest, line, is_or=is_or)]
+    then, orelse = branches if is_or else reversed(branches)
+    return _Condition(then, orelse, ("the value",), line).build(as_predicate(current))
 
 
 def not_(operand: Any) -> Any:
@@ -344,15 +403,57 @@ def _truth(item: Any) -> torch.Tensor:
 
 
 def check(test: Any, fail: Callable[[], Any]) -> None:
-    """`assert test` or `if not test: raise …`: on tensor data a check that the program keeps, else what it was."""
+    """`assert test` or `if not test: raise …`: on tensor data a check that the program keeps, else what it was.
+
+    Raises:
+        RewriteError: a handler of the model may catch what is raised.
+    """
     if not depends_on_data(test):
         if not test:
             fail()
         return
+    try:
+        fail()
+    except Exception as error:  # its class is what a handler goes by
+        require_uncaught(type(error) if is_of_the_model(error) else Exception)
+    check_data(test)
+
+
+_CHECKS = [0]  # how many were made
+
+
+def check_data(test: Any) -> None:
+    """A check of the program."""
+    _CHECKS[0] += 1
     if isinstance(test, torch.Tensor):
         torch._assert_async(as_predicate(test), "an assertion of the model failed")
     else:
         torch._check(test)  # type: ignore[no-untyped-call]
+
+
+def require_uncaught(kind: type[BaseException], line: int = 0) -> None:
+    """Refuses an exception that depends on tensor data if the model may catch it, for a graph cannot.
+
+    Raises:
+        RewriteError: with the handler.
+    """
+    handler = handler_of(kind)
+    if handler is not None:
+        where = f"line {line}: " if line else ""
+        raise RewriteError(
+            f"{where}{kind.__name__} is raised where tensor data says so, and {handler} may catch it; no graph can: "
+            "write the test as an `if` with the handler's statements in its branch"
+        )
+
+
+def is_of_the_model(error: Exception) -> bool:
+    """Whether the model's own code raised it, as eager mode would: not torch and not the rewriting."""
+    if isinstance(error, RewriteError) or is_stop(error):
+        return False
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and is_users(trace.tb_frame.f_code)
 
 
 # ---------------------------------------------------------------------------------------------------- comparisons
@@ -387,10 +488,10 @@ def compare(operators: Sequence[str], *operands: Callable[[], Any]) -> Any:
 
 # The rest of what rewritten code calls; loops build on the conditions above.
 from exportguard.rewrites.runtime_loops import cat, div, enumerate_, for_, len_, range_, stack, while_, zip_  # noqa: E402
-from exportguard.rewrites.runtime_stores import as_number, augmented, get_item, set_item, update_item  # noqa: E402
+from exportguard.rewrites.runtime_stores import augmented, get_item, set_item, update_item  # noqa: E402
 
 __all__ = [
-    "UNDEFINED", "and_", "augmented", "bool_", "cat", "check", "compare", "div", "enumerate_", "float_", "for_",
-    "get_item", "if_", "ifexp", "int_", "len_", "not_", "or_", "range_", "set_item", "stack", "update_item", "value",
-    "while_", "zip_",
+    "UNDEFINED", "and_", "and_value", "augmented", "bool_", "cat", "check", "compare", "div", "enumerate_", "float_",
+    "for_", "get_item", "if_", "ifexp", "int_", "known", "len_", "not_", "or_", "or_value", "range_", "set_item",
+    "stack", "update_item", "value", "while_", "zip_",
 ]  # fmt: skip

@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from exportguard.rewrites.numbers import as_number
 from exportguard.rewrites.recording import Captured, record, substituted
 from exportguard.rewrites.runtime import UNDEFINED, as_predicate, depends_on_data, describe, if_
-from exportguard.rewrites.runtime_stores import as_number, get_item
+from exportguard.rewrites.runtime_stores import get_item
 from exportguard.rewrites.state import MISSING, Slot, Snapshot, reachable_roots
 from exportguard.source.errors import RewriteError
 

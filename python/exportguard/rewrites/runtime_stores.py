@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-_NUMBER = "exportguard_number"
+from exportguard.rewrites.numbers import as_number, is_number
 
 _UPDATES: dict[str, Callable[[Any, Any], Any]] = {
     "Add": operator.iadd,
@@ -69,15 +69,9 @@ def _row(container: Any, parts: tuple[Any, ...]) -> tuple[torch.Tensor, tuple[An
 
 def augmented(name: str, current: Any, operand: Any) -> Any:
     """`current += operand`, or another operator; a number that a loop carries as a tensor is not changed in place."""
-    if not getattr(current, _NUMBER, False):
+    if not is_number(current):
         return _UPDATES[name](current, operand)
     return as_number(_UPDATES[name](current.clone(), operand))
-
-
-def as_number(tensor: torch.Tensor) -> torch.Tensor:
-    """Marks a tensor that stands for a Python number."""
-    setattr(tensor, _NUMBER, True)
-    return tensor
 
 
 def _is_scalar_index(part: Any) -> bool:

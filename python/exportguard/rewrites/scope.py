@@ -20,7 +20,10 @@ def walk_scope(nodes: Iterable[ast.AST]) -> Iterable[ast.AST]:
 
 def parameters(function: ast.FunctionDef) -> list[str]:
     """The names of a function's parameters."""
-    arguments = function.args
+    return _names_of(function.args)
+
+
+def _names_of(arguments: ast.arguments) -> list[str]:
     names = [a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]]
     return names + [a.arg for a in (arguments.vararg, arguments.kwarg) if a is not None]
 
@@ -104,3 +107,49 @@ def always_leaves(statements: Sequence[ast.stmt]) -> bool:
 def reads(nodes: Sequence[ast.AST]) -> set[str]:
     """Names that are read anywhere below, nested functions included."""
     return {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+
+
+def mark_shared(function: ast.FunctionDef) -> None:
+    """Notes on a function of the user's which of its variables nested functions use."""
+    own = {*parameters(function), *assigned(function.body)} - {
+        *declared(function.body, ast.Global),
+        *declared(function.body, ast.Nonlocal),
+    }
+    used = {name for node in _nested(function.body) for name in _free(node)}
+    function.exportguard_shared = frozenset(own & used)  # type: ignore[attr-defined]
+
+
+def shared(function: ast.FunctionDef) -> frozenset[str]:
+    """The variables of a function that its nested functions use, as `mark_shared` found them."""
+    return getattr(function, "exportguard_shared", frozenset())
+
+
+_Nested = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | ast.GeneratorExp
+
+
+def _nested(statements: Iterable[ast.AST]) -> Iterable[_Nested]:
+    """Functions, lambdas, classes and generators that may be kept: all but what a call takes at once."""
+    for node in statements:
+        if isinstance(node, _Nested):
+            yield node
+            continue
+        children = list(ast.iter_child_nodes(node))
+        if isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp):
+            children = [node.func, *ast.iter_child_nodes(node.args[0])]
+        yield from _nested(children)
+
+
+def _free(node: _Nested) -> set[str]:
+    """Names that a nested function uses without binding them itself; too many rather than too few."""
+    if isinstance(node, ast.GeneratorExp):
+        bound = {name for generator in node.generators for name in assigned([generator.target])}
+    elif isinstance(node, ast.Lambda):
+        bound = set(_names_of(node.args))
+    elif isinstance(node, ast.ClassDef):
+        bound = set()
+    else:
+        outer = {*declared(node.body, ast.Nonlocal), *declared(node.body, ast.Global)}
+        bound = {*_names_of(node.args), *assigned(node.body)} - outer
+    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    outer_names = {name for n in ast.walk(node) if isinstance(n, ast.Nonlocal) for name in n.names}
+    return (names | outer_names) - bound

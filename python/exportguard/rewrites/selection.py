@@ -8,7 +8,7 @@ import logging
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,9 +18,13 @@ from exportguard.errors import InvalidArgumentError
 from exportguard.rewrites.automatic import automatic_rewriting
 from exportguard.rewrites.engine import RewrittenMethod
 from exportguard.rewrites.transform import transform_method
+from exportguard.rewrites.watch import watch_exports
 from exportguard.source.errors import RewriteError
 from exportguard.source.reading import definition_of
 from exportguard.source.wrapping import innermost
+
+if TYPE_CHECKING:
+    from exportguard._core import Changes
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +46,11 @@ class RewritePatch(Patch):
         """The one place, with the rewritten function."""
         raw = vars(self.owner)[self.attribute]
         return [(Target(self.owner, self.attribute, raw), self.rewritten.func)]
+
+    def install(self, changes: Changes) -> None:
+        """Puts the rewritten function in its place, and exports under a watch."""
+        watch_exports(changes)
+        super().install(changes)
 
 
 def rewrite_patch(owner: Any, attribute: str, **options: Any) -> RewritePatch:

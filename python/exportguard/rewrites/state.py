@@ -9,13 +9,24 @@ from __future__ import annotations
 
 import dis
 import types
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 MISSING = object()
+
+
+class _Undefined:
+    """Stands for a local variable that has no value yet."""
+
+    def __repr__(self) -> str:
+        return "<undefined>"
+
+
+UNDEFINED = _Undefined()
+
 _OPAQUE = (
     torch.Tensor,
     type,
@@ -52,6 +63,10 @@ class Slot:
         name = type(self.owner).__name__
         return f"{name}.{self.key}" if self.kind == "attribute" else f"{name}[{self.key!r}]"
 
+    def as_value(self, held: Any) -> Any:
+        """What a place holds, where a variable without a value is undefined, as a local one is."""
+        return UNDEFINED if held is MISSING and self.kind == "variable" else held
+
     def put(self, value: Any) -> None:
         if self.kind == "attribute":
             _put_entry(self.owner.__dict__, self.key, value)
@@ -78,8 +93,9 @@ class GlobalNames:
 
 
 def _put_variable(cell: types.CellType, value: Any) -> None:
-    if value is MISSING:
-        del cell.cell_contents
+    if value is MISSING or value is UNDEFINED:
+        if _content_of_cell(cell):
+            del cell.cell_contents
     else:
         cell.cell_contents = value
 
@@ -129,8 +145,7 @@ class Snapshot:
                 continue
             content = _content(owner)
             if content is None:
-                if isinstance(owner, tuple):
-                    pending.extend((item, False) for item in owner)
+                pending.extend((item, False) for item in _held_by(owner))
                 continue
             self._owners[id(owner)] = (owner, content)
             pending.extend((value, False) for value in content.values())
@@ -153,6 +168,13 @@ class Snapshot:
     def restore(self, changes: list[tuple[Slot, Any]]) -> None:
         for slot, _ in reversed(changes):
             slot.put(self.before(slot))
+
+
+def _held_by(item: Any) -> Iterable[Any]:
+    """What an object that is not changed itself leads to."""
+    if isinstance(item, types.MethodType):
+        return (item.__self__,)
+    return reachable_roots([item]) if isinstance(item, types.FunctionType) else item if isinstance(item, tuple) else ()
 
 
 def reachable_roots(functions: Iterable[Callable[..., Any]]) -> list[Any]:
@@ -180,8 +202,17 @@ def _assigned_outside(function: Any) -> list[Any]:
     code = getattr(function, "__code__", None)
     if code is None:
         return []
-    stores = [i for i in dis.get_instructions(code) if i.opname in ("STORE_GLOBAL", "STORE_DEREF")]
-    names = dict.fromkeys(i.argval for i in stores if i.opname == "STORE_GLOBAL")
+    stores = list(_stores(code))
+    names = dict.fromkeys(i.argval for i in stores if i.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"))
     free = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
     cells = [free[name] for name in dict.fromkeys(i.argval for i in stores) if name in free]
     return [*cells, *([GlobalNames(function.__globals__, tuple(names))] if names else [])]
+
+
+def _stores(code: types.CodeType) -> Iterator[dis.Instruction]:
+    """The assignments of a function and of those defined in it to what may be outside of it."""
+    kinds = ("STORE_GLOBAL", "STORE_DEREF", "DELETE_GLOBAL", "DELETE_DEREF")
+    yield from (instruction for instruction in dis.get_instructions(code) if instruction.opname in kinds)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _stores(constant)

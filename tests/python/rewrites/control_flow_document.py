@@ -48,6 +48,23 @@ _REFUSED = {
     test_faults.ShapeChangesInALoop: "a carried tensor that grows in the loop",
 }
 
+_PROMISES = """\
+## What it promises
+
+A program means what it means in Python, or the export fails with the line and the reason.
+
+- **Exceptions.** `assert` and `raise` on data become a check only where nothing can catch them. Every handler that could
+  stands at the current line of a frame between the `raise` and the export; the blocks around those lines are looked at:
+  an `except` whose class may match, a `with` whose manager is not known to let exceptions pass (torch's and
+  `contextlib.nullcontext` are), a `finally` that returns. If there is one, the export fails and names it. What torch
+  raises at a test on data, and what the rewriting raises, is never taken by a handler of the model.
+- **`a or b`, `a and b`** are truth values where they are merely tested and `a if a else b` where their value is used. An
+  operand that changes something is read only where Python would read it.
+- **Functions in functions.** A variable that a nested function, a lambda or a kept generator uses has one cell, and
+  branches and bodies of loops assign to that cell: every function over it sees what Python's would see.
+
+"""
+
 _HEAD = """\
 # Rewriting control flow that depends on tensor data
 
@@ -102,7 +119,7 @@ that it was.
 | `for` with a `break` on data, `range(start, n)`, a range whose length is data, `while` on data | `while_loop` |
 | a loop whose length Python knows | stays a loop, which the trace unrolls |
 | `return` inside a loop, `else` behind one | a number that says how the loop was left, and tests of it |
-| `assert` and `if …: raise` on data | a check in the program |
+| `assert`, `raise` on one side of a test on data | a check in the program, where nothing can catch it |
 
 What a branch writes - variables, attributes, entries, elements, globals, variables of enclosing functions, in-place
 changes of tensors, caches - comes out of the graph as its results. A variable that nothing reads behind the test may be
@@ -175,7 +192,7 @@ def document() -> str:
     tables = "\n".join(_table(title, programs) for title, programs in _TABLES.items())
     refused = "\n".join(_refusal(cls, reason) for cls, reason in _REFUSED.items())
     title = "## What no graph can hold\n\nEach fails with the line and the reason, and leaves everything as it was.\n"
-    return f"{_HEAD}\n{_places()}\n{tables}\n{_LIMITS}\n{title}\n{refused}"
+    return f"{_HEAD}\n{_PROMISES}\n{_places()}\n{tables}\n{_LIMITS}\n{title}\n{refused}"
 
 
 if __name__ == "__main__":

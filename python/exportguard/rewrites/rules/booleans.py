@@ -34,26 +34,31 @@ def _binds_names(node: ast.AST) -> bool:
     return any(isinstance(n, ast.NamedExpr | ast.Yield | ast.YieldFrom | ast.Await) for n in ast.walk(node))
 
 
+def _read_now(node: ast.expr) -> ast.expr:
+    """An operand that is always read: where it binds a name it is read here, for a lambda would bind its own."""
+    return build.call("known", node) if _binds_names(node) else build.thunk(node)
+
+
 class _Booleans(ast.NodeTransformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
 
-    def _may_rewrite(self, node: ast.expr) -> bool:
-        return not _binds_names(node) and self._unit.keep(node)
-
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         is_plain = all(is_plain_test(value) for value in node.values)
         self.generic_visit(node)
-        if is_plain or not self._may_rewrite(node):
+        if is_plain or any(_binds_names(value) for value in node.values[1:]) or not self._unit.keep(node):
             return node
-        self._unit.note(node, "and" if isinstance(node.op, ast.And) else "or")
-        function = "and_" if isinstance(node.op, ast.And) else "or_"
-        return ast.copy_location(build.call(function, *(build.thunk(value) for value in node.values)), node)
+        kind = "and" if isinstance(node.op, ast.And) else "or"
+        self._unit.note(node, kind)
+        operands = [_read_now(node.values[0]), *(build.thunk(value) for value in node.values[1:])]
+        if getattr(node, "exportguard_tested", False):
+            return ast.copy_location(build.call(f"{kind}_", *operands), node)
+        return ast.copy_location(build.call(f"{kind}_value", *operands, line=node.lineno), node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         is_plain = is_plain_test(node)
         self.generic_visit(node)
-        if is_plain or not isinstance(node.op, ast.Not) or not self._may_rewrite(node):
+        if is_plain or not isinstance(node.op, ast.Not) or not self._unit.keep(node):
             return node
         self._unit.note(node, "not")
         return ast.copy_location(build.call("not_", node.operand), node)
@@ -62,7 +67,7 @@ class _Booleans(ast.NodeTransformer):
         self.generic_visit(node)
         function = _CONVERSIONS.get(node.func.id) if isinstance(node.func, ast.Name) else None
         is_one = len(node.args) == 1 and not node.keywords and not isinstance(node.args[0], ast.Starred)
-        if function is None or not is_one or _is_of_python(node.args[0]) or not self._may_rewrite(node):
+        if function is None or not is_one or _is_of_python(node.args[0]) or not self._unit.keep(node):
             return node
         self._unit.note(node, f"{function.rstrip('_')}(…)")
         return ast.copy_location(build.call(function, node.args[0]), node)
@@ -70,7 +75,7 @@ class _Booleans(ast.NodeTransformer):
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         is_plain = is_plain_test(node.test)
         self.generic_visit(node)
-        if is_plain or not self._may_rewrite(node):
+        if is_plain or _binds_names(node.body) or _binds_names(node.orelse) or not self._unit.keep(node):
             return node
         self._unit.note(node, "conditional expression")
         call = build.call("ifexp", node.test, build.thunk(node.body), build.thunk(node.orelse), line=node.lineno)
@@ -79,9 +84,11 @@ class _Booleans(ast.NodeTransformer):
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         """`a < b < c` reads b once and means `a < b and b < c`."""
         self.generic_visit(node)
-        if len(node.ops) < 2 or is_plain_test(node) or not self._may_rewrite(node):
+        is_left = len(node.ops) < 2 or is_plain_test(node) or any(_binds_names(c) for c in node.comparators[1:])
+        if is_left or not self._unit.keep(node):
             return node
         self._unit.note(node, "chained comparison")
         operators = ast.Tuple([ast.Constant(type(op).__name__) for op in node.ops], ast.Load())
-        operands = [build.thunk(value) for value in [node.left, *node.comparators]]
+        first = [_read_now(node.left), _read_now(node.comparators[0])]
+        operands = [*first, *(build.thunk(value) for value in node.comparators[1:])]
         return ast.copy_location(build.call("compare", operators, *operands), node)

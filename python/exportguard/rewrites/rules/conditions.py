@@ -84,7 +84,7 @@ class _Blocks:
         self._node = node
         self._reads = reads
         self._globals = scope.declared(node.body, ast.Global)
-        self._nonlocals = scope.declared(node.body, ast.Nonlocal)
+        self._nonlocals = [*scope.declared(node.body, ast.Nonlocal), *sorted(scope.shared(node))]
 
     def rewrite_function(self) -> None:
         """Rewrites the body of the function."""
@@ -209,9 +209,9 @@ class _Blocks:
         names = self._locals([*statement.body, *statement.orelse, *rest])
         values = build.current_values(names, certain)
         behind = self._tail_function(f"_rest_{place}", names, rest, certain, statement)
-        goes_on = ast.Call(build.load(behind.name), list(build.current_values(names, certain).elts), [])
         branches = []
         for kind, block in (("then", statement.body), ("else", statement.orelse)):
+            goes_on = ast.Call(build.load(behind.name), list(build.current_values(names, certain).elts), [])
             ending = [] if scope.always_leaves(block) else [ast.copy_location(ast.Return(goes_on), statement)]
             branches.append(self._tail_function(f"_{kind}_{place}", names, [*block, *ending], certain, statement))
         call = build.call(

@@ -53,7 +53,17 @@ class _Jumps(build.OfOneLoop, ast.NodeTransformer):
 class _Loops(ast.NodeTransformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
+        self._globals: set[str] = set()
+        self._cells: set[str] = set()  # variables that functions share, which stay where they are
         self.found = False
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:
+        before = self._globals, self._cells
+        self._globals = set(scope.declared(node.body, ast.Global))
+        self._cells = {*scope.declared(node.body, ast.Nonlocal), *scope.shared(node)}
+        self.generic_visit(node)
+        self._globals, self._cells = before
+        return node
 
     def _applies(self, node: ast.For | ast.While) -> bool:
         stays = node.orelse or scope.contains(node.body, ast.Return, ast.Global, ast.Nonlocal)
@@ -111,7 +121,7 @@ class _Loops(ast.NodeTransformer):
             elsewhere = self._reads_outside(node)
             targets = scope.assigned([node.target])
             names = [n for n in names if n not in targets] + [n for n in targets if n in elsewhere]
-        return list(dict.fromkeys(names))
+        return [name for name in dict.fromkeys(names) if name not in self._globals | self._cells]
 
     def _reads_outside(self, node: ast.For) -> set[str]:
         inside = {id(n) for n in ast.walk(node)}
@@ -138,7 +148,9 @@ class _Loops(ast.NodeTransformer):
     ) -> ast.FunctionDef:
         jumps = _Jumps(names)
         moved = [jumps.visit(statement) for statement in statements]
-        block = [*build.unbind(names, node), *moved, jumps.end(node)]
+        bound = scope.assigned(statements)
+        of_module, of_cells = ([name for name in bound if name in kind] for kind in (self._globals, self._cells))
+        block = [*build.declarations(of_module, of_cells, node), *build.unbind(names, node), *moved, jumps.end(node)]
         made = build.function(f"_body_{node.lineno}_{node.col_offset}", [*parameters, *names], block, node)
         return build.mark_generated(made)
 

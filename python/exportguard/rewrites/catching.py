@@ -1,0 +1,167 @@
+"""What can catch an exception that is raised now: a `try`, `with` or `finally` of the model, up the whole call stack.
+
+An exception that depends on tensor data becomes a check of the program, which ends a run. That is what Python does only
+if nothing between the `raise` and the export catches it. The stack at trace time is the one that eager mode has there,
+so every handler that could run stands at the current line of one of its frames: the blocks around those lines are all
+that has to be looked at. Code of torch is not: its handlers raise again what they catch.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import dis
+import functools
+import linecache
+import sys
+import types
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from exportguard.rewrites import scope
+from exportguard.rewrites.places import is_users
+
+#: Modules whose context managers let every exception pass.
+_TRANSPARENT = ("torch", "warnings", "decimal", "threading", "_thread", "tempfile", "time")
+_TRANSPARENT_CLASSES = ("contextlib.nullcontext", "contextlib.closing", "contextlib.redirect_stdout")
+_ROOT = "_run_watched"  # the function that an export starts from
+
+Block = ast.Try | ast.With
+
+
+@dataclass(frozen=True)
+class Handler:
+    """A block of the user's that may catch an exception."""
+
+    file: str
+    line: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"the `{self.what}` at line {self.line} of {self.file}"
+
+
+def handler_of(kind: type[BaseException]) -> Handler | None:
+    """The innermost block of the model that may catch an exception of this class, if it is raised now."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != _ROOT:
+        if is_users(frame.f_code):
+            found = _handler_in(frame, kind)
+            if found is not None:
+                return found
+        frame = frame.f_back
+    return None
+
+
+def _handler_in(frame: types.FrameType, kind: type[BaseException]) -> Handler | None:
+    if frame.f_code.co_name in ("<lambda>", "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"):
+        return None  # expressions hold no block; the statement they stand in is a frame of its own
+    blocks = _blocks_of(frame.f_code.co_filename)
+    if blocks is None:
+        return _by_bytecode(frame)
+    around = _around(blocks, frame.f_lineno)
+    for block in around:
+        what = _catching_part(block, frame, kind)
+        if what:
+            return Handler(frame.f_code.co_filename, block.lineno, what)
+    return None
+
+
+def _by_bytecode(frame: types.FrameType) -> Handler | None:
+    """Without a source every entry of the exception table counts."""
+    entries = dis._parse_exception_table(frame.f_code)  # type: ignore[attr-defined]  # CPython 3.11 and 3.12
+    covered = any(entry.start <= frame.f_lasti < entry.end for entry in entries)
+    return Handler(frame.f_code.co_filename, frame.f_lineno, "try") if covered else None
+
+
+# ---------------------------------------------------------------------------------------------------- blocks of a file
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """A function of a file with the blocks that stand directly in it, outermost first."""
+
+    lines: range
+    blocks: tuple[Block, ...]
+
+
+def _blocks_of(file: str) -> tuple[_Scope, ...] | None:
+    lines = linecache.getlines(file)
+    return _parsed("".join(lines)) if lines else None
+
+
+@functools.lru_cache(maxsize=32)
+def _parsed(source: str) -> tuple[_Scope, ...] | None:
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return None
+    functions = [tree, *(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))]
+    return tuple(_scope(function) for function in functions)
+
+
+def _scope(node: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef) -> _Scope:
+    first = 0 if isinstance(node, ast.Module) else node.lineno
+    last = sys.maxsize - 1 if isinstance(node, ast.Module) else node.end_lineno or node.lineno
+    blocks = [n for n in scope.walk_scope(node.body) if isinstance(n, ast.Try | ast.With)]
+    return _Scope(range(first, last + 1), tuple(blocks))
+
+
+def _around(scopes: Sequence[_Scope], line: int) -> Iterator[Block]:
+    """The blocks around a line in the innermost function that holds it, innermost first."""
+    inner = min((s for s in scopes if line in s.lines), key=lambda s: len(s.lines))
+    for block in reversed(inner.blocks):
+        if block.lineno <= line <= (block.end_lineno or block.lineno):
+            yield block
+
+
+def _catching_part(block: Block, frame: types.FrameType, kind: type[BaseException]) -> str:
+    """What of a block may end an exception at the frame's line; empty if nothing does."""
+    line = frame.f_lineno
+    if isinstance(block, ast.With):
+        swallows = line >= block.body[0].lineno and any(_may_swallow(i.context_expr, frame) for i in block.items)
+        return f"with {ast.unparse(block.items[0].context_expr)}" if swallows else ""
+    if block.finalbody and line < block.finalbody[0].lineno and _leaves(block.finalbody):
+        return "finally"
+    in_body = block.body[0].lineno <= line <= (block.body[-1].end_lineno or line)
+    catches = in_body and any(_may_match(handler.type, frame, kind) for handler in block.handlers)
+    return "except" if catches else ""
+
+
+def _leaves(statements: Sequence[ast.stmt]) -> bool:
+    return scope.contains(statements, ast.Return) or scope.leaves_loop(statements)
+
+
+def _may_match(expression: ast.expr | None, frame: types.FrameType, kind: type[BaseException]) -> bool:
+    if expression is None:
+        return True
+    if isinstance(expression, ast.Tuple):
+        return any(_may_match(element, frame, kind) for element in expression.elts)
+    caught = _resolved(expression, frame)
+    classes = caught if isinstance(caught, tuple) else (caught,)
+    return any(not isinstance(c, type) or issubclass(kind, c) or issubclass(c, kind) for c in classes)
+
+
+def _may_swallow(expression: ast.expr, frame: types.FrameType) -> bool:
+    """Whether the `__exit__` of a context manager may swallow an exception: all may that are not known not to."""
+    if isinstance(expression, ast.IfExp):
+        return _may_swallow(expression.body, frame) or _may_swallow(expression.orelse, frame)
+    manager = _resolved(expression.func if isinstance(expression, ast.Call) else expression, frame)
+    owner = manager if isinstance(manager, type | types.FunctionType | types.BuiltinFunctionType) else type(manager)
+    module = str(getattr(owner, "__module__", ""))
+    path = f"{module}.{getattr(owner, '__qualname__', '')}"
+    return module.split(".")[0] not in _TRANSPARENT and path not in _TRANSPARENT_CLASSES
+
+
+def _resolved(expression: ast.expr, frame: types.FrameType) -> Any:
+    """The object that a dotted name stands for in a frame; None if it cannot be told without running code."""
+    if isinstance(expression, ast.Name):
+        for names in (frame.f_locals, frame.f_globals, vars(builtins)):
+            if expression.id in names:
+                return names[expression.id]
+        return None
+    if not isinstance(expression, ast.Attribute):
+        return None
+    owner = _resolved(expression.value, frame)
+    return getattr(owner, expression.attr, None) if isinstance(owner, types.ModuleType | type) else None

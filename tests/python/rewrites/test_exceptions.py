@@ -1,0 +1,206 @@
+"""An exception that tensor data decides is a check of the program where nothing can catch it, and refused where
+something can."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+import torch
+from control_flow_program import Programs, check, up
+from torch.nn import Module
+
+from exportguard import RewriteError, to_onnx
+
+PROGRAMS = Programs()
+POSITIVE = ((up(3),), (up(5, 4),), (up(2, 2),))
+
+
+@PROGRAMS.add(POSITIVE)
+class RaiseInElse(Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            y = x + 1
+        else:
+            raise ValueError("no positive sum")
+        return y
+
+
+@PROGRAMS.add(POSITIVE)
+class RaiseInACalledFunction(Module):
+    @staticmethod
+    def fail():
+        raise ValueError("no positive sum")
+
+    def forward(self, x):
+        return x + 1 if x.sum() > 0 else self.fail()
+
+
+@PROGRAMS.add(POSITIVE)
+class AssertionUnderATryOfAnotherError(Module):
+    def forward(self, x):
+        try:
+            assert x.sum() > 0
+            y = x * 2
+        except KeyError:
+            y = x
+        return y
+
+
+@PROGRAMS.add(POSITIVE)
+class AssertionUnderNoGrad(Module):
+    def forward(self, x):
+        with torch.no_grad():
+            assert x.sum() > 0
+            return x * 2
+
+
+@PROGRAMS.add(POSITIVE)
+class AssertionUnderFinally(Module):
+    def forward(self, x):
+        try:
+            assert x.sum() > 0
+            y = x * 2
+        finally:
+            z = x + 1
+        return y + z
+
+
+@pytest.mark.parametrize("cls", PROGRAMS, ids=lambda cls: cls.__name__)
+def test_an_exception_that_nothing_catches_is_a_check(cls: type[Module]) -> None:
+    check(cls)
+
+
+class RaiseUnderExcept(Module):
+    def forward(self, x):
+        try:
+            if x.sum() > 0:
+                raise ValueError("positive")
+            y = x + 1
+        except ValueError:
+            y = x * 2
+        return y
+
+
+class AssertionWithElse(Module):
+    def forward(self, x):
+        try:
+            assert x.sum() > 0
+        except AssertionError:
+            return x * 3
+        else:
+            return x + 1
+
+
+class Suppressed(Module):
+    def forward(self, x):
+        y = x
+        with contextlib.suppress(ValueError):
+            if x.sum() > 0:
+                raise ValueError
+            y = x * 2
+        return y
+
+
+class Raises(Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            raise ValueError
+        return x * 2
+
+
+class SubmoduleUnderExcept(Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Raises()
+
+    def forward(self, x):
+        try:
+            return self.inner(x)
+        except ValueError:
+            return x - 7
+
+
+class Swallows:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return True
+
+
+class AManagerOfTheModel(Module):
+    def forward(self, x):
+        y = x
+        with Swallows():
+            assert x.sum() > 0
+            y = x * 2
+        return y
+
+
+class ReturnInFinally(Module):
+    def forward(self, x):
+        y = x
+        try:
+            assert x.sum() > 0
+            y = x + 1
+        finally:
+            return y  # noqa: B012
+
+
+class ElseOfABranch(Module):
+    def forward(self, x):
+        try:
+            if x.sum() > 0:
+                y = x
+            else:
+                raise KeyError
+        except LookupError:
+            y = -x
+        return y
+
+
+REFUSED = [
+    RaiseUnderExcept,
+    AssertionWithElse,
+    Suppressed,
+    SubmoduleUnderExcept,
+    AManagerOfTheModel,
+    ReturnInFinally,
+    ElseOfABranch,
+]
+
+
+@pytest.mark.parametrize("cls", REFUSED, ids=lambda cls: cls.__name__)
+def test_an_exception_that_the_model_may_catch_is_refused(cls: type[Module]) -> None:
+    with pytest.raises(RewriteError, match=r"is raised where tensor data says so, and the .* at line \d+ of .* may"):
+        to_onnx(cls(), (up(3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+
+
+class SwallowsWhatTorchRaises(Module):
+    def forward(self, x):
+        try:
+            y = x * 2 if x.sum() > 0 else x
+        except Exception:
+            y = x - 7
+        return y
+
+
+class SwallowsWhatCannotBeRewritten(Module):
+    def forward(self, x):
+        try:
+            y = x * (1, 2, 3)[int(x.sum()) % 2]
+        except Exception:
+            y = x - 7
+        return y
+
+
+def test_a_handler_of_the_model_does_not_swallow_what_stops_an_export() -> None:
+    onnx = to_onnx(SwallowsWhatTorchRaises(), (up(3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    for x in (up(2, -1), up(4)):
+        torch.testing.assert_close(next(iter(onnx.run({"x": x}).values())), SwallowsWhatTorchRaises()(x))
+
+
+def test_a_handler_of_the_model_does_not_hide_what_cannot_be_rewritten() -> None:
+    with pytest.raises(RuntimeError, match=r"torch.export stopped at .*int"):
+        to_onnx(SwallowsWhatCannotBeRewritten(), (up(3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
