@@ -53,13 +53,13 @@ _PROMISES = """\
 
 A program means what it means in Python, or the export fails with the line and the reason.
 
-- **Exceptions.** `assert` and `raise` on data become a check only where nothing can catch them. Every handler that could
-  stands at the current line of a frame between the `raise` and the export; the blocks around those lines are looked at:
+- **Exceptions.** `assert` and `raise` on data become a check only where nothing can catch them. Every handler that
+  could stands at the current line of a frame between the `raise` and the export; the blocks around those lines are looked at:
   an `except` whose class may match, a `with` whose manager is not known to let exceptions pass (torch's and
   `contextlib.nullcontext` are), a `finally` that returns. If there is one, the export fails and names it. What torch
   raises at a test on data, and what the rewriting raises, is never taken by a handler of the model.
-- **`a or b`, `a and b`** are truth values where they are merely tested and `a if a else b` where their value is used. An
-  operand that changes something is read only where Python would read it.
+- **`a or b`, `a and b`** are truth values where they are merely tested and `a if a else b` where their value is used.
+  An operand that changes something is read only where Python would read it.
 - **Functions in functions.** A variable that a nested function, a lambda or a kept generator uses has one cell, and
   branches and bodies of loops assign to that cell: every function over it sees what Python's would see.
 
