@@ -114,7 +114,17 @@ def root_of(x: mp.mpf) -> mp.mpf:
     return mp.sqrt(max(x, mp.mpf("1e-20")))
 
 
+def scaled_complement(t: mp.mpf) -> mp.mpf:
+    """erfc(x) exp(x²) / t by t = 2 / x; 1 / (2 √π) at 0."""
+    if t < mp.mpf("1e-8"):
+        return 1 / (2 * mp.sqrt(mp.pi))
+    x = 2 / t
+    return mp.erfc(x) * mp.exp(x * x) / t
+
+
 FITS: dict[str, tuple[str, Function, mp.mpf, mp.mpf]] = {
+    "ErrorNear": ("erf(x) / x by x²", lambda s: mp.erf(root_of(s)) / root_of(s), 0, 4),
+    "ErrorFar": ("erfc(x) exp(x²) x / 2 by 2 / x", scaled_complement, 0, 1),
     "I0Near": ("exp(-x) I0(x)", lambda x: mp.exp(-x) * mp.besseli(0, x), 0, 8),
     "I0Far": ("√x exp(-x) I0(x) by 8 / x", far(lambda x: mp.besseli(0, x), 8, -1), 0, 1),
     "I1Near": ("exp(-x) I1(x) / x", lambda x: mp.exp(-x) * (mp.besseli(1, x) / x), 0, 8),

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <deque>
 #include <unordered_map>
+#include <vector>
 
 #include "exportguard/ir/graph.h"
 #include "importer/operator_facts.h"
@@ -16,6 +17,14 @@ namespace exportguard::importer {
 class Aliases {
  public:
   struct View;
+  struct Tensor;
+
+  /// Part of a tensor's memory is that of `other` or a copy of it, as the sizes at run time decide.
+  struct Doubt {
+    Tensor* part;
+    Tensor* other;
+    const ir::Node* write = nullptr;  ///< into `other` since then, which reached `part` or not
+  };
 
   /// One tensor object of the user's program.
   struct Tensor {
@@ -26,6 +35,7 @@ class Aliases {
     std::size_t version = 0;  ///< writes to the memory that `current` has seen
     std::size_t writes = 0;   ///< of an owner: writes to the memory so far
     bool is_contiguous = true;
+    std::vector<Doubt> doubts = {};  ///< of an owner
   };
 
   /// One node that takes views.
@@ -34,6 +44,7 @@ class Aliases {
     std::size_t argument;  ///< the argument of `node` whose memory is shared
     Tensor* viewed;
     std::size_t version;  ///< of the memory when `node` ran
+    bool repeats = true;  ///< false if `node` takes a list of tensors, and cannot be made again for one of them
   };
 
   /// The tensor that `value` shows; one that was not seen before owns its memory.
@@ -46,11 +57,21 @@ class Aliases {
   /// The outputs of `node` are views of its argument `argument`, which shows `viewed`.
   void add_views(ir::Node& node, std::size_t argument, Tensor& viewed);
 
+  /// Output i of `node` is a view of tensor i of the list that its argument `argument` is.
+  void add_views_of_list(ir::Node& node, std::size_t argument);
+
+  /// The sizes at run time decide whether both are the same memory.
+  void doubt(Tensor& a, Tensor& b);
+
   /// From now on `value`, which showed `tensor`, shows what `node` made of it: a view of it, as its first argument.
   void reshape_self(ir::Node& node, Tensor& tensor, const ir::Value& value);
 
   /// The value that has the elements of `tensor` now. New nodes go in front of `call.before()`.
+  /// @throws ImportError if the sizes at run time decide what they are.
   ir::Value& current(Tensor& tensor, const TorchCall& call);
+
+  /// The same for who takes a view of it: only reading the view will tell whether its elements are in doubt.
+  ir::Value& viewed_now(Tensor& tensor, const TorchCall& call);
 
   /// `value` holds the new elements of `tensor`; what it is a view of is updated.
   /// @throws ImportError if a view on the way cannot be written through.

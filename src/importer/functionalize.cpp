@@ -18,10 +18,15 @@ namespace {
 using ir::Node;
 using ir::Value;
 
-/// Whether torch made a view: the importer marked the copies that it saw; without a mark it follows from dtype and
-/// contiguity, as torch decides it.
+/// What the importer saw of the memory of the results; nothing if it could not.
+std::optional<std::int64_t> find_shares(const Node& node) {
+  const ir::Attribute* mark = node.find_attribute("shares");
+  return mark == nullptr ? std::nullopt : std::optional(std::get<std::int64_t>(*mark));
+}
+
+/// Whether torch made a view where the importer did not see it: it follows from dtype and contiguity, as torch decides
+/// it.
 bool is_view(const Node& node, const Aliases::Tensor& viewed) {
-  if (node.find_attribute("copies")) return false;
   const std::string_view base = base_name(node.op());
   if (base == "to" || base == "type_as") return node.input(0).dtype() == node.output().dtype();
   if (base.ends_with("dropout")) {
@@ -53,7 +58,8 @@ class Pass {
 
  private:
   void visit(Node& node);
-  void read_current(Node& node);
+  void read_current(Node& node, const OperatorFacts& facts);
+  void note_views(Node& node, const OperatorFacts& facts);
   void visit_bodies(Node& node);
   void give_out(Node& node, const std::vector<Value*>& written);
   void write(Node& node, const OperatorFacts& facts);
@@ -68,30 +74,51 @@ class Pass {
   std::vector<Node*> rewritten_;  // erased at the end: until then their outputs stand for tensors
 };
 
-void Pass::read_current(Node& node) {
+/// The argument that the results are surely views of; null if they are none.
+const Value* find_viewed(const Node& node, const OperatorFacts& facts) {
+  if (facts.effect == Effect::kView) return find_operand(node, facts.viewed);
+  const std::optional<std::int64_t> shares = find_shares(node);
+  return shares.value_or(kOwns) >= 0 ? find_operand(node, static_cast<std::size_t>(*shares)) : nullptr;
+}
+
+void Pass::read_current(Node& node, const OperatorFacts& facts) {
   const TorchCall call(node);
+  const Value* viewed = find_viewed(node, facts);
   for (std::size_t i = 0; i < node.input_count(); ++i) {
     Value* value = node.find_input(i);
     Aliases::Tensor* tensor = value ? aliases_.find(*value) : nullptr;
     if (tensor == nullptr) continue;
-    Value& current = aliases_.current(*tensor, call);
+    Value& current = value == viewed ? aliases_.viewed_now(*tensor, call) : aliases_.current(*tensor, call);
     if (&current != value) node.set_input(i, &current);
   }
 }
 
 void Pass::visit(Node& node) {
   if (!node.is_torch()) return;
-  read_current(node);
   const OperatorFacts& facts = operators_.of(node);
+  read_current(node, facts);
   if (facts.effect == Effect::kWrite) return write(node, facts);
   if (facts.effect == Effect::kReshapeSelf) return reshape_self(node, facts);
   if (node.domain() == "higher_order") return visit_bodies(node);
-  Value* viewed = facts.effect == Effect::kNone ? nullptr : find_operand(node, facts.viewed);
-  if (viewed != nullptr) {
-    Aliases::Tensor& tensor = aliases_.of(*viewed);
-    if (facts.effect == Effect::kView || is_view(node, tensor)) aliases_.add_views(node, facts.viewed, tensor);
+  note_views(node, facts);
+  node.remove_attribute("shares");
+}
+
+void Pass::note_views(Node& node, const OperatorFacts& facts) {
+  const std::optional<std::int64_t> shares = find_shares(node);
+  const bool is_marked = shares.value_or(kOwns) >= 0;
+  const bool is_known = facts.effect == Effect::kView;
+  if (facts.effect == Effect::kNone && !is_marked) return;
+  const std::size_t position = is_known || !is_marked ? facts.viewed : static_cast<std::size_t>(*shares);
+  Value* viewed = find_operand(node, position);
+  if (viewed == nullptr) {
+    if (is_marked) aliases_.add_views_of_list(node, position);
+    return;
   }
-  node.remove_attribute("copies");
+  Aliases::Tensor& tensor = aliases_.of(*viewed);
+  const bool is_shared = is_known || (shares ? is_marked : is_view(node, tensor));
+  if (is_shared) return aliases_.add_views(node, position, tensor);
+  if (shares == kDependsOnSizes) aliases_.doubt(tensor, aliases_.of(node.output()));
 }
 
 // ------------------------------------------------------------------------------------------------ writes

@@ -127,7 +127,11 @@ std::vector<std::int64_t> integers(const ir::Node& node, std::size_t argument) {
   std::vector<std::int64_t> values;
   const auto* list = node.arguments().at(argument).get_if<ir::Argument::List>();
   if (list == nullptr) return values;
-  for (const ir::Argument& item : *list) values.push_back(*item.get_if<std::int64_t>());
+  for (const ir::Argument& item : *list) {
+    const auto* number = item.get_if<std::int64_t>();
+    if (number == nullptr) return {};
+    values.push_back(*number);
+  }
   return values;
 }
 
@@ -157,6 +161,54 @@ ir::Value& back_view_as_complex(const ScatterBack& back, const TorchCall& call) 
   return call.aten("view_as_real.default", {back.part}, back.whole.type());
 }
 
+DType real_dtype(const ir::Value& complex) {
+  return complex.dtype() == DType::kComplex128 ? DType::kFloat64 : DType::kFloat32;
+}
+
+/// One of the two parts of complex numbers. The real part of a real tensor is that tensor.
+ir::Value& back_complex_part(const ScatterBack& back, std::int64_t index, const TorchCall& call) {
+  ir::Type type = back.whole.type();
+  type.dtype = real_dtype(back.whole);
+  if (type.shape) type.shape->emplace_back(2);
+  ir::Value& parts = call.aten("view_as_real.default", {back.whole}, type);
+  ir::Value& written = call.aten("select_scatter.default", {parts, back.part, std::int64_t{-1}, index}, type);
+  return call.aten("view_as_complex.default", {written}, back.whole.type());
+}
+
+ir::Value& back_real(const ScatterBack& back, const TorchCall& call) {
+  return is_complex(back.whole.dtype()) ? back_complex_part(back, 0, call) : back.part;
+}
+
+ir::Value& back_imag(const ScatterBack& back, const TorchCall& call) { return back_complex_part(back, 1, call); }
+
+ir::Value& back_negation(const ScatterBack& back, const TorchCall& call) {
+  return call.aten("neg.default", {back.part}, back.whole.type());
+}
+
+/// Any view that shows elements as they are (`unfold`, `as_strided`): the same view of their positions tells where each
+/// element of the part goes.
+ir::Value& back_by_position(const ScatterBack& back, const TorchCall& call) {
+  const DType dtype = back.whole.dtype();
+  const auto vector = [](DType of) { return ir::Type::tensor(of, ir::Shape{SymExpr::symbol("positions")}); };
+  const CallArgument all(ir::Argument{ir::Argument::List{ir::Argument{std::int64_t{-1}}}});
+  ir::Value& elements = call.aten("reshape.default", {back.whole, all}, vector(dtype));
+  ir::Value& ones = call.aten("ones_like.default", {elements, DType::kInt64}, vector(DType::kInt64));
+  ir::Value& counted = call.aten("cumsum.default", {ones, std::int64_t{0}}, vector(DType::kInt64));
+  ir::Value& from_zero = call.aten("sub.Scalar", {counted, std::int64_t{1}}, vector(DType::kInt64));
+  ir::Type positions_type = back.whole.type();
+  positions_type.dtype = DType::kInt64;
+  ir::Value& positions = call.aten("reshape_as.default", {from_zero, back.whole}, positions_type);
+  ir::Type seen_type = back.part.type();
+  seen_type.dtype = DType::kInt64;
+  ir::Value& seen = call.aten(back.view.op(), with_rest({positions}, back.view, 1), seen_type);
+  ir::Value& index =
+      call.aten("reshape.default", {seen, all}, ir::Type::tensor(DType::kInt64, ir::Shape{SymExpr::symbol("seen")}));
+  ir::Value& part =
+      call.aten("reshape.default", {back.part, all}, ir::Type::tensor(dtype, ir::Shape{SymExpr::symbol("seen")}));
+  ir::Value& written = call.aten("scatter.src", {elements, std::int64_t{0}, index, part}, vector(dtype));
+  return call.aten("reshape_as.default", {written, back.whole}, back.whole.type());
+}
+
 ir::Value& back_bits(const ScatterBack& back, const TorchCall& call) {
   return call.aten("view.dtype", {back.part, back.whole.dtype()}, back.whole.type());
 }
@@ -181,13 +233,17 @@ Rules make_rules() {
   Rules rules;
   add_all(rules, {Kind::kIdentity, back_identity},
           {"alias", "alpha_dropout", "contiguous", "detach", "dropout", "feature_alpha_dropout", "feature_dropout",
-           "lift_fresh", "positive", "real", "resolve_conj", "resolve_neg", "to", "type_as"});
+           "lift_fresh", "positive", "resolve_conj", "resolve_neg", "sum_to_size", "to", "type_as"});
   add_all(rules, {Kind::kReshape, back_reshape},
           {"_reshape_alias", "_unsafe_view", "atleast_1d", "atleast_2d", "atleast_3d", "flatten", "ravel", "reshape",
            "reshape_as", "squeeze", "unflatten", "unsqueeze", "view", "view_as"});
   add_all(rules, {Kind::kOther, back_transpose},
-          {"adjoint", "conj", "matrix_H", "mH", "mT", "numpy_T", "swapaxes", "swapdims", "t", "transpose"});
+          {"adjoint", "_conj", "conj", "matrix_H", "mH", "mT", "numpy_T", "swapaxes", "swapdims", "t", "transpose"});
   add_all(rules, {Kind::kOther, back_movedim}, {"moveaxis", "movedim"});
+  add_all(rules, {Kind::kOther, back_by_position}, {"as_strided", "unfold", "linalg_diagonal"});
+  rules.emplace("real", Rule{Kind::kIdentity, back_real});
+  rules.emplace("imag", Rule{Kind::kOther, back_imag});
+  rules.emplace("_neg_view", Rule{Kind::kOther, back_negation});
   rules.emplace("permute", Rule{Kind::kOther, back_permute});
   rules.emplace("diagonal", Rule{Kind::kOther, back_diagonal});
   rules.emplace("view_as_real", Rule{Kind::kOther, back_view_as_real});
@@ -224,6 +280,35 @@ bool is_whole_slice(const ir::Node& view) {
   return from_start && to_end && every;
 }
 
+/// Windows side by side, not over each other: elsewhere the order of the writes would count.
+bool are_windows_apart(const ir::Node& unfold) {
+  const auto size = find_integer(unfold, 2);
+  const auto step = find_integer(unfold, 3);
+  return size && step && *size <= *step;
+}
+
+/// Every axis steps over all that the axes of smaller strides reach.
+bool are_strides_apart(const ir::Node& as_strided) {
+  const std::vector<std::int64_t> sizes = integers(as_strided, 1);
+  const std::vector<std::int64_t> strides = integers(as_strided, 2);
+  if (strides.size() != sizes.size()) return false;
+  std::multimap<std::int64_t, std::int64_t> by_stride;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes.at(i) != 1) by_stride.emplace(strides.at(i), sizes.at(i));
+  }
+  std::int64_t reach = 0;
+  for (const auto& [stride, size] : by_stride) {
+    if (stride <= reach) return false;
+    reach += (size - 1) * stride;
+  }
+  return !sizes.empty();
+}
+
+bool shows_each_element_once(const ir::Node& view) {
+  if (base_name(view.op()) == "unfold") return are_windows_apart(view);
+  return base_name(view.op()) != "as_strided" || are_strides_apart(view);
+}
+
 }  // namespace
 
 bool is_identity_view(const ir::Node& view) {
@@ -245,10 +330,19 @@ bool keeps_contiguity(const ir::Node& view) {
   return std::all_of(shape->begin(), shape->begin() + axis, [](const ir::Dim& dim) { return dim == ir::Dim(1); });
 }
 
+bool shows_other_part(const ViewOutput& a, const ViewOutput& b) {
+  if (&a.node == &b.node) return a.output != b.output;
+  const bool are_entries = base_name(a.node.op()) == "select" && base_name(b.node.op()) == "select";
+  if (!are_entries || axis_at(a.node, 1) != axis_at(b.node, 1)) return false;
+  const auto first = find_integer(a.node, 2);
+  const auto second = find_integer(b.node, 2);
+  return first && second && (*first < 0) == (*second < 0) && *first != *second;
+}
+
 ir::Value& scatter_back(const ScatterBack& back, const TorchCall& call) {
   const Rule* rule = find_rule(back.view);
-  const bool is_converted = rule && rule->kind == Kind::kIdentity && back.whole.dtype() != back.part.dtype();
-  if (rule && !is_converted) return rule->back(back, call);
+  const bool is_converted = rule && rule->back == back_identity && back.whole.dtype() != back.part.dtype();
+  if (rule && !is_converted && shows_each_element_once(back.view)) return rule->back(back, call);
   const std::string write = call.before() ? place_of(*call.before()) : "a write";
   throw ImportError(
       fmt::format("cannot make {} functional: it writes through {}, whose elements cannot be put back; "

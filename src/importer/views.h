@@ -13,6 +13,15 @@ bool is_identity_view(const ir::Node& view);
 /// Whether the view of a contiguous tensor is contiguous.
 bool keeps_contiguity(const ir::Node& view);
 
+/// One result of a node that takes views.
+struct ViewOutput {
+  const ir::Node& node;
+  std::size_t output;
+};
+
+/// Whether two views of the same tensor surely show different parts of it: two selected entries, two halves of a split.
+bool shows_other_part(const ViewOutput& a, const ViewOutput& b);
+
 /// A write into a view, to be put back into what the view was taken of.
 struct ScatterBack {
   const ir::Node& view;  ///< took the part of the whole

@@ -45,19 +45,6 @@ void flatten(const FxValue& value, std::vector<FxValue>& leaves) {
   for (const FxValue& item : value.items) flatten(item, leaves);
 }
 
-/// The memory behind an example tensor; null if it has none.
-const c10::StorageImpl* storage_of(py::handle example) {
-  if (!example || !THPVariable_Check(example.ptr())) return nullptr;
-  const at::Tensor& tensor = THPVariable_Unpack(example.ptr());
-  return tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
-}
-
-py::handle example_of(py::handle node) {
-  const FxNames& names = FxNames::get();
-  const py::object meta = attribute(node, names.meta);
-  return find_item(meta, names.val);  // the node keeps its meta alive
-}
-
 std::int64_t integer(py::handle object) {
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(object.ptr(), &overflow);
@@ -235,17 +222,8 @@ void FxGraphReader::append(py::handle node, Call& call) {
   if (has_outputs) assign(value, made, next);
   if (value.value != nullptr) value.value->set_name(std::move(call.name));
   values_[node.ptr()] = std::move(value);
-  note_effects(node, call.op, made);
-}
-
-void FxGraphReader::note_effects(py::handle node, const FxOperator& op, ir::Node& made) {
-  context_.has_writes = context_.has_writes || op.writes;
-  if (!op.may_copy) return;
-  const py::object args = attribute(node, FxNames::get().args);
-  if (sequence_size(args) == 0) return;
-  const auto* before = storage_of(example_of(sequence_item(args, 0)));
-  const auto* after = storage_of(example_of(node));
-  if (before != nullptr && after != nullptr && before != after) context_.copies.push_back(&made);
+  context_.has_writes = context_.has_writes || call.op.writes;
+  context_.memory.note(node, call.op, made);
 }
 
 // ------------------------------------------------------------------------------------------------ arguments

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "python/bindings.h"
+#include "python/fx_memory.h"
 #include "python/fx_operators.h"
 #include "python/fx_sources.h"
 #include "python/fx_types.h"
@@ -45,7 +46,7 @@ struct [[gnu::visibility("hidden")]] FxContext {
   std::unordered_map<std::string, ir::Value*> initializers;  ///< by identity of the memory
   std::unordered_set<std::string> taken;                     ///< names of inputs, outputs and initializers
   bool has_writes = false;
-  std::vector<ir::Node*> copies;  ///< of operators that may make a view and did not
+  FxMemory memory;
 };
 
 /// Reads the nodes of one fx graph into an ir graph.
@@ -80,7 +81,6 @@ class [[gnu::visibility("hidden")]] FxGraphReader {
   ir::Argument operand(ir::Value& value, Call& call);
   ir::Argument body_argument(py::handle module, Call& call, std::size_t position);
   void append(py::handle node, Call& call);
-  void note_effects(py::handle node, const FxOperator& op, ir::Node& made);
   void add_returned(py::handle returned, std::vector<FxValue>& results) const;
   const FxValue& value_of(py::handle node) const;
 

@@ -82,9 +82,7 @@ class ProgramReader {
     add_outputs(*model.graph, reader.read([this](const std::string& name, py::handle example) {
       return placeholder(name, example);
     }));
-    if (context_.has_writes) {
-      for (ir::Node* node : context_.copies) node->set_attribute("copies", std::int64_t{1});
-    }
+    if (context_.has_writes) context_.memory.mark(context_.types);
     return model;
   }
 
@@ -235,6 +233,7 @@ std::unique_ptr<ir::Graph> import_graph_module(const py::object& graph_module,
     return value;
   });
   for (const FxValue& value : results) graph->add_output(output_value(context, value, "constant"));
+  if (context.has_writes) context.memory.mark(context.types);
   return graph;
 }
 

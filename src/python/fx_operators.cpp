@@ -81,7 +81,6 @@ std::vector<std::string> parameters_of(py::handle target) {
 }
 
 FxOperator of_schema(py::handle target) {
-  static const std::set<std::string_view> copying = {"contiguous", "flatten", "ravel", "reshape", "reshape_as", "to"};
   FxOperator result;
   result.kind = FxOperator::Kind::kSchema;
   result.target = py::str(target).cast<std::string>();
@@ -99,7 +98,11 @@ FxOperator of_schema(py::handle target) {
   result.writes = std::ranges::any_of(result.schema->arguments(), [](const c10::Argument& argument) {
     return argument.alias_info() && argument.alias_info()->isWrite();
   });
-  result.may_copy = result.domain == "aten" && copying.contains(base);
+  const bool is_composed = handle->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+  result.may_copy = result.domain == "aten" && is_composed && !result.writes;
+  static const std::set<std::string_view> copying = {"contiguous", "flatten", "ravel", "reshape", "reshape_as", "to"};
+  result.is_view = !copying.contains(base) && !result.writes &&
+                   std::ranges::any_of(result.schema->returns(), [](const c10::Argument& r) { return r.alias_info(); });
   return result;
 }
 

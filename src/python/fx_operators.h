@@ -27,7 +27,8 @@ struct FxOperator {
   const c10::FunctionSchema* schema = nullptr;  ///< kSchema
   std::vector<std::string> parameters;  ///< kHigherOrder: names of its Python parameters, as far as it names them
   bool writes = false;                  ///< into one of its arguments
-  bool may_copy = false;                ///< it returns a view or a copy, whichever torch can
+  bool may_copy = false;                ///< torch composes it of others: its schema does not tell what it shares
+  bool is_view = false;                 ///< as its schema says
 
   /// Where a keyword argument goes; nothing if there is no such parameter.
   std::optional<std::size_t> position_of(std::string_view keyword) const;

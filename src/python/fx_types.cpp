@@ -22,7 +22,7 @@ ir::Type FxTypes::type(py::handle value) {
     ir::Shape shape;
     shape.reserve(sizes.size());
     for (const c10::SymInt& size : sizes) {
-      shape.push_back(size.is_heap_allocated() ? expression_of(size) : SymExpr(std::int64_t{size.as_int_unchecked()}));
+      shape.push_back(expression(size));
     }
     return ir::Type::tensor(from_scalar_type(tensor.scalar_type()), std::move(shape));
   }
@@ -46,6 +46,10 @@ SymExpr FxTypes::expression(py::handle sym_int) {
   by_expression_.emplace(made.ptr(), expression);
   kept_.push_back(std::move(made));
   return expression;
+}
+
+SymExpr FxTypes::expression(const c10::SymInt& size) {
+  return size.is_heap_allocated() ? expression_of(size) : SymExpr(std::int64_t{size.as_int_unchecked()});
 }
 
 const SymExpr& FxTypes::expression_of(const c10::SymInt& size) {

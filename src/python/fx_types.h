@@ -23,6 +23,7 @@ class [[gnu::visibility("hidden")]] FxTypes {
   ir::Type type(py::handle value);
 
   SymExpr expression(py::handle sym_int);
+  SymExpr expression(const c10::SymInt& size);
 
  private:
   const SymExpr& expression_of(const c10::SymInt& size);

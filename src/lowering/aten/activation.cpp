@@ -2,6 +2,7 @@
 #include <numbers>
 
 #include "exportguard/lowering/table.h"
+#include "lowering/double_functions.h"
 #include "lowering/elementwise.h"
 #include "lowering/kernels.h"
 
@@ -19,11 +20,6 @@ Value* clipped(LoweringContext& ctx, Value* x, double low, double high) {
 
 void lower_sigmoid(LoweringContext& ctx) { lower_as(ctx, "Sigmoid"); }
 void lower_tanh(LoweringContext& ctx) { lower_as(ctx, "Tanh"); }
-void lower_mish(LoweringContext& ctx) { lower_as(ctx, "Mish"); }
-void lower_hardswish(LoweringContext& ctx) { lower_as(ctx, "HardSwish"); }
-void lower_hardsigmoid(LoweringContext& ctx) { lower_as(ctx, "HardSigmoid", {{"alpha", 1.0 / 6}, {"beta", 0.5}}); }
-void lower_leaky_relu(LoweringContext& ctx) { lower_as(ctx, "LeakyRelu", {{"alpha", ctx.number(1)}}); }
-void lower_selu(LoweringContext& ctx) { lower_as(ctx, "Selu"); }
 
 void lower_relu(LoweringContext& ctx) {
   Value* x = ctx.input(0);
@@ -48,7 +44,7 @@ Value* gated_by(LoweringContext& ctx, Value* x, Value* curve) {
 }
 
 Value* gelu_of_erf(LoweringContext& ctx, Value* x) {
-  return gated_by(ctx, x, same_dtype_op(ctx, "Erf", {times(ctx, x, 1 / std::numbers::sqrt2)}));
+  return gated_by(ctx, x, float_function(ctx, "Erf", times(ctx, x, 1 / std::numbers::sqrt2)));
 }
 
 Value* gelu_of_tanh(LoweringContext& ctx, Value* x) {
@@ -87,6 +83,45 @@ void lower_celu(LoweringContext& ctx) {
   ctx.result(exponential_unit(ctx, ctx.input(0), alpha, 1 / alpha));
 }
 
+// onnxruntime has these in float32 at most; a float64 is computed from what it has there.
+
+void lower_selu(LoweringContext& ctx) {
+  if (ctx.output_dtype() != DType::kFloat64) return lower_as(ctx, "Selu");
+  constexpr double kAlpha = 1.6732632423543772848170429916717;
+  constexpr double kScale = 1.0507009873554804934193349852946;
+  ctx.result(times(ctx, exponential_unit(ctx, ctx.input(0), kAlpha, 1), kScale));
+}
+
+Value* hard_sigmoid(LoweringContext& ctx, Value* x) {
+  return clipped(ctx, ctx.op("Add", {ctx.op("Div", {x, ctx.number_like(6, x)}), ctx.number_like(0.5, x)}), 0, 1);
+}
+
+void lower_hardsigmoid(LoweringContext& ctx) {
+  if (ctx.output_dtype() == DType::kFloat64) return ctx.result(hard_sigmoid(ctx, ctx.input(0)));
+  lower_as(ctx, "HardSigmoid", {{"alpha", 1.0 / 6}, {"beta", 0.5}});
+}
+
+void lower_hardswish(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  if (ctx.output_dtype() != DType::kFloat64) return lower_as(ctx, "HardSwish");
+  ctx.result(ctx.op("Mul", {x, hard_sigmoid(ctx, x)}));
+}
+
+/// x where it is not negative, else `slope` x.
+Value* leaky(LoweringContext& ctx, Value* x, Value* slope) {
+  return ctx.where(kernel_op(ctx, "Less", {x, ctx.number_like(0, x)}), ctx.op("Mul", {x, slope}), x);
+}
+
+void lower_leaky_relu(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  if (ctx.output_dtype() != DType::kFloat64) return lower_as(ctx, "LeakyRelu", {{"alpha", ctx.number(1)}});
+  ctx.result(leaky(ctx, x, ctx.number_like(ctx.number(1), x)));
+}
+
+Value* parametric(LoweringContext& ctx, Value* x, Value* weight) {
+  return x->dtype() == DType::kFloat64 ? leaky(ctx, x, weight) : kernel_op(ctx, "PRelu", {x, weight});
+}
+
 /// The weight has one element or one for each of the channels, which are axis 1.
 void lower_prelu(LoweringContext& ctx) {
   Value* x = ctx.input(0);
@@ -100,16 +135,23 @@ void lower_prelu(LoweringContext& ctx) {
     for (std::size_t axis = 1; axis + 1 < rank; ++axis) axes.push_back(static_cast<std::int64_t>(axis));
     weight = ctx.unsqueeze(weight, axes);
   }
-  ctx.result(kernel_op(ctx, "PRelu", {x, weight}));
+  ctx.result(parametric(ctx, x, weight));
 }
 
-void lower_prelu_kernel(LoweringContext& ctx) { ctx.result(kernel_op(ctx, "PRelu", {ctx.input(0), ctx.input(1)})); }
+void lower_prelu_kernel(LoweringContext& ctx) { ctx.result(parametric(ctx, ctx.input(0), ctx.input(1))); }
 
 /// log(1 + exp(x))
 Value* softplus(LoweringContext& ctx, Value* x) {
   if (x->dtype() != DType::kFloat64) return ctx.op("Softplus", {x});
   Value* curve = log_one_plus(ctx, ctx.op("Exp", {ctx.op("Neg", {ctx.op("Abs", {x})})}));
   return ctx.op("Add", {ctx.op("Max", {x, ctx.number_like(0, x)}), curve});
+}
+
+/// x tanh(log(1 + exp(x)))
+void lower_mish(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  if (ctx.output_dtype() != DType::kFloat64) return lower_as(ctx, "Mish");
+  ctx.result(ctx.op("Mul", {x, ctx.op("Tanh", {softplus(ctx, x)})}));
 }
 
 void lower_softplus(LoweringContext& ctx) {
@@ -166,7 +208,9 @@ void lower_softshrink(LoweringContext& ctx) {
 Value* rrelu(LoweringContext& ctx, std::size_t lower, std::size_t training) {
   ctx.require(!ctx.flag(training), "random slopes have no ONNX operator; export the model in eval mode");
   const double slope = (ctx.number(lower) + ctx.number(lower + 1)) / 2;
-  return kernel_op(ctx, "LeakyRelu", {ctx.input(0)}, {{"alpha", slope}});
+  Value* x = ctx.input(0);
+  if (x->dtype() == DType::kFloat64) return leaky(ctx, x, ctx.number_like(slope, x));
+  return kernel_op(ctx, "LeakyRelu", {x}, {{"alpha", slope}});
 }
 
 void lower_rrelu(LoweringContext& ctx) { ctx.result(rrelu(ctx, 1, 3)); }

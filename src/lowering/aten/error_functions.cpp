@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "exportguard/lowering/table.h"
+#include "lowering/double_functions.h"
 #include "lowering/elementwise.h"
 #include "lowering/wide_arithmetic.h"
 
@@ -16,38 +17,26 @@ using namespace wide;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 void lower_erf(LoweringContext& ctx) {
-  ctx.result(kernel_op(ctx, "Erf", {ctx.cast(ctx.input(0), ctx.output_dtype())}));
+  ctx.result(float_function(ctx, "Erf", ctx.cast(ctx.input(0), ctx.output_dtype())));
 }
 
-/// log(erfc(x) exp(x²)) for x >= 0: log t + a polynomial in 2t - 1, where t = 1 / (1 + x / 2).
-Value* log_erfcx(LoweringContext& ctx, Value* x) {
-  static constexpr std::array kFit = {-0.6717940834877136,   0.6726432199680539,     0.04734332013198884,
-                                      -0.04689548205983966,  -0.009872980375506725,  0.008823558144366863,
-                                      0.0017613393369838766, -0.002339277709784312,  -0.0001561342644656836,
-                                      0.0006579538424769199, -7.119731572458436e-05, -0.00015463378963933658,
-                                      4.179589763430069e-05, 2.072307087112992e-05,  -8.12125541307514e-06};
-  Value* t = ctx.op("Reciprocal", {plus(ctx, times(ctx, x, 0.5), 1)});
-  Value* fit = polynomial(ctx, plus(ctx, times(ctx, t, 2), -1), kFit);
-  return ctx.op("Add", {ctx.op("Log", {t}), fit});
-}
-
+/// log(erfc(x)) for x >= 0
 Value* log_erfc_of_positive(LoweringContext& ctx, Value* x) {
-  return ctx.op("Sub", {log_erfcx(ctx, x), ctx.op("Mul", {x, x})});
+  return ctx.op("Sub", {ctx.op("Log", {scaled_complementary_error(ctx, x)}), ctx.op("Mul", {x, x})});
 }
 
 Value* erfc(LoweringContext& ctx, Value* x) {
-  Value* tail = ctx.op("Exp", {log_erfc_of_positive(ctx, ctx.op("Abs", {x}))});
-  Value* mirrored = ctx.op("Sub", {number(ctx, 2), tail});
-  Value* finite = ctx.where(is_below(ctx, x, 0), mirrored, tail);
-  Value* is_far = ctx.op("Greater", {x, number(ctx, 30)});  // where exp gives 0, and inf - inf would be NaN
-  return ctx.where(is_far, number(ctx, 0), ctx.where(is_below(ctx, x, -30), number(ctx, 2), finite));
+  Value* size = ctx.op("Abs", {x});
+  Value* drop = ctx.op("Exp", {ctx.op("Neg", {ctx.op("Mul", {x, x})})});
+  Value* tail = ctx.op("Mul", {scaled_complementary_error(ctx, size), drop});
+  return ctx.where(is_below(ctx, x, 0), ctx.op("Sub", {number(ctx, 2), tail}), tail);
 }
 
 void lower_erfc(LoweringContext& ctx) { ctx.result(erfc(ctx, input(ctx))); }
 
 void lower_erfcx(LoweringContext& ctx) {
   Value* x = input(ctx);
-  Value* tail = ctx.op("Exp", {log_erfcx(ctx, ctx.op("Abs", {x}))});
+  Value* tail = scaled_complementary_error(ctx, ctx.op("Abs", {x}));
   Value* square = ctx.op("Exp", {ctx.op("Mul", {x, x})});
   ctx.result(ctx.where(is_below(ctx, x, 0), ctx.op("Sub", {times(ctx, square, 2), tail}), tail));
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "exportguard/lowering/table.h"
+#include "lowering/double_functions.h"
 #include "lowering/elementwise.h"
 #include "lowering/kernels.h"
 
@@ -131,9 +132,9 @@ void lower_sum(LoweringContext& ctx) {
   ctx.result(total ? total : ctx.constant(0, DType::kInt64));
 }
 
-/// A function of a float; onnxruntime has no float64 kernel for some.
+/// A function of a float.
 void lower_float_function(LoweringContext& ctx, std::string_view op) {
-  ctx.result(kernel_op(ctx, op, {ctx.scalar(0, DType::kFloat64)}));
+  ctx.result(float_function(ctx, op, ctx.scalar(0, DType::kFloat64)));
 }
 
 void lower_sqrt(LoweringContext& ctx) { lower_float_function(ctx, "Sqrt"); }

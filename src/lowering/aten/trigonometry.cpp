@@ -1,6 +1,7 @@
 #include <numbers>
 
 #include "exportguard/lowering/table.h"
+#include "lowering/double_functions.h"
 #include "lowering/elementwise.h"
 #include "lowering/kernels.h"
 
@@ -9,7 +10,7 @@ namespace {
 
 /// One ONNX operator over the input in the dtype of the output; integers become floats.
 void lower_as(LoweringContext& ctx, std::string_view op) {
-  ctx.result(kernel_op(ctx, op, {ctx.cast(ctx.input(0), ctx.output_dtype())}));
+  ctx.result(float_function(ctx, op, ctx.cast(ctx.input(0), ctx.output_dtype())));
 }
 
 void lower_sin(LoweringContext& ctx) { lower_as(ctx, "Sin"); }
@@ -26,7 +27,7 @@ void lower_atanh(LoweringContext& ctx) { lower_as(ctx, "Atanh"); }
 
 /// The angle of (x, y) from the positive x axis, in (-π, π]; the signs of zeros tell the side as in C.
 void lower_atan2(LoweringContext& ctx) {
-  const DType dtype = kernel_dtype("Atan", ctx.output_dtype());
+  const DType dtype = ctx.output_dtype();
   Value* y = ctx.widened(ctx.scalar(0, dtype));
   Value* x = ctx.widened(ctx.scalar(1, dtype));
   Value* zero = ctx.number_like(0, y);
@@ -34,7 +35,7 @@ void lower_atan2(LoweringContext& ctx) {
   Value* is_origin = ctx.op("Equal", {ctx.op("Add", {ctx.op("Abs", {y}), ctx.op("Abs", {x})}), zero});
   Value* diagonal = ctx.where(is_origin, zero, ctx.number_like(1, y));
   Value* slope = ctx.where(both, diagonal, ctx.op("Abs", {ctx.op("Div", {y, x})}));
-  Value* acute = ctx.op("Atan", {slope});
+  Value* acute = float_function(ctx, "Atan", slope);
   Value* obtuse = ctx.op("Sub", {ctx.number_like(std::numbers::pi, y), acute});
   Value* above = ctx.where(sign_bit(ctx, x), obtuse, acute);
   ctx.result(ctx.where(sign_bit(ctx, y), ctx.op("Neg", {above}), above));

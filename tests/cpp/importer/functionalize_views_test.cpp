@@ -320,7 +320,7 @@ TEST(FunctionalizeViews, BelievesTheMarkOfACopy) {
   EXPECT_EQ(functional(R"(
 graph(%x: f32[2,3]):
   %a: f32[2,3] = aten.relu.default(%x)
-  %r: f32[6] = aten.reshape.default(%a, [6]) {copies=1}
+  %r: f32[6] = aten.reshape.default(%a, [6]) {shares=-1}
   %w: f32[6] = aten.mul_.Scalar(%r, 2)
   return (%a, %r))"),
             ir::normalize(R"(

@@ -16,14 +16,14 @@ TEST(TrigonometryLowering, SinOfIntegersIsOfFloats) {
 )");
 }
 
-TEST(TrigonometryLowering, AtanOfFloat64RunsInFloat32) {
+TEST(TrigonometryLowering, TanOfFloat64IsComputedInFloat64) {
   const std::string_view graph = R"(
     graph(%x: f64[b]):
-      %z: f64[b] = aten.atan.default(%x)
+      %z: f64[b] = aten.tan.default(%x)
       return (%z))";
-  EXPECT_EQ(lowered(graph), R"(  %0 = Cast(%x) {to=1}
-  %1 = Atan(%0)
-  %z = Cast(%1) {to=11}
+  EXPECT_EQ(lowered(graph), R"(  %0 = Sin(%x)
+  %1 = Cos(%x)
+  %z = Div(%0, %1)
   return (%z)
 )");
 }

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import onnxruntime as ort
 import pytest
 import torch
+from conftest import convert, run
 
 if TYPE_CHECKING:
     from conftest import Check, Numbers
@@ -24,3 +26,13 @@ def test_of_one_operand(name: str, check: Check, numbers: Numbers) -> None:
 def test_atan2_knows_all_quadrants(dtype: torch.dtype, check: Check, numbers: Numbers) -> None:
     x = numbers(dtype)
     check(torch.atan2, [x.unsqueeze(1), x.unsqueeze(0)])
+
+
+@pytest.mark.parametrize("name", "tan asin acos atan sinh cosh asinh acosh atanh erf erfc".split())
+def test_float64_is_not_computed_in_float32(name: str) -> None:
+    x = torch.cat([torch.linspace(-1, 1, 401), torch.logspace(-12, 2.8, 200), -torch.logspace(-12, 2.8, 200)]).double()
+    function = getattr(torch, name)
+    session = ort.InferenceSession(convert(function, [x], [None], None), providers=["CPUExecutionProvider"])
+    torch.testing.assert_close(
+        torch.from_numpy(run(session, [x])[0]), function(x), rtol=2e-10, atol=1e-300, equal_nan=True
+    )

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <exportguard/ir/graph.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "python/bindings.h"
+#include "python/fx_operators.h"
+#include "python/fx_types.h"
+
+namespace exportguard::python {
+
+/// Finds out which results of a program share the memory of an argument where the schema leaves that open: `reshape`,
+/// `contiguous`, `to`, and every operator that torch composes of others (`dropout`, `meshgrid`, `sum_to_size`).
+///
+/// For operators that change the shape alone torch's stride rule is applied to the symbolic sizes and strides of the
+/// example values. For the others it is seen from the storages of the example values, which a fresh program shares
+/// exactly where torch made a view; those of a program that was read from a file share none and tell nothing.
+class [[gnu::visibility("hidden")]] FxMemory {
+ public:
+  /// Remembers one node of the graph; the fx node must stay alive until `mark`.
+  void note(py::handle node, const FxOperator& op, ir::Node& made);
+
+  /// Sets the attribute `shares` (importer/functionalize.h) of the nodes that were noted.
+  void mark(FxTypes& types) const;
+
+ private:
+  std::optional<std::int64_t> storage_mark(py::handle node) const;
+
+  struct Noted {
+    py::handle node;
+    const FxOperator* op;
+    ir::Node* made;
+  };
+
+  std::vector<Noted> noted_;
+  bool storages_tell_ = true;  ///< false once a view had another storage than what it is a view of
+};
+
+/// The example value of a node; null if it has none. Borrowed from the node.
+py::handle example_of(py::handle node);
+
+}  // namespace exportguard::python
