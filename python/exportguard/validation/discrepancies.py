@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
+
+from exportguard import _core
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,33 +20,26 @@ class Tolerance:
     relative: float
 
 
-# A converted model does the same arithmetic in another order, so a result differs by the rounding of its sums. A sum of
-# n terms in random order is off by about sqrt(n) epsilon of its terms' size, and errors of successive layers add up.
-# For the few thousand terms and some dozen layers of usual models that is about a hundred to a thousand epsilon where
-# rounding is fine (float64, float32). In float16 and bfloat16 both sides accumulate in float32 and round only what they
-# store: some ten epsilon. Epsilons are 2.2e-16, 1.2e-7, 9.8e-4 and 7.8e-3. Integers and booleans are exact.
-_TOLERANCES: Mapping[torch.dtype, Tolerance] = {
-    torch.float64: Tolerance(absolute=1e-10, relative=1e-9),
-    torch.complex128: Tolerance(absolute=1e-10, relative=1e-9),
-    torch.float32: Tolerance(absolute=5e-5, relative=1e-4),
-    torch.complex64: Tolerance(absolute=5e-5, relative=1e-4),
-    torch.float16: Tolerance(absolute=1e-2, relative=1e-2),
-    torch.bfloat16: Tolerance(absolute=8e-2, relative=8e-2),
-}
-_EXACT = Tolerance(absolute=0.0, relative=0.0)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Discrepancy:
-    """The comparison of one output. `share_over` is the part of its values beyond the tolerance; `problem` says why the
-    two cannot be compared value by value, and is empty otherwise."""
+    """The comparison of one output.
+
+    `share_over` is the part of its finite values beyond the tolerance, `max_absolute_at` the index of the largest
+    difference, `ulps_at_most` that difference's bound in units in the last place, `signal_to_noise` in decibels.
+    `problem` says why the two cannot be compared value by value, and is empty otherwise.
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     max_absolute: float = 0.0
+    mean_absolute: float = 0.0
     max_relative: float = 0.0
     share_over: float = 0.0
+    max_absolute_at: tuple[int, ...] | None = None
+    ulps_at_most: int = 0
+    cosine: float = 1.0
+    signal_to_noise: float = math.inf
     problem: str = ""
 
     @property
@@ -53,7 +49,8 @@ class Discrepancy:
 
     def as_dict(self) -> dict[str, Any]:
         """For a JSON report."""
-        return {**asdict(self), "shape": list(self.shape), "agrees": self.agrees}
+        noise = self.signal_to_noise if math.isfinite(self.signal_to_noise) else None  # JSON has no infinity
+        return {**asdict(self), "shape": list(self.shape), "signal_to_noise": noise, "agrees": self.agrees}
 
 
 def tolerance_for(dtype: torch.dtype) -> Tolerance:
@@ -62,7 +59,8 @@ def tolerance_for(dtype: torch.dtype) -> Tolerance:
     >>> tolerance_for(torch.int64)
     Tolerance(absolute=0.0, relative=0.0)
     """
-    return _TOLERANCES.get(dtype, _EXACT)
+    absolute, relative = _core.tolerance_for(dtype)
+    return Tolerance(absolute=absolute, relative=relative)
 
 
 def compare_outputs(
@@ -71,31 +69,35 @@ def compare_outputs(
     got: Sequence[torch.Tensor],
     tolerance: Tolerance | None = None,
 ) -> list[Discrepancy]:
-    """One entry for each expected output; the outputs stand in the same order on both sides."""
+    """One entry for each expected output; the outputs stand in the same order on both sides.
+
+    Dtype and shape must be the same, and so must the places of NaN and of each infinity. All outputs are compared in
+    one call, in one pass over the data; on the device, where both sides lie on one.
+    """
     if len(expected) != len(got):
         problem = f"{len(got)} outputs instead of {len(expected)}"
         return [Discrepancy(name="all outputs", dtype="", shape=(), problem=problem)]
+
+    problems = [_structural_problem(want, have) for want, have in zip(expected, got, strict=True)]
+    bounds = [tolerance or tolerance_for(want.dtype) for want in expected]
+    found = iter(
+        _core.compare(
+            [
+                (want, have, bound.absolute, bound.relative)
+                for want, have, bound, problem in zip(expected, got, bounds, problems, strict=True)
+                if not problem
+            ]
+        )
+    )
     return [
-        compare(name, want, have, tolerance or tolerance_for(want.dtype))
-        for name, want, have in zip(names, expected, got, strict=True)
+        _without_values(name, want, problem) if problem else _measured(name, want, next(found))
+        for name, want, problem in zip(names, expected, problems, strict=True)
     ]
 
 
 def compare(name: str, expected: torch.Tensor, got: torch.Tensor, tolerance: Tolerance) -> Discrepancy:
-    """Dtype and shape must be the same, and so must the places of NaN and of each infinity."""
-    got = got.to(expected.device)
-    wide = torch.complex128 if expected.dtype.is_complex else torch.float64
-    problem = _structural_problem(expected, got)
-    measured = (0.0, 0.0, 0.0) if problem else _measured(expected.to(wide), got.to(wide), tolerance)
-    return Discrepancy(
-        name=name,
-        dtype=str(expected.dtype).removeprefix("torch."),
-        shape=tuple(expected.shape),
-        max_absolute=measured[0],
-        max_relative=measured[1],
-        share_over=measured[2],
-        problem=problem,
-    )
+    """`compare_outputs` of one output."""
+    return compare_outputs([name], [expected], [got], tolerance)[0]
 
 
 def _structural_problem(expected: torch.Tensor, got: torch.Tensor) -> str:
@@ -103,27 +105,41 @@ def _structural_problem(expected: torch.Tensor, got: torch.Tensor) -> str:
         return f"dtype {got.dtype} instead of {expected.dtype}"
     if expected.shape != got.shape:
         return f"shape {tuple(got.shape)} instead of {tuple(expected.shape)}"
-    moved = int((_kind_of_value(expected) != _kind_of_value(got)).sum())
-    return f"NaN or infinity in {moved} other places" if moved else ""
+    return ""
 
 
-def _kind_of_value(values: torch.Tensor) -> torch.Tensor:
-    """0 for a finite value, 1 for NaN, 2 and 3 for the infinities."""
-    if not (values.is_floating_point() or values.is_complex()):
-        return torch.zeros_like(values, dtype=torch.uint8)
-    kinds = torch.isnan(values).to(torch.uint8)
-    if values.is_complex():
-        return kinds + 2 * torch.isinf(values).to(torch.uint8)
-    wide = values.float() if values.dtype.itemsize == 1 else values
-    return kinds + 2 * torch.isposinf(wide).to(torch.uint8) + 3 * torch.isneginf(wide).to(torch.uint8)
+def _without_values(name: str, expected: torch.Tensor, problem: str) -> Discrepancy:
+    return Discrepancy(name=name, dtype=_dtype_name(expected), shape=tuple(expected.shape), problem=problem)
 
 
-def _measured(expected: torch.Tensor, got: torch.Tensor, tolerance: Tolerance) -> tuple[float, float, float]:
-    """The largest absolute and relative difference, and the share of values over the tolerance."""
-    finite = torch.isfinite(expected) & torch.isfinite(got)
-    want, have = expected[finite], got[finite]
-    if not want.numel():
-        return 0.0, 0.0, 0.0
-    difference, size = (want - have).abs(), want.abs()
-    over = difference > tolerance.absolute + tolerance.relative * size
-    return float(difference.max()), float((difference / size.clamp_min(1e-12)).max()), float(over.double().mean())
+def _measured(name: str, expected: torch.Tensor, found: _core.Comparison) -> Discrepancy:
+    moved = found.nan_mismatches + found.infinity_mismatches
+    return Discrepancy(
+        name=name,
+        dtype=_dtype_name(expected),
+        shape=tuple(expected.shape),
+        max_absolute=found.max_absolute,
+        mean_absolute=found.mean_absolute,
+        max_relative=found.max_relative,
+        share_over=found.over / max(found.finite, 1),
+        max_absolute_at=_index(found.max_absolute_at, expected.shape),
+        ulps_at_most=found.ulps_at_most,
+        cosine=found.cosine,
+        signal_to_noise=found.signal_to_noise,
+        problem=f"NaN or infinity in {moved} other places" if moved else "",
+    )
+
+
+def _dtype_name(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _index(position: int | None, shape: Sequence[int]) -> tuple[int, ...] | None:
+    """The index of a row-major position."""
+    if position is None:
+        return None
+    index: list[int] = []
+    for size in reversed(shape):
+        position, place = divmod(position, size)
+        index.append(place)
+    return tuple(reversed(index))
