@@ -74,6 +74,8 @@ class ValidationReport:
     dtype: str
     device: str
     file: str = ""
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
     node_count: int = 0
     parameters: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
@@ -117,10 +119,22 @@ def validate_model(
     with _folder(options) as folder, _failures_in(report):
         with _timed(report, "build"):
             case = _built(name, options)
-        report.task = case.task.name
-        report.parameters = sum(parameter.numel() for parameter in case.model.parameters())
-        _validate(case, options, _Run(report, progress, Path(folder)))
+        _validate(case, options, _Run(report, progress, _file_in(Path(folder), case)))
     return report
+
+
+def validate_case(
+    case: ModelCase, file: Path, options: ValidateOptions = ValidateOptions(), progress: Progress = lambda step: None
+) -> ValidationReport:
+    """Validates a model that is built, and leaves its ONNX file at `file`; what goes wrong stands in the report."""
+    report = _empty_report(case.name, options)
+    with _failures_in(report):
+        _validate(case, options, _Run(report, progress, file))
+    return report
+
+
+def _file_in(folder: Path, case: ModelCase) -> Path:
+    return folder / f"{case.name.replace('/', '--')}.onnx"
 
 
 class _UsageError(Exception):
@@ -152,7 +166,7 @@ class _Run:
 
     report: ValidationReport
     progress: Progress
-    folder: Path
+    file: Path
 
     @contextmanager
     def step(self, name: str, text: str) -> Iterator[None]:
@@ -162,6 +176,8 @@ class _Run:
 
 
 def _validate(case: ModelCase, options: ValidateOptions, run: _Run) -> None:
+    run.report.task = case.task.name
+    run.report.parameters = sum(parameter.numel() for parameter in case.model.parameters())
     sets = input_sets(case) if options.run else []
     with run.step("eager", f"running {case.name} eagerly on {len(sets)} sets of inputs"):
         results = _eager_results(case, sets)
@@ -169,7 +185,7 @@ def _validate(case: ModelCase, options: ValidateOptions, run: _Run) -> None:
         exported = _export(case, options)
     run.report.axes = exported.axes()
     run.report.rewritten = [step.report() for step in exported.rewriting_steps]
-    file = run.folder / f"{case.name.replace('/', '--')}.onnx"
+    file = run.file
     with run.step("convert", f"converting with {options.exporter}"):
         _EXPORTERS[options.exporter](exported, file, run.report)
     run.report.file = str(file) if options.folder else ""
@@ -287,6 +303,8 @@ def _convert_here(exported: Exported, file: Path, report: ValidationReport) -> N
     model = convert(exported, opset=report.opset, options=ExportOptions())
     model.save(file)
     report.node_count = model.node_count
+    report.inputs = [value.name for value in model.inputs]
+    report.outputs = [value.name for value in model.outputs]
 
 
 def _convert_with_torch(exported: Exported, file: Path, report: ValidationReport) -> None:

@@ -1,0 +1,47 @@
+"""Export a model to a folder that a runtime loads, compared with the original before it appears."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from ..command_line import argument
+from ..models import BuildOptions, tasks
+from ..ship import FolderOptions, export_model
+from ..ship.folder import summary
+
+_DTYPES = {"float32": torch.float32, "float16": torch.float16}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The arguments of `exportguard export`."""
+
+    model: str = argument("-m", "--model", help="An architecture, a local folder, or a hub id.")
+    output: Path = argument("-o", "--output", help="The folder to write; new, empty, or of an earlier export.")
+    runtime: str = argument("--for", help="What will load it.", default="onnxruntime", choices=("onnxruntime", "genai"))
+    task: str | None = argument("-t", "--task", help="What the model is for.", default=None, choices=tuple(tasks()))
+    dtype: str = argument("--dtype", help="Of the weights.", default="float32", choices=tuple(_DTYPES))
+    opset: int | None = argument("--opset", help="18 to 25; by default the newest that runs.", default=None)
+    verify: bool = argument("--verify/--no-verify", help="Run it and compare.", default=True)
+    verbose: int = argument("-v", "--verbose", help="0: nothing but errors; 1: a summary.", default=1)
+
+
+def run(options: Options) -> int:
+    """Writes the folder and prints what is in it."""
+    console = Console(stderr=False)
+    settings = FolderOptions(
+        build=BuildOptions(task=options.task, dtype=_DTYPES[options.dtype]),
+        runtime="genai" if options.runtime == "genai" else "onnxruntime",
+        opset=options.opset,
+        verify=options.verify,
+    )
+    with console.status("starting") as status:
+        result = export_model(options.model, options.output, settings, lambda step: status.update(f"{step} …"))
+    if options.verbose:
+        for name, text in summary(result).items():
+            console.print(f"{name:>9}  {text}", highlight=False, soft_wrap=True)
+    return 0

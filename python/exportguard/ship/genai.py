@@ -1,0 +1,103 @@
+"""The configuration that onnxruntime-genai reads beside a model.
+
+Its fields are those of onnxruntime-genai 0.8 to 0.18 (`genai_config.json`); a decoder of a type that the runtime has no
+rule of its own for goes by the type `decoder`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from exportguard.errors import InvalidArgumentError
+
+from .decoder import KeysAndValues
+
+FILE = "genai_config.json"
+
+
+def genai_config(model: Any, cache: KeysAndValues, file_name: str, inputs: Sequence[str]) -> dict[str, Any]:
+    """The content of `genai_config.json` for a decoder with growing keys and values.
+
+    Raises:
+        InvalidArgumentError: the layers' caches are not alike, which the runtime takes for granted.
+    """
+    if not cache.are_alike:
+        raise InvalidArgumentError(
+            f"the layers of {type(model).__name__} keep keys and values of several shapes "
+            f"(heads {sorted(set(cache.heads))}, widths {sorted({*cache.key_widths, *cache.value_widths})}), and "
+            "onnxruntime-genai has one for all; export it for onnxruntime instead"
+        )
+    config = model.config.get_text_config()
+    generation = model.generation_config
+    named = [name for name in ("input_ids", "attention_mask", "position_ids") if name in inputs]
+    return {
+        "model": {
+            "type": "decoder",
+            "vocab_size": config.vocab_size,
+            "context_length": _context_length(config),
+            **_special_tokens(config, generation),
+            "decoder": {
+                "filename": file_name,
+                "session_options": {"log_id": "onnxruntime-genai", "provider_options": []},
+                "hidden_size": config.hidden_size,
+                "head_size": cache.key_widths[0],
+                "num_attention_heads": config.num_attention_heads,
+                "num_key_value_heads": cache.heads[0],
+                "num_hidden_layers": cache.layers,
+                "inputs": {
+                    **{name: name for name in named},
+                    "past_key_names": "past_key_values.%d.key",
+                    "past_value_names": "past_key_values.%d.value",
+                },
+                "outputs": {
+                    "logits": "logits",
+                    "present_key_names": "present.%d.key",
+                    "present_value_names": "present.%d.value",
+                },
+            },
+        },
+        "search": _search(config, generation),
+    }
+
+
+def write(folder: Path, config: dict[str, Any]) -> None:
+    """Writes the configuration into the folder."""
+    (folder / FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def _context_length(config: Any) -> int:
+    for name in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"):
+        length = getattr(config, name, None)
+        if isinstance(length, int) and length > 0:
+            return length
+    return 2048  # of models whose positions have no end (alibi)
+
+
+def _special_tokens(config: Any, generation: Any) -> dict[str, Any]:
+    found = {name: getattr(generation, name, None) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
+    tokens = {name: getattr(config, name, None) if value is None else value for name, value in found.items()}
+    # The runtime insists on one: without any, the last token of the vocabulary ends a text.
+    end = tokens["eos_token_id"] if tokens["eos_token_id"] is not None else config.vocab_size - 1
+    first_end = end[0] if isinstance(end, list) else end
+    padding = tokens["pad_token_id"] if tokens["pad_token_id"] is not None else first_end
+    beginning = tokens["bos_token_id"] if tokens["bos_token_id"] is not None else first_end
+    return {"bos_token_id": beginning, "eos_token_id": end, "pad_token_id": padding}
+
+
+def _search(config: Any, generation: Any) -> dict[str, Any]:
+    return {
+        "do_sample": bool(generation.do_sample),
+        "early_stopping": True,
+        "max_length": _context_length(config),
+        "min_length": 0,
+        "num_beams": 1,
+        "num_return_sequences": 1,
+        "past_present_share_buffer": False,
+        "repetition_penalty": generation.repetition_penalty or 1.0,
+        "temperature": generation.temperature or 1.0,
+        "top_k": generation.top_k or 50,
+        "top_p": generation.top_p or 1.0,
+    }
