@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from exportguard.validation.discrepancies import Tolerance, compare, compare_outputs, tolerance_for
+from exportguard.validation.discrepancies import Tolerance, can_tell, compare, compare_outputs, tolerance_for
 
 CLOSE = Tolerance(absolute=1e-3, relative=0.0)
 NAN, INF = math.nan, math.inf
@@ -81,3 +81,22 @@ def test_another_number_of_outputs_is_one_problem() -> None:
 def test_outputs_are_compared_under_their_names() -> None:
     found = compare_outputs(["a", "b"], [tensor(1), tensor(2)], [tensor(1), tensor(3)])
     assert [(one.name, one.agrees) for one in found] == [("a", True), ("b", False)]
+
+
+TELLING = {
+    "a single value": ([tensor(0)], True),
+    "values that differ": ([tensor(0, 1)], True),
+    "one of two outputs": ([tensor(1, 1), tensor(1, 2)], True),
+    "numbers beside NaN": ([tensor(NAN, 1, 2)], True),
+    "zeros": ([tensor(0, 0)], False),
+    "NaN": ([tensor(NAN, NAN), tensor(NAN)], False),
+    "one number beside infinities": ([tensor(INF, 1, -INF)], False),
+    "flags that are all set": ([tensor(1, 1, dtype=torch.bool)], False),
+    "no values": ([torch.zeros(0, 3)], False),
+    "no outputs": ([], False),
+}
+
+
+@pytest.mark.parametrize(("outputs", "tells"), TELLING.values(), ids=TELLING)
+def test_a_comparison_that_cannot_fail_is_none(outputs: list[torch.Tensor], tells: bool) -> None:
+    assert can_tell(outputs) is tells

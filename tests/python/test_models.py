@@ -177,11 +177,55 @@ def test_weights_and_caches_have_the_dtype_asked_for(dtype: torch.dtype) -> None
     assert case.inputs(case.task.sizes)["past_key_values"].layers[0].keys.dtype == dtype
 
 
-def test_a_folder_with_a_bare_configuration_gets_random_weights(tmp_path: Path) -> None:
+def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
     shrunk(LlamaConfig(), {"architectures": ["LlamaForCausalLM"]}).save_pretrained(tmp_path)
+    with pytest.raises(InvalidArgumentError, match=r"has no weights .* pass llama, the name of its architecture"):
+        build_model(str(tmp_path))
+
+
+def heads() -> dict[str, str]:
+    """A model type with a class for each task that reads whole texts or pictures, and BERT's own heads."""
+    found = {}
+    for task in tasks().values():
+        model_type = next(
+            (name for name in ("bert", "vit", "wav2vec2", "segformer") if catalogue._classes(task, name)), None
+        )
+        if model_type and not task.cached:
+            found[catalogue._classes(task, model_type)[0]] = model_type
+    return {**found, "BertForPreTraining": "bert", "BertModel": "bert"}
+
+
+@pytest.mark.parametrize(("head", "model_type"), heads().items(), ids=heads())
+def test_a_folder_is_loaded_as_the_class_it_was_saved_from(head: str, model_type: str, tmp_path: Path) -> None:
+    import transformers
+
+    saved = getattr(transformers, head)(shrunk(CONFIG_MAPPING[model_type](), {})).eval()
+    saved.save_pretrained(tmp_path)
     case = build_model(str(tmp_path))
-    assert case.task.name == "text-generation"
-    assert type(case.model).__name__ == "LlamaForCausalLM"
+    assert type(case.model) is type(saved)
+    own = dict(saved.named_parameters())
+    assert all(torch.equal(value, own[name]) for name, value in case.model.named_parameters())
+    with torch.no_grad():
+        case.model(**case.inputs(case.task.sizes))
+
+
+def test_a_task_whose_head_has_no_weights_is_refused_with_their_names(tmp_path: Path) -> None:
+    build_model("bert", BuildOptions(task="token-classification")).model.save_pretrained(tmp_path)  # type: ignore[operator]
+    with pytest.raises(
+        InvalidArgumentError, match=r"not those of BertForMaskedLM: \d+ are missing \(.*cls\.predictions"
+    ):
+        build_model(str(tmp_path), BuildOptions(task="fill-mask"))
+
+
+def test_code_of_a_checkpoint_is_never_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask(*_: Any) -> str:
+        raise AssertionError("somebody was asked")
+
+    monkeypatch.setattr("builtins.input", ask)
+    content = {"model_type": "own", "auto_map": {"AutoConfig": "own.OwnConfig"}}
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    with pytest.raises(InvalidArgumentError, match="unknown model"):
+        build_model(str(tmp_path))
 
 
 def test_a_folder_with_weights_gives_those(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import torch
 
 from exportguard.errors import FileError, InvalidArgumentError, LoweringError
 from exportguard.inputs import Leaf
-from exportguard.models import BuildOptions
+from exportguard.models import BuildOptions, ModelCase, tasks
 from exportguard.models.input_sets import InputSet
 from exportguard.validation import validate as validation
 from exportguard.validation.validate import ValidateOptions, ValidationReport, validate_model
@@ -162,3 +162,24 @@ def test_rows_that_come_in_a_list_are_compared_with_the_one_tensor_of_the_progra
     joined = validation._joined(leaves)
     assert [leaf.name for leaf in joined] == ["logits", "features.0"]
     assert torch.equal(joined[1].value, torch.cat([one, other]))
+
+
+class Saturated(torch.nn.Module):
+    """Its outputs are NaN whatever it is given."""
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        return torch.log(-1.0 - input_ids.float())
+
+
+def test_outputs_that_are_all_nan_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = tasks()["text-generation"]
+    case = ModelCase(name="saturated", model=Saturated().eval(), task=task)
+    monkeypatch.setattr(
+        ModelCase, "inputs", lambda self, sizes: {"input_ids": torch.ones(sizes["batch"], sizes["seq"])}
+    )
+    monkeypatch.setattr(validation, "build_model", lambda name, options: case)
+    monkeypatch.setattr(validation, "input_sets", lambda case: [InputSet(name="traced", sizes=task.sizes)])
+    report = validate_model("saturated")
+    assert not report.failure
+    assert not report.ok
+    assert "no comparison could tell right from wrong" in report.sets[0].error

@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import functools
 import importlib
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from ..errors import REFUSALS, InvalidArgumentError
 from .shrink import shallow, shrunk, small_fields
 from .tables import Architecture, Task, architectures, exceptions, tasks
 from .untrained import make_visible
+
+logger = logging.getLogger(__name__)
 
 _MOST_PARAMETERS = 200_000_000  # of a model that is as wide as its default; some 0.8 GiB
 
@@ -73,12 +76,12 @@ def model_names() -> list[str]:
 
 def models_of_task(task: str) -> list[str]:
     """The model types that transformers has a class for."""
-    return list(getattr(modeling_auto, _task(task).mapping))
+    return list(getattr(modeling_auto, _task(task).mapping, ()))
 
 
 def tasks_of(model_type: str) -> Iterator[str]:
     """The tasks that transformers has a class for, the more particular ones first."""
-    return (task.name for task in tasks().values() if model_type in getattr(modeling_auto, task.mapping))
+    return (task.name for task in tasks().values() if _classes(task, model_type))
 
 
 def _usual_task(model_type: str) -> str:
@@ -173,8 +176,8 @@ def _parts_for_pictures(config: transformers.PretrainedConfig) -> dict[str, Any]
 
 def _case(name: str, task: Task, config: transformers.PretrainedConfig, options: BuildOptions) -> ModelCase:
     torch.manual_seed(options.seed)
-    classes = getattr(modeling_auto, task.mapping).get(config.model_type)
-    if isinstance(classes, (tuple, list)):  # transformers takes the one that the checkpoint was saved from
+    classes = _classes(task, config.model_type)
+    if len(classes) > 1:  # transformers takes the one that the checkpoint was saved from
         config.architectures = config.architectures or [classes[0]]
     try:
         model = getattr(transformers, task.auto_class).from_config(config)
@@ -199,35 +202,83 @@ def _keep_no_cache(config: transformers.PretrainedConfig) -> None:
 
 
 def _from_checkpoint(name: str, options: BuildOptions) -> ModelCase:
-    """A folder or a hub id: its weights if it has some, random ones for a bare configuration."""
+    """A folder or a hub id with its weights, as the class that they were saved from unless a task asks for another."""
     config = _checkpoint_config(name)
-    task = _task(options.task or _task_of_checkpoint(config))
-    if not _has_weights(name):
-        return _case(name, task, config, options)
-    model = getattr(transformers, task.auto_class).from_pretrained(name, dtype=options.dtype)
+    if Path(name).is_dir() and not _has_weights(Path(name)):
+        raise InvalidArgumentError(
+            f"{name} has no weights (no *.safetensors and no *.bin); pass {config.model_type}, the name of its "
+            "architecture, for a small untrained model"
+        )
+    task, model_class = _class_of_checkpoint(name, config, options.task)
+    model, info = model_class.from_pretrained(
+        name, dtype=options.dtype, output_loading_info=True, trust_remote_code=False
+    )
+    _require_all_weights(name, model, info)
     return ModelCase(name=name, model=model.to(options.device).eval(), task=task)
 
 
 def _checkpoint_config(name: str) -> transformers.PretrainedConfig:
     try:
-        return transformers.AutoConfig.from_pretrained(name)
+        # Never asked for on a terminal: code of a stranger runs when its user says so in Python, or not at all.
+        return transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise InvalidArgumentError(f"{_unknown_model(name)} ({str(error).splitlines()[0]})") from error
 
 
-def _has_weights(name: str) -> bool:
-    folder = Path(name)
-    return not folder.is_dir() or any(folder.glob("*.safetensors")) or any(folder.glob("*.bin"))
+def _has_weights(folder: Path) -> bool:
+    return any(folder.glob("*.safetensors")) or any(folder.glob("*.bin"))
 
 
-def _task_of_checkpoint(config: transformers.PretrainedConfig) -> str:
-    """The task of the class that the checkpoint was saved from."""
-    saved_from = set(config.architectures or [])
-    for task in tasks().values():
-        classes = getattr(modeling_auto, task.mapping).get(config.model_type)
-        if saved_from & {classes, *(classes if isinstance(classes, tuple) else ())}:
-            return task.name
-    return _usual_task(config.model_type)
+def _class_of_checkpoint(name: str, config: transformers.PretrainedConfig, asked: str | None) -> tuple[Task, Any]:
+    """The task, and what loads the weights: the class in `architectures` decides, known to a task or not."""
+    saved_from = next(iter(config.architectures or ()), None)
+    if asked is not None:
+        return _task(asked), getattr(transformers, _task(asked).auto_class)
+    if saved_from is None:
+        raise InvalidArgumentError(
+            f"{name} does not say from which class it was saved (architectures in config.json); pass a task of "
+            f"{', '.join(tasks_of(config.model_type))}"
+        )
+    task = next((task for task in tasks().values() if saved_from in _classes(task, config.model_type)), None)
+    if not hasattr(transformers, saved_from):
+        raise InvalidArgumentError(
+            f"{name} was saved from {saved_from}, which transformers {transformers.__version__} does not have"
+        )
+    known = task or replace(_task("feature-extraction"), name=saved_from)
+    return known, getattr(transformers, saved_from)
+
+
+def _classes(task: Task, model_type: str) -> tuple[str, ...]:
+    """Of the heads that transformers has for a task, those of a model type; the names of a mapping change by version."""
+    found = getattr(modeling_auto, task.mapping, {}).get(model_type, ())
+    return (found,) if isinstance(found, str) else tuple(found)
+
+
+def _require_all_weights(name: str, model: Any, info: Mapping[str, Any]) -> None:
+    """Raises InvalidArgumentError where weights would be random; those that nobody takes are logged."""
+    missing = sorted(info.get("missing_keys", ()))
+    mismatched = sorted(
+        str(entry[0] if isinstance(entry, tuple) else entry) for entry in info.get("mismatched_keys", ())
+    )
+    if missing or mismatched:
+        lists = [
+            f"{len(keys)} {what} ({', '.join(keys[:4])}{', …' if len(keys) > 4 else ''})"
+            for what, keys in (("are missing", missing), ("have other shapes", mismatched))
+            if keys
+        ]
+        raise InvalidArgumentError(
+            f"the weights in {name} are not those of {type(model).__name__}: {' and '.join(lists)}, and would be "
+            "random; leave out the task, or pass the one that the weights were saved for"
+        )
+    unexpected = sorted(info.get("unexpected_keys", ()))
+    if unexpected:
+        logger.warning(
+            "%s has %d weights that %s does not take: %s",
+            name,
+            len(unexpected),
+            type(model).__name__,
+            ", ".join(unexpected[:4]),
+        )
 
 
 def _task(name: str) -> Task:

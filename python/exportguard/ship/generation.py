@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import GenerationConfig
 
 from exportguard.runners.onnxruntime import OrtSession
 from exportguard.validation.discrepancies import Discrepancy, compare_outputs
@@ -41,18 +42,29 @@ def generated(model: Any, window: int | None) -> Prompts:
     attention_mask = torch.ones_like(input_ids)
     attention_mask[1, :_SHORTER] = 0
     with torch.no_grad():
-        result = model.generate(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            do_sample=False,
-            num_beams=1,
-            max_new_tokens=_NEW_TOKENS,
-            min_new_tokens=_NEW_TOKENS,
-            pad_token_id=0,
-            return_dict_in_generate=True,
-            output_logits=True,
-        )
+        own = model.generation_config
+        model.generation_config = _greedy(own)
+        try:
+            result = model.generate(input_ids=input_ids, attention_mask=attention_mask)
+        finally:
+            model.generation_config = own
     return Prompts(input_ids=input_ids, attention_mask=attention_mask, tokens=result.sequences, logits=[*result.logits])
+
+
+def _greedy(own: Any) -> Any:
+    """A configuration of the model's special tokens alone; its own may force tokens, or ban them, and `generate` fills
+    in from it what an argument leaves open."""
+    return GenerationConfig(
+        do_sample=False,
+        num_beams=1,
+        max_new_tokens=_NEW_TOKENS,
+        min_new_tokens=_NEW_TOKENS,
+        eos_token_id=own.eos_token_id,
+        bos_token_id=own.bos_token_id,
+        pad_token_id=0,
+        return_dict_in_generate=True,
+        output_logits=True,
+    )
 
 
 def compare_generation(file: Path, cache: KeysAndValues, prompts: Prompts, dtype: torch.dtype) -> list[Discrepancy]:

@@ -95,6 +95,22 @@ def compare_outputs(
     ]
 
 
+def can_tell(expected: Sequence[torch.Tensor]) -> bool:
+    """Whether a comparison with these outputs could fail: a finite single value, or two values of one that differ.
+
+    >>> can_tell([torch.zeros(3)]), can_tell([torch.full((3,), torch.nan)]), can_tell([torch.arange(3)])
+    (False, False, True)
+    """
+    return any(_tells(values) for values in expected)
+
+
+def _tells(values: torch.Tensor) -> bool:
+    finite = values[torch.isfinite(values)] if values.is_floating_point() or values.is_complex() else values.flatten()
+    if values.numel() == 1 or not finite.numel():
+        return bool(finite.numel())
+    return bool((finite != finite[0]).any())
+
+
 def compare(name: str, expected: torch.Tensor, got: torch.Tensor, tolerance: Tolerance) -> Discrepancy:
     """`compare_outputs` of one output."""
     return compare_outputs([name], [expected], [got], tolerance)[0]

@@ -26,10 +26,15 @@ from ..models.input_sets import InputSet, input_sets
 from ..observed_shapes import observed_dynamic_shapes
 from ..opsets import checked_opset
 from ..runners.onnxruntime import OrtSession, SessionOptions
-from .discrepancies import Discrepancy, compare_outputs
+from .discrepancies import Discrepancy, can_tell, compare_outputs
 
 Exporter = Literal["exportguard", "onnx-dynamo"]
 Progress = Callable[[str], None]
+
+_BLIND = (
+    "every output of the original is NaN, infinite, or one value throughout on these inputs: no comparison could tell "
+    "right from wrong"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,7 +275,8 @@ def _compare(converted: _Converted, one: InputSet, expected: Sequence[Leaf]) -> 
     extra = converted.session.output_names[len(leaves) :]
     got = got[: len(leaves)] if all(name.endswith("_mutated") for name in extra) else got
     outputs = compare_outputs([leaf.name for leaf in leaves], [leaf.value for leaf in leaves], got)
-    return SetResult(name=one.name, sizes=one.sizes, outputs=outputs)
+    blind = not can_tell([leaf.value for leaf in leaves])
+    return SetResult(name=one.name, sizes=one.sizes, outputs=outputs, error=_BLIND if blind else "")
 
 
 def _joined(leaves: Sequence[Leaf]) -> list[Leaf]:

@@ -26,7 +26,7 @@ def test_a_decoder_generates_what_the_model_generates(name: str, tmp_path: Path)
     result = export_model(name, tmp_path / "out", FolderOptions(runtime="genai"))
     assert len(result.comparisons) == 6
     assert all(one.agrees for one in result.comparisons)
-    assert result.runtime_agrees in (None, True)  # None where onnxruntime-genai is not installed
+    assert result.runtime_agrees is True
 
 
 def test_a_folder_has_the_model_its_configurations_and_a_report(tmp_path: Path) -> None:
