@@ -23,6 +23,7 @@ from .dynamic_shapes import (  # noqa: E402
     use_dyn_not_str,
 )
 from .errors import (  # noqa: E402
+    AxisError,
     ExportError,
     ExportGuardError,
     FileError,
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 __version__ = _core.version()
 
 __all__ = [
+    "AxisError",
     "AxisOutcome",
     "Discrepancy",
     "ExportError",

@@ -9,10 +9,11 @@ from typing import Any
 
 import sympy
 import torch
-from torch.export import ExportedProgram
+from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
-from .dynamic_shapes import Axis, LeafShape, name_of
+from .axes.bound import AxisBound, Kind
+from .dynamic_shapes import Axis, LeafShape, ends_of, name_of
 
 _NUMBERS = (bool, int, float)
 
@@ -21,8 +22,11 @@ _NUMBERS = (bool, int, float)
 class AxisOutcome:
     """One axis that was asked to change.
 
-    `size` is the expression it is exported as, `at_most` the bound that the trace put on it (None: there is none). A
-    fixed one has the `guard` that fixed it and, as its `reason`, the line of the model where that was.
+    `size` is the expression it is exported as, `at_most` the bound that the trace put on it (None: there is none). It
+    is `kept` if the program is right at every size that the model takes. One that is not kept has the `guard` that
+    fixed or bounded it and, as its `reason`, the line of the model where that was. `bounds` has all conditions that
+    the program puts on it. `was` is its size in the example that was given, if that was too small to export with. For
+    an `is_optional` one, asked with `Dim.AUTO`, a constant is an answer too.
     """
 
     input: str
@@ -34,43 +38,76 @@ class AxisOutcome:
     reason: str = ""
     guard: str = ""
     is_number: bool = False
+    is_optional: bool = False
+    bounds: tuple[AxisBound, ...] = ()
+    was: int | None = None
 
     def __str__(self) -> str:
-        outcome = f"kept as {self.size}" if self.kept else f"fixed to {self.size}"
-        bound = f", at most {self.at_most}" if self.at_most is not None else ""
-        guard = f", {self.guard}" if self.guard else ""
-        reason = f" ({self.reason})" if self.reason else ""
         place = self.input if self.is_number else f"{self.input} axis {self.axis}"
-        return f"{place} ({self.asked}): {outcome}{bound}{guard}{reason}"
+        larger = f"; exported with a larger example, as torch makes a constant of {self.was}"
+        return f"{place} ({self.asked}): {self._outcome()}{larger if self.was is not None else ''}"
+
+    def _outcome(self) -> str:
+        wrong = next((bound for bound in self.bounds if bound.excludes_what_was_asked), None)
+        if self.is_constant:
+            guard = f", {self.guard}" if self.guard else ""
+            return f"fixed to {self.size}{guard} ({self.reason})"
+        if wrong is not None:
+            return f"bounded, {self.size} {wrong}"
+        bound = f", at most {self.at_most}" if self.at_most is not None else ""
+        own = [one.condition for one in self.bounds if one.kind == Kind.OWN and one.at_most is None]
+        relations = f"; the model refuses other sizes than {' and '.join(own)}" if own else ""
+        return f"kept as {self.size}{bound}{relations}"
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it has one size in the program."""
+        return self.size.lstrip("-").isdigit()
 
 
 def axis_outcomes(
-    program: ExportedProgram, shapes: Sequence[LeafShape], lines: Mapping[str, str] | None = None
+    program: ExportedProgram,
+    shapes: Sequence[LeafShape],
+    lines: Mapping[str, str] | None = None,
+    bounds: Sequence[AxisBound] | None = None,
+    too_small: Mapping[tuple[str, int], int] | None = None,
 ) -> list[AxisOutcome]:
     """One entry for each axis that `shapes` asks for, in the order of the inputs.
 
-    `lines` has the line of the model that made a symbol a constant, by torch's symbol.
+    `lines` has the line of the model that made a symbol a constant, by torch's symbol. `bounds` has what else the
+    program takes for granted, None if that was not looked at. `too_small` has the sizes of the given example that torch
+    would have made constants.
     """
+    given = too_small or {}
     names = symbol_names(program, shapes)
 
-    def outcome(shape: LeafShape, axis: int, size: sympy.Expr) -> AxisOutcome:
-        kept, asked = bool(size.free_symbols), _asked(shape.axes[axis])
+    def outcome(shape: LeafShape, axis: int, value: Any) -> AxisOutcome:
+        size, asked = _size(value, axis), _asked(shape.axes[axis])
+        own = _bounds_of(value, axis, bounds or ())
+        wrong = next((bound for bound in own if bound.excludes_what_was_asked), None)
         is_number = not isinstance(shape.leaf.value, torch.Tensor)
         place = shape.leaf.name if is_number else f"{shape.leaf.name}[{axis}]"
+        if size.free_symbols:
+            guard, reason = (wrong.condition, wrong.line and f"by {wrong.line}") if wrong else ("", "")
+        else:
+            guard, reason = _fixing_guard(program, place, asked), _why_fixed(program, place, lines or {})
         return AxisOutcome(
             input=shape.leaf.name,
             axis=axis,
             asked=asked,
             size=re.sub(r"\w+", lambda word: names.get(word[0], word[0]), str(size)),
-            kept=kept,
-            at_most=_upper_bound(program, size),
-            reason="" if kept else _why_fixed(program, place, lines or {}),
-            guard="" if kept else _fixing_guard(program, place, asked),
+            kept=bool(size.free_symbols) and wrong is None,
+            at_most=_upper_bound(program, size) if bounds is None else _at_most(own, shape.axes[axis]),
+            reason=reason,
+            guard=guard,
             is_number=is_number,
+            is_optional=shape.axes[axis] == Dim.AUTO,
+            bounds=tuple(own),
+            was=given.get((shape.leaf.name, axis)),
         )
 
     return [
-        outcome(shape, axis, _size(value, axis))
+        outcome(shape, axis, value)
         for shape, value in zip(shapes, exported_inputs(program), strict=True)
         for axis, asked in sorted(shape.axes.items())
         if not isinstance(asked, int)
@@ -87,6 +124,22 @@ def _size(value: Any, axis: int) -> sympy.Expr:
     """The traced size of an axis, or the traced integer, as an expression; a constant one if torch fixed it."""
     size = value.shape[axis] if isinstance(value, torch.Tensor) else value
     return size.node.expr if isinstance(size, torch.SymInt) else sympy.sympify(size)
+
+
+def _bounds_of(value: Any, axis: int, bounds: Sequence[AxisBound]) -> list[AxisBound]:
+    size = value.shape[axis] if isinstance(value, torch.Tensor) else value
+    if not isinstance(size, torch.SymInt):
+        return []
+    symbols = frozenset(map(str, size.node.expr.free_symbols | size.node._expr.free_symbols))
+    return [bound for bound in bounds if bound.symbols & symbols]
+
+
+def _at_most(bounds: Sequence[AxisBound], asked: Axis) -> int | None:
+    """The largest size, as the model or who asked for the axis bounds it."""
+    found = [bound.at_most for bound in bounds if bound.kind != Kind.TESTED and bound.at_most is not None]
+    highest = ends_of(asked)[1]
+    found += [highest] if highest is not None else []
+    return min(found, default=None)
 
 
 def _upper_bound(program: ExportedProgram, size: sympy.Expr) -> int | None:
@@ -144,19 +197,20 @@ def _why_fixed(program: ExportedProgram, place: str, lines: Mapping[str, str]) -
 
 
 def _symbols_of(program: ExportedProgram, place: str) -> list[str]:
-    return [symbol for symbol, source in _symbols(_shape_env(program)) if _place(source) == place]
+    return [symbol for symbol, source in _symbols(shape_env_of(program)) if _place(source) == place]
 
 
 def _fixing_guard(program: ExportedProgram, place: str, name: str) -> str:
     """What torch assumed of the axis, in the user's words: `Eq(batch, 3)`."""
     symbols = _symbols_of(program, place)
-    guards = getattr(_shape_env(program), "guards", ())
+    guards = getattr(shape_env_of(program), "guards", ())
     found = (guard.expr for guard in guards if symbols and symbols[0] in map(str, guard.expr.free_symbols))
     first = next(found, None)
     return "" if first is None else re.sub(rf"\b{symbols[0]}\b", name, str(first))
 
 
-def _shape_env(program: ExportedProgram) -> Any:
+def shape_env_of(program: ExportedProgram) -> Any:
+    """Torch's record of the sizes of a trace; None if the program has no tensor that tells."""
     fakes = (value for value in exported_inputs(program) if isinstance(value, torch.Tensor))
     mode = next((fake.fake_mode for fake in fakes if hasattr(fake, "fake_mode")), None)
     return mode.shape_env if mode is not None else None

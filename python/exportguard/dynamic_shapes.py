@@ -50,6 +50,17 @@ def name_of(axis: Axis) -> str | None:
     return None
 
 
+def ends_of(axis: Axis) -> tuple[int | None, int | None]:
+    """The smallest and the largest size that a `Dim` allows; None for no such end, and for what is no `Dim`.
+
+    >>> ends_of(Dim("seq", min=2, max=9)), ends_of(Dim("batch")), ends_of("batch")
+    ((2, 9), (0, None), (None, None))
+    """
+    low, high = getattr(axis, "min", None), getattr(axis, "max", None)
+    # Torch has an infinity of its own for a `Dim` without a largest size.
+    return (int(low) if isinstance(low, int) else None), (int(high) if isinstance(high, int) else None)
+
+
 def all_dynamic_shapes_from_inputs(inputs: Any, dim_prefix: str | _DimHint = "d") -> Any:
     """Dynamic shapes that ask for every axis of every tensor, nested like `inputs`.
 
@@ -91,15 +102,14 @@ def normalise(model: Any, call: CallInputs, dynamic_shapes: DynamicShapes) -> li
     """One entry for each leaf of the call, in the order in which torch.export flattens it.
 
     Raises:
-        InvalidArgumentError: the structure differs from the inputs', an axis does not exist, a size that torch.export
-            turns into a constant (0 or 1) was asked to change, one name stands on axes of different sizes, or what
-            stands for an axis is of no known kind.
+        InvalidArgumentError: the structure differs from the inputs', an axis does not exist, one name stands on axes of
+            different sizes, or what stands for an axis is of no known kind.
     """
     named = call.named(forward_of(model))
     spec = _by_name(named, _with_further_arguments(model, named, dynamic_shapes))
     shapes = list(_pair("", named, spec))
     for shape in shapes:
-        _require_axes_that_can_change(shape)
+        _require_fixed_sizes(shape)
     _require_equal_sizes(shapes)
     return shapes
 
@@ -419,8 +429,8 @@ def _known(path: str, axis: Any, asked: Any) -> Axis:
     )
 
 
-def _require_axes_that_can_change(shape: LeafShape) -> None:
-    """Sizes 0 and 1 are constants to torch.export, whatever it is asked."""
+def _require_fixed_sizes(shape: LeafShape) -> None:
+    """A number in the place of a name is the size of the example."""
     if not isinstance(shape.leaf.value, torch.Tensor):
         return
     for axis, asked in shape.axes.items():
@@ -428,11 +438,6 @@ def _require_axes_that_can_change(shape: LeafShape) -> None:
         if isinstance(asked, int) and asked != size:
             raise InvalidArgumentError(
                 f"dynamic_shapes fixes axis {axis} of {shape.leaf.name} to {asked}, but the example has {size}"
-            )
-        if isinstance(asked, (str, Dim)) and type(asked).__name__ not in _DERIVED and size < 2:
-            raise InvalidArgumentError(
-                f"axis {axis} of {shape.leaf.name} ({name_of(asked)}) has size {size} in the example, and torch.export "
-                "turns sizes 0 and 1 into constants; export with an example of at least 2, the model then runs with 1"
             )
 
 

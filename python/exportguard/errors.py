@@ -32,6 +32,10 @@ class ExportError(ExportGuardError):
     """torch.export stopped; the text tells the line of the model, torch's reason and the remedy."""
 
 
+class AxisError(ExportError):
+    """An axis that was asked to change does not, or not to every size; the text tells the line and the remedy."""
+
+
 class ProgramError(ExportGuardError):
     """An exported program holds something that cannot be represented."""
 

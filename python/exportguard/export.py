@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from torch.export import Dim, ExportedProgram
+from torch.export import ExportedProgram
 
 from . import _core
-from .axis_report import AxisOutcome, axis_outcomes, returned_leaves, symbol_names, taken_leaves
+from .axis_report import AxisOutcome, returned_leaves, symbol_names, taken_leaves
 from .decompose import expand
-from .dynamic_shapes import DynamicShapes, LeafShape, for_torch, normalise, shared_dims
-from .errors import InvalidArgumentError
-from .export_errors import explained_export
-from .fixed_axes import with_recording
+from .dynamic_shapes import DynamicShapes, LeafShape, normalise
+from .errors import AxisError, InvalidArgumentError
 from .guard import torch_export_patches
 from .inputs import CallInputs, ordered_call
 from .memory_order import refuse_strides_of_views
 from .onnx_model import ExternalData, OnnxModel, require_writable
 from .opsets import checked_opset
-from .rewrites.automatic import RewritingStep
 from .rewrites.selection import as_rewrites
 from .signature import program_names
+from .tracing import Exported, exported_module
 
 logger = logging.getLogger(__name__)
 
-_Prepare = Callable[[CallInputs], CallInputs]
-_Steps = Callable[[], Sequence[RewritingStep]]
+OnFixedAxis = Literal["error", "warn"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,20 +47,6 @@ class ExportOptions:
     mutated_outputs: bool = True
 
 
-@dataclass(frozen=True)
-class Exported:
-    """A program, the shapes that were asked for, one for each leaf of the inputs, and the lines that fixed a symbol."""
-
-    program: ExportedProgram
-    shapes: Sequence[LeafShape] = ()
-    fixing_lines: Mapping[str, str] = field(default_factory=dict)
-    rewriting_steps: Sequence[RewritingStep] = ()
-
-    def axes(self) -> list[AxisOutcome]:
-        """What became of each axis that was asked for."""
-        return axis_outcomes(self.program, self.shapes, self.fixing_lines) if self.shapes else []
-
-
 def to_onnx(
     model_or_program: torch.nn.Module | ExportedProgram,
     args: Sequence[Any] = (),
@@ -72,6 +54,7 @@ def to_onnx(
     *,
     dynamic_shapes: DynamicShapes = None,
     opset: int | None = None,
+    on_fixed_axis: OnFixedAxis = "error",
     output: str | os.PathLike[str] | None = None,
     rewrite: Any = (),
     options: ExportOptions = ExportOptions(),
@@ -84,12 +67,16 @@ def to_onnx(
     `rewrite` is that of `torch_export_patches`: with "auto", what stops the export at tensor data is rewritten.
     Without `opset` it is the newest that the installed onnxruntime runs.
 
+    The model is run at sizes that the trace has assumptions about, in search of those that do not hold.
+
     >>> model = to_onnx(torch.nn.Linear(4, 2), (torch.zeros(3, 4),), dynamic_shapes=({0: "batch"},))
     >>> model.inputs[0].shape
     ('batch', 4)
 
     Raises:
         InvalidArgumentError: what is given is no module or program, or dynamic shapes or opset are wrong.
+        AxisError: an axis that was asked to change does not, or not to every size that the model takes; with
+            `on_fixed_axis="warn"` that is logged, and `OnnxModel.axes` has it.
         ExportError: torch.export stops; it names the line of the model and the remedy.
         FileError: `output` cannot be written; that is found out before anything else is done.
         LoweringError: with every operator that has no lowering, where it is, and how often.
@@ -102,6 +89,7 @@ def to_onnx(
         exported = export_program(
             model_or_program, args, kwargs, dynamic_shapes=dynamic_shapes, rewrite=rewrite, options=options
         )
+    require_kept(exported.axes(), on_fixed_axis)
     model = convert(exported, opset=opset, options=options)
     if target is not None:
         model.save(target, external_data=options.external_data)
@@ -119,13 +107,30 @@ def export_program(
 ) -> Exported:
     """torch.export under the guard; `rewrite` is that of `torch_export_patches`."""
     _require_module(model)
-    lines: dict[str, str] = {}
-    with _guard(_with_rewrite(options, rewrite), lines) as (prepare, steps):
-        call = prepare(ordered_call(model, args, kwargs))
-        shapes = normalise(model, call, dynamic_shapes)
-        with explained_export():
-            program = _traced(model, call, shapes, options.strict)
-        return Exported(program, shapes, lines, steps())
+    guard = _with_rewrite(options, rewrite).guard
+    return exported_module(model, ordered_call(model, args, kwargs), dynamic_shapes, guard, strict=options.strict)
+
+
+def require_kept(axes: Sequence[AxisOutcome], on_fixed_axis: OnFixedAxis) -> None:
+    """Raises, or logs, if an axis was asked to change and does not, or not to every size that the model takes.
+
+    Raises:
+        AxisError: with the line of the model and the remedy for each of them.
+    """
+    lost = [axis for axis in axes if not axis.kept and not (axis.is_optional and axis.is_constant)]
+    if not lost:
+        return
+    listed = "\n".join(f"  {axis}" for axis in lost)
+    text = f"of the axes that were asked to change, {len(lost)} do not, or not to every size:\n{listed}\n{_REMEDY}"
+    if on_fixed_axis == "error":
+        raise AxisError(f'{text}, or pass on_fixed_axis="warn"')
+    logger.warning("%s", text)
+
+
+_REMEDY = (
+    "What to do: write that line so that it holds for any size, leave the axis out of dynamic_shapes, or ask for the "
+    "sizes that come, with torch.export.Dim(name, min=…, max=…)"
+)
 
 
 def _with_rewrite(options: ExportOptions, rewrite: Any) -> ExportOptions:
@@ -136,26 +141,6 @@ def _with_rewrite(options: ExportOptions, rewrite: Any) -> ExportOptions:
         raise InvalidArgumentError("rewrite needs the guard; leave options.guard as it is")
     given = as_rewrites(options.guard.get("rewrite", ()))
     return replace(options, guard={**options.guard, "rewrite": (*given, *patches)})
-
-
-def _traced(model: torch.nn.Module, call: CallInputs, shapes: Sequence[LeafShape], strict: bool) -> ExportedProgram:
-    """torch.export; where a model bounds an axis, torch refuses the axis' `Dim`, and a hint is taken instead."""
-
-    # Importing this takes a second, which torch.export takes anyway.
-    from torch._dynamo.exc import UserError, UserErrorType
-
-    def export(dims: Mapping[str, Dim]) -> ExportedProgram:
-        spec = for_torch(model, call, shapes, dims)
-        return torch.export.export(model, call.args, dict(call.kwargs), dynamic_shapes=spec, strict=strict)
-
-    dims = shared_dims(shapes)
-    try:
-        return export(dims)
-    except UserError as error:
-        if error.error_type != UserErrorType.CONSTRAINT_VIOLATION or not dims:
-            raise
-        logger.info("exporting again, without telling torch that axes of one name are equal: %s", error)
-    return export({})
 
 
 def convert(exported: Exported, *, opset: int, options: ExportOptions) -> OnnxModel:
@@ -207,17 +192,6 @@ def _shapes_of_program(program: ExportedProgram, dynamic_shapes: DynamicShapes) 
     args, kwargs = program.example_inputs
     with torch_export_patches(patch=False):
         return normalise(program.module(), CallInputs(tuple(args), kwargs), dynamic_shapes)
-
-
-@contextlib.contextmanager
-def _guard(options: ExportOptions, lines: dict[str, str]) -> Iterator[tuple[_Prepare, _Steps]]:
-    """Yields what makes new containers of the inputs, so that the trace leaves the user's caches as they are, and the
-    steps of the rewriting."""
-    if options.guard is None:
-        yield lambda call: call, lambda: ()
-        return
-    with torch_export_patches(**with_recording(options.guard, lines)) as prepare:
-        yield lambda call: CallInputs(prepare(call.args), prepare(dict(call.kwargs))), lambda: prepare.rewriting_steps
 
 
 def _require_module(model: Any) -> None:

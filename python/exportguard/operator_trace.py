@@ -16,14 +16,21 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.utils import _pytree as pytree
 from torch.utils._sympy import functions as sympy_functions
 
 from . import _core
+from .axes.expressions import Range, Sizes
+from .axes.implication import Answer, decide
+from .axes.trial import GraphWithTrueShapes, agree
+from .errors import REFUSALS
 
 logger = logging.getLogger(__name__)
 
 # Sizes that torch computes with while it traces, when it needs some: unlike each other and every usual constant.
 _HINTS = (23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109, 113)
+
+_LARGEST_TRIED = 256  # a size at which graph and operator are compared
 
 _FUNCTIONS = {
     "FloorDiv": sympy_functions.FloorDiv,
@@ -81,17 +88,60 @@ class _Call:
             operands = [sizes.example(operand) for operand in _operands(self.arguments)]
             module = make_fx(self._run)(*operands)
         if sizes.shape_env.replacements:
-            logger.info("%s fixes a size: %s", self.operator, sizes.shape_env.replacements)
+            logger.warning("torch's decomposition of %s fixes a size: %s", self.operator, sizes.shape_env.replacements)
+            return None
+        condition = self._condition_that_fails(module, sizes)
+        if condition is not None:
+            logger.warning("torch's decomposition of %s is made for %s alone", self.operator, condition)
             return None
         return module, sizes.names
 
+    def _condition_that_fails(self, module: GraphModule, sizes: _Sizes) -> sympy.Basic | None:
+        """A condition that the trace took for granted and that is not true of all sizes; None if there is none.
+
+        One that some sizes do not meet may be about a layout in memory alone: the graph does at these sizes what the
+        operator does.
+        """
+        for guard in dict.fromkeys(guard.expr for guard in sizes.shape_env.guards):
+            decision = decide(guard, {symbol: Range(2) for symbol in guard.free_symbols})
+            if decision.answer != Answer.PROVED and not self._is_right_at(module, sizes, decision.counterexamples):
+                return guard
+        return None
+
+    def _is_right_at(self, module: GraphModule, sizes: _Sizes, points: Sequence[Sizes]) -> bool:
+        """Whether the graph does what the operator does at these sizes, of which there is at least one small enough."""
+        small = [point for point in points if max(point.values()) <= _LARGEST_TRIED]
+        return bool(small) and all(self._agrees_at(module, sizes, point) for point in small)
+
+    def _agrees_at(self, module: GraphModule, sizes: _Sizes, point: Sizes) -> bool:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            operands = [sizes.operand_at(operand, point) for operand in _operands(self.arguments)]
+            if any(operand is None for operand in operands):
+                return False
+            try:
+                expected = self._run_operator(*operands)
+            except REFUSALS:
+                return True
+            try:
+                got = GraphWithTrueShapes(module, sizes.at(point)).run(*operands)
+            except REFUSALS:
+                return False
+        return agree(pytree.tree_leaves(expected), pytree.tree_leaves(got))
+
+    def _run_operator(self, *operands: Any) -> Any:
+        return self._called(self.operator, operands)
+
     def _run(self, *operands: Any) -> Any:
+        return self._called(self.implementation, operands)
+
+    def _called(self, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
         remaining = iter(operands)
         values = [_filled(argument, remaining) for argument in self.arguments]
         parameters = self.operator._schema.arguments
         positional = [value for value, p in zip(values, parameters, strict=False) if not p.kwarg_only]
         keywords = {p.name: value for value, p in zip(values, parameters, strict=False) if p.kwarg_only}
-        return self.implementation(*positional, **keywords)
+        return function(*positional, **keywords)
 
 
 def _operands(arguments: Any) -> Iterator[_core.Operand]:
@@ -141,9 +191,31 @@ class _Sizes:
     def _size(self, text: str) -> int | torch.SymInt:
         if text.lstrip("-").isdigit():
             return int(text)
-        symbols = {name: self._symbol(name) for name in re.findall(r"\bd\d+\b", text)}
-        expression = sympy.sympify(text, locals={**_FUNCTIONS, **symbols})
+        expression = self._expression(text)
         return self.shape_env.create_symintnode(expression, hint=int(expression.xreplace(self._hints)))
+
+    def at(self, point: Sizes) -> Sizes:
+        """All symbols at these sizes, the others at what torch computed with."""
+        return {**self._hints, **point}
+
+    def operand_at(self, operand: _core.Operand, point: Sizes) -> Any:
+        """A random operand of these sizes; None for a number that the sizes do not tell."""
+        sizes = self.at(point)
+        if operand.is_scalar:
+            return None if operand.value is None else self._value(operand.value, sizes)
+        shape = [self._value(size, sizes) for size in operand.shape]
+        if operand.dtype.is_floating_point or operand.dtype.is_complex:
+            return torch.rand(shape, dtype=operand.dtype)
+        return torch.randint(0, 2, shape).to(operand.dtype)
+
+    def _value(self, text: str, sizes: Sizes) -> int:
+        if text.lstrip("-").isdigit():
+            return int(text)
+        return int(self._expression(text).xreplace(dict(sizes)))
+
+    def _expression(self, text: str) -> sympy.Expr:
+        symbols = {name: self._symbol(name) for name in re.findall(r"\bd\d+\b", text)}
+        return sympy.sympify(text, locals={**_FUNCTIONS, **symbols})
 
     def _symbol(self, name: str) -> sympy.Symbol:
         if name not in self._symbols:

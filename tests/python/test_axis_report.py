@@ -22,7 +22,9 @@ class Apply(torch.nn.Module):
 
 
 def outcome(function: Callable[[torch.Tensor], Any]) -> AxisOutcome:
-    model = to_onnx(Apply(function).eval(), (torch.zeros(3, 4),), dynamic_shapes={"x": {0: "batch"}})
+    model = to_onnx(
+        Apply(function).eval(), (torch.zeros(3, 4),), dynamic_shapes={"x": {0: "batch"}}, on_fixed_axis="warn"
+    )
     (axis,) = model.axes
     return axis
 
@@ -34,8 +36,18 @@ def test_an_axis_that_changes_is_kept_under_its_name() -> None:
 
 
 def test_an_axis_that_the_model_bounds_says_how_far() -> None:
-    axis = outcome(lambda x: x + 1 if x.shape[0] < 8 else x)
+    axis = outcome(lambda x: x + torch.arange(7.0)[: x.shape[0]].reshape(-1, 1))
     assert str(axis) == "x axis 0 (batch): kept as batch, at most 7"
+
+
+def test_a_bound_that_only_the_program_has_is_not_kept() -> None:
+    axis = outcome(lambda x: x + 1 if x.shape[0] < 8 else x)
+    assert not axis.kept
+    assert (axis.guard, axis.at_most) == ("batch < 8", 7)
+    assert str(axis).startswith(
+        "x axis 0 (batch): bounded, batch for batch < 8: at other sizes the program does something else than the model "
+        "(batch=8) (by "
+    )
 
 
 def fixing(x: torch.Tensor) -> torch.Tensor:

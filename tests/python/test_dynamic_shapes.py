@@ -142,13 +142,6 @@ def test_wrong_dynamic_shapes_say_what_and_where(dynamic_shapes: Any, expected: 
     assert message(dynamic_shapes) == expected
 
 
-def test_a_size_of_one_cannot_be_asked_to_change() -> None:
-    assert message({"pair": {0: "batch"}}, pair=(torch.zeros(1, 2),)) == (
-        "axis 0 of pair.0 (batch) has size 1 in the example, and torch.export turns sizes 0 and 1 into constants; "
-        "export with an example of at least 2, the model then runs with 1"
-    )
-
-
 def test_a_part_that_is_not_there_is_named_with_its_path() -> None:
     assert message({"pair": {"c": {0: "n"}}}, pair=PAIR) == (
         "dynamic_shapes names pair.c, which is not there; pair has a, b"

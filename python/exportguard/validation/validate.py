@@ -18,7 +18,7 @@ from ..axis_report import AxisOutcome, returned_leaves, taken_leaves
 from ..devices import require_device
 from ..dynamic_shapes import DynamicShapes
 from ..errors import REFUSALS, ExportGuardError, FileError, InvalidArgumentError
-from ..export import Exported, ExportOptions, convert, export_program
+from ..export import ExportOptions, convert, export_program
 from ..guard import torch_export_patches
 from ..inputs import Leaf, flatten_named, ordered_call
 from ..models import BuildOptions, ModelCase, build_model
@@ -26,6 +26,7 @@ from ..models.input_sets import InputSet, input_sets
 from ..observed_shapes import observed_dynamic_shapes
 from ..opsets import checked_opset
 from ..runners.onnxruntime import OrtSession, SessionOptions
+from ..tracing import Exported
 from .discrepancies import Discrepancy, can_tell, compare_outputs
 
 Exporter = Literal["exportguard", "onnx-dynamo"]

@@ -118,6 +118,20 @@ def mask() -> None:
     is_right_on_every_length(Mask(), lambda batch, length: [torch.randint(0, 2, (batch, length))], (axes,))
 
 
+class PaddedMask(torch.nn.Module):
+    def forward(self, mask: torch.Tensor, keys: torch.Tensor) -> Any:
+        return masking_utils.prepare_padding_mask(mask, keys.shape[1], 0)[:, : keys.shape[1]] & keys
+
+
+def padding_of_a_mask() -> None:
+    def inputs(batch: int, length: int) -> list[torch.Tensor]:
+        ones = torch.ones(batch, 5, dtype=torch.bool)
+        return [ones, torch.randint(0, 2, (batch, length)).bool()]
+
+    axes = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
+    is_right_on_every_length(PaddedMask(), inputs, (axes, axes))
+
+
 class Codec(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -167,6 +181,7 @@ PROGRAMS = {
     "loops over the experts that were hit": experts,
     "loops over tokens": recurrences,
     "masks by broadcasting": mask,
+    "padding of masks": padding_of_a_mask,
     "masks by broadcasting, transformers 4": mask,
     "indices of masks": mask,
 }

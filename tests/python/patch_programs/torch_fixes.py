@@ -109,7 +109,25 @@ def keeps_the_lengths_of_recurrent_layers() -> None:
                 torch.testing.assert_close(one, other)
 
 
+class ComputesATableAtTheFirstCall(torch.nn.Module):
+    table: torch.Tensor | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.table is None:
+            self.table = torch.arange(3.0)
+        return x * self.table
+
+
+def leaves_the_module_as_it_was() -> None:
+    module = ComputesATableAtTheFirstCall()
+    with torch_export_patches():
+        torch.export.export(module, (torch.ones(3),))
+    assert module.table is None
+    assert torch.equal(module(torch.ones(3)), torch.arange(3.0))
+
+
 PROGRAMS = {
+    "attributes of traced modules": leaves_the_module_as_it_was,
     "one hot of a symbolic length": keeps_the_number_of_classes_symbolic,
     "lengths of recurrent layers": keeps_the_lengths_of_recurrent_layers,
     "shapes of collected arguments": gives_shapes_to_collected_arguments,

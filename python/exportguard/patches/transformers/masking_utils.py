@@ -13,6 +13,7 @@ from exportguard.declaration.patch import NEEDED, Patch, Verdict
 from exportguard.declaration.targets import TargetMissingError, resolve
 
 _UPSTREAM = "https://github.com/huggingface/transformers/pull/41852"
+_max: Any = torch.sym_max
 _AXES = 4  # batch, head, query, key
 
 
@@ -44,6 +45,26 @@ def broadcast_expansion(original: Callable[..., Any]) -> Callable[..., Any]:
         return expanded
 
     return expansion
+
+
+def pad_by_what_is_missing(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The mask with a column for each key: padded by nothing where it has them, whatever the traced sizes are.
+
+    The test in the original is decided while the model is traced, and the program pads, or does not, at every size.
+    """
+    # Not at the top: symbolic shapes take long to import, and whoever exports has them by now.
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    @functools.wraps(original)
+    def prepare_padding_mask(attention_mask: Any, kv_length: Any, kv_offset: Any, *args: Any, **kwargs: Any) -> Any:
+        if attention_mask is not None and not args and not kwargs:
+            missing: Any = kv_length + kv_offset - attention_mask.shape[-1]
+            is_known = statically_known_true(missing <= 0) or statically_known_true(missing > 0)
+            if isinstance(missing, torch.SymInt) and not is_known:
+                return torch.nn.functional.pad(attention_mask, (0, _max(missing, 0)))
+        return original(attention_mask, kv_length, kv_offset, *args, **kwargs)
+
+    return prepare_padding_mask
 
 
 _MODULE = "transformers.masking_utils"
@@ -79,6 +100,15 @@ PATCHES = (
         upstream=_UPSTREAM,
         versions="transformers>=5.0",
         replace=broadcast_expansion,
+    ),
+    Patch(
+        name="padding of masks",
+        kind="transformers",
+        target=f"{_MODULE}.prepare_padding_mask",
+        reason="whether the mask is padded is decided for the traced sizes, and the program has no others",
+        upstream=_UPSTREAM,
+        versions="transformers>=4.57",
+        replace=pad_by_what_is_missing,
     ),
     Patch(
         name="masks by broadcasting, transformers 4",

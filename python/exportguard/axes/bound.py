@@ -1,0 +1,42 @@
+"""A condition on the sizes of a program's inputs that was not asked for."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+class Kind(enum.Enum):
+    """Whose bound it is."""
+
+    OWN = "the model refuses other sizes"
+    TESTED = "at other sizes the program does what the model does"
+    WRONG = "at other sizes the program does something else than the model"
+    OPEN = "other sizes could not be tried"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AxisBound:
+    """A condition on sizes that holds for the program, in the user's names, and sizes that do not meet it.
+
+    `symbols` are torch's; `line` is the line of the model that asked.
+    """
+
+    condition: str
+    symbols: frozenset[str]
+    kind: Kind
+    line: str = ""
+    sizes: str = ""
+    at_most: int | None = None  # of one size, where the condition says no more than that
+    point: Mapping[str, int] = field(default_factory=dict, repr=False)  # those sizes, and all others, by torch's symbol
+
+    @property
+    def excludes_what_was_asked(self) -> bool:
+        """Whether there are sizes that were asked for at which the program is wrong, as far as is known."""
+        return self.kind in (Kind.WRONG, Kind.OPEN)
+
+    def __str__(self) -> str:
+        tried = f" ({self.sizes})" if self.sizes else ""
+        place = f" (by {self.line})" if self.line and self.kind != Kind.TESTED else ""
+        return f"for {self.condition}: {self.kind.value}{tried}{place}"

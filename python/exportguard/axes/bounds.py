@@ -1,0 +1,330 @@
+"""What a program takes for granted of the sizes of its inputs, beyond what was asked for.
+
+Each guard of the trace is decided for all sizes that were asked for (see `implication`). One that does not hold for all
+of them is tried at sizes that break it: the model may refuse these, so that the bound is its own; the program may do
+what the model does all the same; or the axis is not what was asked for.
+
+Torch traces with sizes from 2 up. What the model itself asks of its sizes is therefore looked at once more for a size
+of 1: where the answer is another one, program and model are compared at that size.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import sympy
+import torch
+from torch.export import ExportedProgram
+
+from exportguard.axis_report import exported_inputs, shape_env_of, symbol_names
+from exportguard.dynamic_shapes import LeafShape, ends_of
+
+from .bound import AxisBound, Kind
+from .expressions import Evaluation, Range, Sizes
+from .implication import Answer, decide
+from .recording import Decision
+from .relations import relations
+from .resizing import other_sizes, raw_size
+from .trial import Outcome, Trial
+
+logger = logging.getLogger(__name__)
+
+_TRIALS = 3  # of one guard
+
+
+@dataclass
+class _Trace:
+    """What is known of one traced program."""
+
+    program: ExportedProgram
+    shapes: Sequence[LeafShape]
+    decisions: Sequence[Decision]
+    trial: Trial | None
+    domain: dict[sympy.Symbol, Range] = field(default_factory=dict)
+    known: list[sympy.Basic] = field(default_factory=list)  # bounds beyond which nothing more is tried
+    relations: set[str] = field(default_factory=set)  # lines at which the model wants sizes to be equal
+
+    def __post_init__(self) -> None:
+        self.shape_env = shape_env_of(self.program)
+        self.asked_names = _names_as_asked(self.program, self.shapes)
+        self.names = {**self.asked_names, **symbol_names(self.program, self.shapes)}
+        self.same = _asked_relations(self.program, self.shapes, self.shape_env.replacements)
+        self.lines = {decision.condition: decision.line for decision in self.decisions}
+        self.hints = _hints(self.shape_env)
+
+    def worded(self, condition: sympy.Basic, *, is_relation: bool = False) -> str:
+        """The condition in the user's names; a relation tells two names apart that became one size."""
+        names = {**self.names, **self.asked_names} if is_relation else self.names
+        return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), str(condition))
+
+    def replaced(self, expression: sympy.Basic) -> sympy.Basic:
+        """The expression with what torch found each symbol to be."""
+        known = {**self.same, **self.shape_env.replacements}
+        for _ in range(len(known) + 1):
+            changed = expression.xreplace(known)
+            if changed == expression:
+                break
+            expression = changed
+        return expression
+
+    def free_symbols(self) -> list[sympy.Symbol]:
+        """Those of the inputs that follow from no other."""
+        return [
+            symbol for symbol in self.domain if symbol not in self.shape_env.replacements and symbol not in self.same
+        ]
+
+    def all_sizes(self, sizes: Sizes) -> Sizes:
+        """Every symbol of the trace: those given, what follows from them, and the others as in the example."""
+        found: dict[sympy.Symbol, int] = {**self.hints, **sizes}
+        for symbol in {**self.same, **self.shape_env.replacements}:
+            if symbol not in sizes:
+                expression = self.replaced(symbol)
+                symbols = sorted(expression.free_symbols, key=str)
+                value = Evaluation(expression, symbols)({one: found.get(one, 2) for one in symbols})
+                found[symbol] = int(value) if value is not None else found.get(symbol, 2)
+        return found
+
+    def told(self, sizes: Sizes, *, is_relation: bool = False) -> str:
+        """Sizes in the user's names."""
+        return ", ".join(f"{self.worded(one, is_relation=is_relation)}={size}" for one, size in sizes.items())
+
+
+def bounds_of(
+    program: ExportedProgram, shapes: Sequence[LeafShape], decisions: Sequence[Decision], trial: Trial | None
+) -> list[AxisBound]:
+    """Every condition on the sizes of the inputs under which the program was traced and that was not asked for.
+
+    Without a trial, none of them is known to be the model's own.
+    """
+    if shape_env_of(program) is None or not any(shape.axes for shape in shapes):
+        return []
+    trace = _Trace(program, shapes, decisions, trial)
+    trace.domain.update(_asked_domain(program, shapes))
+    found = [bound for guard in _guards(trace) if (bound := _bound_of_guard(trace, guard)) is not None]
+    return [*found, *_bounds_at_one(trace)]
+
+
+def _axes_asked(program: ExportedProgram, shapes: Sequence[LeafShape]) -> Iterator[tuple[LeafShape, int, sympy.Symbol]]:
+    """Each axis that was asked for and that torch gave a symbol, with that symbol."""
+    for shape, value in zip(shapes, exported_inputs(program), strict=True):
+        for axis in shape.axes:
+            size = raw_size(value.shape[axis] if isinstance(value, torch.Tensor) else value)
+            if isinstance(size, sympy.Symbol):
+                yield shape, axis, size
+
+
+def _names_as_asked(program: ExportedProgram, shapes: Sequence[LeafShape]) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for shape, axis, symbol in _axes_asked(program, shapes):
+        place = f"{shape.leaf.name}[{axis}]" if isinstance(shape.leaf.value, torch.Tensor) else shape.leaf.name
+        names.setdefault(str(symbol), shape.label(axis) or place)
+    return names
+
+
+def _asked_relations(
+    program: ExportedProgram, shapes: Sequence[LeafShape], replacements: Mapping[sympy.Symbol, sympy.Expr]
+) -> dict[sympy.Symbol, sympy.Expr]:
+    """What the names of the axes say of the symbols that stand for them: some follow from others."""
+    values = exported_inputs(program)
+    found: dict[sympy.Symbol, sympy.Expr] = {}
+    for relation in relations(shapes):
+        symbol, *parts = (raw_size(place.size(values)) for place in (relation.place, *relation.sum_of))
+        total = sympy.Add(*parts)
+        if total.is_Symbol and symbol.is_Symbol and symbol not in replacements and total in replacements:
+            symbol, total = total, symbol
+        if symbol.is_Symbol and symbol != total:
+            found[symbol] = total
+    return found
+
+
+def _asked_domain(program: ExportedProgram, shapes: Sequence[LeafShape]) -> dict[sympy.Symbol, Range]:
+    domain: dict[sympy.Symbol, Range] = {}
+    for shape, axis, symbol in _axes_asked(program, shapes):
+        low, high = ends_of(shape.axes[axis])
+        known = domain.get(symbol, Range(2))
+        highs = [one for one in (known.high, high) if one is not None]
+        domain[symbol] = Range(max(known.low, low or 0), min(highs, default=None))
+    return domain
+
+
+def _hints(shape_env: Any) -> dict[sympy.Symbol, int]:
+    # The name of this table changed in torch 2.12.
+    table: Mapping[sympy.Symbol, Any] = getattr(shape_env, "backed_var_to_val", None) or getattr(
+        shape_env, "var_to_val", {}
+    )
+    return {symbol: int(value) for symbol, value in table.items() if getattr(value, "is_Integer", False)}
+
+
+def _guards(trace: _Trace) -> Iterator[sympy.Basic]:
+    """The conditions that torch noted, those first that say what a size is, then simpler ones first."""
+    conditions = dict.fromkeys(
+        guard.expr for guard in trace.shape_env.guards if guard.expr.free_symbols <= {*trace.hints}
+    )
+    equalities = [one for one in conditions if trace.replaced(one) == sympy.true]
+    others = [one for one in conditions if one not in equalities]
+    yield from equalities
+    yield from sorted(others, key=lambda one: len(one.free_symbols))
+
+
+def _bound_of_guard(trace: _Trace, guard: sympy.Basic) -> AxisBound | None:
+    """The bound that a guard is; None if what was asked for implies it."""
+    guard_as_asked = _with_relations(trace, guard)
+    if guard_as_asked == sympy.true:
+        return None
+    condition = trace.replaced(guard_as_asked)
+    is_relation = condition == sympy.true
+    if is_relation:
+        condition = guard_as_asked
+        if any(not trace.replaced(symbol).free_symbols for symbol in guard.free_symbols):
+            return None  # a fixed axis, which the report has as such
+    decision = decide(condition, trace.domain)
+    if decision.answer == Answer.PROVED:
+        return None
+    points = [sizes for sizes in decision.counterexamples if _meets(trace.known, trace, sizes)]
+    if decision.answer == Answer.DISPROVED and not points:
+        return None  # the bounds that are known imply it
+    line = trace.lines.get(guard, "")
+    if is_relation and line in trace.relations:
+        return None  # one layer after the other compares its own sizes at this line
+    kind, sizes = _tried(trace, points[:1] if is_relation else points)
+    if is_relation and kind == Kind.OWN and line:
+        trace.relations.add(line)
+    bound = AxisBound(
+        condition=trace.worded(condition, is_relation=is_relation),
+        symbols=_input_symbols(trace, guard),
+        kind=kind,
+        line=line,
+        sizes=trace.told(sizes, is_relation=is_relation),
+        at_most=_upper_bound(condition),
+        point={str(symbol): size for symbol, size in trace.all_sizes(sizes).items()},
+    )
+    if kind != Kind.TESTED:
+        trace.known.append(condition)
+        _narrow(trace, condition, bound.at_most)
+    return bound
+
+
+def _with_relations(trace: _Trace, guard: sympy.Basic) -> sympy.Basic:
+    """The guard in those symbols alone that the names leave free."""
+    for _ in range(3):  # a sum of sizes that follow from others themselves
+        guard = guard.xreplace(trace.same)
+    return guard
+
+
+def _upper_bound(condition: sympy.Basic) -> int | None:
+    """The largest size that `size <= number` allows."""
+    if not isinstance(condition, sympy.LessThan | sympy.StrictLessThan) or not condition.args[0].is_Symbol:
+        return None
+    number = condition.args[1]
+    return int(number) - isinstance(condition, sympy.StrictLessThan) if number.is_Integer else None
+
+
+def _narrow(trace: _Trace, condition: sympy.Basic, high: int | None) -> None:
+    """Sizes beyond a bound are asked for no longer."""
+    symbol = condition.args[0] if high is not None else None
+    if symbol in trace.domain:
+        trace.domain[symbol] = replace(trace.domain[symbol], high=high)
+
+
+def _input_symbols(trace: _Trace, condition: sympy.Basic) -> frozenset[str]:
+    """The symbols of a condition, as torch first called them and as it calls them in the end."""
+    both = condition.free_symbols | trace.replaced(condition).free_symbols
+    return frozenset(map(str, both))
+
+
+def _meets(conditions: Sequence[sympy.Basic], trace: _Trace, sizes: Sizes) -> bool:
+    known = trace.all_sizes(sizes)
+    return not any(
+        Evaluation(one, sorted(one.free_symbols, key=str))({symbol: known[symbol] for symbol in one.free_symbols})
+        is False
+        for one in conditions
+    )
+
+
+def _tried(trace: _Trace, points: Sequence[Sizes]) -> tuple[Kind, Sizes]:
+    """Whose bound it is, and the sizes that show it."""
+    if trace.trial is None or not points:
+        return Kind.OPEN, points[0] if points else {}
+    answers = [(sizes, trace.trial.refuses(trace.all_sizes(sizes))) for sizes in points]
+    known = [(sizes, refused) for sizes, refused in answers if refused is not None]
+    if not known:
+        return Kind.OPEN, points[0]
+    taken = [sizes for sizes, refused in known if not refused]
+    if not taken:
+        return (Kind.OWN if _takes_others(trace, trace.trial) else Kind.OPEN), known[0][0]
+    outcomes = [(sizes, trace.trial.outcome(trace.all_sizes(sizes))) for sizes in taken[:_TRIALS]]
+    wrong = next((sizes for sizes, outcome in outcomes if outcome == Outcome.DIFFERS), None)
+    if wrong is not None:
+        return (Kind.WRONG if _runs_as_traced(trace) else Kind.OPEN), wrong
+    if any(outcome == Outcome.UNKNOWN for _, outcome in outcomes):
+        return Kind.OPEN, taken[0]
+    all_refused = all(outcome == Outcome.REFUSED for _, outcome in outcomes)
+    return (Kind.OWN if all_refused else Kind.TESTED), taken[0]
+
+
+def _takes_others(trace: _Trace, trial: Trial) -> bool:
+    """Whether the model takes inputs that are made like those it refused, at sizes that meet every guard.
+
+    A model that counts in its data what it has in an axis takes none; its refusal says nothing about the sizes.
+    """
+    conditions = [trace.replaced(guard.expr) for guard in trace.shape_env.guards]
+    known = [one for one in conditions if one.free_symbols and one.free_symbols <= {*trace.hints}]
+    example = {symbol: trace.hints[symbol] for symbol in trace.free_symbols()}
+    candidates = other_sizes(example, lambda sizes: _in_domain(trace, sizes) and _meets(known, trace, sizes))
+    tried = [trial.refuses(trace.all_sizes(sizes)) for sizes, _ in zip(candidates, range(2), strict=False)]
+    return not tried or not all(tried)
+
+
+def _in_domain(trace: _Trace, sizes: Sizes) -> bool:
+    return all(trace.domain[symbol].holds(size) for symbol, size in sizes.items() if symbol in trace.domain)
+
+
+def _runs_as_traced(trace: _Trace) -> bool:
+    """Whether the program can be run at all outside of ONNX, and does what the model does at the traced sizes."""
+    return trace.trial is not None and trace.trial.outcome(trace.all_sizes({})) == Outcome.AGREES
+
+
+def _bounds_at_one(trace: _Trace) -> list[AxisBound]:
+    """The axes that program and model treat differently at a size of 1."""
+    if trace.trial is None:
+        return []
+    free = [symbol for symbol in trace.free_symbols() if _may_be_one(trace, symbol)]
+    points = [sizes for symbol in free if _meets(trace.known, trace, sizes := {symbol: 1})]
+    return [bound for sizes in points if (bound := _bound_at(trace, sizes)) is not None]
+
+
+def _may_be_one(trace: _Trace, symbol: sympy.Symbol) -> bool:
+    """Whether a size of 1 was asked for: by a name, a hint, or a `Dim` that begins there."""
+    asked = [shape.axes[axis] for shape, axis, other in _axes_asked(trace.program, trace.shapes) if other == symbol]
+    return all((ends_of(one)[0] or 0) < 2 for one in asked)
+
+
+def _bound_at(trace: _Trace, sizes: Sizes) -> AxisBound | None:
+    changed = next(_decided_differently(trace, sizes), None)
+    if changed is None or trace.trial is None:
+        return None
+    outcome = trace.trial.outcome(trace.all_sizes(sizes))
+    logger.debug("at %s, where %s is another one: %s", trace.told(sizes), changed.condition, outcome.value)
+    if outcome != Outcome.DIFFERS or not _runs_as_traced(trace):
+        return None
+    return AxisBound(
+        condition=" and ".join(f"{trace.worded(symbol)} >= 2" for symbol in sizes),
+        symbols=frozenset(map(str, sizes)),
+        kind=Kind.WRONG,
+        line=changed.line,
+        sizes=trace.told(sizes),
+    )
+
+
+def _decided_differently(trace: _Trace, sizes: Sizes) -> Iterator[Decision]:
+    """What the model asks of its sizes and would be answered in another way at these."""
+    known = trace.all_sizes(sizes)
+    for decision in trace.decisions:
+        symbols = sorted(decision.condition.free_symbols, key=str)
+        is_asked = decision.is_of_model and all(symbol in known for symbol in symbols)
+        if is_asked and Evaluation(decision.condition, symbols)({one: known[one] for one in symbols}) is False:
+            yield decision

@@ -1,0 +1,266 @@
+"""Expressions of sizes as torch writes them: their value for given sizes, and what they are for all sizes at once."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+import sympy
+from torch.utils._sympy.printers import PythonPrinter
+
+from .polynomials import Polynomial
+
+# Quotients rounded to integers: torch computes them from a float, which is exact below 2^53.
+_DOWN = ("FloorToInt", "TruncToInt")
+_UP = ("CeilToInt",)
+_SAME = ("Identity", "ToFloat")
+
+
+class NotPolynomialError(ValueError):
+    """The expression is no polynomial, not even for sizes of one residue."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """The sizes that were asked for: from `low` to `high`, None for no end."""
+
+    low: int = 0
+    high: int | None = None
+
+    def holds(self, size: int) -> bool:
+        """Whether the size is one of them."""
+        return size >= self.low and (self.high is None or size <= self.high)
+
+
+Domain = Mapping[sympy.Symbol, Range]
+Sizes = Mapping[sympy.Symbol, int]
+
+
+class Evaluation:
+    """An expression that is evaluated for many sizes."""
+
+    def __init__(self, expression: sympy.Basic, symbols: Sequence[sympy.Symbol]) -> None:
+        """`symbols` are those of the expression."""
+        self._symbols = symbols
+        self._code = _compiled(expression, symbols)
+
+    def __call__(self, sizes: Sizes) -> Any:
+        """A number or a bool; None where it has no value, or none that is known."""
+        if self._code is None:
+            return None
+        values: dict[str, Any] = {f"v{number}": sizes[symbol] for number, symbol in enumerate(self._symbols)}
+        try:
+            return eval(self._code, {"math": math, "__builtins__": _BUILTINS}, values)
+        except (ArithmeticError, NameError, TypeError, ValueError):
+            return None
+
+
+_BUILTINS = {"abs": abs, "float": float, "int": int, "max": max, "min": min, "round": round}
+
+
+def _compiled(expression: sympy.Basic, symbols: Sequence[sympy.Symbol]) -> CodeType | None:
+    plain = {symbol: sympy.Symbol(f"v{number}", integer=True) for number, symbol in enumerate(symbols)}
+    try:
+        return compile(PythonPrinter().doprint(expression.xreplace(plain)), "<guard>", "eval")
+    except (NotImplementedError, SyntaxError, TypeError):
+        return None
+
+
+def periods(expression: sympy.Basic, symbol: sympy.Symbol) -> list[int]:
+    """Steps p to try, small ones first: where a size is p * k + r, quotients by constants ought to be polynomials.
+
+    The last one is large enough for quotients of quotients.
+    """
+    divisors = [_divisor(one) for one in sympy.preorder_traversal(expression) if one.has(symbol)]
+    return sorted({math.lcm(*divisors), _nested_divisor(expression, symbol)})
+
+
+def _nested_divisor(expression: sympy.Basic, symbol: sympy.Symbol) -> int:
+    if not expression.has(symbol):
+        return 1
+    return math.lcm(*(_nested_divisor(one, symbol) for one in expression.args)) * _divisor(expression)
+
+
+def _divisor(expression: sympy.Basic) -> int:
+    """The constant that an expression divides by; 1 if it does not."""
+    if len(expression.args) != 2 or type(expression).__name__ not in _QUOTIENTS:
+        return 1
+    divisor = expression.args[1]
+    return abs(int(divisor)) or 1 if divisor.is_Integer else 1
+
+
+_QUOTIENTS = ("FloorDiv", "CleanDiv", "CeilDiv", "IntTrueDiv", "Mod", "PythonMod")
+
+
+@dataclass(frozen=True)
+class Case:
+    """The sizes of one residue: each symbol is a polynomial, in variables from 0 to their tops."""
+
+    values: Mapping[sympy.Symbol, Polynomial]
+    tops: Mapping[str, int | None]
+
+    def at_least(self, polynomial: Polynomial, bound: int) -> bool:
+        """Whether it is surely no less than the bound."""
+        return (polynomial - Polynomial.constant(bound)).never_negative(self.tops)
+
+
+def cases(steps: Mapping[sympy.Symbol, int], domain: Domain) -> Iterator[Case]:
+    """Every size of the domain is in one of the cases: size = low + start + step * variable."""
+    for starts in itertools.product(*map(range, steps.values())):
+        values: dict[sympy.Symbol, Polynomial] = {}
+        tops: dict[str, int | None] = {}
+        for number, ((symbol, step), start) in enumerate(zip(steps.items(), starts, strict=True)):
+            ends, name = domain[symbol], f"t{number}"
+            low = ends.low + start
+            values[symbol] = Polynomial.variable(name).times(step) + Polynomial.constant(low)
+            tops[name] = None if ends.high is None else (ends.high - low) // step
+        if all(top is None or top >= 0 for top in tops.values()):
+            yield Case(values, tops)
+
+
+def polynomial(expression: sympy.Basic, case: Case) -> Polynomial:
+    """What the expression is for the sizes of the case.
+
+    Raises:
+        NotPolynomialError: it is not known to be any polynomial.
+    """
+    if expression.is_Integer or (expression.is_Float and float(expression).is_integer()):
+        return Polynomial.constant(int(expression))
+    if isinstance(expression, sympy.Symbol):
+        return case.values[expression]
+    operation = _operation(expression)
+    return operation([polynomial(one, case) for one in _operands(expression)], case)
+
+
+def candidates(extreme: sympy.Basic, case: Case) -> list[sympy.Basic]:
+    """The arguments of a Max or Min that may be its value, without those that another one is always ahead of."""
+    sign = 1 if type(extreme).__name__ == "Max" else -1
+    values = [polynomial(one, case).times(sign) for one in extreme.args]
+    return [
+        argument
+        for number, argument in enumerate(extreme.args)
+        if not any(
+            case.at_least(other - values[number], 0) and (place < number or other != values[number])
+            for place, other in enumerate(values)
+            if place != number
+        )
+    ]
+
+
+def innermost_extreme(expression: sympy.Basic) -> sympy.Basic | None:
+    """A Max or Min in the expression whose arguments have none; None if there is none."""
+    for part in sympy.postorder_traversal(expression):
+        if type(part).__name__ in ("Max", "Min"):
+            return part
+    return None
+
+
+_Operation = Callable[[Sequence[Polynomial], Case], Polynomial]
+
+
+def _operands(expression: sympy.Basic) -> Sequence[sympy.Basic]:
+    """What is computed first: the quotient in `CeilToInt(IntTrueDiv(a, b))` is none of its own."""
+    if type(expression).__name__ in (*_DOWN, *_UP) and type(expression.args[0]).__name__ == "IntTrueDiv":
+        return list(expression.args[0].args)
+    return list(expression.args)
+
+
+def _operation(expression: sympy.Basic) -> _Operation:
+    kind = type(expression).__name__
+    if kind in (*_DOWN, *_UP):
+        if type(expression.args[0]).__name__ != "IntTrueDiv":
+            return _first
+        return _floor if kind in _DOWN else _ceiling
+    operation = _OPERATIONS.get(kind)
+    if operation is None:
+        raise NotPolynomialError(f"{kind} is no arithmetic of integers")
+    return operation
+
+
+def _first(operands: Sequence[Polynomial], case: Case) -> Polynomial:
+    return operands[0]
+
+
+def _sum(operands: Sequence[Polynomial], case: Case) -> Polynomial:
+    total = Polynomial({})
+    for one in operands:
+        total = total + one
+    return total
+
+
+def _product(operands: Sequence[Polynomial], case: Case) -> Polynomial:
+    product = Polynomial.constant(1)
+    for one in operands:
+        product = product * one
+    return product
+
+
+def _power(operands: Sequence[Polynomial], case: Case) -> Polynomial:
+    base, exponent = operands
+    if not exponent.is_constant or not 0 <= exponent.offset <= 8:
+        raise NotPolynomialError("a power that is no small number")
+    return _product([base] * exponent.offset, case)
+
+
+def _quotient(a: Polynomial, b: Polynomial, case: Case) -> tuple[Polynomial, Polynomial]:
+    """Quotient, rounded down, and remainder."""
+    if b.is_constant and b.offset > 0:
+        if not a.divides_by(b.offset):
+            raise NotPolynomialError("a quotient that the step of the sizes does not divide")
+        rest = Polynomial.constant(a.offset % b.offset)
+        return (a - rest).divided_by(b)[0], rest
+    if not case.at_least(b, 1):
+        raise NotPolynomialError("a divisor that may be zero")
+    quotient, rest = a.divided_by(b)
+    for by in (0, 1, -1):
+        shifted = rest + b.times(by)
+        if case.at_least(shifted, 0) and case.at_least(b - shifted, 1):
+            return quotient - Polynomial.constant(by), shifted
+    raise NotPolynomialError("a remainder that is not known to be one")
+
+
+def _floor(operands: Sequence[Polynomial], case: Case) -> Polynomial:
+    return _quotient(operands[0], operands[1], case)[0]
+
+
+def _ceiling(operands: Sequence[Polynomial], case: Case) -> Polynomial:
+    return -_quotient(-operands[0], operands[1], case)[0]
+
+
+def _remainder(operands: Sequence[Polynomial], case: Case) -> Polynomial:
+    return _quotient(operands[0], operands[1], case)[1]
+
+
+def _exact(operands: Sequence[Polynomial], case: Case) -> Polynomial:
+    quotient, rest = _quotient(operands[0], operands[1], case)
+    if rest.terms:
+        raise NotPolynomialError("a quotient that is no integer")
+    return quotient
+
+
+def _absolute(operands: Sequence[Polynomial], case: Case) -> Polynomial:
+    if case.at_least(operands[0], 0):
+        return operands[0]
+    if case.at_least(-operands[0], 0):
+        return -operands[0]
+    raise NotPolynomialError("an absolute value of either sign")
+
+
+_OPERATIONS: Mapping[str, _Operation] = {
+    "Abs": _absolute,
+    "Add": _sum,
+    "CeilDiv": _ceiling,
+    "CleanDiv": _exact,
+    "FloorDiv": _floor,
+    "IntTrueDiv": _exact,
+    "Mod": _remainder,
+    "Mul": _product,
+    "Pow": _power,
+    "PowByNatural": _power,
+    "PythonMod": _remainder,
+    **dict.fromkeys(_SAME, _first),
+}

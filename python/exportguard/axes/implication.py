@@ -1,0 +1,187 @@
+"""Whether a guard holds for all sizes that were asked for.
+
+A guard is decided in one of three ways, and none of them guesses:
+
+- **disproved** by sizes of the domain for which it is false;
+- **proved** by going through all sizes if they are few, or through all residues: with sizes `low + p * t`, where p is
+  what the guard divides by, quotients and remainders are polynomials in the t, and a polynomial without negative
+  coefficients is never negative;
+- **open** if neither succeeds. Whoever asks has to take that for disproved.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import sympy
+
+from .expressions import (
+    Case,
+    Domain,
+    Evaluation,
+    NotPolynomialError,
+    Range,
+    Sizes,
+    candidates,
+    cases,
+    innermost_extreme,
+    periods,
+    polynomial,
+)
+from .polynomials import Polynomial
+
+_POINTS = 3000  # sizes tried in search of a counterexample
+_CASES = 2048  # residues gone through for a proof
+_SHOWN = 8  # counterexamples that are told
+_USUAL = (16, 17, 31, 64, 97, 128, 513, 1000, 4097)
+
+
+class Answer(enum.Enum):
+    """What is known of a guard."""
+
+    PROVED = "proved"
+    DISPROVED = "disproved"
+    OPEN = "open"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """An answer; a disproved guard is false for each of the `counterexamples`.
+
+    With `is_complete` there are no others.
+    """
+
+    answer: Answer
+    counterexamples: Sequence[Sizes] = ()
+    is_complete: bool = False
+
+
+def decide(guard: sympy.Basic, domain: Domain) -> Decision:
+    """Whether the guard holds on the whole domain, which has a range for each of its symbols."""
+    if guard == sympy.true:
+        return Decision(Answer.PROVED)
+    symbols = sorted(guard.free_symbols, key=str)
+    ranges = {symbol: domain.get(symbol, Range(2)) for symbol in symbols}
+    evaluation = Evaluation(guard, symbols)
+    count = _number_of_points(ranges)
+    points = _all_points(ranges) if count is not None else _some_points(guard, ranges)
+    false = [sizes for sizes in points if evaluation(sizes) is False]
+    if false:
+        return Decision(Answer.DISPROVED, *_sampled(guard, ranges, false, is_all=count is not None))
+    known = count is not None and all(evaluation(sizes) is not None for sizes in _all_points(ranges))
+    return Decision(Answer.PROVED if known or _is_proved(guard, symbols, ranges) else Answer.OPEN)
+
+
+def _number_of_points(domain: Domain) -> int | None:
+    """How many sizes there are, if it is few enough to try all."""
+    widths = [None if one.high is None else max(one.high - one.low + 1, 0) for one in domain.values()]
+    known = [width for width in widths if width is not None]
+    count = math.prod(known)
+    return count if len(known) == len(widths) and count <= _POINTS else None
+
+
+def _all_points(domain: Domain) -> Iterator[Sizes]:
+    spans = [range(one.low, (one.high or 0) + 1) for one in domain.values()]
+    for sizes in itertools.product(*spans):
+        yield dict(zip(domain, sizes, strict=True))
+
+
+def _some_points(guard: sympy.Basic, domain: Domain) -> Iterator[Sizes]:
+    """Small sizes, usual ones, and those around the numbers in the guard; for several symbols some of all combinations.
+
+    The same ones at each call.
+    """
+    numbers = {int(one) for one in guard.atoms(sympy.Integer, sympy.Float) if abs(one) < 2**62}
+    spans = [sorted(_sizes_to_try(one, numbers)) for one in domain.values()]
+    if math.prod(map(len, spans)) <= _POINTS:
+        yield from (dict(zip(domain, sizes, strict=True)) for sizes in itertools.product(*spans))
+        return
+    small = [span[: max(2, math.floor(_POINTS ** (1 / len(spans)) / 2))] for span in spans]
+    if math.prod(map(len, small)) <= _POINTS:
+        yield from (dict(zip(domain, sizes, strict=True)) for sizes in itertools.product(*small))
+    chosen = random.Random(0)
+    for _ in range(_POINTS):
+        yield {symbol: chosen.choice(span) for symbol, span in zip(domain, spans, strict=True)}
+
+
+def _sizes_to_try(ends: Range, numbers: set[int]) -> set[int]:
+    around = {number + by for number in numbers for by in (-1, 0, 1)} | {2 * number for number in numbers}
+    found = {*range(ends.low, ends.low + 12), *_USUAL, *around}
+    return {size for size in found if ends.holds(size)} or {ends.low}
+
+
+def _sampled(guard: sympy.Basic, domain: Domain, false: list[Sizes], *, is_all: bool) -> tuple[list[Sizes], bool]:
+    """The counterexamples to tell, smallest first, and whether there are no others."""
+    ordered = sorted(false, key=lambda sizes: (sum(sizes.values()), max(sizes.values(), default=0)))
+    if is_all or _holds_above(guard, domain, ordered):
+        return (ordered, True) if len(ordered) <= _SHOWN else (ordered[:_SHOWN], False)
+    step = max(1, len(ordered) // _SHOWN)
+    return [*ordered[: _SHOWN // 2], *ordered[_SHOWN // 2 :: step]][:_SHOWN], False
+
+
+def _holds_above(guard: sympy.Basic, domain: Domain, false: Sequence[Sizes]) -> bool:
+    """Whether a guard on one size is true above the counterexamples, which are then all of them if none was skipped."""
+    if len(domain) != 1:
+        return False
+    ((symbol, ends),) = domain.items()
+    largest = max(sizes[symbol] for sizes in false)
+    if largest > ends.low + _SHOWN:
+        return False
+    above = {symbol: Range(largest + 1, ends.high)}
+    return _is_proved(guard, [symbol], above)
+
+
+def _is_proved(guard: sympy.Basic, symbols: Sequence[sympy.Symbol], domain: Domain) -> bool:
+    largest = max((len(periods(guard, symbol)) for symbol in symbols), default=1)
+    return any(_is_proved_by(guard, symbols, domain, attempt) for attempt in range(largest))
+
+
+def _is_proved_by(guard: sympy.Basic, symbols: Sequence[sympy.Symbol], domain: Domain, attempt: int) -> bool:
+    steps = {symbol: periods(guard, symbol)[: attempt + 1][-1] for symbol in symbols}
+    if math.prod(steps.values()) > _CASES:
+        return False
+    return all(_holds(guard, case) for case in cases(steps, domain))
+
+
+def _holds(guard: sympy.Basic, case: Case) -> bool:
+    """Whether the guard is surely true in one case."""
+    if guard in (sympy.true, sympy.false):
+        return bool(guard == sympy.true)
+    if isinstance(guard, sympy.And):
+        return all(_holds(one, case) for one in guard.args)
+    if isinstance(guard, sympy.Or):
+        return any(_holds(one, case) for one in guard.args)
+    test = _TESTS.get(type(guard))
+    if test is None:
+        return False
+    try:
+        extreme = innermost_extreme(guard)
+        if extreme is not None:
+            # Its value is that of one argument, for each size of some one: it suffices that each makes the guard true.
+            return all(_holds(guard.xreplace({extreme: one}), case) for one in candidates(extreme, case))
+        difference = polynomial(guard.args[0], case) - polynomial(guard.args[1], case)
+    except NotPolynomialError:
+        return False
+    return test(difference, case)
+
+
+def _differs_from_zero(difference: Polynomial, case: Case) -> bool:
+    """Above or below it everywhere, or no multiple of what all its coefficients have in common."""
+    common = math.gcd(*(factor for monomial, factor in difference.terms.items() if monomial))
+    is_between = common > 1 and difference.offset % common != 0
+    return is_between or case.at_least(difference, 1) or case.at_least(-difference, 1)
+
+
+_TESTS: Mapping[type, Callable[[Polynomial, Case], bool]] = {
+    sympy.Equality: lambda difference, case: not difference.terms,
+    sympy.Unequality: _differs_from_zero,
+    sympy.GreaterThan: lambda difference, case: case.at_least(difference, 0),
+    sympy.StrictGreaterThan: lambda difference, case: case.at_least(difference, 1),
+    sympy.LessThan: lambda difference, case: case.at_least(-difference, 0),
+    sympy.StrictLessThan: lambda difference, case: case.at_least(-difference, 1),
+}

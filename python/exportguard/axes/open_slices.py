@@ -1,0 +1,50 @@
+"""Slices whose ends are not decided while a model is traced: `x[:, :16]` has min(16, n) columns.
+
+Torch compares the end of a slice with the size and notes the answer as a guard, which is the simpler program where the
+model takes no other sizes. Where it does, the size is left open instead.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from exportguard.declaration import Patch
+
+_max: Any = torch.sym_max
+_min: Any = torch.sym_min
+
+#: The function of torch that asks, whose name stands in the frames of its questions.
+ASKING = "_compute_slice_index"
+
+
+def with_open_ends(original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The place in 0 … size that an index of a slice means, as Python counts, without a guard."""
+    # Not at the top: it takes long to import, and whoever exports has it by now.
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    @functools.wraps(original)
+    def compute_slice_index(size: Any, index: Any) -> Any:
+        if isinstance(size, int) and isinstance(index, int):
+            return original(size, index)
+        if statically_known_true(index >= 0):
+            return index if statically_known_true(index <= size) else _min(index, size)
+        if statically_known_true(index < 0):
+            return index + size if statically_known_true(-index <= size) else _max(index + size, 0)
+        return original(size, index)
+
+    return compute_slice_index
+
+
+def open_slices() -> Patch:
+    """The patch; torch has had a function of its own for the question since 2.9."""
+    return Patch(
+        name="slices with open ends",
+        kind="custom",
+        target=f"torch._subclasses.fake_impls.{ASKING}",
+        reason="a slice that ends at a number is decided for the traced size, and the program has no others",
+        replace=with_open_ends,
+    )

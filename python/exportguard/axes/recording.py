@@ -1,0 +1,178 @@
+"""A record of what torch decides about sizes while it traces a model, with the line of the model for each decision."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import os
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import sympy
+import torch
+
+from exportguard.declaration import Patch
+from exportguard.patches.torch.static_axes import model_line
+
+from .open_slices import ASKING
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_SHAPE_ENV = "torch.fx.experimental.symbolic_shapes.ShapeEnv"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A condition on sizes that torch took for true, `line` being the line of the model.
+
+    It is the model's own if the model, or a layer of torch.nn, asked for it; if not, torch did within an operator.
+    `is_of_slice` if that asks where a slice ends.
+    """
+
+    condition: sympy.Basic
+    line: str
+    is_of_model: bool
+    is_of_slice: bool = False
+
+
+@dataclass
+class TraceRecord:
+    """What was decided in each shape environment, and by torch's symbol the line that made it a number."""
+
+    fixing_lines: dict[str, str] = field(default_factory=dict)
+    _decisions: dict[int, dict[sympy.Basic, Decision]] = field(default_factory=dict)
+
+    def of(self, shape_env: Any) -> list[Decision]:
+        """The decisions of one trace in their order, each once."""
+        return [*self._decisions.get(id(shape_env), {}).values()]
+
+    def note(self, shape_env: Any, condition: sympy.Basic) -> None:
+        """Remembers a condition that was found true at the line that is running."""
+        known = self._decisions.setdefault(id(shape_env), {})
+        before = known.get(condition)
+        if before is not None and before.is_of_model:
+            return
+        is_of_model = _asked_by_model()
+        if before is None or is_of_model:
+            known[condition] = Decision(condition, model_line(), is_of_model, _is_within(ASKING))
+
+
+def recording_patches(record: TraceRecord) -> tuple[Patch, Patch]:
+    """Patches that write to the record."""
+
+    def record_fixed(original: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(original)
+        def set_replacement(self: Any, a: Any, tgt: Any, msg: str) -> None:
+            if tgt.is_number:
+                record.fixing_lines.setdefault(str(a), model_line())
+            original(self, a, tgt, msg)
+
+        return _as_of_torch(set_replacement)
+
+    def record_decision(original: Callable[..., sympy.Basic]) -> Callable[..., sympy.Basic]:
+        # Every question about a size comes through here, those that its range answers without a guard too. What is
+        # behind it has a memory: of a question that an operator asked first, it would not see that the model asks it.
+        @functools.wraps(original)
+        def evaluate(self: Any, orig_expr: sympy.Basic, *args: Any, **kwargs: Any) -> sympy.Basic:
+            value = original(self, orig_expr, *args, **kwargs)
+            condition = _condition(orig_expr, value)
+            if condition.free_symbols:
+                record.note(self, condition)
+            return value
+
+        return _as_of_torch(evaluate)
+
+    return (
+        Patch(
+            name="record of fixed axes",
+            kind="custom",
+            target=f"{_SHAPE_ENV}._set_replacement",
+            reason="an axis that became a constant is reported with the line that did it",
+            replace=record_fixed,
+        ),
+        Patch(
+            name="record of decisions about sizes",
+            kind="custom",
+            target=f"{_SHAPE_ENV}.evaluate_expr",
+            reason="what a program takes for granted of its sizes is reported with the line that asked",
+            replace=record_decision,
+        ),
+    )
+
+
+def with_recording(guard: Mapping[str, Any], record: TraceRecord, more: Sequence[Patch] = ()) -> dict[str, Any]:
+    """Arguments of `torch_export_patches` that record too, and install `more`.
+
+    `stop_if_static` tells the line of a fixed axis by itself.
+    """
+    if not guard.get("patch", True):
+        return dict(guard)
+    fixed, decided = recording_patches(record)
+    added = (decided,) if guard.get("stop_if_static") else (fixed, decided)
+    return {**guard, "custom_patches": (*(guard.get("custom_patches") or ()), *added, *more)}
+
+
+def _as_of_torch(function: _Function) -> _Function:
+    """The function under the file name of what it wraps.
+
+    Torch takes the innermost frame outside of its own files for the user's, to tell an `assert` from a test.
+    """
+    wrapper: Any = function
+    wrapper.__code__ = wrapper.__code__.replace(co_filename=wrapper.__wrapped__.__code__.co_filename)
+    return function
+
+
+def _condition(question: sympy.Basic, answer: Any) -> sympy.Basic:
+    """What the answer says: the question, its negation, or that it equals a number."""
+    if answer in (True, sympy.true):
+        return question
+    if answer in (False, sympy.false):
+        return sympy.Not(question)
+    return sympy.Eq(question, answer)
+
+
+@functools.cache
+def _torch_folder() -> str:
+    return os.path.join(os.path.dirname(torch.__file__), "")
+
+
+#: Files of torch that only pass a question on.
+_PASSING = ("__init__.py", "fx/", "utils/", "_export/non_strict_utils.py", "overrides.py")
+
+
+def _asked_by_model() -> bool:
+    """Whether the code that asks is the model's or one of torch's public modules, which are written like models.
+
+    Torch's own operators lie in modules whose names begin with an underscore. What they ask decides how a result is
+    laid out in memory or which check it has to pass, while ONNX's operators ask again for the sizes that they get.
+    """
+    own = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+    for file in _files():
+        if file.startswith((own, "<")) or file in (functools.__file__, contextlib.__file__):
+            continue
+        if not file.startswith(_torch_folder()):
+            return True
+        inner = file.removeprefix(_torch_folder())
+        if not inner.startswith(_PASSING):
+            return not inner.startswith(("_", "export/"))
+    return False
+
+
+def _is_within(function: str) -> bool:
+    """Whether one of the innermost functions has that name."""
+    return any(frame.f_code.co_name == function for frame in itertools.islice(_frames(), 16))
+
+
+def _files() -> Iterator[str]:
+    return (frame.f_code.co_filename for frame in _frames())
+
+
+def _frames() -> Iterator[types.FrameType]:
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back

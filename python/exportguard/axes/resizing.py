@@ -1,0 +1,118 @@
+"""The inputs of a call at other sizes than those of the example."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import sympy
+import torch
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from exportguard.axis_report import exported_inputs
+from exportguard.inputs import CallInputs
+
+from .expressions import Evaluation, Sizes
+
+_LARGEST = 2**24  # elements of one input
+
+
+def raw_size(size: Any) -> sympy.Expr:
+    """The size as torch first called it, before it was found equal to something else."""
+    if isinstance(size, torch.SymInt | torch.SymFloat):
+        return size.node._expr
+    return sympy.sympify(size)
+
+
+class InputsOfOtherSizes:
+    """Makes inputs like those of a call that was exported."""
+
+    def __init__(self, program: ExportedProgram, call: CallInputs) -> None:
+        """`call` is what the program was exported with, its classes registered with pytree."""
+        self._leaves, self._spec = pytree.tree_flatten((call.args, dict(call.kwargs)))
+        self._traced = exported_inputs(program)
+        self._random = torch.Generator().manual_seed(0)
+
+    def __call__(self, sizes: Sizes) -> CallInputs | None:
+        """The inputs where each symbol of the trace has that size; None if they would be too large, or are not known.
+
+        A longer axis has the values of the example again and again, so that what counts rows of a table still does.
+        Floating numbers are shaken, since a constant example would hide what is computed from it.
+        """
+        return self._call(sizes, self._shaken)
+
+    def alike(self, point: Mapping[str, int]) -> CallInputs | None:
+        """The same without shaking, by the names of the symbols."""
+        sizes = [size for value in self._traced for size in _sizes_of(value)]
+        symbols = {symbol for size in sizes for symbol in raw_size(size).free_symbols}
+        return self._call({symbol: point[str(symbol)] for symbol in symbols}, lambda tensor: tensor)
+
+    def _call(self, sizes: Sizes, finish: Callable[[torch.Tensor], torch.Tensor]) -> CallInputs | None:
+        if len(self._leaves) != len(self._traced):
+            return None
+        pairs = zip(self._leaves, self._traced, strict=True)
+        leaves = [_resized(leaf, traced, sizes, finish) for leaf, traced in pairs]
+        if any(leaf is _TOO_LARGE for leaf in leaves):
+            return None
+        args, kwargs = pytree.tree_unflatten(leaves, self._spec)
+        return CallInputs(args, kwargs)
+
+    def _shaken(self, tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_floating_point():
+            return tensor
+        noise = torch.rand(tensor.shape, generator=self._random).to(tensor.dtype).to(tensor.device)
+        return tensor + noise / 8 * (1 + tensor.abs().clamp(max=8))
+
+
+_TOO_LARGE: Any = object()
+
+
+def _sizes_of(value: Any) -> list[Any]:
+    """What can be symbolic in an input: the sizes of a tensor, or a number."""
+    if isinstance(value, torch.Tensor):
+        return list(value.shape)
+    return [value] if isinstance(value, torch.SymInt) else []
+
+
+def _resized(leaf: Any, traced: Any, sizes: Sizes, finish: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    if isinstance(leaf, torch.Tensor) and isinstance(traced, torch.Tensor):
+        shape = [_value(raw_size(size), sizes) for size in traced.shape]
+        return _TOO_LARGE if math.prod(shape) > _LARGEST else finish(wrapped(leaf, shape))
+    if isinstance(traced, torch.SymInt):
+        return _value(raw_size(traced), sizes)
+    return leaf.clone() if isinstance(leaf, torch.Tensor) else leaf
+
+
+def _value(expression: sympy.Expr, sizes: Sizes) -> int:
+    if expression.is_Integer:
+        return int(expression)
+    return int(Evaluation(expression, sorted(expression.free_symbols, key=str))(sizes) or 0)
+
+
+def wrapped(tensor: torch.Tensor, shape: list[int]) -> torch.Tensor:
+    """The tensor with its values again and again, or without the last of them, along each axis."""
+    result = tensor.detach().clone()
+    for axis, size in enumerate(shape):
+        if result.shape[axis] == 0 and size > 0:
+            result = result.new_zeros([*result.shape[:axis], size, *result.shape[axis + 1 :]])
+        elif result.shape[axis] != size:
+            places = torch.arange(size, device=result.device) % result.shape[axis]
+            result = result.index_select(axis, places)
+    return result
+
+
+def other_sizes(sizes: Sizes, allowed: Any) -> Iterator[Sizes]:
+    """Sizes near those of the example, each of them another one, for which `allowed` is true."""
+    symbols = [*sizes]
+    for by in (1, 2, 3, 4, 6, 8, 12, 16):
+        yield from filter(allowed, [{symbol: size + by for symbol, size in sizes.items()}])
+    for steps in itertools.islice(itertools.product((1, 2, 4, 0), repeat=len(symbols)), 256):
+        if all(step == 0 for step in steps):
+            continue
+        changed: Mapping[sympy.Symbol, int] = {
+            symbol: sizes[symbol] + step for symbol, step in zip(symbols, steps, strict=True)
+        }
+        yield from filter(allowed, [changed])

@@ -1,0 +1,171 @@
+"""What a program takes for granted of its sizes is proved, tried, or an error."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.export import Dim
+
+from exportguard import AxisError, OnnxModel, to_onnx
+from exportguard.axes.bound import Kind
+
+
+class Apply(torch.nn.Module):
+    def __init__(self, function: Callable[..., Any], **buffers: torch.Tensor) -> None:
+        super().__init__()
+        self.function = function
+        for name, value in buffers.items():
+            self.register_buffer(name, value)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+class ApplyTwo(Apply):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:  # type: ignore[override]
+        return self.function(x, y)
+
+
+def exported(function: Callable[[torch.Tensor], Any], asked: Any = None, size: int = 6) -> OnnxModel:
+    shapes = {"x": {1: asked or "seq"}}
+    return to_onnx(Apply(function).eval(), (torch.randn(2, size),), dynamic_shapes=shapes)
+
+
+def refused(function: Callable[[torch.Tensor], Any], asked: Any = None) -> str:
+    with pytest.raises(AxisError) as caught:
+        exported(function, asked)
+    return str(caught.value)
+
+
+def padded(x: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.pad(x, (0, (4 - x.shape[1] % 4) % 4))
+
+
+RIGHT = {
+    "a padding to a multiple": lambda x: padded(x).reshape(x.shape[0], -1, 4),
+    "the first columns": lambda x: x[:, :16] * 2,
+    "the last columns": lambda x: x[:, -16:] * 2,
+    "a branch that changes nothing": lambda x: x.contiguous() + 1 if x.shape[1] > 4 else x + 1,
+    "halves": lambda x: torch.chunk(x, 2, dim=1)[0] + 0,
+    "a branch at one": lambda x: x.sum(1, keepdim=True) if x.shape[1] > 1 else x + 0,
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_right_at_every_size_is_kept(name: str) -> None:
+    model = exported(RIGHT[name])
+    assert model.axes[0].kept
+    for size in (1, 2, 3, 4, 5, 8, 15, 16, 17, 40):
+        x = torch.randn(2, size)
+        (got,) = model.run({"x": x}).values()
+        torch.testing.assert_close(got, RIGHT[name](x))
+
+
+WRONG = {
+    "a branch": (lambda x: x * 2 if x.shape[1] > 4 else x, "seq for seq > 4"),
+    "a value": (lambda x: x * torch.as_tensor(x.shape[1] / 2), "seq for Eq(IntTrueDiv(seq, 2), 3.0)"),
+    "chunks in a number of their own": (
+        lambda x: x * 2 if x.shape[1] + (4 - x.shape[1] % 4) % 4 <= 8 else x,
+        "seq for seq + (Mod(4 - (Mod(seq, 4)), 4)) <= 8",
+    ),
+    "a remainder": (lambda x: x if x.shape[1] % 2 else x * 2, "seq for Eq(Mod(seq, 2), 0)"),
+    "one": (lambda x: x * 3 if x.shape[1] == 1 else x, "seq for seq >= 2"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_at_a_size_that_was_asked_for_is_an_error_with_the_line(name: str) -> None:
+    function, bound = WRONG[name]
+    text = refused(function)
+    assert f"x axis 1 (seq): bounded, {bound}: at other sizes the program does something else" in text
+    assert "test_bounds.py:" in text
+    assert "What to do: write that line so that it holds for any size" in text
+    assert 'pass on_fixed_axis="warn"' in text
+
+
+def test_a_bound_that_was_asked_for_is_none() -> None:
+    (axis,) = exported(WRONG["a branch"][0], Dim("seq", min=5)).axes
+    assert (axis.kept, axis.bounds) == (True, ())
+    (axis,) = exported(WRONG["one"][0], Dim("seq", min=2, max=9)).axes
+    assert (axis.kept, axis.at_most) == (True, 9)
+
+
+def test_a_bound_of_the_model_itself_is_told_and_no_error() -> None:
+    positions = torch.randn(32)
+    (axis,) = exported(lambda x: x + positions[: x.shape[1]]).axes
+    assert str(axis) == "x axis 1 (seq): kept as seq, at most 32"
+    (bound,) = axis.bounds
+    assert bound.kind == Kind.OWN
+    assert str(bound).startswith("for seq <= 32: the model refuses other sizes (seq=33) (by ")
+
+
+def two(function: Callable[..., Any], **shapes: Any) -> OnnxModel:
+    return to_onnx(ApplyTwo(function).eval(), (torch.randn(5), torch.randn(5)), dynamic_shapes=shapes)
+
+
+def test_axes_that_the_model_wants_to_be_equal_are_kept_and_told() -> None:
+    first, second = two(lambda x, y: x + y, x={0: "a"}, y={0: "b"}).axes
+    assert first.kept
+    assert second.kept
+    assert str(second) == "y axis 0 (b): kept as a; the model refuses other sizes than Eq(a, b)"
+
+
+def test_axes_that_the_program_alone_wants_to_be_equal_are_an_error() -> None:
+    with pytest.raises(AxisError, match=r"for Eq\(a, b\): at other sizes the program does something else"):
+        two(lambda x, y: x.sum() + y.sum() if x.shape[0] == y.shape[0] else x.sum(), x={0: "a"}, y={0: "b"})
+
+
+def test_axes_of_one_name_are_asked_to_be_equal() -> None:
+    axes = two(lambda x, y: x * 2 if x.shape[0] == y.shape[0] else y, x={0: "n"}, y={0: "n"}).axes
+    assert all(axis.kept and not axis.bounds for axis in axes)
+
+
+def test_a_sum_of_names_is_asked_to_be_one() -> None:
+    class Joins(torch.nn.Module):
+        def forward(self, past: torch.Tensor, new: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            both = torch.cat([past, new])
+            return both * 2 if both.shape[0] == mask.shape[0] else both
+
+    shapes = {"past": {0: "past"}, "new": {0: "new"}, "mask": {0: "past+new"}}
+    model = to_onnx(Joins().eval(), (torch.randn(3), torch.randn(4), torch.randn(7)), dynamic_shapes=shapes)
+    assert [sorted(axis.size.split(" + ")) for axis in model.axes] == [["past"], ["new"], ["new", "past"]]
+    assert all(axis.kept and not axis.bounds for axis in model.axes)
+
+
+def test_a_fixed_axis_is_an_error_unless_it_was_left_to_torch(caplog: pytest.LogCaptureFixture) -> None:
+    function: Callable[[torch.Tensor], Any] = lambda x: x + torch.ones(2, 6)  # noqa: E731
+    assert "x axis 1 (seq): fixed to 6, Eq(seq, 6) (by " in refused(function)
+    assert not exported(function, Dim.AUTO).axes[0].kept
+    with caplog.at_level(logging.WARNING):
+        model = to_onnx(
+            Apply(function).eval(), (torch.randn(2, 6),), dynamic_shapes={"x": {1: "seq"}}, on_fixed_axis="warn"
+        )
+    assert not model.axes[0].kept
+    assert "of the axes that were asked to change, 1 do not, or not to every size" in caplog.text
+
+
+def test_the_trial_leaves_the_model_and_the_random_numbers_as_they_were() -> None:
+    class Counts(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(()))
+            self.last: Any = None
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.last = x
+            self.calls += 1
+            return x * 2 if x.shape[0] > 4 else x
+
+    model = Counts().eval()
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    torch.manual_seed(3)
+    with pytest.raises(AxisError):
+        to_onnx(model, (torch.ones(6),), dynamic_shapes={"x": {0: "n"}})
+    assert torch.equal(torch.rand(4), expected)
+    assert model.last is None
+    assert float(model.calls) == 0

@@ -1,0 +1,108 @@
+"""Whether a guard holds for all sizes is decided, or left open, but never guessed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sympy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils._sympy.functions import CeilToInt, FloorDiv, IntTrueDiv, Max, Min, Mod
+
+from exportguard.axes.expressions import Evaluation, Range
+from exportguard.axes.implication import Answer, decide
+
+s, b = (sympy.Symbol(name, integer=True, positive=True) for name in ("s27", "s77"))
+padded = s + Mod(4 - Mod(s, 4), 4)
+within = s + b - Max(0, s + b - 15)
+
+PROVED = {
+    "a multiple": sympy.Eq(Mod(b * padded, 4 * b), 0),
+    "a view of what is padded": sympy.Eq(b * padded, 4 * b * FloorDiv(padded, 4)),
+    "a quotient by a size": sympy.Eq(FloorDiv(padded, FloorDiv(padded, 4)), 4),
+    "halves of any size": sympy.Eq(FloorDiv(s + FloorDiv(s + 1, 2) - 1, FloorDiv(s + 1, 2)), 2),
+    "a rounded quotient": sympy.Eq(CeilToInt(IntTrueDiv(s, 4)), FloorDiv(s + 3, 4)),
+    "a product": b * s >= 4,
+    "a larger one": Max(s, b) >= 2,
+    "a window": sympy.Eq(16 * Max(1, within), 16 * within),
+    "odd is not even": sympy.Ne(4 * s + 1, 2 * FloorDiv(b, 2) * 2, evaluate=False),
+    "either": sympy.Or(s >= 2, sympy.Eq(b, 9)),
+}
+DISPROVED = {
+    "a bound": (s > 4, [2, 3, 4], True),
+    "a single chunk": (sympy.Ne(FloorDiv(padded, 4), 1), [2, 3, 4], True),
+    "a value": (sympy.Eq(IntTrueDiv(s, 2), 3.0), [2, 3, 4], False),
+    "a large bound": (s <= 512, [513], False),
+    "a multiple of three": (sympy.Eq(Mod(s, 3), 0), [2, 4, 5], False),
+}
+
+
+@pytest.mark.parametrize("name", PROVED)
+def test_what_always_holds_is_proved(name: str) -> None:
+    assert decide(PROVED[name], {s: Range(2), b: Range(2)}).answer == Answer.PROVED
+
+
+@pytest.mark.parametrize("name", DISPROVED)
+def test_what_fails_at_some_sizes_is_disproved_by_the_smallest_of_them(name: str) -> None:
+    guard, first, is_complete = DISPROVED[name]
+    decision = decide(guard, {s: Range(2)})
+    assert decision.answer == Answer.DISPROVED
+    assert [sizes[s] for sizes in decision.counterexamples][: len(first)] == first
+    assert decision.is_complete == is_complete
+
+
+def test_a_bound_that_was_asked_for_is_implied() -> None:
+    assert decide(s <= 512, {s: Range(2, 512)}).answer == Answer.PROVED
+    assert decide(sympy.Ne(s, 7), {s: Range(8, 100)}).answer == Answer.PROVED
+    assert decide(s * b <= 36, {s: Range(2, 6), b: Range(2, 6)}).answer == Answer.PROVED
+
+
+def test_what_cannot_be_told_is_left_open() -> None:
+    guard = sympy.Ne(sympy.Function("unknown")(s), 3)
+    assert decide(guard, {s: Range(2)}).answer == Answer.OPEN
+
+
+@st.composite
+def expressions(draw: st.DrawFn, depth: int = 3) -> Any:
+    if depth == 0 or draw(st.booleans()):
+        return draw(st.sampled_from([s, b, *map(sympy.Integer, range(-3, 9))]))
+    left, right = draw(expressions(depth=depth - 1)), draw(expressions(depth=depth - 1))
+    number = draw(st.integers(1, 5))
+    operation = draw(
+        st.sampled_from(
+            [
+                lambda: left + right,
+                lambda: left - right,
+                lambda: number * left,
+                lambda: FloorDiv(left, number),
+                lambda: Mod(left, number),
+                lambda: Max(left, right),
+                lambda: Min(left, right),
+            ]
+        )
+    )
+    try:
+        return operation()
+    except AssertionError:  # torch's remainder is one of sizes, which are not negative
+        return left
+
+
+RELATIONS = (sympy.Eq, sympy.Ne, sympy.Ge, sympy.Gt, sympy.Le, sympy.Lt)
+
+
+@settings(max_examples=150, deadline=None)
+@given(expressions(), expressions(), st.sampled_from(RELATIONS), st.integers(0, 3))
+def test_what_is_proved_holds_at_every_size(left: Any, right: Any, relation: Any, low: int) -> None:
+    try:
+        guard = relation(left, right)
+    except (AssertionError, TypeError, ValueError):  # torch's functions refuse some operands
+        return
+    symbols = sorted(guard.free_symbols, key=str)
+    decision = decide(guard, {s: Range(low), b: Range(low)})
+    evaluation = Evaluation(guard, symbols)
+    if decision.answer == Answer.PROVED:
+        sizes = ({s: i, b: j} for i in range(low, low + 14) for j in range(low, low + 14))
+        assert all(evaluation(one) is not False for one in sizes)
+    for counterexample in decision.counterexamples:
+        assert evaluation(counterexample) is False
