@@ -11,8 +11,7 @@
 namespace exportguard::guard {
 namespace {
 
-constexpr std::array<std::string_view, 9> kKindNames = {
-    "sympy", "torch", "transformers", "diffusers", "serializer", "constraints", "static_check", "rewrite", "custom"};
+constexpr std::array<std::string_view, 4> kOutcomeNames = {"installed", "skipped", "already installed", "waiting"};
 constexpr std::array<std::string_view, 4> kFitNames = {"needed", "not needed", "does not fit", "target missing"};
 
 std::size_t position(std::span<const std::string_view> names, std::string_view name, std::string_view what) {
@@ -23,8 +22,8 @@ std::size_t position(std::span<const std::string_view> names, std::string_view n
 
 }  // namespace
 
-std::string_view name_of(PatchKind kind) noexcept { return kKindNames[static_cast<std::size_t>(kind)]; }
-PatchKind patch_kind(std::string_view name) { return static_cast<PatchKind>(position(kKindNames, name, "patch kind")); }
+std::string_view name_of(Outcome outcome) noexcept { return kOutcomeNames[static_cast<std::size_t>(outcome)]; }
+Outcome outcome(std::string_view name) { return static_cast<Outcome>(position(kOutcomeNames, name, "outcome")); }
 std::string_view name_of(Fit fit) noexcept { return kFitNames[static_cast<std::size_t>(fit)]; }
 Fit fit(std::string_view name) { return static_cast<Fit>(position(kFitNames, name, "verdict")); }
 

@@ -52,7 +52,7 @@ std::string skipped_reason(const guard::Verdict& verdict) {
 ExportPatches::ExportPatches(const PatchOptions& options, const Registry& registry) {
   require_custom_distinct(options.custom_patches);
   require_custom_distinct(options.rewrite);
-  frame_ = Session::process().open();
+  frame_ = Session::process().open(&report_);
   try {
     install_all(options, registry);
   } catch (...) {
@@ -102,6 +102,7 @@ bool ExportPatches::install_if_needed(const PatchDeclaration& declaration) {
   report_.lines.push_back(line_for(declaration, Outcome::kInstalled, reason_for(declaration, verdict)));
   session.note_installed(declaration.name, frame_);
   declaration.install(session.stack());
+  if (declaration.told) report_.amend(declaration.name, declaration.told());
   return true;
 }
 

@@ -1,32 +1,50 @@
 #include "exportguard/guard/options.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "exportguard/common/errors.h"
+
 namespace exportguard::guard {
 namespace {
 
+constexpr std::array<Kind, 8> kKinds = {{
+    {PatchKind::kTorch, "torch", "patch_torch", &PatchOptions::patch_torch},
+    {PatchKind::kTransformers, "transformers", "patch_transformers", &PatchOptions::patch_transformers},
+    {PatchKind::kDiffusers, "diffusers", "patch_diffusers", &PatchOptions::patch_diffusers},
+    {PatchKind::kSerializer, "serializer", "serializers", &PatchOptions::serializers},
+    {PatchKind::kConstraints, "constraints", "catch_constraints", &PatchOptions::catch_constraints},
+    {PatchKind::kStaticCheck, "static_check", "stop_if_static", nullptr},
+    {PatchKind::kRewrite, "rewrite", "", nullptr},
+    {PatchKind::kCustom, "custom", "", nullptr},
+}};
+
+const Kind& row_of(PatchKind kind) noexcept { return kKinds[static_cast<std::size_t>(kind)]; }
+
 bool own_switch(const PatchOptions& options, PatchKind kind) noexcept {
-  switch (kind) {
-    case PatchKind::kSympy:
-      return options.patch_sympy;
-    case PatchKind::kTorch:
-      return options.patch_torch;
-    case PatchKind::kTransformers:
-      return options.patch_transformers;
-    case PatchKind::kDiffusers:
-      return options.patch_diffusers;
-    case PatchKind::kSerializer:
-      return options.serializers;
-    case PatchKind::kConstraints:
-      return options.catch_constraints && options.stop_if_static == 0;  // who wants to stop wants no complaint logged
-    case PatchKind::kStaticCheck:
-      return options.stop_if_static > 0;
-    case PatchKind::kRewrite:
-    case PatchKind::kCustom:
-      return true;
-  }
-  return false;
+  const bool stops = options.stop_if_static > 0;
+  if (kind == PatchKind::kStaticCheck) return stops;
+  if (kind == PatchKind::kConstraints && stops) return false;  // who wants to stop wants no complaint logged
+  const Kind& row = row_of(kind);
+  return row.is_wanted == nullptr || options.*row.is_wanted;
 }
 
 }  // namespace
+
+std::span<const Kind> kinds() noexcept { return kKinds; }
+
+std::string_view name_of(PatchKind kind) noexcept { return row_of(kind).name; }
+
+PatchKind patch_kind(std::string_view name) {
+  const auto row = std::ranges::find(kKinds, name, &Kind::name);
+  if (row != kKinds.end()) return row->kind;
+  std::array<std::string_view, kKinds.size()> names;
+  std::ranges::transform(kKinds, names.begin(), &Kind::name);
+  throw InvalidArgument(fmt::format("patch kind must be one of {}, got '{}'", fmt::join(names, ", "), name));
+}
 
 bool asks_for(const PatchOptions& options, PatchKind kind) noexcept {
   return own_switch(options, kind) && (options.patch || kind == PatchKind::kSerializer);
@@ -34,16 +52,9 @@ bool asks_for(const PatchOptions& options, PatchKind kind) noexcept {
 
 std::string switched_off_by(const PatchOptions& options, PatchKind kind) {
   if (own_switch(options, kind)) return "patch=False";
-  switch (kind) {
-    case PatchKind::kSerializer:
-      return "serializers=False";
-    case PatchKind::kConstraints:
-      return options.catch_constraints ? "stop_if_static=1" : "catch_constraints=False";
-    case PatchKind::kStaticCheck:
-      return "stop_if_static=0";
-    default:
-      return "patch_" + std::string(name_of(kind)) + "=False";
-  }
+  if (kind == PatchKind::kStaticCheck) return "stop_if_static=0";
+  if (kind == PatchKind::kConstraints && options.catch_constraints) return "stop_if_static=1";
+  return fmt::format("{}=False", row_of(kind).option);
 }
 
 }  // namespace exportguard::guard

@@ -19,7 +19,7 @@ const std::string* shared_target(const PatchDeclaration& first, const PatchDecla
 
 void require_complete(const PatchDeclaration& declaration) {
   if (declaration.name.empty()) throw GuardError("a patch needs a name");
-  if (declaration.targets.empty())
+  if (declaration.targets.empty() && declaration.searches.empty())
     throw GuardError(
         fmt::format("patch '{}' names no target; give the dotted path of what it changes", declaration.name));
   if (!declaration.install) throw GuardError(fmt::format("patch '{}' has no install function", declaration.name));

@@ -3,20 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 namespace exportguard::guard {
-namespace {
-
-constexpr std::array<std::string_view, 3> kOutcomeNames = {"installed", "skipped", "already installed"};
-
-}  // namespace
-
-std::string_view name_of(Outcome outcome) noexcept { return kOutcomeNames[static_cast<std::size_t>(outcome)]; }
 
 const ReportLine* Report::find(std::string_view name) const noexcept {
   const auto it = std::ranges::find_if(lines, [&](const ReportLine& line) { return line.name == name; });
   return it == lines.end() ? nullptr : &*it;
+}
+
+void Report::amend(std::string_view name, const Told& told) {
+  const auto it = std::ranges::find_if(lines, [&](const ReportLine& line) { return line.name == name; });
+  if (it == lines.end()) return;
+  it->outcome = told.outcome;
+  if (!told.targets.empty()) it->targets = told.targets;
+  if (!told.reason.empty()) it->reason = told.reason;
 }
 
 std::string Report::text() const {

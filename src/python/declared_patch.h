@@ -20,8 +20,8 @@ class __attribute__((visibility("hidden"))) PatchCodeError : public GuardError {
   std::shared_ptr<py::error_already_set> cause_;
 };
 
-/// `patch` is an `exportguard.declaration.Patch`: attributes name, kind, targets, reason, upstream, versions;
-/// methods `verdict() -> (str, str)`, `install(changes)` and `dump(folder)`.
+/// `patch` is an `exportguard.declaration.Patch`: attributes name, kind, targets, searches, reason, upstream,
+/// versions; methods `verdict() -> (str, str)`, `install(changes)`, `told() -> (str, [str], str)` and `dump(folder)`.
 EXPORTGUARD_BINDING guard::PatchDeclaration declaration_of(const py::object& patch);
 
 /// `options` is an `exportguard.guard.PatchOptions`, read field by field.

@@ -101,7 +101,7 @@ class ItemChange final : public PythonChange {
   void apply_with_gil() override {
     const py::object mapping = borrow(mapping_);
     const py::object key = borrow(key_);
-    if (mapping.contains(key) || !value_) old_ = OwnedObject(py::object(mapping[key]).ptr());
+    old_ = mapping.contains(key) || !value_ ? OwnedObject(py::object(mapping[key]).ptr()) : OwnedObject();
     assign(value_);
   }
 

@@ -5,7 +5,7 @@
 namespace exportguard::guard {
 
 /// One change of the world outside that can be taken back: an attribute, a registration, a setting.
-/// Made with what it needs, then applied once, then undone at most once.
+/// Made with what it needs, then applied; undone after that, it may be applied again.
 class Change {
  public:
   Change() = default;

@@ -11,7 +11,6 @@ namespace exportguard::guard {
 
 /// What a patch belongs to; each kind is switched by one field of `PatchOptions`.
 enum class PatchKind {
-  kSympy,         ///< patch_sympy
   kTorch,         ///< patch_torch
   kTransformers,  ///< patch_transformers
   kDiffusers,     ///< patch_diffusers
@@ -22,7 +21,7 @@ enum class PatchKind {
   kCustom,        ///< custom_patches
 };
 
-/// "sympy", "torch", …, "custom".
+/// "torch", "transformers", …, "custom".
 std::string_view name_of(PatchKind kind) noexcept;
 /// @throws InvalidArgument listing the known names.
 PatchKind patch_kind(std::string_view name);
@@ -45,11 +44,32 @@ struct Verdict {
   std::string reason;
 };
 
+/// What a guard did with a patch.
+enum class Outcome {
+  kInstalled,
+  kSkipped,
+  kAlreadyInstalled,  ///< by a guard around this one
+  kWaiting,           ///< for a module to be imported, or for one that has what it changes
+};
+
+/// "installed", "skipped", "already installed", "waiting".
+std::string_view name_of(Outcome outcome) noexcept;
+/// @throws InvalidArgument listing the known names.
+Outcome outcome(std::string_view name);
+
+/// What an install came to.
+struct Told {
+  Outcome outcome = Outcome::kInstalled;
+  std::vector<std::string> targets;  ///< what was replaced; empty: the declared targets
+  std::string reason;                ///< empty: that of the declaration
+};
+
 /// A declared fact: what is changed, why, where upstream knows of it, and how to find out whether it is still needed.
 struct PatchDeclaration {
   std::string name;  ///< unique among all declarations
   PatchKind kind = PatchKind::kCustom;
-  std::vector<std::string> targets;  ///< dotted paths, at least one; no two declarations of a registry share one
+  std::vector<std::string> targets;  ///< dotted paths; no two declarations of a registry share one
+  std::string searches;  ///< where targets are looked for while it is installed; empty if `targets` has them all
   std::string reason;
   std::string upstream;  ///< a link, or empty
   std::string versions;  ///< "torch>=2.11,<2.13", or empty for any
@@ -57,6 +77,8 @@ struct PatchDeclaration {
   std::function<Verdict()> probe;
   /// Applies its changes to the stack. If it throws, the caller undoes those.
   std::function<void(PatchStack&)> install;
+  /// What the last `install` came to. An empty function means: installed, on its targets.
+  std::function<Told()> told;
   /// Writes the sources of what it changes to a folder, after `install`. May be empty.
   std::function<void(const std::string& folder)> dump;
 };

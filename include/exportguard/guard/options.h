@@ -1,6 +1,8 @@
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "exportguard/guard/declaration.h"
@@ -11,7 +13,6 @@ namespace exportguard {
 struct PatchOptions {
   bool patch = true;               ///< false: none but the serializers
   bool serializers = true;         ///< how caches and other classes are flattened for torch.export
-  bool patch_sympy = true;         ///< mends symbolic expressions
   bool patch_torch = true;         ///< mends torch.export and the shapes it infers
   bool patch_transformers = true;  ///< mends the code of transformers' models
   bool patch_diffusers = false;    ///< mends the code of diffusers' models
@@ -24,6 +25,17 @@ struct PatchOptions {
 };
 
 namespace guard {
+
+/// A kind of patches: its name, and the option that switches it.
+struct Kind {
+  PatchKind kind;
+  std::string_view name;
+  std::string_view option;         ///< empty where it is the patches that say whether there are any
+  bool PatchOptions::*is_wanted;   ///< null where it is no flag
+};
+
+/// Every kind, in the order of `PatchKind`.
+std::span<const Kind> kinds() noexcept;
 
 /// Whether `options` ask for patches of this kind. For one that they do not ask for, `switched_off_by` says why.
 bool asks_for(const PatchOptions& options, PatchKind kind) noexcept;

@@ -8,15 +8,6 @@
 
 namespace exportguard::guard {
 
-enum class Outcome {
-  kInstalled,
-  kSkipped,
-  kAlreadyInstalled,  ///< by a guard around this one
-};
-
-/// "installed", "skipped", "already installed".
-std::string_view name_of(Outcome outcome) noexcept;
-
 struct ReportLine {
   std::string name;
   PatchKind kind = PatchKind::kCustom;
@@ -32,6 +23,8 @@ struct Report {
 
   /// Null if the guard did not look at such a patch.
   const ReportLine* find(std::string_view name) const noexcept;
+  /// Writes what an install came to, now or later, into the line of the patch; one without a line is ignored.
+  void amend(std::string_view name, const Told& told);
   /// A table for people, one line each.
   std::string text() const;
 };

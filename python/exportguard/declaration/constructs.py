@@ -1,92 +1,237 @@
-"""Patches of a construct rather than of a function: wherever the models of transformers that are imported have it."""
+"""Patches of a construct rather than of a function: wherever the models of transformers that are imported have it.
+
+Each function that a rule changes is a target of its own, and each that only looks like one is told with the reason.
+"""
 
 from __future__ import annotations
 
+import ast
 import functools
+import importlib
 import inspect
 import re
-import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from exportguard.declaration.modules import Action, for_later_modules
-from exportguard.declaration.patch import Patch
+from exportguard.declaration.modules import for_later_modules, imported_models
+from exportguard.declaration.patch import (
+    NEEDED,
+    CodeReplacement,
+    Patch,
+    Replacement,
+    Told,
+    Verdict,
+    does_not_fit,
+    keep_frames,
+    not_needed,
+)
+from exportguard.declaration.targets import Target
+from exportguard.source.editing import sources_of
 from exportguard.source.errors import RewriteError
+from exportguard.source.reading import definition_of
+from exportguard.source.wrapping import innermost, plain
 
 if TYPE_CHECKING:
-    from exportguard._core import Changes
-
-#: What a construct becomes: installs the changed function in place of `owner.name`.
-Install = Callable[["Changes", Any, str], None]
+    from exportguard._core import Changes, LaterChanges
 
 _MODELS = "transformers.models"
+_FUNCTIONS = (types.FunctionType, staticmethod, classmethod)
+_SHOWN = 3  # functions that do not fit, in a report; `SearchPatch.misfits` has all of them
+
+#: The places in a module where a patch may apply, each as (owner, name).
+Find = Callable[[types.ModuleType], Iterable[tuple[Any, str]]]
 
 
-def where_it_fits(replace: Callable[[Any], Any], named: Callable[[str], bool] = lambda name: True) -> Install:
-    """Installs what `replace` makes of each function of such a name.
+@dataclass(frozen=True)
+class Misfit:
+    """A function with what the patch looks for in another form than it was written for."""
 
-    A line that looks like the construct may be another one, or a function have it in a form that the rule leaves alone:
-    then the function stays.
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SearchPatch(Patch):
+    """The patch of every function that `find` finds in a modeling module, imported now or later.
+
+    `replace` makes of what is there what takes its place. Where it raises `RewriteError` the function stays as it is,
+    and is one of the `misfits` unless it was another patch that took the construct away.
+
+    :param has: whether a function that `find` finds has the construct at all, asked where `replace` finds nothing
+    :param mentions: words of which a module has one wherever `find` finds something; left out: any module may have it
+    :param in_code: the function objects stay and run the new code, for whoever holds them already
     """
 
-    def install(changes: Changes, owner: Any, name: str) -> None:
-        if not named(name):
-            return
-        try:
-            changes.set_attribute(owner, name, replace(vars(owner)[name]))
-        except RewriteError:
-            return
+    find: Find
+    has: Callable[[ast.FunctionDef], bool] = lambda definition: True
+    mentions: tuple[str, ...] = ()
+    in_code: bool = False
+    searches: str = _MODELS
+    misfits: list[Misfit] = field(default_factory=list, init=False, repr=False)
+    _searched: list[Any] = field(default_factory=list, init=False, repr=False)
+    _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
-    return install
+    def awaited_modules(self) -> list[str]:
+        """None: it looks at those that are there, and at each that comes."""
+        return []
+
+    def replacements(self) -> list[Replacement]:
+        """What it would replace in the modules that are imported."""
+        return [one for one in self._found_everywhere() if isinstance(one, Replacement)]
+
+    def load(self) -> None:
+        """Nothing: to import every model that may have the construct is for `load_all` alone."""
+
+    def load_all(self) -> None:
+        """Imports every modeling module of the installed transformers that has one of the words."""
+        for name, source in _installed_modules():
+            if not self.mentions or any(mention in source for mention in self.mentions):
+                importlib.import_module(name)
+
+    def _find_verdict(self) -> Verdict:
+        """Always needed for a guard, since models come later; `verdict_here` looks at what is imported."""
+        return NEEDED
+
+    def verdict_here(self) -> Verdict:
+        """What the modules that are imported have: "needed" and where, "does not fit", or "not needed": met nowhere."""
+        found = self._found_everywhere()
+        replaced = [one.path for one in found if isinstance(one, Replacement)]
+        misfits = [one for one in found if isinstance(one, Misfit)]
+        if replaced:
+            return Verdict(NEEDED.fit, f"in {len(replaced)} functions")
+        return does_not_fit(_text(misfits)) if misfits else not_needed("met nowhere in the installed models")
+
+    def install(self, changes: Changes) -> None:
+        """Replaces what it finds in the modules that are imported, and waits for others."""
+        self._begin()
+        self.misfits.clear()
+        self._put(changes, self._found_everywhere())
+        for_later_modules(changes, _MODELS, self._act, self._tell)
+
+    def told(self) -> Told:
+        """What it came to so far: "waiting" as long as it has met no construct, "skipped" if it met none that fits."""
+        outcome = "installed" if self.installed else "skipped" if self.misfits else "waiting"
+        reason = {"installed": self.reason, "waiting": "met nowhere in the models that are imported"}.get(outcome, "")
+        misfits = f"does not fit: {_text(self.misfits)}" if self.misfits else ""
+        return outcome, [one.path for one in self.installed], "; ".join(filter(None, (reason, misfits)))
+
+    def _act(self, changes: Changes, module: types.ModuleType) -> None:
+        self._put(changes, self._found(self._places_in(module)))
+
+    def _put(self, changes: Changes, found: list[Replacement | Misfit]) -> None:
+        replaced = [one for one in found if isinstance(one, Replacement)]
+        for one in replaced:
+            one.put(changes)
+        keep_frames(changes, [one.after for one in replaced])
+        self.installed.extend(replaced)
+        self.misfits.extend(one for one in found if isinstance(one, Misfit))
+        self._dump(replaced)
+
+    def _tell(self, later: LaterChanges, module: types.ModuleType) -> None:
+        later.tell(self.name, self.told())
+
+    def _found_everywhere(self) -> list[Replacement | Misfit]:
+        """In all modules that are imported; where to look is found out again only if there are others than before."""
+        modules = imported_models()
+        if self._searched[:1] != [modules]:
+            places = [place for module in modules for place in self._places_in(module)]
+            self._searched[:] = [modules, places]
+        return self._found(self._searched[1])
+
+    def _places_in(self, module: types.ModuleType) -> list[tuple[Any, str]]:
+        return list(self.find(module)) if _has_models(module.__name__) else []
+
+    def _found(self, places: Iterable[tuple[Any, str]]) -> list[Replacement | Misfit]:
+        found = (self._replacement(*place) for place in places)
+        return [one for one in found if one is not None]
+
+    def _replacement(self, owner: Any, name: str) -> Replacement | Misfit | None:
+        """What takes the place of `owner.name`, found out once for each object that stood there."""
+        path, raw = _path(owner, name), vars(owner)[name]
+        if raw not in self._known:
+            try:
+                self._known[raw] = self._made(raw)
+            except RewriteError as error:
+                is_other = sources_of(raw) is not None or not self._has(raw)
+                self._known[raw] = None if is_other else Misfit(path, str(error).removeprefix(f"{path} "))
+        known = self._known[raw]
+        if known is None or isinstance(known, Misfit):
+            return known
+        if self.in_code:
+            return CodeReplacement.of(path, innermost(raw), known)
+        return Replacement(path, Target(owner, name, raw), known)
+
+    def _has(self, raw: Any) -> bool:
+        try:
+            return self.has(definition_of(innermost(raw)))
+        except RewriteError:  # what cannot be read may have it
+            return True
+
+    def _made(self, raw: Any) -> Any:
+        assert self.replace is not None
+        return self.replace(raw)
 
 
 def construct_patch(
-    *, name: str, marker: str, mentions: tuple[str, ...], install: Install, reason: str, upstream: str
-) -> Patch:
+    *,
+    name: str,
+    marker: str,
+    mentions: tuple[str, ...],
+    replace: Callable[[Any], Any],
+    reason: str,
+    upstream: str,
+    named: Callable[[str], bool] = lambda name: True,
+    has: Callable[[ast.FunctionDef], bool] = lambda definition: True,
+    in_code: bool = False,
+) -> SearchPatch:
     """The patch of every function of a modeling module, imported now or later, with a line that matches `marker`.
 
-    Every such line has one of the `mentions` in it; most modules have none, which is found out sooner.
+    Every such line has one of the `mentions` in it; most modules have none, which is found out sooner. `named` tells
+    the names of the functions that are meant, `has` whether such a line is the construct or something else.
     """
     pattern = re.compile(marker)
 
-    def act(changes: Changes, module: types.ModuleType) -> None:
-        for owner, attribute in functions_with(module, pattern, mentions):
-            install(changes, owner, attribute)
+    def find(module: types.ModuleType) -> Iterator[tuple[Any, str]]:
+        return ((owner, name) for owner, name in functions_with(module, pattern, mentions) if named(name))
 
-    return models_patch(name=name, act=act, reason=reason, upstream=upstream)
-
-
-def models_patch(*, name: str, act: Action, reason: str, upstream: str) -> Patch:
-    """The patch that acts on every modeling module, imported now or later."""
-
-    def act_on_models(changes: Changes, module: types.ModuleType) -> None:
-        if _has_models(module.__name__):
-            act(changes, module)
-
-    def apply(changes: Changes) -> None:
-        for key in _imported_models(len(sys.modules), next(reversed(sys.modules))):
-            act_on_models(changes, sys.modules[key])
-        for_later_modules(changes, _MODELS, act_on_models)
-
-    return Patch(
+    return SearchPatch(
         name=name,
         kind="transformers",
-        target=f"{_MODELS}, {name}",
         reason=reason,
         upstream=upstream,
-        apply=apply,
+        find=find,
+        has=has,
+        mentions=mentions,
+        replace=replace,
+        in_code=in_code,
     )
 
 
-@functools.lru_cache(maxsize=1)
-def _imported_models(count: int, last: str) -> list[str]:
-    """The names of the modules, sorted; read anew whenever there are more of them, or others."""
-    return sorted(key for key in sys.modules if key.startswith(f"{_MODELS}.") and _has_models(key))
+def _path(owner: Any, name: str) -> str:
+    holder = f"{owner.__module__}.{owner.__qualname__}" if isinstance(owner, type) else owner.__name__
+    return f"{holder}.{name}"
+
+
+def _text(misfits: list[Misfit]) -> str:
+    shown = [f"{misfit.path} ({misfit.reason})" for misfit in misfits[:_SHOWN]]
+    rest = [f"{len(misfits) - _SHOWN} more"] if len(misfits) > _SHOWN else []
+    return ", ".join([*shown, *rest])
 
 
 def _has_models(name: str) -> bool:
     return name.startswith(f"{_MODELS}.") and name.rpartition(".")[2].startswith("modeling_")
+
+
+@functools.cache
+def _installed_modules() -> tuple[tuple[str, str], ...]:
+    """Every modeling module for torch of the installed transformers, by name, with its source."""
+    package = importlib.import_module(_MODELS)
+    files = [path for folder in package.__path__ for path in sorted(Path(folder).glob("*/modeling_*.py"))]
+    torch_files = [path for path in files if not path.stem.startswith(("modeling_tf_", "modeling_flax_"))]
+    return tuple((f"{_MODELS}.{path.parent.name}.{path.stem}", path.read_text("utf-8")) for path in torch_files)
 
 
 @functools.cache
@@ -123,8 +268,9 @@ def _functions_of(module: types.ModuleType) -> Iterator[tuple[Any, str, types.Fu
     own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
     for owner in (module, *(value for value in own if isinstance(value, type))):
         for name, value in vars(owner).items():
-            if isinstance(value, types.FunctionType) and value.__module__ == module.__name__:
-                yield owner, name, inspect.unwrap(value)
+            function = plain(value) if isinstance(value, _FUNCTIONS) else None
+            if isinstance(function, types.FunctionType) and function.__module__ == module.__name__:
+                yield owner, name, function
 
 
 def _lines_of(code: types.CodeType) -> frozenset[int]:

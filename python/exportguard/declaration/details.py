@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from exportguard.declaration.targets import Target
 from exportguard.errors import InvalidArgumentError
 from exportguard.source.editing import sources_of
 from exportguard.source.wrapping import plain
 
 if TYPE_CHECKING:
-    from exportguard.declaration.patch import Patch
+    from exportguard.declaration.patch import Patch, Replacement
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
@@ -123,12 +122,10 @@ def _frames(graph_module: torch.fx.GraphModule) -> Iterator[tuple[str, int]]:
                     yield frame["file"], int(frame["line"])
 
 
-def patched_functions(patch: Patch, replaced: Iterable[tuple[Target, Any]]) -> list[PatchedFunction]:
-    """What `Patch.replacements` gave, with the names of the targets."""
-    return [
-        PatchedFunction(patch, path, target.function, Target(target.owner, target.name, value).function)
-        for path, (target, value) in zip(patch.targets, replaced, strict=False)
-    ]
+def patched_functions(patch: Patch, replacements: Iterable[Replacement] | None = None) -> list[PatchedFunction]:
+    """What these replacements change, or else those that the patch made when it was installed last."""
+    replaced = patch.installed if replacements is None else replacements
+    return [PatchedFunction(patch, one.path, one.before, one.after) for one in replaced]
 
 
 @dataclass
@@ -143,12 +140,16 @@ class PatchDetails:
     True
     """
 
-    patched: list[PatchedFunction] = field(default_factory=list)
+    _followed: list[tuple[Patch, list[Replacement]]] = field(default_factory=list)
+
+    @property
+    def patched(self) -> list[PatchedFunction]:
+        """The functions so far; those of models that are imported while a guard is open come with the import."""
+        return [function for patch, replaced in self._followed for function in patched_functions(patch, replaced)]
 
     def add_all(self, patches: Iterable[Patch]) -> None:
-        """Adds what these patches replaced when they were installed last."""
-        for patch in patches:
-            self.patched += patched_functions(patch, patch.installed)
+        """Adds what these patches replaced when they were installed last, and what they replace until the next time."""
+        self._followed += [(patch, patch.installed) for patch in patches]
 
     def patches_involved_in_graph(self, program: torch.export.ExportedProgram) -> list[PatchedFunction]:
         """The replaced functions that a node of the program, or of one of its bodies, was made by."""

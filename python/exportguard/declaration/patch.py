@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx.proxy
 
-from exportguard import _core
 from exportguard.declaration.details import patched_functions
 from exportguard.declaration.imports import Waiting, module_exists, module_of
 from exportguard.declaration.targets import Target, TargetMissingError, raw_attribute, resolve
@@ -21,7 +21,12 @@ from exportguard.source.errors import RewriteError
 from exportguard.source.wrapping import plain
 
 if TYPE_CHECKING:
-    from exportguard._core import Changes
+    from exportguard._core import Changes, LaterChanges
+
+logger = logging.getLogger(__name__)
+
+#: What a guard's report says of a patch: the outcome, the targets that were replaced, and why.
+Told = tuple[str, list[str], str]
 
 
 @dataclass(frozen=True)
@@ -62,45 +67,91 @@ def _not_installed(module: str) -> tuple[str, str]:
     return "target missing", f"{module} is not installed"
 
 
-def _set(changes: Changes, target: Target, value: Any) -> None:
-    if target.is_there:
-        changes.set_attribute(target.owner, target.name, value)
-    else:
-        owner, name = target.owner, target.name
-        changes.call(lambda: setattr(owner, name, value), lambda: delattr(owner, name), f"{owner.__name__}.{name}")
+@dataclass(frozen=True)
+class Replacement:
+    """What took the place of a target."""
+
+    path: str
+    target: Target
+    value: Any
+
+    def put(self, changes: Changes) -> None:
+        """Puts it there until the guard ends."""
+        owner, name, value = self.target.owner, self.target.name, self.value
+        if self.target.is_there:
+            changes.set_attribute(owner, name, value)
+        else:
+            changes.call(lambda: setattr(owner, name, value), lambda: delattr(owner, name), f"{owner.__name__}.{name}")
+
+    @property
+    def before(self) -> Any:
+        """The original: a function, also behind a staticmethod or classmethod."""
+        return self.target.function
+
+    @property
+    def after(self) -> Any:
+        """What took its place, in the same way."""
+        return Target(self.target.owner, self.target.name, self.value).function
 
 
-def keep_frames(changes: Changes, function: Any) -> None:
-    """Lets the nodes that `function` makes name it in their stack trace, which holds but `forward` otherwise."""
+@dataclass(frozen=True)
+class CodeReplacement(Replacement):
+    """New code for a function, which stays the object that it is, for whoever holds it already."""
+
+    @classmethod
+    def of(cls, path: str, function: types.FunctionType, new: types.FunctionType) -> CodeReplacement:
+        """The one that lets `function` run the code of `new`, with the same enclosing variables."""
+        return cls(path, Target(function, "__code__", function), new)
+
+    def put(self, changes: Changes) -> None:
+        """Gives the function the code until the guard ends."""
+        changes.set_attribute(self.target.owner, "__code__", self.value.__code__)
+
+
+@dataclass
+class Installation:
+    """What the last install of a patch came to, so far."""
+
+    replaced: list[Replacement] = field(default_factory=list)
+    outcome: str = "installed"
+    reason: str = ""
+    folder: str = ""  # for the sources of what is replaced later
+
+
+def keep_frames(changes: Changes, functions: Iterable[Any]) -> None:
+    """Lets the nodes that the functions make name them in their stack trace, which holds but `forward` otherwise.
+
+    A stack trace of a node keeps frames of `forward` and of these anchors alone since torch 2.10.
+    """
     anchors: set[tuple[str, str]] | None = getattr(torch.fx.proxy, "_STACK_TRACE_ANCHORS", None)
-    code = getattr(plain(function), "__code__", None)
-    if anchors is None or code is None:
+    if anchors is None:
         return
-    anchor = (code.co_filename, code.co_name)
-    if anchor not in anchors:
-        changes.call(lambda: anchors.add(anchor), lambda: anchors.discard(anchor), f"stack traces of {code.co_name}")
+    codes = (getattr(plain(function), "__code__", None) for function in functions)
+    new = {(code.co_filename, code.co_name) for code in codes if code is not None} - anchors
+    if new:
+        changes.call(lambda: anchors.update(new), lambda: anchors.difference_update(new), "stack traces")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Patch:
     """A declared change of somebody else's code, in force while a guard is open.
 
-    Give `replace`, which makes the new function from the one that is there, or `apply`, which writes any changes.
+    Give `replace`, which makes the new function from the one that is there, or `apply`, which writes any changes and
+    may return what it replaced.
 
     :param name: unique among all patches
-    :param kind: "sympy", "torch", "transformers", "diffusers", "serializer", "constraints", "static_check", "rewrite"
-        or "custom"; each is switched by one argument of `torch_export_patches`
+    :param kind: "torch", "transformers", "diffusers", "serializer", "constraints", "static_check", "rewrite" or
+        "custom"; each is switched by one argument of `torch_export_patches`
     :param target: the dotted path of what is changed, or several
     :param reason: what goes wrong without it
     :param upstream: a link to where upstream knows of it
     :param versions: the versions that it was written for, for readers: the probe decides
     :param owner: the class or module whose attribute it is, if the path does not lead there; it may lack the attribute
     :param awaits: the module that must be imported before `apply` runs; of `replace` the targets say it
+    :param searches: where targets are looked for, if only an install finds them
     :param probe: looks at the installed versions, changes nothing; left out: needed wherever the target is
 
     A patch of a module that is not imported waits for that: a model that does not exist costs nothing.
-
-    `installed` holds what the last install replaced, each target with what took its place.
 
     >>> import math
     >>> Patch(name="tau", kind="custom", target="math.tau", reason="an example", replace=lambda tau: 6).verdict()
@@ -109,26 +160,31 @@ class Patch:
 
     name: str
     kind: str
-    target: str | tuple[str, ...]
+    target: str | tuple[str, ...] = ()
     reason: str
     upstream: str = ""
     versions: str = ""
     owner: Any = None
     awaits: str = ""
+    searches: str = ""
     probe: Callable[[], Verdict] | None = None
     replace: Callable[[Any], Any] | None = None
-    apply: Callable[[Changes], None] | None = None
-    installed: list[tuple[Target, Any]] = field(default_factory=list, init=False, repr=False)
+    apply: Callable[[Changes], Iterable[Replacement] | None] | None = None
+    state: Installation = field(default_factory=Installation, init=False, repr=False)
     _verdict: list[Verdict] = field(default_factory=list, init=False, repr=False)
-    _late: list[tuple[str, str]] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if (self.replace is None) == (self.apply is None):
+        if type(self) is Patch and (self.replace is None) == (self.apply is None):
             raise GuardError(f"patch '{self.name}' needs either replace or apply")
 
     @property
     def targets(self) -> tuple[str, ...]:
         return (self.target,) if isinstance(self.target, str) else self.target
+
+    @property
+    def installed(self) -> list[Replacement]:
+        """What the last install replaced."""
+        return self.state.replaced
 
     def verdict(self) -> tuple[str, str]:
         """Whether the installed versions need the patch, and why; found out once, when what it changes is imported."""
@@ -153,11 +209,6 @@ class Patch:
             if module_exists(module):
                 importlib.import_module(module)
 
-    @property
-    def late_outcome(self) -> tuple[str, str] | None:
-        """What became of a patch that waited, once its modules were imported: the outcome and the reason."""
-        return self._late[0] if self._late else None
-
     def _find_verdict(self) -> Verdict:
         try:
             if self.replace is not None:
@@ -181,69 +232,77 @@ class Patch:
         except TargetMissingError:
             return Target(self.owner, name, None, is_there=False)
 
-    def replacements(self) -> list[tuple[Target, Any]]:
+    def replacements(self) -> list[Replacement]:
         """Each target with what takes its place."""
         if self.replace is None:
             return []
-        targets = [self._resolve(path) for path in self.targets]
-        return [(target, target.wrapped_as_before(self.replace(target.function))) for target in targets]
+        targets = {path: self._resolve(path) for path in self.targets}
+        return [
+            Replacement(path, target, target.wrapped_as_before(self.replace(target.function)))
+            for path, target in targets.items()
+        ]
 
     def dump(self, folder: str) -> None:
         """Writes what was installed last: for every function its original, what took its place, and the difference."""
-        for function in patched_functions(self, self.installed):
-            function.dump(folder)
+        self.state.folder = folder
+        self._dump(self.installed)
+
+    def _dump(self, replacements: Iterable[Replacement]) -> None:
+        for function in patched_functions(self, replacements) if self.state.folder else ():
+            function.dump(self.state.folder)
+
+    def told(self) -> Told:
+        """What the last install came to: the outcome, the targets that it replaced, and why if it can say more."""
+        return self.state.outcome, [one.path for one in self.installed], self.state.reason
 
     def install(self, changes: Changes) -> None:
         """Makes the changes, now or when the modules are imported; the guard takes them back."""
-        self.installed.clear()
-        self._late.clear()
-        if self.awaited_modules():
-            _LateInstall(self).wait(changes)
+        self._begin()
+        awaited = self.awaited_modules()
+        if awaited:
+            self.state.outcome, self.state.reason = "waiting", f"once {awaited[0]} is imported"
+            self._wait(changes, frozenset(awaited))
         else:
             self._install_now(changes)
 
+    def _begin(self) -> None:
+        """Forgets the install before."""
+        self.state.replaced = []  # whoever was told of the old list keeps it
+        self.state.outcome, self.state.reason, self.state.folder = "installed", "", ""
+
     def _install_now(self, changes: Changes) -> None:
         if self.apply is not None:
-            self.apply(changes)
-        self.installed[:] = self.replacements()
-        for target, value in self.installed:
-            _set(changes, target, value)
-            keep_frames(changes, Target(target.owner, target.name, value).function)
+            self.state.replaced += self.apply(changes) or ()
+        else:
+            self.state.replaced += (replacements := self.replacements())
+            for replacement in replacements:
+                replacement.put(changes)
+        keep_frames(changes, [replacement.after for replacement in self.installed])
+
+    def _wait(self, changes: Changes, awaited: frozenset[str]) -> None:
+        """Installs the patch when the last of the modules that it changes is imported."""
+        later = changes.later()
+
+        def imported(module: types.ModuleType) -> None:
+            if self.state.outcome == "waiting" and not self.awaited_modules() and is_here(later, self, module):
+                self._install_later(later)
+
+        waiting = Waiting(awaited.__contains__, imported)
+        changes.call(waiting.start, waiting.stop, f"{self.name}, once it was imported")
+
+    def _install_later(self, later: LaterChanges) -> None:
+        fit, reason = self.verdict()
+        if fit == "needed":
+            later.run(self._install_now)
+            self.state.outcome, self.state.reason = "installed", reason or self.reason
+            self._dump(self.installed)
+        else:
+            self.state.outcome, self.state.reason = "skipped", f"{fit}: {reason}" if reason else fit
+        later.tell(self.name, self.told())
 
 
-class _LateInstall:
-    """Installs a patch when the last of the modules that it changes is imported."""
-
-    def __init__(self, patch: Patch) -> None:
-        self._patch = patch
-        self._awaited = frozenset(patch.awaited_modules())
-        self._waiting = Waiting(self._awaited.__contains__, self._install)
-        self._changes: _core.KeptChanges | None = None
-
-    def wait(self, changes: Changes) -> None:
-        changes.call(self._waiting.start, self._undo, f"{self._patch.name}, once it was imported")
-
-    def _install(self, module: types.ModuleType) -> None:
-        patch = self._patch
-        if self._changes is not None or patch.awaited_modules():
-            return
-        fit, reason = patch.verdict()
-        if fit != "needed":
-            patch._late.append(("skipped", f"{fit}: {reason}" if reason else fit))
-            return
-        self._changes = _core.KeptChanges()
-        try:
-            patch._install_now(self._changes)
-        except BaseException:
-            self._undo_changes()
-            raise
-        patch._late.append(("installed", reason or patch.reason))
-
-    def _undo_changes(self) -> None:
-        changes, self._changes = self._changes, None
-        if changes is not None:
-            changes.undo()
-
-    def _undo(self) -> None:
-        self._waiting.stop()
-        self._undo_changes()
+def is_here(later: LaterChanges, patch: Patch, module: types.ModuleType) -> bool:
+    """Whether it is the guard's own thread that imports the module; patches change the whole process."""
+    if not later.is_here:
+        logger.warning("%s was imported by another thread than the guard's: no '%s' in it", module.__name__, patch.name)
+    return later.is_here

@@ -32,15 +32,8 @@ class ReportLine(NamedTuple):
     name: str
     kind: str
     targets: list[str]
-    outcome: str  # "installed", "skipped" or "already installed"
+    outcome: str  # "installed", "skipped", "already installed" or "waiting" for a module
     reason: str
-
-
-def _with_late_outcome(line: ReportLine, patch: Patch | None) -> ReportLine:
-    """The line of a patch that waited for an import tells what became of it since."""
-    if line.outcome != "installed" or patch is None or patch.late_outcome is None:
-        return line
-    return line._replace(outcome=patch.late_outcome[0], reason=patch.late_outcome[1])
 
 
 class Guard:
@@ -58,7 +51,7 @@ class Guard:
     @property
     def report(self) -> list[ReportLine]:
         """One line for every patch that the guard looked at."""
-        return [_with_late_outcome(ReportLine(*line), self._known.get(line[0])) for line in self._core.lines]
+        return [ReportLine(*line) for line in self._core.lines]
 
     @property
     def report_text(self) -> str:
@@ -69,9 +62,9 @@ class Guard:
     def is_open(self) -> bool:
         return self._core.is_open
 
-    def installed_patches(self) -> list[Patch]:
-        """The patches that this guard put in force."""
-        names = {line.name for line in self.report if line.outcome == "installed"}
+    def patches_in_force(self) -> list[Patch]:
+        """The patches that this guard installed, or that wait in it for a module."""
+        names = {line.name for line in self.report if line.outcome in ("installed", "waiting")}
         return [patch for name, patch in self._known.items() if name in names]
 
     @property
@@ -96,7 +89,7 @@ def open_guard(options: PatchOptions, patch_details: PatchDetails | None = None)
     with opened(options) as core:
         guard = Guard(options, core)
         if patch_details is not None:
-            patch_details.add_all(guard.installed_patches())
+            patch_details.add_all(guard.patches_in_force())
         yield guard
         if patch_details is not None:
             patch_details.add_all(step.patch for step in guard.rewriting_steps)

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from exportguard.declaration.patch import NEEDED, Patch, Verdict, keep_frames
-from exportguard.declaration.targets import Target
+from exportguard.declaration.patch import NEEDED, CodeReplacement, Patch, Replacement, Verdict, keep_frames
 from exportguard.rewrites.engine import RewrittenMethod
 from exportguard.rewrites.places import dotted_path
 from exportguard.rewrites.transform import transform_function
@@ -33,18 +32,19 @@ class InPlaceRewrite(Patch):
     def _find_verdict(self) -> Verdict:
         return NEEDED
 
-    def replacements(self) -> list[tuple[Target, Any]]:
+    def replacements(self) -> list[Replacement]:
         """Each function with its rewritten self."""
-        new = self.rewritten.func
-        return [(Target(function, "__code__", function), new) for function in self.functions]
+        path, new = self.targets[0], self.rewritten.func
+        return [CodeReplacement.of(path, function, new) for function in self.functions]
 
     def install(self, changes: Changes) -> None:
         """Gives each function the new code; the guard gives the old one back."""
         watch_exports(changes)
-        self.installed[:] = self.replacements()
-        for function in self.functions:
-            changes.set_attribute(function, "__code__", self.rewritten.func.__code__)
-        keep_frames(changes, self.rewritten.func)
+        self._begin()
+        self.state.replaced += self.replacements()
+        for replacement in self.installed:
+            replacement.put(changes)
+        keep_frames(changes, [self.rewritten.func])
 
 
 def rewrite_in_place(
@@ -71,7 +71,6 @@ def in_place(functions: Sequence[types.FunctionType], rewritten: RewrittenMethod
         kind="rewrite",
         target=target,
         reason=", ".join(rewritten.applied),
-        replace=lambda _: rewritten.func,
         functions=tuple(functions),
         rewritten=rewritten,
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
+from exportguard.declaration.patch import NEEDED, Patch, Replacement, Verdict, not_needed
 from exportguard.declaration.targets import Target
 from exportguard.errors import InvalidArgumentError
 from exportguard.rewrites.automatic import automatic_rewriting
@@ -42,10 +42,10 @@ class RewritePatch(Patch):
     def _find_verdict(self) -> Verdict:
         return NEEDED if self.rewritten.is_changed else not_needed("there is nothing to rewrite in it")
 
-    def replacements(self) -> list[tuple[Target, Any]]:
+    def replacements(self) -> list[Replacement]:
         """The one place, with the rewritten function."""
         raw = vars(self.owner)[self.attribute]
-        return [(Target(self.owner, self.attribute, raw), self.rewritten.func)]
+        return [Replacement(self.targets[0], Target(self.owner, self.attribute, raw), self.rewritten.func)]
 
     def install(self, changes: Changes) -> None:
         """Puts the rewritten function in its place, and exports under a watch."""
@@ -66,7 +66,6 @@ def rewrite_patch(owner: Any, attribute: str, **options: Any) -> RewritePatch:
         kind="rewrite",
         target=target,
         reason=", ".join(rewritten.applied) or "nothing to rewrite",
-        replace=lambda function: rewritten.func,
         owner=owner,
         attribute=attribute,
         rewritten=rewritten,

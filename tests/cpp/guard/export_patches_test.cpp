@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <thread>
 
@@ -30,6 +32,10 @@ using ::testing::ThrowsMessage;
 class ExportPatchesTest : public ::testing::Test {
  protected:
   void add(const std::string& name, PatchKind kind = PatchKind::kTorch) { registry_.add(patch(log_, name, kind)); }
+  /// A change that comes later, of the top guard unless `frame` says which.
+  void later(const std::string& name, std::uint64_t frame = Session::process().top()) {
+    Session::process().change_later(frame, [&](PatchStack& stack) { stack.apply(recorded(log_, name)); });
+  }
   void TearDown() override { EXPECT_EQ(Session::process().depth(), 0); }
 
   Log log_;
@@ -237,6 +243,124 @@ TEST_F(ExportPatchesTest, ReportsEveryPatchOnALineOfItsOwn) {
   EXPECT_EQ(guard.report().text(),
             "a  torch         installed          the test needs it\n"
             "b  diffusers     skipped            patch_diffusers=False\n");
+}
+
+TEST_F(ExportPatchesTest, TellsWhatAnInstallCameTo) {
+  PatchDeclaration declaration = patch(log_, "a");
+  declaration.targets = {};
+  declaration.searches = "module";
+  declaration.told = [] { return guard::Told{Outcome::kWaiting, {"module.f"}, "met nowhere"}; };
+  registry_.add(declaration);
+  ExportPatches guard({}, registry_);
+  const guard::ReportLine& line = *guard.report().find("a");
+  EXPECT_EQ(line.outcome, Outcome::kWaiting);
+  EXPECT_THAT(line.targets, ElementsAre("module.f"));
+  EXPECT_EQ(guard.report().text(), "a  torch         waiting            met nowhere\n");
+}
+
+// ---------------------------------------------------------------------------------------------------- later changes
+
+TEST_F(ExportPatchesTest, UndoesLaterChangesWithTheGuardThatTheyAreOf) {
+  add("a");
+  {
+    ExportPatches guard({}, registry_);
+    later("late");
+  }
+  EXPECT_THAT(log_, ElementsAre("+a", "+late", "-late", "-a"));
+}
+
+TEST_F(ExportPatchesTest, MakesLaterChangesAgainThatOutliveAnInnerGuard) {
+  add("a");
+  {
+    ExportPatches outer({}, registry_);
+    const std::uint64_t frame = Session::process().top();
+    {
+      ExportPatches inner({.custom_patches = {patch(log_, "mine", PatchKind::kCustom)}}, registry_);
+      later("late", frame);
+      later("later", frame);
+    }
+    EXPECT_THAT(log_, ElementsAre("+a", "+mine", "+late", "+later", "-later", "-late", "-mine", "+late", "+later"));
+    log_.clear();
+  }
+  EXPECT_THAT(log_, ElementsAre("-later", "-late", "-a"));
+}
+
+TEST_F(ExportPatchesTest, UndoesTheFirstLaterChangesOfAnInstallThatFailsMidway) {
+  add("a");
+  ExportPatches guard({}, registry_);
+  const auto install = [&](PatchStack& stack) {
+    stack.apply(recorded(log_, "first"));
+    stack.apply(recorded(log_, "fails to apply"));
+  };
+  EXPECT_THROW(Session::process().change_later(Session::process().top(), install), std::runtime_error);
+  EXPECT_THAT(log_, ElementsAre("+a", "+first", "-first"));
+}
+
+TEST_F(ExportPatchesTest, AmendsTheReportOfTheGuardThatWaited) {
+  add("a");
+  ExportPatches outer({}, registry_);
+  const std::uint64_t frame = Session::process().top();
+  ExportPatches inner({}, registry_);
+  Session::process().amend(frame, "a", {Outcome::kInstalled, {"module.late"}, "it was imported"});
+  EXPECT_THAT(outer.report().find("a")->targets, ElementsAre("module.late"));
+  EXPECT_EQ(outer.report().find("a")->reason, "it was imported");
+  EXPECT_EQ(inner.report().find("a")->reason, "by a guard around this one");
+}
+
+TEST_F(ExportPatchesTest, RefusesLaterChangesOfAnotherThreadAndOfAGuardThatEnded) {
+  add("a");
+  auto guard = std::make_unique<ExportPatches>(PatchOptions{}, registry_);
+  const std::uint64_t frame = Session::process().top();
+  std::thread([&] {
+    EXPECT_FALSE(Session::process().is_ours(frame));
+    EXPECT_THAT([&] { later("late", frame); },
+                ThrowsMessage<GuardError>(HasSubstr("import it in the thread of the guard")));
+  }).join();
+  EXPECT_TRUE(Session::process().is_ours(frame));
+  guard.reset();
+  EXPECT_FALSE(Session::process().is_ours(frame));
+  const ExportPatches other({}, registry_);
+  EXPECT_THAT([&] { later("late", frame); }, ThrowsMessage<GuardError>(HasSubstr("has ended")));
+}
+
+/// Fails if two threads are in it at once; its undo takes a while.
+class Exclusive final : public guard::Change {
+ public:
+  explicit Exclusive(std::atomic<int>& inside, std::atomic<int>& made) : inside_(inside), made_(made) {}
+  void apply() override { ++made_; }
+  void undo() override {
+    EXPECT_EQ(++inside_, 1) << "two threads undo at once";
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    --inside_;
+    --made_;
+  }
+  std::string target() const override { return "exclusive"; }
+
+ private:
+  std::atomic<int>& inside_;
+  std::atomic<int>& made_;
+};
+
+TEST_F(ExportPatchesTest, LetsOneThreadUndoWhereTwoEndNestedGuards) {
+  std::atomic<int> inside = 0;
+  std::atomic<int> made = 0;
+  const auto exclusive = [&](const std::string& name) {
+    PatchDeclaration declaration = patch(log_, name, PatchKind::kCustom);
+    declaration.install = [&](PatchStack& stack) {
+      for (int i = 0; i < 5; ++i) stack.apply(std::make_unique<Exclusive>(inside, made));
+    };
+    return declaration;
+  };
+  add("a");
+  for (int round = 0; round < 200; ++round) {
+    auto outer = std::make_unique<ExportPatches>(PatchOptions{.custom_patches = {exclusive("outer")}}, registry_);
+    auto inner = std::make_unique<ExportPatches>(PatchOptions{.custom_patches = {exclusive("inner")}}, registry_);
+    std::thread other([&] { outer.reset(); });
+    inner.reset();
+    other.join();
+    EXPECT_EQ(made, 0);
+    EXPECT_EQ(Session::process().depth(), 0);
+  }
 }
 
 }  // namespace

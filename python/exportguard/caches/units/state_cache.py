@@ -5,7 +5,6 @@ They have no common base and no common form. What they hold is found out from th
 
 from __future__ import annotations
 
-import sys
 import types
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from exportguard.caches.encoding import encode_attributes, holds_states, object_of, path_of
 from exportguard.caches.registration import named_serializer
 from exportguard.caches.subclasses import register_each
-from exportguard.declaration.modules import classes_of, for_later_modules
+from exportguard.declaration.modules import classes_of, for_later_modules, imported_models
 from exportguard.declaration.patch import Patch
 
 if TYPE_CHECKING:
@@ -43,9 +42,8 @@ def _register_states(changes: Changes, module: types.ModuleType) -> None:
 
 
 def _apply(changes: Changes) -> None:
-    for name, module in list(sys.modules.items()):
-        if name.startswith(f"{_MODELS}.") and isinstance(module, types.ModuleType):
-            _register_states(changes, module)
+    for module in imported_models():
+        _register_states(changes, module)
     for_later_modules(changes, _MODELS, _register_states)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from exportguard.caches.encoding import holds_states
-from exportguard.declaration.modules import classes_of, for_later_modules, with_subclasses
+from exportguard.declaration.modules import classes_of, for_later_modules, imported_models, with_subclasses
 from exportguard.declaration.patch import NEEDED, Patch, Verdict
 from exportguard.declaration.targets import TargetMissingError, resolve_object
 
@@ -34,16 +34,10 @@ def _bases() -> tuple[type[Any], ...]:
     )
 
 
-def _models() -> Iterator[types.ModuleType]:
-    for name, module in list(sys.modules.items()):
-        if name.startswith(f"{_MODELS}.") and isinstance(module, types.ModuleType):
-            yield module
-
-
 def classes_in_inputs() -> list[Any]:
     """Every class of a cache, a layer, an output or a configuration that exists."""
     derived = [cls for base in _bases() for cls in with_subclasses(base)]
-    return [*derived, *(cls for module in _models() for cls in classes_of(module) if holds_states(cls))]
+    return [*derived, *(cls for module in imported_models() for cls in classes_of(module) if holds_states(cls))]
 
 
 def _add(changes: Changes, classes: Iterable[Any]) -> None:

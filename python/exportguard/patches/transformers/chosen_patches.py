@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import placed, rewrite
 
 #: A one for each patch, in the words of transformers 5 and 4.
@@ -79,7 +79,7 @@ PATCHES = (
         name="patches that no word covers",
         marker=r"rows, cols = zip\(\*ind\)",
         mentions=("rows, cols = zip(*ind)",),
-        install=where_it_fits(_replace),
+        replace=_replace,
         reason="the lists with an entry for each picture fix how many there are, and need to know which patches it is",
         upstream="https://github.com/pytorch/pytorch/issues/147096",
     ),

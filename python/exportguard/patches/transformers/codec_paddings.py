@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import rewrite
 
 _COUNTED = "_get_extra_padding_for_conv1d"
@@ -46,6 +46,10 @@ class WholeNumbers(ast.NodeTransformer):
         return ast.copy_location(ast.parse("padding_of(self)", mode="eval").body, node)
 
 
+def _reads_total(function: ast.FunctionDef) -> bool:
+    return "self.padding_total" in ast.unparse(function)
+
+
 _replace = rewrite(WholeNumbers, padding_of=padding_of, extra_padding=extra_padding)
 
 
@@ -54,7 +58,8 @@ PATCHES = (
         name="paddings of audio codecs",
         marker=rf"\b{_COUNTED}\(",
         mentions=(f"{_COUNTED}(",),
-        install=where_it_fits(_replace),
+        replace=_replace,
+        has=_reads_total,
         reason="the sizes of the padding are computed as tensors, whose values torch.export does not know",
         upstream="https://github.com/huggingface/transformers/pull/39431",
     ),

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import placed, rewrite
 
 _MARKER = r"(?:nn\.functional|F)\.pad\(|^\s+(\w+) = \1\[[^\]]*:-[a-z]"
@@ -189,6 +189,12 @@ def _by_amounts(statement: ast.stmt, applies: str) -> ast.stmt:
     return statement
 
 
+def _has_test(function: ast.FunctionDef) -> bool:
+    """Whether a comparison decides about a padding or a cut, in whatever way."""
+    tests = [one for one in ast.walk(function) if isinstance(one, ast.If) and _comparisons(one.test)]
+    return any(_pad_call(one) is not None or _cut(one) is not None for test in tests for one in test.body)
+
+
 _replace = rewrite(PadByNothing, size_test=size_test, amounts=amounts)
 
 
@@ -197,7 +203,8 @@ PATCHES = (
         name="paddings under a test of sizes",
         marker=_MARKER,
         mentions=(".pad(", ":-"),
-        install=where_it_fits(_replace),
+        replace=_replace,
+        has=_has_test,
         reason="the test is decided while the model is traced, and the program pads every size as the traced one",
         upstream="https://github.com/pytorch/pytorch/issues/158786",
     ),

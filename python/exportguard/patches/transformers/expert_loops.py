@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import rewrite
 
 
@@ -73,6 +73,17 @@ def _skips_nothing(statement: ast.stmt) -> bool:
     )
 
 
+def _has_loop(function: ast.FunctionDef) -> bool:
+    """Whether it goes over what `nonzero` found, in whatever way."""
+    found = {
+        ast.unparse(node.targets[0])
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign) and ".nonzero(" in ast.unparse(node.value)
+    }
+    over = [ast.unparse(node.iter) for node in ast.walk(function) if isinstance(node, ast.For | ast.comprehension)]
+    return any(".nonzero(" in text or text in found for text in over)
+
+
 _replace = rewrite(EveryExpert, every_position=every_position)
 
 
@@ -81,7 +92,8 @@ PATCHES = (
         name="loops over the experts that were hit",
         marker=r"\.nonzero\(",
         mentions=(".nonzero(",),
-        install=where_it_fits(_replace),
+        replace=_replace,
+        has=_has_loop,
         reason="how many experts are hit depends on the data, and torch.export cannot iterate over them",
         upstream="https://github.com/huggingface/transformers/issues/38518",
     ),

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import rewrite
 
 _LAZY = {"len": "length", "torch.tensor": "as_tensor"}
@@ -101,7 +101,7 @@ PATCHES = (
         name="lists of numbers",
         marker=r"\blist\(range\(|\blen\(pooled_pos\)",
         mentions=("list(range(", "len(pooled_pos)"),
-        install=where_it_fits(_replace),
+        replace=_replace,
         reason="a list of as many numbers as there are tokens fixes how many there are",
         upstream="https://github.com/pytorch/pytorch/issues/146835",
     ),

@@ -9,7 +9,7 @@ import ast
 
 import torch
 
-from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import placed, rewrite
 
 _LENGTHS = "lengths.tolist()"
@@ -77,9 +77,9 @@ _replace = rewrite(OneMaskedCall, packed_mask=packed_mask)
 PATCHES = (
     construct_patch(
         name="attention over packed pictures",
-        marker=r"lengths\.tolist\(\)",
+        marker=r"\blengths\.tolist\(\)",
         mentions=("lengths.tolist()",),
-        install=where_it_fits(_replace),
+        replace=_replace,
         reason="the lengths of the pictures are data, and splitting by them fixes their number",
         upstream="https://github.com/pytorch/pytorch/issues/158786",
     ),

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+import types
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.functional import pad
 
-from exportguard.declaration.constructs import models_patch
+from exportguard.declaration.constructs import SearchPatch
 from exportguard.source.editing import placed, rewrite
-
-if TYPE_CHECKING:
-    import types
-
-    from exportguard._core import Changes
 
 _HOME = "transformers.vision_utils"
 
@@ -163,17 +159,20 @@ def _replacement(original: Callable[..., Any]) -> Any:
     return compute
 
 
-def _install(changes: Changes, module: types.ModuleType) -> None:
+def _find(module: types.ModuleType) -> Iterator[tuple[Any, str]]:
+    """The functions by their names, imported from transformers' own module or defined by the model itself."""
     for name in (*_AT_ONCE, *_REWRITTEN):
-        function = vars(module).get(name)
-        if getattr(function, "__module__", None) in (_HOME, module.__name__):
-            changes.set_attribute(module, name, _replacement(function))
+        if getattr(vars(module).get(name), "__module__", None) in (_HOME, module.__name__):
+            yield module, name
 
 
 PATCHES = (
-    models_patch(
+    SearchPatch(
         name="positions in packed pictures",
-        act=_install,
+        kind="transformers",
+        find=_find,
+        mentions=(*_AT_ONCE, *_REWRITTEN),
+        replace=_replacement,
         reason="the loop over the pictures fixes how many there are, and the size of each",
         upstream="https://github.com/pytorch/pytorch/issues/158786",
     ),

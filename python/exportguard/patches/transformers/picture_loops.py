@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.declaration.constructs import construct_patch
 from exportguard.patches.transformers.picture_grids import OwnStarts, in_blocks, patches_of
 from exportguard.source.editing import placed, rewrite
 
@@ -117,7 +117,7 @@ PATCHES = (
         name="layers over the rows and columns of pictures",
         marker=r"for t, h, w in grid_thw:|for grid, item in zip\(grid_thw|, width\) in zip\(torch|grid_thw_list = grid",
         mentions=("in grid_thw:", "in zip(grid_thw", ", width) in zip(torch", "grid_thw_list = grid"),
-        install=where_it_fits(_replace),
+        replace=_replace,
         reason="the loop over the pictures fixes how many there are, and the size of each",
         upstream="https://github.com/pytorch/pytorch/issues/158786",
     ),

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.declaration.constructs import construct_patch
 from exportguard.patches.transformers.picture_grids import in_blocks, patches_of
 from exportguard.source.editing import placed, rewrite
 
@@ -111,7 +111,7 @@ PATCHES = (
         name="merging of patches",
         marker="|".join(map(re.escape, _MENTIONS)),
         mentions=_MENTIONS,
-        install=where_it_fits(_replace),
+        replace=_replace,
         reason="the loop over the pictures fixes how many there are, and the size of each",
         upstream="https://github.com/huggingface/transformers/pull/42822",
     ),

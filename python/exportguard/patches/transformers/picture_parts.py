@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import placed, rewrite
 
 
@@ -80,7 +80,8 @@ PATCHES = (
         name="checks of the places of pictures",
         marker=r"\.numel\(\) != ",
         mentions=(".numel() != ",),
-        install=where_it_fits(_replace_checks, lambda name: name == "get_placeholder_mask"),
+        replace=_replace_checks,
+        named=lambda name: name == "get_placeholder_mask",
         reason="the number of places that a text has for pictures is data",
         upstream="https://github.com/pytorch/pytorch/issues/147096",
     ),
@@ -88,7 +89,8 @@ PATCHES = (
         name="features of several pictures",
         marker=r"\.tolist\(\)|list\(image_features\)|for height, width in image_sizes",
         mentions=(".tolist()", "list(image_features)", "for height, width in image_sizes"),
-        install=where_it_fits(_replace, lambda name: name.startswith("get_") and name.endswith("_features")),
+        replace=_replace,
+        named=lambda name: name.startswith("get_") and name.endswith("_features"),
         reason="the number of pictures becomes a constant where their features are taken apart",
         upstream="https://github.com/huggingface/transformers/pull/42822",
     ),

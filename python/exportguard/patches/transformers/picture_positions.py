@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import placed, rewrite
 
 _PICTURE, _CLIP = 1, 2  # kinds of tokens; 0 is text
@@ -157,7 +157,7 @@ PATCHES = (
         name="positions of texts with pictures",
         marker=r"itertools\.groupby\(enumerate\(input_token_type\.tolist\(\)",
         mentions=("itertools.groupby(enumerate(input_token_type.tolist()",),
-        install=where_it_fits(_replace),
+        replace=_replace,
         reason="the walk from picture to picture needs the tokens, and fixes the number of texts",
         upstream="https://github.com/pytorch/pytorch/issues/158786",
     ),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import placed, rewrite
 
 _ROUNDING = 5e-8  # models round the sizes of pictures to seven decimals before they cut them off
@@ -231,7 +231,7 @@ PATCHES = (
         name="pictures in tiles",
         marker=r"image_size_to_num_patches\($|get_anyres_image_grid_shape\($",
         mentions=("image_size_to_num_patches(", "get_anyres_image_grid_shape("),
-        install=where_it_fits(_replace),
+        replace=_replace,
         reason="the loops over the pictures need their sizes, and fix how many there are",
         upstream="https://github.com/pytorch/pytorch/issues/158786",
     ),

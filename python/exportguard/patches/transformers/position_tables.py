@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
-from exportguard.declaration.constructs import models_patch
+from exportguard.declaration.constructs import SearchPatch
 from exportguard.declaration.modules import classes_of
 from exportguard.patches.transformers.picture_grids import patches_of
-
-if TYPE_CHECKING:
-    import types
-
-    from exportguard._core import Changes
+from exportguard.source.errors import RewriteError
+from exportguard.source.reading import name_of
+from exportguard.source.wrapping import plain
 
 _METHOD = "resize_positional_embeddings"
 
@@ -64,11 +63,12 @@ _AT_ONCE: dict[tuple[str, ...], Callable[..., torch.Tensor]] = {
 }
 
 
-@functools.cache
-def _while_exporting(original: Callable[..., Any]) -> Callable[..., Any] | None:
-    at_once = _AT_ONCE.get(tuple(inspect.signature(original).parameters)[1:])
+def _while_exporting(method: staticmethod[..., Any]) -> staticmethod[..., Any]:
+    original = method.__func__
+    arguments = tuple(inspect.signature(original).parameters)[1:]
+    at_once = _AT_ONCE.get(arguments)
     if at_once is None:
-        return None
+        raise RewriteError(f"{name_of(plain(original))} takes {', '.join(arguments)} behind the table")
 
     @functools.wraps(original)
     def resize(positional_embeddings: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -76,21 +76,21 @@ def _while_exporting(original: Callable[..., Any]) -> Callable[..., Any] | None:
             return original(positional_embeddings, *args, **kwargs)
         return at_once(positional_embeddings.float(), *args, **kwargs).to(positional_embeddings.dtype)
 
-    return resize
+    return staticmethod(resize)
 
 
-def _install(changes: Changes, module: types.ModuleType) -> None:
-    for owner in classes_of(module):
-        method = vars(owner).get(_METHOD)
-        resize = _while_exporting(method.__func__) if isinstance(method, staticmethod) else None
-        if resize is not None:
-            changes.set_attribute(owner, _METHOD, staticmethod(resize))
+def _find(module: types.ModuleType) -> Iterator[tuple[Any, str]]:
+    owners = (owner for owner in classes_of(module) if isinstance(vars(owner).get(_METHOD), staticmethod))
+    return ((owner, _METHOD) for owner in owners)
 
 
 PATCHES = (
-    models_patch(
+    SearchPatch(
         name="tables of positions for pictures of any size",
-        act=_install,
+        kind="transformers",
+        find=_find,
+        mentions=(f"def {_METHOD}(",),
+        replace=_while_exporting,
         reason="the table is resized in a loop over the pictures, to sizes that are data",
         upstream="https://github.com/pytorch/pytorch/issues/158786",
     ),

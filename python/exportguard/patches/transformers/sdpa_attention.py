@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from exportguard.declaration.patch import NEEDED, Patch, Verdict
+from exportguard.declaration.patch import NEEDED, Patch, Replacement, Verdict
 from exportguard.declaration.targets import resolve, resolve_object
 from exportguard.source.editing import rewrite
 
@@ -36,13 +36,15 @@ def _is_length(node: ast.expr) -> bool:
 _replace = rewrite(LengthLast)
 
 
-def _apply(changes: Changes) -> None:
+def _apply(changes: Changes) -> list[Replacement]:
     target = resolve(_TARGET)
     function = _replace(target.function)
-    changes.set_attribute(target.owner, target.name, function)
+    replacement = Replacement(_TARGET, target, function)
+    replacement.put(changes)
     for name, kind in list(resolve_object(_KINDS)._global_mapping.items()):
         if kind is target.function:
             changes.set_item(resolve_object(_KINDS)._global_mapping, name, function)
+    return [replacement]
 
 
 def _probe() -> Verdict:

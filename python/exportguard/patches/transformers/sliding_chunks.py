@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.declaration.constructs import construct_patch
 from exportguard.rewrites.runtime import div
 from exportguard.source.editing import placed, rewrite
 
@@ -78,7 +78,7 @@ PATCHES = (
         name="chunks of a sliding attention",
         marker=r'torch\.div\(.*, rounding_mode="trunc"\)|\bself\._merge_to_attention_mask\(|^\s+is_global_attn = ',
         mentions=('rounding_mode="trunc")', "self._merge_to_attention_mask(", "is_global_attn = "),
-        install=where_it_fits(_replace),
+        replace=_replace,
         reason="sizes divided by torch.div become data, and a test of a mask that was not given stops the export",
         upstream="https://github.com/pytorch/pytorch/issues/146835",
     ),

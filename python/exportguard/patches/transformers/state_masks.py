@@ -10,7 +10,7 @@ import ast
 
 import torch
 
-from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import rewrite
 
 _TEST = "cache_position[0] > 0 or (attention_mask is not None and torch.all(attention_mask == 1))"
@@ -43,7 +43,7 @@ PATCHES = (
         name="masks of recurrences",
         marker=r"if cache_position\[0\] > 0 or \(attention_mask is not None and ",
         mentions=("if cache_position[0] > 0 or ",),
-        install=where_it_fits(_replace),
+        replace=_replace,
         reason="whether there is a mask depends on its content, which stops the export",
         upstream="https://github.com/huggingface/transformers/pull/32914",
     ),

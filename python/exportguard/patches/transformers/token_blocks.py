@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.nn.functional import pad
 
-from exportguard.declaration.constructs import construct_patch, where_it_fits
+from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import placed, rewrite
 
 _FIRST = "selected_token_indices = torch.full("
@@ -93,7 +93,7 @@ PATCHES = (
         name="blocks of visible tokens",
         marker=r"num_complete_blocks = local_visible_indices\.",
         mentions=("num_complete_blocks = local_visible_indices.",),
-        install=where_it_fits(_replace),
+        replace=_replace,
         reason="the loops over texts and tokens fix how many there are, and need to know which of them are visible",
         upstream="https://github.com/pytorch/pytorch/issues/146835",
     ),

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import ast
-import functools
-import inspect
-import logging
 import re
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from exportguard.declaration.constructs import construct_patch
-from exportguard.declaration.patch import Patch
 from exportguard.patches.transformers.forward_substitution import SolveAtOnce
 from exportguard.rewrites.engine import Unit
 from exportguard.rewrites.in_place import in_place
 from exportguard.rewrites.rules import all_rules
 from exportguard.rewrites.transform import transform_function
-from exportguard.source.editing import sources_of
 from exportguard.source.errors import RewriteError
-
-if TYPE_CHECKING:
-    from exportguard._core import Changes
-
-logger = logging.getLogger(__name__)
+from exportguard.source.reading import name_of
+from exportguard.source.wrapping import innermost
 
 _COUNT = (
     r"(seq_len|seq_length|sequence_length|num_chunks|total_sequence_length // chunk_size|hidden_states\.shape\[1\])"
@@ -61,22 +53,18 @@ def solve_at_once(unit: Unit) -> None:
     unit.node = SolveAtOnce().visit(unit.node)
 
 
-@functools.cache
-def _scanning(function: types.FunctionType) -> Patch | None:
-    """The patch that lets the function scan; None if the loop is not one that can."""
-    try:
-        rules = [solve_at_once, one_row_at_a_time, *all_rules()]
-        return in_place([function], transform_function(function, rules=rules, filter_node=_is_over_tokens))
-    except RewriteError as error:
-        logger.info("%s keeps its loop: %s", function.__qualname__, error)
-        return None
+def _scanning(raw: Any) -> types.FunctionType:
+    """The function that scans, whose code the function itself can run: others may hold it already.
 
-
-def _install(changes: Changes, owner: Any, name: str) -> None:
-    function = inspect.unwrap(vars(owner)[name])
-    patch = None if sources_of(function) else _scanning(function)  # another patch may have taken the loop away
-    if patch is not None:
-        patch.install(changes)
+    :raises RewriteError: the loop is not one that can be a scan
+    """
+    function = innermost(raw)
+    rules = [solve_at_once, one_row_at_a_time, *all_rules()]
+    rewritten = transform_function(function, rules=rules, filter_node=_is_over_tokens)
+    if not rewritten.is_changed:
+        raise RewriteError(f"{name_of(function)} has no loop over tokens that can be a scan")
+    scanning: types.FunctionType = in_place([function], rewritten).rewritten.func
+    return scanning
 
 
 PATCHES = (
@@ -84,7 +72,8 @@ PATCHES = (
         name="loops over tokens",
         marker=_MARKER,
         mentions=(" in range(",),
-        install=_install,
+        replace=_scanning,
+        in_code=True,
         reason="the loop is unrolled, which fixes the number of tokens",
         upstream="https://github.com/pytorch/pytorch/issues/146835",
     ),
