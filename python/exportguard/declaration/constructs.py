@@ -9,6 +9,7 @@ import ast
 import functools
 import importlib
 import inspect
+import logging
 import re
 import types
 from collections.abc import Callable, Iterable, Iterator
@@ -36,6 +37,8 @@ from exportguard.source.wrapping import innermost, plain
 
 if TYPE_CHECKING:
     from exportguard._core import Changes, LaterChanges
+
+logger = logging.getLogger(__name__)
 
 _MODELS = "transformers.models"
 _FUNCTIONS = (types.FunctionType, staticmethod, classmethod)
@@ -86,10 +89,16 @@ class SearchPatch(Patch):
         """Nothing: to import every model that may have the construct is for `load_all` alone."""
 
     def load_all(self) -> None:
-        """Imports every modeling module of the installed transformers that has one of the words."""
+        """Imports every modeling module of the installed transformers that has one of the words.
+
+        One that needs a package which is not installed is left out, as it is for its users.
+        """
         for name, source in _installed_modules():
             if not self.mentions or any(mention in source for mention in self.mentions):
-                importlib.import_module(name)
+                try:
+                    importlib.import_module(name)
+                except ImportError as error:
+                    logger.info("%s cannot be imported: %s", name, error)
 
     def _find_verdict(self) -> Verdict:
         """Always needed for a guard, since models come later; `verdict_here` looks at what is imported."""

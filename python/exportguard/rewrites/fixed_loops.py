@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from exportguard import _core
 from exportguard.rewrites.places import Place, places_among
 
 _SEARCH = "exportguard.rewrites.automatic"  # what called the export
@@ -46,8 +47,6 @@ def _iterates(place: Place) -> bool:
 def fixed_axes() -> Iterator[FixedAxes]:
     """Records, while it is open, which dynamic axes torch makes constants."""
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
-
-    from exportguard import _core
 
     found = FixedAxes()
     original = ShapeEnv._set_replacement
