@@ -51,6 +51,17 @@ def function(name: str, parameters: Sequence[str], body: Sequence[ast.stmt], whe
     return ast.copy_location(made, where)
 
 
+_LAZY = {"range": "range_", "enumerate": "enumerate_", "zip": "zip_", "reversed": "reversed_"}
+
+
+def lazy(iterable: ast.expr) -> ast.expr:
+    """What a loop goes through: `range(n)` would fix a symbolic n; its twin of the runtime does not."""
+    for node in ast.walk(iterable):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _LAZY:
+            node.func = runtime(_LAZY[node.func.id])
+    return iterable
+
+
 def names_tuple(names: Sequence[str]) -> ast.Tuple:
     return ast.Tuple([ast.Constant(name) for name in names], ast.Load())
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import functools
 import linecache
 import sys
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from exportguard import _core
 from exportguard.rewrites.places import Place, places_among
@@ -33,14 +34,33 @@ class FixedAxes:
 
 
 def _iterates(place: Place) -> bool:
-    text = linecache.getline(place.ran.co_filename, place.line).strip()
+    """Whether a line is the head of a loop, holds a comprehension or asks for a length."""
+    lines = linecache.getlines(place.ran.co_filename)
+    return any(first <= place.line <= last for first, last in _loops_of("".join(lines)))
+
+
+@functools.lru_cache(maxsize=8)
+def _loops_of(source: str) -> tuple[tuple[int, int], ...]:
+    """The lines of what goes through something in a file."""
     try:
-        node = ast.parse(f"{text}\n pass" if text.endswith(":") else text)
+        nodes = list(ast.walk(ast.parse(source)))
     except SyntaxError:
+        return ()
+    heads = [(n.lineno, n.iter.end_lineno or n.lineno) for n in nodes if isinstance(n, ast.For)]
+    heads += [(n.lineno, n.test.end_lineno or n.lineno) for n in nodes if isinstance(n, ast.While)]
+    kinds = (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
+    heads += [(n.lineno, n.end_lineno or n.lineno) for n in nodes if isinstance(n, kinds)]
+    return (*heads, *((n.lineno, n.end_lineno or n.lineno) for n in nodes if _counts(n)))
+
+
+def _counts(node: ast.AST) -> TypeGuard[ast.Call]:
+    names = ("range", "len", "enumerate", "zip", "reversed", "sum", "any", "all", "min", "max", "list")
+    methods = ("tolist", "unbind")
+    if not isinstance(node, ast.Call):
         return False
-    calls = (n.func for n in ast.walk(node) if isinstance(n, ast.Call))
-    counts = any(isinstance(f, ast.Name) and f.id in ("range", "len", "enumerate", "zip") for f in calls)
-    return counts or any(isinstance(n, ast.For | ast.While) for n in ast.walk(node))
+    function = node.func
+    is_method = isinstance(function, ast.Attribute) and function.attr in methods
+    return is_method or (isinstance(function, ast.Name) and function.id in names)
 
 
 @contextmanager

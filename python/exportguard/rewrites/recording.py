@@ -7,7 +7,7 @@ returns what it captured; `substituted` runs it again with the operands in the p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,17 +18,23 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from exportguard.rewrites.aliases import only_looks
+from exportguard.source.errors import RewriteError
+
 
 @dataclass(kw_only=True)
 class Captured:
     """Tensors that a closure reads but does not make, in the order of their first use, and which of them it writes."""
 
     tensors: list[torch.Tensor] = field(default_factory=list)
-    versions: list[int] = field(default_factory=list)
     numbers: dict[Any, torch.SymInt] = field(default_factory=dict)  # from tensor data, by what they stand for
     own_symbols: set[Any] = field(default_factory=set)  # of numbers and sizes that the closure makes from tensor data
     outer_symbols: set[Any] = field(default_factory=set)  # of those that it is given
     ids: set[int] = field(default_factory=set)
+    writes: bool = False  # whether any tensor is changed in place
+    origin: dict[int, int] = field(default_factory=dict)  # of views, the captured tensor that they are of
+    writers: dict[int, int] = field(default_factory=dict)  # by storage, under whose name it changes
+    _written_now: dict[int, int] = field(default_factory=dict)  # the same, of the branch that runs
     made: dict[int, torch.Tensor] = field(default_factory=dict)  # by the closure; held, so that no id is used twice
 
     def add_number(self, number: torch.SymInt) -> None:
@@ -43,11 +49,65 @@ class Captured:
         self.ids.add(id(tensor))
         self.outer_symbols |= _symbols(tensor)
         self.tensors.append(tensor)
-        self.versions.append(tensor._version)
+        self.origin[id(tensor)] = id(tensor)
 
     def mark_written(self) -> list[bool]:
-        """For each captured tensor whether its content was changed since it was captured."""
-        return [t._version != v for t, v in zip(self.tensors, self.versions, strict=True)]
+        """For each captured tensor whether its content is changed under its name."""
+        places = set(self.writers.values())
+        return [id(tensor) in places for tensor in self.tensors]
+
+    def of_the_next_step(self) -> Captured:
+        """A new one, that knows what the step before has written."""
+        following = Captured()
+        following.writers = dict(self.writers)
+        following._written_now = dict(self._written_now)
+        return following
+
+    # ---------------------------------------------------------------------------------- two operands of one storage
+
+    def begin_of_a_branch(self) -> None:
+        """Another branch begins where the first began: what that wrote is not written yet."""
+        self._written_now.clear()
+
+    def read(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Refuses a captured tensor whose memory was changed under the name of another captured tensor."""
+        if not self._written_now:
+            return
+        for tensor in tensors:
+            writer = self._written_now.get(_storage(tensor))
+            own = self.origin.get(id(tensor))
+            if writer is not None and own is not None and own != writer:
+                raise _of_two_names()
+
+    def write(self, tensor: torch.Tensor) -> None:
+        """Notes under which captured tensor's name memory is changed."""
+        self.writes = True
+        own = self.origin.get(id(tensor))
+        if own is None:
+            return
+        storage = _storage(tensor)
+        if self.writers.setdefault(storage, own) != own:
+            raise _of_two_names()
+        self._written_now[storage] = own
+
+    def note_origin(self, made: torch.Tensor, arguments: Iterable[torch.Tensor]) -> None:
+        """Follows views to the captured tensor that they are of."""
+        for argument in arguments:
+            own = self.origin.get(id(argument))
+            if own is not None and _storage(argument) == _storage(made):
+                self.origin[id(made)] = own
+                return
+
+
+def _of_two_names() -> RewriteError:
+    return RewriteError(
+        "a body of a test or loop on tensor data changes a tensor in place and reads or changes another one that "
+        "shares its memory; a graph takes them as two: use one name, or write `y = y + …` instead of `y += …`"
+    )
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
 
 
 def _symbols(item: Any) -> set[Any]:
@@ -64,20 +124,42 @@ class _Recorder(TorchFunctionMode):
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        for leaf in pytree.tree_leaves((args, kwargs)):
-            if isinstance(leaf, torch.Tensor):
-                self._captured.add(leaf)
-            elif isinstance(leaf, torch.SymInt):
-                self._captured.add_number(leaf)
+        captured = self._captured
+        leaves = pytree.tree_leaves((args, kwargs))
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        for tensor in tensors:
+            captured.add(tensor)
+        for leaf in leaves:
+            if isinstance(leaf, torch.SymInt):
+                captured.add_number(leaf)
+        if only_looks(func):
+            return func(*args, **kwargs)
+        captured.read(tensors)
+        versions = [tensor._version for tensor in tensors]
         result = func(*args, **kwargs)
+        changed = [t for t, version in zip(tensors, versions, strict=True) if t._version != version]
+        for tensor in _targets(func, args, changed):
+            captured.write(tensor)
         for leaf in pytree.tree_leaves(result):
             self._note_made(leaf)
+            if isinstance(leaf, torch.Tensor) and id(leaf) in captured.made:
+                captured.note_origin(leaf, tensors)
         return result
 
     def _note_made(self, leaf: Any) -> None:
         if isinstance(leaf, torch.Tensor) and id(leaf) not in self._captured.ids:
             self._captured.made[id(leaf)] = leaf
         self._captured.own_symbols |= _symbols(leaf) - self._captured.outer_symbols
+
+
+def _targets(func: Any, args: Any, changed: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """Which of the arguments that share changed memory a function changes: its first one, if that is in place."""
+    name = getattr(func, "__name__", "")
+    in_place = name.endswith("_") and not (name.endswith("__") and name not in _IN_PLACE)
+    return changed[:1] if in_place and args and changed and changed[0] is args[0] else changed
+
+
+_IN_PLACE = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ior__", "__iand__", "__ixor__")
 
 
 class _Substitution(TorchFunctionMode):

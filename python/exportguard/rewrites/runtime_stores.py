@@ -1,5 +1,4 @@
-"""Reads from and stores into a tensor by an index that is a tensor itself, without asking for its value; numbers that
-became tensors."""
+"""Reads from and stores into a container by an index that is a tensor itself, without asking for its value."""
 
 from __future__ import annotations
 
@@ -8,8 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from exportguard.rewrites.numbers import as_number, is_number
+from exportguard.rewrites.collected import Grown
+from exportguard.rewrites.numbers import affine_of, is_number
+from exportguard.source.errors import RewriteError
 
 _UPDATES: dict[str, Callable[[Any, Any], Any]] = {
     "Add": operator.iadd,
@@ -30,20 +32,24 @@ _UPDATES: dict[str, Callable[[Any, Any], Any]] = {
 
 def get_item(container: Any, index: Any) -> Any:
     """`container[index]`."""
-    parts = index if isinstance(index, tuple) else (index,)
+    if isinstance(container, Grown):
+        return container.item(index)
+    _require_tensor(container, index)
+    parts = _windows(container, index if isinstance(index, tuple) else (index,))
     found = _row(container, parts)
     if found is None:
-        return container[index]
+        return container[parts if isinstance(index, tuple) else parts[0]]
     view, row, axis, place = found
     return get_item(view[row], (*row[:axis], 0, *parts[place + 1 :]))
 
 
 def set_item(content: Any, container: Any, index: Any) -> None:
     """`container[index] = content`."""
-    parts = index if isinstance(index, tuple) else (index,)
+    _require_tensor(container, index)
+    parts = _windows(container, index if isinstance(index, tuple) else (index,))
     found = _row(container, parts)
     if found is None:
-        container[index] = content
+        container[parts if isinstance(index, tuple) else parts[0]] = content
         return
     view, row, axis, place = found
     changed = view[row]
@@ -56,6 +62,54 @@ def update_item(name: str, container: Any, index: Any, operand: Any) -> None:
     set_item(_UPDATES[name](get_item(container, index), operand), container, index)
 
 
+def _require_tensor(container: Any, index: Any) -> None:
+    if isinstance(container, list | tuple | str) and is_number(index):
+        raise RewriteError(
+            f"a Python {type(container).__name__} is indexed by a number that is known only when the program runs; "
+            "make it a tensor with torch.stack or torch.tensor"
+        )
+
+
+def _windows(container: Any, parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Slices between numbers of a loop as the indices that they stand for, where their length is known."""
+    if not isinstance(container, torch.Tensor) or Ellipsis in [p for p in parts if not isinstance(p, torch.Tensor)]:
+        return parts
+    if sum(isinstance(part, slice) and _is_dynamic(part) for part in parts) != 1:
+        return parts
+    return tuple(
+        _window(part, container.shape[axis]) if isinstance(part, slice) else part for axis, part in enumerate(parts)
+    )
+
+
+def _is_dynamic(part: slice) -> bool:
+    return isinstance(part.start, torch.Tensor) or isinstance(part.stop, torch.Tensor)
+
+
+def _window(part: slice, size: Any) -> Any:
+    """`i:i + 3` as three indices if `0 <= i` and `i + 3 <= size` are sure; else with bounds that torch asks for."""
+    if not _is_dynamic(part):
+        return part
+    first, last = affine_of(part.start), affine_of(part.stop)
+    is_sure = (
+        first is not None
+        and last is not None
+        and first.root is last.root
+        and first.low is not None
+        and first.high is not None
+        and part.step is None
+        and statically_known_true(first.low + first.offset >= 0)
+        and statically_known_true(first.high + last.offset <= size)
+    )
+    if is_sure and first is not None and last is not None:
+        return part.start + torch.arange(last.offset - first.offset)
+    return slice(*(_as_size(bound) for bound in (part.start, part.stop, part.step)))
+
+
+def _as_size(bound: Any) -> Any:
+    """A bound that is a tensor as the number that torch makes of it."""
+    return bound.item() if isinstance(bound, torch.Tensor) else bound
+
+
 def _row(container: Any, parts: tuple[Any, ...]) -> tuple[torch.Tensor, tuple[Any, ...], int, int] | None:
     """A view, the index of the row in it that the first tensor among the parts names, its axis, that part's place."""
     place = next((k for k, part in enumerate(parts) if _is_scalar_index(part)), None)
@@ -65,13 +119,6 @@ def _row(container: Any, parts: tuple[Any, ...]) -> tuple[torch.Tensor, tuple[An
     axis = sum(isinstance(part, slice) or part is None for part in before)
     view = container[before] if before else container
     return view, (*(slice(None),) * axis, parts[place].reshape(1)), axis, place
-
-
-def augmented(name: str, current: Any, operand: Any) -> Any:
-    """`current += operand`, or another operator; a number that a loop carries as a tensor is not changed in place."""
-    if not is_number(current):
-        return _UPDATES[name](current, operand)
-    return as_number(_UPDATES[name](current.clone(), operand))
 
 
 def _is_scalar_index(part: Any) -> bool:

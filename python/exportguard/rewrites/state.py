@@ -76,12 +76,17 @@ class Slot:
             _put_entry(self.owner.entries, self.key, value)
         elif self.kind == "variable":
             _put_variable(self.owner, value)
-        elif value is MISSING:
-            del self.owner[self.key :]
-        elif self.key == len(self.owner):
-            self.owner.append(value)
         else:
-            self.owner[self.key] = value
+            self._put_element(value)
+
+    def _put_element(self, value: Any) -> None:
+        place: Any = self.key
+        if value is MISSING:
+            list.__delitem__(self.owner, slice(place, None))
+        elif place == list.__len__(self.owner):  # a list that a loop fills does not tell its length
+            list.append(self.owner, value)
+        else:
+            list.__setitem__(self.owner, place, value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +120,7 @@ def _content(owner: Any) -> dict[tuple[str, Any], Any] | None:
     if isinstance(owner, types.CellType):
         return _content_of_cell(owner)
     if isinstance(owner, list):
-        return {("element", i): v for i, v in enumerate(owner)}
+        return {("element", i): v for i, v in enumerate(list.__iter__(owner))}
     attributes = getattr(owner, "__dict__", None)
     if isinstance(owner, _OPAQUE) or not isinstance(attributes, dict):
         return None
@@ -161,6 +166,10 @@ class Snapshot:
                 if value is not before.get((kind, key), MISSING):
                     found.append((Slot(owner, key, kind), value))
         return found
+
+    def knows(self, owner: Any) -> bool:
+        """Whether an object was within reach when the snapshot was taken."""
+        return id(owner) in self._owners
 
     def before(self, slot: Slot) -> Any:
         return self._owners[id(slot.owner)][1].get((slot.kind, slot.key), MISSING)

@@ -4,14 +4,24 @@ tensors, and names that share memory in Python and not in the graph."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import types
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch._ops import HigherOrderOperator
+from torch.nn.modules.module import register_module_forward_hook
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 
+from exportguard.rewrites.aliases import Aliases, only_looks
 from exportguard.rewrites.catching import handler_of
+from exportguard.rewrites.collected import holds_parts, is_open, of_open_list, require_closed
 from exportguard.rewrites.numbers import with_numbers
-from exportguard.source.errors import noted_errors
+from exportguard.rewrites.state import Snapshot
+from exportguard.source.errors import RewriteError, noted_errors
 
 if TYPE_CHECKING:
     from exportguard._core import Changes
@@ -25,15 +35,47 @@ class Watch(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
+        self.aliases = Aliases()
+        self.containers: list[_Two] = []
         self.swallowed: list[Exception] = []  # what torch raised where a handler of the model may take it for its own
 
-    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Callable[..., Any], classes: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         try:
-            return with_numbers(func, args, kwargs)
+            if isinstance(func, HigherOrderOperator):
+                return func(*[self._watched(argument) for argument in args], **kwargs)
+            if any(is_open(argument) for argument in (*args, *kwargs.values())):
+                self.aliases.read(leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor))
+                return of_open_list(func, args, kwargs)
+            return self._called(func, args, kwargs)
         except Exception as error:
             self.note_stop(error)
             raise
+
+    def _called(self, func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+        """Calls a torch function that may read stale memory, or make some stale."""
+        if only_looks(func):
+            return func(*args, **kwargs)
+        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        self.aliases.read(tensors)
+        versions = [tensor._version for tensor in tensors]
+        result = with_numbers(func, args, kwargs)
+        for tensor, version in zip(tensors, versions, strict=True):
+            if tensor._version != version:
+                self.aliases.written(tensor)
+        return result
+
+    def _watched(self, argument: Any) -> Any:
+        """The body of a higher-order operator, which is traced while this mode is not in force."""
+        if not isinstance(argument, types.FunctionType):
+            return argument
+
+        @functools.wraps(argument)
+        def body(*operands: Any) -> Any:
+            with self:
+                return argument(*operands)
+
+        return body
 
     def note_stop(self, error: Exception) -> None:
         """Notes an error at a test on tensor data that a handler of the model would take for one of its own."""
@@ -51,6 +93,58 @@ def is_stop(error: BaseException) -> bool:
     return isinstance(error, stops) or "data-dependent" in str(error)
 
 
+def aliases_now() -> Aliases:
+    """Those of the export that goes on, or new ones."""
+    return _OPEN[-1].aliases if _OPEN else Aliases()
+
+
+def note_containers(found: Iterable[tuple[str, Any, Any]], line: int) -> None:
+    """Notes lists and dicts that Python may have as one behind a test, but that are two while a program is traced."""
+    if _OPEN:
+        _OPEN[-1].containers += [_Two(name, line, older, merged) for name, older, merged in found]
+
+
+class _Two:
+    """A list or dict from before a test and the one that took its place, with what both held then."""
+
+    def __init__(self, name: str, line: int, older: Any, merged: Any) -> None:
+        self._name = name
+        self._line = line
+        self._merged = merged
+        self._held = _elements(older), _elements(merged)
+        self._was_changed = False
+        try:
+            self._older: Callable[[], Any] = weakref.ref(older, lambda _: self._note())
+        except TypeError:  # Python's own lists and dicts cannot be watched; they count as being in use to the end
+            self._older = lambda: older
+
+    def _note(self) -> None:
+        """Whether the new one was changed by now, when nothing refers to the older one any more."""
+        self._was_changed |= not _are_same(self._held[1], _elements(self._merged))
+
+    def require_unchanged(self) -> None:
+        """Refuses a change of the one while the other is in use."""
+        older = self._older()
+        if older is not None:
+            self._note()
+            self._was_changed |= not _are_same(self._held[0], _elements(older))
+        if self._was_changed:
+            raise RewriteError(
+                f"line {self._line}: a test on tensor data gives {self._name} a list or dict from before the test, or "
+                "another one, and one of the two is changed later; no graph can tell which: copy it in the branch"
+            )
+
+
+def _elements(container: Any) -> list[Any]:
+    return [*container.items()] if isinstance(container, dict) else [*list.__iter__(container)]
+
+
+def _are_same(before: list[Any], now: list[Any]) -> bool:
+    flat = [leaf for item in before for leaf in (item if isinstance(item, tuple) else (item,))]
+    current = [leaf for item in now for leaf in (item if isinstance(item, tuple) else (item,))]
+    return len(flat) == len(current) and all(a is b for a, b in zip(flat, current, strict=True))
+
+
 def watch_exports(changes: Changes) -> None:
     """Puts every torch.export under a watch until the changes are undone."""
     from torch.export import _trace
@@ -61,8 +155,8 @@ def watch_exports(changes: Changes) -> None:
         return
 
     @functools.wraps(original)
-    def export(*args: Any, **kwargs: Any) -> Any:
-        return _run_watched(lambda: original(*args, **kwargs))
+    def export(mod: Any, *args: Any, **kwargs: Any) -> Any:
+        return _run_watched(mod, lambda: original(mod, *args, **kwargs))
 
     setattr(export, _WATCHED, True)
     changes.set_attribute(_trace, "_export", export)
@@ -82,15 +176,37 @@ def _noting(make_error: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
-def _run_watched(export: Callable[[], Any]) -> Any:
+def _run_watched(model: Any, export: Callable[[], Any]) -> Any:
     """The program, unless the model swallowed what was not meant for it."""
     watch = Watch()
     _OPEN.append(watch)
     try:
-        with noted_errors() as noted, watch:
+        with noted_errors() as noted, _left_clean(model, watch), watch:
             program = export()
     finally:
         _OPEN.pop()
     for error in [*noted, *watch.swallowed]:
         raise error
     return program
+
+
+@contextmanager
+def _left_clean(model: Any, watch: Watch) -> Iterator[None]:
+    """Sees to it that a model returns nothing stale, and keeps no list or number that only the trace knows."""
+    snapshot = Snapshot(model.modules() if isinstance(model, torch.nn.Module) else ())
+
+    def clean(module: torch.nn.Module, _: Any, outputs: Any) -> None:
+        if module is not model:
+            return
+        require_closed(outputs)
+        watch.aliases.read(leaf for leaf in pytree.tree_leaves(outputs) if isinstance(leaf, torch.Tensor))
+        watch.aliases.read(model.buffers())
+        for two in watch.containers:
+            two.require_unchanged()
+        snapshot.restore([(slot, value) for slot, value in snapshot.changes() if holds_parts(value)])
+
+    handle = register_module_forward_hook(clean)
+    try:
+        yield
+    finally:
+        handle.remove()

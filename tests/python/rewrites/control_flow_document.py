@@ -16,6 +16,8 @@ import test_expressions
 import test_faults
 import test_loop_exits
 import test_loops
+import test_loops_as_written
+import test_meaning
 import test_returns
 import test_scopes
 import test_targets
@@ -31,8 +33,10 @@ _TABLES = {
     "What a branch assigns": test_targets.PROGRAMS,
     "What a branch calls": test_callables.PROGRAMS,
     "Branches that return": test_returns.PROGRAMS,
+    "Values of `and` and `or`, functions in functions": test_meaning.PROGRAMS,
     "Expressions, assertions, raises": test_expressions.PROGRAMS,
     "Loops": test_loops.PROGRAMS,
+    "Loops as people write them": test_loops_as_written.PROGRAMS,
     "Loops that are left": test_loop_exits.PROGRAMS,
     "Scopes, caches, ranges of any length, breaks over rows": test_scopes.PROGRAMS,
 }
@@ -54,15 +58,28 @@ _PROMISES = """\
 A program means what it means in Python, or the export fails with the line and the reason.
 
 - **Exceptions.** `assert` and `raise` on data become a check only where nothing can catch them. Every handler that
-  could stands at the current line of a frame between the `raise` and the export; the blocks around those lines are looked at:
-  an `except` whose class may match, a `with` whose manager is not known to let exceptions pass (torch's and
-  `contextlib.nullcontext` are), a `finally` that returns. If there is one, the export fails and names it. What torch
-  raises at a test on data, and what the rewriting raises, is never taken by a handler of the model.
+  could stands at the current line of a frame between the `raise` and the export; the blocks around those lines are
+  looked at: an `except` whose class may match, a `with` whose manager is not known to let exceptions pass (torch's
+  and `contextlib.nullcontext` are), a `finally` that returns. If there is one, the export fails and names it. What
+  torch raises at a test on data, and what the rewriting raises, is never taken by a handler of the model.
 - **`a or b`, `a and b`** are truth values where they are merely tested and `a if a else b` where their value is used.
   An operand that changes something is read only where Python would read it.
 - **Functions in functions.** A variable that a nested function, a lambda or a kept generator uses has one cell, and
   branches and bodies of loops assign to that cell: every function over it sees what Python's would see.
-
+- **Shared memory.** What comes out of a branch or a loop is a new tensor in the graph, and may be one that has
+  another name in Python. Each result is known with the storages that it may be; a change in place makes the others
+  stale, and to read a stale tensor (in the model, as its output, or as a buffer that it leaves behind) is refused
+  with both lines. The same holds for two views that one body takes as two operands. What an input holds after the
+  call is not told. Lists and dicts from before a test that one branch replaces must not be changed behind it while
+  both are in use.
+- **Numbers.** A Python number that a loop or a branch changes is an int64 or float64 tensor of rank 0 that computes
+  as Python does, and decides a dtype no more than a Python number would. Its kind may widen: bool, int, float, and a
+  tensor of the dtype and shape that the body makes (`total = 0`). Where a variable has its kind only behind the first
+  step (`h = None`), that step is written before the loop. Integers beyond 64 bits do not fit.
+- **Lists.** A list that a loop fills knows its first and last elements, slices, `reversed`, `len`, `+`, loops over
+  it, `torch.stack` and `torch.cat`; what needs its length while the model is traced is refused: unpacking, `in`,
+  `sort`, returning it. Elements that data leaves out (`if …: rows.append(row)`, comprehensions with a filter) are
+  left out when the program runs. A list that was made outside of the function cannot be filled.
 """
 
 _HEAD = """\
@@ -118,6 +135,7 @@ that it was.
 | `for` over the rows of a dynamic axis, `range(n)` of a symbolic n | `scan` |
 | `for` with a `break` on data, `range(start, n)`, a range whose length is data, `while` on data | `while_loop` |
 | a loop whose length Python knows | stays a loop, which the trace unrolls |
+| comprehensions, `any`, `all`, `sum`, `min`, `max` | loops over what they go through |
 | `return` inside a loop, `else` behind one | a number that says how the loop was left, and tests of it |
 | `assert`, `raise` on one side of a test on data | a check in the program, where nothing can catch it |
 

@@ -89,7 +89,7 @@ def _line_of(cls: type, keyword: str) -> int:
         (DifferentStructure, "if", "have values of different structure"),
         (AttributeOfOneBranch, "if", "give `AttributeOfOneBranch.state` values of different kinds"),
         (AppendInWhile, "while", "cannot append to a list"),
-        (ShapeChangesInALoop, "for", "give the variable the shape that the body makes before the loop"),
+        (ShapeChangesInALoop, "for", "give the variable the shape and dtype that the body makes before the loop"),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else None,
 )
@@ -160,7 +160,7 @@ def test_a_generator_cannot_be_rewritten() -> None:
     def rows(x):
         yield from x
 
-    with pytest.raises(RewriteError, match="is a generator or a coroutine"):
+    with pytest.raises(RewriteError, match="is a generator"):
         transform_method(rows)
 
 

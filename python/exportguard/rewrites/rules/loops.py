@@ -19,14 +19,13 @@ from exportguard.rewrites.engine import Unit
 ORDER = 20
 ITEM = "_item"
 _FUNCTIONS = (ast.FunctionDef, ast.Lambda, ast.ClassDef)
-_LAZY = {"range": "range_", "enumerate": "enumerate_", "zip": "zip_"}
 
 
 def apply(unit: Unit) -> None:
     """Rewrites every loop that can be a function: no `return`, `else`, `yield` inside."""
     rewriter = _Loops(unit)
     rewriter.visit(unit.node)
-    if rewriter.found:
+    if rewriter.found or any("comprehension" in applied for applied in unit.applied):
         _Collections().visit(unit.node)
 
 
@@ -80,7 +79,7 @@ class _Loops(ast.NodeTransformer):
         body = self._body(node, [ITEM], [unpack, *node.body], names)
         call = build.call(
             "for_",
-            self._lazy(node.iter),
+            build.lazy(node.iter),
             build.load(body.name),
             build.names_tuple(names),
             build.current_values(names, set()),
@@ -161,14 +160,6 @@ class _Loops(ast.NodeTransformer):
         target = ast.Tuple([build.store(name) for name in names], ast.Store())
         return [ast.copy_location(ast.Assign([target], call), where), *build.unbind(names, where)]
 
-    @staticmethod
-    def _lazy(iterable: ast.expr) -> ast.expr:
-        """`range(n)` would fix a symbolic n; its twin of the runtime does not."""
-        for call in ast.walk(iterable):
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in _LAZY:
-                call.func = build.runtime(_LAZY[call.func.id])
-        return iterable
-
 
 def _names_read(node: ast.AST, *, is_later: bool = False) -> Iterator[tuple[ast.Name, bool]]:
     """Each name that is read, and whether by a function in it, which may run later than it is defined."""
@@ -191,18 +182,18 @@ def _is_assigned_first(name: str, statements: Sequence[ast.stmt]) -> bool:
 
 
 class _Collections(ast.NodeTransformer):
-    """`torch.stack(rows)` of a list that a loop filled, and `len(x)`, which would fix a symbolic size."""
+    """What would fix a symbolic size, or does not know numbers that are tensors: `len(x)`, `x.tolist()`, and others."""
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
         function = node.func
         if isinstance(function, ast.Name) and function.id == "len" and len(node.args) == 1:
             node.func = build.runtime("len_")
-        is_torch = (
-            isinstance(function, ast.Attribute)
-            and isinstance(function.value, ast.Name)
-            and function.value.id == "torch"
-        )
-        if is_torch and isinstance(function, ast.Attribute) and function.attr in ("stack", "cat", "concat"):
-            node.func = build.runtime("stack" if function.attr == "stack" else "cat")
+        if not isinstance(function, ast.Attribute):
+            return node
+        is_torch = isinstance(function.value, ast.Name) and function.value.id == "torch"
+        if is_torch and function.attr in ("tensor", "unbind"):
+            node.func = build.runtime(function.attr)
+        elif not is_torch and function.attr in ("tolist", "unbind"):
+            node.func, node.args = build.runtime(function.attr), [function.value, *node.args]
         return node

@@ -34,7 +34,16 @@ class _Loops(ast.NodeTransformer):
 
 def _may_be_tensor(index: ast.expr) -> bool:
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    return any(not isinstance(part, ast.Constant | ast.Slice | ast.UnaryOp) for part in parts)
+    return any(not _is_constant(part) for part in parts)
+
+
+def _is_constant(part: ast.expr | None) -> bool:
+    """Whether an index, or the bounds of a slice, are written as numbers."""
+    if isinstance(part, ast.Slice):
+        return all(_is_constant(bound) for bound in (part.lower, part.upper, part.step))
+    if isinstance(part, ast.UnaryOp):
+        return _is_constant(part.operand)
+    return part is None or isinstance(part, ast.Constant)
 
 
 def _index(node: ast.expr) -> ast.expr:
@@ -69,10 +78,6 @@ class _Items(ast.NodeTransformer):
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
         self.generic_visit(node)
         target = node.target
-        if isinstance(target, ast.Name):
-            operator = ast.Constant(type(node.op).__name__)
-            call = build.call("augmented", operator, build.load(target.id), node.value)
-            return ast.copy_location(ast.Assign([target], call), node)
         if not isinstance(target, ast.Subscript) or not _may_be_tensor(target.slice):
             return node
         name = ast.Constant(type(node.op).__name__)

@@ -1,0 +1,160 @@
+"""What a loop carries from step to step: found by running its body until the types of its variables stay the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
+from torch.utils import _pytree as pytree
+
+from exportguard.rewrites.data import describe
+from exportguard.rewrites.numbers import as_number, is_number, number_tensor
+from exportguard.rewrites.state import MISSING, UNDEFINED
+from exportguard.source.errors import RewriteError
+
+NUMBERS = bool | int | float | torch.SymInt | torch.SymFloat
+
+
+class UnstableError(RewriteError):
+    """The variables of a loop are not of one kind before it and behind a step."""
+
+
+def is_leaf(item: Any) -> bool:
+    """What pytree must not open."""
+    return item is None or item is UNDEFINED
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The tensor that stands for a variable in a graph."""
+
+    shape: tuple[Any, ...]
+    dtype: torch.dtype
+    is_number: bool
+
+    @property
+    def rank(self) -> int:
+        """Of its dtype: truth values, integers, floats, complex numbers."""
+        return 3 if self.dtype.is_complex else 2 if self.dtype.is_floating_point else self.dtype != torch.bool
+
+    def make(self) -> torch.Tensor:
+        """A tensor of this kind, of which only the kind matters."""
+        made = torch.empty(self.shape, dtype=self.dtype)
+        return as_number(made) if self.is_number else made
+
+    def start(self, value: Any) -> torch.Tensor:
+        """What the variable holds before the loop."""
+        if value is UNDEFINED:
+            return torch.zeros(self.shape, dtype=self.dtype)
+        tensor = number_tensor(value)
+        tensor = tensor if tensor.dtype == self.dtype else tensor.to(self.dtype)
+        return tensor.expand(self.shape) if tensor.dim() != len(self.shape) else tensor
+
+    def standing_for(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor as the program sees it."""
+        return as_number(tensor) if self.is_number else tensor
+
+
+def kind_of(item: Any) -> Kind:
+    """The kind of a tensor or a number."""
+    if isinstance(item, torch.Tensor) and not is_number(item):
+        return Kind(tuple(item.shape), item.dtype, is_number=False)
+    tensor = number_tensor(item)
+    dtype = torch.float64 if tensor.is_floating_point() else tensor.dtype
+    return Kind((), dtype, is_number=True)
+
+
+def same(start: Any, end: Any) -> bool:
+    """Whether a step leaves a variable as it is."""
+    if start is end:
+        return True
+    if isinstance(start, torch.Tensor) or isinstance(end, torch.Tensor):
+        return False
+    if isinstance(start, torch.SymInt) and isinstance(end, torch.SymInt):
+        return bool(start.node.expr == end.node.expr)
+    return type(start) is type(end) and bool(start == end)
+
+
+class Kinds:
+    """The variables of one loop that its steps change, with the kind of tensor that each becomes."""
+
+    def __init__(self, line: int, names: Sequence[str]) -> None:
+        self._line = line
+        self._names = names
+        self.of: dict[int, Kind] = {}
+
+    def widen(self, place: int, start: Any, end: Any, name: str) -> bool:
+        """Takes in what a step makes of a variable; whether its kind changed.
+
+        :raises UnstableError: no tensor can be what it is before the step and behind it
+        """
+        known = self.of.get(place)
+        if known is None and same(start, end):
+            return False
+        wanted = self._joined(known, start, end, name)
+        self.of[place] = wanted
+        return known is None or not _is_same_kind(known, wanted)
+
+    def _joined(self, known: Kind | None, start: Any, end: Any, name: str) -> Kind:
+        if not isinstance(end, torch.Tensor | NUMBERS):
+            raise self._unstable(name, start, end)
+        after = kind_of(end)
+        if start is UNDEFINED:
+            return self._both(known, after, name, start, end) if known is not None else after
+        if not isinstance(start, torch.Tensor | NUMBERS):
+            raise self._unstable(name, start, end)
+        return self._both(known or kind_of(start), after, name, start, end)
+
+    def _both(self, first: Kind, second: Kind, name: str, start: Any, end: Any) -> Kind:
+        if first.is_number and second.is_number:
+            return first if first.rank >= second.rank else second
+        if first.is_number or second.is_number:
+            number, tensor = (first, second) if first.is_number else (second, first)
+            is_fitting = number.rank <= tensor.rank and (first.is_number or not tensor.shape)
+            if not is_fitting:
+                raise self._unstable(name, start, end)
+            return tensor
+        if first.dtype != second.dtype or not _is_same_shape(first.shape, second.shape):
+            raise self._unstable(name, start, end)
+        return first
+
+    def _unstable(self, name: str, start: Any, end: Any) -> UnstableError:
+        return UnstableError(
+            f"line {self._line}: a loop over tensors carries {name}, which is {describe(start)} before it but "
+            f"{describe(end)} behind a step; give the variable the shape and dtype that the body makes before the loop"
+        )
+
+    def require_known_sizes(self, own_symbols: set[Any]) -> None:
+        """Refuses a variable whose size is made from tensor data in the loop itself."""
+        for kind in self.of.values():
+            sizes = [size for size in kind.shape if isinstance(size, torch.SymInt)]
+            if any(free_unbacked_symbols(size) & own_symbols for size in sizes):
+                raise RewriteError(
+                    f"line {self._line}: a loop over tensors carries a variable whose size depends on tensor data of "
+                    "the step; carry a tensor of fixed shape with a mask"
+                )
+
+
+def _is_same_kind(first: Kind, second: Kind) -> bool:
+    return (first.dtype, first.is_number) == (second.dtype, second.is_number) and len(first.shape) == len(second.shape)
+
+
+def _is_same_shape(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    return len(first) == len(second) and all(statically_known_true(a == b) for a, b in zip(first, second, strict=True))
+
+
+def undefined_like(start: Any, end: Any) -> Any:
+    """A variable without a value as the structure of tensors that the body gives it."""
+    if start is not UNDEFINED or isinstance(end, torch.Tensor | NUMBERS) or is_leaf(end):
+        return start
+    leaves, spec = pytree.tree_flatten(end, is_leaf=is_leaf)
+    can_be_carried = all(isinstance(leaf, torch.Tensor | NUMBERS) for leaf in leaves)
+    return pytree.tree_unflatten([UNDEFINED] * len(leaves), spec) if can_be_carried else start
+
+
+def is_inner(start: Any, end: Any) -> bool:
+    """Whether only the body uses a variable, for no graph can carry what it holds, such as a function."""
+    return start is UNDEFINED and not isinstance(end, torch.Tensor | NUMBERS) and end is not MISSING

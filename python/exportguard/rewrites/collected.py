@@ -1,0 +1,360 @@
+"""Lists that loops fill: their length is known only when the program runs.
+
+A list of a rewritten function is a `Grown` while a program is traced: a list whose parts are elements, as in every
+list, or `Collected` rows of a loop of symbolic length, or an element that tensor data may have left out (`Maybe`).
+What Python asks of such a list is answered with tensors or refused; nothing reads it as if a part were an element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn, SupportsIndex
+
+import torch
+from torch.utils import _pytree as pytree
+
+from exportguard.rewrites.numbers import as_number, is_number, number_tensor
+from exportguard.source.errors import RewriteError
+
+_NUMBERS = "exportguard_rows_are_numbers"
+
+
+def _refuse(what: str) -> NoReturn:
+    raise RewriteError(
+        f"a list that a loop over tensors fills has as many elements as the loop has steps, and {what} needs their "
+        "number when the program is traced; use torch.stack(…) or torch.cat(…) of it, an index, a slice or a loop"
+    )
+
+
+class _NotATensor:
+    """What torch functions must not take for an element: the watch over the export gives them tensors instead."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
+        _refuse(f"torch.{getattr(func, '__name__', func)}")
+
+
+@dataclass(frozen=True)
+class Collected(_NotATensor):
+    """What the steps of a loop made: a pytree of tensors with a common first axis."""
+
+    rows: Any
+
+    @property
+    def length(self) -> Any:
+        return pytree.tree_leaves(self.rows)[0].shape[0]
+
+    def at(self, index: Any) -> Any:
+        """The element of a number, which may be a tensor or negative."""
+        if isinstance(index, int):
+            torch._check(self.length > (index if index >= 0 else -index - 1))  # type: ignore[no-untyped-call]
+        return pytree.tree_map(lambda leaf: row_of(leaf, index), self.rows)
+
+    def sliced(self, index: slice) -> Collected:
+        """The elements of a slice with any step."""
+        if index.step is None or index.step > 0:
+            return Collected(pytree.tree_map(lambda leaf: like_rows(leaf[index], leaf), self.rows))
+        if index.start is not None or index.stop is not None:
+            _refuse("a slice with bounds and a negative step")
+        flipped = pytree.tree_map(lambda leaf: like_rows(leaf.flip(0), leaf), self.rows)
+        return Collected(flipped).sliced(slice(None, None, -index.step))
+
+
+@dataclass(frozen=True)
+class Maybe(_NotATensor):
+    """An element that is in the list where `is_there`, a truth value of tensor data, says so."""
+
+    value: Any
+    is_there: Any
+
+    def as_rows(self) -> Collected:
+        """One row or none."""
+        rows = pytree.tree_map(lambda leaf: _as_rows(leaf), self.value)
+        return chosen(rows, number_tensor(self.is_there).reshape(1))
+
+
+def chosen(rows: Any, are_there: torch.Tensor) -> Collected:
+    """The rows where a mask is true."""
+    return Collected(pytree.tree_map(lambda leaf: like_rows(leaf[are_there], leaf), rows))
+
+
+def row_of(leaf: torch.Tensor, index: Any) -> torch.Tensor:
+    """A row, which is a number if the rows stand for numbers."""
+    position = index.reshape(1) if isinstance(index, torch.Tensor) else None
+    row = leaf[index] if position is None else leaf[position].squeeze(0)
+    return as_number(row) if rows_are_numbers(leaf) else row
+
+
+def like_rows(rows: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
+    """Marks rows as numbers if those of `leaf` are."""
+    if rows_are_numbers(leaf):
+        setattr(rows, _NUMBERS, True)
+    return rows
+
+
+def number_rows(rows: torch.Tensor) -> torch.Tensor:
+    """Marks the rows of a tensor of rank 1 as Python numbers."""
+    setattr(rows, _NUMBERS, True)
+    return rows
+
+
+def rows_are_numbers(leaf: Any) -> bool:
+    """Whether the rows of a tensor stand for Python numbers."""
+    return isinstance(leaf, torch.Tensor) and hasattr(leaf, _NUMBERS)
+
+
+def _as_rows(element: Any) -> torch.Tensor:
+    if isinstance(element, torch.Tensor) and not is_number(element):
+        return element.unsqueeze(0)
+    if isinstance(element, torch.Tensor | bool | int | float | torch.SymInt | torch.SymFloat):
+        return number_rows(number_tensor(element).reshape(1))
+    raise RewriteError(
+        f"a list that a loop over tensors fills has an element of type {type(element).__name__}; only tensors and "
+        "numbers can be collected"
+    )
+
+
+def joined(parts: Iterable[Any]) -> Collected:
+    """The parts of a list as one, which have to be alike."""
+    pieces = [_collected(part).rows for part in parts]
+    specs = [pytree.tree_structure(piece) for piece in pieces]
+    if any(spec != specs[0] for spec in specs):
+        raise RewriteError("a list that a loop over tensors fills has elements of different structure")
+    if len(pieces) == 1:
+        return Collected(pieces[0])
+    return Collected(pytree.tree_map(lambda *leaves: like_rows(torch.cat(leaves), leaves[0]), *pieces))
+
+
+def _collected(part: Any) -> Collected:
+    if isinstance(part, Maybe):
+        return part.as_rows()
+    return part if isinstance(part, Collected) else Collected(pytree.tree_map(_as_rows, part))
+
+
+class Grown(list[Any]):
+    """A list that may have parts whose number of elements the program does not know."""
+
+    @property
+    def parts(self) -> list[Any]:
+        """What the list holds, with rows as they are."""
+        return [*list.__iter__(self)]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a part has a length that only the run knows."""
+        return any(isinstance(part, Collected | Maybe) for part in self.parts)
+
+    def rows(self) -> Collected:
+        """All elements as rows of tensors."""
+        return joined(self.parts)
+
+    def length(self) -> Any:
+        """The number of elements, which may be symbolic."""
+        return sum(_collected(p).length if isinstance(p, Collected | Maybe) else 1 for p in self.parts)
+
+    def item(self, index: Any) -> Any:
+        """`self[index]`, of any kind of index."""
+        if not self.is_open and not isinstance(index, torch.Tensor):
+            return list.__getitem__(self, index)
+        if isinstance(index, slice):
+            return Grown([self.rows().sliced(index)])
+        if isinstance(index, int):
+            plain = self._plain_before(reverse=index < 0)
+            if (index if index >= 0 else -index - 1) < plain:
+                return list.__getitem__(self, index)
+        return self.rows().at(index)
+
+    def _plain_before(self, *, reverse: bool) -> int:
+        parts = self.parts[::-1] if reverse else self.parts
+        return next((k for k, p in enumerate(parts) if isinstance(p, Collected | Maybe)), len(parts))
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self.item(index)
+        return Grown(found) if isinstance(index, slice) and not isinstance(found, Grown) else found
+
+    def __len__(self) -> int:
+        if self.is_open:
+            _refuse("len(…) outside of rewritten code")
+        return list.__len__(self)
+
+    def __bool__(self) -> bool:
+        if self.is_open and not any(not isinstance(p, Collected | Maybe) for p in self.parts):
+            return bool(self.length() > 0)
+        return bool(self.parts)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.is_open:
+            _refuse("going through it, or unpacking it,")
+        return list.__iter__(self)
+
+    def __reversed__(self) -> Any:
+        return Grown([self.rows().sliced(slice(None, None, -1))]) if self.is_open else list.__reversed__(self)
+
+    def __add__(self, other: Any) -> Any:
+        return Grown([*self.parts, *parts_of(other)])
+
+    def __radd__(self, other: Any) -> Any:
+        return Grown([*parts_of(other), *self.parts])
+
+    def __iadd__(self, other: Any) -> Any:
+        list.extend(self, parts_of(other))
+        return self
+
+    def extend(self, other: Any) -> None:
+        list.extend(self, parts_of(other))
+
+    def copy(self) -> Any:
+        return Grown(self.parts)
+
+    def insert(self, index: SupportsIndex, item: Any) -> None:
+        if self.is_open and index != 0:
+            _refuse("insert(…) behind its first element")
+        list.insert(self, index, item)
+
+    def pop(self, index: SupportsIndex = -1) -> Any:
+        if not self.is_open:
+            return list.pop(self, index)
+        if index not in (0, -1):
+            _refuse("pop(…) of another element than the first or the last")
+        found = self.item(index)
+        rest = self.item(slice(1, None) if index == 0 else slice(None, -1))
+        list.__setitem__(self, slice(None), rest.parts)
+        return found
+
+    def reverse(self) -> None:
+        if self.is_open:
+            list.__setitem__(self, slice(None), self.__reversed__().parts)
+        else:
+            list.reverse(self)
+
+    def __setitem__(self, index: Any, item: Any) -> None:
+        self._close("an assignment to one of its elements")
+        list.__setitem__(self, index, item)
+
+    def __delitem__(self, index: Any) -> None:
+        self._close("del")
+        list.__delitem__(self, index)
+
+    def __contains__(self, item: Any) -> bool:
+        self._close("`in`")
+        return list.__contains__(self, item)
+
+    def __eq__(self, other: object) -> bool:
+        self._close("a comparison")
+        return list.__eq__(self, other)
+
+    __hash__ = None
+
+    def __mul__(self, count: SupportsIndex) -> Any:
+        self._close("`*`")
+        return Grown(list.__mul__(self, count))
+
+    __rmul__ = __mul__
+
+    def index(self, *arguments: Any) -> int:
+        self._close("index(…)")
+        return list.index(self, *arguments)
+
+    def count(self, item: Any) -> int:
+        self._close("count(…)")
+        return list.count(self, item)
+
+    def remove(self, item: Any) -> None:
+        self._close("remove(…)")
+        list.remove(self, item)
+
+    def sort(self, **options: Any) -> None:
+        self._close("sort(…)")
+        list.sort(self, **options)
+
+    def _close(self, what: str) -> None:
+        if self.is_open:
+            _refuse(what)
+
+
+def parts_of(other: Any) -> list[Any]:
+    """The parts of a list, or the elements of anything else."""
+    return other.parts if isinstance(other, Grown) else list(other)
+
+
+def is_open(item: Any) -> bool:
+    """Whether something is a list with parts of unknown length."""
+    return isinstance(item, Grown) and item.is_open
+
+
+def of_open_list(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+    """What a torch function makes of a list of unknown length.
+
+    :raises RewriteError: for all but those that join its elements
+    """
+    joining = _JOINING.get(getattr(func, "__name__", ""))
+    if joining is None or not args or not is_open(args[0]):
+        _refuse(f"torch.{getattr(func, '__name__', func)}")
+    rows = args[0].rows().rows
+    if not isinstance(rows, torch.Tensor):
+        _refuse("joining elements that are no tensors")
+    return joining(rows, *args[1:], **kwargs)
+
+
+def _stack(rows: torch.Tensor, dim: int = 0) -> torch.Tensor:
+    return torch.movedim(rows, 0, dim)
+
+
+def _cat(rows: torch.Tensor, dim: int = 0, *, axis: int | None = None) -> torch.Tensor:
+    dim = dim if axis is None else axis
+    place = dim if dim >= 0 else dim + rows.dim() - 1
+    return torch.movedim(rows, 0, place).flatten(place, place + 1)
+
+
+def _pad_sequence(rows: torch.Tensor, batch_first: bool = False, *_: Any, **__: Any) -> torch.Tensor:
+    return rows if batch_first else rows.transpose(0, 1)  # rows of a loop have one length
+
+
+_JOINING: dict[str, Callable[..., Any]] = {
+    **{"stack": _stack, "pad_sequence": _pad_sequence},
+    **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
+}
+
+
+def holds_parts(item: Any) -> bool:
+    """Whether something is, or holds, a list or a number that only a trace knows."""
+    if isinstance(item, list | tuple) and not isinstance(item, Grown):
+        return any(holds_parts(element) for element in item)
+    if isinstance(item, dict):
+        return any(holds_parts(value) for value in item.values())
+    return isinstance(item, Grown | Collected | Maybe) or is_number(item)
+
+
+def require_closed(outputs: Any) -> None:
+    """Refuses an output of a model that is a list of unknown length."""
+    for leaf in pytree.tree_leaves(outputs, is_leaf=is_open):
+        if is_open(leaf):
+            _refuse("returning it from the model")
+
+
+def plain(item: Any) -> Any:
+    """What leaves a rewritten function: its lists as Python's, if their length is known."""
+    if isinstance(item, Grown) and not item.is_open:
+        return [plain(element) for element in item]
+    if type(item) in (list, tuple):
+        return type(item)(plain(element) for element in item)
+    return {key: plain(value) for key, value in item.items()} if type(item) is dict else item
+
+
+def _register(cls: type, children: Callable[[Any], list[Any]], make: Callable[[list[Any]], Any]) -> None:
+    def with_keys(item: Any) -> tuple[list[tuple[Any, Any]], None]:
+        return [(pytree.SequenceKey(k), child) for k, child in enumerate(children(item))], None
+
+    pytree.register_pytree_node(
+        cls,
+        lambda item: (children(item), None),
+        lambda parts, _: make([*parts]),
+        flatten_with_keys_fn=with_keys,
+    )
+
+
+# Lists of branches are merged element by element, rows as tensors.
+_register(Grown, lambda grown: grown.parts, Grown)
+_register(Collected, lambda part: [part.rows], lambda parts: Collected(*parts))
+_register(Maybe, lambda part: [part.value, part.is_there], lambda parts: Maybe(*parts))

@@ -1,0 +1,227 @@
+"""Tests with two branches: a Python test stays what it is, a test on tensor data becomes `cond`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from exportguard.rewrites.catching import handler_of
+from exportguard.rewrites.collected import Grown, Maybe
+from exportguard.rewrites.data import as_predicate, depends_on_data
+from exportguard.rewrites.merging import Merge
+from exportguard.rewrites.places import is_users
+from exportguard.rewrites.recording import Captured, record, substituted
+from exportguard.rewrites.state import Slot, Snapshot, reachable_roots
+from exportguard.rewrites.watch import aliases_now, is_stop, note_containers
+from exportguard.source.errors import RewriteError
+
+Branch = Callable[..., Any]
+
+
+def if_(
+    test: Any, then: Branch, orelse: Branch, names: Sequence[str] = (), values: Sequence[Any] = (), line: int = 0
+) -> Any:
+    """`if test: … else: …` where both branches take and return the variables `names`.
+
+    Returns what the branch returns: the variables' values, or the function's result for branches that return.
+
+    Raises:
+        RewriteError: the branches give values that one graph cannot hold, naming variable and line.
+    """
+    if not depends_on_data(test):
+        return then(*values) if test else orelse(*values)
+    return Condition(lambda: then(*values), lambda: orelse(*values), tuple(names), line).build(as_predicate(test))
+
+
+def ifexp(test: Any, then: Callable[[], Any], orelse: Callable[[], Any], line: int = 0) -> Any:
+    """`then if test else orelse`."""
+    if not depends_on_data(test):
+        return then() if test else orelse()
+    return Condition(then, orelse, ("the value",), line).build(as_predicate(test))
+
+
+class Run:
+    """One branch, run once on fake tensors: its result and the Python objects it changed."""
+
+    def __init__(self, function: Callable[[], Any], snapshot: Snapshot, captured: Captured) -> None:
+        self.function = function
+        self._snapshot = snapshot
+        self.result: Any = None
+        self.error: Exception | None = None  # what the model raises in this branch
+        self.checks = 0
+        before = _CHECKS[0]
+        try:
+            self.result = record(function, captured)
+        except Exception as error:
+            if not is_of_the_model(error):
+                raise
+            self.error = error
+        finally:
+            self.checks = _CHECKS[0] - before
+            self.changes = snapshot.changes()
+            snapshot.restore(self.changes)
+
+    def outcome(self, slots: list[Slot]) -> Any:
+        """Runs the branch again; returns its result and what the slots hold afterwards."""
+        result = self.function()
+        changes = self._snapshot.changes()
+        now = {slot.identity(): new for slot, new in changes}
+        held = [slot.as_value(now.get(slot.identity(), self._snapshot.before(slot))) for slot in slots]
+        self._snapshot.restore(changes)
+        return result, held
+
+    def recorded(self, slots: list[Slot]) -> Any:
+        now = {slot.identity(): new for slot, new in self.changes}
+        return self.result, [slot.as_value(now.get(slot.identity(), self._snapshot.before(slot))) for slot in slots]
+
+
+class Condition:
+    """One data-dependent test with its two branches."""
+
+    def __init__(self, then: Callable[[], Any], orelse: Callable[[], Any], names: tuple[str, ...], line: int) -> None:
+        self._branches = (then, orelse)
+        self._names = names
+        self._line = line
+
+    def build(self, predicate: Any) -> Any:
+        captured = Captured()
+        snapshot = Snapshot(reachable_roots(self._branches))
+        runs = self._runs(snapshot, captured)
+        if any(run.error is not None for run in runs):
+            return self._without_error(predicate, [run.error for run in runs])
+        slots = list({slot.identity(): slot for run in runs for slot, _ in run.changes}.values())
+        outcomes = (runs[0].recorded(slots), runs[1].recorded(slots))
+        merge = Merge(outcomes, names=self._names, slots=slots, is_older=snapshot.knows, line=self._line)
+        written = captured.mark_written()
+        for tensor in merge.plain_tensors():
+            captured.add(tensor)
+        written += [False] * (len(captured.tensors) - len(written))
+        if not merge.tensor_count and not any(written) and not any(run.checks for run in runs):
+            return self._apply([], slots, merge, captured, written)  # a graph of it would have no result
+        functions = [self._graph_function(run, slots, merge, captured, written) for run in runs]
+        operands = (*captured.tensors, *captured.numbers.values())
+        aliases = aliases_now()
+        with aliases.internal():
+            outputs = list(torch.ops.higher_order.cond(predicate, *functions, operands))
+            result = self._apply(outputs, slots, merge, captured, written)
+        for output, sources in zip(outputs[: merge.tensor_count], merge.sources(), strict=True):
+            aliases.link(output, sources)
+        return result
+
+    def _runs(self, snapshot: Snapshot, captured: Captured) -> list[Run]:
+        """Both branches, run from the same state; what either makes stale is stale behind them."""
+        aliases = aliases_now()
+        before, runs = aliases.stale_now(), []
+        after: dict[int, str] = {}
+        for branch in self._branches:
+            aliases.set_stale(before)
+            captured.begin_of_a_branch()
+            runs.append(Run(branch, snapshot, captured))
+            after |= aliases.stale_now()
+        aliases.set_stale(after)
+        return runs
+
+    def _without_error(self, predicate: Any, errors: Sequence[Exception | None]) -> Any:
+        """The branch that does not raise, behind a check that it is the one that runs."""
+        then, orelse = errors
+        if then is not None and orelse is not None:
+            raise then
+        error = then or orelse
+        assert error is not None
+        require_uncaught(type(error), self._line)
+        check_data(_negated(predicate) if orelse is None else predicate)
+        return self._branches[0 if then is None else 1]()
+
+    def _graph_function(
+        self, run: Run, slots: list[Slot], merge: Merge, captured: Captured, written: list[bool]
+    ) -> Callable[..., list[torch.Tensor]]:
+        def function(*operands: torch.Tensor) -> list[torch.Tensor]:
+            tensors = operands[: len(written)]  # numbers follow, which stay what they are
+            places = [o.clone() if w else o for o, w in zip(tensors, written, strict=True)]
+            with substituted(captured.tensors, places) as replace:
+                outputs = merge.tensors_of(replace(run.outcome(slots)))
+                mutated = [place for place, w in zip(places, written, strict=True) if w]
+                return [tensor.clone() for tensor in [*outputs, *mutated]]
+
+        return function
+
+    def _apply(
+        self, outputs: list[torch.Tensor], slots: list[Slot], merge: Merge, captured: Captured, written: list[bool]
+    ) -> Any:
+        result, held = merge.rebuild(outputs[: merge.tensor_count])
+        note_containers(merge.containers((result, held)), self._line)
+        mutated = [t for t, w in zip(captured.tensors, written, strict=True) if w]
+        for tensor, content in zip(mutated, outputs[merge.tensor_count :], strict=True):
+            tensor.copy_(content)
+        for slot, new in zip(slots, held, strict=True):
+            if isinstance(new, Maybe) and not isinstance(slot.owner, Grown):
+                raise RewriteError(
+                    f"line {self._line}: one branch of a test on tensor data appends to a list that was made outside "
+                    "of the function; make the list in the function that holds the test"
+                )
+            slot.put(new)
+        return result
+
+
+def _negated(predicate: Any) -> Any:
+    is_tensor = isinstance(predicate, torch.Tensor)
+    return torch.logical_not(predicate) if is_tensor else torch.sym_not(predicate)  # type: ignore[no-untyped-call]
+
+
+# ---------------------------------------------------------------------------------------------------- checks
+
+
+def check(test: Any, fail: Callable[[], Any]) -> None:
+    """`assert test` or `if not test: raise …`: on tensor data a check that the program keeps, else what it was.
+
+    Raises:
+        RewriteError: a handler of the model may catch what is raised.
+    """
+    if not depends_on_data(test):
+        if not test:
+            fail()
+        return
+    try:
+        fail()
+    except Exception as error:  # its class is what a handler goes by
+        require_uncaught(type(error) if is_of_the_model(error) else Exception)
+    check_data(test)
+
+
+_CHECKS = [0]  # how many were made
+
+
+def check_data(test: Any) -> None:
+    """A check of the program."""
+    _CHECKS[0] += 1
+    if isinstance(test, torch.Tensor):
+        torch._assert_async(as_predicate(test), "an assertion of the model failed")
+    else:
+        torch._check(test)  # type: ignore[no-untyped-call]
+
+
+def require_uncaught(kind: type[BaseException], line: int = 0) -> None:
+    """Refuses an exception that depends on tensor data if the model may catch it, for a graph cannot.
+
+    Raises:
+        RewriteError: with the handler.
+    """
+    handler = handler_of(kind)
+    if handler is not None:
+        where = f"line {line}: " if line else ""
+        raise RewriteError(
+            f"{where}{kind.__name__} is raised where tensor data says so, and {handler} may catch it; no graph can: "
+            "write the test as an `if` with the handler's statements in its branch"
+        )
+
+
+def is_of_the_model(error: Exception) -> bool:
+    """Whether the model's own code raised it, as eager mode would: not torch and not the rewriting."""
+    if isinstance(error, RewriteError) or is_stop(error):
+        return False
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and is_users(trace.tb_frame.f_code)

@@ -1,0 +1,56 @@
+"""What of a program depends on tensor data, and how a test of it is written in a graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
+
+from exportguard.rewrites.state import MISSING
+from exportguard.source.errors import RewriteError
+
+_LONGEST_TEXT = 60
+
+
+def is_tracing() -> bool:
+    """Whether torch.export runs, so that tensor data is not there."""
+    return torch.compiler.is_exporting() or torch._guards.detect_fake_mode() is not None
+
+
+def depends_on_data(test: Any) -> bool:
+    """Whether Python cannot decide `test` at trace time because it depends on tensor data."""
+    if isinstance(test, torch.Tensor):
+        return is_tracing()
+    is_symbolic = isinstance(test, torch.SymBool | torch.SymInt | torch.SymFloat)
+    return is_symbolic and bool(has_free_unbacked_symbols(test))
+
+
+def as_predicate(test: Any) -> Any:
+    """`test` as cond takes it: a bool tensor of rank 0, or a SymBool."""
+    if isinstance(test, torch.Tensor):
+        if test.numel() != 1:
+            raise RewriteError(
+                f"the truth value of a tensor of shape {tuple(test.shape)} is ambiguous; use any() or all()"
+            )
+        flat = test.reshape(())
+        return flat if flat.dtype == torch.bool else flat != 0
+    return test if isinstance(test, torch.SymBool) else test != 0
+
+
+def as_flag(item: Any) -> torch.Tensor:
+    """The truth value of anything as a bool tensor of rank 0."""
+    is_data = isinstance(item, torch.Tensor | torch.SymBool | torch.SymInt | torch.SymFloat)
+    predicate = as_predicate(item) if is_data else bool(item)
+    return predicate if isinstance(predicate, torch.Tensor) else torch.scalar_tensor(predicate, dtype=torch.bool)
+
+
+def describe(item: Any) -> str:
+    """A value as an error message shows it: tensors by dtype and shape."""
+    if isinstance(item, torch.Tensor):
+        sizes = ", ".join(str(size) for size in item.shape)
+        return f"a {str(item.dtype).removeprefix('torch.')} tensor of shape [{sizes}]"
+    if item is MISSING:
+        return "nothing"
+    text = repr(item)
+    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}..."

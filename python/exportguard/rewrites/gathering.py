@@ -1,0 +1,169 @@
+"""Comprehensions, and the built-in functions that go through something: `any`, `all`, `sum`, `min`, `max`."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from exportguard.rewrites.collected import Collected, Grown, Maybe, is_open, parts_of
+from exportguard.rewrites.conditional import if_, ifexp
+from exportguard.rewrites.data import as_flag, depends_on_data, is_tracing
+from exportguard.rewrites.iteration import Rows, rows_of
+from exportguard.rewrites.logic import and_, or_
+from exportguard.rewrites.numbers import is_number, number_tensor
+from exportguard.rewrites.runtime_loops import for_
+
+Element = Callable[[Any], Any]
+
+
+def list_(elements: Iterable[Any] = ()) -> Any:
+    """A list of the function's own, which a loop may fill."""
+    return Grown(elements) if is_tracing() else list(elements)
+
+
+def comprehension(iterable: Any, element: Element, test: Element | None = None, line: int = 0) -> Any:
+    """`[element(i) for i in iterable if test(i)]`."""
+    if not is_tracing():
+        return [element(item) for item in iterable if test is None or test(item)]
+    made = Grown()
+
+    def append(item: Any) -> tuple[()]:
+        made.append(element(item))
+        return ()
+
+    def body(item: Any) -> tuple[Any, tuple[()]]:
+        if test is None:
+            append(item)
+        else:
+            if_(test(item), lambda: append(item), tuple, line=line)
+        return True, ()
+
+    for_(iterable, body, (), (), line)
+    return made if made.is_open else made.parts
+
+
+@dataclass(frozen=True)
+class Lazily:
+    """A generator that a call takes at once."""
+
+    iterable: Any
+    element: Element
+    test: Element | None
+
+    def through(self) -> Any:
+        """Its elements, one after the other, or a list that a loop filled."""
+        if is_tracing() and (rows_of(self.iterable) is not None or not isinstance(self.iterable, Iterable)):
+            return comprehension(self.iterable, self.element, self.test)
+        return (self.element(item) for item in self.iterable if self.test is None or self.test(item))
+
+
+def lazily(iterable: Any, element: Element, test: Element | None = None) -> Any:
+    """`(element(i) for i in iterable if test(i))` as the argument of a call."""
+    return Lazily(iterable, element, test).through()
+
+
+def any_(items: Any) -> Any:
+    """`any(items)`."""
+    rows = _rows(items)
+    if rows is not None:
+        return _flags(rows).any()
+    found: Any = False
+    for item in items:
+        if not depends_on_data(found) and found:
+            return True
+        current = found
+        found = or_(lambda: current, lambda: item)  # noqa: B023 - both are read at once
+    return found if depends_on_data(found) else bool(found)
+
+
+def all_(items: Any) -> Any:
+    """`all(items)`."""
+    rows = _rows(items)
+    if rows is not None:
+        return _flags(rows).all()
+    found: Any = True
+    for item in items:
+        if not depends_on_data(found) and not found:
+            return False
+        current = found
+        found = and_(lambda: current, lambda: item)  # noqa: B023 - both are read at once
+    return found if depends_on_data(found) else bool(found)
+
+
+def _rows(items: Any) -> Rows | None:
+    return rows_of(items) if is_tracing() else None
+
+
+def _flags(rows: Rows) -> torch.Tensor:
+    """The truth value of each row, which has to have one element."""
+    leaf = pytree.tree_leaves(rows.tensors)[0]
+    as_flag(rows.at(0))
+    return torch.ne(leaf.reshape(-1), 0)
+
+
+def sum_(items: Any, start: Any = 0) -> Any:
+    """`sum(items, start)`."""
+    rows = _rows(items)
+    if rows is None:
+        return builtins.sum(items, start)
+    return for_(rows, lambda item, total: (True, (total + item,)), ("the sum",), (start,))[0]
+
+
+def min_(*items: Any, **options: Any) -> Any:
+    """`min(…)`."""
+    return _extreme(builtins.min, lambda new, best: new < best, items, options)
+
+
+def max_(*items: Any, **options: Any) -> Any:
+    """`max(…)`."""
+    return _extreme(builtins.max, lambda new, best: new > best, items, options)
+
+
+def _extreme(function: Callable[..., Any], is_better: Callable[[Any, Any], Any], items: Any, options: Any) -> Any:
+    if not is_tracing() or options:
+        return function(*items, **options)
+    many = items[0] if len(items) == 1 else items
+    rows = rows_of(many)
+    if rows is not None:
+        step = lambda new, best: (True, (ifexp(is_better(new, best), lambda: new, lambda: best),))  # noqa: E731
+        return for_(rows.behind_the_first(), step, ("the result",), (rows.at(0),))[0]
+    elements = list(many)
+    if not any(depends_on_data(element) for element in elements):
+        return function(elements)
+    best = elements[0]
+    for new in elements[1:]:
+        best = ifexp(is_better(new, best), lambda: new, lambda: best)  # noqa: B023 - read at once
+    return best
+
+
+def tensor(data: Any, *args: Any, **options: Any) -> torch.Tensor:
+    """`torch.tensor(data)`, of numbers that are tensors as well."""
+    leaves = pytree.tree_leaves(data)
+    if not is_tracing() or not any(isinstance(leaf, torch.Tensor | Collected | Maybe) for leaf in leaves):
+        return torch.tensor(data, *args, **options)
+    made = _nested(data)
+    dtype = options.get("dtype")
+    if dtype is None and made.dtype == torch.float64 and builtins.all(is_number(x) or not _is(x) for x in leaves):
+        dtype = torch.get_default_dtype()
+    return made if dtype is None else made.to(dtype)
+
+
+def _is(item: Any) -> bool:
+    return isinstance(item, torch.Tensor)
+
+
+def _nested(data: Any) -> torch.Tensor:
+    if is_open(data):
+        return torch.as_tensor(data.rows().rows)
+    if isinstance(data, list | tuple):
+        parts = [_nested(part) for part in parts_of(data)]
+        dtype = parts[0].dtype
+        for part in parts[1:]:
+            dtype = torch.promote_types(dtype, part.dtype)
+        return torch.stack([part.to(dtype) for part in parts])
+    return number_tensor(data)

@@ -1,0 +1,222 @@
+"""What a loop can go through: rows of tensors, ranges of symbolic length, lists that loops filled."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.utils import _pytree as pytree
+
+from exportguard.rewrites.collected import (
+    Collected,
+    Grown,
+    is_open,
+    like_rows,
+    number_rows,
+    row_of,
+    rows_are_numbers,
+)
+from exportguard.rewrites.data import depends_on_data
+from exportguard.rewrites.numbers import Affine, as_number, number_tensor
+from exportguard.source.errors import RewriteError
+
+_SIZES = (int, torch.SymInt)
+_WITH_STEP = 3  # bounds of a range
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A range whose number of steps depends on tensor data or on a size."""
+
+    start: torch.Tensor
+    step: int
+    count: torch.Tensor
+    low: Any = None  # bounds of its numbers that are sizes
+    high: Any = None
+
+    def number(self, position: torch.Tensor) -> torch.Tensor:
+        """The number of a step, with what is known of it."""
+        return as_number(self.start + position * self.step, Affine(object(), 0, self.low, self.high))
+
+    def __iter__(self) -> Iterator[Any]:
+        raise RewriteError("a range over tensor data can only be rewritten in a `for` statement of its own")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Something to iterate over whose length is symbolic: a pytree of tensors with one common first axis."""
+
+    tensors: Any
+    low: Any = None  # bounds of the first leaf, where it holds the numbers of a range
+    high: Any = None
+
+    @property
+    def length(self) -> Any:
+        return pytree.tree_leaves(self.tensors)[0].shape[0]
+
+    def at(self, index: Any) -> Any:
+        """The row of a number, which may be a tensor itself."""
+        return self.item([row_of(leaf, index) for leaf in pytree.tree_leaves(self.tensors)])
+
+    def item(self, leaves: list[torch.Tensor]) -> Any:
+        """The row that has these leaves, its numbers marked as such."""
+        flags = [rows_are_numbers(leaf) for leaf in pytree.tree_leaves(self.tensors)]
+        known = Affine(object(), 0, self.low, self.high)
+        marked = [
+            as_number(leaf, known if k == 0 else None) if is_one else leaf
+            for k, (leaf, is_one) in builtins.enumerate(builtins.zip(leaves, flags, strict=True))
+        ]
+        return pytree.tree_unflatten(marked, pytree.tree_structure(self.tensors))
+
+    def behind_the_first(self) -> Rows:
+        """The rows without the first."""
+        return self.mapped(lambda leaf: leaf[1:])
+
+    def reversed(self) -> Rows:
+        """The rows from the last to the first."""
+        return self.mapped(lambda leaf: leaf.flip(0))
+
+    def mapped(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Rows:
+        """The rows that a function of whole tensors gives."""
+        return Rows(pytree.tree_map(lambda leaf: like_rows(change(leaf), leaf), self.tensors), self.low, self.high)
+
+    def __iter__(self) -> Iterator[Any]:
+        raise RewriteError("a loop over a symbolic length can only be rewritten as a `for` statement of its own")
+
+
+@dataclass(frozen=True)
+class SymbolicRange:
+    """The numbers of a range with a start and a symbolic bound."""
+
+    numbers: tuple[Any, ...]
+    steps: Steps
+
+    def __iter__(self) -> Iterator[Any]:
+        raise RewriteError("a range of a symbolic size can only be rewritten in a `for` statement of its own")
+
+
+def rows_of(iterable: Any) -> Rows | None:
+    """The rows of what has a symbolic length; None for everything that Python can iterate over."""
+    if isinstance(iterable, Rows):
+        return iterable
+    if isinstance(iterable, SymbolicRange):
+        return Rows(number_rows(torch.arange(*iterable.numbers)), iterable.steps.low, iterable.steps.high)
+    if is_open(iterable):
+        return Rows(iterable.rows().rows)
+    is_symbolic = (
+        isinstance(iterable, torch.Tensor) and iterable.dim() > 0 and isinstance(iterable.shape[0], torch.SymInt)
+    )
+    return Rows(iterable) if is_symbolic else None
+
+
+def len_(sized: Any) -> Any:
+    """`len`, which leaves a symbolic size as it is."""
+    if isinstance(sized, Grown):
+        return sized.length()
+    return sized.shape[0] if isinstance(sized, torch.Tensor) and sized.dim() else len(sized)
+
+
+def range_(*bounds: Any) -> Iterable[Any]:
+    """`range`, with symbolic bounds and bounds from tensor data as well."""
+    if any(depends_on_data(bound) for bound in bounds):
+        return _steps(*bounds) if len(bounds) > 1 else _steps(0, *bounds)
+    numbers: list[Any] = [b.item() if isinstance(b, torch.Tensor) else b for b in bounds]
+    if not any(isinstance(number, torch.SymInt) for number in numbers):
+        return builtins.range(*numbers)
+    if len(numbers) == _WITH_STEP and _is_one_step(*numbers):
+        return [numbers[0]]
+    if len(numbers) == 1:
+        return Rows(number_rows(torch.arange(*numbers)), 0, numbers[0] - 1)
+    return SymbolicRange(tuple(numbers), _steps(*numbers))
+
+
+def _is_one_step(start: Any, stop: Any, step: Any) -> bool:
+    """Whether a range steps from its start to its end at once, whatever its length is."""
+    return statically_known_true(step > 0) and statically_known_true(stop - start == step)
+
+
+def _steps(start: Any, stop: Any, step: Any = 1) -> Steps:
+    if not isinstance(step, int):
+        raise RewriteError("the step of a range of unknown length must be a number that Python knows")
+    first, last = number_tensor(start), number_tensor(stop)
+    beyond = step - 1 if step > 0 else step + 1
+    count = torch.clamp(torch.div(last - first + beyond, step, rounding_mode="floor"), min=0)
+    low, high = (start, stop - 1) if step > 0 else (stop + 1, start)
+    sizes = [bound if isinstance(bound, _SIZES) else None for bound in (low, high)]
+    return Steps(first, step, count, *sizes)
+
+
+def steps_of(rows: Rows) -> Steps:
+    """The positions of rows as a range."""
+    start = torch.zeros((), dtype=torch.int64)
+    return Steps(start, 1, torch.scalar_tensor(rows.length, dtype=torch.int64), 0, rows.length - 1)
+
+
+def enumerate_(iterable: Any, start: int = 0) -> Iterable[Any]:
+    """`enumerate`, over a symbolic length as well."""
+    rows = rows_of(iterable)
+    if rows is None:
+        return builtins.enumerate(iterable, start)
+    numbers = number_rows(torch.arange(start, start + rows.length))
+    return Rows((numbers, rows.tensors), start, start + rows.length - 1)
+
+
+def zip_(*iterables: Any, strict: bool = False) -> Iterable[Any]:
+    """`zip`, over symbolic lengths as well."""
+    rows = [rows_of(iterable) for iterable in iterables]
+    if all(r is None for r in rows):
+        return builtins.zip(*iterables, strict=strict)
+    parts = [r.tensors if r is not None else i for r, i in builtins.zip(rows, iterables, strict=True)]
+    if not all(isinstance(leaf, torch.Tensor) for part in parts for leaf in pytree.tree_leaves(part)):
+        raise RewriteError("zip of a tensor of symbolic length with a Python list; make the list a tensor")
+    length = min(pytree.tree_leaves(part)[0].shape[0] for part in parts) if not strict else None
+    if length is not None:
+        parts = [pytree.tree_map(lambda t: like_rows(t[:length], t), part) for part in parts]
+    return Rows(tuple(parts))
+
+
+def reversed_(sequence: Any) -> Any:
+    """`reversed`, of what has a symbolic length as well."""
+    if is_open(sequence):
+        return sequence[::-1]
+    if isinstance(sequence, torch.Tensor) and rows_of(sequence) is None:
+        return sequence.flip(0)
+    rows = rows_of(sequence)
+    return builtins.reversed(sequence) if rows is None else rows.reversed()
+
+
+def tolist(tensor: Any) -> Any:
+    """`tensor.tolist()`, which leaves a list of symbolic length a tensor of numbers."""
+    is_symbolic = isinstance(tensor, torch.Tensor) and tensor.dim() == 1 and isinstance(tensor.shape[0], torch.SymInt)
+    if not is_symbolic:
+        return tensor.tolist()
+    return Grown([Collected(number_rows(tensor.to(_number_dtype(tensor.dtype))))])
+
+
+def _number_dtype(dtype: torch.dtype) -> torch.dtype:
+    if dtype == torch.bool:
+        return dtype
+    return torch.float64 if dtype.is_floating_point else torch.int64
+
+
+def unbind(tensor: Any, dim: int = 0) -> Any:
+    """`tensor.unbind(dim)`, along a symbolic axis as well."""
+    if isinstance(tensor, torch.Tensor) and isinstance(tensor.shape[dim], torch.SymInt):
+        return Grown([Collected(torch.movedim(tensor, dim, 0))])
+    return tensor.unbind(dim)
+
+
+def div(number: Any, divisor: Any, *, rounding_mode: str | None = None, **options: Any) -> Any:
+    """`torch.div`, which leaves the quotient of sizes a size."""
+    numbers = (number, divisor)
+    are_sizes = any(isinstance(n, torch.SymInt) for n in numbers) and all(isinstance(n, _SIZES) for n in numbers)
+    is_exact = rounding_mode == "floor" or (
+        rounding_mode == "trunc" and are_sizes and all(statically_known_true(n >= 0) for n in numbers)
+    )
+    if not are_sizes or not is_exact:
+        return torch.div(number, divisor, rounding_mode=rounding_mode, **options)
+    return number // divisor

@@ -1,0 +1,144 @@
+"""`and`, `or`, `not`, comparisons and conversions of what may be tensor data."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from exportguard.rewrites.conditional import Condition, Run
+from exportguard.rewrites.data import as_flag, as_predicate, depends_on_data
+from exportguard.rewrites.numbers import as_number
+from exportguard.rewrites.recording import Captured
+from exportguard.rewrites.state import Snapshot, reachable_roots
+from exportguard.rewrites.watch import aliases_now
+
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "Eq": operator.eq,
+    "NotEq": operator.ne,
+    "Lt": operator.lt,
+    "LtE": operator.le,
+    "Gt": operator.gt,
+    "GtE": operator.ge,
+    "Is": operator.is_,
+    "IsNot": operator.is_not,
+    "In": lambda a, b: a in b,
+    "NotIn": lambda a, b: a not in b,
+}
+
+
+def compare(operators: Sequence[str], *operands: Callable[[], Any]) -> Any:
+    """`a < b <= c`: each operand is read once, and no further than Python would."""
+    left = operands[0]()
+    result: Any = True
+    for name, read in zip(operators, operands[1:], strict=True):
+        right = read()
+        link = _COMPARISONS[name](left, right)
+        result = _combine(torch.logical_and, result, link) if depends_on_data(result) else link
+        if not depends_on_data(result) and not result:
+            return result
+        left = right
+    return result
+
+
+def known(item: Any) -> Callable[[], Any]:
+    """An operand that was read already."""
+    return lambda: item
+
+
+def and_(*operands: Callable[[], Any]) -> Any:
+    """`a and b and …` that is tested; operands are read from left to right, and no further than Python would."""
+    return _tested(operands, is_or=False)
+
+
+def or_(*operands: Callable[[], Any]) -> Any:
+    """`a or b or …` that is tested."""
+    return _tested(operands, is_or=True)
+
+
+def _tested(operands: Sequence[Callable[[], Any]], *, is_or: bool) -> Any:
+    current = operands[0]()
+    for read in operands[1:]:
+        if depends_on_data(current):
+            current = _either(current, read) if is_or else _both(current, read)
+        elif bool(current) == is_or:
+            return current
+        else:
+            current = read()
+    return current
+
+
+def _both(current: Any, read: Callable[[], Any]) -> Any:
+    if _leaves_no_trace(read):
+        return _combine(torch.logical_and, current, read())
+    return Condition(lambda: as_flag(read()), lambda: False, ("the value",), 0).build(as_predicate(current))
+
+
+def _either(current: Any, read: Callable[[], Any]) -> Any:
+    if _leaves_no_trace(read):
+        return _combine(torch.logical_or, current, read())
+    return Condition(lambda: True, lambda: as_flag(read()), ("the value",), 0).build(as_predicate(current))
+
+
+def _leaves_no_trace(read: Callable[[], Any]) -> bool:
+    """Whether an operand may be read although Python would not: it changes nothing and cannot fail."""
+    captured = Captured()
+    aliases = aliases_now()
+    before = aliases.stale_now()
+    run = Run(read, Snapshot(reachable_roots([read])), captured)
+    aliases.set_stale(before)
+    return run.error is None and not run.changes and not any(captured.mark_written()) and not run.checks
+
+
+def and_value(*operands: Callable[[], Any], line: int = 0) -> Any:
+    """`a and b and …` whose value is used: the first operand that is not true, or the last."""
+    return _valued(operands, line, is_or=False)
+
+
+def or_value(*operands: Callable[[], Any], line: int = 0) -> Any:
+    """`a or b or …` whose value is used: the first operand that is true, or the last."""
+    return _valued(operands, line, is_or=True)
+
+
+def _valued(operands: Sequence[Callable[[], Any]], line: int, *, is_or: bool) -> Any:
+    current, rest = operands[0](), operands[1:]
+    if not rest:
+        return current
+    if not depends_on_data(current):
+        return current if bool(current) == is_or else _valued(rest, line, is_or=is_or)
+    branches = [lambda: current, lambda: _valued(rest, line, is_or=is_or)]
+    then, orelse = branches if is_or else reversed(branches)
+    return Condition(then, orelse, ("the value",), line).build(as_predicate(current))
+
+
+def not_(operand: Any) -> Any:
+    """`not a`."""
+    if not depends_on_data(operand):
+        return not operand
+    return torch.logical_not(operand) if isinstance(operand, torch.Tensor) else torch.sym_not(as_predicate(operand))  # type: ignore[no-untyped-call]
+
+
+def bool_(item: Any) -> Any:
+    """`bool(item)`; of tensor data a bool tensor."""
+    return as_flag(item) if depends_on_data(item) else bool(item)
+
+
+def int_(item: Any) -> Any:
+    """`int(item)`; of tensor data a symbolic number."""
+    if not isinstance(item, torch.Tensor) or not depends_on_data(item):
+        return torch.sym_int(item) if depends_on_data(item) else int(item)  # type: ignore[no-untyped-call]
+    return item.to(torch.int64).reshape(()).item()
+
+
+def float_(item: Any) -> Any:
+    """`float(item)`; of tensor data a tensor of rank 0."""
+    if not isinstance(item, torch.Tensor) or not depends_on_data(item):
+        return torch.sym_float(item) if depends_on_data(item) else float(item)  # type: ignore[no-untyped-call]
+    number = item if item.is_floating_point() else item.to(torch.get_default_dtype())
+    return as_number(number.reshape(()))
+
+
+def _combine(function: Callable[..., torch.Tensor], a: Any, b: Any) -> torch.Tensor:
+    return function(as_flag(a), as_flag(b))

@@ -1,0 +1,226 @@
+"""The outcomes of two branches as one list of tensors and what both have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from exportguard.rewrites.carrying import NUMBERS, Kind, kind_of
+from exportguard.rewrites.collected import Maybe
+from exportguard.rewrites.data import describe
+from exportguard.rewrites.numbers import is_number
+from exportguard.rewrites.opening import Opening, closed
+from exportguard.rewrites.state import MISSING, UNDEFINED, Slot
+from exportguard.source.errors import RewriteError
+
+Outcome = tuple[Any, list[Any]]  # what a branch returns, and what the places hold that a branch writes
+
+
+class _Common:
+    """Stands for what both branches leave as one and the same object."""
+
+
+_COMMON = _Common()
+
+
+class Merge:
+    """The outcomes of two branches as one list of tensors and what both have in common.
+
+    :param slots: the places that a branch writes: attributes, entries, elements
+    :param is_older: whether an object was there before the branches ran
+    :raises RewriteError: the branches give values that one graph cannot hold, naming variable and line
+    """
+
+    def __init__(
+        self,
+        outcomes: tuple[Outcome, Outcome],
+        *,
+        names: Sequence[str],
+        slots: Sequence[Slot] = (),
+        is_older: Callable[[Any], bool] = lambda item: False,
+        line: int = 0,
+    ) -> None:
+        self._names = names
+        self._slots = slots
+        self._line = line
+        self._first, self._second = outcomes
+        self._is_many = bool(names) and isinstance(self._first[0], tuple) and isinstance(self._second[0], tuple)
+        self._left_out = [_left_out(s, a, b) for s, a, b in zip(slots, self._first[1], self._second[1], strict=True)]
+        pairs = list(zip(self._parts(self._first), self._parts(self._second), strict=True))
+        self._parts_in_common = [_in_common(a, b) for a, b in pairs]
+        self._older = [
+            (place, item)
+            for place, (a, b) in enumerate(pairs)
+            for item in (a, b)
+            if a is not b and isinstance(item, list | dict) and is_older(item)
+        ]
+        self._kinds: list[Kind | None] = []
+        self._common: list[Any] = []
+        self._tensors: list[torch.Tensor] = []
+        self._compare()
+
+    def _compare(self) -> None:
+        first, second = self._masked(self._first), self._masked(self._second)
+        self._opening = Opening(first, second)
+        first, second = self._opening.opened(first), self._opening.opened(second)
+        first_leaves, self._spec = pytree.tree_flatten(first, is_leaf=_is_leaf)
+        second_leaves, spec = pytree.tree_flatten(second, is_leaf=_is_leaf)
+        if spec != self._spec:
+            raise self._error("have values of different structure", self._first[0], self._second[0])
+        paths = [path for path, _ in pytree.tree_flatten_with_path(first, is_leaf=_is_leaf)[0]]
+        for path, a, b in zip(paths, first_leaves, second_leaves, strict=True):
+            self._add(path, a, b)
+
+    # -------------------------------------------------------------------------------------- parts
+
+    def _parts(self, outcome: Outcome) -> list[Any]:
+        """The variables, or the one result, and the contents of the places."""
+        result, held = outcome
+        return [*(result if self._is_many else [result]), *held]
+
+    def _masked(self, outcome: Outcome) -> Any:
+        """An outcome without what both have in common, and with elements that may be missing as such."""
+        parts = self._parts(outcome)
+        held = len(parts) - len(self._slots)
+        for k, absent in enumerate(self._left_out):
+            if absent is not None:
+                parts[held + k] = _perhaps(parts[held + k], absent)
+        masked = [_COMMON if same else p for p, same in zip(parts, self._parts_in_common, strict=True)]
+        return tuple(UNDEFINED if u else part for part, u in zip(masked, self._undefined(), strict=True))
+
+    def _undefined(self) -> list[bool]:
+        """Variables of one branch alone; reading one behind the test is an error."""
+        pairs = zip(self._parts(self._first), self._parts(self._second), strict=True)
+        return [a is UNDEFINED or b is UNDEFINED for a, b in pairs]
+
+    @property
+    def tensor_count(self) -> int:
+        """How many tensors each branch gives."""
+        return sum(kind is not None for kind in self._kinds)
+
+    def plain_tensors(self) -> list[torch.Tensor]:
+        """Tensors that a branch returns as they are, so that they may have been seen by no function."""
+        return self._tensors
+
+    def tensors_of(self, outcome: Outcome) -> list[torch.Tensor]:
+        """What a run of a branch adds to the results of the graph."""
+        leaves = pytree.tree_leaves(self._opening.opened(self._masked(outcome)), is_leaf=_is_leaf)
+        return [kind.start(leaf) for leaf, kind in zip(leaves, self._kinds, strict=True) if kind is not None]
+
+    def sources(self) -> list[list[torch.Tensor]]:
+        """For each result the tensors of the branches that it may be."""
+        made = []
+        for outcome in (self._first, self._second):
+            leaves = pytree.tree_leaves(self._opening.opened(self._masked(outcome)), is_leaf=_is_leaf)
+            made.append([leaf for leaf, kind in zip(leaves, self._kinds, strict=True) if kind is not None])
+        return [[leaf for leaf in pair if isinstance(leaf, torch.Tensor)] for pair in zip(*made, strict=True)]
+
+    def rebuild(self, tensors: list[torch.Tensor]) -> Outcome:
+        """What the program goes on with: the results of the graph in the places of the branches' values."""
+        made = iter(tensors)
+        leaves = [
+            common if kind is None else kind.standing_for(next(made))
+            for kind, common in zip(self._kinds, self._common, strict=True)
+        ]
+        merged = closed(pytree.tree_unflatten(leaves, self._spec))
+        first = self._parts(self._first)
+        parts = [own if part is _COMMON else part for own, part in zip(first, merged, strict=True)]
+        held = len(parts) - len(self._slots)
+        return (tuple(parts[:held]) if self._is_many else parts[0]), parts[held:]
+
+    # -------------------------------------------------------------------------------------- leaves
+
+    def _add(self, path: Any, a: Any, b: Any) -> None:
+        if a is b or _is_same(a, b):
+            self._kinds.append(None)
+            self._common.append(a)
+            return
+        if not all(isinstance(leaf, torch.Tensor | NUMBERS) for leaf in (a, b)):
+            is_python = not isinstance(a, torch.Tensor) and not isinstance(b, torch.Tensor)
+            kinds = "different Python values" if is_python else "values of different kinds"
+            raise self._error(f"give {self._name(path)} {kinds}", a, b)
+        self._kinds.append(self._kind(path, a, b))
+        self._common.append(None)
+        self._tensors += [leaf for leaf in (a, b) if isinstance(leaf, torch.Tensor)]
+
+    def _kind(self, path: Any, a: Any, b: Any) -> Kind:
+        first, second = kind_of(a), kind_of(b)
+        if first.is_number and second.is_number:
+            return first if first.rank >= second.rank else second
+        if first.is_number or second.is_number:
+            number, tensor = (first, second) if first.is_number else (second, first)
+            if tensor.shape or number.rank > tensor.rank:
+                raise self._error(f"give {self._name(path)} values of different kinds", a, b)
+            return tensor
+        if first.dtype != second.dtype or len(first.shape) != len(second.shape):
+            raise self._error(f"give {self._name(path)} values of different kinds", a, b)
+        return first
+
+    def _name(self, path: Any) -> str:
+        place = path[0].idx
+        held = len(self._parts(self._first)) - len(self._slots)
+        if place >= held:
+            return f"`{self._slots[place - held].describe()}`{pytree.keystr(path[1:])}"
+        if self._is_many and place < len(self._names):
+            return f"`{self._names[place]}`{pytree.keystr(path[1:])}"
+        return self._names[0] if self._names else "the result"
+
+    def containers(self, merged: Outcome) -> list[tuple[str, Any, Any]]:
+        """Lists and dicts from before the test that one branch leaves, with what the program goes on with."""
+        parts = self._parts(merged)
+        return [(self._name([pytree.SequenceKey(place)]), older, parts[place]) for place, older in self._older]
+
+    def _where(self) -> str:
+        return f"line {self._line}: " if self._line else ""
+
+    def _error(self, what: str, a: Any, b: Any) -> RewriteError:
+        return RewriteError(
+            f"{self._where()}the branches of a test on tensor data {what}: {describe(a)} and {describe(b)}; "
+            "give both branches tensors of one shape and dtype"
+        )
+
+
+def _is_leaf(item: Any) -> bool:
+    return item is None
+
+
+def _in_common(a: Any, b: Any) -> bool:
+    """Whether both branches leave one object that is more than a value."""
+    return a is b and not isinstance(a, NUMBERS | str) and a is not None and a is not UNDEFINED
+
+
+def _left_out(slot: Slot, a: Any, b: Any) -> Any:
+    """For an element that one branch alone appends: what stands for it where it is missing."""
+    if slot.kind != "element" or (a is MISSING) == (b is MISSING):
+        return None
+    template = b if a is MISSING else a
+    value = template.value if isinstance(template, Maybe) else template
+    if not all(isinstance(leaf, torch.Tensor | NUMBERS) for leaf in pytree.tree_leaves(value)):
+        return None
+    return value
+
+
+def _perhaps(element: Any, template: Any) -> Maybe:
+    if isinstance(element, Maybe):
+        return element
+    if element is not MISSING:
+        return Maybe(element, True)
+    return Maybe(pytree.tree_map(_nothing_like, template), False)
+
+
+def _nothing_like(leaf: Any) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return type(leaf)(0) if isinstance(leaf, bool | int | float) else 0
+    made = torch.zeros(leaf.shape, dtype=leaf.dtype)
+    return kind_of(leaf).standing_for(made) if is_number(leaf) else made
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.SymInt | torch.SymFloat | torch.SymBool) and type(a) is type(b):
+        return bool(a.node.expr == b.node.expr)
+    return (
+        type(a) is type(b) and isinstance(a, bool | int | float | str | bytes | torch.dtype | torch.device) and a == b
+    )

@@ -1,0 +1,103 @@
+"""Comprehensions become calls of `comprehension`, which is a loop where its length or its filter is tensor data; so do
+generators that `any`, `all`, `sum`, `min`, `max` and `list` take."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from exportguard.rewrites import build, scope
+from exportguard.rewrites.engine import Unit
+
+ORDER = 14
+_ITEM = "_item"
+_BUILT_IN = {name: f"{name}_" for name in ("any", "all", "sum", "min", "max")}
+_OWN_SCOPES = (ast.Lambda, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)
+_Comprehension = ast.ListComp | ast.GeneratorExp
+
+
+def apply(unit: Unit) -> None:
+    """Rewrites comprehensions over one iterable, and the calls of built-in functions that go through something."""
+    rewriter = _Comprehensions(unit)
+    unit.node.body = [rewriter.visit(statement) for statement in unit.node.body]
+
+
+class _Comprehensions(ast.NodeTransformer):
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+        shadowed = {*scope.parameters(unit.node), *scope.assigned(unit.node.body)}
+        self._built_in = {name: made for name, made in _BUILT_IN.items() if name not in shadowed}
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
+        can_move = _can_move(node)
+        self.generic_visit(node)
+        return self._called("comprehension", node) if can_move and self._unit.keep(node) else node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        function = node.func.id if isinstance(node.func, ast.Name) else ""
+        generator = node.args[0] if len(node.args) == 1 else None
+        is_generator = isinstance(generator, ast.GeneratorExp) and _can_move(generator)
+        self.generic_visit(node)
+        if not self._unit.keep(node) or not (function in self._built_in or (function == "list" and is_generator)):
+            return node
+        if isinstance(generator, ast.GeneratorExp) and is_generator:
+            if function == "list":
+                return self._called("comprehension", generator)
+            node.args = [self._called("lazily", generator)]
+        if _is_plain(node.args):
+            return node
+        self._unit.note(node, f"{function}(…)")
+        node.func = build.runtime(self._built_in[function])
+        return node
+
+    def _called(self, function: str, node: _Comprehension) -> ast.expr:
+        self._unit.note(node, "comprehension")
+        generator = node.generators[0]
+        arguments = [build.lazy(generator.iter), _over(generator.target, node.elt)]
+        if generator.ifs:
+            test = generator.ifs[0] if len(generator.ifs) == 1 else _joined(generator.ifs)
+            arguments.append(_over(generator.target, test))
+        line = node.lineno if function == "comprehension" else None
+        return ast.copy_location(build.call(function, *arguments, line=line), node)
+
+
+def _is_plain(arguments: Sequence[ast.expr]) -> bool:
+    return all(isinstance(a, ast.Constant) for a in arguments)
+
+
+def _joined(tests: Sequence[ast.expr]) -> ast.expr:
+    joined = ast.BoolOp(ast.And(), list(tests))
+    joined.exportguard_tested = True  # type: ignore[attr-defined]
+    return ast.copy_location(joined, tests[0])
+
+
+def _can_move(node: _Comprehension) -> bool:
+    """Whether its parts mean the same in functions of their own: they keep no function and bind no outer name."""
+    parts = [node.elt, *(test for generator in node.generators for test in generator.ifs)]
+    binds = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)
+    moves = not any(isinstance(inner, (*_OWN_SCOPES, *binds)) for part in parts for inner in ast.walk(part))
+    generator = node.generators[0]
+    return moves and len(node.generators) == 1 and not generator.is_async and _is_simple(generator.target)
+
+
+def _is_simple(target: ast.expr) -> bool:
+    if isinstance(target, ast.Tuple):
+        return all(_is_simple(part) for part in target.elts)
+    return isinstance(target, ast.Name)
+
+
+def _over(target: ast.expr, body: ast.expr) -> ast.expr:
+    """`lambda target: body`; `(a, (b, c))` is taken apart by a lambda in a lambda."""
+    if isinstance(target, ast.Name):
+        return ast.Lambda(build.arguments([target.id]), body)
+    names = [part.id if isinstance(part, ast.Name) else f"{_ITEM}_{k}" for k, part in enumerate(_parts(target))]
+    for name, part in zip(names, _parts(target), strict=True):
+        if isinstance(part, ast.Tuple):
+            inner = _over(part, body)
+            body = ast.Call(inner, [build.load(name)], [])
+    unpacked = ast.Call(ast.Lambda(build.arguments(names), body), [ast.Starred(build.load(_ITEM), ast.Load())], [])
+    return ast.Lambda(build.arguments([_ITEM]), unpacked)
+
+
+def _parts(target: ast.expr) -> list[ast.expr]:
+    return target.elts if isinstance(target, ast.Tuple) else []

@@ -1,0 +1,70 @@
+"""Lists that a function appends to become lists of the rewriting while a program is traced: a loop may fill them."""
+
+from __future__ import annotations
+
+import ast
+
+from exportguard.rewrites import build
+from exportguard.rewrites.engine import Unit
+
+ORDER = 13
+_GROWING = ("append", "extend", "insert")
+
+
+def apply(unit: Unit) -> None:
+    """`[]` → `_rt.list_([])` where a function appends, and what it returns as Python's; it is no change by itself."""
+    if any(_grows(node) for node in ast.walk(unit.node)):
+        _Lists().visit(unit.node)
+
+
+def _grows(node: ast.AST) -> bool:
+    if isinstance(node, ast.AugAssign):
+        return isinstance(node.value, ast.List | ast.ListComp)
+    is_method = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    return is_method and node.func.attr in _GROWING  # type: ignore[attr-defined]
+
+
+class _Lists(ast.NodeTransformer):
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        node.value = _Displays().visit(node.value)
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        node.value = _Displays().visit(node.value) if node.value is not None else None
+        return node
+
+    def visit_Return(self, node: ast.Return) -> ast.stmt:
+        if node.value is not None and not isinstance(node.value, ast.Constant):
+            node.value = ast.copy_location(build.call("plain", node.value), node.value)
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
+        return node
+
+
+class _Displays(ast.NodeTransformer):
+    """The lists in the value of an assignment, but not those that a call takes."""
+
+    def visit_List(self, node: ast.List) -> ast.expr:
+        self.generic_visit(node)
+        return ast.copy_location(build.call("list_", *([node] if node.elts else [])), node)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        if not isinstance(node.func, ast.Name):
+            return node
+        if node.func.id == "list" and not node.args:
+            return ast.copy_location(build.call("list_"), node)
+        node.args = [self._if_empty(argument) for argument in node.args]
+        for keyword in node.keywords:
+            keyword.value = self._if_empty(keyword.value)
+        return node
+
+    def _if_empty(self, argument: ast.expr) -> ast.expr:
+        is_empty = isinstance(argument, ast.List) and not argument.elts
+        return self.visit_List(argument) if is_empty else argument  # type: ignore[arg-type]
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.expr:
+        return node

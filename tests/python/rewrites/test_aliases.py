@@ -1,0 +1,140 @@
+"""Names and views of one storage that meet at a test or in a loop: right, or refused when one is read that another
+one's in-place change should have reached."""
+
+# ruff: noqa: SIM108 - the programs are what users write
+
+from __future__ import annotations
+
+import pytest
+import torch
+from control_flow_program import Programs, check, up
+from torch.nn import Module
+
+from exportguard import RewriteError, torch_export_rewrite
+
+PROGRAMS = Programs()
+
+
+@PROGRAMS.add()
+class OneNameIsGone(Module):
+    def forward(self, x):
+        h = x * 2
+        if h.max() > 2:
+            h = h.clamp(-1, 1)
+        h += 1
+        return h
+
+
+@PROGRAMS.add()
+class TwoNamesInALoop(Module):
+    def forward(self, x):
+        h = torch.zeros(4)
+        prev = h
+        out = torch.zeros(4)
+        for row in x:
+            h.add_(row)
+            out = out + prev
+        return out, h
+
+
+@PROGRAMS.add()
+class ReadBeforeTheWrite(Module):
+    def forward(self, x):
+        x = x * 1
+        v = x[0]
+        if x.sum() > 0:
+            z = x.sum()
+            v += 1
+        else:
+            z = x.mean()
+        return x, z
+
+
+@PROGRAMS.add()
+class AListOfBothBranches(Module):
+    def forward(self, x):
+        items = [x]
+        if x.sum() > 0:
+            items = [x * 2]
+        items.append(x + 1)
+        return items[0] + items[1]
+
+
+@pytest.mark.parametrize("cls", PROGRAMS, ids=lambda cls: cls.__name__)
+def test_a_program_is_equal_to_eager(cls: type[Module]) -> None:
+    check(cls)
+
+
+class MeetAtATest(Module):
+    def forward(self, x):
+        x = x * 1
+        if x.sum() > 0:
+            y = x
+        else:
+            y = x * 2
+        y += 1
+        return x, y
+
+
+class AViewInABranch(Module):
+    def forward(self, x):
+        x = x * 1
+        v = x[0]
+        if x.sum() > 0:
+            v += 1
+            z = x.sum()
+        else:
+            z = x.mean()
+        return x, z
+
+
+class CollectedAndChanged(Module):
+    def forward(self, x):
+        h = torch.zeros(4)
+        rows = []
+        for row in x:
+            h += row
+            rows.append(h)
+        return torch.stack(rows)
+
+
+class CarriedAndChanged(Module):
+    def forward(self, x):
+        h = x.sum(0)
+        prev, out = torch.zeros(4), torch.zeros(4)
+        for row in x:
+            h.add_(row)
+            out = out + prev
+            prev = h
+        return out
+
+
+class ABuffer(Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("state", torch.zeros(4))
+
+    def forward(self, x):
+        s = self.state if x.sum() > 0 else x[0]
+        s += 1
+        return s
+
+
+class AListThatIsChangedLater(Module):
+    def forward(self, x):
+        first = [x]
+        items = first
+        if x.sum() > 0:
+            items = [x * 2]
+        items.append(x + 1)
+        return items[0], first[-1]
+
+
+REFUSED = [MeetAtATest, AViewInABranch, CollectedAndChanged, CarriedAndChanged, ABuffer, AListThatIsChangedLater]
+
+
+@pytest.mark.parametrize("cls", REFUSED, ids=lambda cls: cls.__name__)
+def test_a_change_that_a_graph_cannot_see_is_refused(cls: type[Module]) -> None:
+    text = r"changes in place under another name|shares its memory|one of the two is changed later"
+    with torch_export_rewrite(cls), pytest.raises(RewriteError, match=text):
+        torch.export.export(cls(), (up(3),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), strict=False)
