@@ -69,7 +69,18 @@ def expand(
 # ---------------------------------------------------------------------------------------------------- lowering
 
 def lowering_targets() -> list[str]: ...
-def lower(model: Model, opset: int = 22) -> None: ...
+def lower(model: Model, opset: int = 22, *, fused_attention: bool = False) -> None: ...
+
+# ---------------------------------------------------------------------------------------------------- optimizer
+
+def optimize(model: Model, *, target: str = "portable", only: Sequence[str] = ()) -> dict[str, Any]:
+    """Improves the model in place; gives `patterns` as (name, times, seconds, refusals), `nodes_before`, `nodes_after`
+    and `seconds`."""
+
+def optimizer_patterns() -> list[tuple[str, str, str, int, str]]:
+    """(name, what it matches, what it makes, first opset, target) of each pattern."""
+
+def optimizer_passes() -> list[str]: ...
 
 # ---------------------------------------------------------------------------------------------------- serialization
 

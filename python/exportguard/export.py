@@ -21,6 +21,7 @@ from .inputs import CallInputs, ordered_call
 from .memory_order import refuse_strides_of_views
 from .onnx_model import ExternalData, OnnxModel, require_writable
 from .opsets import checked_opset
+from .optimization import Optimize, checked_optimize
 from .rewrites.selection import as_rewrites
 from .signature import program_names
 from .tracing import Exported, exported_module
@@ -57,6 +58,7 @@ def to_onnx(
     on_fixed_axis: OnFixedAxis = "error",
     output: str | os.PathLike[str] | None = None,
     rewrite: Any = (),
+    optimize: Optimize = True,
     options: ExportOptions = ExportOptions(),
 ) -> OnnxModel:
     """Converts a module, or what torch.export made of one, to ONNX, and saves it if `output` is given.
@@ -66,6 +68,8 @@ def to_onnx(
     place of a container, a cache for example, goes to every tensor in it. For an exported program it only gives names.
     `rewrite` is that of `torch_export_patches`: with "auto", what stops the export at tensor data is rewritten.
     Without `opset` it is the newest that the installed onnxruntime runs.
+    `optimize` fuses nodes into standard operators; "onnxruntime" takes operators of that runtime as well, False leaves
+    every operator as it was lowered, which also runs with no sample and no query where attention does not.
 
     The model is run at sizes that the trace has assumptions about, in search of those that do not hold.
 
@@ -82,6 +86,7 @@ def to_onnx(
         LoweringError: with every operator that has no lowering, where it is, and how often.
     """
     opset = checked_opset(opset)
+    checked_optimize(optimize)
     target = require_writable(output) if output is not None else None
     if isinstance(model_or_program, ExportedProgram):
         exported = Exported(model_or_program, _shapes_of_program(model_or_program, dynamic_shapes))
@@ -90,7 +95,7 @@ def to_onnx(
             model_or_program, args, kwargs, dynamic_shapes=dynamic_shapes, rewrite=rewrite, options=options
         )
     require_kept(exported.axes(), on_fixed_axis)
-    model = convert(exported, opset=opset, options=options)
+    model = convert(exported, opset=opset, options=options, optimize=optimize)
     if target is not None:
         model.save(target, external_data=options.external_data)
     return model
@@ -143,7 +148,7 @@ def _with_rewrite(options: ExportOptions, rewrite: Any) -> ExportOptions:
     return replace(options, guard={**options.guard, "rewrite": (*given, *patches)})
 
 
-def convert(exported: Exported, *, opset: int, options: ExportOptions) -> OnnxModel:
+def convert(exported: Exported, *, opset: int, options: ExportOptions, optimize: Optimize = True) -> OnnxModel:
     """The conversion alone, in C++, without a second trace."""
     program, shapes = exported.program, exported.shapes
     core = imported(program, shapes, options)
@@ -151,8 +156,11 @@ def convert(exported: Exported, *, opset: int, options: ExportOptions) -> OnnxMo
     if not options.mutated_outputs:
         _core.keep_outputs(core, len(returned_leaves(program)))
     expand(core)
-    _core.lower(core, opset=opset)
-    return OnnxModel(core, opset, exported.axes(), exported.rewriting_steps)
+    _core.lower(core, opset=opset, fused_attention=optimize is not False)
+    model = OnnxModel(core, opset, exported.axes(), exported.rewriting_steps)
+    if optimize:
+        model.optimize(target=optimize if isinstance(optimize, str) else "portable")
+    return model
 
 
 def imported(

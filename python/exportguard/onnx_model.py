@@ -13,6 +13,7 @@ import torch
 from . import _core
 from .axis_report import AxisOutcome
 from .errors import FileError
+from .optimization import OptimizationReport, Target, optimized
 
 if TYPE_CHECKING:
     from .rewrites.automatic import RewritingStep
@@ -46,6 +47,7 @@ class OnnxModel:
         """Takes over a lowered model."""
         self._core = core
         self._session: OrtSession | None = None
+        self._report: OptimizationReport | None = None
         self.opset = opset
         self.axes = tuple(axes)
         self.rewriting_steps = tuple(rewriting_steps)  # of `rewrite="auto"`
@@ -64,6 +66,20 @@ class OnnxModel:
     def node_count(self) -> int:
         """The number of nodes of the main graph."""
         return self._core.node_count
+
+    def optimize(self, *, target: Target = "portable", patterns: Sequence[str] = ()) -> OptimizationReport:
+        """Fuses and simplifies nodes in place, and tells what was done; `patterns` names those to try, all if empty.
+
+        Raises:
+            InvalidArgumentError: `target` or a name among `patterns` is unknown.
+        """
+        self._report = optimized(self._core, target, patterns)
+        self._session = None
+        return self._report
+
+    def report(self) -> OptimizationReport | None:
+        """What the last optimization did; None for a model that was not optimized."""
+        return self._report
 
     def text(self, sources: bool = False) -> str:
         """The graph as text; with `sources` each node says where it comes from in the user's model."""

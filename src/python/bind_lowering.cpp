@@ -1,3 +1,4 @@
+#include <exportguard/lowering/fused_attention.h>
 #include <exportguard/lowering/lower.h>
 #include <pybind11/stl.h>
 
@@ -6,7 +7,10 @@
 namespace exportguard::python {
 namespace {
 
-void lower(ir::Model& model, int opset) { lowering::lower(model, {.opset = opset}); }
+void lower(ir::Model& model, int opset, bool fused_attention) {
+  lowering::lower(model,
+                  {.opset = opset, .table = fused_attention ? &lowering::table_with_fused_attention() : nullptr});
+}
 
 std::vector<std::string> lowering_targets() { return lowering::LoweringTable::builtin().targets(); }
 
@@ -14,7 +18,8 @@ std::vector<std::string> lowering_targets() { return lowering::LoweringTable::bu
 
 void bind_lowering(py::module_& m) {
   using ReleaseGil = py::call_guard<py::gil_scoped_release>;
-  m.def("lower", &lower, py::arg("model"), py::arg("opset") = lowering::LoweringOptions().opset, ReleaseGil(),
+  m.def("lower", &lower, py::arg("model"), py::arg("opset") = lowering::LoweringOptions().opset, py::kw_only(),
+        py::arg("fused_attention") = false, ReleaseGil(),
         "Replaces every torch operator of the model by ONNX operators, in place.");
   m.def("lowering_targets", &lowering_targets, ReleaseGil(), "The operators that can be lowered, by torch's name.");
 }

@@ -15,6 +15,7 @@ EXPORTGUARD_BINDING void bind_ir(py::module_& m);
 EXPORTGUARD_BINDING void bind_guard(py::module_& m);
 EXPORTGUARD_BINDING void bind_importer(py::module_& m);
 EXPORTGUARD_BINDING void bind_lowering(py::module_& m);
+EXPORTGUARD_BINDING void bind_optimizer(py::module_& m);
 EXPORTGUARD_BINDING void bind_serialization(py::module_& m);
 EXPORTGUARD_BINDING void bind_validation(py::module_& m);
 

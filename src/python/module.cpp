@@ -7,6 +7,7 @@ PYBIND11_MODULE(_core, m) {
   exportguard::python::bind_guard(m);
   exportguard::python::bind_importer(m);
   exportguard::python::bind_lowering(m);
+  exportguard::python::bind_optimizer(m);
   exportguard::python::bind_serialization(m);
   exportguard::python::bind_validation(m);
 }

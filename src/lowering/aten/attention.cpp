@@ -1,10 +1,13 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/contraction.h"
+#include "lowering/fused_attention.h"
 #include "lowering/kernels.h"
 #include "lowering/reductions.h"
 #include "lowering/size_arithmetic.h"
@@ -82,6 +85,89 @@ Value* attend(LoweringContext& ctx, const Attention& attention) {
   return attention.mask ? without_blind_queries(ctx, result, attention.mask) : result;
 }
 
+// ------------------------------------------------------------------------------------------------ one operator
+
+bool is_positive_sum(const SymExpr& expression) {
+  return std::ranges::all_of(expression.terms(), [](const SymExpr::Term& term) { return term.coefficient > 0; });
+}
+
+/// The input of the graph that the value shows, in another shape at the most.
+bool shows_input(const Value* value) {
+  static constexpr std::string_view kViews[] = {"Transpose", "Reshape", "Unsqueeze", "Squeeze", "Expand", "Cast"};
+  while (value->producer() && std::ranges::find(kViews, value->producer()->op()) != std::end(kViews))
+    value = value->producer()->find_input(0);
+  return value->is_input();
+}
+
+/// Whether there is a key where there is a query: `past + seq` of them for `seq` queries, or some that the model
+/// computes. Keys that are an input alone are a cache, which may be empty; onnxruntime's kernel fails then.
+bool has_a_key(LoweringContext& ctx, const Attention& attention) {
+  const ir::Dim keys = ctx.size(attention.key, -2);
+  if (const auto number = keys.constant()) return *number > 0;
+  return is_positive_sum(keys - ctx.size(attention.query, -2)) || !shows_input(attention.key);
+}
+
+bool has_fused_kernel(DType dtype) { return is_floating(dtype) && bit_width(dtype) <= 32 && bit_width(dtype) >= 16; }
+
+/// [batch, heads, sequence, size] of one dtype, without a size that is known to be 0. Keys have the heads of the
+/// values.
+bool has_fused_shapes(LoweringContext& ctx, const Attention& attention) {
+  const Value* operands[] = {attention.query, attention.key, attention.value};
+  for (const Value* operand : operands) {
+    if (ctx.rank(operand) != 4 || operand->dtype() != attention.query->dtype()) return false;
+    if (ctx.size(operand, 0) != ctx.size(attention.query, 0)) return false;
+    if (std::ranges::find(ctx.shape(operand), ir::Dim(0)) != ctx.shape(operand).end()) return false;
+  }
+  const bool is_known = ctx.size(attention.query, 1).is_constant() && ctx.size(attention.key, 1).is_constant();
+  return is_known && ctx.size(attention.key, 1) == ctx.size(attention.value, 1) &&
+         ctx.size(attention.key, 2) == ctx.size(attention.value, 2) &&
+         ctx.size(attention.query, 3) == ctx.size(attention.key, 3);
+}
+
+/// Bools, or float32 to be added: see `without_lowest`.
+bool has_fused_mask(const Attention& attention) {
+  if (attention.mask == nullptr) return true;
+  const DType dtype = attention.mask->dtype();
+  const bool is_float = dtype == DType::kFloat32 && attention.query->dtype() == DType::kFloat32;
+  return !attention.is_causal && (dtype == DType::kBool || is_float);
+}
+
+bool has_fused_form(LoweringContext& ctx, const Attention& attention) {
+  const bool is_plain = attention.dropout == 0 && attention.scale > 0 && has_fused_kernel(attention.query->dtype());
+  return ctx.opset() >= 23 && is_plain && has_fused_mask(attention) && has_fused_shapes(ctx, attention) &&
+         has_a_key(ctx, attention);
+}
+
+/// A query may be hidden from every key with the smallest finite number. torch then gives the mean of the values;
+/// onnxruntime's kernel takes that number for minus infinity and gives zeros. The number next to it is as small: a
+/// score added to either is lost, in float32 up to 1e31, and the mean comes out.
+Value* without_lowest(LoweringContext& ctx, Value* mask) {
+  if (mask->dtype() == DType::kBool) return mask;
+  const float lowest = std::numeric_limits<float>::lowest();
+  Value* is_lowest = ctx.op("Equal", {mask, ctx.number_like(lowest, mask)});
+  return ctx.where(is_lowest, ctx.number_like(std::nextafter(lowest, 0.0F), mask), mask);
+}
+
+/// onnxruntime's kernel stretches the mask over samples and heads, not over queries and keys.
+Value* mask_of_scores(LoweringContext& ctx, const Attention& attention) {
+  if (attention.mask == nullptr) return nullptr;
+  std::vector<Size> sizes = ctx.sizes_of(attention.mask);
+  if (sizes.size() < 2) sizes.insert(sizes.begin(), 2 - sizes.size(), Size(1));
+  sizes[sizes.size() - 2] = size_of(ctx, attention.query, -2);
+  sizes[sizes.size() - 1] = size_of(ctx, attention.key, -2);
+  return ctx.expand(without_lowest(ctx, attention.mask), sizes);
+}
+
+/// A query that sees no key gives zeros here as well, and the heads of keys are shared as torch shares them.
+Value* fused(LoweringContext& ctx, const Attention& attention) {
+  std::vector<Value*> operands = {attention.query, attention.key, attention.value};
+  if (Value* mask = mask_of_scores(ctx, attention)) operands.push_back(mask);
+  std::vector<ir::NamedAttribute> attributes;
+  attributes.emplace_back("scale", attention.scale);
+  if (attention.is_causal) attributes.emplace_back("is_causal", std::int64_t{1});
+  return ctx.op("Attention", operands, std::move(attributes));
+}
+
 // ------------------------------------------------------------------------------------------------ grouped queries
 
 /// [..., heads, a, b] as [..., groups, heads / groups, a, b].
@@ -140,9 +226,20 @@ Attention attention_of(LoweringContext& ctx, std::size_t dropout, std::size_t is
           .dropout = ctx.number(dropout)};
 }
 
-void lower_scaled_dot_product_attention(LoweringContext& ctx) {
+bool has_fused_heads(LoweringContext& ctx, const Attention& attention, bool is_grouped) {
+  const std::int64_t heads = *ctx.size(attention.query, 1).constant();
+  const std::int64_t groups = *ctx.size(attention.key, 1).constant();
+  return is_grouped ? heads % groups == 0 : heads == groups;
+}
+
+Attention scaled_dot_product_attention(LoweringContext& ctx) {
   Attention attention = attention_of(ctx, 4, 5, 6);
   attention.mask = ctx.find_input(3);
+  return attention;
+}
+
+void lower_scaled_dot_product_attention(LoweringContext& ctx) {
+  const Attention attention = scaled_dot_product_attention(ctx);
   ctx.result(ctx.flag(7) ? attend_grouped(ctx, attention) : attend(ctx, attention));
 }
 
@@ -178,6 +275,13 @@ void lower_efficient_attention(LoweringContext& ctx) {
 }
 
 }  // namespace
+
+void lower_attention_as_one(LoweringContext& ctx) {
+  const Attention attention = scaled_dot_product_attention(ctx);
+  const bool is_one = has_fused_form(ctx, attention) && has_fused_heads(ctx, attention, ctx.flag(7));
+  if (!is_one) return lower_scaled_dot_product_attention(ctx);
+  ctx.result(fused(ctx, attention));
+}
 
 void populate_attention(LoweringTable& table) {
   table.add("aten.scaled_dot_product_attention.default", lower_scaled_dot_product_attention);

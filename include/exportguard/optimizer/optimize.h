@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "exportguard/ir/graph.h"
+#include "exportguard/optimizer/pattern.h"
+
+namespace exportguard::optimizer {
+
+struct OptimizeOptions {
+  Target target = Target::kPortable;
+  const PatternTable* table = nullptr;  ///< null: the built-in one
+  std::vector<std::string> only;        ///< names of patterns and passes; empty: all
+};
+
+/// What one pattern or pass did.
+struct PatternReport {
+  std::string name;
+  std::size_t applied = 0;
+  double seconds = 0;
+  std::map<std::string, std::size_t> refusals;  ///< reason → times
+};
+
+struct Report {
+  std::vector<PatternReport> patterns;  ///< those that were tried, in the order of the table
+  std::size_t nodes_before = 0;         ///< nested graphs and functions included
+  std::size_t nodes_after = 0;
+  double seconds = 0;  ///< wall time
+};
+
+/// Improves every graph of the model in place; the outputs stay what they are. Torch-level nodes are left alone. A node
+/// that takes the place of several carries the sources of all of them. Linear in the number of nodes.
+/// @throws InvalidArgument for a name in `only` that no pattern or pass has.
+Report optimize(ir::Model& model, const OptimizeOptions& options = {});
+
+/// Names of the passes, which are not patterns: `dead_code`, `common_subexpressions`.
+std::vector<std::string> pass_names();
+
+}  // namespace exportguard::optimizer

@@ -1,0 +1,63 @@
+"""What the optimizer is asked for, and what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from . import _core
+from .errors import InvalidArgumentError
+
+Target = Literal["portable", "onnxruntime"]
+Optimize = bool | Literal["onnxruntime"]
+
+
+@dataclass(frozen=True)
+class PatternUse:
+    """How often a pattern or pass was applied, the seconds it took, and why it declined, reason by reason."""
+
+    name: str
+    applied: int
+    seconds: float
+    refusals: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OptimizationReport:
+    """Every pattern and pass that was tried, and the nodes before and after, those of nested graphs included."""
+
+    patterns: Sequence[PatternUse]
+    nodes_before: int
+    nodes_after: int
+    seconds: float
+
+    def __str__(self) -> str:
+        """A line for each pattern that did something, and the totals."""
+        lines = [f"{one.name}: {one.applied} times, {1e3 * one.seconds:.1f} ms" for one in self.patterns if one.applied]
+        total = f"{self.nodes_before} nodes before, {self.nodes_after} after, {1e3 * self.seconds:.1f} ms"
+        return "\n".join([*lines, total])
+
+
+def checked_optimize(optimize: Any) -> Optimize:
+    """`optimize` itself.
+
+    Raises:
+        InvalidArgumentError: it is none of True, False and "onnxruntime".
+    """
+    if isinstance(optimize, bool):
+        return optimize
+    if optimize == "onnxruntime":
+        return "onnxruntime"
+    raise InvalidArgumentError(f"optimize must be True, False or 'onnxruntime', got {optimize!r}; pass True")
+
+
+def optimized(core: _core.Model, target: Target, patterns: Sequence[str] = ()) -> OptimizationReport:
+    """Improves the model in place.
+
+    Raises:
+        InvalidArgumentError: `target` is unknown, or one of `patterns` is.
+    """
+    done = _core.optimize(core, target=target, only=list(patterns))
+    uses = [PatternUse(*one) for one in done["patterns"]]
+    return OptimizationReport(uses, done["nodes_before"], done["nodes_after"], done["seconds"])

@@ -1,0 +1,149 @@
+#include "optimizer/driver.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+namespace exportguard::optimizer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A node's surroundings change a few times; patterns that undo each other would go on for ever.
+constexpr int kMostVisits = 24;
+constexpr std::size_t kMostTargets = 12;
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+bool is_return(const ir::Node& node) { return node.is("", "return"); }
+
+bool is_dead(const ir::Node& node) {
+  for (std::size_t i = 0; i < node.output_count(); ++i) {
+    if (!node.output(i).is_unused()) return false;
+  }
+  return node.output_count() > 0;
+}
+
+std::vector<ir::Node*> producers_of_inputs(const ir::Node& node) {
+  std::vector<ir::Node*> producers;
+  for (std::size_t i = 0; i < node.input_count(); ++i) {
+    const Value* input = node.find_input(i);
+    if (input && input->producer()) producers.push_back(input->producer());
+  }
+  return producers;
+}
+
+/// The torch operators behind several nodes, as those of one. The place is that of `first`.
+class Provenance {
+ public:
+  explicit Provenance(const ir::Source* first) : first_(first) { add(first); }
+
+  void add(const ir::Source* source) {
+    if (source == nullptr || targets_.size() == kMostTargets) return;
+    if (first_ == nullptr) first_ = source;
+    if (std::ranges::find(targets_, source->target) == targets_.end()) targets_.push_back(source->target);
+  }
+
+  const ir::Source* joined() const {
+    if (targets_.size() < 2) return first_;
+    std::string targets;
+    for (const std::string& target : targets_) targets += (targets.empty() ? "" : " + ") + target;
+    return ir::intern({targets, first_->module, first_->type, first_->file, first_->line, first_->code});
+  }
+
+ private:
+  const ir::Source* first_;
+  std::vector<std::string> targets_;
+};
+
+}  // namespace
+
+Driver::Driver(const Facts& facts, std::vector<const Pattern*> patterns, std::vector<PatternReport>& reports)
+    : facts_(facts), patterns_(std::move(patterns)), reports_(reports), refusals_(patterns_.size()) {
+  for (std::size_t i = 0; i < patterns_.size(); ++i) {
+    for (const std::string_view root : patterns_[i]->roots) by_root_[std::string(root)].push_back(i);
+  }
+}
+
+void Driver::run(ir::Graph& graph, Stage stage) {
+  visits_.clear();
+  enqueue_all(graph);
+  while (!queue_.empty()) {
+    ir::Node* node = queue_.front();
+    queue_.pop_front();
+    queued_.erase(node);
+    if (!node->is_erased()) visit(*node, stage);
+  }
+  for (std::size_t i = 0; i < refusals_.size(); ++i) {
+    for (const auto& [reason, times] : refusals_[i]) reports_[i].refusals[reason] += times;
+    refusals_[i].clear();
+  }
+}
+
+void Driver::enqueue_all(ir::Graph& graph) {
+  for (ir::Node& node : graph) {
+    for (ir::Graph* nested : node.subgraphs()) enqueue_all(*nested);
+    enqueue(&node);
+  }
+}
+
+void Driver::enqueue(ir::Node* node) {
+  const bool is_candidate = !node->is_torch() && node->domain().empty() && !is_return(*node);
+  if (!is_candidate || !by_root_.contains(node->op())) return;
+  if (queued_.insert(node).second) queue_.push_back(node);
+}
+
+void Driver::visit(ir::Node& node, Stage stage) {
+  const auto rules = by_root_.find(node.op());
+  if (rules == by_root_.end() || ++visits_[&node] > kMostVisits) return;
+  for (const std::size_t i : rules->second) {
+    if (patterns_[i]->stage > stage || !try_pattern(i, node)) continue;
+    if (!node.is_erased()) enqueue(&node);
+    return;
+  }
+}
+
+bool Driver::try_pattern(std::size_t pattern, ir::Node& node) {
+  const Clock::time_point begin = Clock::now();
+  const Match match = patterns_[pattern]->match(facts_, node);
+  if (match) {
+    Rewriter rewriter(facts_, node);
+    match.rewrite(rewriter);
+    clean_up(rewriter, *patterns_[pattern]);
+    ++reports_[pattern].applied;
+  } else {
+    ++refusals_[pattern][match.reason()];
+  }
+  reports_[pattern].seconds += seconds_since(begin);
+  return static_cast<bool>(match);
+}
+
+// What nobody reads any more goes, with the nodes that it alone kept; those beside it are looked at again.
+void Driver::clean_up(const Rewriter& rewriter, const Pattern& pattern) {
+  std::vector<ir::Node*> doubtful = rewriter.replaced();
+  doubtful.push_back(&rewriter.root());
+  Provenance provenance(rewriter.root().source());
+  while (!doubtful.empty()) {
+    ir::Node* node = doubtful.back();
+    doubtful.pop_back();
+    if (node->is_erased() || is_return(*node)) continue;
+    if (!is_dead(*node)) {
+      enqueue(node);
+      continue;
+    }
+    provenance.add(node->source());
+    const std::vector<ir::Node*> producers = producers_of_inputs(*node);
+    node->graph().erase(*node);
+    doubtful.insert(doubtful.end(), producers.begin(), producers.end());
+  }
+  for (ir::Node* made : rewriter.made()) {
+    if (made->is_erased()) continue;
+    if (pattern.stage == Stage::kFuse) made->set_source(provenance.joined());
+    enqueue(made);
+  }
+  for (ir::Node* reader : rewriter.changed()) {
+    if (!reader->is_erased()) enqueue(reader);
+  }
+}
+
+}  // namespace exportguard::optimizer

@@ -1,0 +1,130 @@
+#include "exportguard/optimizer/optimize.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "exportguard/common/errors.h"
+#include "optimizer/driver.h"
+#include "optimizer/passes.h"
+
+namespace exportguard::optimizer {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::string_view kDeadCode = "dead_code";
+constexpr std::string_view kCommonSubexpressions = "common_subexpressions";
+
+std::size_t count_nodes(const ir::Graph& graph) {
+  std::size_t count = graph.node_count();
+  for (const ir::Node& node : graph) {
+    for (const ir::Graph* nested : node.subgraphs()) count += count_nodes(*nested);
+  }
+  return count;
+}
+
+std::size_t count_nodes(const ir::Model& model) {
+  std::size_t count = count_nodes(*model.graph);
+  for (const ir::Function& function : model.functions) count += count_nodes(*function.body);
+  return count;
+}
+
+int opset_of(const ir::Model& model) {
+  const auto found = model.opsets.find("");
+  return found == model.opsets.end() ? 0 : static_cast<int>(found->second);
+}
+
+int opset_of(const ir::Model& model, const ir::Function& function) {
+  const auto own = function.opsets.find("");
+  return own == function.opsets.end() ? opset_of(model) : static_cast<int>(own->second);
+}
+
+void require_known(const PatternTable& table, const std::vector<std::string>& names) {
+  const auto passes = pass_names();
+  for (const std::string& name : names) {
+    const bool is_known = table.find(name) != nullptr || std::ranges::find(passes, name) != passes.end();
+    if (!is_known)
+      throw InvalidArgument(fmt::format("no pattern or pass is named '{}'; docs/optimizer.md lists them", name));
+  }
+}
+
+/// One run of `optimize`: the patterns that apply, and what they did.
+class Run {
+ public:
+  Run(const OptimizeOptions& options, Report& report)
+      : options_(options), table_(options.table ? *options.table : PatternTable::builtin()), report_(report) {
+    require_known(table_, options.only);
+  }
+
+  void optimize(ir::Graph& graph, int opset) {
+    std::vector<const Pattern*> patterns;
+    std::vector<PatternReport> reports;
+    for (const Pattern& pattern : table_.patterns()) {
+      const bool applies = pattern.opset <= opset && pattern.target <= options_.target && is_wanted(pattern.name);
+      if (!applies) continue;
+      patterns.push_back(&pattern);
+      reports.push_back({.name = std::string(pattern.name)});
+    }
+    const Facts facts(opset, options_.target);
+    Driver driver(facts, patterns, reports);
+    clean(graph);
+    for (const Stage stage : {Stage::kSimplify, Stage::kFuse, Stage::kFinish}) {
+      driver.run(graph, stage);
+      clean(graph);
+    }
+    for (const PatternReport& one : reports) add(one);
+    graph.erase_unused_initializers();
+    graph.sweep();
+  }
+
+ private:
+  bool is_wanted(std::string_view name) const {
+    return options_.only.empty() || std::ranges::find(options_.only, name) != options_.only.end();
+  }
+
+  void clean(ir::Graph& graph) {
+    pass(kDeadCode, [&] { return graph.erase_dead_nodes(); });
+    pass(kCommonSubexpressions, [&] { return merge_common_subexpressions(graph); });
+  }
+
+  template <typename F>
+  void pass(std::string_view name, F&& function) {
+    if (!is_wanted(name)) return;
+    const Clock::time_point begin = Clock::now();
+    PatternReport one{.name = std::string(name), .applied = function()};
+    one.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    add(one);
+  }
+
+  void add(const PatternReport& one) {
+    auto found = std::ranges::find(report_.patterns, one.name, &PatternReport::name);
+    if (found == report_.patterns.end()) found = report_.patterns.insert(found, PatternReport{.name = one.name});
+    found->applied += one.applied;
+    found->seconds += one.seconds;
+    for (const auto& [reason, times] : one.refusals) found->refusals[reason] += times;
+  }
+
+  const OptimizeOptions& options_;
+  const PatternTable& table_;
+  Report& report_;
+};
+
+}  // namespace
+
+std::vector<std::string> pass_names() { return {std::string(kDeadCode), std::string(kCommonSubexpressions)}; }
+
+Report optimize(ir::Model& model, const OptimizeOptions& options) {
+  const Clock::time_point begin = Clock::now();
+  Report report;
+  report.nodes_before = count_nodes(model);
+  Run run(options, report);
+  run.optimize(*model.graph, opset_of(model));
+  for (ir::Function& function : model.functions) run.optimize(*function.body, opset_of(model, function));
+  report.nodes_after = count_nodes(model);
+  report.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  return report;
+}
+
+}  // namespace exportguard::optimizer

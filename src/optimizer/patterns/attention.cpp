@@ -1,0 +1,213 @@
+#include <algorithm>
+
+#include "exportguard/optimizer/rewriter.h"
+#include "optimizer/heads.h"
+
+namespace exportguard::optimizer {
+namespace {
+
+enum Operand : std::uint8_t { kQuery, kKey, kValue, kMask, kPastKey, kPastValue };
+
+std::vector<Value*> operands_of(const ir::Node& node) {
+  std::vector<Value*> operands;
+  for (std::size_t i = 0; i < node.input_count(); ++i) operands.push_back(node.find_input(i));
+  return operands;
+}
+
+std::vector<ir::NamedAttribute> numbers_of(const ir::Node& node) {
+  std::vector<ir::NamedAttribute> attributes;
+  for (const auto& [name, value] : node.attributes()) {
+    if (const auto* number = std::get_if<std::int64_t>(&value)) attributes.emplace_back(name, *number);
+    if (const auto* number = std::get_if<double>(&value)) attributes.emplace_back(name, *number);
+  }
+  return attributes;
+}
+
+std::vector<ir::Type> output_types(const ir::Node& node) {
+  std::vector<ir::Type> types;
+  for (std::size_t i = 0; i < node.output_count(); ++i) types.push_back(node.output(i).type());
+  return types;
+}
+
+/// The same node with other operands; its outputs take the place of the old ones.
+void write_with(Rewriter& rewriter, const std::vector<Value*>& operands) {
+  ir::Node& old = rewriter.root();
+  const auto made = rewriter.op_many("Attention", operands, numbers_of(old), output_types(old));
+  for (std::size_t i = 0; i < made.size(); ++i) rewriter.replace(old.output(i), *made[i]);
+}
+
+// ------------------------------------------------------------------------------------------------ repeated heads
+
+/// x of rank 4 if `value` is x with each head (axis 1) repeated, one copy after the other.
+Value* repeated_heads(const Value* value) {
+  const ir::Node* joined = producer_of(value, "Reshape");
+  const ir::Node* stretched = joined ? producer_of(joined->find_input(0), "Expand") : nullptr;
+  const ir::Node* split = stretched ? stretched->input(0).producer() : nullptr;
+  if (!split || !(split->is("", "Unsqueeze") || split->is("", "Reshape"))) return nullptr;
+  const auto& from = shape_of(split->input(0));
+  const auto& five = shape_of(stretched->output());
+  const auto& after = shape_of(*value);
+  const auto& before = shape_of(split->output());
+  if (!from || !five || !after || !before || from->size() != 4 || five->size() != 5 || before->size() != 5)
+    return nullptr;
+  const ir::Shape wanted = {(*from)[0], (*from)[1], ir::Dim(1), (*from)[2], (*from)[3]};
+  const auto times = (*five)[2].constant();
+  if (!times || *before != wanted) return nullptr;
+  const ir::Shape stretched_shape = {(*from)[0], (*from)[1], ir::Dim(*times), (*from)[2], (*from)[3]};
+  const ir::Shape joined_shape = {(*from)[0], (*from)[1] * ir::Dim(*times), (*from)[2], (*from)[3]};
+  return *five == stretched_shape && *after == joined_shape ? &split->input(0) : nullptr;
+}
+
+/// Query heads share a head of keys and values in the operator itself: the query heads 0 to n-1 the first one, and so
+/// on.
+Match match_repeated_heads(const Facts&, ir::Node& node) {
+  Value* key = repeated_heads(node.find_input(kKey));
+  Value* value = repeated_heads(node.find_input(kValue));
+  if (!key || !value) return Match::no("keys and values are not heads repeated");
+  if (node.find_input(kPastKey)) return Match::no("it has a cache, whose heads would not be repeated");
+  const auto& keys = *shape_of(*key);
+  const auto query_heads = dim(node.input(kQuery), 1);
+  const bool divides = keys[1] == *dim(*value, 1) && keys[1].is_constant() && query_heads &&
+                       query_heads->is_constant() && *keys[1].constant() > 0 &&
+                       *query_heads->constant() % *keys[1].constant() == 0 && has_rank(node.input(kQuery), 4);
+  if (!divides) return Match::no("the number of heads is not known");
+  return Match([=, &node](Rewriter& rewriter) {
+    std::vector<Value*> operands = operands_of(node);
+    operands[kKey] = key;
+    operands[kValue] = value;
+    write_with(rewriter, operands);
+  });
+}
+
+// ------------------------------------------------------------------------------------------------ cache
+
+/// A Concat of two tensors of rank 4 along the sequence.
+ir::Node* joined_cache(const Value* value) {
+  ir::Node* concat = producer_of(value, "Concat");
+  const bool fits = concat && concat->input_count() == 2 && has_rank(*value, 4) &&
+                    axis_from_start(*value, int_attribute(*concat, "axis", 0)) == 2;
+  return fits ? concat : nullptr;
+}
+
+/// The node of `graph` that a node is, or is nested in.
+const ir::Node* at_level(const ir::Node& node, const ir::Graph& graph) {
+  const ir::Node* level = &node;
+  while (level && &level->graph() != &graph) level = level->graph().parent();
+  return level;
+}
+
+/// Whatever else reads the value reads it behind `node`, so that `node` may give it.
+bool is_read_behind(const Value& value, const ir::Node& node) {
+  return std::ranges::all_of(value.uses(), [&](const ir::Use* use) {
+    const ir::Node* reader = at_level(use->user(), node.graph());
+    if (reader == &node) return &use->user() == &node;
+    return reader && (reader->is("", "return") || node.is_before(*reader));
+  });
+}
+
+bool same_but_length(const Value& a, const Value& b) {
+  const auto& left = shape_of(a);
+  const auto& right = shape_of(b);
+  return left && right && left->size() == 4 && right->size() == 4 && (*left)[0] == (*right)[0] &&
+         (*left)[1] == (*right)[1] && (*left)[3] == (*right)[3];
+}
+
+Match match_cache(const Facts&, ir::Node& node) {
+  if (node.find_input(kPastKey)) return Match::no("it has a cache already");
+  if (int_attribute(node, "is_causal", 0) != 0) return Match::no("the triangle would move with the cache");
+  const ir::Node* keys = joined_cache(node.find_input(kKey));
+  const ir::Node* values = joined_cache(node.find_input(kValue));
+  if (!keys || !values || keys == values) return Match::no("keys and values do not come behind a cache");
+  const bool is_shape_known =
+      same_but_length(keys->input(0), keys->input(1)) && same_but_length(values->input(0), values->input(1)) &&
+      dim(keys->input(0), 2) == dim(values->input(0), 2) && dim(keys->input(1), 2) == dim(values->input(1), 2);
+  if (!is_shape_known) return Match::no("the shapes of cache and new keys are not known");
+  if (dim(keys->input(1), 2) != dim(node.input(kQuery), 2)) return Match::no("there may be no new key");
+  if (!is_read_behind(keys->output(), node) || !is_read_behind(values->output(), node))
+    return Match::no("the new cache is read before");
+  return Match([=, &node](Rewriter& rewriter) {
+    std::vector<Value*> operands = operands_of(node);
+    operands.resize(6, nullptr);
+    operands[kKey] = &keys->input(1);
+    operands[kValue] = &values->input(1);
+    operands[kPastKey] = &keys->input(0);
+    operands[kPastValue] = &values->input(0);
+    const auto made = rewriter.op_many("Attention", operands, numbers_of(node),
+                                       {node.output().type(), keys->output().type(), values->output().type()});
+    rewriter.replace(node.output(), *made[0]);
+    rewriter.replace(keys->output(), *made[1]);
+    rewriter.replace(values->output(), *made[2]);
+  });
+}
+
+// ------------------------------------------------------------------------------------------------ three axes
+
+/// [batch, sequence, heads, size] behind a Transpose that brings the heads to the front.
+Value* before_swap(const Value* value) {
+  ir::Node* swap = value ? value->producer() : nullptr;
+  if (!swaps_heads(swap)) return nullptr;
+  const auto& shape = shape_of(swap->input(0));
+  const bool is_known = shape && (*shape)[2].constant().value_or(0) > 0 && (*shape)[3].constant().value_or(0) > 0;
+  return is_known ? &swap->input(0) : nullptr;
+}
+
+/// Readers of the result that swap heads back.
+bool is_swapped_back(const Value& value) {
+  const auto uses = value.uses();
+  return !uses.empty() && std::ranges::all_of(uses, [](const ir::Use* use) { return swaps_heads(&use->user()); });
+}
+
+Match match_three_axes(const Facts&, ir::Node& node) {
+  if (!has_rank(node.input(kQuery), 4)) return Match::no("it has three axes already");
+  Value* query = before_swap(node.find_input(kQuery));
+  Value* key = before_swap(node.find_input(kKey));
+  Value* value = before_swap(node.find_input(kValue));
+  if (!query || !key || !value) return Match::no("an operand does not come with the heads behind the sequence");
+  if (!is_swapped_back(node.output())) return Match::no("the result is wanted with the heads in front");
+  return Match([=, &node](Rewriter& rewriter) {
+    std::vector<Value*> operands = operands_of(node);
+    operands[kQuery] = &heads_joined(rewriter, *query);
+    operands[kKey] = &heads_joined(rewriter, *key);
+    operands[kValue] = &heads_joined(rewriter, *value);
+    const ir::Shape& q = *shape_of(*query);
+    const ir::Dim size = (*shape_of(*value))[3];
+    std::vector<ir::Type> types = output_types(node);
+    types[0].shape = ir::Shape{q[0], q[1], q[2] * size};
+    std::vector<ir::NamedAttribute> attributes = numbers_of(node);
+    attributes.emplace_back("q_num_heads", *q[2].constant());
+    attributes.emplace_back("kv_num_heads", *(*shape_of(*key))[2].constant());
+    const auto made = rewriter.op_many("Attention", operands, std::move(attributes), std::move(types));
+    Value& split = rewriter.reshape(*made[0], {q[0], q[1], q[2], size});
+    rewriter.replace(node.output(), rewriter.transpose(split, {0, 2, 1, 3}));
+    for (std::size_t i = 1; i < made.size(); ++i) rewriter.replace(node.output(i), *made[i]);
+  });
+}
+
+}  // namespace
+
+void populate_attention(PatternTable& table) {
+  table.add({.name = "attention_grouped_heads",
+             .matches = "`Attention` of keys and values whose heads are repeated",
+             .makes = "`Attention` of the heads themselves",
+             .roots = {"Attention"},
+             .match = match_repeated_heads,
+             .stage = Stage::kFuse,
+             .opset = 23});
+  table.add({.name = "attention_cache",
+             .matches = "`Attention` of a cache joined with new keys and values, as many as there are queries",
+             .makes = "`Attention` with past and present as its own inputs and outputs",
+             .roots = {"Attention"},
+             .match = match_cache,
+             .stage = Stage::kFuse,
+             .opset = 23});
+  table.add(
+      {.name = "attention_three_axes",
+       .matches = "`Attention` whose operands come as [batch, sequence, heads, size] and whose result goes back to it",
+       .makes = "`Attention` of [batch, sequence, heads · size], without a `Transpose`",
+       .roots = {"Attention"},
+       .match = match_three_axes,
+       .stage = Stage::kFuse,
+       .opset = 23});
+}
+
+}  // namespace exportguard::optimizer

@@ -1,0 +1,64 @@
+#include <exportguard/optimizer/optimize.h>
+#include <fmt/format.h>
+#include <pybind11/stl.h>
+
+#include "exportguard/common/errors.h"
+#include "python/bindings.h"
+
+namespace exportguard::python {
+namespace {
+
+namespace opt = optimizer;
+
+opt::Target target_named(const std::string& name) {
+  if (name == "portable") return opt::Target::kPortable;
+  if (name == "onnxruntime") return opt::Target::kOnnxRuntime;
+  throw InvalidArgument(fmt::format("target must be 'portable' or 'onnxruntime', got '{}'", name));
+}
+
+py::dict as_dict(const opt::Report& report) {
+  py::list patterns;
+  for (const opt::PatternReport& one : report.patterns) {
+    patterns.append(py::make_tuple(one.name, one.applied, one.seconds, one.refusals));
+  }
+  py::dict result;
+  result["patterns"] = patterns;
+  result["nodes_before"] = report.nodes_before;
+  result["nodes_after"] = report.nodes_after;
+  result["seconds"] = report.seconds;
+  return result;
+}
+
+py::dict optimize(ir::Model& model, const std::string& target, const std::vector<std::string>& only) {
+  opt::OptimizeOptions options;
+  options.target = target_named(target);
+  options.only = only;
+  opt::Report report;
+  {
+    const py::gil_scoped_release release;
+    report = opt::optimize(model, options);
+  }
+  return as_dict(report);
+}
+
+py::list optimizer_patterns() {
+  py::list result;
+  for (const opt::Pattern& pattern : opt::PatternTable::builtin().patterns()) {
+    result.append(py::make_tuple(std::string(pattern.name), std::string(pattern.matches), std::string(pattern.makes),
+                                 pattern.opset, pattern.target == opt::Target::kPortable ? "portable" : "onnxruntime"));
+  }
+  return result;
+}
+
+}  // namespace
+
+void bind_optimizer(py::module_& m) {
+  m.def("optimize", &optimize, py::arg("model"), py::kw_only(), py::arg("target") = "portable",
+        py::arg("only") = std::vector<std::string>(),
+        "Improves the model in place; what was done, as (pattern, times, seconds, refusals) and counts of nodes.");
+  m.def("optimizer_patterns", &optimizer_patterns,
+        "(name, what it matches, what it makes, first opset, target) of each.");
+  m.def("optimizer_passes", &opt::pass_names, "What the optimizer does beside patterns.");
+}
+
+}  // namespace exportguard::python
