@@ -17,7 +17,7 @@ ROOT = Path(exportguard.__file__).parent
 #: part.
 LAYERS = (
     "errors _core",
-    "torch_version devices opsets memory_order inputs export_errors source runners models",
+    "torch_version devices opsets memory_order optimization inputs export_errors source runners models",
     "declaration dynamic_shapes",
     "caches rewrites observed_shapes input_observer",
     "patches",
