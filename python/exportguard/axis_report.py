@@ -13,7 +13,7 @@ from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from .axes.bound import AxisBound, Kind
-from .dynamic_shapes import Axis, LeafShape, ends_of, name_of
+from .dynamic_shapes import Axis, LeafShape, ends_of, graph_name, name_of
 
 _NUMBERS = (bool, int, float)
 
@@ -151,20 +151,29 @@ def _upper_bound(program: ExportedProgram, size: sympy.Expr) -> int | None:
 def symbol_names(program: ExportedProgram, shapes: Sequence[LeafShape]) -> dict[str, str]:
     """The user's name for each symbol that stands alone for an axis; the first name wins.
 
-    A graph only knows names of letters, digits and `_`: `past+seq` becomes `past_seq`.
+    A graph only knows names of ASCII letters, digits and `_`: `past+seq` becomes `past_seq`.
     """
     names: dict[str, str] = {}
+    known: dict[str, str] = {}  # by label
     leaves = list(zip(shapes, exported_inputs(program), strict=True))
     # Tensors first: a number of the same name is another quantity (the tokens a window has seen, not those it holds).
     for shape, value in sorted(leaves, key=lambda leaf: not isinstance(leaf[1], torch.Tensor)):
         for axis in shape.axes:
-            label = shape.label(axis)
-            size = value.shape[axis] if isinstance(value, torch.Tensor) else value
-            if label and isinstance(size, torch.SymInt) and size.node.expr.is_symbol:
-                name = re.sub(r"\W+", "_", label)
-                if isinstance(value, torch.Tensor) or name not in names.values():
-                    names.setdefault(str(size.node.expr), name)
+            is_tensor = isinstance(value, torch.Tensor)
+            label, symbol = _named_symbol(shape, axis, value.shape[axis] if is_tensor else value)
+            if label is None or symbol in names or (label in known and not is_tensor):
+                continue
+            names[symbol] = known.setdefault(label, graph_name(label, names.values()))
     return names
+
+
+def _named_symbol(shape: LeafShape, axis: int, size: Any) -> tuple[str | None, str]:
+    """What the user calls a symbol, and torch's name of it; the root of a derived `Dim` is what has a name."""
+    expression = size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(0)
+    root = getattr(shape.axes[axis], "root", None)
+    if root is not None and len(expression.free_symbols) == 1:
+        return str(root.__name__), str(*expression.free_symbols)
+    return (shape.label(axis) if expression.is_symbol else None), str(expression)
 
 
 def exported_inputs(program: ExportedProgram) -> list[Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +16,7 @@ from torch.export import Dim
 from torch.export.dynamic_shapes import _DimHint
 from torch.utils import _pytree as pytree
 
+from .arguments import require_callable, require_kind, wrong
 from .errors import InvalidArgumentError
 from .inputs import CallInputs, Leaf, flatten_named, forward_of, further_arguments, ordered_call
 
@@ -50,6 +53,18 @@ def name_of(axis: Axis) -> str | None:
     return None
 
 
+def graph_name(label: str, taken: Collection[str]) -> str:
+    """The name of an axis as graphs can have it: of ASCII letters, digits and `_`, no number, and none of those taken.
+
+    >>> graph_name("past+seq", ()), graph_name("5", ()), graph_name("größe", ["gr__e"])
+    ('past_seq', 'd5', 'gr__e_1')
+    """
+    name = re.sub(r"[^0-9A-Za-z_]", "_", label)
+    name = name if not name[:1].isdigit() else f"d{name}"
+    candidates = (name if number == 0 else f"{name}_{number}" for number in itertools.count())
+    return next(candidate for candidate in candidates if candidate not in taken)
+
+
 def ends_of(axis: Axis) -> tuple[int | None, int | None]:
     """The smallest and the largest size that a `Dim` allows; None for no such end, and for what is no `Dim`.
 
@@ -71,6 +86,8 @@ def all_dynamic_shapes_from_inputs(inputs: Any, dim_prefix: str | _DimHint = "d"
     >>> all_dynamic_shapes_from_inputs({"x": torch.zeros(2, 3), "n": 4})
     {'x': {0: 'd_0_0', 1: 'd_0_1'}, 'n': None}
     """
+    if not isinstance(dim_prefix, str | _DimHint):
+        raise wrong("dim_prefix", dim_prefix, "a text or a hint such as Dim.AUTO")
     tensors = iter(range(len(pytree.tree_leaves(inputs))))
 
     def every_axis(value: Any) -> dict[int, Axis] | None:
@@ -151,6 +168,11 @@ def check_inputs(model: Any, calls: Sequence[Any], dynamic_shapes: DynamicShapes
     Raises:
         InvalidArgumentError: naming the input, the axis, the call and what was expected.
     """
+    require_callable("model", model, "a module or a function")
+    if not isinstance(calls, Sequence) or isinstance(calls, str):
+        raise wrong("calls", calls, "a list of calls, each a tuple or a dictionary of arguments")
+    for number, call in enumerate(calls):
+        require_kind(f"call {number}", call, (tuple, list, Mapping), "a tuple or a dictionary of arguments")
     rows = [_shapes_of_call(model, call, dynamic_shapes) for call in calls]
     for number, row in enumerate(rows):
         where = f" in call {number}"
@@ -391,7 +413,13 @@ def _axes(path: str, value: Any, spec: Any) -> dict[int, Axis]:
         raise InvalidArgumentError(
             f"dynamic_shapes has {spec!r} for the tensor {path}; pass {{axis: name}} or a tuple with one entry an axis"
         )
-    return {_axis_number(path, value, axis): _known(path, axis, asked) for axis, asked in entries if asked is not None}
+    axes = [
+        (_axis_number(path, value, axis), _known(path, axis, asked)) for axis, asked in entries if asked is not None
+    ]
+    twice = next((axis for axis, _ in axes if [one for one, _ in axes].count(axis) > 1), None)
+    if twice is not None:
+        raise InvalidArgumentError(f"dynamic_shapes names axis {twice} of {path} twice, counted from both ends")
+    return dict(axes)
 
 
 def _number_axis(path: str, value: Any, spec: Any) -> dict[int, Axis]:
@@ -412,7 +440,7 @@ def _entries_by_position(path: str, value: torch.Tensor, spec: Sequence[Any]) ->
 
 def _axis_number(path: str, value: torch.Tensor, axis: Any) -> int:
     rank = value.dim()
-    if not isinstance(axis, int) or not -rank <= axis < rank:
+    if not isinstance(axis, int) or isinstance(axis, bool) or not -rank <= axis < rank:
         raise InvalidArgumentError(
             f"dynamic_shapes names axis {axis!r} of {path}, which has rank {rank}; axes are 0 to {rank - 1}"
             if rank

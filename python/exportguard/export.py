@@ -12,14 +12,15 @@ import torch
 from torch.export import ExportedProgram
 
 from . import _core
+from .arguments import require_choice, require_flags, require_kind, require_named, require_names
 from .axis_report import AxisOutcome, returned_leaves, symbol_names, taken_leaves
 from .decompose import expand
 from .dynamic_shapes import DynamicShapes, LeafShape, normalise
 from .errors import AxisError, InvalidArgumentError
-from .guard import torch_export_patches
+from .guard import require_known_options, torch_export_patches
 from .inputs import CallInputs, ordered_call
 from .memory_order import refuse_strides_of_views
-from .onnx_model import ExternalData, OnnxModel, require_writable
+from .onnx_model import EXTERNAL_DATA, ExternalData, OnnxModel, require_writable
 from .opsets import checked_opset
 from .optimization import Optimize, checked_optimize
 from .rewrites.selection import as_rewrites
@@ -46,6 +47,15 @@ class ExportOptions:
     output_names: Sequence[str] | None = None
     external_data: ExternalData = "auto"
     mutated_outputs: bool = True
+
+    def __post_init__(self) -> None:
+        if self.guard is not None:
+            require_named("options.guard", self.guard)
+            require_known_options(self.guard)
+        require_flags(strict=self.strict, mutated_outputs=self.mutated_outputs)
+        require_names("input_names", self.input_names)
+        require_names("output_names", self.output_names)
+        require_choice("external_data", self.external_data, EXTERNAL_DATA)
 
 
 def to_onnx(
@@ -87,7 +97,9 @@ def to_onnx(
     """
     opset = checked_opset(opset)
     checked_optimize(optimize)
-    target = require_writable(output) if output is not None else None
+    require_choice("on_fixed_axis", on_fixed_axis, ("error", "warn"))
+    require_kind("options", options, ExportOptions, "ExportOptions(…)")
+    target = require_writable(output, "output") if output is not None else None
     if isinstance(model_or_program, ExportedProgram):
         exported = Exported(model_or_program, _shapes_of_program(model_or_program, dynamic_shapes))
     else:

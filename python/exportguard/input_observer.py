@@ -9,8 +9,10 @@ from typing import Any
 
 import torch
 
+from .arguments import require_kind
 from .dynamic_shapes import mirror
 from .errors import InvalidArgumentError
+from .guard import torch_export_patches
 from .inputs import CallInputs, Leaf, flatten_named, forward_of, ordered_call
 
 
@@ -29,6 +31,10 @@ class ObservedCalls:
         Raises:
             InvalidArgumentError: there was no call.
         """
+        with torch_export_patches(patch=False):
+            return self._example()
+
+    def _example(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         calls = self._comparable()
         changing = [axes for _, axes in self._changing_axes(calls)]
         usable = [call for call in calls if _fits(flatten_named(self._named(call)), changing)]
@@ -42,6 +48,10 @@ class ObservedCalls:
         Raises:
             InvalidArgumentError: fewer than two calls with the same parts.
         """
+        with torch_export_patches(patch=False):
+            return self._dynamic_shapes()
+
+    def _dynamic_shapes(self) -> dict[str, Any]:
         calls = self._comparable()
         if len(calls) < 2:
             raise InvalidArgumentError(
@@ -81,14 +91,13 @@ class ObservedCalls:
 def observe_inputs(model: torch.nn.Module) -> Iterator[ObservedCalls]:
     """Watches the calls of `model` until the block ends; the model is not changed.
 
-    Caches are only taken apart within `register_cache_serialization` or a guard: use the result there.
-
     >>> model = torch.nn.Linear(4, 2)
     >>> with observe_inputs(model) as seen:
     ...     _ = model(torch.zeros(2, 4)), model(torch.zeros(5, 4))
     >>> seen.dynamic_shapes()
     {'input': {0: 'd0'}}
     """
+    require_kind("model", model, torch.nn.Module, "a torch.nn.Module")
     observed = ObservedCalls(model)
 
     def hook(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

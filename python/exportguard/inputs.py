@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from .arguments import require_named
 from .errors import InvalidArgumentError
 
 
@@ -67,6 +68,8 @@ def ordered_call(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | No
     """
     if not isinstance(args, (tuple, list)):
         raise InvalidArgumentError(f"args must be a tuple of arguments, got {type(args).__name__}; pass (x,) for one")
+    if kwargs is not None:
+        require_named("kwargs", kwargs)
     call = CallInputs(tuple(args), dict(kwargs or {}))
     order = list(inspect.signature(forward_of(model)).parameters)
     call.named(forward_of(model))

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from .arguments import require_callable, require_count, require_named
 from .dynamic_shapes import mirror
 from .errors import InvalidArgumentError
 from .inputs import Leaf, flatten_named
@@ -47,6 +48,10 @@ def observed_dynamic_shapes(make_inputs: Callable[[Sizes], Any], sizes: Sizes, o
     Raises:
         InvalidArgumentError: another size gives other inputs, not just other shapes.
     """
+    require_callable("make_inputs", make_inputs)
+    require_named("sizes", sizes)
+    for name, size in sizes.items():
+        require_count(f"sizes[{name!r}]", size)
     inputs = make_inputs(sizes)
     base = flatten_named(inputs)
     axes = [[_Axis(leaf.name, size) for size in _sizes_of(leaf.value)] for leaf in base]

@@ -6,13 +6,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 
 from . import _core
+from .arguments import path_of, require_choice, require_flags, require_kind, require_named
 from .axis_report import AxisOutcome
-from .errors import FileError
+from .errors import FileError, InvalidArgumentError
 from .optimization import OptimizationReport, Target, optimized
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from .runners.onnxruntime import OrtSession
 
 ExternalData = Literal["auto", "always", "never"]
+EXTERNAL_DATA = get_args(ExternalData)
+_LONGEST_NAME = 255  # bytes, on all file systems of Linux; the data file has five more
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,8 @@ class OnnxModel:
         Raises:
             FileError: with the path and the system's reason; what stood there before is still there.
         """
-        target = require_writable(path)
+        target = require_writable(path, "path")
+        require_choice("external_data", external_data, EXTERNAL_DATA)
         _core.save(self._core, str(target), external_data=external_data)
         return target
 
@@ -111,15 +115,31 @@ class OnnxModel:
         Raises:
             GraphError: with the checker's text.
         """
+        require_flags(full=full)
         _core.check(self.to_bytes(), full=full)
 
     def run(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Runs the model in onnxruntime on the CPU and returns its outputs by name."""
+        """Runs the model in onnxruntime on the CPU and returns its outputs by name.
+
+        Raises:
+            InvalidArgumentError: an input is missing, unknown, no tensor, or of another element type or rank.
+        """
+        self._require_inputs(inputs)
         if self._session is None:
             from .runners.onnxruntime import OrtSession  # onnxruntime is asked for by those who run a model alone
 
             self._session = OrtSession(self.to_bytes())
         return dict(zip(self._session.output_names, self._session.run(inputs), strict=True))
+
+    def _require_inputs(self, inputs: Any) -> None:
+        require_named("inputs", inputs)
+        known = {value.name: value for value in self.inputs}
+        missing, unknown = set(known) - set(inputs), set(inputs) - set(known)
+        if missing or unknown:
+            problem = f"lacks {', '.join(sorted(missing))}" if missing else f"has {', '.join(sorted(unknown))} beside"
+            raise InvalidArgumentError(f"inputs {problem}; the model takes {', '.join(known) or 'none'}")
+        for name, value in inputs.items():
+            _require_input(known[name], value)
 
     def __repr__(self) -> str:
         names = ", ".join(f"{name}: {text}" for name, text, _, _ in self._core.inputs)
@@ -135,24 +155,50 @@ def load(source: str | os.PathLike[str] | bytes) -> OnnxModel:
         FileError: what cannot be read, with the node or tensor; files may come from anywhere.
         GraphError: names in it collide.
     """
-    core = _core.from_bytes(source) if isinstance(source, bytes) else _core.load(source)
+    core = _core.from_bytes(source) if isinstance(source, bytes) else _core.load(str(path_of("source", source)))
     return OnnxModel(core, core.opsets.get("", 0))
+
+
+def _require_input(known: ValueInfo, value: Any) -> None:
+    require_kind(f"input {known.name}", value, torch.Tensor, "a tensor")
+    dtype = _name_of(value.dtype)
+    has_rank = known.shape is None or value.dim() == len(known.shape)
+    if dtype not in (known.dtype, "") or not has_rank:
+        rank = "" if known.shape is None else f" of rank {len(known.shape)}"
+        raise InvalidArgumentError(
+            f"input {known.name} must be {known.dtype}{rank}, got {value.dtype} of rank {value.dim()}"
+        )
+
+
+def _name_of(dtype: torch.dtype) -> str:
+    """The name of a dtype in graphs; empty for those of few bits, which have several."""
+    if dtype in (torch.bool, torch.bfloat16):
+        return {torch.bool: "bool", torch.bfloat16: "bf16"}[dtype]
+    if dtype.itemsize == 1 and dtype.is_floating_point:
+        return ""
+    kind = "f" if dtype.is_floating_point else "c" if dtype.is_complex else "i" if dtype.is_signed else "u"
+    return f"{kind}{8 * dtype.itemsize}"
 
 
 def _value_info(name: str, _: str, dtype: str, shape: Sequence[str | int] | None) -> ValueInfo:
     return ValueInfo(name, dtype, None if shape is None else tuple(shape))
 
 
-def require_writable(path: str | os.PathLike[str]) -> Path:
-    """The path, if a file can be written there.
+def require_writable(path: str | os.PathLike[str], name: str = "path") -> Path:
+    """The path, if a file can be written there; `name` is that of the argument.
 
     Raises:
-        FileError: the folder is missing or cannot be written to, or `path` is a folder.
+        InvalidArgumentError: it is no path.
+        FileError: the folder is missing or cannot be written to, its name is too long, or it is a folder or a device.
     """
-    target = Path(path)
+    target = path_of(name, path)
     folder = target.parent
     if not folder.is_dir():
         raise FileError(f"cannot write {target}: the folder {folder} does not exist; create it first")
+    if len(os.fsencode(target.name)) + len(".data") > _LONGEST_NAME:
+        raise FileError(f"cannot write {target}: the name is too long; choose a shorter one")
+    if target.exists() and not target.is_file() and not target.is_dir():
+        raise FileError(f"cannot write {target}: it is no file, and only files are replaced; pass another name")
     if target.is_dir():
         raise FileError(f"cannot write {target}: it is a folder; pass the name of a file in it")
     if not os.access(folder, os.W_OK):

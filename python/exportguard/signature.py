@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -13,6 +12,8 @@ from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from .axis_report import exported_inputs
+from .dynamic_shapes import graph_name
+from .errors import REFUSALS
 
 _PAST = "past_key_values"
 _PRESENT = "present"
@@ -105,7 +106,19 @@ def _steps(spec: pytree.TreeSpec) -> Sequence[Any]:
     is_complete = isinstance(keys, (list, tuple)) and len(keys) == spec.num_children
     if is_complete and all(isinstance(key, (str, int)) for key in keys):
         return list(keys)
-    return range(spec.num_children)
+    return _registered_keys(spec) or range(spec.num_children)
+
+
+def _registered_keys(spec: pytree.TreeSpec) -> Sequence[str]:
+    """The names that a class was registered with, if they do not depend on what it holds; else none."""
+    node = pytree.SUPPORTED_NODES.get(spec.type)
+    if node is None or node.flatten_with_keys_fn is None or spec.type in pytree.BUILTIN_TYPES:
+        return ()
+    try:
+        pairs, _ = node.flatten_with_keys_fn(node.unflatten_fn([None] * spec.num_children, spec.context))
+    except REFUSALS:  # the class does not take what it does not know
+        return ()
+    return [str(getattr(key, "key", getattr(key, "idx", key))) for key, _ in pairs]
 
 
 def dimension_names(inputs: Sequence[str], examples: Sequence[Any], named: Mapping[str, str]) -> dict[str, str]:
@@ -118,8 +131,8 @@ def dimension_names(inputs: Sequence[str], examples: Sequence[Any], named: Mappi
     for name, example in zip(inputs, examples, strict=True):
         for axis, size in _sizes(example):
             if isinstance(size, torch.SymInt) and size.node.expr.is_symbol and str(size.node.expr) not in names:
-                readable = re.sub(r"\W", "_", name if axis is None else f"{name}_dim{axis}")
-                names[str(size.node.expr)] = _free_name(readable, set(names.values()))
+                readable = name if axis is None else f"{name}_dim{axis}"
+                names[str(size.node.expr)] = graph_name(readable, set(names.values()))
     return names
 
 

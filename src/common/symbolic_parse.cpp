@@ -123,11 +123,12 @@ class Parser {
     }
   }
 
-  SymExpr signed_power() {
-    if (accept("-")) return SymExpr(0) - signed_power();
-    if (accept("+")) return signed_power();
+  SymExpr signed_power(int before = 0) {
+    if (before > kDeepest) fail(fmt::format("more than {} signs and powers in a row", kDeepest));
+    if (accept("-")) return SymExpr(0) - signed_power(before + 1);
+    if (accept("+")) return signed_power(before + 1);
     const SymExpr base = primary();
-    return accept("**") ? SymExpr::call("Pow", {base, signed_power()}) : base;
+    return accept("**") ? SymExpr::call("Pow", {base, signed_power(before + 1)}) : base;
   }
 
   SymExpr primary() {

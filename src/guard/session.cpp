@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/std.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -12,8 +13,21 @@ namespace exportguard::guard {
 
 Session& Session::process() {
   // Never destroyed: the changes of a guard that is still open at exit may refer to an interpreter that is gone.
-  static auto* const session = new Session;
+  static auto* const session = [] {
+    auto* const made = new Session;
+    // A child has the thread alone that forked: it takes over the guards, whichever thread opened them.
+    ::pthread_atfork([] { process().mutex_.lock(); }, [] { process().mutex_.unlock(); },
+                     [] {
+                       process().adopt();
+                       process().mutex_.unlock();
+                     });
+    return made;
+  }();
   return *session;
+}
+
+void Session::adopt() noexcept {
+  if (owner_ != std::thread::id()) owner_ = std::this_thread::get_id();
 }
 
 std::uint64_t Session::open(Report* report) {
@@ -25,6 +39,8 @@ std::uint64_t Session::open(Report* report) {
                     "end that guard first, or export in one thread",
                     owner_, self));
 
+  if (unwinding_)
+    throw GuardError("a guard cannot be opened while another one restores what it changed; open it afterwards");
   frames_.push_back({next_id_, stack_.size(), report});
   owner_ = self;
   return next_id_++;
@@ -71,8 +87,7 @@ bool Session::is_open(std::uint64_t id) const noexcept {
 
 bool Session::is_ours(std::uint64_t frame) const noexcept {
   const std::lock_guard lock(mutex_);
-  const bool is_open =
-      std::ranges::any_of(frames_, [&](const Frame& each) { return each.id == frame && !each.ended; });
+  const bool is_open = std::ranges::any_of(frames_, [&](const Frame& each) { return each.id == frame && !each.ended; });
   return is_open && owner_ == std::this_thread::get_id();
 }
 

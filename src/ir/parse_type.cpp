@@ -1,5 +1,7 @@
 #include "ir/parse_type.h"
 
+#include <fmt/format.h>
+
 #include "exportguard/common/errors.h"
 
 namespace exportguard::ir {
@@ -52,9 +54,14 @@ Type parse_scalar(Lexer& in, DType dtype) {
   return type;
 }
 
-Type parse_container(Lexer& in, Type::Kind kind) {
+constexpr int kMaxDepth = 200;
+
+Type parse_any(Lexer& in, int depth);
+
+Type parse_container(Lexer& in, Type::Kind kind, int depth) {
+  if (depth >= kMaxDepth) in.fail(fmt::format("types are nested more than {} deep", kMaxDepth));
   in.expect('(', "'(' and the type of the elements");
-  Type type = parse_type(in);
+  Type type = parse_any(in, depth + 1);
   if (type.kind != Type::Kind::kTensor || type.is_scalar) in.fail("the elements must be tensors, got " + type.str());
   in.expect(')', "')' behind the type of the elements");
   type.kind = kind;
@@ -78,9 +85,11 @@ DType parse_dtype(Lexer& in) {
   return *dtype;
 }
 
-Type parse_type(Lexer& in) {
-  if (in.accept_word("seq")) return parse_container(in, Type::Kind::kSequence);
-  if (in.accept_word("optional")) return parse_container(in, Type::Kind::kOptional);
+namespace {
+
+Type parse_any(Lexer& in, int depth) {
+  if (in.accept_word("seq")) return parse_container(in, Type::Kind::kSequence, depth);
+  if (in.accept_word("optional")) return parse_container(in, Type::Kind::kOptional, depth);
   if (in.accept_word("scalar")) return parse_other_scalar(in);
   if (in.accept_word("int")) return parse_scalar(in, DType::kInt64);
   if (in.accept_word("float")) return parse_scalar(in, DType::kFloat32);
@@ -88,5 +97,9 @@ Type parse_type(Lexer& in) {
   const bool is_scalar = dtype == DType::kBool && !in.is('[');  // `bool` alone, `bool[2]` is a tensor
   return is_scalar ? parse_scalar(in, dtype) : Type::tensor(dtype, parse_shape(in));
 }
+
+}  // namespace
+
+Type parse_type(Lexer& in) { return parse_any(in, 0); }
 
 }  // namespace exportguard::ir

@@ -37,6 +37,21 @@ at::Tensor readable(const at::Tensor& tensor) {
   return type == at::ScalarType::UInt4 ? tensor.view(at::kByte) : tensor;
 }
 
+// Whether the memory that the elements lie in is there; who shards a model frees it and keeps the tensors.
+bool has_memory(const at::Tensor& tensor) {
+  if (tensor.numel() == 0 || !tensor.has_storage()) return true;
+  std::int64_t last = tensor.storage_offset();
+  for (std::int64_t axis = 0; axis < tensor.dim(); ++axis) last += (tensor.size(axis) - 1) * tensor.stride(axis);
+  return (static_cast<std::size_t>(last) + 1) * tensor.element_size() <= tensor.storage().nbytes();
+}
+
+void require_memory(const at::Tensor& tensor) {
+  if (has_memory(tensor)) return;
+  throw InvalidArgument(fmt::format(
+      "a constant of sizes [{}] has no elements: its storage was freed and has {} bytes; gather the weights first",
+      fmt::join(tensor.sizes(), ", "), tensor.storage().nbytes()));
+}
+
 at::Tensor dense_on_cpu(const at::Tensor& tensor) { return tensor.cpu().resolve_conj().resolve_neg().contiguous(); }
 
 void require_elements(const at::Tensor& tensor) {
@@ -47,6 +62,7 @@ void require_elements(const at::Tensor& tensor) {
   if (tensor.is_meta() || (tensor.has_storage() && tensor.storage().device_type() == at::kMeta)) {
     throw InvalidArgument("a constant has no elements (meta or fake tensor); load the weights before exporting");
   }
+  require_memory(tensor);
 }
 
 // Joins elements of two or four bits, the first one in the lowest bits; a byte may span two pieces.
@@ -161,6 +177,7 @@ void visit_elements(const at::Tensor& tensor, std::size_t piece, const Sink& sin
 template <typename T>
 std::vector<T> elements(const at::Tensor& tensor, c10::ScalarType type) {
   const at::NoGradGuard no_grad;
+  require_memory(tensor);
   const at::Tensor dense = dense_on_cpu(readable(tensor).to(type));
   const T* data = dense.const_data_ptr<T>();
   return {data, data + dense.numel()};
@@ -300,6 +317,8 @@ bool operator==(const Tensor& a, const Tensor& b) {
   if (a.strings_) return *a.strings_ == *b.strings_;
   if (a.numel() == 0 || a.identity() == b.identity()) return true;
   const at::NoGradGuard no_grad;
+  require_memory(*a.tensor_);
+  require_memory(*b.tensor_);
   const at::Tensor left = dense_on_cpu(readable(*a.tensor_));
   const at::Tensor right = dense_on_cpu(readable(*b.tensor_));
   return std::memcmp(left.const_data_ptr(), right.const_data_ptr(), left.nbytes()) == 0;
@@ -308,6 +327,7 @@ bool operator==(const Tensor& a, const Tensor& b) {
 void Tensor::visit(void (*sink)(void*, const void*, std::size_t), void* state, std::size_t piece) const {
   if (strings_) throw GraphError("a tensor of strings has no dense elements to visit");
   const at::NoGradGuard no_grad;
+  require_memory(*tensor_);  // it may have been freed since it was taken
   const Sink forward = [&](const void* data, std::size_t bytes) { sink(state, data, bytes); };
   if (!is_packed(dtype_)) return visit_elements(*tensor_, std::max<std::size_t>(piece, 1), forward);
   Packer packer(bit_width(dtype_), forward);

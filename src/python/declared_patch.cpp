@@ -129,7 +129,7 @@ auto run_patch_code(const std::string& name, const char* doing, const Code& code
   try {
     return code();
   } catch (py::error_already_set& error) {
-    const std::string what = fmt::format("cannot {} patch '{}': {}", doing, name, error.what());
+    const std::string what = fmt::format("cannot {} patch '{}': {}", doing, name, text_of(error));
     throw PatchCodeError(what, std::move(error));
   }
 }

@@ -19,6 +19,17 @@ GilAndPendingError::~GilAndPendingError() noexcept {
   PyGILState_Release(state_);
 }
 
+std::string text_of(const pybind11::error_already_set& error) {
+  const GilAndPendingError guard;
+  std::string text = reinterpret_cast<PyTypeObject*>(error.type().ptr())->tp_name;
+  PyObject* const message = PyObject_Str(error.value().ptr());
+  const char* const bytes = message != nullptr ? PyUnicode_AsUTF8(message) : nullptr;
+  if (bytes != nullptr && *bytes != '\0') text.append(": ").append(bytes);
+  Py_XDECREF(message);
+  PyErr_Clear();
+  return text;
+}
+
 OwnedObject::~OwnedObject() noexcept {
   if (!object_ || !interpreter_alive()) return;
   const GilAndPendingError guard;  // the object's own finalizer must not disturb an exception in flight

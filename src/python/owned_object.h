@@ -1,7 +1,9 @@
 #pragma once
 
 #include <Python.h>
+#include <pybind11/pybind11.h>
 
+#include <string>
 #include <utility>
 
 namespace exportguard::python {
@@ -23,6 +25,11 @@ class GilAndPendingError {
   PyObject* value_ = nullptr;
   PyObject* traceback_ = nullptr;
 };
+
+/// The class and the text of a Python exception. What pybind11 composes runs Python code, which ends the process where
+/// Python is at the limit of its recursion; this runs none but the `__str__` of the exception, and does without that if
+/// it fails. Needs the GIL.
+std::string text_of(const pybind11::error_already_set& error);
 
 /// One reference to a Python object that may be dropped on any thread, without the GIL, and after the interpreter has
 /// ended (the object is then left alone). A py::object may not.

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "exportguard/common/errors.h"
+#include "serialization/data_files.h"
 #include "serialization/external_data.h"
 #include "serialization/model_writer.h"
 #include "serialization/output_file.h"
@@ -34,12 +35,20 @@ void require_valid(const SaveOptions& options) {
   throw InvalidArgument("alignment must be at least 1 byte, got 0; pass 4096 for memory-mapped weights");
 }
 
+void require_outputs(const ir::Model& model) {
+  for (std::size_t i = 0; i < model.graph->output_count(); ++i) {
+    if (model.graph->find_output(i) != nullptr) return;
+  }
+  throw GraphError("the model has no outputs, and ONNX has no such models; return a tensor from forward");
+}
+
 }  // namespace
 
 void save(const ir::Model& model, const fs::path& path, const SaveOptions& options) {
   require_valid(options);
-  fs::path data_path = path;
-  data_path += ".data";
+  require_outputs(model);
+  const DataFiles data_files(path);
+  const fs::path data_path = data_files.next();
   const DataLayout layout(model, options, data_path.filename().string());
   if (layout.is_empty()) require_protobuf_size(inline_bytes(model));
   const ModelBytes bytes = serialize(model, options, layout);
@@ -51,10 +60,11 @@ void save(const ir::Model& model, const fs::path& path, const SaveOptions& optio
   write_model(bytes, files.back());
   if (!layout.is_empty()) layout.write(files.front());
   publish(files);
-  if (layout.is_empty()) remove_old(data_path);  // the model that read it is gone
+  data_files.remove_others(layout.is_empty() ? fs::path() : data_path);  // the model that read them is gone
 }
 
 std::string to_bytes(const ir::Model& model, const SaveOptions& options) {
+  require_outputs(model);
   require_protobuf_size(inline_bytes(model));
   ModelBytes bytes = serialize(model, options, DataLayout());
   require_protobuf_size(bytes.size());

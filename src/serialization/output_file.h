@@ -9,10 +9,13 @@
 namespace exportguard::serialization {
 
 /// A file that is written under a temporary name in the folder of its final one. Until `publish` takes it over,
-/// destroying it removes the file. Move-only.
+/// destroying it removes the file. A link is followed, and the file behind it gets the mode of the one that it
+/// replaces. Move-only.
 class OutputFile {
  public:
-  /// @throws FileError if it cannot be created, naming `path` and the system's reason.
+  /// Removes what saves left in the folder whose processes are dead.
+  /// @throws FileError if it cannot be created, naming `path` and the system's reason, if the name is too long, or if
+  /// what stands there is no file.
   explicit OutputFile(std::filesystem::path path);
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&&) = delete;
@@ -23,7 +26,7 @@ class OutputFile {
   /// @throws FileError if the system reports a write as failed only now.
   void close();
 
-  const std::filesystem::path& path() const { return path_; }            ///< the final name
+  const std::filesystem::path& path() const { return path_; }            ///< the final name, behind links
   const std::filesystem::path& temporary() const { return temporary_; }  ///< empty once published
 
  private:

@@ -138,6 +138,27 @@ def test_a_decomposition_that_fixes_a_size_is_not_taken(
     assert "fixes a size" in caplog.text
 
 
+CONDITIONS = {
+    "a bound": (lambda x: x * 2 if x.shape[0] > 10 else x, 0),
+    "a remainder": (lambda x: x * 2 if x.shape[0] % 2 == 1 else x, 0),
+    "a layout": (lambda x: x.contiguous() * 2 if x.shape[0] > 10 else x * 2, 1),
+    "what always holds": (lambda x: x * 2 if x.shape[0] * 4 % 2 == 0 else x, 1),
+}
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_a_decomposition_is_taken_if_it_is_right_at_every_size(
+    name: str, library: torch.library.Library, caplog: pytest.LogCaptureFixture
+) -> None:
+    function, count = CONDITIONS[name]
+    library.define("by_size(Tensor x) -> Tensor")
+    library.impl("by_size", function, "CompositeImplicitAutograd")
+    model = parsed("graph(%x: f32[n]):\n  %y: f32[n] = test_decompose.by_size.default(%x)\n  return (%y)")
+    with caplog.at_level(logging.WARNING, logger="exportguard"):
+        assert expand(model) == count
+    assert ("torch's decomposition of test_decompose.by_size.default is made for" in caplog.text) == (count == 0)
+
+
 def test_enums_reach_the_decomposition_as_torch_has_them() -> None:
     assert trace_operator("aten.nosuch.default", []) is None
     model = parsed(

@@ -17,13 +17,14 @@ ROOT = Path(exportguard.__file__).parent
 #: part.
 LAYERS = (
     "errors _core",
+    "arguments",
     "torch_version devices opsets memory_order optimization inputs export_errors source runners models",
     "declaration dynamic_shapes",
-    "caches rewrites observed_shapes input_observer",
+    "caches rewrites observed_shapes",
     "patches",
     "axes/axis_report",
     "guard signature operator_trace onnx_model",
-    "decompose tracing",
+    "decompose tracing input_observer",
     "export",
     "validation",
     "ship",

@@ -21,14 +21,15 @@ namespace exportguard::guard {
 /// stack, and stand in for themselves again when a guard that was opened inside it takes back what lies below them.
 ///
 /// One thread at a time may have guards open. A guard that ends before one that was opened inside it keeps its changes
-/// until the inner one ends, so that every change is undone in reverse order whatever the order of the ends.
+/// until the inner one ends, so that every change is undone in reverse order whatever the order of the ends. A process
+/// that is forked while guards are open has them too, as those of the thread that goes on in it.
 class Session {
  public:
   static Session& process();
 
   /// Opens a frame on top and returns its identity. What its patches come to later is written into `report`, if there
   /// is one, until the frame is closed.
-  /// @throws GuardError if another thread has a guard open.
+  /// @throws GuardError if another thread has a guard open, or one is just being closed.
   std::uint64_t open(Report* report = nullptr);
 
   /// Ends the frame and undoes what can be undone; returns what could not be restored. From another thread than the one
@@ -82,6 +83,7 @@ class Session {
   bool begin_unwinding() noexcept;
   std::optional<Frame> next_ended() noexcept;
   std::vector<std::string> unwind_ended_frames() noexcept;
+  void adopt() noexcept;
 
   /// Guards all below but the stack; never held while a change is applied or undone.
   mutable std::mutex mutex_;

@@ -24,12 +24,16 @@ struct SaveOptions {
   bool sources = true;                               ///< module path and source line as metadata of each node
 };
 
-/// Writes `path` and, if needed, `path + ".data"` beside it. Both are written under temporary names in the same folder
-/// and renamed at the end, so that neither name ever shows a partial file; on failure the temporary files are removed
-/// and what stood there before stays. Weights are streamed from their own storage; tensors that show the same memory
-/// are written once. A data file of an earlier model of that name is removed once the new model stands without one.
-/// @throws FileError naming the path and the system's reason (unwritable, full disk).
-/// @throws GraphError if a torch-level node is left.
+/// Writes `path` and, if needed, `path + ".data"` beside it; a file of that name which no model at `path` reads stays,
+/// and the data gets a number in its name. Links are followed, and files keep the mode of those they replace. Both are
+/// written under temporary names in the same folder and renamed at the end, so that neither name ever shows a partial
+/// file; on failure the temporary files are removed and what stood there before stays. Weights are streamed from their
+/// own storage; tensors that show the same memory are written once. A data file that the earlier model of that name
+/// read is removed once the new one stands without it, and so is what saves left in the folder whose processes are
+/// dead.
+/// @throws FileError naming the path and the system's reason (unwritable, full disk, a name that is too long, a
+/// device).
+/// @throws GraphError if a torch-level node is left, or the model has no outputs.
 void save(const ir::Model& model, const std::filesystem::path& path, const SaveOptions& options = {});
 
 /// The same as bytes of a ModelProto, everything inline. @throws FileError above 2 GB.

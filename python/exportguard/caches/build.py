@@ -8,15 +8,20 @@ from typing import Any
 import torch
 from transformers import cache_utils
 
+from exportguard.arguments import require_count, require_kind, wrong
 from exportguard.errors import InvalidArgumentError
 
 KeyValues = Sequence[tuple[torch.Tensor, torch.Tensor]]
 
 
 def _require_pairs(key_values: KeyValues) -> None:
+    if not isinstance(key_values, Sequence):
+        raise wrong("key_values", key_values, "a list of pairs (key, value)")
     for i, pair in enumerate(key_values):
+        if not isinstance(pair, Sequence) or not all(isinstance(one, torch.Tensor) for one in pair):
+            raise wrong(f"layer {i} of key_values", pair, "a pair of tensors")
         if len(pair) != 2:
-            raise InvalidArgumentError(f"layer {i} must be a pair (key, value), got {len(pair)} items")
+            raise InvalidArgumentError(f"layer {i} of key_values must be a pair (key, value), got {len(pair)} items")
         key, value = pair
         if key.dim() != 4 or value.dim() != 4 or key.shape[:3] != value.shape[:3]:
             raise InvalidArgumentError(
@@ -38,8 +43,8 @@ def _layers(layer_types: Sequence[str], makers: Mapping[str, Callable[[], Any]])
 
 
 def _required_window(window: int | None) -> int:
-    if window is None or window < 2:
-        raise InvalidArgumentError(f"window must be 2 or more for layers of sliding attention, got {window}")
+    if not isinstance(window, int) or isinstance(window, bool) or window < 2:
+        raise InvalidArgumentError(f"window must be 2 or more for layers of sliding attention, got {window!r}")
     return window
 
 
@@ -66,8 +71,7 @@ def make_sliding_window_cache(key_values: KeyValues, *, window: int) -> Any:
     >>> cache.get_seq_length(), tuple(cache.layers[0].keys.shape)
     (9, (2, 4, 5, 8))
     """
-    if window < 2:
-        raise InvalidArgumentError(f"window must be 2 or more, got {window}")
+    require_count("window", window, 2)
     _require_pairs(key_values)
     cache = cache_utils.DynamicCache()
     cache.layers = [cache_utils.DynamicSlidingWindowLayer(sliding_window=window) for _ in key_values]
@@ -88,6 +92,7 @@ def make_static_cache(
     (3, (2, 4, 16, 8))
     """
     _require_pairs(key_values)
+    require_count("max_cache_len", max_cache_len, 1)
     longest = max((key.shape[2] for key, _ in key_values), default=0)
     if longest > max_cache_len:
         raise InvalidArgumentError(
@@ -115,6 +120,11 @@ def make_encoder_decoder_cache(self_attention_cache: Any, cross_attention_cache:
     >>> cache.is_updated
     {0: True}
     """
+    for name, value in (
+        ("self_attention_cache", self_attention_cache),
+        ("cross_attention_cache", cross_attention_cache),
+    ):
+        require_kind(name, value, cache_utils.Cache, "a cache")
     return cache_utils.EncoderDecoderCache(self_attention_cache, cross_attention_cache)
 
 
@@ -127,9 +137,11 @@ def make_hybrid_cache(key_values: KeyValues, *, layer_types: Sequence[str], wind
     [5, 9]
     """
     _require_pairs(key_values)
+    if isinstance(layer_types, str) or len(layer_types) != len(key_values):
+        raise wrong("layer_types", layer_types, f"a list of {len(key_values)} kinds of layers, one for each pair")
     makers = {
         "full_attention": cache_utils.DynamicLayer,
-        "sliding_attention": lambda: cache_utils.DynamicSlidingWindowLayer(sliding_window=window),
+        "sliding_attention": lambda: cache_utils.DynamicSlidingWindowLayer(sliding_window=_required_window(window)),
     }
     cache = cache_utils.DynamicCache()
     cache.layers = _layers(layer_types, makers)

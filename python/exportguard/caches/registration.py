@@ -10,7 +10,8 @@ from typing import Any
 import torch.utils._pytree as pytree
 
 from exportguard import _core
-from exportguard.errors import GuardError
+from exportguard.arguments import require_callable, require_kind
+from exportguard.errors import GuardError, InvalidArgumentError
 
 Leaves = list[Any]
 Context = Any
@@ -131,6 +132,8 @@ class _OptreeRegistration:
             )
 
 
+_OPTIONS = ("keys", "to_json", "from_json")
+
 _kept: dict[type, _core.KeptChanges] = {}
 _kept_lock = threading.Lock()
 
@@ -154,6 +157,15 @@ def register_class_serialization(
     [1, 2]
     >>> unregister_class_serialization(Pair)
     """
+    require_kind("cls", cls, type, "a class")
+    require_callable("flatten", flatten)
+    require_callable("unflatten", unflatten)
+    unknown = [name for name in options if name not in _OPTIONS]
+    if unknown:
+        raise InvalidArgumentError(f"register_class_serialization does not take {', '.join(unknown)}, but {_OPTIONS}")
+    for name, value in options.items():
+        if value is not None:
+            require_callable(name, value)
     keep(cls, Serializer(flatten=flatten, unflatten=unflatten, **options))
 
 
@@ -177,6 +189,7 @@ def unregister_class_serialization(cls: type) -> None:
 
     :raises GuardError: if that function did not register it
     """
+    require_kind("cls", cls, type, "a class")
     with _kept_lock:
         changes = _kept.pop(cls, None)
     if changes is None:

@@ -3,7 +3,13 @@
 from exportguard.caches.registration import register_class_serialization, unregister_class_serialization
 from exportguard.declaration.options import PatchOptions
 
-from .opening import Guard, ReportLine, register_additional_serialization_functions, torch_export_patches
+from .opening import (
+    Guard,
+    ReportLine,
+    register_additional_serialization_functions,
+    require_known_options,
+    torch_export_patches,
+)
 from .registered import register_cache_serialization, unregister_cache_serialization
 from .rewriting import export_with_rewriting, torch_export_rewrite
 
@@ -15,6 +21,7 @@ __all__ = [
     "register_additional_serialization_functions",
     "register_cache_serialization",
     "register_class_serialization",
+    "require_known_options",
     "torch_export_patches",
     "torch_export_rewrite",
     "unregister_cache_serialization",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import os
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from exportguard.arguments import require_callable, require_kind, wrong
 from exportguard.declaration.patch import Patch
 from exportguard.errors import InvalidArgumentError
 from exportguard.rewrites.saved import SavedRewrite, load_rewritten, patches_of, saved_in
@@ -88,6 +89,9 @@ def _as_patches(custom: Any) -> list[Patch]:
     if isinstance(custom, SavedRewrite):
         return patches_of([custom])
     if isinstance(custom, Mapping):
+        for path, function in custom.items():
+            require_kind("a target in custom_patches", path, str, "a dotted path")
+            require_callable(f"custom_patches[{path!r}]", function)
         return [replacement(path, function) for path, function in custom.items()]
     if isinstance(custom, types.ModuleType):
         return _from_module(custom)
@@ -107,6 +111,8 @@ def as_patches(custom_patches: Any) -> tuple[Patch, ...]:
 
     :raises InvalidArgumentError: for anything that does not say what it replaces
     """
-    if isinstance(custom_patches, str | os.PathLike | types.ModuleType):
+    if isinstance(custom_patches, str | os.PathLike | types.ModuleType | Mapping):
         custom_patches = [custom_patches]
+    if not isinstance(custom_patches, Iterable):
+        raise wrong("custom_patches", custom_patches, "a list of patches, classes, functions and dictionaries")
     return tuple(patch for custom in custom_patches for patch in _as_patches(custom))

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import torch.utils._pytree as pytree
 
 from exportguard import _core
+from exportguard.arguments import require_flags, require_kind
 from exportguard.declaration.details import PatchDetails
 from exportguard.declaration.opened import opened
 from exportguard.declaration.options import PatchOptions
 from exportguard.declaration.patch import Patch
+from exportguard.errors import InvalidArgumentError
 from exportguard.guard.custom import as_patches
 from exportguard.patches import all_patches, declare_all
 from exportguard.rewrites.automatic import AutomaticRewriting, RewritingStep
@@ -95,6 +99,20 @@ def open_guard(options: PatchOptions, patch_details: PatchDetails | None = None)
             patch_details.add_all(step.patch for step in guard.rewriting_steps)
 
 
+def require_known_options(options: Mapping[str, Any]) -> None:
+    """Raises for what `torch_export_patches` does not take.
+
+    Raises:
+        InvalidArgumentError: naming it and what is known.
+    """
+    known = inspect.signature(torch_export_patches).parameters
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise InvalidArgumentError(
+            f"options.guard has {', '.join(unknown)}; torch_export_patches takes {', '.join(known)}"
+        )
+
+
 def _load_what_is_patched(options: PatchOptions) -> None:
     """Whoever asks for details is told of all patches, not of those alone whose modules are imported already."""
     for patch in all_patches():
@@ -141,6 +159,19 @@ def torch_export_patches(
     >>> with torch_export_patches() as prepare:
     ...     program = torch.export.export(torch.nn.Linear(2, 1), prepare((torch.zeros(3, 2),)))
     """
+    require_flags(
+        patch=patch,
+        serializers=serializers,
+        patch_sympy=patch_sympy,
+        patch_torch=patch_torch,
+        patch_transformers=patch_transformers,
+        patch_diffusers=patch_diffusers,
+        catch_constraints=catch_constraints,
+    )
+    require_kind("stop_if_static", stop_if_static, int, "0 or 1")
+    require_kind("verbose", verbose, int, "0 or 1")
+    require_kind("dump_rewriting", dump_rewriting, str | os.PathLike, "the path of a folder, or an empty text")
+    require_kind("patch_details", patch_details, PatchDetails | None, "a PatchDetails, or None")
     options = PatchOptions(
         patch=patch,
         serializers=serializers,
@@ -150,7 +181,7 @@ def torch_export_patches(
         patch_diffusers=patch_diffusers,
         catch_constraints=catch_constraints,
         stop_if_static=int(stop_if_static),
-        dump_rewriting=dump_rewriting,
+        dump_rewriting=os.fspath(dump_rewriting),
         custom_patches=as_patches(custom_patches),
         rewrite=as_rewrites(rewrite),
     )
@@ -168,6 +199,7 @@ def register_additional_serialization_functions(
     >>> with register_additional_serialization_functions(patch_transformers=True):
     ...     pass
     """
+    require_flags(patch_transformers=patch_transformers, patch_diffusers=patch_diffusers)
     options = PatchOptions(
         serializers=patch_transformers,
         patch_sympy=False,

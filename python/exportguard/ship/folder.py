@@ -239,7 +239,7 @@ def _write_companions(source: str, case: ModelCase, staging: Path) -> None:
         return  # an architecture: untrained, without words
     for loader in (transformers.AutoProcessor, transformers.AutoTokenizer):
         try:
-            loader.from_pretrained(source).save_pretrained(staging)
+            loader.from_pretrained(source, trust_remote_code=False).save_pretrained(staging)
         except (OSError, ValueError, KeyError, ImportError) as error:
             logger.info("%s has no %s: %s", source, loader.__name__, error)
             continue
