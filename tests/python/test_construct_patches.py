@@ -18,6 +18,7 @@ from exportguard import PatchDetails, torch_export_patches
 from exportguard.declaration.constructs import SearchPatch, construct_patch
 from exportguard.guard import Guard, ReportLine
 from exportguard.source.editing import rewrite
+from exportguard.source.wrapping import plain
 
 SOURCE = """
 import functools
@@ -199,3 +200,35 @@ def test_a_later_install_that_fails_leaves_nothing_behind(model_file: str) -> No
     with opened(patch), pytest.raises(ZeroDivisionError):
         importlib.import_module(model_file)
     assert model_file not in sys.modules
+
+
+def functions_in(module: ModuleType) -> dict[str, tuple[object, object]]:
+    """Everything that the module and its classes hold by its path, functions with the code that they run."""
+    owners = [
+        module,
+        *(value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__),
+    ]
+    found = {}
+    for owner in owners:
+        prefix = module.__name__ if owner is module else f"{module.__name__}.{owner.__qualname__}"
+        held = vars(owner) if isinstance(owner, type | ModuleType) else {}
+        found |= {f"{prefix}.{name}": (value, getattr(plain(value), "__code__", None)) for name, value in held.items()}
+    return found
+
+
+@pytest.mark.parametrize("family", ["llava_next", "mamba", "whisper", "qwen2_vl", "longformer", "rwkv"])
+def test_details_name_every_function_of_a_model_that_was_replaced(family: str) -> None:
+    """Found by comparing all that the module holds before and while the guard is open."""
+    name = f"transformers.models.{family}.modeling_{family}"
+    module = importlib.import_module(name)
+    before = functions_in(module)
+    details = PatchDetails()
+    with torch_export_patches(patch_details=details) as guard:
+        now = functions_in(module)
+        changed = {path for path in before if now[path] != before[path]}
+        told = [one.target for one in details.patched if one.target.startswith(f"{name}.")]
+        listed = {target for line in guard.report for target in line.targets if line.outcome == "installed"}
+    assert changed == {path for path in told if path in before}
+    assert changed <= listed
+    assert functions_in(module) == before
+    assert changed or family == "whisper"
