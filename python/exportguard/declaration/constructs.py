@@ -277,8 +277,10 @@ def _functions_of(module: types.ModuleType) -> Iterator[tuple[Any, str, types.Fu
     own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
     for owner in (module, *(value for value in own if isinstance(value, type))):
         for name, value in vars(owner).items():
-            function = plain(value) if isinstance(value, _FUNCTIONS) else None
-            if isinstance(function, types.FunctionType) and function.__module__ == module.__name__:
+            # A decorator that does not keep the module's name, as those of kernels from the hub, is not looked behind.
+            is_own = isinstance(value, _FUNCTIONS) and getattr(value, "__module__", None) == module.__name__
+            function = plain(value) if is_own else None
+            if isinstance(function, types.FunctionType):
                 yield owner, name, function
 
 

@@ -14,15 +14,16 @@ import torch
 
 from exportguard.declaration.patch import Patch
 from exportguard.source.editing import rewrite
+from exportguard.source.templates import Exchange, Template
 
-_LOOP = """for index in range(seq_len):
-    ssm_state = discrete_A[:, :, index] * ssm_state + deltaB_u[:, :, index]
-    scan_output = torch.matmul(ssm_state.to(input_dtype), C[:, index, :].unsqueeze(-1))
-    scan_outputs.append(scan_output[:, :, 0])"""
-_STACK = "torch.stack(scan_outputs, dim=-1)"
-_SCAN = (
-    "ssm_state, scan_outputs = selective_scan(discrete_A, deltaB_u, kwargs.get('state', ssm_state), C.to(input_dtype))"
-)
+_LOOP = """
+for index in range($length):
+    $state = $factors[:, :, index] * $state + $terms[:, :, index]
+    output = torch.matmul($state.to($dtype), $readout[:, index, :].unsqueeze(-1))
+    scan_outputs.append(output[:, :, 0])
+"""
+_SCAN = "$state, scan_outputs = selective_scan($factors, $terms, kwargs.get('state', $state), $readout.to($dtype))"
+# The decorator of the callee drops arguments that a kernel does not take.
 _STATE = "state_for(recurrent_state, seq_len)"
 
 
@@ -58,20 +59,17 @@ def selective_scan(
     return last, outputs.squeeze(-1).transpose(1, 2)
 
 
-class SelectiveScan(ast.NodeTransformer):
+class SelectiveScan(Exchange):
     """The loop over the tokens becomes `selective_scan`, and its caller passes the state to begin with."""
 
-    def visit_For(self, node: ast.For) -> ast.AST:
-        if ast.unparse(node) != _LOOP:
-            return node
-        return ast.fix_missing_locations(ast.copy_location(ast.parse(_SCAN).body[0], node))
+    pairs = (
+        (Template(_LOOP), Template(_SCAN)),
+        (Template("torch.stack(scan_outputs, dim=-1)"), Template("scan_outputs")),
+    )
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:
+    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802
         self.generic_visit(node)
-        if ast.unparse(node) == _STACK:
-            return ast.copy_location(ast.Name("scan_outputs", ast.Load()), node)
         if ast.unparse(node.func) == "mamba_selective_scan":
-            # Its decorator drops arguments that a kernel does not take.
             node.func = ast.copy_location(ast.Call(ast.Name("unwrap", ast.Load()), [node.func], []), node)
             node.keywords.append(ast.keyword(None, ast.parse(_STATE, mode="eval").body))
         return node

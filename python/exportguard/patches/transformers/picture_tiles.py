@@ -216,6 +216,13 @@ def _expression(text: str, like: ast.AST) -> ast.expr:
     return placed(ast.parse(text, mode="eval").body, like)
 
 
+def _goes_over_pictures(function: ast.FunctionDef) -> bool:
+    """Whether it counts tiles or puts them together picture by picture, in whatever way."""
+    loops = [node for node in ast.walk(function) if isinstance(node, ast.For | ast.ListComp)]
+    names = ("image_size_to_num_patches", "get_anyres_image_grid_shape")
+    return any(_call_of(name, loop) is not None for loop in loops for name in names)
+
+
 _replace = rewrite(
     AllTiles,
     Tiles=Tiles,
@@ -229,9 +236,10 @@ _replace = rewrite(
 PATCHES = (
     construct_patch(
         name="pictures in tiles",
-        marker=r"image_size_to_num_patches\($|get_anyres_image_grid_shape\($",
+        marker=r"image_size_to_num_patches\(|get_anyres_image_grid_shape\(",
         mentions=("image_size_to_num_patches(", "get_anyres_image_grid_shape("),
         replace=_replace,
+        has=_goes_over_pictures,
         reason="the loops over the pictures need their sizes, and fix how many there are",
         upstream="https://github.com/pytorch/pytorch/issues/158786",
     ),

@@ -6,14 +6,11 @@ content. A mask of ones for the new tokens does the same.
 
 from __future__ import annotations
 
-import ast
-
 import torch
 
 from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import rewrite
-
-_TEST = "cache_position[0] > 0 or (attention_mask is not None and torch.all(attention_mask == 1))"
+from exportguard.source.templates import exchange
 
 
 def mask_of_new_tokens(attention_mask: torch.Tensor | None, cache_position: torch.Tensor) -> torch.Tensor | None:
@@ -24,16 +21,13 @@ def mask_of_new_tokens(attention_mask: torch.Tensor | None, cache_position: torc
     return torch.where(cache_position[0] > 0, torch.ones_like(new), new)
 
 
-class AlwaysMask(ast.NodeTransformer):
-    """`if …: mask = None` becomes `mask = mask_of_new_tokens(attention_mask, cache_position)`."""
-
-    def visit_If(self, node: ast.If) -> ast.AST:
-        statement = node.body[0]
-        if ast.unparse(node.test) != _TEST or not isinstance(statement, ast.Assign):
-            return node
-        call = ast.parse("mask_of_new_tokens(attention_mask, cache_position)", mode="eval").body
-        return ast.fix_missing_locations(ast.copy_location(ast.Assign(statement.targets, call), node))
-
+AlwaysMask = exchange(
+    "AlwaysMask",
+    (
+        "if $position[0] > 0 or ($all is not None and torch.all($all == 1)):\n    $mask = None",
+        "$mask = mask_of_new_tokens($all, $position)",
+    ),
+)
 
 _replace = rewrite(AlwaysMask, mask_of_new_tokens=mask_of_new_tokens)
 
