@@ -94,7 +94,7 @@ def convert_here(exported: Exported, path: Path) -> None:
 def convert_with_torch(exported: Exported, path: Path) -> None:
     """Conversion and saving with torch's own exporter, with its defaults; it traces again, so it needs the guard."""
     with torch_export_patches():
-        result = torch.onnx.export(exported.program, dynamo=True, verbose=False)
+        result = torch.onnx.export(exported.expanded(), dynamo=True, verbose=False)
     if result is None:
         raise RuntimeError("torch.onnx.export returned nothing")
     result.save(str(path), external_data=True)
@@ -124,7 +124,7 @@ def measured(layers: int, repeats: int, with_torch: bool) -> Row:
         if with_torch:
             convert_with_torch(exported_llama(**SMALL, num_hidden_layers=1), path)
         theirs = cpu_seconds(lambda: convert_with_torch(exported, path)) if with_torch else None
-    return Row(layers, len(exported.program.graph.nodes), ours, theirs)
+    return Row(layers, len(exported.expanded().graph.nodes), ours, theirs)
 
 
 def time_table(rows: Sequence[Row]) -> str:

@@ -32,6 +32,8 @@ class Model:
     opsets: dict[str, int]
     metadata: dict[str, str]
 
+def first_difference(a: Model, b: Model) -> str: ...
+
 # ---------------------------------------------------------------------------------------------------- importer
 
 def import_program(

@@ -16,13 +16,14 @@ from .arguments import require_choice, require_flags, require_kind, require_name
 from .axis_report import AxisOutcome, returned_leaves, symbol_names, taken_leaves
 from .decompose import expand
 from .dynamic_shapes import DynamicShapes, LeafShape, normalise
-from .errors import AxisError, InvalidArgumentError
+from .errors import AxisError, ExportError, InvalidArgumentError
 from .guard import require_known_options, torch_export_patches
 from .inputs import CallInputs, ordered_call
 from .memory_order import refuse_strides_of_views
-from .onnx_model import EXTERNAL_DATA, ExternalData, OnnxModel, require_writable
+from .onnx_model import EXTERNAL_DATA, ExternalData, OnnxModel, first_difference, require_writable
 from .opsets import checked_opset
 from .optimization import Optimize, checked_optimize
+from .repeats.plan import Repeats, traced_with_markers
 from .rewrites.selection import as_rewrites
 from .signature import program_names
 from .tracing import Exported, exported_module
@@ -38,7 +39,8 @@ class ExportOptions:
 
     `guard` holds arguments of `torch_export_patches`; None exports without a guard. `input_names` and `output_names`
     have one name for each input and output of the ONNX model. What a model writes into its inputs and buffers comes as
-    more outputs, `<name>_mutated`, unless `mutated_outputs` is False.
+    more outputs, `<name>_mutated`, unless `mutated_outputs` is False. `repeats` is "trace once" (blocks that make the
+    operator calls of an earlier one are not traced again), "trace all", or "verify": both, and the models are compared.
     """
 
     guard: Mapping[str, Any] | None = field(default_factory=dict)
@@ -47,6 +49,7 @@ class ExportOptions:
     output_names: Sequence[str] | None = None
     external_data: ExternalData = "auto"
     mutated_outputs: bool = True
+    repeats: Repeats = "trace once"
 
     def __post_init__(self) -> None:
         if self.guard is not None:
@@ -100,17 +103,33 @@ def to_onnx(
     require_choice("on_fixed_axis", on_fixed_axis, ("error", "warn"))
     require_kind("options", options, ExportOptions, "ExportOptions(…)")
     target = require_writable(output, "output") if output is not None else None
-    if isinstance(model_or_program, ExportedProgram):
-        exported = Exported(model_or_program, _shapes_of_program(model_or_program, dynamic_shapes))
-    else:
-        exported = export_program(
+
+    def export(options: ExportOptions) -> Exported:
+        if isinstance(model_or_program, ExportedProgram):
+            return Exported(model_or_program, _shapes_of_program(model_or_program, dynamic_shapes))
+        return export_program(
             model_or_program, args, kwargs, dynamic_shapes=dynamic_shapes, rewrite=rewrite, options=options
         )
+
+    exported = export(options)
     require_kept(exported.axes(), on_fixed_axis)
     model = convert(exported, opset=opset, options=options, optimize=optimize)
+    if options.repeats == "verify":
+        traced_all = export(replace(options, repeats="trace all"))
+        require_same(model, convert(traced_all, opset=opset, options=options, optimize=optimize))
     if target is not None:
         model.save(target, external_data=options.external_data)
     return model
+
+
+def require_same(model: OnnxModel, traced_all: OnnxModel) -> None:
+    """Raises ExportError, naming the first difference, unless both compute every output by the same expression."""
+    difference = first_difference(model, traced_all)
+    if difference:
+        raise ExportError(
+            f"tracing what repeats once gives another model than tracing everything: {difference}; "
+            'pass repeats="trace all", and report it with the model'
+        )
 
 
 def export_program(
@@ -125,7 +144,12 @@ def export_program(
     """torch.export under the guard; `rewrite` is that of `torch_export_patches`."""
     _require_module(model)
     guard = _with_rewrite(options, rewrite).guard
-    return exported_module(model, ordered_call(model, args, kwargs), dynamic_shapes, guard, strict=options.strict)
+    call = ordered_call(model, args, kwargs)
+
+    # A converter needs no gradients, and what is traced without them has fewer changes of mode to keep.
+    with torch.no_grad(), traced_with_markers(options.repeats) as counts:
+        exported = exported_module(model, call, dynamic_shapes, guard, strict=options.strict)
+    return replace(exported, counts=tuple(counts))
 
 
 def require_kept(axes: Sequence[AxisOutcome], on_fixed_axis: OnFixedAxis) -> None:

@@ -180,6 +180,15 @@ def _name_of(dtype: torch.dtype) -> str:
     return f"{kind}{8 * dtype.itemsize}"
 
 
+def first_difference(a: OnnxModel, b: OnnxModel) -> str:
+    """Why two models are not known to compute the same; empty if every output is computed by the same expression.
+
+    Operators, attributes and the contents of weights count, and the names of inputs and outputs; the order of nodes and
+    the names of other values do not.
+    """
+    return _core.first_difference(a._core, b._core)
+
+
 def _value_info(name: str, _: str, dtype: str, shape: Sequence[str | int] | None) -> ValueInfo:
     return ValueInfo(name, dtype, None if shape is None else tuple(shape))
 

@@ -26,6 +26,8 @@ from .errors import ExportError
 from .export_errors import explained_export
 from .guard import torch_export_patches
 from .inputs import CallInputs
+from .repeats.counts import Counts
+from .repeats.markers import expand as expand_markers
 from .rewrites.automatic import RewritingStep
 
 logger = logging.getLogger(__name__)
@@ -40,7 +42,8 @@ class Exported:
     """A program, the shapes that were asked for, one for each leaf of the inputs, and what became of them.
 
     `fixing_lines` has the lines that fixed a symbol, `bounds` what else the program takes for granted (None: that was
-    not looked at). `too_small` has the sizes of the given example that were enlarged, by input and axis.
+    not looked at). `too_small` has the sizes of the given example that were enlarged, by input and axis. `counts` has
+    those of each trace. The program may have markers in the place of blocks that were not traced; `expanded` has none.
     """
 
     program: ExportedProgram
@@ -49,6 +52,12 @@ class Exported:
     rewriting_steps: Sequence[RewritingStep] = ()
     bounds: Sequence[AxisBound] | None = None
     too_small: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    counts: Sequence[Counts] = ()
+
+    def expanded(self) -> ExportedProgram:
+        """The program, with the operators in the place of the markers."""
+        expand_markers(self.program.graph_module)
+        return self.program
 
     def axes(self) -> list[AxisOutcome]:
         """What became of each axis that was asked for."""

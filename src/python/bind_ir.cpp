@@ -1,6 +1,7 @@
 #include <pybind11/stl.h>
 
 #include "exportguard/common/version.h"
+#include "exportguard/ir/congruence.h"
 #include "exportguard/ir/graph.h"
 #include "exportguard/ir/text.h"
 #include "exportguard/ir/verify.h"
@@ -61,6 +62,11 @@ void bind_ir(py::module_& m) {
   m.def("version", &version, "The version of exportguard.");
   m.def("torch_version_built_against", &torch_version_built_against,
         "The torch that this module was compiled against.");
+  m.def(
+      "first_difference",
+      [](const ir::Model& a, const ir::Model& b) { return ir::first_difference(*a.graph, *b.graph); }, py::arg("a"),
+      py::arg("b"),
+      "Why two models are not known to compute the same; empty if every output is computed by the same expression.");
   py::class_<ir::Model>(m, "Model",
                         "A main graph with its local functions, at the torch level, at that of ONNX, or between.")
       .def_static("parse", &ir::parse_model, py::arg("text"), "Reads what text() prints.")

@@ -127,6 +127,23 @@ ir::Value& FxContext::initializer(std::string name, py::handle object) {
   return *row->second;
 }
 
+const FxPath& FxContext::path(const py::object& object) {
+  const auto [row, is_new] = paths.try_emplace(object.ptr());
+  if (!is_new) return row->second;
+  const FxNames& names = FxNames::get();
+  for (const py::handle item : py::list(object.attr("graph").attr("nodes"))) {
+    const auto node = py::reinterpret_borrow<py::object>(item);
+    if (text_of(attribute(node, names.op)) == "placeholder") {
+      row->second.placeholders.push_back(node);
+      continue;
+    }
+    const py::object meta = attribute(node, names.meta);
+    row->second.by_number[integer(meta["exportguard_number"])] = node.ptr();
+    row->second.nodes.push_back(node);
+  }
+  return row->second;
+}
+
 // ------------------------------------------------------------------------------------------------ nodes
 
 FxGraphReader::FxGraphReader(FxContext& context, ir::Graph& graph, py::object graph_module)
@@ -177,8 +194,37 @@ void FxGraphReader::get_attribute(py::handle node, const std::string& name) {
 
 const FxValue& FxGraphReader::value_of(py::handle node) const { return values_.at(node.ptr()); }
 
+/// The nodes of the block's path, with the marker's operands in the place of the placeholders.
+void FxGraphReader::read_block(py::handle marker) {
+  const FxNames& names = FxNames::get();
+  const py::object meta = attribute(marker, names.meta);
+  const FxPath& path = context_.path(py::reinterpret_borrow<py::object>(find_item(meta, names.block_path)));
+  const std::string module = context_.sources.module_path(meta);
+  const py::object args = attribute(marker, names.args);
+
+  std::size_t next = 0;
+  for (Py_ssize_t list = 0; list < sequence_size(args); ++list) {
+    const py::handle operands = sequence_item(args, list);
+    for (Py_ssize_t i = 0; i < sequence_size(operands); ++i) {
+      values_[path.placeholders.at(next++).ptr()] = value_of(sequence_item(operands, i));
+    }
+  }
+
+  block_ = &module;
+  for (const py::object& node : path.nodes) {
+    call_function(node, std::string(text_of(attribute(node, names.name))));
+  }
+  block_ = nullptr;
+
+  for (const py::handle user : py::list(attribute(marker, names.users))) {
+    const py::object index = py::reinterpret_borrow<py::object>(sequence_item(attribute(user, names.args), 1));
+    values_[user.ptr()] = values_.at(path.by_number.at(integer(index)));
+  }
+}
+
 /// An item of several results is an output of the node that gives them.
 bool FxGraphReader::fold_getitem(py::handle node, const std::string& name) {
+  if (block_ == nullptr && values_.contains(node.ptr())) return true;  // a value of a block
   const py::object args = attribute(node, FxNames::get().args);
   if (sequence_size(args) != 2 || !PyLong_Check(sequence_item(args, 1).ptr())) return false;
   const auto list = values_.find(sequence_item(args, 0).ptr());
@@ -196,8 +242,9 @@ void FxGraphReader::call_function(py::handle node, std::string name) {
   const py::object target = attribute(node, names.target);
   Call call{context_.operators.of(target), std::move(name), {}, {}};
   if (call.op.kind == FxOperator::Kind::kGetItem && fold_getitem(node, call.name)) return;
+  if (call.op.kind == FxOperator::Kind::kMarker) return read_block(node);
   const py::object meta = attribute(node, names.meta);
-  call.spec.source = context_.sources.source(meta, call.op.target);
+  call.spec.source = context_.sources.source(meta, call.op.target, block_);
   try {
     place_arguments(node, call);
     append(node, call);

@@ -30,6 +30,13 @@ struct [[gnu::visibility("hidden")]] FxValue {
   py::handle module;  ///< a nested graph module; borrowed from its owner
 };
 
+/// What a marker of a repeated block stands for: a graph whose placeholders are the marker's operands in order.
+struct [[gnu::visibility("hidden")]] FxPath {
+  std::vector<py::object> placeholders;
+  std::vector<py::object> nodes;
+  std::unordered_map<std::int64_t, PyObject*> by_number;  ///< what `getitem(marker, number)` is
+};
+
 /// What all graphs of one import share.
 struct [[gnu::visibility("hidden")]] FxContext {
   explicit FxContext(const std::map<std::string, std::string>& dim_names) : types(dim_names) {}
@@ -39,12 +46,16 @@ struct [[gnu::visibility("hidden")]] FxContext {
   /// operators.
   ir::Value& initializer(std::string name, py::handle tensor);
 
+  /// The nodes of a path, listed once.
+  const FxPath& path(const py::object& path);
+
   FxTypes types;
   FxSources sources;
   FxOperators operators;
   ir::Graph* main = nullptr;                                 ///< owns the initializers, those of nested graphs too
   std::unordered_map<std::string, ir::Value*> initializers;  ///< by identity of the memory
   std::unordered_set<std::string> taken;                     ///< names of inputs, outputs and initializers
+  std::unordered_map<PyObject*, FxPath> paths;               ///< by identity of the path, which the program keeps alive
   bool has_writes = false;
   FxMemory memory;
 };
@@ -71,6 +82,7 @@ class [[gnu::visibility("hidden")]] FxGraphReader {
   };
 
   void call_function(py::handle node, std::string name);
+  void read_block(py::handle marker);
   void get_attribute(py::handle node, const std::string& name);
   bool fold_getitem(py::handle node, const std::string& name);
   void place_arguments(py::handle node, Call& call);
@@ -87,6 +99,7 @@ class [[gnu::visibility("hidden")]] FxGraphReader {
   FxContext& context_;
   ir::Graph& graph_;
   py::object graph_module_;
+  const std::string* block_ = nullptr;          ///< the module of the block that is read
   std::pmr::monotonic_buffer_resource memory_;  // of the map, given back at once
   std::pmr::unordered_map<PyObject*, FxValue> values_{&memory_};
 };

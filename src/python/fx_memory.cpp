@@ -45,8 +45,15 @@ std::vector<Storage> storages_of_result(py::handle node) {
 
 /// The position of the argument that a result shares its memory with, as the storages say.
 std::optional<std::int64_t> shared_argument(py::handle node) {
+  const FxNames& names = FxNames::get();
+
+  // The example values of a replayed block are those of another one.
+  if (const py::handle recorded = find_item(attribute(node, names.meta), names.block_shares)) {
+    const auto position = recorded.cast<std::int64_t>();
+    return position < 0 ? std::nullopt : std::optional(position);
+  }
   const std::vector<Storage> results = storages_of_result(node);
-  const py::object args = attribute(node, FxNames::get().args);
+  const py::object args = attribute(node, names.args);
   for (Py_ssize_t i = 0; i < sequence_size(args) && !results.empty(); ++i) {
     std::vector<Storage> storages;
     add_argument_storages(sequence_item(args, i), storages);

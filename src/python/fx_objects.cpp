@@ -15,6 +15,9 @@ PyObject* interned(const char* text) {
 const FxNames& FxNames::get() {
   static const auto& names = *new FxNames{
       .args = interned("args"),
+      .block_module = interned("exportguard_module"),
+      .block_path = interned("exportguard_path"),
+      .block_shares = interned("exportguard_shares"),
       .expr = interned("expr"),
       .expr_as_made = interned("_expr"),
       .kwargs = interned("kwargs"),
@@ -25,6 +28,7 @@ const FxNames& FxNames::get() {
       .op = interned("op"),
       .stack_trace = interned("stack_trace"),
       .target = interned("target"),
+      .users = interned("users"),
       .val = interned("val"),
   };
   return names;

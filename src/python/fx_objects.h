@@ -10,6 +10,9 @@ namespace exportguard::python {
 /// Attribute names, made once, so that reading one is a pointer look-up.
 struct FxNames {
   PyObject* args;
+  PyObject* block_module;  ///< key in `meta` of a node of a repeated block: the module in whose call it was recorded
+  PyObject* block_path;    ///< of a marker: the path that the block took
+  PyObject* block_shares;  ///< the position of the argument whose memory the result has; -1: none
   PyObject* expr;
   PyObject* expr_as_made;  ///< `_expr`: before torch replaces what it found to be equal
   PyObject* kwargs;
@@ -20,6 +23,7 @@ struct FxNames {
   PyObject* op;
   PyObject* stack_trace;
   PyObject* target;
+  PyObject* users;
   PyObject* val;
 
   static const FxNames& get();

@@ -18,7 +18,7 @@ namespace exportguard::python {
 
 /// The callable of a node, as the graph names it.
 struct FxOperator {
-  enum class Kind { kSchema, kFunction, kHigherOrder, kGetItem };
+  enum class Kind { kSchema, kFunction, kHigherOrder, kGetItem, kMarker };
 
   Kind kind = Kind::kFunction;
   std::string domain;                           ///< `aten`, `operator`, `higher_order`

@@ -55,6 +55,15 @@ std::string class_name(py::handle type) {
 
 bool is_all_digits(std::string_view text) { return text.find_first_not_of("0123456789") == std::string_view::npos; }
 
+/// The path of a module in one block, as it is in another.
+std::string moved_path(std::string_view path, py::handle meta, const std::string& block) {
+  const py::handle recorded = find_item(meta, FxNames::get().block_module);
+  if (!recorded || !PyUnicode_Check(recorded.ptr())) return std::string(path);
+  const std::string old = clean_module_path(text_of(recorded));
+  const bool is_inside = path.starts_with(old) && (path.size() == old.size() || path[old.size()] == '.');
+  return is_inside ? block + std::string(path.substr(old.size())) : std::string(path);
+}
+
 }  // namespace
 
 std::string clean_module_path(std::string_view path) {
@@ -114,19 +123,30 @@ const FxSources::Module& FxSources::module_of(py::handle path, py::handle type) 
   return modules_.emplace(text, Module{clean_module_path(text), class_name(type)}).first->second;
 }
 
-const ir::Source* FxSources::source(py::handle meta, std::string_view target) {
+const FxSources::Module* FxSources::find_module(py::handle meta) {
+  const py::handle stack = find_item(meta, FxNames::get().nn_module_stack);
+  if (!stack || !PyDict_Check(stack.ptr())) return nullptr;
+  const auto last = last_module(stack);
+  return last ? &module_of(last->first, last->second) : nullptr;
+}
+
+std::string FxSources::module_path(py::handle meta) {
+  const Module* module = find_module(meta);
+  return module ? module->path : std::string();
+}
+
+const ir::Source* FxSources::source(py::handle meta, std::string_view target, const std::string* block) {
   const FxNames& names = FxNames::get();
   ir::SourceView source;
   source.target = target;
   if (const py::handle trace = find_item(meta, names.stack_trace); trace && PyUnicode_Check(trace.ptr())) {
     read_frame(text_of(trace), source);
   }
-  if (const py::handle stack = find_item(meta, names.nn_module_stack); stack && PyDict_Check(stack.ptr())) {
-    if (const auto last = last_module(stack)) {
-      const Module& module = module_of(last->first, last->second);
-      source.module = module.path;
-      source.type = module.type;
-    }
+  std::string moved;
+  if (const Module* module = find_module(meta)) {
+    source.module = module->path;
+    source.type = module->type;
+    if (block != nullptr) source.module = moved = moved_path(module->path, meta, *block);
   }
   return ir::intern(source);
 }

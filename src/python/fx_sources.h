@@ -15,7 +15,11 @@ class FxSources {
  public:
   FxSources();
 
-  const ir::Source* source(py::handle meta, std::string_view target);
+  /// `block`: the module of the block that the node is stamped for, if it was recorded in another one.
+  const ir::Source* source(py::handle meta, std::string_view target, const std::string* block = nullptr);
+
+  /// The path of the module that a node is called in.
+  std::string module_path(py::handle meta);
 
  private:
   struct Module {
@@ -24,6 +28,7 @@ class FxSources {
   };
   void read_frame(std::string_view stack_trace, ir::SourceView& source) const;
   const Module& module_of(py::handle path, py::handle type);
+  const Module* find_module(py::handle meta);
 
   std::string torch_folder_;
   std::unordered_map<std::string_view, Module> modules_;  // by the path as torch writes it; the graph keeps that alive

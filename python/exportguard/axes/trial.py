@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from exportguard.errors import REFUSALS
 from exportguard.inputs import CallInputs
+from exportguard.repeats.markers import expand as expand_markers
 from exportguard.rewrites.state import Snapshot
 
 from .expressions import Evaluation, Sizes
@@ -165,6 +166,7 @@ def run_program(program: ExportedProgram, call: CallInputs, sizes: Sizes) -> lis
         next(leaves) if spec.kind == InputKind.USER_INPUT else _own_value(program, spec)
         for spec in signature.input_specs
     ]
+    expand_markers(program.graph_module)
     results = GraphWithTrueShapes(program.graph_module, sizes).run(*values)
     pairs = zip(signature.output_specs, results, strict=True)
     return [value for spec, value in pairs if spec.kind == OutputKind.USER_OUTPUT]

@@ -12,6 +12,7 @@ from rich.console import Console
 from ..command_line import argument
 from ..errors import FileError
 from ..models import BuildOptions, tasks
+from ..repeats.plan import checked_repeats
 from ..validation.tables import print_report
 from ..validation.validate import ValidateOptions, ValidationReport, validate_model
 
@@ -34,6 +35,9 @@ class Options:
     device: str = argument("--device", help="cpu, cuda, cuda:1, …", default="cpu")
     patch: bool = argument("--patch/--no-patch", help="Export with the patches of the guard.", default=True)
     rewrite: bool = argument("--rewrite/--no-rewrite", help="Rewrite what stops the export at data.", default=True)
+    repeats: str = argument(
+        "--repeats", help="Blocks that repeat.", default="trace once", choices=("trace once", "trace all", "verify")
+    )
     opset: int | None = argument("--opset", help="18 to 25; by default the newest that runs.", default=None)
     json: Path | None = argument("--json", help="A file for the report.", default=None)
 
@@ -56,6 +60,7 @@ def _settings(options: Options) -> ValidateOptions:
         opset=options.opset,
         patch=options.patch,
         rewrite=options.rewrite,
+        repeats=checked_repeats(options.repeats),
         run=options.run,
         folder=options.output,
     )

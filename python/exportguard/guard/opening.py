@@ -20,6 +20,7 @@ from exportguard.declaration.patch import Patch
 from exportguard.errors import InvalidArgumentError
 from exportguard.guard.custom import as_patches
 from exportguard.patches import all_patches, declare_all
+from exportguard.repeats.plan import checked_repeats, repeats_planned
 from exportguard.rewrites.automatic import AutomaticRewriting, RewritingStep
 from exportguard.rewrites.selection import as_rewrites
 
@@ -135,6 +136,7 @@ def torch_export_patches(
     rewrite: Any = (),
     dump_rewriting: str = "",
     patch_details: PatchDetails | None = None,
+    repeats: str = "trace once",
     verbose: int = 0,
 ) -> Iterator[Guard]:
     """Installs what torch.export needs, and restores every touched object at the end of the block.
@@ -152,6 +154,8 @@ def torch_export_patches(
         those that an export in the block stops at, which is then tried again; `rewriting_steps` tells which
     :param dump_rewriting: a folder for the sources of the replaced functions, before and after, with their difference
     :param patch_details: collects the patches that were installed
+    :param repeats: "trace once": what blocks of a model repeat is traced once, and the program is the same; "trace all"
+        traces everything
     :param verbose: 1 logs the report as a warning
     :raises GuardError: another thread has a guard open, or a patch cannot be installed; nothing is changed then
 
@@ -185,7 +189,7 @@ def torch_export_patches(
         custom_patches=as_patches(custom_patches),
         rewrite=as_rewrites(rewrite),
     )
-    with open_guard(options, patch_details) as guard:
+    with repeats_planned(checked_repeats(repeats)), open_guard(options, patch_details) as guard:
         logger.log(logging.WARNING if verbose else logging.DEBUG, "patches:\n%s", guard.report_text)
         yield guard
 

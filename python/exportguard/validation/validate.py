@@ -6,7 +6,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,13 +18,15 @@ from ..axis_report import AxisOutcome, returned_leaves, taken_leaves
 from ..devices import require_device
 from ..dynamic_shapes import DynamicShapes
 from ..errors import REFUSALS, ExportGuardError, FileError, InvalidArgumentError
-from ..export import ExportOptions, convert, export_program
+from ..export import ExportOptions, convert, export_program, require_same
 from ..guard import torch_export_patches
 from ..inputs import Leaf, flatten_named, ordered_call
 from ..models import BuildOptions, ModelCase, build_model
 from ..models.input_sets import InputSet, input_sets
 from ..observed_shapes import observed_dynamic_shapes
 from ..opsets import checked_opset
+from ..repeats.counts import Counts
+from ..repeats.plan import Repeats
 from ..runners.onnxruntime import OrtSession, SessionOptions
 from ..tracing import Exported
 from .discrepancies import Discrepancy, can_tell, compare_outputs
@@ -43,6 +45,7 @@ class ValidateOptions:
     """How to validate. Without `folder` the ONNX file goes to a temporary folder; without `run` nothing is compared.
 
     With `rewrite`, functions that stop the export at tensor data are rewritten; that is one of the patches.
+    `repeats` is that of `ExportOptions`.
     """
 
     build: BuildOptions = BuildOptions()
@@ -50,6 +53,7 @@ class ValidateOptions:
     opset: int | None = None
     patch: bool = True
     rewrite: bool = True
+    repeats: Repeats = "trace once"
     run: bool = True
     folder: Path | None = None
 
@@ -87,6 +91,7 @@ class ValidationReport:
     seconds: dict[str, float] = field(default_factory=dict)
     axes: list[AxisOutcome] = field(default_factory=list)
     rewritten: list[str] = field(default_factory=list)
+    repeats: dict[str, int] = field(default_factory=dict)  # operator calls of repeated blocks: replayed, traced
     sets: list[SetResult] = field(default_factory=list)
     failure: str = ""
     details: str = ""
@@ -191,10 +196,14 @@ def _validate(case: ModelCase, options: ValidateOptions, run: _Run) -> None:
         exported = _export(case, options)
     run.report.axes = exported.axes()
     run.report.rewritten = [step.report() for step in exported.rewriting_steps]
+    run.report.repeats = _replayed_and_traced(exported)
     file = run.file
     with run.step("convert", f"converting with {options.exporter}"):
         _EXPORTERS[options.exporter](exported, file, run.report)
     run.report.file = str(file) if options.folder else ""
+    if options.repeats == "verify" and options.exporter == "exportguard":
+        with run.step("verify", "tracing everything, and comparing the models"):
+            _verify_repeats(case, options, exported)
     if not sets:
         return
     with run.step("load", "loading it in onnxruntime"):
@@ -226,9 +235,21 @@ def _export(case: ModelCase, options: ValidateOptions) -> Exported:
         (),
         case.inputs(case.task.sizes),
         dynamic_shapes=observed,
-        options=ExportOptions(guard={"patch": options.patch}),
+        options=ExportOptions(guard={"patch": options.patch}, repeats=options.repeats),
         rewrite="auto" if options.patch and options.rewrite else (),
     )
+
+
+def _replayed_and_traced(exported: Exported) -> dict[str, int]:
+    """What became of the operator calls of repeated blocks in the trace that gave the program."""
+    counts = exported.counts[-1] if exported.counts else Counts()
+    return {"blocks": counts.blocks, "replayed": counts.replayed, "traced": counts.recorded}
+
+
+def _verify_repeats(case: ModelCase, options: ValidateOptions, once: Exported) -> None:
+    traced_all = _export(case, replace(options, repeats="trace all"))
+    opset = checked_opset(options.opset)
+    require_same(*(convert(exported, opset=opset, options=ExportOptions()) for exported in (once, traced_all)))
 
 
 def _eager_results(case: ModelCase, sets: Sequence[InputSet]) -> list[tuple[InputSet, list[Leaf]]]:
@@ -317,7 +338,7 @@ def _convert_here(exported: Exported, file: Path, report: ValidationReport) -> N
 def _convert_with_torch(exported: Exported, file: Path, report: ValidationReport) -> None:
     """torch's own exporter, from the same program, under the same guard."""
     with torch_export_patches():
-        result = torch.onnx.export(exported.program, dynamo=True, opset_version=report.opset, verbose=False)
+        result = torch.onnx.export(exported.expanded(), dynamo=True, opset_version=report.opset, verbose=False)
     if result is None:
         raise ExportGuardError("torch.onnx.export returned no program")
     result.save(str(file))

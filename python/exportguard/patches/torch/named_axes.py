@@ -1,0 +1,94 @@
+"""Axes of one name have one symbol from the start, where torch gives each its own and finds them equal later."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from exportguard.declaration import NEEDED, Patch, Verdict, does_not_fit, resolve
+from exportguard.repeats.plan import current_plan
+
+if TYPE_CHECKING:
+    from exportguard._core import Changes
+
+_TARGET = "torch.fx.experimental.symbolic_shapes.ShapeEnv.create_symbol"
+_PARAMETERS = ("self", "val", "source", "dynamic_dim", "constraint_dim")
+_USED = ("self.source_to_var[source_name]=", "self.var_to_sources[", "self.backed_var_to_val[")
+
+
+def one_symbol(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`ShapeEnv.create_symbol`, asked once for each name of a `Dim`.
+
+    What torch checks at the end stays: the symbol has all axes as its sources, and a guard says that they are equal.
+    Without it, a cache has symbols of its own for every layer, so no layer makes the calls of an earlier one.
+    """
+    known: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
+    parameters = inspect.signature(original)
+
+    @functools.wraps(original)
+    def create_symbol(self: Any, *args: Any, **kwargs: Any) -> Any:
+        call = parameters.bind(self, *args, **kwargs)
+        source, value = call.arguments["source"], call.arguments["val"]
+        name = _name_of_axis(self, source, call.arguments.get("constraint_dim"))
+        if name is None or not current_plan().traces_once:
+            return original(self, *args, **kwargs)
+        symbols = known.setdefault(self, {})
+        symbol = symbols.get(name)
+        if symbol is None or self.backed_var_to_val[symbol] != value:
+            made = original(self, *args, **kwargs)
+            if made.is_Symbol:
+                symbols.setdefault(name, made)
+            return made
+        self.source_to_var[_text(source.name)] = symbol
+        if source not in self.var_to_sources[symbol]:
+            self.var_to_sources[symbol].append(source)
+        return symbol
+
+    return create_symbol
+
+
+def _text(name: Any) -> str:
+    """The name of a source, which is a method in older versions."""
+    return name if isinstance(name, str) else str(name())
+
+
+def _name_of_axis(shape_env: Any, source: Any, constraint: Any) -> str | None:
+    """The name of the `Dim` that was given for an axis; None for one that has a hint, or none."""
+    from torch.fx.experimental.symbolic_shapes import StrictMinMaxConstraint
+
+    if not isinstance(constraint, StrictMinMaxConstraint):
+        return None
+    name = shape_env.source_name_to_debug_name.get(_text(source.name))
+    return name if isinstance(name, str) else None
+
+
+def _probe() -> Verdict:
+    create = inspect.unwrap(resolve(_TARGET).function)
+    if tuple(inspect.signature(create).parameters)[: len(_PARAMETERS)] != _PARAMETERS:
+        return does_not_fit(f"{_TARGET} has other parameters than {', '.join(_PARAMETERS)}")
+    source = "".join(inspect.getsource(create).split())
+    missing = next((text for text in _USED if text not in source), None)
+    return NEEDED if missing is None else does_not_fit(f"{_TARGET} does not have {missing}")
+
+
+def _apply(changes: Changes) -> None:
+    target = resolve(_TARGET)
+    changes.set_attribute(target.owner, target.name, one_symbol(target.function))
+
+
+PATCHES = (
+    Patch(
+        name="one symbol for axes of one name",
+        kind="torch",
+        target=_TARGET,
+        reason="each layer's cache has symbols of its own until guards equate them, so every layer is another",
+        upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/experimental/symbolic_shapes.py",
+        versions="torch 2.11 to 2.13",
+        probe=_probe,
+        awaits="torch.fx.experimental.symbolic_shapes",
+        apply=_apply,
+    ),
+)

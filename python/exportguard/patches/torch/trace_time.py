@@ -1,0 +1,99 @@
+"""What torch.export does for others than a converter, and takes its time for."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from exportguard.declaration import NEEDED, Patch, Verdict, does_not_fit, resolve, resolve_object
+from exportguard.repeats.plan import current_plan
+
+if TYPE_CHECKING:
+    from exportguard._core import Changes
+
+_METADATA = "torch.fx.experimental.proxy_tensor._extract_tensor_metadata"
+_CONFIG = "torch._dynamo.config"
+_CACHE = "fake_tensor_cache_enabled"
+_LAZY = "torch.fx._lazy_graph_module._use_lazy_graph_module_flag"
+
+
+def no_metadata(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The record that torch makes of each value beside its example; C++ reads the example alone."""
+
+    @functools.wraps(original)
+    def extract(*args: Any, **kwargs: Any) -> Any:
+        return None if current_plan().keeps_markers else original(*args, **kwargs)
+
+    return extract
+
+
+def _no_metadata(changes: Changes) -> None:
+    target = resolve(_METADATA)
+    changes.set_attribute(target.owner, target.name, no_metadata(target.function))
+
+
+def _no_cache(changes: Changes) -> None:
+    """A look-up in the cache costs more than most fake kernels, and what repeats is not asked for."""
+    config = resolve_object(_CONFIG)
+    before = getattr(config, _CACHE)
+    changes.call(lambda: setattr(config, _CACHE, False), lambda: setattr(config, _CACHE, before), f"{_CONFIG}.{_CACHE}")
+
+
+def _lazy_code(changes: Changes) -> None:
+    """Graphs are converted and never run, so Python need not compile them."""
+    target = resolve(_LAZY)
+    changes.set_attribute(target.owner, target.name, True)
+
+
+def _probe_metadata() -> Verdict:
+    resolve(_METADATA)
+    source = inspect.getsource(resolve_object("torch.fx.experimental.proxy_tensor.set_meta"))
+    used = 'meta["tensor_meta"]=_extract_tensor_metadata(' in "".join(source.split())
+    return NEEDED if used else does_not_fit("the record is made in another way")
+
+
+def _probe_cache() -> Verdict:
+    source = inspect.getsource(resolve_object("torch._subclasses.fake_tensor.FakeTensorMode.__init__"))
+    is_read = f"torch._dynamo.config.{_CACHE}" in source and hasattr(resolve_object(_CONFIG), _CACHE)
+    return NEEDED if is_read else does_not_fit(f"{_CACHE} is not what switches the cache")
+
+
+def _probe_lazy() -> Verdict:
+    is_flag = isinstance(resolve(_LAZY).raw, bool)
+    return NEEDED if is_flag else does_not_fit("it is not a flag")
+
+
+PATCHES = (
+    Patch(
+        name="metadata beside the examples",
+        kind="torch",
+        target=_METADATA,
+        reason="a fifth of the time of a trace goes into a record of each value that a converter does not read",
+        upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/experimental/proxy_tensor.py",
+        awaits="torch.fx.experimental.proxy_tensor",
+        probe=_probe_metadata,
+        apply=_no_metadata,
+    ),
+    Patch(
+        name="cache of fake tensors",
+        kind="torch",
+        target=f"{_CONFIG}.{_CACHE}",
+        reason="a look-up takes longer than most fake kernels, and what repeats is traced once anyway",
+        upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_subclasses/fake_tensor.py",
+        awaits=_CONFIG,
+        probe=_probe_cache,
+        apply=_no_cache,
+    ),
+    Patch(
+        name="code of graphs",
+        kind="torch",
+        target=_LAZY,
+        reason="graphs that are only converted are compiled to Python several times on the way",
+        upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/_lazy_graph_module.py",
+        awaits="torch.fx._lazy_graph_module",
+        probe=_probe_lazy,
+        apply=_lazy_code,
+    ),
+)

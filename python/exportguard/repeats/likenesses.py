@@ -1,0 +1,54 @@
+"""Fake tensors like those that an operator call returned, made without running anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from exportguard.repeats.keys import Local, appearance
+
+
+class Likeness:
+    """What one result of a call was: the n-th value of its path, one of its arguments, or a tensor of a certain look.
+
+    :raises UncomparableError: for a tensor whose look does not say all of it
+    """
+
+    __slots__ = ("_attributes", "_device", "_model", "_throws", "argument", "look", "value")
+
+    def __init__(self, value: Local, tensor: Any, argument: int | str | None) -> None:
+        self.value = value
+        self.argument = argument
+        self.look = appearance(tensor)
+        self._model = tensor
+        self._device = tensor.fake_device
+        self._throws = not tensor.fake_mode._allow_unsafe_data_ptr_access
+        self._attributes: dict[str, Any] = {}
+
+    def settle(self, instead: Any = None) -> None:
+        """Copies the tensor, or `instead`, and lets go of it; `make` needs that.
+
+        Not before the block has used it: the flags of its layout are found out when they are asked for, and a copy has
+        those that are known by then.
+        """
+        source = self._model if instead is None else instead
+        with torch._C._DisableTorchDispatch():
+            self._model = source.detach()
+
+        # Which attributes a fake tensor has differs between versions of torch.
+        self._attributes = dict(FakeTensor(source.fake_mode, self._model, self._device).__dict__)
+
+    def make(self) -> Any:
+        """Another tensor of this look."""
+        requires_grad = self.look[-1]
+        made = torch.Tensor._make_subclass(
+            FakeTensor, self._model, requires_grad, dispatch_device=True, device_for_backend_keys=self._device
+        )
+        if self._throws:
+            torch._C._set_throw_on_mutable_data_ptr(made)
+        else:
+            torch._C._set_warn_deprecated_on_mutable_data_ptr(made)
+        made.__dict__.update(self._attributes)
+        return made

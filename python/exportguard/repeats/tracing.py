@@ -1,0 +1,120 @@
+"""The functions of torch's tracer that take part in replaying, made from those that are there."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import Graph
+
+from exportguard.repeats.markers import MARKER, expand_graph
+from exportguard.repeats.plan import current_plan
+from exportguard.repeats.session import Session
+
+#: The trace that is going on, by the identity of its tracer. Traces of bodies inside it have tracers of their own.
+_SESSIONS: dict[int, Session] = {}
+
+
+def tracing_once(original: Callable[..., Graph]) -> Callable[..., Graph]:
+    """`_ModuleStackTracer.trace`: the trace of a model, with a session."""
+
+    @functools.wraps(original)
+    def trace(tracer: Any, root: Any, *args: Any, **kwargs: Any) -> Graph:
+        plan = current_plan()
+        if _SESSIONS or not plan.traces_once:
+            return original(tracer, root, *args, **kwargs)
+        session = Session(tracer, tracer.scope_root)
+        _SESSIONS[id(tracer)] = session
+        plan.counts.append(session.counts)
+        try:
+            graph = original(tracer, root, *args, **kwargs)
+        finally:
+            del _SESSIONS[id(tracer)]
+        if not plan.keeps_markers or _is_split_between_markers(graph):
+            expand_graph(graph)
+        return graph
+
+    return trace
+
+
+def _is_split_between_markers(graph: Graph) -> bool:
+    """Whether passes of torch make graphs of their own of what lies between changes of a mode.
+
+    A marker and the values that are asked of it may then come to lie in two graphs.
+    """
+    nodes = list(graph.nodes)
+    first = next((at for at, node in enumerate(nodes) if node.target is MARKER), len(nodes))
+    return any(node.target in _SPLITTING for node in nodes[first:])
+
+
+_SPLITTING = (torch._C._set_grad_enabled, torch.amp.autocast_mode._enter_autocast)
+
+
+def calling_modules(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`_ModuleStackTracer.call_module`: the forward of a repeated module runs as a block."""
+
+    @functools.wraps(original)
+    def call_module(tracer: Any, module: Any, forward: Any, args: Any, kwargs: Any) -> Any:
+        session = _SESSIONS.get(id(tracer))
+        if session is None or session.region is not None:
+            return original(tracer, module, forward, args, kwargs)
+
+        def block(*args: Any, **kwargs: Any) -> Any:
+            with session.block(module):
+                return forward(*args, **kwargs)
+
+        return original(tracer, module, block, args, kwargs)
+
+    return call_module
+
+
+def creating_nodes(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`_ModuleStackTracer.create_node`: nodes are noted for the block that is running."""
+
+    @functools.wraps(original)
+    def create_node(tracer: Any, kind: str, target: Any, *args: Any, **kwargs: Any) -> Any:
+        session = _SESSIONS.get(id(tracer))
+        if session is None:
+            return original(tracer, kind, target, *args, **kwargs)
+        if args and session.modes.changes_nothing(target, args[0]):
+            return session.modes.node_of_nothing(target)
+        region = session.region
+        if region is None or not region.is_open or target is MARKER:
+            return original(tracer, kind, target, *args, **kwargs)
+        region.note_node(target, kind)
+        node = original(tracer, kind, target, *args, **kwargs)
+        region.add_node(node)
+        return node
+
+    return create_node
+
+
+def dispatching(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`ProxyTorchDispatchMode.__torch_dispatch__`: an operator call is replayed, or traced."""
+
+    @functools.wraps(original)
+    def torch_dispatch(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        session = _SESSIONS.get(id(mode.tracer))
+        region = None if session is None else session.region
+        if region is None or not region.is_open or region.is_tracing:
+            return original(mode, func, types, args, kwargs)
+        return region.call(func, args, kwargs or {}, lambda: original(mode, func, types, args, kwargs))
+
+    return torch_dispatch
+
+
+def dispatching_sizes(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`ProxyTorchDispatchMode.__sym_dispatch__`: arithmetic of sizes."""
+
+    @functools.wraps(original)
+    def sym_dispatch(mode: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        session = _SESSIONS.get(id(mode.tracer))
+        region = None if session is None else session.region
+        if region is None or not region.is_open or region.is_tracing or kwargs:
+            return original(mode, func, types, args, kwargs)
+        assert session is not None
+        return session.size(func, args, lambda: original(mode, func, types, args, kwargs))
+
+    return sym_dispatch

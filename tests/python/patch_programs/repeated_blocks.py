@@ -1,0 +1,107 @@
+"""Models of equal blocks, whose operator calls are traced once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx._lazy_graph_module import _LazyGraphModule, _make_graph_module
+
+from exportguard import ExportOptions, torch_export_patches
+from exportguard.export import export_program
+from exportguard.repeats.plan import counted, current_plan
+
+
+class Adds(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return self.lin(x) + other
+
+
+class Layers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([Adds() for _ in range(4)])
+
+    def forward(self, x: torch.Tensor, others: list[torch.Tensor]) -> torch.Tensor:
+        for layer, other in zip(self.layers, others, strict=True):
+            x = layer(x, other)
+        return x
+
+
+def _replayed(shapes: Any) -> int:
+    inputs = (torch.zeros(2, 4), [torch.zeros(2, 4) for _ in range(4)])
+    with torch_export_patches(), torch.no_grad(), counted() as counts:
+        torch.export.export(Layers().eval(), inputs, dynamic_shapes=shapes)
+    return sum(one.markers for one in counts)
+
+
+def _equal_blocks() -> None:
+    assert _replayed(None) == 3
+
+
+def _equal_blocks_with_axes_of_one_name() -> None:
+    batch = torch.export.Dim("batch")
+    assert _replayed(({0: batch}, [{0: batch}] * 4)) >= 3
+
+
+class Fails(nn.Module):
+    """Stops where operator calls are traced once, in its third call."""
+
+    calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        Fails.calls += 1
+        if current_plan().traces_once and Fails.calls > 2:
+            raise RuntimeError("only where calls are traced once")
+        return x + 1
+
+
+class FailsWhenReplayed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Sequential(nn.Linear(4, 4), Fails()) for _ in range(3)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def _an_export_that_replaying_stops() -> None:
+    Fails.calls = 0
+    with torch_export_patches(), torch.no_grad():
+        torch.export.export(FailsWhenReplayed().eval(), (torch.zeros(2, 4),))
+
+
+def _values_without_metadata() -> None:
+    program = export_program(
+        Layers().eval(), (torch.zeros(2, 4), [torch.zeros(2, 4)] * 4), {}, dynamic_shapes=None, options=ExportOptions()
+    ).program
+    assert not any("tensor_meta" in node.meta and node.meta["tensor_meta"] is not None for node in program.graph.nodes)
+
+
+def _fake_tensors_without_a_cache() -> None:
+    with torch_export_patches():
+        assert not FakeTensorMode().cache_enabled
+
+
+def _graphs_without_code() -> None:
+    with torch_export_patches():
+        module = _make_graph_module(torch.nn.Module(), torch.fx.Graph())
+    assert isinstance(module, _LazyGraphModule)
+
+
+PROGRAMS = {
+    "metadata beside the examples": _values_without_metadata,
+    "cache of fake tensors": _fake_tensors_without_a_cache,
+    "code of graphs": _graphs_without_code,
+    "repeated blocks": _equal_blocks,
+    "one symbol for axes of one name": _equal_blocks_with_axes_of_one_name,
+    "exports that replaying stops": _an_export_that_replaying_stops,
+}
