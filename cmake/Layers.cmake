@@ -1,11 +1,25 @@
 # exportguard_layer(<name> [ATEN] [DEPENDS layer…] [LIBRARIES target…])
-#   One static library for src/<name>, every .cpp found. It sees the public headers, fmt, the layers it names, and torch
-#   only with ATEN. All layers end up whole in libexportguard.so.
+#   One static library for src/<name>, every .cpp found. It sees fmt, its own headers and those of the layers it names and
+#   of what these name, public and private ones, and torch only with ATEN: the others are not in its include path. All
+#   layers end up whole in libexportguard.so.
 # exportguard_units(<layer> <folder> <header> <argument type>)
 #   Every unit file of the folder ends in `void populate_<file stem>(<argument type>&)`; generates one source with
 #   `void populate_all(<argument type>&)` that calls each, in namespace exportguard::<layer>.
 
 set(EXPORTGUARD_LAYERS "" CACHE INTERNAL "")
+
+# Folders that hold the headers of these layers alone, by links: `exportguard/<layer>/…` and `<layer>/…`.
+function(exportguard_show_headers folder)
+  foreach(layer IN LISTS ARGN)
+    file(MAKE_DIRECTORY ${folder}/exportguard)
+    foreach(link IN ITEMS include/exportguard/${layer} src/${layer})
+      string(REGEX REPLACE "^(include|src)/" "" shown ${link})
+      if(EXISTS ${PROJECT_SOURCE_DIR}/${link})
+        file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${link} ${folder}/${shown} SYMBOLIC)
+      endif()
+    endforeach()
+  endforeach()
+endfunction()
 
 function(exportguard_layer name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "ATEN" "" "DEPENDS;LIBRARIES")
@@ -15,8 +29,14 @@ function(exportguard_layer name)
     set(sources ${CMAKE_BINARY_DIR}/empty.cpp)
   endif()
   add_library(exportguard_${name} STATIC ${sources})
-  target_include_directories(exportguard_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
-                             PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  set(seen ${name})
+  foreach(layer IN LISTS arg_DEPENDS)
+    list(APPEND seen ${layer} ${EXPORTGUARD_SEEN_BY_${layer}})
+  endforeach()
+  list(REMOVE_DUPLICATES seen)
+  set(EXPORTGUARD_SEEN_BY_${name} ${seen} PARENT_SCOPE)
+  exportguard_show_headers(${PROJECT_BINARY_DIR}/layers/${name} ${seen})
+  target_include_directories(exportguard_${name} PRIVATE $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/layers/${name}>)
   target_link_libraries(exportguard_${name} PRIVATE exportguard_warnings exportguard::fmt)
   foreach(layer IN LISTS arg_DEPENDS)
     target_link_libraries(exportguard_${name} PUBLIC exportguard_${layer})

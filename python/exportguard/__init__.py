@@ -16,6 +16,7 @@ require_same_torch(torch.__version__, _core.torch_version_built_against())
 
 from .axis_report import AxisOutcome  # noqa: E402 - only a matching torch lets these be imported
 from .declaration.details import PatchDetails  # noqa: E402
+from .dispatcher import Dispatcher  # noqa: E402
 from .dynamic_shapes import (  # noqa: E402
     all_dynamic_shapes_from_inputs,
     check_inputs,
@@ -35,6 +36,7 @@ from .errors import (  # noqa: E402
     ProgramError,
 )
 from .export import ExportOptions, to_onnx  # noqa: E402
+from .graph_builder import GraphBuilder  # noqa: E402
 from .guard import (  # noqa: E402
     export_with_rewriting,
     register_additional_serialization_functions,
@@ -71,10 +73,12 @@ __all__ = [
     "AxisError",
     "AxisOutcome",
     "Discrepancy",
+    "Dispatcher",
     "ExportError",
     "ExportGuardError",
     "ExportOptions",
     "FileError",
+    "GraphBuilder",
     "GraphError",
     "GuardError",
     "InvalidArgumentError",

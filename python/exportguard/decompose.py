@@ -17,10 +17,11 @@ def expand(model: _core.Model) -> int:
     The program that the model was imported from is not touched: each operator is traced by itself, with symbolic sizes
     of its own. What torch cannot take apart stays, and the lowering reports it.
     """
-    return _core.expand(model, _trace)
+    return _core.expand(model, trace)
 
 
-def _trace(target: str, arguments: Sequence[Any]) -> Trace | None:
+def trace(target: str, arguments: Sequence[Any]) -> Trace | None:
+    """What torch makes of one operator; see `trace_operator`."""
     # Few models need it, and torch's tracer takes long to import.
     from .operator_trace import trace_operator
 

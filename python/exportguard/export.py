@@ -6,15 +6,15 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch.export import ExportedProgram
 
-from . import _core
+from . import _core, decompose
 from .arguments import require_choice, require_flags, require_kind, require_named, require_names
 from .axis_report import AxisOutcome, returned_leaves, symbol_names, taken_leaves
-from .decompose import expand
+from .dispatcher import Dispatcher
 from .dynamic_shapes import DynamicShapes, LeafShape, normalise
 from .errors import AxisError, ExportError, InvalidArgumentError
 from .guard import require_known_options, torch_export_patches
@@ -31,6 +31,7 @@ from .tracing import Exported, exported_module
 logger = logging.getLogger(__name__)
 
 OnFixedAxis = Literal["error", "warn"]
+Target: TypeAlias = Literal["onnx", "onnxruntime-cpu", "onnxruntime-cuda"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,8 @@ class ExportOptions:
     have one name for each input and output of the ONNX model. What a model writes into its inputs and buffers comes as
     more outputs, `<name>_mutated`, unless `mutated_outputs` is False. `repeats` is "trace once" (blocks that make the
     operator calls of an earlier one are not traced again), "trace all", or "verify": both, and the models are compared.
+    `dispatcher` has converters of one's own. `target` is what the model is written for: where it has no kernel for a
+    dtype, the model computes in another one; "onnx" is the standard alone.
     """
 
     guard: Mapping[str, Any] | None = field(default_factory=dict)
@@ -50,6 +53,8 @@ class ExportOptions:
     external_data: ExternalData = "auto"
     mutated_outputs: bool = True
     repeats: Repeats = "trace once"
+    dispatcher: Dispatcher | None = None
+    target: Target = "onnxruntime-cpu"
 
     def __post_init__(self) -> None:
         if self.guard is not None:
@@ -59,6 +64,7 @@ class ExportOptions:
         require_names("input_names", self.input_names)
         require_names("output_names", self.output_names)
         require_choice("external_data", self.external_data, EXTERNAL_DATA)
+        require_choice("target", self.target, ("onnx", "onnxruntime-cpu", "onnxruntime-cuda"))
 
 
 def to_onnx(
@@ -72,6 +78,7 @@ def to_onnx(
     output: str | os.PathLike[str] | None = None,
     rewrite: Any = (),
     optimize: Optimize = True,
+    dispatcher: Dispatcher | None = None,
     options: ExportOptions = ExportOptions(),
 ) -> OnnxModel:
     """Converts a module, or what torch.export made of one, to ONNX, and saves it if `output` is given.
@@ -80,6 +87,7 @@ def to_onnx(
     the axes that change, `{"input_ids": {0: "batch", 1: "seq"}}`: axes of one name are equal. One `{axis: name}` in the
     place of a container, a cache for example, goes to every tensor in it. For an exported program it only gives names.
     `rewrite` is that of `torch_export_patches`: with "auto", what stops the export at tensor data is rewritten.
+    `dispatcher` has converters for operators of one's own, or instead of those that exist (that of `options` if None).
     Without `opset` it is the newest that the installed onnxruntime runs.
     `optimize` fuses nodes into standard operators; "onnxruntime" takes operators of that runtime as well, False leaves
     every operator as it was lowered, which also runs with no sample and no query where attention does not.
@@ -102,7 +110,10 @@ def to_onnx(
     checked_optimize(optimize)
     require_choice("on_fixed_axis", on_fixed_axis, ("error", "warn"))
     require_kind("options", options, ExportOptions, "ExportOptions(…)")
-    target = require_writable(output, "output") if output is not None else None
+    path = require_writable(output, "output") if output is not None else None
+    if dispatcher is not None:
+        require_kind("dispatcher", dispatcher, Dispatcher, "Dispatcher({…})")
+        options = replace(options, dispatcher=dispatcher)
 
     def export(options: ExportOptions) -> Exported:
         if isinstance(model_or_program, ExportedProgram):
@@ -117,8 +128,8 @@ def to_onnx(
     if options.repeats == "verify":
         traced_all = export(replace(options, repeats="trace all"))
         require_same(model, convert(traced_all, opset=opset, options=options, optimize=optimize))
-    if target is not None:
-        model.save(target, external_data=options.external_data)
+    if path is not None:
+        model.save(path, external_data=options.external_data)
     return model
 
 
@@ -188,11 +199,17 @@ def convert(exported: Exported, *, opset: int, options: ExportOptions, optimize:
     """The conversion alone, in C++, without a second trace."""
     program, shapes = exported.program, exported.shapes
     core = imported(program, shapes, options)
-    _core.functionalize(core)
-    if not options.mutated_outputs:
-        _core.keep_outputs(core, len(returned_leaves(program)))
-    expand(core)
-    _core.lower(core, opset=opset, fused_attention=optimize is not False)
+    outputs = None if options.mutated_outputs else len(returned_leaves(program))
+    converters = options.dispatcher.rows() if options.dispatcher is not None else {}
+    _core.convert(
+        core,
+        opset=opset,
+        trace=decompose.trace,
+        outputs=outputs,
+        target=options.target,
+        fused_attention=optimize is not False,
+        converters=converters,
+    )
     model = OnnxModel(core, opset, exported.axes(), exported.rewriting_steps)
     if optimize:
         model.optimize(target=optimize if isinstance(optimize, str) else "portable")

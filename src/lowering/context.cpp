@@ -7,6 +7,7 @@
 
 #include "exportguard/common/errors.h"
 #include "exportguard/common/torch_dtypes.h"
+#include "lowering/kernels.h"
 #include "lowering/shared.h"
 
 namespace exportguard::lowering {
@@ -75,19 +76,15 @@ DType literal_dtype(const Argument& argument) {
 }  // namespace
 
 LoweringContext::LoweringContext(Shared& shared, ir::Node& node)
-    : shared_(shared), node_(&node), graph_(&node.graph()), before_(&node) {}
+    : Builder(shared.memory, {&node.graph(), &node, node.source()}), shared_(shared), node_(&node) {}
 LoweringContext::~LoweringContext() = default;
 
-int LoweringContext::opset() const { return shared_.opset; }
+Target LoweringContext::target() const { return shared_.target; }
 
 void LoweringContext::fail(const std::string& reason) const {
   const std::string where = node_->source() ? node_->source()->where() : std::string();
   const std::string place = where.empty() ? std::string() : fmt::format(" ({})", where);
   throw LoweringError(fmt::format("cannot lower {}{}: {}", node_->qualified_name(), place, reason));
-}
-
-void LoweringContext::require(bool condition, const std::string& reason) const {
-  if (!condition) fail(reason);
 }
 
 // ------------------------------------------------------------------------------------------------ arguments
@@ -290,20 +287,6 @@ std::vector<Size> LoweringContext::sizes(std::size_t i) {
 
 // ------------------------------------------------------------------------------------------------ facts
 
-const ir::Shape& LoweringContext::shape(const Value* value) const {
-  if (!value->type().shape) fail(fmt::format("the rank of {} must be known", value->name()));
-  return *value->type().shape;
-}
-
-std::size_t LoweringContext::rank(const Value* value) const { return shape(value).size(); }
-
-ir::Dim LoweringContext::size(const Value* value, std::int64_t axis) const {
-  const ir::Shape& sizes = shape(value);
-  const auto count = static_cast<std::int64_t>(sizes.size());
-  if (axis < -count || axis >= count) fail(fmt::format("axis {} is out of range for {}", axis, value->type().str()));
-  return sizes[static_cast<std::size_t>(axis < 0 ? axis + count : axis)];
-}
-
 const ir::Type& LoweringContext::output_type(std::size_t i) const { return node_->output(i).type(); }
 
 DType LoweringContext::promoted(std::initializer_list<std::size_t> arguments) {
@@ -327,6 +310,71 @@ DType LoweringContext::promoted(std::initializer_list<std::size_t> arguments) {
   return merge_categories(merge_categories(tensors, zero_rank), numbers);
 }
 
+// ------------------------------------------------------------------------------------------------ building
+
+std::vector<Size> LoweringContext::output_sizes(std::size_t i) {
+  const ir::Type& type = output_type(i);
+  if (!type.shape) fail(fmt::format("the rank of output {} must be known", i));
+  std::vector<Size> sizes;
+  for (const ir::Dim& dim : *type.shape) {
+    const auto number = dim.constant();
+    sizes.push_back(number ? Size(*number) : Size(dim_value(dim)));
+  }
+  return sizes;
+}
+
+Value* LoweringContext::reshape_like_output(Value* value, std::size_t i) {
+  const ir::Type& type = output_type(i);
+  if (!type.shape) fail(fmt::format("the rank of output {} must be known", i));
+  if (value->type().shape == type.shape) return value;
+  std::vector<Size> sizes;
+  std::size_t unknown = 0;
+  for (const ir::Dim& dim : *type.shape) {
+    if (const auto number = dim.constant()) {
+      sizes.emplace_back(*number);
+    } else if (Value* known = find_dim_value(dim)) {
+      sizes.emplace_back(known);
+    } else {
+      sizes.emplace_back(-1);
+      ++unknown;
+    }
+  }
+  require(unknown <= 1, fmt::format("the sizes of {} cannot be computed from the inputs", type.str()));
+  return reshape(value, sizes);
+}
+
+Value* LoweringContext::where(Value* condition, Value* a, Value* b) {
+  const DType dtype = kernel_dtype(*this, "Where", a->dtype());
+  return cast(op("Where", {condition, cast(a, dtype), cast(b, dtype)}), a->dtype());
+}
+
+// ------------------------------------------------------------------------------------------------ nested graphs
+
+ir::Graph& LoweringContext::body(std::string_view name) {
+  if (node_->find_attribute(name) == nullptr) fail(fmt::format("the body {} is missing", name));
+  return node_->subgraph(name);
+}
+
+std::vector<Value*> LoweringContext::inlined(const ir::Graph& graph, const std::vector<Value*>& arguments) {
+  ir::Graph& here = this->graph();
+  ir::Node* before = place().before;
+  ir::Node* previous = before ? before->previous() : here.last();
+  ir::NodeSpec spec;
+  spec.op = "Identity";  // reads the outputs while the nodes that give them are replaced
+  spec.inputs = here.splice(graph, arguments, before);
+  ir::Node& reader = before ? here.insert_before(*before, std::move(spec)) : here.append(std::move(spec));
+  lower_nodes(shared_, previous ? *previous->next() : *here.first(), reader);
+  std::vector<Value*> results;
+  for (std::size_t i = 0; i < reader.input_count(); ++i) results.push_back(reader.find_input(i));
+  here.erase(reader);
+  return results;
+}
+
+void LoweringContext::lower_nested(ir::Graph& graph) {
+  const Inside inside(*this, graph);
+  lower_graph(shared_, graph);
+}
+
 // ------------------------------------------------------------------------------------------------ ends
 
 void LoweringContext::results(const std::vector<Value*>& values) {
@@ -344,7 +392,7 @@ void LoweringContext::results(const std::vector<Value*>& values) {
       made->set_name(old.name());
       made->set_type(old.type());
     }
-    shared_.note_sizes(*made, old.type());
+    note_sizes(*made, old.type());
     old.replace_all_uses_with(*made);
   }
   node_->graph().erase(*node_);

@@ -59,7 +59,10 @@ Value* arc_cosine(LoweringContext& ctx, Value* x) {
   return times(ctx, arc_tangent(ctx, ctx.op("Sqrt", {ratio})), 2);
 }
 
-Value* tangent(LoweringContext& ctx, Value* x) { return quotient(ctx, ctx.op("Sin", {x}), ctx.op("Cos", {x})); }
+Value* tangent(LoweringContext& ctx, Value* x) {
+  Value* sine = ctx.op("Sin", {x});
+  return quotient(ctx, sine, ctx.op("Cos", {x}));
+}
 
 // ------------------------------------------------------------------------------------------------ hyperbolic functions
 

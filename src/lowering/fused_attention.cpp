@@ -13,10 +13,8 @@ constexpr std::string_view kAttention = "aten.scaled_dot_product_attention.defau
 
 const LoweringTable& table_with_fused_attention() {
   static const LoweringTable table = [] {
-    LoweringTable fused;
-    for (const std::string& target : LoweringTable::builtin().targets()) {
-      fused.add(target, target == kAttention ? lower_attention_as_one : LoweringTable::builtin().find(target));
-    }
+    LoweringTable fused = LoweringTable::builtin();
+    fused.replace(kAttention, lower_attention_as_one);
     return fused;
   }();
   return table;

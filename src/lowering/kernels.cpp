@@ -100,7 +100,12 @@ std::vector<DType> wider(DType dtype) {
 
 }  // namespace
 
-DType kernel_dtype(std::string_view op, DType dtype) {
+DType kernel_dtype(const LoweringContext& ctx, std::string_view op, DType dtype) {
+  return kernel_dtype(ctx.target(), op, dtype);
+}
+
+DType kernel_dtype(Target target, std::string_view op, DType dtype) {
+  if (target == Target::kOnnx) return dtype;
   const auto row = kernels().find(op);
   if (row == kernels().end() || (row->second & bit(dtype)) != 0) return dtype;
   const std::vector<DType> candidates = wider(dtype);
@@ -112,7 +117,7 @@ DType kernel_dtype(std::string_view op, DType dtype) {
 Value* kernel_op(LoweringContext& ctx, std::string_view op, const std::vector<Value*>& operands,
                  ir::AttributeList attributes) {
   ctx.require(!is_complex(operands.front()->dtype()), "complex tensors have no ONNX operator " + std::string(op));
-  const DType dtype = kernel_dtype(op, operands.front()->dtype());
+  const DType dtype = kernel_dtype(ctx, op, operands.front()->dtype());
   std::vector<Value*> cast;
   for (Value* operand : operands) cast.push_back(operand ? ctx.cast(operand, dtype) : nullptr);
   return ctx.op(op, cast, std::move(attributes));
@@ -126,7 +131,7 @@ Value* same_dtype_op(LoweringContext& ctx, std::string_view op, const std::vecto
 Value* kernel_reduce(LoweringContext& ctx, std::string_view op, Value* value, const std::vector<std::int64_t>& axes,
                      bool keepdim) {
   ctx.require(!is_complex(value->dtype()), "complex tensors have no ONNX operator " + std::string(op));
-  return ctx.reduce(op, ctx.cast(value, kernel_dtype(op, value->dtype())), axes, keepdim);
+  return ctx.reduce(op, ctx.cast(value, kernel_dtype(ctx, op, value->dtype())), axes, keepdim);
 }
 
 }  // namespace exportguard::lowering

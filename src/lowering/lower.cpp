@@ -29,7 +29,7 @@ bool answer_from_sizes(LoweringContext& ctx) {
 }
 
 void lower_node(LoweringContext::Shared& shared, ir::Node& node) {
-  const Lowering lowering = shared.table.find(node.qualified_name());
+  const Lowering* lowering = shared.table.find(node.qualified_name());
   LoweringContext ctx(shared, node);
   try {
     if (answer_from_sizes(ctx)) return;
@@ -37,7 +37,7 @@ void lower_node(LoweringContext::Shared& shared, ir::Node& node) {
       shared.failures.push_back({node.qualified_name(), where(node), {}});
       return;
     }
-    lowering(ctx);
+    (*lowering)(ctx);
   } catch (const LoweringError& error) {
     shared.failures.push_back({node.qualified_name(), where(node), error.what()});
   } catch (const Error& error) {
@@ -75,6 +75,13 @@ std::string describe(const std::vector<Failure>& failures) {
     text += fmt::format("{} operator{} without a lowering:", counts.size(), counts.size() > 1 ? "s" : "");
   for (const auto& [target, count] : counts)
     text += fmt::format("\n  {} ({}x): {}", target, count, join_places(places[target]));
+  if (!counts.empty()) {
+    text += fmt::format(
+        "\nconvert it yourself: to_onnx(…, dispatcher=exportguard.Dispatcher({{\"{}\": lambda g, x: g.op.Relu(x)}})), "
+        "or "
+        "a row of LoweringOptions::table in C++",
+        counts.begin()->first);
+  }
   for (const auto& [reason, count] : reasons) {
     if (!text.empty()) text += '\n';
     text += count > 1 ? fmt::format("{} ({} times)", reason, count) : reason;
@@ -84,32 +91,10 @@ std::string describe(const std::vector<Failure>& failures) {
 
 }  // namespace
 
-void LoweringContext::Shared::enter(ir::Graph& graph) {
-  scopes.emplace_back();
-  scopes.back().graph = &graph;
-  for (const auto& input : graph.inputs()) note_sizes(*input, input->type());
-}
-
-void LoweringContext::Shared::note_sizes(Value& value, const ir::Type& type) {
-  if (type.is_scalar) {
-    if (type.value && !type.value->is_constant()) scope().scalar_origins.try_emplace(*type.value, &value);
-    return;
-  }
-  if (!type.shape || type.kind != ir::Type::Kind::kTensor) return;
-  for (std::size_t axis = 0; axis < type.shape->size(); ++axis) {
-    const ir::Dim& dim = (*type.shape)[axis];
-    if (!dim.is_constant()) scope().origins.try_emplace(dim, &value, static_cast<std::int64_t>(axis));
-  }
-}
-
-SymExpr LoweringContext::Shared::fresh_symbol() { return SymExpr::symbol(fmt::format("_d{}", fresh_symbols++)); }
-
 void lower_graph(LoweringContext::Shared& shared, ir::Graph& graph) {
-  shared.enter(graph);
   for (ir::Node& node : graph) {
     if (node.is_torch()) lower_node(shared, node);
   }
-  shared.leave();
 }
 
 void lower_nodes(LoweringContext::Shared& shared, ir::Node& first, const ir::Node& end) {
@@ -130,8 +115,9 @@ void lower(ir::Model& model, const LoweringOptions& options) {
                                       options.opset < kMinOpset ? "more" : "less"));
   }
   const LoweringTable& table = options.table ? *options.table : LoweringTable::builtin();
-  LoweringContext::Shared shared{model, table, options.opset, {}, {}, {}, {}, {}, {}};
   model.opsets[""] = options.opset;
+  model.next_symbol = 0;  // torch names no symbol so
+  LoweringContext::Shared shared{model, table, options.target, {}, {}};
   separate_complex(*model.graph, options.opset);
   lower_graph(shared, *model.graph);
   if (!shared.failures.empty()) throw LoweringError(describe(shared.failures));

@@ -51,7 +51,7 @@ Ranked ranked_floats(LoweringContext& ctx, Value* x, Value* count, const Ranking
 }
 
 Ranked ranked_numbers(LoweringContext& ctx, Value* x, Value* count, const Ranking& ranking) {
-  const Ranked found = top_k(ctx, ctx.cast(x, kernel_dtype("TopK", x->dtype())), count, ranking);
+  const Ranked found = top_k(ctx, ctx.cast(x, kernel_dtype(ctx, "TopK", x->dtype())), count, ranking);
   return {ctx.cast(found.values, x->dtype()), found.positions};
 }
 

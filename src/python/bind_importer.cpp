@@ -2,7 +2,6 @@
 #include <pybind11/stl.h>
 
 #include "python/bindings.h"
-#include "python/expansion.h"
 #include "python/fx_importer.h"
 
 namespace exportguard::python {
@@ -20,24 +19,14 @@ std::pair<std::size_t, std::size_t> functionalize(ir::Model& model) {
   return {report.rewritten, report.extra_outputs};
 }
 
-void keep_outputs(ir::Model& model, std::size_t count) {
-  ir::Graph& graph = *model.graph;
-  while (graph.output_count() > count) graph.erase_output(graph.output_count() - 1);
-}
-
 }  // namespace
 
 void bind_importer(py::module_& m) {
-  bind_expansion(m);
   m.def("import_program", &import_named_program, py::arg("program"), py::kw_only(), py::arg("input_names") = py::none(),
         py::arg("output_names") = py::none(), py::arg("dim_names") = std::map<std::string, std::string>(),
         "A torch.export.ExportedProgram as a graph of torch operators; dim_names: torch's symbol to the user's name.");
   m.def("functionalize", &functionalize, py::arg("model"), py::call_guard<py::gil_scoped_release>(),
         "Frees a graph of side effects; returns the number of writes and of outputs added for written inputs.");
-  m.def("keep_outputs", &keep_outputs, py::arg("model"), py::arg("count"),
-        "Leaves out the outputs behind the first `count`: those of written inputs and buffers.");
-  m.def("expand", &expand, py::arg("model"), py::arg("trace"),
-        "Replaces operators without a lowering by what trace(target, arguments) makes of each; returns how many.");
 }
 
 }  // namespace exportguard::python

@@ -6,26 +6,14 @@
 #include "exportguard/ir/text.h"
 #include "exportguard/ir/verify.h"
 #include "python/bindings.h"
+#include "python/value_types.h"
 
 namespace exportguard::python {
 namespace {
 
-py::list dimensions(const ir::Shape& shape) {
-  py::list result;
-  for (const ir::Dim& dim : shape) {
-    if (const auto value = dim.constant()) {
-      result.append(*value);
-    } else {
-      result.append(dim.str());
-    }
-  }
-  return result;
-}
-
 // (name, type, dtype, shape); the shape of an unknown rank is None.
 py::tuple describe(const std::string& name, const ir::Type& type) {
-  const py::object shape = type.shape ? py::object(dimensions(*type.shape)) : py::none();
-  return py::make_tuple(name, type.str(), exportguard::name(type.dtype), shape);
+  return py::make_tuple(name, type.str(), exportguard::name(type.dtype), shape_to_python(type));
 }
 
 py::list inputs(const ir::Model& model) {

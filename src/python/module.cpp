@@ -8,6 +8,8 @@ PYBIND11_MODULE(_core, m) {
   exportguard::python::bind_importer(m);
   exportguard::python::bind_lowering(m);
   exportguard::python::bind_optimizer(m);
+  exportguard::python::bind_builder(m);
+  exportguard::python::bind_pipeline(m);
   exportguard::python::bind_serialization(m);
   exportguard::python::bind_validation(m);
 }

@@ -6,9 +6,12 @@
 #include <string>
 
 #include "exportguard/common/errors.h"
-#include "exportguard/importer/functionalize.h"
+#include "exportguard/lowering/fused_attention.h"
+#include "exportguard/optimizer/optimize.h"
+#include "exportguard/pipeline/pipeline.h"
 #include "exportguard/python/interpreter.h"
 #include "python/bindings.h"
+#include "python/operator_trace.h"
 
 namespace exportguard::python {
 
@@ -28,8 +31,13 @@ ir::Model import_program(std::string_view expression) {
 
 ir::Model to_onnx(std::string_view expression, const lowering::LoweringOptions& options) {
   ir::Model model = import_program(expression);
-  importer::functionalize(*model.graph);
-  lowering::lower(model, options);
+  const py::gil_scoped_acquire gil;
+  const py::object trace = py::module_::import("exportguard.decompose").attr("trace");
+  pipeline::PipelineOptions all{.lowering = options, .trace = operator_trace(trace)};
+  if (options.table == nullptr) all.lowering.table = &lowering::table_with_fused_attention();
+  all.optimize = [](ir::Model& lowered) { optimizer::optimize(lowered); };
+  const py::gil_scoped_release released;
+  pipeline::convert(model, all);
   return model;
 }
 

@@ -360,6 +360,7 @@ struct Model {
   std::map<std::string, std::string> metadata;  ///< `metadata_props`
   std::string producer = "exportguard";
   std::string producer_version;
+  std::optional<int> next_symbol;  ///< number of the next `fresh_symbol`; nothing: not looked for yet
 };
 
 }  // namespace exportguard::ir

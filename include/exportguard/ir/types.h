@@ -12,6 +12,9 @@ namespace exportguard::ir {
 using Dim = SymExpr;
 using Shape = std::vector<Dim>;
 
+/// Elements of a small integer tensor (rank 0 or 1), as far as the sizes of the inputs tell them: `[batch, 32]`.
+using Elements = std::vector<SymExpr>;
+
 /// The type of a value: a tensor, or a sequence or optional of tensors (ONNX `TypeProto`).
 /// A Python int, float or bool of a torch program is a tensor of rank 0 with `is_scalar` set.
 struct Type {

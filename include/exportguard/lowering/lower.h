@@ -2,6 +2,7 @@
 
 #include "exportguard/ir/graph.h"
 #include "exportguard/lowering/table.h"
+#include "exportguard/lowering/target.h"
 
 namespace exportguard::lowering {
 
@@ -11,6 +12,7 @@ constexpr int kMaxOpset = 25;
 struct LoweringOptions {
   int opset = 22;                        ///< 18 to 25
   const LoweringTable* table = nullptr;  ///< null: the built-in one
+  Target target = Target::kOnnxRuntimeCpu;
 };
 
 /// Whether `lower` knows what to do with the node: there is a row for its operator, or a rule where it touches a

@@ -11,7 +11,7 @@ namespace exportguard::lowering {
 class LoweringContext;
 
 /// Turns one torch-level node into ONNX nodes: reads it through the context and ends with `ctx.result(...)`.
-using Lowering = void (*)(LoweringContext&);
+using Lowering = std::function<void(LoweringContext&)>;
 
 /// Which lowering belongs to which operator, by its torch name: `aten.relu.default`, `operator.add`,
 /// `higher_order.cond`.
@@ -20,9 +20,11 @@ class LoweringTable {
   /// @throws InvalidArgument if the operator has a row already.
   void add(std::string_view target, Lowering lowering);
   /// One lowering for several operators.
-  void add(std::initializer_list<std::string_view> targets, Lowering lowering);
+  void add(std::initializer_list<std::string_view> targets, const Lowering& lowering);
+  /// Instead of the row that there is, if any.
+  void replace(std::string_view target, Lowering lowering);
 
-  Lowering find(std::string_view target) const;  ///< null without a row
+  const Lowering* find(std::string_view target) const;  ///< null without a row
   bool contains(std::string_view target) const { return find(target) != nullptr; }
   std::vector<std::string> targets() const;  ///< sorted
 

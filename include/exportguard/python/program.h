@@ -13,7 +13,8 @@ namespace exportguard::python {
 /// @throws Error with the text of what Python raised, and if there is no interpreter.
 ir::Model import_program(std::string_view expression);
 
-/// `import_program`, functionalization and lowering in one: a model that `serialization::save` takes.
+/// `import_program` and `pipeline::convert` in one, operators without a row taken apart by torch: the model that
+/// `exportguard.to_onnx(program)` gives in Python, for `serialization::save`.
 /// @throws what those throw.
 ir::Model to_onnx(std::string_view expression, const lowering::LoweringOptions& options = {});
 

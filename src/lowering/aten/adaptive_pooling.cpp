@@ -47,7 +47,7 @@ Numbers even_windows(LoweringContext& ctx, const Adaptive& pooling) {
 std::vector<Value*> pool_evenly(LoweringContext& ctx, std::string_view op, const Adaptive& pooling,
                                 const Numbers& windows) {
   const bool is_batched = pooling.first == 2;
-  Value* x = ctx.cast(pooling.x, kernel_dtype(op, pooling.x->dtype()));
+  Value* x = ctx.cast(pooling.x, kernel_dtype(ctx, op, pooling.x->dtype()));
   const std::size_t outputs = op == "MaxPool" ? 2 : 1;
   auto results = ctx.op_many(op, {is_batched ? x : ctx.unsqueeze(x, {0})}, outputs,
                              {{"kernel_shape", windows}, {"strides", windows}});

@@ -19,7 +19,7 @@ struct Operands {
 Operands operands(LoweringContext& ctx, DType dtype) { return {ctx.scalar(0, dtype), ctx.scalar(1, dtype)}; }
 
 Operands operands_for(LoweringContext& ctx, std::string_view op) {
-  return operands(ctx, kernel_dtype(op, ctx.output_dtype()));
+  return operands(ctx, kernel_dtype(ctx, op, ctx.output_dtype()));
 }
 
 /// float16 loses whole numbers above 2048, so that quotients and remainders are computed in float32 as torch does.

@@ -8,7 +8,7 @@ namespace exportguard::lowering {
 namespace {
 
 Value* compare(LoweringContext& ctx, std::string_view op) {
-  const DType dtype = kernel_dtype(op, ctx.promoted({0, 1}));
+  const DType dtype = kernel_dtype(ctx, op, ctx.promoted({0, 1}));
   return kernel_op(ctx, op, {ctx.scalar(0, dtype), ctx.scalar(1, dtype)});
 }
 

@@ -15,7 +15,7 @@ void lower_cumsum(LoweringContext& ctx) {
   Value* x = as_output(ctx);
   const std::size_t rank = ctx.rank(x);
   if (rank == 0) return ctx.result(x);
-  Value* summable = ctx.cast(x, kernel_dtype("CumSum", x->dtype()));
+  Value* summable = ctx.cast(x, kernel_dtype(ctx, "CumSum", x->dtype()));
   ctx.result(ctx.op("CumSum", {summable, ctx.constant(ctx.axis(1, rank), DType::kInt64)}));
 }
 
@@ -109,7 +109,7 @@ void lower_running_extreme(LoweringContext& ctx, Limit start, Step step) {
   const std::size_t rank = ctx.rank(x);
   if (rank == 0) return ctx.results({x, ctx.constant(0, DType::kInt64)});
   const std::int64_t axis = ctx.axis(1, rank);
-  Value* wide = ctx.cast(x, kernel_dtype("Max", x->dtype()));
+  Value* wide = ctx.cast(x, kernel_dtype(ctx, "Max", x->dtype()));
   Value* values = folded(ctx, wide, axis, {start(ctx, wide->dtype()), step});
   Value* is_met = ctx.op("Equal", {wide, values});
   if (is_floating(wide->dtype())) is_met = ctx.op("Or", {is_met, ctx.op("IsNaN", {wide})});

@@ -83,7 +83,7 @@ void lower_trapezoid(LoweringContext& ctx) {
 void lower_cumulative_trapezoid(LoweringContext& ctx) {
   const std::int64_t axis = ctx.axis(2, ctx.rank(ctx.input(0)));
   Value* pieces = doubled_areas(ctx, axis);
-  Value* summable = ctx.cast(pieces, kernel_dtype("CumSum", pieces->dtype()));
+  Value* summable = ctx.cast(pieces, kernel_dtype(ctx, "CumSum", pieces->dtype()));
   finish_integral(ctx, ctx.op("CumSum", {summable, ctx.constant(axis, DType::kInt64)}));
 }
 

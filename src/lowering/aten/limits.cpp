@@ -36,7 +36,7 @@ void lower_fmin(LoweringContext& ctx) { lower_pair_of_numbers(ctx, "Min"); }
 /// Both bounds at once. One alone is Max or Min: Clip takes a bound that is left out for the largest finite number.
 void lower_clamp(LoweringContext& ctx) {
   if (!ctx.has(2)) return lower_maximum(ctx);
-  const DType dtype = kernel_dtype("Clip", ctx.output_dtype());
+  const DType dtype = kernel_dtype(ctx, "Clip", ctx.output_dtype());
   Value* x = ctx.scalar(0, dtype);
   Value* high = ctx.scalar(2, dtype);
   ctx.result(ctx.has(1) ? ctx.op("Clip", {x, ctx.scalar(1, dtype), high}) : ctx.op("Min", {x, high}));

@@ -7,7 +7,9 @@
 namespace exportguard::lowering {
 namespace {
 
-bool has_gemm(DType dtype) { return is_floating(dtype) && kernel_dtype("Gemm", dtype) == dtype; }
+bool has_gemm(const LoweringContext& ctx, DType dtype) {
+  return is_floating(dtype) && kernel_dtype(ctx, "Gemm", dtype) == dtype;
+}
 
 // ------------------------------------------------------------------------------------------------ linear
 
@@ -17,7 +19,7 @@ bool has_gemm(DType dtype) { return is_floating(dtype) && kernel_dtype("Gemm", d
 /// copy.
 Value* linear(LoweringContext& ctx, Value* x, Value* weight, Value* bias) {
   const std::size_t weight_rank = ctx.rank(weight);
-  const bool is_gemm = ctx.rank(x) == 2 && weight_rank == 2 && has_gemm(x->dtype());
+  const bool is_gemm = ctx.rank(x) == 2 && weight_rank == 2 && has_gemm(ctx, x->dtype());
   if (is_gemm && bias) return ctx.op("Gemm", {x, weight, bias}, {{"transB", 1}});
   if (is_gemm) return ctx.op("Gemm", {x, weight}, {{"transB", 1}});
   Value* product = matmul(ctx, x, weight_rank == 2 ? ctx.swap_axes(weight, 0, 1) : weight);
@@ -102,7 +104,7 @@ Value* addmm(LoweringContext& ctx, DType dtype, std::size_t beta) {
   Value* x = ctx.cast(ctx.input(0), dtype);
   Value* a = ctx.cast(ctx.input(1), dtype);
   Value* b = ctx.cast(ctx.input(2), dtype);
-  if (!has_gemm(dtype)) return weighted_sum(ctx, x, matmul(ctx, a, b), beta);
+  if (!has_gemm(ctx, dtype)) return weighted_sum(ctx, x, matmul(ctx, a, b), beta);
   const double factor = ctx.number(beta);
   std::vector<Value*> operands = {a, b};
   if (factor != 0) operands.push_back(x);

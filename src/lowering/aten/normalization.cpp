@@ -98,7 +98,7 @@ void lower_fused_rms_norm(LoweringContext& ctx) {
 /// a spatial axis and has no doubles.
 Value* normalized_channels(LoweringContext& ctx, Value* x, double epsilon) {
   const std::size_t rank = ctx.rank(x);
-  const bool has_kernel = rank > 2 && kernel_dtype("InstanceNormalization", x->dtype()) == x->dtype();
+  const bool has_kernel = rank > 2 && kernel_dtype(ctx, "InstanceNormalization", x->dtype()) == x->dtype();
   if (!has_kernel) return standardized(ctx, x, moments(ctx, x, axes_between(2, rank)), epsilon);
   const std::vector<Size> channels = {size_of(ctx, x, 1)};
   Value* one = ctx.filled(channels, ctx.number_like(1, x));

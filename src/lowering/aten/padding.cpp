@@ -47,7 +47,7 @@ std::vector<Size> amounts_of_all_axes(const Margins& m, std::size_t rank) {
 Value* padded(LoweringContext& ctx, Value* x, const Margins& m, std::string_view mode, Value* filler) {
   if (m.axes.empty()) return x;
   const std::vector<Size> amounts = amounts_of_all_axes(m, ctx.rank(x));
-  const DType carrier = kernel_dtype("Pad", x->dtype());
+  const DType carrier = kernel_dtype(ctx, "Pad", x->dtype());
   Value* cast_filler = filler ? ctx.cast(filler, carrier) : nullptr;
   return ctx.op("Pad", {ctx.cast(x, carrier), ctx.concat_sizes(amounts), cast_filler}, {{"mode", std::string(mode)}});
 }

@@ -29,7 +29,7 @@ std::vector<Size> batch_sizes(LoweringContext& ctx, Value* x) {
 void lower_pixel_shuffle(LoweringContext& ctx) {
   Value* x = ctx.input(0);
   const std::int64_t factor = ctx.integer(1);
-  if (ctx.rank(x) == 4 && kernel_dtype("DepthToSpace", x->dtype()) == x->dtype()) {
+  if (ctx.rank(x) == 4 && kernel_dtype(ctx, "DepthToSpace", x->dtype()) == x->dtype()) {
     return ctx.result(ctx.op("DepthToSpace", {x}, {{"blocksize", factor}, {"mode", "CRD"}}));
   }
   std::vector<Size> sizes = batch_sizes(ctx, x);
@@ -124,11 +124,11 @@ void lower_col2im(LoweringContext& ctx) {
   const Blocks rows = blocks(ctx, 2, 0);
   const Blocks columns = blocks(ctx, 2, 1);
   Value* kernel = ctx.ints({rows.kernel, columns.kernel});
-  Value* image =
-      ctx.op("Col2Im", {ctx.cast(batched, kernel_dtype("Col2Im", x->dtype())), ctx.concat_sizes(ctx.sizes(1)), kernel},
-             {{"dilations", std::vector<std::int64_t>{rows.dilation, columns.dilation}},
-              {"pads", std::vector<std::int64_t>{rows.padding, columns.padding, rows.padding, columns.padding}},
-              {"strides", std::vector<std::int64_t>{rows.stride, columns.stride}}});
+  Value* image = ctx.op(
+      "Col2Im", {ctx.cast(batched, kernel_dtype(ctx, "Col2Im", x->dtype())), ctx.concat_sizes(ctx.sizes(1)), kernel},
+      {{"dilations", std::vector<std::int64_t>{rows.dilation, columns.dilation}},
+       {"pads", std::vector<std::int64_t>{rows.padding, columns.padding, rows.padding, columns.padding}},
+       {"strides", std::vector<std::int64_t>{rows.stride, columns.stride}}});
   ctx.result(batched == x ? image : ctx.squeeze(image, {0}));
 }
 

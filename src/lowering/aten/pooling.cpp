@@ -51,7 +51,7 @@ Value* unbatched(LoweringContext& ctx, Value* y, const Batched& input) {
 /// Values and, where asked for, their positions in the whole tensor.
 std::vector<Value*> max_pool(LoweringContext& ctx, const Batched& input, std::size_t spatial, std::size_t outputs) {
   const Pooling pooling = pooling_of(ctx, spatial);
-  Value* x = ctx.cast(input.value, kernel_dtype("MaxPool", input.value->dtype()));
+  Value* x = ctx.cast(input.value, kernel_dtype(ctx, "MaxPool", input.value->dtype()));
   return ctx.op_many("MaxPool", {x}, outputs,
                      {{"kernel_shape", pooling.kernel},
                       {"strides", pooling.stride},

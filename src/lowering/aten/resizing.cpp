@@ -115,7 +115,7 @@ Value* factors_with_batch(LoweringContext& ctx, const Target& target) {
 /// Factors that the model gave set the positions; else the ratio of the sizes does.
 Value* resize(LoweringContext& ctx, const Target& target, ir::AttributeList attributes) {
   Value* x = is_floating(target.x->dtype()) ? target.x : ctx.cast(target.x, DType::kFloat32);
-  x = ctx.cast(x, kernel_dtype("Resize", x->dtype()));
+  x = ctx.cast(x, kernel_dtype(ctx, "Resize", x->dtype()));
   if (has_factors(target))
     return ctx.op("Resize", {x, nullptr, factors_with_batch(ctx, target)}, std::move(attributes));
   std::vector<Size> sizes = {size_of(ctx, x, 0), size_of(ctx, x, 1)};
@@ -125,7 +125,7 @@ Value* resize(LoweringContext& ctx, const Target& target, ir::AttributeList attr
 
 Value* nearest(LoweringContext& ctx, const Target& target, Rounding rounding) {
   const bool is_exact = has_factors(target) && std::ranges::all_of(target.factors, is_power_of_two) &&
-                        kernel_dtype("Resize", target.x->dtype()) == target.x->dtype();
+                        kernel_dtype(ctx, "Resize", target.x->dtype()) == target.x->dtype();
   if (!is_exact) return gather_nearest(ctx, target, rounding);
   return resize(ctx, target,
                 {{"mode", std::string("nearest")},

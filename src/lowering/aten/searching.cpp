@@ -8,7 +8,7 @@ namespace {
 
 /// Both operands in the dtype that torch compares them in, or the nearest one that onnxruntime compares.
 std::pair<Value*, Value*> comparable(LoweringContext& ctx, std::string_view op, std::size_t a, std::size_t b) {
-  const DType dtype = kernel_dtype(op, ctx.promoted({a, b}));
+  const DType dtype = kernel_dtype(ctx, op, ctx.promoted({a, b}));
   return {ctx.scalar(a, dtype), ctx.scalar(b, dtype)};
 }
 
@@ -72,7 +72,7 @@ void lower_mode(LoweringContext& ctx) {
   const std::int64_t axis = ctx.axis(1, ctx.rank(x));
   const bool keeps = ctx.flag(2);
   Value* ordered_x =
-      ctx.op_many("TopK", {ctx.cast(x, kernel_dtype("TopK", x->dtype())), as_dim(ctx, size_of(ctx, x, axis))}, 2,
+      ctx.op_many("TopK", {ctx.cast(x, kernel_dtype(ctx, "TopK", x->dtype())), as_dim(ctx, size_of(ctx, x, axis))}, 2,
                   {{"axis", axis}, {"largest", 0}})
           .front();
   // Every element against every other one along the axis: how often each occurs.

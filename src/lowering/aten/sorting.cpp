@@ -60,7 +60,7 @@ void finish_distinct(LoweringContext& ctx, Value* values, Value* inverse, Value*
 }
 
 std::vector<Value*> unique(LoweringContext& ctx, Value* x, ir::AttributeList attributes) {
-  const DType carrier = kernel_dtype("Unique", x->dtype());
+  const DType carrier = kernel_dtype(ctx, "Unique", x->dtype());
   return ctx.op_many("Unique", {ctx.cast(x, carrier)}, 4, std::move(attributes));
 }
 
@@ -79,7 +79,7 @@ void lower_unique_dim(LoweringContext& ctx) {
 
 /// For each slice along the axis whether it differs from the one before it; the first always does.
 Value* starts_of_runs(LoweringContext& ctx, Value* x, std::int64_t axis) {
-  Value* comparable = ctx.cast(x, kernel_dtype("Equal", x->dtype()));
+  Value* comparable = ctx.cast(x, kernel_dtype(ctx, "Equal", x->dtype()));
   Value* differs =
       ctx.op("Not", {ctx.op("Equal", {ctx.slice(comparable, axis, 1, kEnd), ctx.slice(comparable, axis, 0, -1)})});
   const std::vector<std::int64_t> others = other_axes(ctx.rank(x), axis);

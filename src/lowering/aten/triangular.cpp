@@ -12,7 +12,7 @@ namespace {
 
 void lower_triangle(LoweringContext& ctx, std::int64_t upper) {
   Value* x = ctx.input(0);
-  std::vector<Value*> operands = {ctx.cast(x, kernel_dtype("Trilu", x->dtype()))};
+  std::vector<Value*> operands = {ctx.cast(x, kernel_dtype(ctx, "Trilu", x->dtype()))};
   if (ctx.find_integer(1) != 0) operands.push_back(ctx.scalar(1, DType::kInt64));
   ctx.result(ctx.op("Trilu", operands, {{"upper", upper}}));
 }

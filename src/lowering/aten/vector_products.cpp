@@ -36,7 +36,7 @@ Value* powers(LoweringContext& ctx) {
   Value* x = operand(ctx, 0);
   if (ctx.rank(x) == 0) x = ctx.unsqueeze(x, {0});
   const Size count = ctx.has(1) ? ctx.sizes(1).front() : size_of(ctx, x, -1);
-  const DType carrier = kernel_dtype("Pow", x->dtype());
+  const DType carrier = kernel_dtype(ctx, "Pow", x->dtype());
   Value* exponents = ctx.cast(range(ctx, count), carrier);
   return ctx.op("Pow", {ctx.unsqueeze(ctx.cast(x, carrier), {static_cast<std::int64_t>(ctx.rank(x))}), exponents});
 }

@@ -6,26 +6,30 @@ namespace exportguard::lowering {
 namespace {
 
 TEST(KernelDtype, StaysWhereThereIsAKernel) {
-  EXPECT_EQ(kernel_dtype("Add", DType::kInt8), DType::kInt8);
-  EXPECT_EQ(kernel_dtype("Max", DType::kFloat16), DType::kFloat16);
+  EXPECT_EQ(kernel_dtype(Target::kOnnxRuntimeCpu, "Add", DType::kInt8), DType::kInt8);
+  EXPECT_EQ(kernel_dtype(Target::kOnnxRuntimeCpu, "Max", DType::kFloat16), DType::kFloat16);
 }
 
 TEST(KernelDtype, WidensToTheNearestKernelThatHoldsTheValues) {
-  EXPECT_EQ(kernel_dtype("Max", DType::kInt16), DType::kInt32);
-  EXPECT_EQ(kernel_dtype("Where", DType::kBool), DType::kUint8);
-  EXPECT_EQ(kernel_dtype("CumSum", DType::kUint32), DType::kInt64);
+  EXPECT_EQ(kernel_dtype(Target::kOnnxRuntimeCpu, "Max", DType::kInt16), DType::kInt32);
+  EXPECT_EQ(kernel_dtype(Target::kOnnxRuntimeCpu, "Where", DType::kBool), DType::kUint8);
+  EXPECT_EQ(kernel_dtype(Target::kOnnxRuntimeCpu, "CumSum", DType::kUint32), DType::kInt64);
 }
 
 TEST(KernelDtype, TakesFloat32ForFloat64WhereNothingElseRuns) {
-  EXPECT_EQ(kernel_dtype("Erf", DType::kFloat64), DType::kFloat32);
+  EXPECT_EQ(kernel_dtype(Target::kOnnxRuntimeCpu, "Erf", DType::kFloat64), DType::kFloat32);
 }
 
 TEST(KernelDtype, LeavesBfloat16ForOtherProviders) {
-  EXPECT_EQ(kernel_dtype("Add", DType::kBFloat16), DType::kBFloat16);
+  EXPECT_EQ(kernel_dtype(Target::kOnnxRuntimeCpu, "Add", DType::kBFloat16), DType::kBFloat16);
 }
 
 TEST(KernelDtype, LeavesOperatorsThatItDoesNotKnow) {
-  EXPECT_EQ(kernel_dtype("NoSuchOperator", DType::kBool), DType::kBool);
+  EXPECT_EQ(kernel_dtype(Target::kOnnxRuntimeCpu, "NoSuchOperator", DType::kBool), DType::kBool);
+}
+
+TEST(KernelDtype, OfTheStandardAloneStays) {
+  EXPECT_EQ(kernel_dtype(Target::kOnnx, "Erf", DType::kFloat64), DType::kFloat64);
 }
 
 }  // namespace

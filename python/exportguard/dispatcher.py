@@ -1,0 +1,132 @@
+"""Converters of one's own: for operators of `torch.library`, and instead of those that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+
+from . import _core
+from .errors import InvalidArgumentError
+from .graph_builder import Subgraph
+
+Converter: TypeAlias = Callable[..., Any]
+Operator: TypeAlias = str | OpOverload | OpOverloadPacket | Any
+
+
+class Dispatcher:
+    """Which function converts which torch operator, for `to_onnx(…, dispatcher=…)`.
+
+    A converter is called as the operator is, the graph under construction first: tensors and symbolic numbers are
+    values, everything else is as torch has it. It returns a value for each of the operator's results. An operator that
+    writes into arguments gives what they hold afterwards behind its results. An onnxscript function will do as well.
+
+    Operators are named as torch does, `"own::scaled"` (all overloads), `"own::scaled.Tensor"`, or given as
+    `torch.ops.own.scaled`; what `torch.library.custom_op` returns will do as well.
+
+    >>> dispatcher = Dispatcher()
+    >>> @dispatcher.register("aten::relu")
+    ... def relu(g, x):
+    ...     return g.op.Max(x, 0.0)
+    >>> sorted(dispatcher.targets)
+    ['aten.relu.default']
+    """
+
+    def __init__(self, converters: Mapping[Operator, Converter] | None = None) -> None:
+        self._converters: dict[str, Converter] = {}
+        for operator, converter in (converters or {}).items():
+            self.add(operator, converter)
+
+    def register(self, operator: Operator) -> Callable[[Converter], Converter]:
+        """Adds the function that it decorates."""
+
+        def add(converter: Converter) -> Converter:
+            self.add(operator, converter)
+            return converter
+
+        return add
+
+    def add(self, operator: Operator, converter: Converter) -> None:
+        """Adds a converter; the last one given for an operator counts.
+
+        Raises:
+            InvalidArgumentError: torch knows no such operator, or `converter` cannot be called.
+        """
+        if not callable(converter):
+            raise InvalidArgumentError(f"the converter of {operator} must be a function, got {converter!r}")
+        for target in _targets(operator):
+            self._converters[target] = converter
+
+    @property
+    def targets(self) -> frozenset[str]:
+        """The operators that have a converter here: `own.scaled.default`."""
+        return frozenset(self._converters)
+
+    def rows(self) -> dict[str, Callable[[_core.GraphScope, list[Any]], Any]]:
+        """What the conversion calls: with a graph and the arguments in the order of the operator's schema."""
+        return {target: _row(target, converter) for target, converter in self._converters.items()}
+
+
+def _row(target: str, converter: Converter) -> Callable[[_core.GraphScope, list[Any]], Any]:
+    if hasattr(converter, "to_function_proto"):
+        from .onnxscript_functions import onnxscript_converter  # needs onnx, which not everybody has
+
+        converter = onnxscript_converter(converter)
+    keywords = _keywords(target)
+
+    def convert(scope: _core.GraphScope, arguments: list[Any]) -> Any:
+        by_position = [value for i, value in enumerate(arguments) if i not in keywords]
+        by_keyword = {name: arguments[i] for i, name in keywords.items() if i < len(arguments)}
+        return converter(Subgraph(scope, {"": scope.opset, "com.microsoft": 1}), *by_position, **by_keyword)
+
+    return convert
+
+
+def _keywords(target: str) -> dict[int, str]:
+    """Positions and names of the arguments that go by keyword alone."""
+    operator = _find_overload(target)
+    parameters = operator._schema.arguments if operator is not None else []
+    return {i: parameter.name for i, parameter in enumerate(parameters) if parameter.kwarg_only}
+
+
+def _find_overload(target: str) -> OpOverload | None:
+    namespace, _, rest = target.partition(".")
+    name, _, overload = rest.partition(".")
+    packet = getattr(getattr(torch.ops, namespace), name, None)
+    found = getattr(packet, overload or "default", None)
+    return found if isinstance(found, OpOverload) else None
+
+
+def _targets(operator: Operator) -> list[str]:
+    operator = getattr(
+        operator, "_opoverload", operator
+    )  # what `torch.library.custom_op` returns (torch 2.4 and later)
+    if isinstance(operator, OpOverload):
+        return [str(operator)]
+    if isinstance(operator, OpOverloadPacket):
+        return [str(getattr(operator, overload)) for overload in _overloads(operator)]
+    if isinstance(operator, str):
+        return _named_targets(operator)
+    raise InvalidArgumentError(
+        f"an operator must be a name such as 'own::scaled', or one of torch.ops, got {operator!r}"
+    )
+
+
+def _named_targets(name: str) -> list[str]:
+    """Overloads by name: `own::scaled`, `own::scaled.Tensor` and `own.scaled.Tensor`."""
+    namespace, separator, rest = name.partition("::" if "::" in name else ".")
+    base, _, overload = rest.partition(".")
+    packet = getattr(getattr(torch.ops, namespace), base, None) if separator and base else None
+    if not isinstance(packet, OpOverloadPacket):
+        raise InvalidArgumentError(f"torch knows no operator '{name}'; import what defines it, or look at torch.ops")
+    if not overload:
+        return [str(getattr(packet, known)) for known in _overloads(packet)]
+    if overload not in _overloads(packet):
+        raise InvalidArgumentError(f"'{name}' is no overload; there are {', '.join(_overloads(packet))}")
+    return [str(getattr(packet, overload))]
+
+
+def _overloads(packet: OpOverloadPacket) -> list[str]:
+    return list(packet.overloads())  # type: ignore[no-untyped-call]

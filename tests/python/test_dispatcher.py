@@ -1,0 +1,294 @@
+"""Operators of one's own, and other converters for those that exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from onnxscript import opset20, script
+from onnxscript.values import Opset
+
+from exportguard import Dispatcher, InvalidArgumentError, LoweringError, OnnxModel, to_onnx
+
+
+@torch.library.custom_op("test_dispatcher::scaled_sum", mutates_args=())
+def scaled_sum(x: torch.Tensor, y: torch.Tensor, *, scale: float = 2.0) -> torch.Tensor:
+    return x + y * scale
+
+
+@scaled_sum.register_fake
+def _(x: torch.Tensor, y: torch.Tensor, *, scale: float = 2.0) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("test_dispatcher::both_ends", mutates_args=())
+def both_ends(x: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return x[:count].clone(), x[x.shape[0] - count :].clone()
+
+
+@both_ends.register_fake
+def _(x: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return x.new_empty(count, *x.shape[1:]), x.new_empty(count, *x.shape[1:])
+
+
+@torch.library.custom_op("test_dispatcher::joined", mutates_args=())
+def joined(values: list[torch.Tensor]) -> torch.Tensor:
+    return torch.cat(values)
+
+
+@joined.register_fake
+def _(values: list[torch.Tensor]) -> torch.Tensor:
+    return values[0].new_empty(sum(value.shape[0] for value in values), *values[0].shape[1:])
+
+
+@torch.library.custom_op("test_dispatcher::halve_", mutates_args=("x",))
+def halve_(x: torch.Tensor) -> None:
+    x.mul_(0.5)
+
+
+@torch.library.custom_op("test_dispatcher::swapped_", mutates_args=("x", "y"))
+def swapped_(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    old = x.clone()
+    x.copy_(y)
+    y.copy_(old)
+    return x - y
+
+
+@swapped_.register_fake
+def _(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def convert_scaled_sum(g: Any, x: Any, y: Any, *, scale: float) -> Any:
+    return g.op.Add(x, g.op.Mul(y, scale))
+
+
+def convert_both_ends(g: Any, x: Any, count: Any) -> Any:
+    wanted = g.op.Reshape(count, [1]) if not isinstance(count, int) else g.constant(torch.tensor([count]))
+    end = g.constant(torch.tensor([2**62]))
+    return g.op.Slice(x, [0], wanted), g.op.Slice(x, g.op.Neg(wanted), end)
+
+
+def convert_swapped(g: Any, x: Any, y: Any) -> Any:
+    return g.op.Sub(y, x), y, x
+
+
+DISPATCHER = Dispatcher(
+    {
+        scaled_sum: convert_scaled_sum,
+        "test_dispatcher::both_ends": convert_both_ends,
+        torch.ops.test_dispatcher.joined: lambda g, values: g.op.Concat(*values, axis=0),
+        torch.ops.test_dispatcher.halve_.default: lambda g, x: g.op.Mul(x, 0.5),
+        "test_dispatcher.swapped_.default": convert_swapped,
+    }
+)
+
+
+class Called(torch.nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        return self.function(*inputs)
+
+
+def converted(function: Callable[..., Any], *inputs: torch.Tensor, dispatcher: Dispatcher | None) -> OnnxModel:
+    shapes = (tuple({0: "n"} for _ in inputs),)
+    return to_onnx(Called(function).eval(), inputs, dynamic_shapes=shapes, dispatcher=dispatcher)
+
+
+def check(function: Callable[..., Any], *inputs: torch.Tensor, dispatcher: Dispatcher = DISPATCHER) -> OnnxModel:
+    """The model agrees with eager at the traced size and at another."""
+    model = converted(function, *inputs, dispatcher=dispatcher)
+    model.check(full=True)
+    session = onnxruntime.InferenceSession(model.to_bytes(), providers=["CPUExecutionProvider"])
+    for feed in (inputs, tuple(torch.cat([value, value + 1, value * 2]) for value in inputs)):
+        expected = function(*(value.clone() for value in feed))
+        leaves = expected if isinstance(expected, tuple) else (expected,)
+        given = {value.name: tensor.numpy() for value, tensor in zip(session.get_inputs(), feed, strict=True)}
+        for left, right in zip(leaves, session.run(None, given), strict=False):
+            np.testing.assert_allclose(left.numpy(), right, rtol=1e-6)
+    return model
+
+
+def test_a_functional_operator() -> None:
+    check(lambda x, y: torch.ops.test_dispatcher.scaled_sum(x, y, scale=3.0).relu(), torch.rand(2, 3), torch.rand(2, 3))
+
+
+def test_several_results_and_dynamic_sizes() -> None:
+    def function(x: torch.Tensor) -> Any:
+        first, last = torch.ops.test_dispatcher.both_ends(x, x.shape[0] // 2)
+        return first + 1, last * 2
+
+    check(function, torch.rand(4, 3))
+
+
+def test_a_list_of_tensors() -> None:
+    check(lambda x, y: torch.ops.test_dispatcher.joined([x, y, x]), torch.rand(2, 3), torch.rand(2, 3))
+
+
+def test_an_operator_in_place() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        torch.ops.test_dispatcher.halve_(y)
+        return y * y
+
+    check(function, torch.rand(2, 3))
+
+
+def test_an_operator_in_place_through_a_view() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        torch.ops.test_dispatcher.halve_(y[:, 0])
+        return y
+
+    check(function, torch.rand(2, 3))
+
+
+def test_results_beside_two_arguments_that_are_written() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> Any:
+        a, b = x + 0, y + 0
+        difference = torch.ops.test_dispatcher.swapped_(a, b)
+        return difference, a, b
+
+    check(function, torch.rand(2, 3), torch.rand(2, 3))
+
+
+def test_inside_a_branch() -> None:
+    def function(x: torch.Tensor) -> Any:
+        return torch.cond(
+            x.sum() > 2,
+            lambda v: (torch.ops.test_dispatcher.scaled_sum(v, v),),
+            lambda v: (torch.ops.test_dispatcher.both_ends(v, 1)[0].sum() + v,),
+            (x,),
+        )[0]
+
+    check(function, torch.rand(2, 3))
+
+
+def test_inside_a_scan() -> None:
+    from torch._higher_order_ops.scan import scan
+
+    def function(x: torch.Tensor) -> Any:
+        def step(carry: torch.Tensor, row: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            total = torch.ops.test_dispatcher.scaled_sum(carry, row)
+            return total, total + 0
+
+        return scan(step, torch.zeros(3), x)[1]
+
+    check(function, torch.rand(2, 3))
+
+
+def test_an_operator_that_exists_is_converted_otherwise() -> None:
+    dispatcher = Dispatcher()
+
+    @dispatcher.register("aten::relu")
+    def _(g: Any, x: Any) -> Any:
+        return g.op.Max(x, 0.0)
+
+    model = check(lambda x: (x - 0.5).relu(), torch.rand(2, 3), dispatcher=dispatcher)
+    assert "Max(" in model.text()
+    assert "Relu(" not in model.text()
+
+
+own = Opset("test_dispatcher.onnxscript", 1)
+
+
+@script(own, default_opset=opset20)
+def script_scaled_sum(x: Any, y: Any, scale: float = 2.0) -> Any:
+    return opset20.Add(x, opset20.Mul(y, opset20.CastLike(opset20.Constant(value_float=scale), y)))
+
+
+def test_an_onnxscript_function_becomes_a_local_function() -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        once = torch.ops.test_dispatcher.scaled_sum(x, y, scale=3.0)
+        return torch.ops.test_dispatcher.scaled_sum(once, y, scale=3.0)
+
+    inputs = torch.rand(2, 3), torch.rand(2, 3)
+    program = torch.export.export(Called(function).eval(), inputs, strict=False)
+    model = to_onnx(program, opset=20, dispatcher=Dispatcher({scaled_sum: script_scaled_sum}))
+    assert model.text().count("function ") == 1
+    session = onnxruntime.InferenceSession(model.to_bytes(), providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_inputs()]
+    (result,) = session.run(None, {name: value.numpy() for name, value in zip(names, inputs, strict=True)})
+    np.testing.assert_allclose(result, function(*inputs).numpy(), rtol=1e-6)
+
+
+# ---------------------------------------------------------------------------------------------------- errors
+
+
+def test_an_operator_without_a_converter_says_how_to_give_one() -> None:
+    with pytest.raises(LoweringError, match="without a lowering") as caught:
+        converted(lambda x: torch.ops.test_dispatcher.joined([x, x]), torch.rand(2, 3), dispatcher=None)
+    assert "test_dispatcher.joined.default" in str(caught.value)
+    assert 'dispatcher=exportguard.Dispatcher({"test_dispatcher.joined.default"' in str(caught.value)
+
+
+def failing(converter: Callable[..., Any]) -> pytest.ExceptionInfo[Exception]:
+    function = torch.ops.test_dispatcher.scaled_sum
+    with pytest.raises((LoweringError, InvalidArgumentError)) as caught:
+        converted(function, torch.rand(2, 3), torch.rand(2, 3), dispatcher=Dispatcher({scaled_sum: converter}))
+    return caught
+
+
+@pytest.mark.parametrize(
+    ("converter", "message"),
+    [
+        (lambda g, x, y, scale: None, "output 0 is read but has no lowering"),
+        (lambda g, x, y, scale: (x, y), "the converter must return 1 values, got 2"),
+        (lambda g, x, y, scale: 3, "result 0 of the converter must be a value of the graph, got 3"),
+        (lambda g, x, y, scale: g.op.Transpose(x), "result 0 of the converter must be f32"),
+        (lambda g, x, y, scale: g.op.ReduceSum(x), "result 0 of the converter must be f32"),
+    ],
+    ids=["nothing", "too many", "a number", "another shape", "another rank"],
+)
+def test_a_converter_that_gives_something_else_is_told(converter: Callable[..., Any], message: str) -> None:
+    caught = failing(converter)
+    assert caught.type is LoweringError
+    assert message in str(caught.value)
+    assert "cannot lower test_dispatcher.scaled_sum.default" in str(caught.value)
+
+
+def test_what_a_converter_raises_comes_with_the_node() -> None:
+    caught = failing(lambda g, x, y, scale: g.op.MatMull(x, y))
+    assert caught.type is InvalidArgumentError
+    (note,) = caught.value.__notes__
+    assert re.fullmatch(r"while test_dispatcher\.scaled_sum\.default \(.*test_dispatcher\.py:\d+\) was converted", note)
+
+
+def test_a_value_is_of_no_use_afterwards() -> None:
+    kept: list[Any] = []
+
+    def converter(g: Any, x: Any, y: Any, scale: float) -> Any:
+        kept.extend([g, x])
+        return g.op.Add(x, y)
+
+    converted(
+        torch.ops.test_dispatcher.scaled_sum,
+        torch.rand(2),
+        torch.rand(2),
+        dispatcher=Dispatcher({scaled_sum: converter}),
+    )
+    with pytest.raises(InvalidArgumentError, match="the converter has returned"):
+        kept[0].op.Relu(kept[1])
+
+
+@pytest.mark.parametrize(
+    ("operator", "converter", "message"),
+    [
+        ("nowhere::op", print, "torch knows no operator 'nowhere::op'"),
+        ("relu", print, "torch knows no operator 'relu'"),
+        ("aten::relu.Tensor", print, "'aten::relu.Tensor' is no overload; there are default, out"),
+        (3, print, "an operator must be a name such as 'own::scaled'"),
+        ("aten::relu", 3, "the converter of aten::relu must be a function, got 3"),
+    ],
+)
+def test_a_wrong_row_is_refused(operator: Any, converter: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=re.escape(message)):
+        Dispatcher({operator: converter})
