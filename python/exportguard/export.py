@@ -24,6 +24,7 @@ from .onnx_model import EXTERNAL_DATA, ExternalData, OnnxModel, first_difference
 from .opsets import checked_opset
 from .optimization import Optimize, checked_optimize
 from .repeats.plan import Repeats, traced_with_markers
+from .rewrites.automatic import loops_left
 from .rewrites.selection import as_rewrites
 from .signature import program_names
 from .tracing import Exported, exported_module
@@ -123,7 +124,7 @@ def to_onnx(
         )
 
     exported = export(options)
-    require_kept(exported.axes(), on_fixed_axis)
+    require_kept(exported.axes(), on_fixed_axis, loops_left(exported.program))
     model = convert(exported, opset=opset, options=options, optimize=optimize)
     if options.repeats == "verify":
         traced_all = export(replace(options, repeats="trace all"))
@@ -163,8 +164,10 @@ def export_program(
     return replace(exported, counts=tuple(counts))
 
 
-def require_kept(axes: Sequence[AxisOutcome], on_fixed_axis: OnFixedAxis) -> None:
+def require_kept(axes: Sequence[AxisOutcome], on_fixed_axis: OnFixedAxis, reasons: Sequence[str] = ()) -> None:
     """Raises, or logs, if an axis was asked to change and does not, or not to every size that the model takes.
+
+    `reasons` tell why loops that fixed one could not be rewritten.
 
     Raises:
         AxisError: with the line of the model and the remedy for each of them.
@@ -172,7 +175,7 @@ def require_kept(axes: Sequence[AxisOutcome], on_fixed_axis: OnFixedAxis) -> Non
     lost = [axis for axis in axes if not axis.kept and not (axis.is_optional and axis.is_constant)]
     if not lost:
         return
-    listed = "\n".join(f"  {axis}" for axis in lost)
+    listed = "\n".join([*(f"  {axis}" for axis in lost), *(f"  {reason}" for reason in reasons)])
     text = f"of the axes that were asked to change, {len(lost)} do not, or not to every size:\n{listed}\n{_REMEDY}"
     if on_fixed_axis == "error":
         raise AxisError(f'{text}, or pass on_fixed_axis="warn"')

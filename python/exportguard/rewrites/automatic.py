@@ -10,6 +10,7 @@ import functools
 import logging
 import os
 import types
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 _TARGET = "torch.export._trace._export"
 _ATTEMPTS = 40  # exports before it gives up; a model rarely needs more than five
+_LEFT: weakref.WeakKeyDictionary[torch.export.ExportedProgram, tuple[str, ...]] = weakref.WeakKeyDictionary()
 _INNERMOST = 4  # functions around the line that stopped the export, of which one is to be rewritten
 
 
@@ -130,6 +132,11 @@ def automatic_rewriting() -> AutomaticRewriting:
         target=_TARGET,
         reason="functions that stop an export at a test on tensor data are rewritten",
     )
+
+
+def loops_left(program: torch.export.ExportedProgram) -> tuple[str, ...]:
+    """Why each loop that made an axis of a program a constant could not be rewritten."""
+    return _LEFT.get(program, ())
 
 
 @dataclass(frozen=True)
@@ -242,18 +249,22 @@ class _Search:
     def _with_loops_kept(self, program: Any) -> Any:
         """The program, exported again with a loop rewritten that made a dynamic axis a constant, where that helps."""
         tried: set[types.CodeType] = set()
+        left: list[str] = []
         while True:
             fixed = self._fixed
             places = (p for p in fixed.loops() if p.code not in tried and not any(_runs(s, p) for s in self.steps))
             place = next(places, None)
             if place is None or self._attempts >= _ATTEMPTS:
+                if left:
+                    _LEFT[program] = tuple(left)
                 return program
             tried.add(place.code)
-            failed = _Failed(RewriteError("a loop made a dynamic axis a constant"), [place])
+            failed = _Failed(RewriteError("nothing in its function can be rewritten"), [place])
             step = self._step(place.functions(), None, place, failed)
             outcome = self._attempt([*self.steps, step]) if step is not None else failed
             if isinstance(outcome, _Failed):
                 self._fixed = fixed
+                left.append(f"the loop at {place} cannot be rewritten: {outcome.text()}")
             elif step is not None and self._fixed.count < fixed.count:
                 program, self.steps = outcome, [*self.steps, step]
 

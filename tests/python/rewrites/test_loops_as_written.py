@@ -12,7 +12,7 @@ from control_flow_program import SIGNS, Programs, check, up
 from torch import nn
 from torch.nn import Module
 
-from exportguard import RewriteError, to_onnx
+from exportguard import AxisError, RewriteError, to_onnx
 
 PROGRAMS = Programs()
 LONG = ((up(4),), (up(3, -1),), (up(6, 4),))  # the rest of two rows is a single one, which torch makes a constant
@@ -574,3 +574,17 @@ class UnpacksAList(Module):
 def test_what_needs_the_length_of_a_list_that_a_loop_fills_is_refused(cls: type[Module]) -> None:
     with pytest.raises(RewriteError, match="as many elements as the loop has steps"):
         to_onnx(cls(), (up(3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+
+
+class GrowsInALoop(Module):
+    def forward(self, x):
+        out = x[:1]
+        for row in x:
+            out = torch.cat([out, row[None]])
+        return out
+
+
+def test_an_axis_that_stays_fixed_says_why_its_loop_could_not_be_rewritten() -> None:
+    text = r"the loop at .*test_loops_as_written.py.* cannot be rewritten: line \d+: a loop over tensors carries `out`"
+    with pytest.raises(AxisError, match=text):
+        to_onnx(GrowsInALoop(), (up(3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
