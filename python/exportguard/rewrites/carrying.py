@@ -62,8 +62,10 @@ def kind_of(item: Any) -> Kind:
     """The kind of a tensor or a number."""
     if isinstance(item, torch.Tensor) and not is_number(item):
         return Kind(tuple(item.shape), item.dtype, is_number=False)
-    tensor = number_tensor(item)
-    dtype = torch.float64 if tensor.is_floating_point() else tensor.dtype
+    if isinstance(item, torch.Tensor):
+        return Kind((), torch.float64 if item.is_floating_point() else item.dtype, is_number=True)
+    is_float = isinstance(item, float | torch.SymFloat)
+    dtype = torch.float64 if is_float else torch.bool if isinstance(item, bool) else torch.int64
     return Kind((), dtype, is_number=True)
 
 

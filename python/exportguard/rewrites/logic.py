@@ -89,7 +89,8 @@ def _leaves_no_trace(read: Callable[[], Any]) -> bool:
     before = aliases.stale_now()
     run = Run(read, Snapshot(reachable_roots([read])), captured)
     aliases.set_stale(before)
-    return run.error is None and not run.changes and not any(captured.mark_written()) and not run.checks
+    is_pure = not run.changes and not any(captured.mark_written()) and not run.checks
+    return run.error is None and is_pure and not captured.may_fail
 
 
 def and_value(*operands: Callable[[], Any], line: int = 0) -> Any:

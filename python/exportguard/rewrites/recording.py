@@ -32,6 +32,7 @@ class Captured:
     outer_symbols: set[Any] = field(default_factory=set)  # of those that it is given
     ids: set[int] = field(default_factory=set)
     writes: bool = False  # whether any tensor is changed in place
+    may_fail: bool = False  # whether tensor data decides if a function fails, as an index out of bounds does
     origin: dict[int, int] = field(default_factory=dict)  # of views, the captured tensor that they are of
     writers: dict[int, int] = field(default_factory=dict)  # by storage, under whose name it changes
     _written_now: dict[int, int] = field(default_factory=dict)  # the same, of the branch that runs
@@ -135,6 +136,7 @@ class _Recorder(TorchFunctionMode):
         if only_looks(func):
             return func(*args, **kwargs)
         captured.read(tensors)
+        captured.may_fail |= _may_fail(func, tensors)
         versions = [tensor._version for tensor in tensors]
         result = func(*args, **kwargs)
         changed = [t for t, version in zip(tensors, versions, strict=True) if t._version != version]
@@ -150,6 +152,15 @@ class _Recorder(TorchFunctionMode):
         if isinstance(leaf, torch.Tensor) and id(leaf) not in self._captured.ids:
             self._captured.made[id(leaf)] = leaf
         self._captured.own_symbols |= _symbols(leaf) - self._captured.outer_symbols
+
+
+_BY_INDEX = ("__getitem__", "index_select", "gather", "take", "take_along_dim", "embedding", "one_hot", "index_put_")
+_BY_VALUE = ("item", "inverse", "inv", "linalg_inv", "cholesky", "linalg_cholesky", "solve", "linalg_solve")
+
+
+def _may_fail(func: Any, tensors: Sequence[torch.Tensor]) -> bool:
+    name = getattr(func, "__name__", "")
+    return name in _BY_VALUE or (name in _BY_INDEX and len(tensors) > 1)
 
 
 def _targets(func: Any, args: Any, changed: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:

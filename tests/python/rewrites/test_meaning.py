@@ -54,6 +54,24 @@ class OperandThatChangesSomething(Module):
 
 
 @PROGRAMS.add()
+class OperandThatMayFail(Module):
+    def forward(self, x):
+        first = 0
+        while first < x.shape[0] and x[first].sum() < 1:
+            first += 1
+        return x * first
+
+
+@PROGRAMS.add()
+class NumberOfData(Module):
+    def forward(self, x):
+        count = 0
+        for row in x:
+            count += int((row > 0.5).all())
+        return x + count
+
+
+@PROGRAMS.add()
 class NamesInTests(Module):
     def forward(self, x):
         if (s := x.sum()) > 0 and x.max() > 2:

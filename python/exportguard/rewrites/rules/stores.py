@@ -29,6 +29,8 @@ class _Loops(ast.NodeTransformer):
     def _loop(self, node: ast.For | ast.While) -> ast.stmt:
         if self._unit.keep(node):
             node.body = [_Items().visit(statement) for statement in node.body]
+            if isinstance(node, ast.While):
+                node.test = _Items().visit(node.test)
         return node
 
 
