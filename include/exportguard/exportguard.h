@@ -7,6 +7,8 @@
 #include "exportguard/common/symbolic.h"
 #include "exportguard/common/version.h"
 #include "exportguard/expansion/expansion.h"
+#include "exportguard/evaluator/evaluator.h"
+#include "exportguard/evaluator/value.h"
 #include "exportguard/guard/change.h"
 #include "exportguard/guard/declaration.h"
 #include "exportguard/guard/export_patches.h"

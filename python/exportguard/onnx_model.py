@@ -15,6 +15,7 @@ from .arguments import path_of, require_choice, require_flags, require_kind, req
 from .axis_report import AxisOutcome
 from .errors import FileError, InvalidArgumentError
 from .optimization import OptimizationReport, Target, optimized
+from .runners.evaluator import EvaluatorSession
 
 if TYPE_CHECKING:
     from .rewrites.automatic import RewritingStep
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 ExternalData = Literal["auto", "always", "never"]
 EXTERNAL_DATA = get_args(ExternalData)
+Runner = Literal["onnxruntime", "evaluator"]
 _LONGEST_NAME = 255  # bytes, on all file systems of Linux; the data file has five more
 
 
@@ -49,7 +51,7 @@ class OnnxModel:
     ) -> None:
         """Takes over a lowered model."""
         self._core = core
-        self._session: OrtSession | None = None
+        self._sessions: dict[tuple[str, str], OrtSession | EvaluatorSession] = {}
         self._report: OptimizationReport | None = None
         self.opset = opset
         self.axes = tuple(axes)
@@ -118,18 +120,40 @@ class OnnxModel:
         require_flags(full=full)
         _core.check(self.to_bytes(), full=full)
 
-    def run(self, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """Runs the model in onnxruntime on the CPU and returns its outputs by name.
+    def run(
+        self, inputs: Mapping[str, torch.Tensor], runner: Runner = "onnxruntime", device: str = "cpu"
+    ) -> dict[str, Any]:
+        """Runs the model and returns its outputs by name.
+
+        `onnxruntime` is what the model is for; `evaluator` runs it with torch's kernels, in every dtype of torch.
 
         Raises:
-            InvalidArgumentError: an input is missing, unknown, no tensor, or of another element type or rank.
+            InvalidArgumentError: an input is missing, unknown, no tensor, or of another element type or rank, or there
+                is no such runner or device.
+            ExportGuardError: a node cannot be run.
         """
-        self._require_inputs(inputs)
-        if self._session is None:
-            from .runners.onnxruntime import OrtSession  # onnxruntime is asked for by those who run a model alone
+        if runner != "evaluator":  # which takes sequences and optionals as well, and checks by itself
+            self._require_inputs(inputs)
+        session = self._session(runner, device)
+        return dict(zip(session.output_names, session.run(inputs), strict=True))
 
-            self._session = OrtSession(self.to_bytes())
-        return dict(zip(self._session.output_names, self._session.run(inputs), strict=True))
+    def _session(self, runner: Runner, device: str) -> OrtSession | EvaluatorSession:
+        key = (runner, device)
+        if key not in self._sessions:
+            self._sessions[key] = self._new_session(runner, device)
+        return self._sessions[key]
+
+    def _new_session(self, runner: Runner, device: str) -> OrtSession | EvaluatorSession:
+        if runner == "evaluator":
+            return EvaluatorSession(self._core, device)
+        if runner != "onnxruntime":
+            raise InvalidArgumentError(f"runner must be 'onnxruntime' or 'evaluator', got {runner!r}")
+        from .runners.onnxruntime import (  # onnxruntime is asked for by those who run a model alone
+            OrtSession,
+            SessionOptions,
+        )
+
+        return OrtSession(self.to_bytes(), SessionOptions(device=device))
 
     def _require_inputs(self, inputs: Any) -> None:
         require_named("inputs", inputs)

@@ -25,6 +25,9 @@ class Options:
 
     model: str = argument("-m", "--model", help="An architecture, a local folder, or a hub id.")
     run: bool = argument("--run/--no-run", help="Run the converted model and compare.", default=True)
+    runner: str = argument(
+        "--runner", help="What runs it.", default="onnxruntime", choices=("onnxruntime", "evaluator")
+    )
     verbose: int = argument("-v", "--verbose", help="0: the result alone; 1: the tables; 2: every output.", default=1)
     export: str = argument(
         "--export", help="What converts the program.", default="exportguard", choices=("exportguard", "onnx-dynamo")
@@ -62,6 +65,7 @@ def _settings(options: Options) -> ValidateOptions:
         rewrite=options.rewrite,
         repeats=checked_repeats(options.repeats),
         run=options.run,
+        runner="evaluator" if options.runner == "evaluator" else "onnxruntime",
         folder=options.output,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import torch.utils.dlpack
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented
 
 from ..errors import ExportGuardError, InvalidArgumentError
+from .names import require_same
 
 # Numbers of the ONNX element types.
 _ELEMENT_TYPES: Mapping[torch.dtype, int] = {
@@ -79,7 +80,7 @@ class OrtSession:
         Raises:
             InvalidArgumentError: an input is missing, unknown, or of a dtype that ONNX does not have.
         """
-        _require_same(self.input_names, list(inputs))
+        require_same(self.input_names, list(inputs))
         binding = self._session.io_binding()
         # The tensors must live until the run is over: the binding only has their addresses.
         held = [self._bind(binding, name, tensor) for name, tensor in inputs.items()]
@@ -114,16 +115,6 @@ def _providers(device: torch.device) -> list[Any]:
         f"the installed onnxruntime cannot run on {device}: it has {', '.join(available)}; "
         "install onnxruntime-gpu or pass device cpu"
     )
-
-
-def _require_same(expected: Sequence[str], got: Sequence[str]) -> None:
-    missing = [name for name in expected if name not in got]
-    unknown = [name for name in got if name not in expected]
-    if missing or unknown:
-        raise InvalidArgumentError(
-            f"the model's inputs are {', '.join(expected)}; "
-            f"missing: {', '.join(missing) or 'none'}, unknown: {', '.join(unknown) or 'none'}"
-        )
 
 
 def _as_tensor(value: Any) -> torch.Tensor:

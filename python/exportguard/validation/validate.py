@@ -27,11 +27,13 @@ from ..observed_shapes import observed_dynamic_shapes
 from ..opsets import checked_opset
 from ..repeats.counts import Counts
 from ..repeats.plan import Repeats
+from ..runners.evaluator import EvaluatorSession
 from ..runners.onnxruntime import OrtSession, SessionOptions
 from ..tracing import Exported
 from .discrepancies import Discrepancy, can_tell, compare_outputs
 
 Exporter = Literal["exportguard", "onnx-dynamo"]
+Runner = Literal["onnxruntime", "evaluator"]
 Progress = Callable[[str], None]
 
 _BLIND = (
@@ -55,6 +57,7 @@ class ValidateOptions:
     rewrite: bool = True
     repeats: Repeats = "trace once"
     run: bool = True
+    runner: Runner = "onnxruntime"
     folder: Path | None = None
 
 
@@ -83,6 +86,7 @@ class ValidationReport:
     opset: int
     dtype: str
     device: str
+    runner: str = "onnxruntime"
     file: str = ""
     inputs: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
@@ -206,8 +210,8 @@ def _validate(case: ModelCase, options: ValidateOptions, run: _Run) -> None:
             _verify_repeats(case, options, exported)
     if not sets:
         return
-    with run.step("load", "loading it in onnxruntime"):
-        session = OrtSession(file, SessionOptions(device=options.build.device))
+    with run.step("load", f"loading it in the {options.runner}"):
+        session = _session(file, options)
     converted = _Converted(case, session, taken_leaves(exported.program), returned_leaves(exported.program))
     for one, leaves in results:
         with run.step(f"run {one.name}", f"comparing: {one.name}"):
@@ -219,9 +223,15 @@ class _Converted:
     """The converted model, and which leaves of the original's inputs and outputs it has."""
 
     case: ModelCase
-    session: OrtSession
+    session: OrtSession | EvaluatorSession
     takes: Sequence[bool]
     returns: Sequence[bool]
+
+
+def _session(file: Path, options: ValidateOptions) -> OrtSession | EvaluatorSession:
+    if options.runner == "evaluator":
+        return EvaluatorSession(file, options.build.device)
+    return OrtSession(file, SessionOptions(device=options.build.device))
 
 
 def _export(case: ModelCase, options: ValidateOptions) -> Exported:
@@ -358,6 +368,7 @@ def _empty_report(name: str, options: ValidateOptions) -> ValidationReport:
         opset=checked_opset(options.opset),
         dtype=str(options.build.dtype).removeprefix("torch."),
         device=options.build.device,
+        runner=options.runner,
     )
 
 

@@ -1,0 +1,179 @@
+#include "exportguard/evaluator/evaluator.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+
+#include <set>
+
+#include "evaluator/machine.h"
+#include "exportguard/ir/types.h"
+
+namespace exportguard::evaluator {
+namespace {
+
+c10::Device device_named(const std::string& name) {
+  try {
+    return c10::Device(name);
+  } catch (const c10::Error&) {
+    throw InvalidArgument(fmt::format("device must be one of torch's, such as 'cpu' or 'cuda:0', got '{}'", name));
+  }
+}
+
+// Integers of less than a byte come as 8-bit ones where the caller has no other.
+bool takes(DType declared, DType given) {
+  if (declared == given || declared == DType::kUndefined) return true;
+  const int bits = declared == DType::kString ? 8 : bit_width(declared);
+  return bits < 8 && storage_of(declared) == storage_of(given);
+}
+
+[[noreturn]] void refuse(const ir::Value& input, const Datum& given) {
+  throw InvalidArgument(
+      fmt::format("input '{}' must be {}, got {}", input.name(), input.type().str(), describe(&given)));
+}
+
+bool fits(const ir::Shape& declared, at::IntArrayRef given) {
+  if (declared.size() != given.size()) return false;
+  for (std::size_t i = 0; i < declared.size(); ++i) {
+    const auto size = declared[i].constant();
+    if (size && *size != given[i]) return false;
+  }
+  return true;
+}
+
+void check_tensor(const ir::Value& input, Datum& datum) {
+  const ir::Type& type = input.type();
+  if (!takes(type.dtype, datum.dtype)) refuse(input, datum);
+  if (type.shape && !fits(*type.shape, datum.tensor.sizes())) refuse(input, datum);
+  if (type.dtype != DType::kUndefined) datum.dtype = type.dtype;
+}
+
+void check(const ir::Value& input, Datum& datum) {
+  using Kind = ir::Type::Kind;
+  const bool is_known = input.type().dtype != DType::kUndefined;
+  if (datum.is_tensor() && input.type().kind != Kind::kSequence) return check_tensor(input, datum);
+  const bool wants_tensor = is_known && input.type().kind == Kind::kTensor;
+  const bool wants_sequence = is_known && input.type().kind == Kind::kSequence;
+  if (wants_tensor || (wants_sequence && datum.items == nullptr)) refuse(input, datum);
+}
+
+const std::set<std::string, std::less<>>& random_operators() {
+  static const std::set<std::string, std::less<>> names{
+      "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout"};
+  return names;
+}
+
+const ir::Tensor* constant_behind(const ir::Value* value) {
+  if (value->initializer() != nullptr) return value->initializer();
+  const ir::Node* producer = value->producer();
+  if (producer == nullptr || !producer->is("", "Constant")) return nullptr;
+  const ir::Attribute* found = producer->find_attribute("value");
+  return found != nullptr ? std::get_if<ir::Tensor>(found) : nullptr;
+}
+
+std::size_t declared_bytes(const ir::Value& value) {
+  if (!value.type().shape || value.dtype() == DType::kUndefined) return 0;
+  std::vector<std::int64_t> sizes;
+  for (const ir::Dim& dim : *value.type().shape) sizes.push_back(dim.constant().value_or(0));
+  return bit_width(value.dtype()) == 0 ? 0 : ir::Tensor::nbytes_of(value.dtype(), sizes);
+}
+
+std::size_t declared_bytes(const ir::Node& node) {
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < node.output_count(); ++i) bytes += declared_bytes(node.output(i));
+  return bytes;
+}
+
+std::optional<std::vector<ir::Tensor>> tensors_of(const Data& results, const StringPool& strings, std::size_t limit) {
+  std::vector<ir::Tensor> tensors;
+  std::size_t bytes = 0;
+  for (const Datum& datum : results) {
+    if (!datum.is_tensor()) return std::nullopt;
+    tensors.push_back(to_value(datum, strings).tensor());
+    bytes += tensors.back().nbytes();
+  }
+  return bytes > limit ? std::nullopt : std::optional(std::move(tensors));
+}
+
+// What torch needs neither for values nor for errors: no graph of gradients, no marks of views.
+struct PlainTensors {
+  at::NoGradGuard no_grad;
+  at::AutoDispatchBelowADInplaceOrView below;
+};
+
+}  // namespace
+
+struct Program::Implementation {
+  Implementation(const ir::Model& model_to_run, Options given)
+      : model(model_to_run), options(std::move(given)), device(device_named(options.device)), routines(model, device) {}
+
+  const ir::Model& model;
+  Options options;
+  c10::Device device;
+  Routines routines;
+};
+
+Program::Program(const ir::Model& model, Options options) {
+  const PlainTensors plain;
+  implementation_ = std::make_unique<Implementation>(model, std::move(options));
+}
+
+Program::~Program() = default;
+Program::Program(Program&&) noexcept = default;
+Program& Program::operator=(Program&&) noexcept = default;
+
+std::vector<Value> Program::run(std::span<const Value> inputs) const {
+  const PlainTensors plain;
+  const Implementation& self = *implementation_;
+  const auto& declared = self.model.graph->inputs();
+  if (inputs.size() != declared.size()) {
+    throw InvalidArgument(fmt::format("the graph has {} inputs, got {}", declared.size(), inputs.size()));
+  }
+  StringPool strings(&self.routines.strings());
+  Data data;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    data.push_back(to_datum(inputs[i], strings, self.device));
+    check(*declared[i], data.back());
+  }
+  Data results = Machine(self.routines.main(), {strings, self.device, self.options.observer}).run(std::move(data));
+  std::vector<Value> outputs;
+  for (const Datum& result : results) outputs.push_back(to_value(result, strings));
+  return outputs;
+}
+
+std::vector<Value> run(const ir::Model& model, std::span<const Value> inputs, const Options& options) {
+  return Program(model, options).run(inputs);
+}
+
+std::optional<std::vector<ir::Tensor>> fold(const ir::Node& node, std::int64_t opset, std::size_t limit) {
+  if (node.is_torch() || random_operators().contains(node.op()) || !node.subgraphs().empty()) return std::nullopt;
+  const Operator run = OperatorTable::builtin().find(node.qualified_name());
+  if (run == nullptr) return std::nullopt;
+  const PlainTensors plain;
+  const c10::Device device(c10::kCPU);
+  StringPool strings;
+  try {
+    if (declared_bytes(node) > limit) return std::nullopt;
+    Data data(node.input_count());
+    for (std::size_t i = 0; i < node.input_count(); ++i) {
+      if (node.find_input(i) == nullptr) continue;
+      const ir::Tensor* constant = constant_behind(node.find_input(i));
+      if (constant == nullptr) return std::nullopt;
+      data[i] = to_datum(*constant, strings, device);
+    }
+    std::vector<const Datum*> operands;
+    for (std::size_t i = 0; i < data.size(); ++i)
+      operands.push_back(node.find_input(i) != nullptr ? &data[i] : nullptr);
+    const Call::Surroundings around{opset, strings, device, {}};
+    Call call(node, operands, around);
+    run(call);
+    Data results = call.take_results();
+    if (results.size() < node.output_count()) return std::nullopt;
+    results.resize(node.output_count());
+    return tensors_of(results, strings, limit);
+  } catch (const std::exception&) {  // what cannot be computed stays in the graph, where running it gives the error
+    return std::nullopt;
+  }
+}
+
+}  // namespace exportguard::evaluator
