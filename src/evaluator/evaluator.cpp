@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <set>
+#include <unordered_set>
 
 #include "evaluator/machine.h"
 #include "exportguard/ir/types.h"
@@ -101,16 +102,31 @@ struct PlainTensors {
   at::AutoDispatchBelowADInplaceOrView below;
 };
 
+using Storages = std::unordered_set<const void*>;
+
+void note_storage(const Datum& datum, Storages& storages) {
+  if (datum.is_tensor()) storages.insert(datum.tensor.storage().unsafeGetStorageImpl());
+}
+
+// An output that is a weight or an input, or a view of one, is copied: who changes it changes nothing else.
+Datum of_its_own(const Datum& datum, const Storages& borrowed) {
+  const bool is_borrowed = datum.is_tensor() && borrowed.contains(datum.tensor.storage().unsafeGetStorageImpl());
+  return is_borrowed ? Datum::of(datum.tensor.clone(), datum.dtype) : datum;
+}
+
 }  // namespace
 
 struct Program::Implementation {
   Implementation(const ir::Model& model_to_run, Options given)
-      : model(model_to_run), options(std::move(given)), device(device_named(options.device)), routines(model, device) {}
+      : model(model_to_run), options(std::move(given)), device(device_named(options.device)), routines(model, device) {
+    for (const auto& [slot, constant] : routines.main().constants) note_storage(constant, constants);
+  }
 
   const ir::Model& model;
   Options options;
   c10::Device device;
   Routines routines;
+  Storages constants;
 };
 
 Program::Program(const ir::Model& model, Options options) {
@@ -130,14 +146,16 @@ std::vector<Value> Program::run(std::span<const Value> inputs) const {
     throw InvalidArgument(fmt::format("the graph has {} inputs, got {}", declared.size(), inputs.size()));
   }
   StringPool strings(&self.routines.strings());
+  Storages borrowed = self.constants;
   Data data;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     data.push_back(to_datum(inputs[i], strings, self.device));
     check(*declared[i], data.back());
+    note_storage(data.back(), borrowed);
   }
   Data results = Machine(self.routines.main(), {strings, self.device, self.options.observer}).run(std::move(data));
   std::vector<Value> outputs;
-  for (const Datum& result : results) outputs.push_back(to_value(result, strings));
+  for (const Datum& result : results) outputs.push_back(to_value(of_its_own(result, borrowed), strings));
   return outputs;
 }
 

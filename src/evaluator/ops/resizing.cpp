@@ -42,10 +42,7 @@ double source(const Settings& settings, const Axis& axis, std::int64_t i) {
   const auto in = static_cast<double>(axis.in);
   const auto out = static_cast<double>(axis.out);
   if (settings.coordinates == "asymmetric") return x / axis.scale;
-  if (settings.coordinates == "align_corners") {
-    const double resized = axis.scale * in;  // which `out` is the whole part of
-    return resized == 1 ? 0 : x * (in - 1) / (resized - 1);
-  }
+  if (settings.coordinates == "align_corners") return axis.out == 1 ? 0 : x * (in - 1) / (out - 1);
   if (settings.coordinates == "pytorch_half_pixel") return axis.out == 1 ? -0.5 : (x + 0.5) / axis.scale - 0.5;
   if (settings.coordinates == "half_pixel_symmetric") {
     const double adjustment = out / (axis.scale * in);

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from exportguard import _core
+from exportguard.runners.evaluator import EvaluatorSession
 
 Function = Callable[..., Any]
 Numbers = Callable[[torch.dtype], torch.Tensor]
@@ -63,14 +64,26 @@ def varying_axes(inputs: Sequence[Any], others: Sequence[Sequence[Any]]) -> list
     ]
 
 
-def convert(function: Function, inputs: Sequence[Any], dynamic_shapes: Sequence[Any], opset: int | None) -> bytes:
+def export(function: Function, inputs: Sequence[Any], dynamic_shapes: Sequence[Any]) -> torch.export.ExportedProgram:
     module = function if isinstance(function, torch.nn.Module) else Called(function)
     shapes = tuple(dynamic_shapes) if module is function else (tuple(dynamic_shapes),)
-    program = torch.export.export(module.eval(), tuple(inputs), dynamic_shapes=shapes, strict=False)
+    return torch.export.export(module.eval(), tuple(inputs), dynamic_shapes=shapes, strict=False)
+
+
+def functional(program: torch.export.ExportedProgram) -> _core.Model:
     model = _core.import_program(program)
     _core.functionalize(model)
+    return model
+
+
+def lowered(program: torch.export.ExportedProgram, opset: int | None) -> bytes:
+    model = functional(program)
     _core.lower(model, **({} if opset is None else {"opset": opset}))
     return _core.to_bytes(model)
+
+
+def convert(function: Function, inputs: Sequence[Any], dynamic_shapes: Sequence[Any], opset: int | None) -> bytes:
+    return lowered(export(function, inputs, dynamic_shapes), opset)
 
 
 def eager(function: Function, inputs: Sequence[Any]) -> list[torch.Tensor]:
@@ -105,14 +118,30 @@ def check_function(
     opset: int | None = None,
 ) -> None:
     shapes = varying_axes(inputs, others) if dynamic_shapes is None else dynamic_shapes
-    session = ort.InferenceSession(convert(function, inputs, shapes, opset), providers=["CPUExecutionProvider"])
+    program = export(function, inputs, shapes)
+    model = lowered(program, opset)
+    session = ort.InferenceSession(model, providers=["CPUExecutionProvider"])
+    evaluators = {"onnx": EvaluatorSession(model), "torch": EvaluatorSession(functional(program))}
     for feed in [inputs, *others]:
         expected = eager(function, feed)
-        got = run(session, feed)
-        assert len(got) == len(expected), f"{len(got)} outputs, eager has {len(expected)}"
-        sizes = [tuple(value.shape) for value in feed if isinstance(value, torch.Tensor)]
-        for i, (reference, array) in enumerate(zip(expected, got, strict=True)):
-            assert_same(reference, array, f"output {i} of {len(got)}, inputs of shapes {sizes}")
+        assert_all_same(expected, run(session, feed), feed, "onnxruntime")
+        for level, evaluator in evaluators.items():
+            assert_all_same(expected, evaluate(evaluator, feed), feed, f"evaluator, operators of {level}")
+
+
+def evaluate(session: EvaluatorSession, inputs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    tensors = [value.detach() for value in inputs if isinstance(value, torch.Tensor)]
+    results = session.run(dict(zip(session.input_names, tensors, strict=True)))
+    return [result.resolve_conj().resolve_neg().numpy() for result in results]
+
+
+def assert_all_same(
+    expected: Sequence[torch.Tensor], got: Sequence[np.ndarray[Any, Any]], feed: Sequence[Any], runner: str
+) -> None:
+    assert len(got) == len(expected), f"{runner}: {len(got)} outputs, eager has {len(expected)}"
+    sizes = [tuple(value.shape) for value in feed if isinstance(value, torch.Tensor)]
+    for i, (reference, array) in enumerate(zip(expected, got, strict=True)):
+        assert_same(reference, array, f"{runner}: output {i} of {len(got)}, inputs of shapes {sizes}")
 
 
 @pytest.fixture

@@ -1,0 +1,114 @@
+"""Models that run with torch's kernels: the same as eager and onnxruntime, and errors for what cannot be."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import exportguard
+from exportguard import _core
+from exportguard.errors import ExportGuardError, InvalidArgumentError
+from exportguard.runners.evaluator import EvaluatorSession
+
+
+class Gated(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = torch.nn.Linear(8, 32)
+        self.norm = torch.nn.LayerNorm(32)
+        self.down = torch.nn.Linear(32, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down(torch.nn.functional.silu(self.norm(self.up(x)))) + x
+
+
+def session(text: str) -> EvaluatorSession:
+    return EvaluatorSession(_core.Model.parse(text))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+def test_a_converted_model_agrees_with_eager(dtype: torch.dtype, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    module = Gated().to(dtype).eval()
+    x = torch.randn(5, 8).to(dtype)
+    model = exportguard.to_onnx(module, (x[:2],), dynamic_shapes=({0: "batch"},))
+    loaded = exportguard.load(model.save(tmp_path / "m.onnx", external_data="always"))
+    for runnable in (model, loaded):
+        (got,) = runnable.run({"x": x}, runner="evaluator").values()
+        torch.testing.assert_close(got, module(x), rtol=2e-2 if dtype == torch.bfloat16 else 2e-3, atol=2e-2)
+        assert got.dtype == dtype
+
+
+def test_outputs_may_be_changed_without_changing_the_model() -> None:
+    text = """opset 22
+graph(%x: f32[2], %w: f32[2] = {3, 4}):
+  %a = Identity(%x)
+  %v = Transpose(%w)
+  %y = Add(%x, %w)
+  return (%a, %v, %y, %w)"""
+    model = session(text)
+    x = torch.ones(2)
+    for output in model.run({"x": x}):
+        output.add_(5)
+    assert [output.tolist() for output in model.run({"x": x})] == [[1, 1], [3, 4], [4, 5], [3, 4]]
+    assert x.tolist() == [1, 1]
+
+
+def test_strings_sequences_and_nothing_go_in_and_out() -> None:
+    text = """opset 22
+graph(%s: string[n], %q: seq(f32[*]), %o: optional(f32[*])):
+  %t = StringConcat(%s, %s)
+  %r = SequenceErase(%q)
+  %h = OptionalHasElement(%o)
+  %e = Optional(%o)
+  return (%t, %r, %h, %e)"""
+    feeds = {"s": _core.Strings(["a", "ä"], [2]), "q": [torch.ones(1), torch.ones(2)], "o": None}
+    strings, rest, has, nothing = session(text).run(feeds)
+    assert strings.elements == ["aa", "ää"]
+    assert [item.tolist() for item in rest] == [[1]]
+    assert not has.item()
+    assert nothing is None
+
+
+def test_torch_operators_that_write_are_refused() -> None:
+    text = "opset 22\ngraph(%x: f32[2]):\n  %y: f32[2] = aten.add_.Tensor(%x, %x)\n  return (%y)"
+    with pytest.raises(ExportGuardError, match=r"no implementation in the evaluator: aten\.add_\.Tensor"):
+        session(text)
+
+
+def test_an_unknown_device_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"device must be one of torch's.*got 'tpu9'"):
+        EvaluatorSession(_core.Model.parse("opset 22\ngraph(%x: f32[2]):\n  return (%x)"), "tpu9")
+
+
+def test_an_input_of_another_kind_is_refused() -> None:
+    text = "opset 22\ngraph(%x: f32[2]):\n  %y = Neg(%x)\n  return (%y)"
+    with pytest.raises(InvalidArgumentError, match=r"input 'x' must be f32\[2\], got f32\[3\]"):
+        session(text).run({"x": torch.ones(3)})
+    with pytest.raises(InvalidArgumentError, match="an input must be a tensor"):
+        session(text).run({"x": 3})
+    with pytest.raises(InvalidArgumentError, match=r"input 'x' must be f32\[2\], got nothing"):
+        session(text).run({"x": None})
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_model_runs_on_a_gpu() -> None:
+    module = Gated().eval()
+    x = torch.randn(5, 8)
+    (got,) = exportguard.to_onnx(module, (x,)).run({"x": x}, runner="evaluator", device="cuda").values()
+    assert got.is_cuda
+    torch.testing.assert_close(got.cpu(), module(x), rtol=1e-4, atol=1e-4)
+
+
+def test_hostile_nodes_give_errors_and_never_a_crash() -> None:
+    """In a process of its own, which a crash would end."""
+    script = Path(__file__).with_name("hostile_nodes.py")
+    result = subprocess.run(
+        [sys.executable, str(script), "--rounds", "15"], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert result.returncode == 0, f"it ended with {result.returncode}: {result.stderr[-3000:]}"
+    assert "were refused" in result.stdout
