@@ -78,8 +78,8 @@ class OnnxModel:
         Raises:
             InvalidArgumentError: `target` or a name among `patterns` is unknown.
         """
+        self._sessions.clear()  # before: that of the evaluator reads the graph which is changed
         self._report = optimized(self._core, target, patterns)
-        self._session = None
         return self._report
 
     def report(self) -> OptimizationReport | None:

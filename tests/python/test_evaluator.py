@@ -43,6 +43,16 @@ def test_a_converted_model_agrees_with_eager(dtype: torch.dtype, tmp_path: Path)
         assert got.dtype == dtype
 
 
+def test_a_model_is_optimized_between_two_runs() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(5, 8)
+    model = exportguard.to_onnx(Gated().eval(), (x,), optimize=False)
+    (before,) = model.run({"x": x}, runner="evaluator").values()
+    model.optimize()
+    (after,) = model.run({"x": x}, runner="evaluator").values()
+    torch.testing.assert_close(after, before, rtol=1e-4, atol=1e-5)
+
+
 def test_outputs_may_be_changed_without_changing_the_model() -> None:
     text = """opset 22
 graph(%x: f32[2], %w: f32[2] = {3, 4}):
