@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lowering/kernels.h"
+#include "lowering/reductions.h"
 #include "lowering/size_arithmetic.h"
 
 namespace exportguard::lowering {
@@ -34,7 +35,7 @@ Labelled without(LoweringContext& ctx, const Labelled& operand, const std::strin
   for (const char label : dropped) axes.push_back(axis_of(operand, label));
   std::ranges::sort(axes);
   if (axes.empty()) return operand;
-  return {kernel_reduce(ctx, "ReduceSum", operand.value, axes, false),
+  return {sum(ctx, operand.value, {axes, false}),
           labels_where(operand.labels, [&](char label) { return !contains(dropped, label); })};
 }
 
@@ -107,7 +108,17 @@ Labelled product_of_elements(LoweringContext& ctx, const Labelled& a, const Labe
 
 }  // namespace
 
-Value* matmul(LoweringContext& ctx, Value* a, Value* b) { return same_dtype_op(ctx, "MatMul", {a, b}); }
+Value* matmul(LoweringContext& ctx, Value* a, Value* b) {
+  // onnxruntime (up to 1.31) takes a transposed matrix times a vector for the matrix itself times the vector when it
+  // merges the transposition; a matrix of one column it multiplies right.
+  const auto a_rank = a->type().rank();
+  const auto b_rank = b->type().rank();
+  const bool is_column = b_rank == 1 && a_rank && *a_rank > 1;
+  const bool is_row = a_rank == 1 && b_rank && *b_rank > 1;
+  if (is_column) return ctx.squeeze(same_dtype_op(ctx, "MatMul", {a, ctx.unsqueeze(b, {1})}), {-1});
+  if (is_row) return ctx.squeeze(same_dtype_op(ctx, "MatMul", {ctx.unsqueeze(a, {0}), b}), {-2});
+  return same_dtype_op(ctx, "MatMul", {a, b});
+}
 
 Value* times(LoweringContext& ctx, Value* value, double factor) {
   return factor == 1 ? value : same_dtype_op(ctx, "Mul", {value, ctx.number_like(factor, value)});

@@ -27,6 +27,11 @@ Value* float_floor_quotient(LoweringContext& ctx, Value* a, Value* b) {
   return ctx.where(kernel_op(ctx, "Equal", {b, zero_like(ctx, b)}), ctx.op("Div", {a, b}), nearest);
 }
 
+bool is_positive_constant(LoweringContext& ctx, const Value* x) {
+  const ir::Tensor* number = ctx.find_constant(x);
+  return number != nullptr && number->numel() == 1 && number->to_ints().front() > 0;
+}
+
 }  // namespace
 
 Value* sign_bit(LoweringContext& ctx, Value* x) {
@@ -56,7 +61,12 @@ Value* floor_remainder(LoweringContext& ctx, Value* a, Value* b) {
 Value* floor_quotient(LoweringContext& ctx, Value* a, Value* b) {
   if (is_floating(a->dtype())) return float_floor_quotient(ctx, a, b);
   if (is_unsigned(a->dtype())) return ctx.op("Div", {a, b});
-  return ctx.op("Div", {ctx.op("Sub", {a, ctx.op("Mod", {a, b})}), b});
+  // Not (a - a % b) / b: the difference may be below the least number.
+  Value* rounded = ctx.op("Div", {a, b});
+  Value* whole = ctx.op("Mul", {rounded, b});
+  Value* is_above =
+      is_positive_constant(ctx, b) ? ctx.op("Greater", {whole, a}) : has_wrong_sign(ctx, ctx.op("Sub", {a, whole}), b);
+  return ctx.op("Sub", {rounded, ctx.cast(is_above, a->dtype())});
 }
 
 Value* log_one_plus(LoweringContext& ctx, Value* x) {

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "lowering/elementwise.h"
+#include "lowering/integer_arithmetic.h"
 #include "lowering/kernels.h"
 
 namespace exportguard::lowering {
@@ -17,6 +18,15 @@ Value* is_nan(LoweringContext& ctx, Value* x) { return ctx.cast(kernel_op(ctx, "
 Value* arg_extreme(LoweringContext& ctx, Value* x, Extreme extreme, std::int64_t axis, bool keepdim) {
   const std::string_view op = extreme == Extreme::kLargest ? "ArgMax" : "ArgMin";
   return kernel_op(ctx, op, {x}, {{"axis", axis}, {"keepdims", static_cast<std::int64_t>(keepdim)}});
+}
+
+/// Whether a sum may leave the integers that a double holds. One of numbers that were 32 bits wide or less does so from
+/// two million elements on, one of bools never.
+bool needs_integers(const Value* x) {
+  if (x->dtype() != DType::kInt64) return false;
+  const ir::Node* producer = x->producer();
+  const bool was_cast = producer != nullptr && producer->op() == "Cast";
+  return !was_cast || producer->input(0).dtype() == DType::kInt64 || is_floating(producer->input(0).dtype());
 }
 
 }  // namespace
@@ -36,6 +46,16 @@ Value* extreme_index(LoweringContext& ctx, Value* x, Extreme extreme, std::int64
   Value* nan = is_nan(ctx, x);
   Value* has_nan = as_bool(ctx, ctx.reduce("ReduceMax", nan, {axis}, keepdim));
   return ctx.where(has_nan, arg_extreme(ctx, nan, Extreme::kLargest, axis, keepdim), index);
+}
+
+Value* sum(LoweringContext& ctx, Value* x, const ReducedAxes& over) {
+  if (needs_integers(x)) return integer_sum(ctx, x, over);
+  return kernel_reduce(ctx, "ReduceSum", x, over.axes, over.keepdim);
+}
+
+Value* product(LoweringContext& ctx, Value* x, const ReducedAxes& over) {
+  if (x->dtype() == DType::kInt64) return integer_product(ctx, x, over);
+  return kernel_reduce(ctx, "ReduceProd", x, over.axes, over.keepdim);
 }
 
 Value* any_true(LoweringContext& ctx, Value* x, const ReducedAxes& over) {

@@ -22,6 +22,10 @@ Value* extreme_value(LoweringContext& ctx, Value* x, Extreme extreme, const Redu
 /// Its first index along one axis, int64; that of the first NaN if there is one. A tensor of rank 0 has index 0.
 Value* extreme_index(LoweringContext& ctx, Value* x, Extreme extreme, std::int64_t axis, bool keepdim);
 
+/// The sum, and the product, in the dtype of `x`; those of integers wrap around as torch's do.
+Value* sum(LoweringContext& ctx, Value* x, const ReducedAxes& over);
+Value* product(LoweringContext& ctx, Value* x, const ReducedAxes& over);
+
 /// bool: one of the elements, or all of them, are not zero.
 Value* any_true(LoweringContext& ctx, Value* x, const ReducedAxes& over);
 Value* all_true(LoweringContext& ctx, Value* x, const ReducedAxes& over);

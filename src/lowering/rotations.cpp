@@ -21,7 +21,8 @@ struct Square {
         rank(static_cast<std::int64_t>(ctx.rank(x))),
         rows(row_numbers(ctx, size)),
         columns(column_numbers(ctx, size)),
-        is_above(ctx.op("Less", {rows, columns})) {}
+        is_above(ctx.op("Less", {rows, columns})),
+        is_below(ctx.op("Greater", {rows, columns})) {}
 
   /// Each sweep over all pairs gains digits; convergence is quadratic, and few sweeps are needed.
   Value* most_steps(LoweringContext& ctx) const { return as_scalar(ctx, multiply(ctx, multiply(ctx, size, size), 40)); }
@@ -32,6 +33,7 @@ struct Square {
   Value* rows;
   Value* columns;
   Value* is_above;  ///< the main diagonal
+  Value* is_below;
 };
 
 /// The pair of axes with the greatest measure: […, 1, 1] each.
@@ -76,8 +78,10 @@ Value* rotation(LoweringContext& ctx, const Square& square, Value* a, const Pair
   };
   Value* on_diagonal = ctx.op("Or", {is_at(pair.first, pair.first), is_at(pair.second, pair.second)});
   Value* turned = ctx.where(on_diagonal, cosine, identity_matrix(ctx, square.size, square.size));
-  turned = ctx.where(is_at(pair.first, pair.second), sine, turned);
-  return ctx.where(is_at(pair.second, pair.first), ctx.op("Neg", {sine}), turned);
+  // A matrix of one row has no pair: both are its only axis, where nothing may be written.
+  Value* is_above = ctx.op("And", {square.is_above, is_at(pair.first, pair.second)});
+  Value* is_below = ctx.op("And", {square.is_below, is_at(pair.second, pair.first)});
+  return ctx.where(is_below, ctx.op("Neg", {sine}), ctx.where(is_above, sine, turned));
 }
 
 /// Whether the measure of some pair is above the bound of its matrix; `bound` is […, 1, 1].

@@ -1,6 +1,9 @@
 #include "lowering/scatter.h"
-#include "lowering/axes.h"
 
+#include <limits>
+
+#include "lowering/axes.h"
+#include "lowering/kernels.h"
 #include "lowering/size_arithmetic.h"
 
 namespace exportguard::lowering {
@@ -45,6 +48,19 @@ Value* scattered(LoweringContext& ctx, std::string_view op, const std::vector<Va
   return made;
 }
 
+/// As above; NaN stays in a maximum and a minimum, which onnxruntime's kernels (up to 1.31) drop.
+Value* scattered_with_nan(LoweringContext& ctx, std::string_view op, const std::vector<Value*>& operands,
+                          std::optional<std::int64_t> axis, Reduction reduction) {
+  Value* made = scattered(ctx, op, operands, axis, reduction);
+  const bool is_extreme = reduction == Reduction::kMaximum || reduction == Reduction::kMinimum;
+  if (!is_extreme || !is_floating(made->dtype())) return made;
+  const auto is_nan = [&](Value* x) { return ctx.cast(kernel_op(ctx, "IsNaN", {x}), DType::kUint8); };
+  Value* updates = ctx.cast(operands[2], made->dtype());
+  Value* has_nan = scattered(ctx, op, {is_nan(operands[0]), operands[1], is_nan(updates)}, axis, Reduction::kMaximum);
+  Value* nan = ctx.number_like(std::numeric_limits<double>::quiet_NaN(), made);
+  return ctx.where(ctx.cast(has_nan, DType::kBool), nan, made);
+}
+
 }  // namespace
 
 Reduction reduction_named(LoweringContext& ctx, std::string_view name) {
@@ -57,16 +73,16 @@ Reduction reduction_named(LoweringContext& ctx, std::string_view name) {
 
 Value* scatter_elements(LoweringContext& ctx, Value* data, std::int64_t axis, Value* index, Value* updates,
                         Reduction reduction) {
-  if (ctx.rank(data) != 0) return scattered(ctx, "ScatterElements", {data, index, updates}, axis, reduction);
+  if (ctx.rank(data) != 0) return scattered_with_nan(ctx, "ScatterElements", {data, index, updates}, axis, reduction);
   const std::vector<Size> vector = {Size(-1)};
-  Value* made =
-      scattered(ctx, "ScatterElements",
-                {ctx.reshape(data, vector), ctx.reshape(index, vector), ctx.reshape(updates, vector)}, 0, reduction);
+  Value* made = scattered_with_nan(
+      ctx, "ScatterElements", {ctx.reshape(data, vector), ctx.reshape(index, vector), ctx.reshape(updates, vector)}, 0,
+      reduction);
   return ctx.squeeze(made, {0});
 }
 
 Value* scatter_nd(LoweringContext& ctx, Value* data, Value* index, Value* updates, Reduction reduction) {
-  return scattered(ctx, "ScatterND", {data, ctx.cast(index, DType::kInt64), updates}, std::nullopt, reduction);
+  return scattered_with_nan(ctx, "ScatterND", {data, ctx.cast(index, DType::kInt64), updates}, std::nullopt, reduction);
 }
 
 Value* scatter_slices(LoweringContext& ctx, Value* data, std::int64_t axis, Value* index, Value* updates,

@@ -4,6 +4,7 @@
 #include "exportguard/lowering/table.h"
 #include "lowering/double_functions.h"
 #include "lowering/elementwise.h"
+#include "lowering/integer_arithmetic.h"
 #include "lowering/kernels.h"
 
 namespace exportguard::lowering {
@@ -23,7 +24,7 @@ void lower_tanh(LoweringContext& ctx) { lower_as(ctx, "Tanh"); }
 
 void lower_relu(LoweringContext& ctx) {
   Value* x = ctx.input(0);
-  ctx.result(is_floating(x->dtype()) ? ctx.op("Relu", {x}) : kernel_op(ctx, "Max", {x, ctx.number_like(0, x)}));
+  ctx.result(is_floating(x->dtype()) ? ctx.op("Relu", {x}) : larger_of(ctx, x, ctx.number_like(0, x)));
 }
 
 void lower_relu6(LoweringContext& ctx) { ctx.result(clipped(ctx, ctx.input(0), 0, 6)); }

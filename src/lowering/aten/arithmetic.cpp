@@ -4,6 +4,7 @@
 #include "exportguard/lowering/table.h"
 
 #include "lowering/elementwise.h"
+#include "lowering/integer_arithmetic.h"
 #include "lowering/kernels.h"
 
 namespace exportguard::lowering {
@@ -110,7 +111,9 @@ void lower_pow(LoweringContext& ctx) {
   if (exponent && ctx.output_dtype() != DType::kBool) {
     if (Value* power = find_special_power(ctx, ctx.scalar(0, ctx.output_dtype()), *exponent)) return ctx.result(power);
   }
-  lower_binary(ctx, "Pow");
+  const bool is_integer = !is_floating(ctx.output_dtype()) && ctx.output_dtype() != DType::kBool;
+  if (!is_integer) return lower_binary(ctx, "Pow");
+  ctx.result(integer_power(ctx, ctx.scalar(0, DType::kInt64), ctx.scalar(1, DType::kInt64)));
 }
 
 void lower_square(LoweringContext& ctx) {

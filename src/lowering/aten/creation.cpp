@@ -26,8 +26,10 @@ void lower_full_like(LoweringContext& ctx) {
 
 void lower_scalar_tensor(LoweringContext& ctx) { ctx.result(ctx.scalar(0, ctx.output_dtype())); }
 
-/// A range of whole numbers is computed in int64, others in float64, so that the number of elements is torch's.
+/// A range of whole numbers is computed in int64, others in float64, so that the number of elements is torch's: it
+/// rounds the bounds of an int64 range to zero before it counts, those of the narrower integers behind.
 DType range_dtype(LoweringContext& ctx, std::size_t count) {
+  if (ctx.output_dtype() == DType::kInt64) return DType::kInt64;
   for (std::size_t i = 0; i < count; ++i) {
     const DType dtype = ctx.promoted({i});
     if (is_floating(dtype)) return DType::kFloat64;
@@ -35,13 +37,33 @@ DType range_dtype(LoweringContext& ctx, std::size_t count) {
   return DType::kInt64;
 }
 
+/// What a range is made of, in the dtype that its length is computed in.
+struct Bounds {
+  Value* start;
+  Value* end;
+  Value* step;
+};
+
+Bounds range_bounds(LoweringContext& ctx, std::size_t count, DType dtype) {
+  return {count == 1 ? ctx.constant(0, dtype) : ctx.scalar(0, dtype), ctx.scalar(count == 1 ? 0 : 1, dtype),
+          count == 3 ? ctx.scalar(2, dtype) : ctx.constant(1, dtype)};
+}
+
+/// As many integers as the floats make steps, from the start rounded to zero on, by the step rounded to zero.
+Value* integers_by_floats(LoweringContext& ctx, const Bounds& bounds) {
+  Value* steps = ctx.op("Div", {ctx.op("Sub", {bounds.end, bounds.start}), bounds.step});
+  Value* length = ctx.cast(ctx.op("Ceil", {steps}), DType::kInt64);
+  Value* index = ctx.op("Range", {ctx.constant(0, DType::kInt64), length, ctx.constant(1, DType::kInt64)});
+  Value* scaled = ctx.op("Mul", {index, ctx.cast(bounds.step, DType::kInt64)});
+  return ctx.op("Add", {scaled, ctx.cast(bounds.start, DType::kInt64)});
+}
+
 /// torch.arange over the first `count` arguments: end; start and end; start, end and step.
 void lower_range(LoweringContext& ctx, std::size_t count) {
   const DType dtype = range_dtype(ctx, count);
-  Value* start = count == 1 ? ctx.constant(0, dtype) : ctx.scalar(0, dtype);
-  Value* end = ctx.scalar(count == 1 ? 0 : 1, dtype);
-  Value* step = count == 3 ? ctx.scalar(2, dtype) : ctx.constant(1, dtype);
-  ctx.result(ctx.op("Range", {start, end, step}));
+  const Bounds bounds = range_bounds(ctx, count, dtype);
+  const bool is_cut = is_floating(dtype) && !is_floating(ctx.output_dtype());
+  ctx.result(is_cut ? integers_by_floats(ctx, bounds) : ctx.op("Range", {bounds.start, bounds.end, bounds.step}));
 }
 
 void lower_arange(LoweringContext& ctx) { lower_range(ctx, 1); }

@@ -4,6 +4,7 @@
 #include "exportguard/lowering/table.h"
 #include "lowering/dtype_limits.h"
 #include "lowering/elementwise.h"
+#include "lowering/integer_arithmetic.h"
 #include "lowering/kernels.h"
 
 namespace exportguard::lowering {
@@ -77,8 +78,8 @@ Value* folded(LoweringContext& ctx, Value* x, std::int64_t axis, const Fold& fol
 }
 
 Value* product_step(LoweringContext& ctx, Value* state, Value* element) { return ctx.op("Mul", {state, element}); }
-Value* larger_step(LoweringContext& ctx, Value* state, Value* element) { return ctx.op("Max", {state, element}); }
-Value* smaller_step(LoweringContext& ctx, Value* state, Value* element) { return ctx.op("Min", {state, element}); }
+Value* larger_step(LoweringContext& ctx, Value* state, Value* element) { return larger_of(ctx, state, element); }
+Value* smaller_step(LoweringContext& ctx, Value* state, Value* element) { return smaller_of(ctx, state, element); }
 
 void lower_cumprod(LoweringContext& ctx) {
   Value* x = as_output(ctx);

@@ -1,5 +1,6 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
+#include "lowering/axes.h"
 #include "lowering/dtype_limits.h"
 #include "lowering/kernels.h"
 #include "lowering/moments.h"
@@ -20,6 +21,7 @@ struct Bags {
   Value* ids;         ///< int64[n]: the bag of each row
   Value* is_counted;  ///< bool[n]; null: all of them
   Size count;
+  Value* is_summed = nullptr;  ///< bool[n]: not behind a last offset; torch leaves out the others in sums alone
 };
 
 /// Bag i begins at offset i: a row is in the last bag that begins at or before it.
@@ -34,14 +36,16 @@ Bags bags_of(LoweringContext& ctx) {
   Value* indices = ctx.input(1);
   Value* offsets = ctx.input(2);
   const bool includes_last = ctx.flag(7);
+  Value* end = includes_last ? ctx.cast(ctx.slice(offsets, 0, -1, kEnd), DType::kInt64) : nullptr;
   if (includes_last) offsets = ctx.slice(offsets, 0, 0, -1);
   const Size offset_count = size_of(ctx, ctx.input(2), 0);
   Bags bags{ctx.gather(ctx.input(0), indices, 0), bag_ids(ctx, offsets, indices), nullptr,
             includes_last ? subtract(ctx, offset_count, 1) : offset_count};
+  if (includes_last) bags.is_summed = ctx.op("Less", {range(ctx, size_of(ctx, indices, 0)), end});
   const std::int64_t padding = ctx.has(8) ? ctx.integer(8) : -1;
   if (padding >= 0) {
-    bags.is_counted =
-        ctx.op("Not", {ctx.op("Equal", {indices, ctx.number_like(static_cast<double>(padding), indices)})});
+    Value* is_padding = ctx.op("Equal", {indices, ctx.number_like(static_cast<double>(padding), indices)});
+    bags.is_counted = ctx.op("Not", {is_padding});
   }
   return bags;
 }
@@ -64,6 +68,7 @@ Value* summed_bags(LoweringContext& ctx, const Bags& bags, Value* weights) {
   if (weights) rows = ctx.op("Mul", {rows, ctx.unsqueeze(ctx.cast(weights, rows->dtype()), {1})});
   Value* zero = ctx.number_like(0, rows);
   if (bags.is_counted) rows = ctx.where(ctx.unsqueeze(bags.is_counted, {1}), rows, zero);
+  if (bags.is_summed) rows = ctx.where(ctx.unsqueeze(bags.is_summed, {1}), rows, zero);
   return reduced_bags(ctx, bags, rows, zero, Reduction::kAdd);
 }
 

@@ -1,52 +1,51 @@
 #include "exportguard/lowering/table.h"
+#include "lowering/integer_arithmetic.h"
 #include "lowering/kernels.h"
 
 namespace exportguard::lowering {
 namespace {
 
-/// Larger (`Max`) or smaller (`Min`) of two; NaN wins.
-Value* larger_or_smaller(LoweringContext& ctx, std::string_view op, Value* a, Value* b) {
-  const bool is_bool = a->dtype() == DType::kBool;
-  if (is_bool) return ctx.op(op == "Max" ? "Or" : "And", {a, b});
-  return kernel_op(ctx, op, {a, b});
-}
+using Choice = Value* (*)(LoweringContext&, Value*, Value*);
 
-void lower_pair(LoweringContext& ctx, std::string_view op) {
+void lower_pair(LoweringContext& ctx, Choice choice) {
   const DType dtype = ctx.output_dtype();
-  ctx.result(larger_or_smaller(ctx, op, ctx.scalar(0, dtype), ctx.scalar(1, dtype)));
+  ctx.result(choice(ctx, ctx.scalar(0, dtype), ctx.scalar(1, dtype)));
 }
 
-void lower_maximum(LoweringContext& ctx) { lower_pair(ctx, "Max"); }
-void lower_minimum(LoweringContext& ctx) { lower_pair(ctx, "Min"); }
+void lower_maximum(LoweringContext& ctx) { lower_pair(ctx, larger_of); }
+void lower_minimum(LoweringContext& ctx) { lower_pair(ctx, smaller_of); }
 
 /// As above, but a number wins over NaN.
-void lower_pair_of_numbers(LoweringContext& ctx, std::string_view op) {
+void lower_pair_of_numbers(LoweringContext& ctx, Choice choice) {
   const DType dtype = ctx.output_dtype();
   Value* a = ctx.scalar(0, dtype);
   Value* b = ctx.scalar(1, dtype);
-  Value* chosen = larger_or_smaller(ctx, op, a, b);
+  Value* chosen = choice(ctx, a, b);
   if (!is_floating(dtype)) return ctx.result(chosen);
   Value* without_b = ctx.where(kernel_op(ctx, "IsNaN", {b}), a, chosen);
   ctx.result(ctx.where(kernel_op(ctx, "IsNaN", {a}), b, without_b));
 }
 
-void lower_fmax(LoweringContext& ctx) { lower_pair_of_numbers(ctx, "Max"); }
-void lower_fmin(LoweringContext& ctx) { lower_pair_of_numbers(ctx, "Min"); }
+void lower_fmax(LoweringContext& ctx) { lower_pair_of_numbers(ctx, larger_of); }
+void lower_fmin(LoweringContext& ctx) { lower_pair_of_numbers(ctx, smaller_of); }
 
 /// Both bounds at once. One alone is Max or Min: Clip takes a bound that is left out for the largest finite number.
 void lower_clamp(LoweringContext& ctx) {
   if (!ctx.has(2)) return lower_maximum(ctx);
-  const DType dtype = kernel_dtype(ctx, "Clip", ctx.output_dtype());
+  const DType dtype = ctx.output_dtype();
   Value* x = ctx.scalar(0, dtype);
   Value* high = ctx.scalar(2, dtype);
-  ctx.result(ctx.has(1) ? ctx.op("Clip", {x, ctx.scalar(1, dtype), high}) : ctx.op("Min", {x, high}));
+  if (!ctx.has(1)) return ctx.result(smaller_of(ctx, x, high));
+  Value* low = ctx.scalar(1, dtype);
+  const bool has_kernel = kernel_dtype("Clip", dtype) != DType::kInt64;
+  ctx.result(has_kernel ? kernel_op(ctx, "Clip", {x, low, high}) : smaller_of(ctx, larger_of(ctx, x, low), high));
 }
 
 void lower_clamp_tensor(LoweringContext& ctx) {
   const DType dtype = ctx.output_dtype();
   Value* x = ctx.scalar(0, dtype);
-  if (ctx.has(1)) x = kernel_op(ctx, "Max", {x, ctx.scalar(1, dtype)});
-  if (ctx.has(2)) x = kernel_op(ctx, "Min", {x, ctx.scalar(2, dtype)});
+  if (ctx.has(1)) x = larger_of(ctx, x, ctx.scalar(1, dtype));
+  if (ctx.has(2)) x = smaller_of(ctx, x, ctx.scalar(2, x->dtype()));
   ctx.result(x);
 }
 

@@ -2,6 +2,7 @@
 #include "exportguard/lowering/table.h"
 #include "lowering/contraction.h"
 #include "lowering/kernels.h"
+#include "lowering/reductions.h"
 #include "lowering/size_arithmetic.h"
 
 namespace exportguard::lowering {
@@ -60,7 +61,7 @@ void lower_inner(LoweringContext& ctx) {
 
 void lower_vecdot(LoweringContext& ctx) {
   Value* product = same_dtype_op(ctx, "Mul", {ctx.input(0), ctx.input(1)});
-  ctx.result(kernel_reduce(ctx, "ReduceSum", product, {ctx.axis(2, ctx.rank(product))}, false));
+  ctx.result(sum(ctx, product, {{ctx.axis(2, ctx.rank(product))}, false}));
 }
 
 void lower_multi_dot(LoweringContext& ctx) {

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <limits>
+
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/kernels.h"
@@ -48,21 +51,42 @@ Value* unbatched(LoweringContext& ctx, Value* y, const Batched& input) {
 
 // ------------------------------------------------------------------------------------------------ largest
 
+/// onnxruntime (up to 1.31) merges a Pad with zeros into a MaxPool whose own padding is lower than any number; it keeps
+/// them apart where the MaxPool says that it has no padding at all.
+bool says_valid(const Value* x, const Pooling& pooling, bool is_ceil) {
+  const bool is_padded = x->producer() != nullptr && x->producer()->op() == "Pad";
+  const bool has_pads = std::ranges::any_of(pooling.pads, [](std::int64_t pad) { return pad != 0; });
+  return is_padded && !has_pads && !is_ceil;
+}
+
 /// Values and, where asked for, their positions in the whole tensor.
-std::vector<Value*> max_pool(LoweringContext& ctx, const Batched& input, std::size_t spatial, std::size_t outputs) {
+std::vector<Value*> max_pool(LoweringContext& ctx, Value* x, std::size_t spatial, std::size_t outputs) {
   const Pooling pooling = pooling_of(ctx, spatial);
-  Value* x = ctx.cast(input.value, kernel_dtype(ctx, "MaxPool", input.value->dtype()));
-  return ctx.op_many("MaxPool", {x}, outputs,
-                     {{"kernel_shape", pooling.kernel},
-                      {"strides", pooling.stride},
-                      {"pads", pooling.pads},
-                      {"dilations", spread(ctx.integers(4), spatial)},
-                      {"ceil_mode", ctx.integer(5)}});
+  std::vector<ir::NamedAttribute> attributes;
+  attributes.emplace_back("kernel_shape", pooling.kernel);
+  attributes.emplace_back("strides", pooling.stride);
+  if (says_valid(x, pooling, ctx.flag(5))) {
+    attributes.emplace_back("auto_pad", std::string("VALID"));
+  } else {
+    attributes.emplace_back("pads", pooling.pads);
+  }
+  attributes.emplace_back("dilations", spread(ctx.integers(4), spatial));
+  attributes.emplace_back("ceil_mode", ctx.integer(5));
+  return ctx.op_many("MaxPool", {ctx.cast(x, kernel_dtype("MaxPool", x->dtype()))}, outputs, std::move(attributes));
+}
+
+/// `found` where the window of `x` has no NaN. onnxruntime's MaxPool (up to 1.31) drops NaN.
+Value* with_nan(LoweringContext& ctx, Value* x, Value* found, std::size_t spatial) {
+  if (!is_floating(x->dtype())) return found;
+  Value* flags = ctx.cast(kernel_op(ctx, "IsNaN", {x}), DType::kUint8);
+  Value* has_nan = ctx.cast(max_pool(ctx, flags, spatial, 1).front(), DType::kBool);
+  return ctx.where(has_nan, ctx.number_like(std::numeric_limits<double>::quiet_NaN(), found), found);
 }
 
 void lower_max_pool(LoweringContext& ctx, std::size_t spatial) {
   const Batched input = batched(ctx, spatial);
-  ctx.result(unbatched(ctx, max_pool(ctx, input, spatial, 1).front(), input));
+  Value* found = max_pool(ctx, input.value, spatial, 1).front();
+  ctx.result(unbatched(ctx, with_nan(ctx, input.value, found, spatial), input));
 }
 
 void lower_max_pool1d(LoweringContext& ctx) { lower_max_pool(ctx, 1); }
@@ -72,10 +96,11 @@ void lower_max_pool3d(LoweringContext& ctx) { lower_max_pool(ctx, 3); }
 /// torch counts positions within one channel, ONNX within the whole tensor.
 void lower_max_pool_with_indices(LoweringContext& ctx, std::size_t spatial) {
   const Batched input = batched(ctx, spatial);
-  const auto outputs = max_pool(ctx, input, spatial, 2);
+  const auto outputs = max_pool(ctx, input.value, spatial, 2);
   Value* channel = as_scalar(ctx, merged_size(ctx, input.value, 2, 2 + spatial));
   Value* indices = ctx.op("Mod", {outputs[1], channel});
-  ctx.results({unbatched(ctx, outputs[0], input), unbatched(ctx, indices, input)});
+  Value* values = with_nan(ctx, input.value, outputs[0], spatial);
+  ctx.results({unbatched(ctx, values, input), unbatched(ctx, indices, input)});
 }
 
 void lower_max_pool1d_with_indices(LoweringContext& ctx) { lower_max_pool_with_indices(ctx, 1); }

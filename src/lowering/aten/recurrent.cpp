@@ -4,6 +4,7 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/kernels.h"
+#include "lowering/packed_layout.h"
 #include "lowering/size_arithmetic.h"
 
 namespace exportguard::lowering {
@@ -29,14 +30,16 @@ struct Stack {
   double dropout;
   bool is_bidirectional;
   bool is_batch_first;
+  Value* lengths = nullptr;  ///< int32[batch]: the steps of each sequence; null: all
 
   std::size_t directions() const { return is_bidirectional ? 2 : 1; }
   std::size_t per_direction() const { return has_biases ? 4 : 2; }
 };
 
-Stack stack_of(LoweringContext& ctx) {
-  Stack stack = {ctx.inputs(2), ctx.flag(3), ctx.integer(4), ctx.flag(6) ? ctx.number(5) : 0.0,
-                 ctx.flag(7),   ctx.flag(8)};
+/// From the arguments params, has_biases, num_layers, dropout, train, bidirectional, which begin at `first`.
+Stack stack_at(LoweringContext& ctx, std::size_t first) {
+  const double dropout = ctx.flag(first + 4) ? ctx.number(first + 3) : 0.0;
+  Stack stack = {ctx.inputs(first), ctx.flag(first + 1), ctx.integer(first + 2), dropout, ctx.flag(first + 5), false};
   const std::size_t expected = stack.per_direction() * stack.directions() * static_cast<std::size_t>(stack.layers);
   ctx.require(stack.parameters.size() == expected,
               "expected " + std::to_string(expected) + " weights and biases, got " +
@@ -99,10 +102,12 @@ std::vector<Value*> run_layer(LoweringContext& ctx, const Stack& stack, const Ki
   const auto last = first + static_cast<std::int64_t>(stack.directions());
   Value* biases = stack.has_biases ? of_directions(ctx, stack, layer, kind, {2, 3}) : nullptr;
   std::vector<Value*> operands = {x, of_directions(ctx, stack, layer, kind, {0}),
-                                  of_directions(ctx, stack, layer, kind, {1}), biases, nullptr};
+                                  of_directions(ctx, stack, layer, kind, {1}), biases, stack.lengths};
   for (Value* state : states) operands.push_back(stack.layers == 1 ? state : ctx.slice(state, 0, first, last));
-  const DType dtype = kernel_dtype(ctx, kind.op, x->dtype());
-  for (Value*& operand : operands) operand = operand ? ctx.cast(operand, dtype) : nullptr;
+  const DType dtype = kernel_dtype(kind.op, x->dtype());
+  for (Value*& operand : operands) {
+    if (operand != nullptr && operand != stack.lengths) operand = ctx.cast(operand, dtype);
+  }
   auto outputs = ctx.op_many(kind.op, operands, 1 + states.size(), attributes_of(ctx, stack, kind));
   const auto width = hidden_size(ctx, stack) * static_cast<std::int64_t>(stack.directions());
   outputs.front() = joined_directions(ctx, outputs.front(), x, width);
@@ -114,9 +119,9 @@ Value* dropped_out(LoweringContext& ctx, Value* x, double probability) {
   return ctx.op("Dropout", {x, ctx.constant(probability, DType::kFloat32), ctx.constant(true, DType::kBool)});
 }
 
-void run_stack(LoweringContext& ctx, const Kind& kind, const std::vector<Value*>& states) {
-  const Stack stack = stack_of(ctx);
-  Value* x = stack.is_batch_first ? ctx.swap_axes(ctx.input(0), 0, 1) : ctx.input(0);
+/// All layers over [sequence, batch, features]: the output, then the last states.
+std::vector<Value*> run_stack(LoweringContext& ctx, const Stack& stack, const Kind& kind, Value* x,
+                              const std::vector<Value*>& states) {
   std::vector<std::vector<Value*>> last_states(states.size());
   for (std::size_t layer = 0; layer < static_cast<std::size_t>(stack.layers); ++layer) {
     const auto outputs =
@@ -124,15 +129,42 @@ void run_stack(LoweringContext& ctx, const Kind& kind, const std::vector<Value*>
     x = outputs.front();
     for (std::size_t i = 0; i < states.size(); ++i) last_states[i].push_back(outputs[i + 1]);
   }
-  std::vector<Value*> results = {stack.is_batch_first ? ctx.swap_axes(x, 0, 1) : x};
+  std::vector<Value*> results = {x};
   for (const auto& layers : last_states) results.push_back(ctx.concat(layers, 0));
+  return results;
+}
+
+void lower_padded(LoweringContext& ctx, const Kind& kind, const std::vector<Value*>& states) {
+  Stack stack = stack_at(ctx, 2);
+  stack.is_batch_first = ctx.flag(8);
+  Value* x = stack.is_batch_first ? ctx.swap_axes(ctx.input(0), 0, 1) : ctx.input(0);
+  std::vector<Value*> results = run_stack(ctx, stack, kind, x, states);
+  if (stack.is_batch_first) results.front() = ctx.swap_axes(results.front(), 0, 1);
   ctx.results(results);
 }
 
-void lower_lstm(LoweringContext& ctx) { run_stack(ctx, lstm_kind(), ctx.inputs(1)); }
-void lower_gru(LoweringContext& ctx) { run_stack(ctx, gru_kind(), {ctx.input(1)}); }
-void lower_rnn_tanh(LoweringContext& ctx) { run_stack(ctx, tanh_kind(), {ctx.input(1)}); }
-void lower_rnn_relu(LoweringContext& ctx) { run_stack(ctx, relu_kind(), {ctx.input(1)}); }
+void lower_lstm(LoweringContext& ctx) { lower_padded(ctx, lstm_kind(), ctx.inputs(1)); }
+void lower_gru(LoweringContext& ctx) { lower_padded(ctx, gru_kind(), {ctx.input(1)}); }
+void lower_rnn_tanh(LoweringContext& ctx) { lower_padded(ctx, tanh_kind(), {ctx.input(1)}); }
+void lower_rnn_relu(LoweringContext& ctx) { lower_padded(ctx, relu_kind(), {ctx.input(1)}); }
+
+// ------------------------------------------------------------------------------------------------ packed sequences
+
+/// Layers over packed elements: they are laid out as [sequence, batch, features], the layers are told the lengths, and
+/// what they give is packed again.
+void lower_packed(LoweringContext& ctx, const Kind& kind, const std::vector<Value*>& states) {
+  Stack stack = stack_at(ctx, 3);
+  const PackedLayout layout = layout_of_batches(ctx, ctx.input(1), size_of(ctx, states.front(), 1));
+  stack.lengths = ctx.cast(layout.lengths, DType::kInt32);
+  std::vector<Value*> results = run_stack(ctx, stack, kind, unpacked(ctx, layout, ctx.input(0)), states);
+  results.front() = packed(ctx, layout, results.front());
+  ctx.results(results);
+}
+
+void lower_packed_lstm(LoweringContext& ctx) { lower_packed(ctx, lstm_kind(), ctx.inputs(2)); }
+void lower_packed_gru(LoweringContext& ctx) { lower_packed(ctx, gru_kind(), {ctx.input(2)}); }
+void lower_packed_rnn_tanh(LoweringContext& ctx) { lower_packed(ctx, tanh_kind(), {ctx.input(2)}); }
+void lower_packed_rnn_relu(LoweringContext& ctx) { lower_packed(ctx, relu_kind(), {ctx.input(2)}); }
 
 }  // namespace
 
@@ -141,6 +173,10 @@ void populate_recurrent(LoweringTable& table) {
   table.add("aten.gru.input", lower_gru);
   table.add("aten.rnn_tanh.input", lower_rnn_tanh);
   table.add("aten.rnn_relu.input", lower_rnn_relu);
+  table.add("aten.lstm.data", lower_packed_lstm);
+  table.add("aten.gru.data", lower_packed_gru);
+  table.add("aten.rnn_tanh.data", lower_packed_rnn_tanh);
+  table.add("aten.rnn_relu.data", lower_packed_rnn_relu);
 }
 
 }  // namespace exportguard::lowering

@@ -14,14 +14,10 @@ ReducedAxes all_axes() { return {}; }
 
 Value* as_output(LoweringContext& ctx) { return ctx.cast(ctx.input(0), ctx.output_dtype()); }
 
-void lower_reduce(LoweringContext& ctx, std::string_view op, const ReducedAxes& over) {
-  ctx.result(kernel_reduce(ctx, op, as_output(ctx), over.axes, over.keepdim));
-}
-
-void lower_sum(LoweringContext& ctx) { lower_reduce(ctx, "ReduceSum", all_axes()); }
-void lower_sum_dim(LoweringContext& ctx) { lower_reduce(ctx, "ReduceSum", reduced_axes(ctx, 1)); }
-void lower_prod(LoweringContext& ctx) { lower_reduce(ctx, "ReduceProd", all_axes()); }
-void lower_prod_dim(LoweringContext& ctx) { lower_reduce(ctx, "ReduceProd", reduced_axes(ctx, 1)); }
+void lower_sum(LoweringContext& ctx) { ctx.result(sum(ctx, as_output(ctx), all_axes())); }
+void lower_sum_dim(LoweringContext& ctx) { ctx.result(sum(ctx, as_output(ctx), reduced_axes(ctx, 1))); }
+void lower_prod(LoweringContext& ctx) { ctx.result(product(ctx, as_output(ctx), all_axes())); }
+void lower_prod_dim(LoweringContext& ctx) { ctx.result(product(ctx, as_output(ctx), reduced_axes(ctx, 1))); }
 void lower_mean(LoweringContext& ctx) { ctx.result(mean(ctx, as_output(ctx), all_axes())); }
 void lower_mean_dim(LoweringContext& ctx) { ctx.result(mean(ctx, as_output(ctx), reduced_axes(ctx, 1))); }
 
@@ -93,7 +89,7 @@ Value* zero_for_nan(LoweringContext& ctx, Value* x) {
 
 void lower_nansum(LoweringContext& ctx) {
   const ReducedAxes over = reduced_axes(ctx, 1);
-  ctx.result(kernel_reduce(ctx, "ReduceSum", zero_for_nan(ctx, as_output(ctx)), over.axes, over.keepdim));
+  ctx.result(sum(ctx, zero_for_nan(ctx, as_output(ctx)), over));
 }
 
 void lower_nanmean(LoweringContext& ctx) {

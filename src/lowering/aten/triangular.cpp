@@ -4,6 +4,7 @@
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
 #include "lowering/kernels.h"
+#include "lowering/reductions.h"
 #include "lowering/size_arithmetic.h"
 #include "lowering/vectors.h"
 
@@ -83,7 +84,7 @@ void lower_trace(LoweringContext& ctx) {
   Value* x = ctx.input(0);
   const FlatMatrices m = flat_matrices(ctx, x, {0, 0, 1}, main_diagonal_length(ctx, x));
   Value* elements = ctx.cast(ctx.gather(m.flat, m.positions, -1), ctx.output_dtype());
-  ctx.result(kernel_reduce(ctx, "ReduceSum", elements, {0}, false));
+  ctx.result(sum(ctx, elements, {{0}, false}));
 }
 
 void lower_diagonal_scatter(LoweringContext& ctx) {

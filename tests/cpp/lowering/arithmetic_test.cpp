@@ -41,14 +41,16 @@ TEST(ArithmeticLowering, TrueDivisionOfIntegersIsOfFloats) {
 )");
 }
 
-TEST(ArithmeticLowering, FloorDivisionOfIntegersTakesTheRemainderOffFirst) {
+TEST(ArithmeticLowering, FloorDivisionOfIntegersTakesOneOffWhatWasRoundedUp) {
   const std::string_view graph = R"(
     graph(%x: i64[b,3]):
       %z: i64[b,3] = aten.floor_divide.Scalar(%x, 2)
       return (%z))";
-  EXPECT_EQ(lowered(graph), R"(  %0 = Mod(%x, %constant.i64.2)
-  %1 = Sub(%x, %0)
-  %z = Div(%1, %constant.i64.2)
+  EXPECT_EQ(lowered(graph), R"(  %0 = Div(%x, %constant.i64.2)
+  %1 = Mul(%0, %constant.i64.2)
+  %2 = Greater(%1, %x)
+  %3 = Cast(%2) {to=7}
+  %z = Sub(%0, %3)
   return (%z)
 )");
 }
@@ -79,15 +81,16 @@ TEST(ArithmeticLowering, PowerOfTwoIsAProductAndAHalfIsARoot) {
 )");
 }
 
-TEST(ArithmeticLowering, PowerOfSmallIntegersRunsInInt32) {
+TEST(ArithmeticLowering, PowerOfIntegersIsAProductOfSquares) {
   const std::string_view graph = R"(
-    graph(%x: i8[b], %y: i8[b]):
-      %z: i8[b] = aten.pow.Tensor_Tensor(%x, %y)
+    graph(%x: i8[b]):
+      %z: i8[b] = aten.pow.Tensor_Scalar(%x, 5)
       return (%z))";
-  EXPECT_EQ(lowered(graph), R"(  %0 = Cast(%x) {to=6}
-  %1 = Cast(%y) {to=6}
-  %2 = Pow(%0, %1)
-  %z = Cast(%2) {to=3}
+  EXPECT_EQ(lowered(graph), R"(  %0 = Cast(%x) {to=7}
+  %1 = Mul(%0, %0)
+  %2 = Mul(%1, %1)
+  %3 = Mul(%0, %2)
+  %z = Cast(%3) {to=3}
   return (%z)
 )");
 }

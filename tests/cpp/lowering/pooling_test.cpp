@@ -12,11 +12,16 @@ TEST(PoolingLowering, PositionsCountWithinAChannel) {
       return (%y, %i))";
   EXPECT_EQ(
       lowered(graph),
-      R"(  %y, %0 = MaxPool(%x) {kernel_shape=[2, 2], strides=[2, 2], pads=[0, 0, 0, 0], dilations=[1, 1], ceil_mode=0}
-  %1 = Shape(%x) {start=3, end=4}
-  %2 = Mul(%"constant.i64[8]", %1)
-  %3 = Squeeze(%2, %"constant.i64[0]")
-  %i = Mod(%0, %3)
+      R"(  %0, %1 = MaxPool(%x) {kernel_shape=[2, 2], strides=[2, 2], pads=[0, 0, 0, 0], dilations=[1, 1], ceil_mode=0}
+  %2 = Shape(%x) {start=3, end=4}
+  %3 = Mul(%"constant.i64[8]", %2)
+  %4 = Squeeze(%3, %"constant.i64[0]")
+  %i = Mod(%1, %4)
+  %5 = IsNaN(%x)
+  %6 = Cast(%5) {to=2}
+  %7 = MaxPool(%6) {kernel_shape=[2, 2], strides=[2, 2], pads=[0, 0, 0, 0], dilations=[1, 1], ceil_mode=0}
+  %8 = Cast(%7) {to=9}
+  %y = Where(%8, %constant.f32.nan, %0)
   return (%y, %i)
 )");
 }
