@@ -28,6 +28,7 @@ from .rewrites.automatic import loops_left
 from .rewrites.selection import as_rewrites
 from .signature import program_names
 from .tracing import Exported, exported_module
+from .vmaps import without_vmaps
 
 logger = logging.getLogger(__name__)
 
@@ -223,6 +224,7 @@ def imported(
     program: ExportedProgram, shapes: Sequence[LeafShape] = (), options: ExportOptions = ExportOptions()
 ) -> _core.Model:
     """The program as a graph of torch operators, under names that users know."""
+    program = without_vmaps(program)
     refuse_strides_of_views(program)
     names = program_names(program, symbol_names(program, shapes) if shapes else {})
     return _core.import_program(

@@ -27,7 +27,7 @@ LAYERS = (
     "input_observer graph_builder",
     "onnxscript_functions",
     "dispatcher",
-    "decompose tracing",
+    "decompose tracing vmaps",
     "export",
     "validation",
     "ship",

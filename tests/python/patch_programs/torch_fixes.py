@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch.export import Dim
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils._pytree import tree_leaves
 
 from exportguard import torch_export_patches
@@ -109,6 +110,25 @@ def keeps_the_lengths_of_recurrent_layers() -> None:
                 torch.testing.assert_close(one, other)
 
 
+class Packs(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.GRU(3, 4, batch_first=True)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return pad_packed_sequence(self.layer(packed)[0], batch_first=True)[0]
+
+
+def keeps_the_lengths_of_packed_sequences() -> None:
+    model, axes = Packs().eval(), ({0: Dim.DYNAMIC, 1: Dim.DYNAMIC}, {0: Dim.DYNAMIC})
+    with torch_export_patches():
+        program = torch.export.export(model, (torch.zeros(3, 5, 3), torch.tensor([5, 2, 3])), dynamic_shapes=axes)
+    for lengths in (torch.tensor([1, 4]), torch.tensor([2, 2, 6, 1])):
+        x = torch.rand(len(lengths), 6, 3)
+        torch.testing.assert_close(program.module()(x, lengths), model(x, lengths))
+
+
 class ComputesATableAtTheFirstCall(torch.nn.Module):
     table: torch.Tensor | None = None
 
@@ -130,6 +150,7 @@ PROGRAMS = {
     "attributes of traced modules": leaves_the_module_as_it_was,
     "one hot of a symbolic length": keeps_the_number_of_classes_symbolic,
     "lengths of recurrent layers": keeps_the_lengths_of_recurrent_layers,
+    "packed sequences": keeps_the_lengths_of_packed_sequences,
     "shapes of collected arguments": gives_shapes_to_collected_arguments,
     "lines of bodies": knows_the_lines_of_branches,
     "constraint violations": lambda: export_with_a_fixed_batch(Dim("batch")),

@@ -6,6 +6,7 @@ they get results of such sizes, and the operators stay in the program for the co
 
 from __future__ import annotations
 
+import dis
 import functools
 import weakref
 from collections.abc import Callable
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-from exportguard.declaration.patch import Patch
+from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
+from exportguard.declaration.targets import resolve_object
 
 if TYPE_CHECKING:
     from exportguard._core import Changes
@@ -167,35 +169,40 @@ def size_of_open_batch(original: Callable[..., Any]) -> Callable[..., Any]:
     return expected_size
 
 
-_REASON = "torch.export stops at lengths of packed sequences, which depend on data"
+# ------------------------------------------------------------------------------------------------ the patch
+
+_TARGETS: tuple[tuple[str, Callable[[Callable[..., Any]], Callable[..., Any]]], ...] = (
+    (f"{_LAYERS}.one_layer_lstm_data", shapes_without_steps),
+    (f"{_LAYERS}.one_layer_rnn_data", shapes_without_steps),
+    (f"{_MODULES}.LSTM.forward", with_initial_state),
+    (f"{_MODULES}.GRU.forward", with_initial_state),
+    (f"{_MODULES}.RNN.forward", with_initial_state),
+    (f"{_MODULES}.RNNBase.get_expected_hidden_size", size_of_open_batch),
+    (f"{_MODULES}.LSTM.get_expected_cell_size", size_of_open_batch),
+)
+
+
+def _apply(changes: Changes) -> None:
+    open_lengths(changes)
+    for path, replace in _TARGETS:
+        owner, _, name = path.rpartition(".")
+        changes.set_attribute(resolve_object(owner), name, replace(resolve_object(path)))
+
+
+def _probe() -> Verdict:
+    layer = resolve_object(f"{_LAYERS}.one_layer_lstm_data")
+    has_loop = any(step.opname == "FOR_ITER" for step in dis.get_instructions(layer))
+    return NEEDED if has_loop else not_needed("torch finds the shapes without the steps")
+
 
 PATCHES = (
     Patch(
-        name="packed sequences: packing and padding",
+        name="packed sequences",
         kind="torch",
-        target="torch.nn.utils.rnn._VF",
-        reason=_REASON,
-        apply=open_lengths,
-    ),
-    Patch(
-        name="packed sequences: shapes of layers",
-        kind="torch",
-        target=(f"{_LAYERS}.one_layer_lstm_data", f"{_LAYERS}.one_layer_rnn_data"),
-        reason=_REASON,
-        replace=shapes_without_steps,
-    ),
-    Patch(
-        name="packed sequences: initial states",
-        kind="torch",
-        target=(f"{_MODULES}.LSTM.forward", f"{_MODULES}.GRU.forward", f"{_MODULES}.RNN.forward"),
-        reason=_REASON,
-        replace=with_initial_state,
-    ),
-    Patch(
-        name="packed sequences: sizes of states",
-        kind="torch",
-        target=(f"{_MODULES}.RNNBase.get_expected_hidden_size", f"{_MODULES}.LSTM.get_expected_cell_size"),
-        reason=_REASON,
-        replace=size_of_open_batch,
+        target=("torch.nn.utils.rnn._VF", *(path for path, _ in _TARGETS)),
+        reason="torch.export stops at the lengths of packed sequences, which depend on data",
+        upstream="https://github.com/pytorch/pytorch/issues/112044",
+        probe=_probe,
+        apply=_apply,
     ),
 )
