@@ -207,4 +207,55 @@ void separate_fft_c2r(ComplexSite& site) {
   site.give_real(normalized(site, parts, shape, Direction::kInverse).real);
 }
 
+namespace {
+
+/// The window in the middle of a frame, zeros around it; null where there is none.
+Value* framed_window(ComplexSite& site, std::int64_t length, const ir::Type& type) {
+  if (!site.has(4)) {
+    const std::int64_t width = site.has(3) ? site.integer(3) : length;
+    if (width != length) site.fail("a window shorter than a frame must be given as a tensor");
+    return nullptr;
+  }
+  Value& window = site.value(4);
+  const auto width = shape_of(site, window).at(0).constant();
+  if (!width) site.fail("the length of the window must be known");
+  const std::int64_t before = (length - *width) / 2;
+  const std::int64_t after = length - *width - before;
+  const Argument padding{Argument::List{literal(before), literal(after)}};
+  const ir::Type padded = ir::Type::tensor(type.dtype, ir::Shape{length});
+  return *width == length ? &window : site.emit("constant_pad_nd.default", {&window, padding, literal(0.0)}, padded);
+}
+
+bool flag_at(const ComplexSite& site, std::size_t argument, bool fallback) {
+  const bool* flag = site.has(argument) ? site.argument(argument).get_if<bool>() : nullptr;
+  return flag == nullptr ? fallback : *flag;
+}
+
+}  // namespace
+
+/// stft(self, n_fft, hop_length, win_length, window, normalized, onesided, return_complex, align_to_window): frames of
+/// the signal, each a column of the spectrum. torch.stft has padded the signal.
+void separate_stft(ComplexSite& site) {
+  const std::int64_t length = site.integer(1);
+  const std::int64_t hop = site.has(2) ? site.integer(2) : length / 4;
+  if (flag_at(site, 8, false)) site.fail("align_to_window has no rule");
+  Value& signal = site.value(0);
+  const bool is_onesided = flag_at(site, 6, true);
+  ir::Type type = signal.type();
+  type.shape->back() = shape_of(site, site.node().output()).back();
+  type.shape->push_back(length);
+  Value* frames =
+      site.emit("unfold.default", {&signal, literal(std::int64_t{-1}), literal(length), literal(hop)}, type);
+  if (Value* window = framed_window(site, length, type)) frames = site.emit("mul.Tensor", {frames, window}, type);
+  Parts parts = dft(site, {frames, nullptr}, Direction::kForward);
+  const auto rank = static_cast<std::int64_t>(type.shape->size());
+  const auto column = [&](Value* part) {
+    const std::int64_t kept = length / 2 + 1;
+    if (is_onesided) part = sliced(site, part, rank - 1, 0, kept, kept);
+    if (flag_at(site, 5, false)) part = scaled(site, part, 1 / std::sqrt(static_cast<double>(length)));
+    return to_last(site, part, rank - 2);
+  };
+  site.give({column(parts.real), column(parts.imaginary)});
+}
+
 }  // namespace exportguard::lowering

@@ -100,6 +100,7 @@ ComplexRule find_complex_rule(std::string_view target);
 void separate_fft_c2c(ComplexSite& site);
 void separate_fft_r2c(ComplexSite& site);
 void separate_fft_c2r(ComplexSite& site);
+void separate_stft(ComplexSite& site);
 
 /// Rewrites every node of the graph that touches a complex tensor. Complex
 /// inputs and outputs of the graph become real ones with a last axis of 2, as

@@ -574,6 +574,7 @@ const std::vector<Row>& rows() {
        {"aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device",
         "prims.convert_element_type.default", "aten.resolve_conj.default"}},
       {separate_assertion, {"aten._assert_tensor_metadata.default"}},
+      {separate_stft, {"aten.stft.default"}},
       {separate_fft_c2c, {"aten._fft_c2c.default", "prims.fft_c2c.default"}},
       {separate_fft_r2c, {"aten._fft_r2c.default", "prims.fft_r2c.default"}},
       {separate_fft_c2r, {"aten._fft_c2r.default", "prims.fft_c2r.default"}},

@@ -253,8 +253,8 @@ void populate_symbolic(LoweringTable& table) {
   table.add({"aten.sym_constrain_range.default", "aten.sym_constrain_range_for_size.default",
              "aten._functional_sym_constrain_range.default", "aten._functional_sym_constrain_range_for_size.default",
              "aten._assert_scalar.default", "aten._functional_assert_scalar.default", "aten._assert_async.default",
-             "aten._assert_async.msg", "aten._functional_assert_async.msg", "aten._assert_tensor_metadata.default",
-             "aten._make_dep_token.default", "aten._print.default"},
+             "aten._assert_async.msg", "aten.promote_types.default", "aten._functional_assert_async.msg",
+             "aten._assert_tensor_metadata.default", "aten._make_dep_token.default", "aten._print.default"},
             lower_assertion);
 }
 
