@@ -14,7 +14,7 @@ Value* int64(LoweringContext& ctx, std::int64_t number) { return ctx.constant(nu
 
 Value* chosen(LoweringContext& ctx, std::string_view op, std::string_view comparison, Value* a, Value* b) {
   if (a->dtype() == DType::kBool) return ctx.op(op == "Max" ? "Or" : "And", {a, b});
-  if (kernel_dtype(op, a->dtype()) != DType::kInt64) return kernel_op(ctx, op, {a, b});
+  if (kernel_dtype(ctx, op, a->dtype()) != DType::kInt64) return kernel_op(ctx, op, {a, b});
   a = ctx.cast(a, DType::kInt64);
   b = ctx.cast(b, DType::kInt64);
   return ctx.where(ctx.op(comparison, {a, b}), a, b);

@@ -37,7 +37,7 @@ void lower_clamp(LoweringContext& ctx) {
   Value* high = ctx.scalar(2, dtype);
   if (!ctx.has(1)) return ctx.result(smaller_of(ctx, x, high));
   Value* low = ctx.scalar(1, dtype);
-  const bool has_kernel = kernel_dtype("Clip", dtype) != DType::kInt64;
+  const bool has_kernel = kernel_dtype(ctx, "Clip", dtype) != DType::kInt64;
   ctx.result(has_kernel ? kernel_op(ctx, "Clip", {x, low, high}) : smaller_of(ctx, larger_of(ctx, x, low), high));
 }
 

@@ -104,7 +104,7 @@ std::vector<Value*> run_layer(LoweringContext& ctx, const Stack& stack, const Ki
   std::vector<Value*> operands = {x, of_directions(ctx, stack, layer, kind, {0}),
                                   of_directions(ctx, stack, layer, kind, {1}), biases, stack.lengths};
   for (Value* state : states) operands.push_back(stack.layers == 1 ? state : ctx.slice(state, 0, first, last));
-  const DType dtype = kernel_dtype(kind.op, x->dtype());
+  const DType dtype = kernel_dtype(ctx, kind.op, x->dtype());
   for (Value*& operand : operands) {
     if (operand != nullptr && operand != stack.lengths) operand = ctx.cast(operand, dtype);
   }
