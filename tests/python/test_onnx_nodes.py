@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import onnx
 import pytest
+import torch
 from onnx.backend.test.case.test_case import TestCase
 
 import exportguard
@@ -45,4 +46,4 @@ def test_a_session_refuses_inputs_that_it_does_not_have() -> None:
     with pytest.raises(exportguard.InvalidArgumentError, match="missing: x, unknown: z"):
         model.run({"z": None}, runner="evaluator")
     with pytest.raises(exportguard.InvalidArgumentError, match="runner must be 'onnxruntime' or 'evaluator'"):
-        model.run({"x": None}, runner="other")
+        model.run({"x": torch.ones(2)}, runner="other")
