@@ -54,7 +54,8 @@ std::vector<std::string> PatchStack::unwind_to(std::size_t size,
     entries_.pop_back();
     if (!entry.change) continue;
     note_failure(*entry.change, failures, [&] { entry.change->undo(); });
-    if (stays && stays(entry.owner)) note_failure(*entry.change, failures, [&] { staying.push_back(std::move(entry)); });
+    if (stays && stays(entry.owner))
+      note_failure(*entry.change, failures, [&] { staying.push_back(std::move(entry)); });
   }
 
   for (; !staying.empty(); staying.pop_back()) {

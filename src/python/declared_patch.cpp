@@ -73,13 +73,11 @@ class LaterChanges {
   void run(const py::object& code) const {
     if (const std::shared_ptr<KeptChanges> kept = kept_.lock()) return run_with_changes(code, kept->stack(), 0);
     if (frame_ == 0) throw GuardError("the changes that a patch waited with are undone");
-    guard::Session::process().change_later(
-        frame_, [&](guard::PatchStack& stack) { run_with_changes(code, stack, frame_); });
+    guard::Session::process().change_later(frame_,
+                                           [&](guard::PatchStack& stack) { run_with_changes(code, stack, frame_); });
   }
 
-  bool is_here() const {
-    return kept_.lock() != nullptr || (frame_ != 0 && guard::Session::process().is_ours(frame_));
-  }
+  bool is_here() const { return kept_.lock() != nullptr || (frame_ != 0 && guard::Session::process().is_ours(frame_)); }
 
   void tell(const std::string& patch, const guard::Told& told) const {
     if (frame_ != 0) guard::Session::process().amend(frame_, patch, told);

@@ -425,9 +425,9 @@ def test_the_users_registration_of_a_cache_class_is_kept() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: make_dynamic_cache([(torch.zeros(1, 2, 3, 4),)]), "layer 0 must be a pair"),
+        (lambda: make_dynamic_cache([(torch.zeros(1, 2, 3, 4),)]), "layer 0 of key_values must be a pair"),
         (lambda: make_dynamic_cache([(torch.zeros(2, 3), torch.zeros(2, 3))]), "must have shape .batch, heads, length"),
-        (lambda: make_sliding_window_cache(pairs(), window=1), "window must be 2 or more, got 1"),
+        (lambda: make_sliding_window_cache(pairs(), window=1), "window must be an integer of at least 2, got 1"),
         (lambda: make_static_cache(pairs(9), max_cache_len=8), "at least the length of the keys, 9, got 8"),
         (lambda: make_hybrid_cache(pairs(), layer_types=["x", "y"], window=4), "got x, y"),
     ],

@@ -251,7 +251,7 @@ def test_the_check_looks_at_models_that_are_not_imported() -> None:
 
 def test_the_command_refuses_an_unknown_action(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["patches", "cheque", "sliding"]) == 2
-    assert "must be one of list, show, check, got 'cheque'" in capsys.readouterr().err
+    assert "must be one of list, show, check, page, got 'cheque'" in capsys.readouterr().err
 
 
 def test_the_command_refuses_an_unknown_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,7 +31,7 @@ struct Kind {
   PatchKind kind;
   std::string_view name;
   std::string_view option;         ///< empty where it is the patches that say whether there are any
-  bool PatchOptions::*is_wanted;   ///< null where it is no flag
+  bool PatchOptions::* is_wanted;  ///< null where it is no flag
 };
 
 /// Every kind, in the order of `PatchKind`.

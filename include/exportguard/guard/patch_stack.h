@@ -25,7 +25,8 @@ class PatchStack {
   /// others, as an import does; those are undone before it.
   void apply(std::unique_ptr<Change> change) { apply(std::move(change), owner_); }
 
-  /// Whose the changes are that are applied from now on; returns whose they were. 0, at first: of nobody who could stay.
+  /// Whose the changes are that are applied from now on; returns whose they were. 0, at first: of nobody who could
+  /// stay.
   std::uint64_t exchange_owner(std::uint64_t owner) noexcept { return std::exchange(owner_, owner); }
 
   std::size_t size() const noexcept { return entries_.size(); }

@@ -34,8 +34,8 @@ class Session {
 
   /// Ends the frame and undoes what can be undone; returns what could not be restored. From another thread than the one
   /// that opened it, the changes are undone only if no other frame is open. Never throws; an unknown frame is ignored.
-  /// One thread at a time undoes: a frame that ends while another one is at it, or while a change is being made, is left
-  /// to that thread.
+  /// One thread at a time undoes: a frame that ends while another one is at it, or while a change is being made, is
+  /// left to that thread.
   std::vector<std::string> close(std::uint64_t frame) noexcept;
 
   /// @throws GuardError if the calling thread is not the one that opened the guard.
@@ -47,8 +47,8 @@ class Session {
   /// The frame on top; 0 if there is none.
   std::uint64_t top() const noexcept;
 
-  /// Runs `install`, whose changes belong to the frame, whichever guards were opened inside it since. If it throws, what
-  /// it did is undone before the exception leaves.
+  /// Runs `install`, whose changes belong to the frame, whichever guards were opened inside it since. If it throws,
+  /// what it did is undone before the exception leaves.
   /// @throws GuardError if the frame has ended, or from another thread than the one that opened it.
   void change_later(std::uint64_t frame, const std::function<void(PatchStack&)>& install);
 

@@ -249,21 +249,33 @@ def _tried(trace: _Trace, points: Sequence[Sizes]) -> tuple[Kind, Sizes]:
     """Whose bound it is, and the sizes that show it."""
     if trace.trial is None or not points:
         return Kind.OPEN, points[0] if points else {}
-    answers = [(sizes, trace.trial.refuses(trace.all_sizes(sizes))) for sizes in points]
+    answers = list(_answers(trace, trace.trial, points))
     known = [(sizes, refused) for sizes, refused in answers if refused is not None]
     if not known:
         return Kind.OPEN, points[0]
     taken = [sizes for sizes, refused in known if not refused]
     if not taken:
         return (Kind.OWN if _takes_others(trace, trace.trial) else Kind.OPEN), known[0][0]
-    outcomes = [(sizes, trace.trial.outcome(trace.all_sizes(sizes))) for sizes in taken[:_TRIALS]]
-    wrong = next((sizes for sizes, outcome in outcomes if outcome == Outcome.DIFFERS), None)
-    if wrong is not None:
-        return (Kind.WRONG if _runs_as_traced(trace) else Kind.OPEN), wrong
-    if any(outcome == Outcome.UNKNOWN for _, outcome in outcomes):
+    outcomes: list[Outcome] = []
+    for sizes in taken[:_TRIALS]:
+        outcomes.append(trace.trial.outcome(trace.all_sizes(sizes)))
+        if outcomes[-1] == Outcome.DIFFERS:
+            return (Kind.WRONG if _runs_as_traced(trace) else Kind.OPEN), sizes
+    if Outcome.UNKNOWN in outcomes:
         return Kind.OPEN, taken[0]
-    all_refused = all(outcome == Outcome.REFUSED for _, outcome in outcomes)
+    all_refused = all(outcome == Outcome.REFUSED for outcome in outcomes)
     return (Kind.OWN if all_refused else Kind.TESTED), taken[0]
+
+
+def _answers(trace: _Trace, trial: Trial, points: Sequence[Sizes]) -> Iterator[tuple[Sizes, bool | None]]:
+    """Whether the model refuses each size, until it has taken as many as are tried."""
+    taken = 0
+    for sizes in points:
+        refused = trial.refuses(trace.all_sizes(sizes))
+        yield sizes, refused
+        taken += refused is False
+        if taken == _TRIALS:
+            return
 
 
 def _takes_others(trace: _Trace, trial: Trial) -> bool:

@@ -70,7 +70,7 @@ def decoder_to_onnx(
     }
     shapes: dict[str, Any] = {
         "input_ids": {0: "batch", 1: "seq"},
-        "attention_mask": {0: "batch", 1: "total"},
+        "attention_mask": {0: "batch", 1: "past+seq"},
         "past_key_values": {0: "batch", 2: "past"},
     }
     if takes_positions(model):

@@ -72,7 +72,8 @@ std::vector<Value*> max_pool(LoweringContext& ctx, Value* x, std::size_t spatial
   }
   attributes.emplace_back("dilations", spread(ctx.integers(4), spatial));
   attributes.emplace_back("ceil_mode", ctx.integer(5));
-  return ctx.op_many("MaxPool", {ctx.cast(x, kernel_dtype(ctx, "MaxPool", x->dtype()))}, outputs, std::move(attributes));
+  return ctx.op_many("MaxPool", {ctx.cast(x, kernel_dtype(ctx, "MaxPool", x->dtype()))}, outputs,
+                     std::move(attributes));
 }
 
 /// `found` where the window of `x` has no NaN. onnxruntime's MaxPool (up to 1.31) drops NaN.

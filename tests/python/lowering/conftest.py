@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from exportguard import _core
+from exportguard.errors import ExportGuardError
 from exportguard.runners.evaluator import EvaluatorSession
 
 Function = Callable[..., Any]
@@ -126,7 +127,24 @@ def check_function(
         expected = eager(function, feed)
         assert_all_same(expected, run(session, feed), feed, "onnxruntime")
         for level, evaluator in evaluators.items():
-            assert_all_same(expected, evaluate(evaluator, feed), feed, f"evaluator, operators of {level}")
+            try:
+                got = evaluate(evaluator, feed)
+            except ExportGuardError:
+                # The program may be wrong about itself: torch 2.13 takes the size of what masked_select gives for that
+                # of its first operand, and asserts it, although the mask may broadcast it.
+                if level == "torch" and not takes(program, feed):
+                    continue
+                raise
+            assert_all_same(expected, got, feed, f"evaluator, operators of {level}")
+
+
+def takes(program: torch.export.ExportedProgram, feed: Sequence[Any]) -> bool:
+    """Whether what torch.export returned runs on the inputs in eager torch."""
+    try:
+        program.module()(*feed)
+    except RuntimeError:
+        return False
+    return True
 
 
 def evaluate(session: EvaluatorSession, inputs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
