@@ -116,7 +116,8 @@ def converted(program: Program, seed: int) -> OnnxModel | None:
     try:
         return to_onnx(program, (x,), dynamic_shapes={"x": {0: "batch", 1: "seq"}}, on_fixed_axis="warn")
     except LoweringError as error:
-        assert "aten.fft_rfft" in str(error)
+        if "aten.fft_rfft" not in str(error):
+            raise
         return None
 
 
