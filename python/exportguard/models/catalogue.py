@@ -249,7 +249,7 @@ def _class_of_checkpoint(name: str, config: transformers.PretrainedConfig, asked
 
 
 def _classes(task: Task, model_type: str) -> tuple[str, ...]:
-    """Of the heads that transformers has for a task, those of a model type. Which mappings there are changes by version."""
+    """Of the heads that transformers has for a task, those of a model type; not every version has every mapping."""
     found = getattr(modeling_auto, task.mapping, {}).get(model_type, ())
     return (found,) if isinstance(found, str) else tuple(found)
 
