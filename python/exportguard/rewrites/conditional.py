@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -218,10 +219,15 @@ def require_uncaught(kind: type[BaseException], line: int = 0) -> None:
 
 
 def is_of_the_model(error: Exception) -> bool:
-    """Whether the model's own code raised it, as eager mode would: not torch and not the rewriting."""
+    """Whether the model's own code raised it by a `raise` or an `assert`, as eager mode would.
+
+    What an expression raises (`round(x)`, `table[x]`) may come from what stands for its values while it is traced.
+    """
     if isinstance(error, RewriteError) or is_stop(error):
         return False
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    return trace is not None and is_users(trace.tb_frame.f_code)
+    if trace is None or not is_users(trace.tb_frame.f_code):
+        return False
+    return dis.opname[trace.tb_frame.f_code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"

@@ -105,8 +105,16 @@ def always_leaves(statements: Sequence[ast.stmt]) -> bool:
 
 
 def reads(nodes: Sequence[ast.AST]) -> set[str]:
-    """Names that are read anywhere below, nested functions included."""
-    return {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    """Names that are read anywhere below, nested functions included; `x += 1` reads x as well as it binds it."""
+    return {name.id for node in nodes for inner in ast.walk(node) if (name := read_by(inner)) is not None}
+
+
+def read_by(node: ast.AST) -> ast.Name | None:
+    """The name that this very node reads: a name, or the target of an augmented assignment, whose context says that it
+    is bound alone."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        return node.target
+    return node if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) else None
 
 
 def mark_shared(function: ast.FunctionDef) -> None:

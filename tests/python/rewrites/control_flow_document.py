@@ -62,6 +62,8 @@ A program means what it means in Python, or the export fails with the line and t
   looked at: an `except` whose class may match, a `with` whose manager is not known to let exceptions pass (torch's
   and `contextlib.nullcontext` are), a `finally` that returns. If there is one, the export fails and names it. What
   torch raises at a test on data, and what the rewriting raises, is never taken by a handler of the model.
+  What an expression raises while it is traced (`round(x)`, `table[key]`) may come from what stands for its values
+  there: it is never a check, and stops the export.
 - **`a or b`, `a and b`** are truth values where they are merely tested and `a if a else b` where their value is used.
   An operand that changes something is read only where Python would read it.
 - **Functions in functions.** A variable that a nested function, a lambda or a kept generator uses has one cell, and

@@ -10,7 +10,7 @@ import torch
 from control_flow_program import Programs, check, up
 from torch.nn import Module
 
-from exportguard import RewriteError, to_onnx
+from exportguard import ExportError, RewriteError, to_onnx
 
 PROGRAMS = Programs()
 POSITIVE = ((up(3),), (up(5, 4),), (up(2, 2),))
@@ -204,3 +204,15 @@ def test_a_handler_of_the_model_does_not_swallow_what_stops_an_export() -> None:
 def test_a_handler_of_the_model_does_not_hide_what_cannot_be_rewritten() -> None:
     with pytest.raises(RuntimeError, match=r"torch.export stopped at .*int"):
         to_onnx(SwallowsWhatCannotBeRewritten(), (up(3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+
+
+class RoundsInABranch(torch.nn.Module):
+    def forward(self, x):
+        m = x.sum()
+        return x * (round(float(m)) if m < 3 else 3)
+
+
+def test_what_an_expression_raises_while_it_is_traced_is_no_check() -> None:
+    x = torch.full((2, 4), 0.3)
+    with pytest.raises((ExportError, RewriteError)):
+        to_onnx(RoundsInABranch().eval(), (x,), rewrite="auto")

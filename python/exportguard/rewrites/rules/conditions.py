@@ -70,8 +70,10 @@ class _Reads:
 
 def _all_reads(node: ast.AST, *, is_later: bool) -> Iterator[tuple[str, int, bool]]:
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Name) and not isinstance(child.ctx, ast.Store):
-            yield child.id, child.lineno, is_later
+        is_deleted = isinstance(child, ast.Name) and isinstance(child.ctx, ast.Del)  # which must be bound, too
+        name = child if is_deleted else scope.read_by(child)
+        if isinstance(name, ast.Name):
+            yield name.id, name.lineno, is_later
         is_function = isinstance(child, ast.FunctionDef | ast.Lambda | ast.ClassDef) and not build.is_made(child)
         yield from _all_reads(child, is_later=is_later or is_function)
 

@@ -124,11 +124,8 @@ class _Loops(ast.NodeTransformer):
 
     def _reads_outside(self, node: ast.For) -> set[str]:
         inside = {id(n) for n in ast.walk(node)}
-        return {
-            n.id
-            for n in ast.walk(self._unit.node)
-            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and id(n) not in inside
-        }
+        names = (scope.read_by(n) for n in ast.walk(self._unit.node))
+        return {name.id for name in names if name is not None and id(name) not in inside}
 
     def _reads_behind(self, node: ast.For | ast.While) -> set[str]:
         """What is read when the loop is over; in a loop around it, what comes before it is read again."""
@@ -164,8 +161,8 @@ class _Loops(ast.NodeTransformer):
 def _names_read(node: ast.AST, *, is_later: bool = False) -> Iterator[tuple[ast.Name, bool]]:
     """Each name that is read, and whether by a function in it, which may run later than it is defined."""
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load):
-            yield child, is_later
+        if (name := scope.read_by(child)) is not None:
+            yield name, is_later
         yield from _names_read(child, is_later=is_later or isinstance(child, _FUNCTIONS))
 
 
