@@ -95,13 +95,21 @@ _ONLY_FOR_LOOPS = {
 }
 
 
+def _call_for(loop: ast.For) -> str | None:
+    """What a loop over the pictures becomes; None for a loop that does something else, such as counting positions."""
+    over, body = ast.unparse(loop.iter), ast.unparse(loop)
+    return next((call for source, word, call in _LOOPS if source == over and word in body), None)
+
+
+def _is_meant(definition: ast.FunctionDef) -> bool:
+    return any(isinstance(node, ast.For) and _call_for(node) is not None for node in ast.walk(definition))
+
+
 class AllPictures(ast.NodeTransformer):
     """The loop over the pictures becomes one call, what was made for it goes."""
 
     def visit_For(self, node: ast.For) -> ast.AST:
-        over, body = ast.unparse(node.iter), ast.unparse(node)
-        found = (call for source, word, call in _LOOPS if source == over and word in body)
-        call = next(found, None)
+        call = _call_for(node)
         return node if call is None else placed(ast.parse(call).body[0], node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
@@ -118,6 +126,7 @@ PATCHES = (
         marker=r"for t, h, w in grid_thw:|for grid, item in zip\(grid_thw|, width\) in zip\(torch|grid_thw_list = grid",
         mentions=("in grid_thw:", "in zip(grid_thw", ", width) in zip(torch", "grid_thw_list = grid"),
         replace=_replace,
+        has=_is_meant,
         reason="the loop over the pictures fixes how many there are, and the size of each",
         upstream="https://github.com/pytorch/pytorch/issues/158786",
     ),
