@@ -1,7 +1,7 @@
 """Exports every model type for text generation for onnxruntime-genai and tells what the runtime makes of it.
 
-Each is small and untrained; "ok" means that onnxruntime-genai generated the tokens that transformers generates, and that
-onnxruntime gave its logits at every step of a batch of two texts of different lengths.
+Each is small and untrained; "ok" means that onnxruntime-genai generated the tokens that transformers generates, and
+that onnxruntime gave its logits at every step of a batch of two texts of different lengths.
 
     python benchmarks/genai_by_model.py            # needs onnxruntime-genai
     python benchmarks/genai_by_model.py llama gpt2
