@@ -1,5 +1,0 @@
-"""What the rewriting raises."""
-
-from exportguard.source.errors import RewriteError
-
-__all__ = ["RewriteError"]
