@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import sympy
@@ -41,6 +41,10 @@ class AxisOutcome:
     is_optional: bool = False
     bounds: tuple[AxisBound, ...] = ()
     was: int | None = None
+
+    def as_dict(self) -> dict[str, object]:
+        """For a JSON report."""
+        return {**asdict(self), "bounds": [bound.as_dict() for bound in self.bounds]}
 
     def __str__(self) -> str:
         place = self.input if self.is_number else f"{self.input} axis {self.axis}"

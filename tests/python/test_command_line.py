@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from exportguard.axes.bound import AxisBound, Kind
+from exportguard.axis_report import AxisOutcome
 from exportguard.command_line import build, main
 from exportguard.commands import validate as validate_command
 from exportguard.validation.discrepancies import Discrepancy
@@ -70,11 +72,15 @@ def test_every_option_reaches_the_validation(given: dict[str, Any], tmp_path: Pa
 
 
 def test_the_report_is_written_as_json(given: dict[str, Any], tmp_path: Path) -> None:
-    given["result"] = report(sets=[SetResult(name="traced", sizes={"batch": 2})])
+    bound = AxisBound(condition="seq <= 128", symbols=frozenset({"s77"}), kind=Kind.OWN, at_most=128)
+    axis = AxisOutcome(input="ids", axis=1, asked="seq", size="seq", kept=True, at_most=128, bounds=(bound,))
+    given["result"] = report(sets=[SetResult(name="traced", sizes={"batch": 2})], axes=[axis])
     path = tmp_path / "report.json"
     assert main(["validate", "-m", "llama", "--json", str(path)]) == 0
     written = json.loads(path.read_text())
     assert written["ok"] is True
+    assert written["axes"][0]["bounds"][0]["condition"] == "seq <= 128"
+    assert written["axes"][0]["bounds"][0]["kind"] == "the model refuses other sizes"
     assert written["sets"][0]["name"] == "traced"
     assert "torch" in written["versions"]
 

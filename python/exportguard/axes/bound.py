@@ -36,6 +36,16 @@ class AxisBound:
         """Whether there are sizes that were asked for at which the program is wrong, as far as is known."""
         return self.kind in (Kind.WRONG, Kind.OPEN)
 
+    def as_dict(self) -> dict[str, object]:
+        """For a JSON report, without what only torch's symbols say."""
+        return {
+            "condition": self.condition,
+            "kind": self.kind.value,
+            "line": self.line,
+            "sizes": self.sizes,
+            "at_most": self.at_most,
+        }
+
     def __str__(self) -> str:
         tried = f" ({self.sizes})" if self.sizes else ""
         place = f" (by {self.line})" if self.line and self.kind != Kind.TESTED else ""

@@ -58,7 +58,7 @@ class ForkServer:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "exportguard.sweep.forks"],
+            [sys.executable, "-c", f"from {__name__} import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,  # `Fork.poll` must see what was not read yet
@@ -116,12 +116,9 @@ def _number(replies: IO[bytes]) -> int:
     return int(line)
 
 
-def _main() -> None:
+def main() -> None:
+    """The server's life: requests on the standard input, replies on what was the standard output."""
     # What a library prints while it is imported must not stand among the replies.
     with os.fdopen(os.dup(1), "w", encoding="ascii") as replies:
         os.dup2(2, 1)
         serve(sys.stdin, replies)
-
-
-if __name__ == "__main__":
-    _main()

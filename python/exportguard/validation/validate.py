@@ -111,7 +111,8 @@ class ValidationReport:
             {**asdict(one), "outputs": [output.as_dict() for output in one.outputs], "agrees": one.agrees}
             for one in self.sets
         ]
-        return {**asdict(self), "sets": sets, "ok": self.ok, "versions": versions()}
+        axes = [axis.as_dict() for axis in self.axes]
+        return {**asdict(self), "axes": axes, "sets": sets, "ok": self.ok, "versions": versions()}
 
 
 def versions() -> dict[str, str]:
