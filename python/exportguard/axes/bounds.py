@@ -263,8 +263,12 @@ def _tried(trace: _Trace, points: Sequence[Sizes]) -> tuple[Kind, Sizes]:
             return (Kind.WRONG if _runs_as_traced(trace) else Kind.OPEN), sizes
     if Outcome.UNKNOWN in outcomes:
         return Kind.OPEN, taken[0]
-    all_refused = all(outcome == Outcome.REFUSED for outcome in outcomes)
-    return (Kind.OWN if all_refused else Kind.TESTED), taken[0]
+    if Outcome.AGREES in outcomes:
+        return Kind.TESTED, taken[0]
+    refused = [sizes for sizes, is_refused in known if is_refused]
+    if Outcome.REPEATS in outcomes and not refused:
+        return Kind.OPEN, taken[0]
+    return Kind.OWN, (refused or taken)[0]
 
 
 def _answers(trace: _Trace, trial: Trial, points: Sequence[Sizes]) -> Iterator[tuple[Sizes, bool | None]]:

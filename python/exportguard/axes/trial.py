@@ -23,6 +23,8 @@ from .resizing import InputsOfOtherSizes, raw_size
 
 logger = logging.getLogger(__name__)
 
+_SQUEEZES = tuple(getattr(torch.ops.aten.squeeze, name) for name in torch.ops.aten.squeeze.overloads())
+
 # What a result may differ by where both sides do the same arithmetic, in parts of the largest value: epsilons of it.
 _EPSILONS = 256
 
@@ -32,6 +34,7 @@ class Outcome(enum.Enum):
 
     REFUSED = "the model refuses these sizes"
     AGREES = "the program does what the model does"
+    REPEATS = "the model takes one entry of a table for all, where it has no more of them, and so does the program"
     DIFFERS = "the program does something else than the model"
     UNKNOWN = "it could not be tried"
 
@@ -76,8 +79,22 @@ class Trial:
                 got = run_program(self._program, call, sizes)
         except Exception as error:  # whatever an operator raises for shapes that do not go together
             logger.debug("the program at %s: %s", sizes, error)
-            return Outcome.DIFFERS
+            return Outcome.REPEATS if self._repeats(call, sizes, expected) else Outcome.DIFFERS
         return Outcome.AGREES if agree(expected, got) else Outcome.DIFFERS
+
+    def _repeats(self, call: CallInputs, sizes: Sizes, expected: Sequence[Any]) -> bool:
+        """Whether the program does the same as long as what was cut to one entry may be repeated for all.
+
+        A slice of a table that ends beyond it has fewer entries than were asked for. All models refuse that but for a
+        single entry, which is broadcast.
+        """
+        try:
+            with _left_as_it_was(self._model):
+                got = run_program(self._program, call, sizes, GraphWithCutTables)
+        except Exception as error:  # as above
+            logger.debug("the program at %s, with a table cut to one entry: %s", sizes, error)
+            return False
+        return agree(expected, got)
 
 
 def refuses(model: torch.nn.Module, call: CallInputs, known: CallInputs) -> bool:
@@ -154,8 +171,12 @@ def _copied(arguments: Any) -> Any:
     return pytree.tree_map_only(torch.Tensor, torch.clone, arguments)
 
 
-def run_program(program: ExportedProgram, call: CallInputs, sizes: Sizes) -> list[Any]:
+def run_program(
+    program: ExportedProgram, call: CallInputs, sizes: Sizes, graph: type[GraphWithTrueShapes] | None = None
+) -> list[Any]:
     """The outputs of the program, without the checks of its sizes; what it writes to buffers is written to copies.
+
+    `graph` runs it, and says which shapes are true: all of them by default.
 
     Raises:
         RuntimeError: a tensor within it has another shape than the trace says it has at these sizes.
@@ -167,7 +188,7 @@ def run_program(program: ExportedProgram, call: CallInputs, sizes: Sizes) -> lis
         for spec in signature.input_specs
     ]
     expand_markers(program.graph_module)
-    results = GraphWithTrueShapes(program.graph_module, sizes).run(*values)
+    results = (graph or GraphWithTrueShapes)(program.graph_module, sizes).run(*values)
     pairs = zip(signature.output_specs, results, strict=True)
     return [value for spec, value in pairs if spec.kind == OutputKind.USER_OUTPUT]
 
@@ -194,19 +215,33 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
         return super().call_function(target, args, kwargs)
 
     def run_node(self, n: torch.fx.Node) -> Any:
-        result = super().run_node(n)
+        result = self._squeezed(n) if n.target in _SQUEEZES else super().run_node(n)
         if n.op == "call_function":
             for value, traced in zip(_values(result), _values(n.meta.get("val")), strict=False):
                 self._require_shape(n, value, traced)
         return result
 
+    def _squeezed(self, node: torch.fx.Node) -> Any:
+        """Without the axes that the trace knows to be of size 1, as the conversion leaves out those and no others."""
+        value, *asked = self.fetch_args_kwargs_from_env(node)[0]
+        traced: Any = node.args[0]
+        sizes = traced.meta["val"].shape
+        axes = pytree.tree_leaves(asked) if asked else range(len(sizes))
+        return torch.squeeze(
+            value, [axis for axis in axes if sizes and isinstance(sizes[axis], int) and sizes[axis] == 1]
+        )
+
     def _require_shape(self, node: torch.fx.Node, value: Any, traced: Any) -> None:
         if not isinstance(value, torch.Tensor) or not isinstance(traced, torch.Tensor):
             return
         shape = [self._size(size) for size in traced.shape]
-        differs = [a for a, b in zip(shape, value.shape, strict=False) if a is not None and a != b]
-        if differs or len(shape) != value.dim():
+        differs = [b for a, b in zip(shape, value.shape, strict=False) if a is not None and a != b]
+        if not self.may_have(differs) or len(shape) != value.dim():
             raise RuntimeError(f"{node} has the shape {[*value.shape]} and was traced as {[*traced.shape]}")
+
+    def may_have(self, others: Sequence[int]) -> bool:
+        """Whether a tensor may have these sizes in place of the traced ones."""
+        return not others
 
     def _size(self, size: Any) -> int | None:
         """The traced size; None for one that depends on data."""
@@ -220,6 +255,13 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
             self._known[expression] = Evaluation(expression, symbols)
         value = self._known[expression](self._sizes)
         return None if value is None else int(value)
+
+
+class GraphWithCutTables(GraphWithTrueShapes):
+    """The same, but for single entries in place of several."""
+
+    def may_have(self, others: Sequence[int]) -> bool:
+        return all(size == 1 for size in others)
 
 
 def _values(outputs: Any) -> list[Any]:

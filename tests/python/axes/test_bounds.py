@@ -169,3 +169,40 @@ def test_the_trial_leaves_the_model_and_the_random_numbers_as_they_were() -> Non
     assert torch.equal(torch.rand(4), expected)
     assert model.last is None
     assert float(model.calls) == 0
+
+
+def behind(x: torch.Tensor, past: torch.Tensor) -> torch.Tensor:
+    """Positions from `past` on out of a table of 32, which has one left for all tokens behind a past of 31."""
+    seen = past.shape[1]
+    table = torch.linspace(0.0, 1.0, 32)[None]
+    return x + table[:, seen : seen + x.shape[1]] + past.sum(1, keepdim=True)
+
+
+def continued(function: Callable[..., Any]) -> OnnxModel:
+    shapes = {"x": {1: "seq"}, "y": {1: "past"}}
+    return to_onnx(ApplyTwo(function).eval(), (torch.randn(2, 3), torch.randn(2, 5)), dynamic_shapes=shapes)
+
+
+def test_the_last_entry_of_a_table_for_all_tokens_is_still_the_bound_of_the_model() -> None:
+    model = continued(behind)
+    assert all(axis.kept for axis in model.axes)
+    (condition,) = {bound.condition for axis in model.axes for bound in axis.bounds if "+" in bound.condition}
+    assert condition == "seq + past <= 32"
+
+
+def test_a_table_that_goes_on_with_something_else_is_an_error() -> None:
+    with pytest.raises(AxisError, match="seq \\+ past <= 32"):
+        continued(lambda x, past: behind(x, past) if x.shape[1] + past.shape[1] <= 32 else x * 2)
+
+
+def test_squeezing_without_an_axis_leaves_out_those_that_the_trace_knows() -> None:
+    """At a batch of one, eager leaves out that axis too, and what comes of it is broadcast to the same."""
+
+    def first(x: torch.Tensor) -> torch.Tensor:
+        result = torch.zeros_like(x)
+        result[:, 0] = x[:, -1:].squeeze()
+        return result
+
+    shapes = {"x": {0: "batch", 1: "seq"}}
+    model = to_onnx(Apply(first).eval(), (torch.randn(2, 6),), dynamic_shapes=shapes)
+    assert all(axis.kept for axis in model.axes)
