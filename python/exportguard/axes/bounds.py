@@ -185,6 +185,8 @@ def _bound_of_guard(trace: _Trace, guard: sympy.Basic) -> AxisBound | None:
     if decision.answer == Answer.PROVED:
         return None
     points = [sizes for sizes in decision.counterexamples if _meets(trace.known, trace, sizes)]
+    if decision.answer == Answer.DISPROVED and not points and not decision.is_complete:
+        points = list(_beyond_the_known(trace, condition))
     if decision.answer == Answer.DISPROVED and not points:
         return None  # the bounds that are known imply it
     line = trace.lines.get(guard, "")
@@ -206,6 +208,11 @@ def _bound_of_guard(trace: _Trace, guard: sympy.Basic) -> AxisBound | None:
         trace.known.append(condition)
         _narrow(trace, condition, bound.at_most)
     return bound
+
+
+def _beyond_the_known(trace: _Trace, condition: sympy.Basic) -> Sequence[Sizes]:
+    """Sizes that break a condition within the bounds that are known, looked for among more than those that are told."""
+    return decide(sympy.Or(condition, *(sympy.Not(one) for one in trace.known)), trace.domain).counterexamples
 
 
 def _with_relations(trace: _Trace, guard: sympy.Basic) -> sympy.Basic:

@@ -63,6 +63,7 @@ class Decision:
 
 def decide(guard: sympy.Basic, domain: Domain) -> Decision:
     """Whether the guard holds on the whole domain, which has a range for each of its symbols."""
+    guard = _without_own_multiples(guard)
     if guard == sympy.true:
         return Decision(Answer.PROVED)
     symbols = sorted(guard.free_symbols, key=str)
@@ -75,6 +76,24 @@ def decide(guard: sympy.Basic, domain: Domain) -> Decision:
         return Decision(Answer.DISPROVED, *_sampled(guard, ranges, false, is_all=count is not None))
     known = count is not None and all(evaluation(sizes) is not None for sizes in _all_points(ranges))
     return Decision(Answer.PROVED if known or _is_proved(guard, symbols, ranges) else Answer.OPEN)
+
+
+def _without_own_multiples(guard: sympy.Basic) -> sympy.Basic:
+    """The guard with `size` in place of `size % (4 * size)`, of which torch asks where it divides two shapes.
+
+    For a size of 0, at which that is not defined, the guard is then no more likely to hold.
+    """
+    own = {
+        part: part.args[0]
+        for part in sympy.preorder_traversal(guard)
+        if type(part).__name__ in ("Mod", "PythonMod") and _is_own_multiple(*part.args)
+    }
+    return guard.xreplace(own) if own else guard
+
+
+def _is_own_multiple(size: sympy.Expr, divisor: sympy.Expr) -> bool:
+    factor = divisor / size if not size.is_number else sympy.nan
+    return bool(factor.is_Integer and factor > 1)
 
 
 def _number_of_points(domain: Domain) -> int | None:
@@ -162,12 +181,25 @@ def _holds(guard: sympy.Basic, case: Case) -> bool:
     try:
         extreme = innermost_extreme(guard)
         if extreme is not None:
+            if _is_eased(guard, extreme):
+                return any(_holds(guard.xreplace({extreme: one}), case) for one in extreme.args)
             # Its value is that of one argument, for each size of some one: it suffices that each makes the guard true.
             return all(_holds(guard.xreplace({extreme: one}), case) for one in candidates(extreme, case))
         difference = polynomial(guard.args[0], case) - polynomial(guard.args[1], case)
     except NotPolynomialError:
         return False
     return test(difference, case)
+
+
+def _is_eased(guard: sympy.Basic, extreme: sympy.Basic) -> bool:
+    """Whether any argument in place of the extreme makes the guard harder: a Min that is added to the smaller side."""
+    if not isinstance(guard, _ORDERS):
+        return False
+    is_min = type(extreme).__name__ == "Min"
+    is_smaller_first = isinstance(guard, sympy.LessThan | sympy.StrictLessThan)
+    side, other = guard.args if is_min == is_smaller_first else reversed(guard.args)
+    rest = side - extreme
+    return not rest.has(extreme) and not other.has(extreme)
 
 
 def _differs_from_zero(difference: Polynomial, case: Case) -> bool:
@@ -177,6 +209,7 @@ def _differs_from_zero(difference: Polynomial, case: Case) -> bool:
     return is_between or case.at_least(difference, 1) or case.at_least(-difference, 1)
 
 
+_ORDERS = (sympy.GreaterThan, sympy.StrictGreaterThan, sympy.LessThan, sympy.StrictLessThan)
 _TESTS: Mapping[type, Callable[[Polynomial, Case], bool]] = {
     sympy.Equality: lambda difference, case: not difference.terms,
     sympy.Unequality: _differs_from_zero,

@@ -27,6 +27,9 @@ PROVED = {
     "a larger one": Max(s, b) >= 2,
     "a window": sympy.Eq(16 * Max(1, within), 16 * within),
     "odd is not even": sympy.Ne(4 * s + 1, 2 * FloorDiv(b, 2) * 2, evaluate=False),
+    "the least of a bound and the size": sympy.LessThan(Min(8, s + b), s + b, evaluate=False),
+    "more than the size and a bound": Max(8, s) + 3 > s + 1,
+    "what is left of a part of itself": Mod(FloorDiv(s + 2, 4), 4 * FloorDiv(s + 2, 4)) > 0,
     "either": sympy.Or(s >= 2, sympy.Eq(b, 9)),
 }
 DISPROVED = {
@@ -34,6 +37,8 @@ DISPROVED = {
     "a single chunk": (sympy.Ne(FloorDiv(padded, 4), 1), [2, 3, 4], True),
     "a value": (sympy.Eq(IntTrueDiv(s, 2), 3.0), [2, 3, 4], False),
     "a large bound": (s <= 512, [513], False),
+    "the most of both": (Max(s, 5) <= s, [2, 3, 4], True),
+    "what may be nothing": (sympy.Ne(Mod(FloorDiv(s, 4), 4 * FloorDiv(s, 4)), 0), [2, 3], True),
     "a multiple of three": (sympy.Eq(Mod(s, 3), 0), [2, 4, 5], False),
 }
 
