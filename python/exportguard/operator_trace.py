@@ -22,7 +22,8 @@ from torch.utils._sympy import functions as sympy_functions
 from . import _core
 from .axes.expressions import Range, Sizes
 from .axes.implication import Answer, decide
-from .axes.trial import GraphWithTrueShapes, agree
+from .axes.program_run import GraphWithTrueShapes, TracedSizes
+from .axes.trial import agree
 from .errors import REFUSALS
 
 logger = logging.getLogger(__name__)
@@ -124,7 +125,7 @@ class _Call:
             except REFUSALS:
                 return True
             try:
-                got = GraphWithTrueShapes(module, sizes.at(point)).run(*operands)
+                got = GraphWithTrueShapes(module, TracedSizes(sizes.at(point))).run(*operands)
             except REFUSALS:
                 return False
         return agree(pytree.tree_leaves(expected), pytree.tree_leaves(got))

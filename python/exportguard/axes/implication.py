@@ -136,7 +136,8 @@ def _sizes_to_try(ends: Range, numbers: set[int]) -> set[int]:
 
 def _sampled(guard: sympy.Basic, domain: Domain, false: list[Sizes], *, is_all: bool) -> tuple[list[Sizes], bool]:
     """The counterexamples to tell, smallest first, and whether there are no others."""
-    ordered = sorted(false, key=lambda sizes: (sum(sizes.values()), max(sizes.values(), default=0)))
+    each_once = {tuple(sizes.values()): sizes for sizes in false}.values()
+    ordered = sorted(each_once, key=lambda sizes: (sum(sizes.values()), max(sizes.values(), default=0)))
     if is_all or _holds_above(guard, domain, ordered):
         return (ordered, True) if len(ordered) <= _SHOWN else (ordered[:_SHOWN], False)
     step = max(1, len(ordered) // _SHOWN)

@@ -89,6 +89,8 @@ def _resized(leaf: Any, traced: Any, sizes: Sizes, finish: Callable[[torch.Tenso
 def _value(expression: sympy.Expr, sizes: Sizes) -> int:
     if expression.is_Integer:
         return int(expression)
+    if expression.is_Symbol and expression in sizes:
+        return sizes[expression]
     return int(Evaluation(expression, sorted(expression.free_symbols, key=str))(sizes) or 0)
 
 

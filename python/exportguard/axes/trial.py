@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from exportguard.errors import REFUSALS
 from exportguard.inputs import CallInputs
-from exportguard.repeats.markers import expand as expand_markers
 from exportguard.rewrites.state import Snapshot
 
-from .expressions import Evaluation, Sizes
-from .resizing import InputsOfOtherSizes, raw_size
+from .expressions import Sizes
+from .program_run import GraphWithCutTables, ProgramRun, copied
+from .resizing import InputsOfOtherSizes
 
 logger = logging.getLogger(__name__)
 
-_SQUEEZES = tuple(getattr(torch.ops.aten.squeeze, name) for name in ("default", "dim", "dims"))
+# A model that is run in full for no more than this many rows of inputs and products with weights: some 50 ms.
+_QUICK_ROWS = 256
+_QUICK_PRODUCTS = 2**32
 
 # What a result may differ by where both sides do the same arithmetic, in parts of the largest value: epsilons of it.
 _EPSILONS = 256
@@ -40,43 +43,81 @@ class Outcome(enum.Enum):
 
 
 class Trial:
-    """Runs a model as it is, without patches, beside the program that was made of it."""
+    """Runs a model as it is, without patches, beside the program that was made of it.
+
+    What was found out at one point is remembered: guards share their trials.
+    """
 
     def __init__(self, model: torch.nn.Module, call: CallInputs, program: ExportedProgram) -> None:
         """`call` is what was exported."""
-        self._model, self._program = model, program
+        self._model, self._run_program = model, ProgramRun(program)
         self._inputs = InputsOfOtherSizes(program, call)
         self._call = call
         self._works_without_data: bool | None = None
         self._is_possible = not any(one.is_meta or is_fake(one) for one in _tensors_of(model))
+        self._points: dict[Any, _Point] = {}
+
+    @functools.cached_property
+    def _state(self) -> _State:
+        return _State(self._model)
 
     def refuses(self, sizes: Sizes) -> bool | None:
         """Whether the model itself does not take inputs of these sizes; None if that cannot be told.
 
-        It is run without its data where it can be, which costs next to nothing, whatever the sizes.
+        Where that is much to compute it is run without its data, if it can be, which takes the same time whatever the
+        sizes.
         """
-        call = self._inputs(sizes) if self._is_possible else None
-        if call is None:
+        point = self._at(sizes)
+        if point.call is None:
             return None
-        if self._works_without_data is None:
-            self._works_without_data = _error_without_data(self._model, self._call) is None
-        error = _error_of(self._model, call, self._works_without_data)
-        logger.debug("the model at %s: %s", sizes, error or "runs")
-        return error is not None
+        if point.refused is None:
+            point.refused = self._refused(point)
+            logger.debug("the model at %s: %s", sizes, "refuses" if point.refused else "runs")
+        return point.refused
 
     def outcome(self, sizes: Sizes) -> Outcome:
         """Whether model and program do the same at these sizes."""
-        call = self._inputs(sizes) if self._is_possible else None
-        if call is None:
+        point = self._at(sizes)
+        if point.call is None:
             return Outcome.UNKNOWN
-        try:
-            with _left_as_it_was(self._model):
-                expected = _leaves(self._model(*_copied(call.args), **_copied(dict(call.kwargs))))
-        except REFUSALS:
+        if point.outcome is None:
+            point.outcome = self._compared(point.call, sizes, self._expected(point))
+            point.expected = None
+        return point.outcome
+
+    def _at(self, sizes: Sizes) -> _Point:
+        key = tuple(sorted((str(symbol), size) for symbol, size in sizes.items()))
+        if key not in self._points:
+            self._points[key] = _Point(self._inputs(sizes) if self._is_possible else None)
+        return self._points[key]
+
+    def _refused(self, point: _Point) -> bool:
+        assert point.call is not None
+        if _is_quick(self._model, point.call):
+            return self._expected(point) is None
+        error = None if self._works_without_data is False else self._error_without_data(point.call)
+        if self._works_without_data is None:
+            # It may be fake tensors that are refused, and not their sizes; those of the example are not.
+            self._works_without_data = error is None or self._error_without_data(self._call) is None
+        return error is not None if self._works_without_data else self._expected(point) is None
+
+    def _error_without_data(self, call: CallInputs) -> Exception | None:
+        return _error_without_data(self._model, call, self._state)
+
+    def _expected(self, point: _Point) -> list[Any] | None:
+        """What the model returns; None if it refuses."""
+        if point.refused is None or (not point.refused and point.expected is None):
+            assert point.call is not None
+            point.expected = _outputs(self._model, point.call, self._state)
+            point.refused = point.expected is None
+        return point.expected
+
+    def _compared(self, call: CallInputs, sizes: Sizes, expected: list[Any] | None) -> Outcome:
+        if expected is None:
             return Outcome.REFUSED
         try:
-            with _left_as_it_was(self._model):
-                got = run_program(self._program, call, sizes)
+            with self._state.kept():
+                got = self._run_program(call, sizes)
         except Exception as error:  # whatever an operator raises for shapes that do not go together
             logger.debug("the program at %s: %s", sizes, error)
             return Outcome.REPEATS if self._repeats(call, sizes, expected) else Outcome.DIFFERS
@@ -89,38 +130,65 @@ class Trial:
         single entry, which is broadcast.
         """
         try:
-            with _left_as_it_was(self._model):
-                got = run_program(self._program, call, sizes, GraphWithCutTables)
+            with self._state.kept():
+                got = self._run_program(call, sizes, GraphWithCutTables)
         except Exception as error:  # as above
             logger.debug("the program at %s, with a table cut to one entry: %s", sizes, error)
             return False
         return agree(expected, got)
 
 
+@dataclass
+class _Point:
+    """Inputs of some sizes, None if there are none; and what is known of them, None if it is not known yet."""
+
+    call: CallInputs | None
+    refused: bool | None = None
+    expected: list[Any] | None = None
+    outcome: Outcome | None = None
+
+
 def refuses(model: torch.nn.Module, call: CallInputs, known: CallInputs) -> bool:
     """Whether the model does not take a call; `known` is one that it takes."""
-    return _error_of(model, call, _error_without_data(model, known) is None) is not None
+    state = _State(model)
+    if _is_quick(model, call) or _error_without_data(model, known, state) is not None:
+        return _outputs(model, call, state) is None
+    return _error_without_data(model, call, state) is not None
 
 
-def _error_of(model: torch.nn.Module, call: CallInputs, works_without_data: bool) -> Exception | None:
-    if works_without_data:
-        return _error_without_data(model, call)
+def _outputs(model: torch.nn.Module, call: CallInputs, state: _State) -> list[Any] | None:
+    """The leaves of what the model returns; None if it refuses the call."""
     try:
-        with _left_as_it_was(model):
-            model(*_copied(call.args), **_copied(dict(call.kwargs)))
-    except REFUSALS as error:
-        return error
-    return None
+        with state.kept():
+            return pytree.tree_leaves(model(*copied(call.args), **copied(dict(call.kwargs))))
+    except (*REFUSALS, ArithmeticError) as error:
+        logger.debug("the model raises %s: %s", type(error).__name__, error)
+        return None
 
 
-def _error_without_data(model: torch.nn.Module, call: CallInputs) -> Exception | None:
+def _is_quick(model: torch.nn.Module, call: CallInputs) -> bool:
+    """Whether to run the model takes less time than to run it without its data, which is some 0.1 ms an operator.
+
+    A model multiplies each row of its inputs with about each of its weights.
+    """
+    leaves = [leaf for leaf in pytree.tree_leaves((call.args, dict(call.kwargs))) if isinstance(leaf, torch.Tensor)]
+    rows = max((leaf.numel() // (_width(leaf) or 1) for leaf in leaves), default=1)
+    weights = sum(one.numel() for one in model.parameters())
+    return rows <= _QUICK_ROWS and rows * weights <= _QUICK_PRODUCTS
+
+
+def _width(leaf: torch.Tensor) -> int:
+    return leaf.shape[-1] if leaf.is_floating_point() and leaf.dim() > 0 else 1
+
+
+def _error_without_data(model: torch.nn.Module, call: CallInputs, state: _State) -> Exception | None:
     """What the model raises for fake tensors of the sizes of the call."""
     # Not at the top: it takes long to import, and whoever exports has it by now.
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     try:
-        with _torch_silent(), _left_as_it_was(model), mode:
+        with _torch_silent(), state.kept(), mode:
             args, kwargs = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (call.args, dict(call.kwargs)))
             model(*args, **kwargs)
     except Exception as error:  # the model's refusal, or that of fake tensors to tell their data
@@ -140,21 +208,26 @@ def _torch_silent() -> Iterator[None]:
         log.disabled = before
 
 
-@contextlib.contextmanager
-def _left_as_it_was(model: torch.nn.Module) -> Iterator[None]:
-    """Runs a block that calls the model; its attributes, its buffers and the random numbers are then as before."""
-    snapshot = Snapshot(model.modules())
-    buffers = [(one, one.detach().clone()) for one in model.buffers()]
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            yield
-    finally:
-        snapshot.restore(snapshot.changes())
-        with torch.no_grad():
-            for buffer, before in buffers:
-                if not is_fake(buffer):
-                    buffer.copy_(before)
+class _State:
+    """What a model holds: its attributes and its buffers."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._snapshot = Snapshot(model.modules())
+        self._buffers = [(one, one.detach().clone()) for one in model.buffers()]
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """Runs a block that calls the model; the model and the random numbers are then as before."""
+        try:
+            with torch.no_grad(), torch.random.fork_rng(devices=[]):
+                torch.manual_seed(0)
+                yield
+        finally:
+            self._snapshot.restore(self._snapshot.changes())
+            with torch.no_grad():
+                for buffer, before in self._buffers:
+                    if not is_fake(buffer):
+                        buffer.copy_(before)
 
 
 def is_fake(tensor: torch.Tensor) -> bool:
@@ -165,112 +238,6 @@ def is_fake(tensor: torch.Tensor) -> bool:
 def _tensors_of(model: torch.nn.Module) -> Iterator[torch.Tensor]:
     yield from model.parameters()
     yield from model.buffers()
-
-
-def _copied(arguments: Any) -> Any:
-    return pytree.tree_map_only(torch.Tensor, torch.clone, arguments)
-
-
-def run_program(
-    program: ExportedProgram, call: CallInputs, sizes: Sizes, graph: type[GraphWithTrueShapes] | None = None
-) -> list[Any]:
-    """The outputs of the program, without the checks of its sizes; what it writes to buffers is written to copies.
-
-    `graph` runs it, and says which shapes are true: all of them by default.
-
-    Raises:
-        RuntimeError: a tensor within it has another shape than the trace says it has at these sizes.
-    """
-    signature = program.graph_signature
-    leaves = iter(pytree.tree_leaves((_copied(call.args), _copied(dict(call.kwargs)))))
-    values = [
-        next(leaves) if spec.kind == InputKind.USER_INPUT else _own_value(program, spec)
-        for spec in signature.input_specs
-    ]
-    expand_markers(program.graph_module)
-    results = (graph or GraphWithTrueShapes)(program.graph_module, sizes).run(*values)
-    pairs = zip(signature.output_specs, results, strict=True)
-    return [value for spec, value in pairs if spec.kind == OutputKind.USER_OUTPUT]
-
-
-def _own_value(program: ExportedProgram, spec: Any) -> Any:
-    state, constants = program.state_dict, program.constants
-    value = state[spec.target] if spec.target in state else constants.get(spec.target)
-    is_written = spec.kind == InputKind.BUFFER and isinstance(value, torch.Tensor)
-    return value.detach().clone() if is_written and isinstance(value, torch.Tensor) else value
-
-
-class GraphWithTrueShapes(torch.fx.Interpreter):
-    """Runs a graph as its conversion is meant to: the shapes in it are true, and its assertions are left out."""
-
-    def __init__(self, module: torch.fx.GraphModule, sizes: Sizes) -> None:
-        super().__init__(module)
-        self._sizes = sizes
-        self._known: dict[Any, Evaluation] = {}
-
-    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        name = getattr(target, "__name__", "")
-        if name.startswith(("_assert", "sym_constrain_range")):
-            return None
-        return super().call_function(target, args, kwargs)
-
-    def run_node(self, n: torch.fx.Node) -> Any:
-        result = self._squeezed(n) if n.target in _SQUEEZES else super().run_node(n)
-        if n.op == "call_function":
-            for value, traced in zip(_values(result), _values(n.meta.get("val")), strict=False):
-                self._require_shape(n, value, traced)
-        return result
-
-    def _squeezed(self, node: torch.fx.Node) -> Any:
-        """Without the axes that the trace knows to be of size 1, as the conversion leaves out those and no others."""
-        value, *asked = self.fetch_args_kwargs_from_env(node)[0]
-        traced: Any = node.args[0]
-        sizes = traced.meta["val"].shape
-        axes = pytree.tree_leaves(asked) if asked else range(len(sizes))
-        return torch.squeeze(
-            value, [axis for axis in axes if sizes and isinstance(sizes[axis], int) and sizes[axis] == 1]
-        )
-
-    def _require_shape(self, node: torch.fx.Node, value: Any, traced: Any) -> None:
-        if not isinstance(value, torch.Tensor) or not isinstance(traced, torch.Tensor):
-            return
-        shape = [self._size(size) for size in traced.shape]
-        differs = [b for a, b in zip(shape, value.shape, strict=False) if a is not None and a != b]
-        if not self.may_have(differs) or len(shape) != value.dim():
-            raise RuntimeError(f"{node} has the shape {[*value.shape]} and was traced as {[*traced.shape]}")
-
-    def may_have(self, others: Sequence[int]) -> bool:
-        """Whether a tensor may have these sizes in place of the traced ones."""
-        return not others
-
-    def _size(self, size: Any) -> int | None:
-        """The traced size; None for one that depends on data."""
-        if not isinstance(size, torch.SymInt):
-            return int(size)
-        expression = raw_size(size)
-        symbols = sorted(expression.free_symbols, key=str)
-        if not all(symbol in self._sizes for symbol in symbols):
-            return None
-        if expression not in self._known:
-            self._known[expression] = Evaluation(expression, symbols)
-        value = self._known[expression](self._sizes)
-        return None if value is None else int(value)
-
-
-class GraphWithCutTables(GraphWithTrueShapes):
-    """The same, but for single entries in place of several."""
-
-    def may_have(self, others: Sequence[int]) -> bool:
-        return all(size == 1 for size in others)
-
-
-def _values(outputs: Any) -> list[Any]:
-    """The outputs of one node, of which one alone is no list."""
-    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
-
-
-def _leaves(outputs: Any) -> list[Any]:
-    return pytree.tree_leaves(outputs)
 
 
 def agree(expected: Sequence[Any], got: Sequence[Any]) -> bool:

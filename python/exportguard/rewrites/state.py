@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dis
 import types
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 import torch
@@ -39,6 +40,10 @@ _OPAQUE = (
     torch.SymFloat,
     torch.SymBool,
 )
+
+
+#: They hold nothing.
+_PLAIN = frozenset({bool, bytes, complex, float, int, str, type(None)})
 
 
 def is_opaque(item: Any) -> bool:
@@ -112,24 +117,38 @@ def _put_entry(entries: dict[Any, Any], key: Any, value: Any) -> None:
         entries[key] = value
 
 
-def _content(owner: Any) -> dict[tuple[str, Any], Any] | None:
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """What an object holds: the kind of its slots, and their values by key."""
+
+    kind: str
+    values: Mapping[Any, Any]
+
+
+def _content(owner: Any) -> _Content | None:
     if isinstance(owner, dict):
-        return {("entry", k): v for k, v in owner.items()}
+        return _Content("entry", dict(owner.items()) if owner else {})
     if isinstance(owner, GlobalNames):
-        return {("global", name): owner.entries[name] for name in owner.names if name in owner.entries}
+        return _Content("global", {name: owner.entries[name] for name in owner.names if name in owner.entries})
     if isinstance(owner, types.CellType):
-        return _content_of_cell(owner)
+        return _Content("variable", _content_of_cell(owner))
     if isinstance(owner, list):
-        return {("element", i): v for i, v in enumerate(list.__iter__(owner))}
+        return _Content("element", dict(enumerate(list.__iter__(owner))))
     attributes = getattr(owner, "__dict__", None)
     if isinstance(owner, _OPAQUE) or not isinstance(attributes, dict):
         return None
-    return {("attribute", k): v for k, v in attributes.items()}
+    return _Content("attribute", attributes.copy())
 
 
-def _content_of_cell(cell: types.CellType) -> dict[tuple[str, Any], Any]:
+def _is_unchanged(before: _Content, now: _Content) -> bool:
+    """Whether the same keys hold the same objects, in the same order."""
+    one, other = before.values, now.values
+    return len(one) == len(other) and all(map(is_, one.values(), other.values())) and all(map(is_, one, other))
+
+
+def _content_of_cell(cell: types.CellType) -> dict[str, Any]:
     try:
-        return {("variable", "cell_contents"): cell.cell_contents}
+        return {"cell_contents": cell.cell_contents}
     except ValueError:  # a variable that is not assigned yet
         return {}
 
@@ -142,29 +161,30 @@ class Snapshot:
     """
 
     def __init__(self, roots: Iterable[Any]) -> None:
-        self._owners: dict[int, tuple[Any, dict[tuple[str, Any], Any]]] = {}
+        self._owners: dict[int, tuple[Any, _Content]] = {}
         pending = [(root, True) for root in roots]
         while pending:
             owner, is_root = pending.pop()
             if id(owner) in self._owners or (isinstance(owner, torch.nn.Module) and not is_root):
                 continue
-            content = _content(owner)
+            content = None if type(owner) in _PLAIN else _content(owner)
             if content is None:
                 pending.extend((item, False) for item in _held_by(owner))
                 continue
             self._owners[id(owner)] = (owner, content)
-            pending.extend((value, False) for value in content.values())
+            pending.extend([(value, False) for value in content.values.values()])
 
     def changes(self) -> list[tuple[Slot, Any]]:
         """Slots that hold another object than at the time of the snapshot, with that object, in a stable order."""
         found: list[tuple[Slot, Any]] = []
         for owner, before in self._owners.values():
-            now = _content(owner) or {}
-            keys = [*before, *(k for k in now if k not in before)]
-            for kind, key in keys:
-                value = now.get((kind, key), MISSING)
-                if value is not before.get((kind, key), MISSING):
-                    found.append((Slot(owner, key, kind), value))
+            now = _content(owner) or _Content(before.kind, {})
+            if _is_unchanged(before, now):
+                continue
+            for key in (*before.values, *(key for key in now.values if key not in before.values)):
+                value = now.values.get(key, MISSING)
+                if value is not before.values.get(key, MISSING):
+                    found.append((Slot(owner, key, before.kind), value))
         return found
 
     def knows(self, owner: Any) -> bool:
@@ -172,7 +192,7 @@ class Snapshot:
         return id(owner) in self._owners
 
     def before(self, slot: Slot) -> Any:
-        return self._owners[id(slot.owner)][1].get((slot.kind, slot.key), MISSING)
+        return self._owners[id(slot.owner)][1].values.get(slot.key, MISSING)
 
     def restore(self, changes: list[tuple[Slot, Any]]) -> None:
         for slot, _ in reversed(changes):

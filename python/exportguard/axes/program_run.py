@@ -1,0 +1,223 @@
+"""An exported program, run without ONNX: whether its shapes are true, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx import Graph, GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from exportguard.inputs import CallInputs
+from exportguard.repeats.markers import MARKER
+from exportguard.repeats.markers import expand as expand_markers
+from exportguard.repeats.paths import NUMBER, Path
+
+from .expressions import Evaluation, Sizes
+from .resizing import raw_size
+
+_Block = Callable[..., Sequence[Any]]
+
+
+class ProgramRun:
+    """Runs a program at one size after the other; blocks that were replayed stay the markers that they are."""
+
+    def __init__(self, program: ExportedProgram) -> None:
+        self._program = program
+        self._blocks = Blocks()
+        self._evaluations: dict[Any, Evaluation] = {}
+
+    def __call__(self, call: CallInputs, sizes: Sizes, graph: type[GraphWithTrueShapes] | None = None) -> list[Any]:
+        """The outputs, without the checks of its sizes; what it writes to buffers is written to copies.
+
+        `graph` runs it, and says which shapes are true: all of them by default.
+
+        Raises:
+            RuntimeError: a tensor within it has another shape than the trace says it has at these sizes.
+        """
+        signature, module = self._program.graph_signature, self._program.graph_module
+        leaves = iter(pytree.tree_leaves((copied(call.args), copied(dict(call.kwargs)))))
+        values = [
+            next(leaves) if spec.kind == InputKind.USER_INPUT else _own_value(self._program, spec)
+            for spec in signature.input_specs
+        ]
+
+        if any(_has_markers(one) for one in module.modules() if one is not module):
+            expand_markers(module)  # torch runs the graphs that lie in a graph
+        traced_sizes = TracedSizes(sizes, self._evaluations)
+        results = (graph or GraphWithTrueShapes)(module, traced_sizes, self._blocks.of_another_run()).run(*values)
+        pairs = zip(signature.output_specs, results, strict=True)
+        return [value for spec, value in pairs if spec.kind == OutputKind.USER_OUTPUT]
+
+
+def _has_markers(module: torch.nn.Module) -> bool:
+    return isinstance(module, GraphModule) and bool(module.graph.find_nodes(op="call_function", target=MARKER))
+
+
+def _own_value(program: ExportedProgram, spec: Any) -> Any:
+    state, constants = program.state_dict, program.constants
+    value = state[spec.target] if spec.target in state else constants.get(spec.target)
+    is_written = spec.kind == InputKind.BUFFER and isinstance(value, torch.Tensor)
+    return value.detach().clone() if is_written and isinstance(value, torch.Tensor) else value
+
+
+def copied(arguments: Any) -> Any:
+    """The arguments with copies of their tensors."""
+    return pytree.tree_map_only(torch.Tensor, torch.clone, arguments)
+
+
+class TracedSizes:
+    """What the sizes of a trace are where its symbols have these values."""
+
+    def __init__(self, sizes: Sizes, evaluations: dict[Any, Evaluation] | None = None) -> None:
+        """`evaluations` are those of other values, and get those that are made for these."""
+        self._sizes = sizes
+        self._evaluations = {} if evaluations is None else evaluations
+        self._known: dict[Any, int | None] = {}
+
+    def __call__(self, size: Any) -> int | None:
+        """The traced size; None for one that depends on data."""
+        if not isinstance(size, torch.SymInt):
+            return int(size)
+        expression = raw_size(size)
+        if expression not in self._known:
+            self._known[expression] = self._value(expression)
+        return self._known[expression]
+
+    def _value(self, expression: Any) -> int | None:
+        symbols = sorted(expression.free_symbols, key=str)
+        if not all(symbol in self._sizes for symbol in symbols):
+            return None
+        evaluation = self._evaluations.get(expression)
+        if evaluation is None:
+            evaluation = self._evaluations[expression] = Evaluation(expression, symbols)
+        value = evaluation(self._sizes)
+        return None if value is None else int(value)
+
+
+class Blocks:
+    """The blocks of a program that were replayed, as functions.
+
+    In each run the first one of a path is run node by node, and its shapes are looked at; those that come later take
+    tensors of the same shapes, which the graph around them tells, and the shapes inside follow from these.
+    """
+
+    def __init__(self, compiled: dict[tuple[Path, tuple[int, ...]], _Block] | None = None) -> None:
+        self._compiled: dict[tuple[Path, tuple[int, ...]], _Block] = {} if compiled is None else compiled
+        self._met: set[Path] = set()
+
+    def of_another_run(self) -> Blocks:
+        """The same functions, no path of which was run yet."""
+        return Blocks(self._compiled)
+
+    def run(self, marker: Node, given: Sequence[Any], around: GraphWithTrueShapes) -> Mapping[int, Any]:
+        """The values of a block that somebody asks for, by their numbers; `around` runs the graph that it is in."""
+        path: Path = marker.meta["exportguard_path"]
+        if path not in self._met or not around.shapes_follow:
+            self._met.add(path)
+            inner = around.of_block(path.graph)
+            inner.run(*given)
+            return {node.meta[NUMBER]: value for node, value in inner.env.items() if NUMBER in node.meta}
+        numbers = tuple(sorted({user.args[1] for user in marker.users}))  # type: ignore[type-var]
+        block = self._compiled.get((path, numbers))  # type: ignore[arg-type]
+        if block is None:
+            block = self._compiled[path, numbers] = _compiled(path, numbers)  # type: ignore[index,arg-type]
+        return dict(zip(numbers, block(*given), strict=True))  # type: ignore[arg-type]
+
+
+def _compiled(path: Path, numbers: Sequence[int]) -> _Block:
+    """A function of what a block takes from outside, without its assertions."""
+    graph = Graph()
+    nodes: dict[Node, Node] = {}
+    for node in path.graph.nodes:
+        if node.target in _SQUEEZES:
+            nodes[node] = graph.call_function(torch.squeeze, (nodes[node.args[0]], squeezed_axes(node)))
+            nodes[node].meta = node.meta
+        elif not is_assertion(node.target):
+            nodes[node] = graph.node_copy(node, nodes.__getitem__)
+    of_number = {node.meta[NUMBER]: nodes[node] for node in nodes if NUMBER in node.meta}
+    graph.output(tuple([of_number[number] for number in numbers]))
+    return GraphModule({}, graph).forward
+
+
+def is_assertion(target: Any) -> bool:
+    """Whether a node only checks what the trace assumed."""
+    return getattr(target, "__name__", "").startswith(("_assert", "sym_constrain_range"))
+
+
+_SQUEEZES = tuple(getattr(torch.ops.aten.squeeze, name) for name in torch.ops.aten.squeeze.overloads())
+
+
+def squeezed_axes(node: Node) -> list[int]:
+    """The axes that the trace knows to be of size 1, as the conversion leaves out those and no others."""
+    value, *asked = node.args
+    assert isinstance(value, Node)
+    sizes = value.meta["val"].shape
+    axes = pytree.tree_leaves(asked) if asked else range(len(sizes))
+    return [axis for axis in axes if sizes and isinstance(sizes[axis], int) and sizes[axis] == 1]
+
+
+class GraphWithTrueShapes(torch.fx.Interpreter):
+    """Runs a graph as its conversion is meant to: the shapes in it are true, and its assertions are left out.
+
+    `shapes_follow`: those in a block follow from those of what it takes.
+    """
+
+    shapes_follow = True
+
+    def __init__(
+        self, module: torch.nn.Module, sizes: TracedSizes, blocks: Blocks | None = None, *, graph: Graph | None = None
+    ) -> None:
+        """A `graph` that is not the module's own needs no output: the values of all nodes are in `env` afterwards."""
+        super().__init__(module, garbage_collect_values=graph is None, graph=graph)
+        self._sizes = sizes
+        self._blocks = blocks if blocks is not None else Blocks()
+
+    def of_block(self, graph: Graph) -> GraphWithTrueShapes:
+        """What runs a graph within this one in the same way."""
+        return type(self)(torch.nn.Module(), self._sizes, self._blocks, graph=graph)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return None if is_assertion(target) else super().call_function(target, args, kwargs)
+
+    def run_node(self, n: Node) -> Any:
+        if n.op == "call_function" and n.target is MARKER:
+            tensors, sizes = self.fetch_args_kwargs_from_env(n)[0]
+            return self._blocks.run(n, [*tensors, *sizes], self)
+        result = self._squeezed(n) if n.target in _SQUEEZES else super().run_node(n)
+        if n.op == "call_function":
+            for value, traced in zip(_values(result), _values(n.meta.get("val")), strict=False):
+                self._require_shape(n, value, traced)
+        return result
+
+    def _squeezed(self, node: Node) -> Any:
+        return torch.squeeze(self.fetch_args_kwargs_from_env(node)[0][0], squeezed_axes(node))
+
+    def _require_shape(self, node: Node, value: Any, traced: Any) -> None:
+        if not isinstance(value, torch.Tensor) or not isinstance(traced, torch.Tensor):
+            return
+        shape = [self._sizes(size) for size in traced.shape]
+        others = [b for a, b in zip(shape, value.shape, strict=False) if a is not None and a != b]
+        if not self.may_have(others) or len(shape) != value.dim():
+            raise RuntimeError(f"{node} has the shape {[*value.shape]} and was traced as {[*traced.shape]}")
+
+    def may_have(self, others: Sequence[int]) -> bool:
+        """Whether a tensor may have these sizes in place of the traced ones."""
+        return not others
+
+
+class GraphWithCutTables(GraphWithTrueShapes):
+    """The same, but for single entries in place of several."""
+
+    shapes_follow = False
+
+    def may_have(self, others: Sequence[int]) -> bool:
+        return all(size == 1 for size in others)
+
+
+def _values(outputs: Any) -> list[Any]:
+    """The outputs of one node, of which one alone is no list."""
+    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]

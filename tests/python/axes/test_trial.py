@@ -1,0 +1,115 @@
+"""Model and program, tried at other sizes."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+
+from exportguard import ExportOptions
+from exportguard.axes.trial import Outcome, Trial, is_fake
+from exportguard.export import export_program
+from exportguard.inputs import CallInputs
+from exportguard.repeats.markers import MARKER
+from exportguard.tracing import Exported
+
+
+class Layer(torch.nn.Module):
+    """A block of several operators."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(4, 8), torch.nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(torch.relu(self.up(x))).softmax(1)
+
+
+class Stack(torch.nn.Module):
+    """Blocks that repeat."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList([Layer() for _ in range(4)])
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        met = []
+        for layer in self.layers:
+            x = layer(x)
+            met.append(x.mean(1))
+        return x, *met
+
+
+def exported(model: torch.nn.Module, x: torch.Tensor) -> Exported:
+    return export_program(model, (x,), None, dynamic_shapes=({1: "seq"},), options=ExportOptions())
+
+
+def sizes_of(exported: Exported, size: int) -> dict[Any, int]:
+    value = next(node.meta["val"] for node in exported.program.graph.nodes if node.name == "x")
+    return {value.shape[1].node.expr: size}
+
+
+def test_program_of_repeated_blocks_is_run_with_its_markers() -> None:
+    model, x = Stack().eval(), torch.rand(2, 5, 4)
+    found = exported(model, x)
+    markers = found.program.graph.find_nodes(op="call_function", target=MARKER)
+    assert len(markers) == 3
+
+    trial = Trial(model, CallInputs((x,), {}), found.program)
+    assert [trial.outcome(sizes_of(found, size)) for size in (1, 2, 9)] == [Outcome.AGREES] * 3
+    assert found.program.graph.find_nodes(op="call_function", target=MARKER) == markers
+
+
+@pytest.mark.parametrize("wrong", ["value", "shape"])
+def test_program_whose_later_block_does_something_else_differs(wrong: str) -> None:
+    model, x = Stack().eval(), torch.rand(2, 5, 4)
+    found = exported(model, x)
+    marker = found.program.graph.find_nodes(op="call_function", target=MARKER)[2]
+    graph = found.program.graph
+    with graph.inserting_before(marker):
+        target, by = (torch.ops.aten.mul.Tensor, 2.0) if wrong == "value" else (torch.ops.aten.unsqueeze.default, 0)
+        other = graph.call_function(target, (marker.args[0][0], by))
+    marker.update_arg(0, [other, *marker.args[0][1:]])
+    other.meta["val"] = marker.args[0][1].meta["val"]
+    assert Trial(model, CallInputs((x,), {}), found.program).outcome(sizes_of(found, 3)) == Outcome.DIFFERS
+
+
+def test_what_is_known_of_a_point_is_not_found_out_again() -> None:
+    model, x = Stack().eval(), torch.rand(2, 5, 4)
+    found = exported(model, x)
+    trial = Trial(model, CallInputs((x,), {}), found.program)
+
+    ran = itertools.count()  # a list would be as before after each run
+    model.register_forward_hook(lambda *_: (next(ran), None)[1])
+    for _ in range(3):
+        assert trial.refuses(sizes_of(found, 3)) is False
+        assert trial.outcome(sizes_of(found, 3)) == Outcome.AGREES
+    assert next(ran) == 1
+
+
+class Divides(torch.nn.Module):
+    """Refuses a size of 3 in Python's arithmetic."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * (12 // (3 - x.shape[1])) if x.shape[1] < 4 else x * 2
+
+
+def test_error_of_pythons_arithmetic_is_a_refusal() -> None:
+    model, x = Divides(), torch.rand(2, 5, 4)
+    found = exported(model, x)
+    trial = Trial(model, CallInputs((x,), {}), found.program)
+    assert trial.refuses(sizes_of(found, 3)) is True
+    assert trial.outcome(sizes_of(found, 3)) == Outcome.REFUSED
+
+
+def test_large_model_is_tried_without_its_data() -> None:
+    x = torch.rand(2, 300, 4)  # more rows than are run for that
+    model = Stack().eval()
+    found = exported(model, x)
+    trial = Trial(model, CallInputs((x,), {}), found.program)
+    with_data = itertools.count()
+    model.register_forward_pre_hook(lambda _, args: (None if is_fake(args[0]) else next(with_data), None)[1])
+    assert trial.refuses(sizes_of(found, 512)) is False
+    assert next(with_data) == 0
