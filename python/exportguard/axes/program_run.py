@@ -148,7 +148,8 @@ def is_assertion(target: Any) -> bool:
     return getattr(target, "__name__", "").startswith(("_assert", "sym_constrain_range"))
 
 
-_SQUEEZES = tuple(getattr(torch.ops.aten.squeeze, name) for name in torch.ops.aten.squeeze.overloads())
+_SQUEEZE: Any = torch.ops.aten.squeeze
+_SQUEEZES = tuple(getattr(_SQUEEZE, name) for name in _SQUEEZE.overloads())
 
 
 def squeezed_axes(node: Node) -> list[int]:
