@@ -148,8 +148,7 @@ def is_assertion(target: Any) -> bool:
     return getattr(target, "__name__", "").startswith(("_assert", "sym_constrain_range"))
 
 
-_SQUEEZE: Any = torch.ops.aten.squeeze
-_SQUEEZES = tuple(getattr(_SQUEEZE, name) for name in _SQUEEZE.overloads())
+_SQUEEZES = tuple(getattr(torch.ops.aten.squeeze, name) for name in ("default", "dim", "dims"))
 
 
 def squeezed_axes(node: Node) -> list[int]:
