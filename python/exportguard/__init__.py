@@ -2,63 +2,20 @@
 
 It guards `torch.export` with patches that undo themselves, converts the exported program in C++ without tracing it
 again, and proves the result by running it.
+
+Importing the package imports nothing else: a name is loaded, and torch with it, when it is first asked for.
 """
+
+from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import torch  # before the C++ libraries, which need torch's to be loaded
-
-from . import _core
-from .torch_version import require_same_torch
-
-require_same_torch(torch.__version__, _core.torch_version_built_against())
-
-from .axis_report import AxisOutcome  # noqa: E402 - only a matching torch lets these be imported
-from .declaration.details import PatchDetails  # noqa: E402
-from .dispatcher import Dispatcher  # noqa: E402
-from .dynamic_shapes import (  # noqa: E402
-    all_dynamic_shapes_from_inputs,
-    check_inputs,
-    use_dims_not_str,
-    use_dyn_not_str,
-)
-from .errors import (  # noqa: E402
-    AxisError,
-    ExportError,
-    ExportGuardError,
-    FileError,
-    GraphError,
-    GuardError,
-    InvalidArgumentError,
-    LoweringError,
-    ParseError,
-    ProgramError,
-)
-from .export import ExportOptions, to_onnx  # noqa: E402
-from .graph_builder import GraphBuilder  # noqa: E402
-from .guard import (  # noqa: E402
-    export_with_rewriting,
-    register_additional_serialization_functions,
-    register_cache_serialization,
-    register_class_serialization,
-    torch_export_patches,
-    torch_export_rewrite,
-    unregister_cache_serialization,
-    unregister_class_serialization,
-)
-from .input_observer import observe_inputs  # noqa: E402
-from .observed_shapes import observed_dynamic_shapes  # noqa: E402
-from .onnx_model import OnnxModel, ValueInfo, load  # noqa: E402
-from .rewrites.automatic import RewrittenExport  # noqa: E402
-from .rewrites.engine import RewrittenMethod  # noqa: E402
-from .rewrites.saved import save_rewritten  # noqa: E402
-from .rewrites.selection import code_needing_rewriting  # noqa: E402
-from .rewrites.transform import ast_or_into_bitor, transform_method  # noqa: E402
-from .source.errors import RewriteError  # noqa: E402
-from .validation.discrepancies import Discrepancy, Tolerance, compare_outputs  # noqa: E402
+from . import version
 
 if TYPE_CHECKING:
+    from . import _core as _core
+    from .axis_report import AxisOutcome
     from .caches.build import (
         make_dynamic_cache,
         make_encoder_decoder_cache,
@@ -66,8 +23,44 @@ if TYPE_CHECKING:
         make_sliding_window_cache,
         make_static_cache,
     )
-
-__version__ = _core.version()
+    from .declaration.details import PatchDetails
+    from .dispatcher import Dispatcher
+    from .dynamic_shapes import all_dynamic_shapes_from_inputs, check_inputs, use_dims_not_str, use_dyn_not_str
+    from .errors import (
+        AxisError,
+        ExportError,
+        ExportGuardError,
+        FileError,
+        GraphError,
+        GuardError,
+        InvalidArgumentError,
+        LoweringError,
+        PackageError,
+        ParseError,
+        ProgramError,
+    )
+    from .export import ExportOptions, to_onnx
+    from .graph_builder import GraphBuilder
+    from .guard import (
+        export_with_rewriting,
+        register_additional_serialization_functions,
+        register_cache_serialization,
+        register_class_serialization,
+        torch_export_patches,
+        torch_export_rewrite,
+        unregister_cache_serialization,
+        unregister_class_serialization,
+    )
+    from .input_observer import observe_inputs
+    from .observed_shapes import observed_dynamic_shapes
+    from .onnx_model import OnnxModel, ValueInfo, load
+    from .rewrites.automatic import RewrittenExport
+    from .rewrites.engine import RewrittenMethod
+    from .rewrites.saved import save_rewritten
+    from .rewrites.selection import code_needing_rewriting
+    from .rewrites.transform import ast_or_into_bitor, transform_method
+    from .source.errors import RewriteError
+    from .validation.discrepancies import Discrepancy, Tolerance, compare_outputs
 
 __all__ = [
     "AxisError",
@@ -84,6 +77,7 @@ __all__ = [
     "InvalidArgumentError",
     "LoweringError",
     "OnnxModel",
+    "PackageError",
     "ParseError",
     "PatchDetails",
     "ProgramError",
@@ -121,9 +115,105 @@ __all__ = [
     "use_dyn_not_str",
 ]
 
+__version__ = version.VERSION
+
+#: Where each name lives, by module.
+_HOMES = {
+    "axis_report": ("AxisOutcome",),
+    "declaration.details": ("PatchDetails",),
+    "dispatcher": ("Dispatcher",),
+    "dynamic_shapes": (
+        "all_dynamic_shapes_from_inputs",
+        "check_inputs",
+        "use_dims_not_str",
+        "use_dyn_not_str",
+    ),
+    "errors": (
+        "AxisError",
+        "ExportError",
+        "ExportGuardError",
+        "FileError",
+        "GraphError",
+        "GuardError",
+        "InvalidArgumentError",
+        "LoweringError",
+        "PackageError",
+        "ParseError",
+        "ProgramError",
+    ),
+    "export": (
+        "ExportOptions",
+        "to_onnx",
+    ),
+    "graph_builder": ("GraphBuilder",),
+    "guard": (
+        "export_with_rewriting",
+        "register_additional_serialization_functions",
+        "register_cache_serialization",
+        "register_class_serialization",
+        "torch_export_patches",
+        "torch_export_rewrite",
+        "unregister_cache_serialization",
+        "unregister_class_serialization",
+    ),
+    "input_observer": ("observe_inputs",),
+    "observed_shapes": ("observed_dynamic_shapes",),
+    "onnx_model": (
+        "OnnxModel",
+        "ValueInfo",
+        "load",
+    ),
+    "rewrites.automatic": ("RewrittenExport",),
+    "rewrites.engine": ("RewrittenMethod",),
+    "rewrites.saved": ("save_rewritten",),
+    "rewrites.selection": ("code_needing_rewriting",),
+    "rewrites.transform": (
+        "ast_or_into_bitor",
+        "transform_method",
+    ),
+    "source.errors": ("RewriteError",),
+    "validation.discrepancies": (
+        "Discrepancy",
+        "Tolerance",
+        "compare_outputs",
+    ),
+    "caches.build": (
+        "make_dynamic_cache",
+        "make_encoder_decoder_cache",
+        "make_hybrid_cache",
+        "make_sliding_window_cache",
+        "make_static_cache",
+    ),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
 
 def __getattr__(name: str) -> Any:
-    """What builds caches needs transformers, which not everybody has."""
-    if name.startswith("make_") and name in __all__:
-        return getattr(importlib.import_module(f"{__name__}.caches.build"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Loads what is asked for; the C++ part too, which needs torch's libraries to be loaded before."""
+    if name == "_core":
+        return _load_core()
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _load_core() -> Any:
+    """The C++ part, behind torch, whose libraries it needs to be loaded.
+
+    Raises:
+        PackageError: no torch, another one than it was built against, or no C++ part; with what to do.
+    """
+    torch_version = importlib.import_module(f"{__name__}.torch_version")
+    torch = torch_version.require_torch()
+    try:
+        core = importlib.import_module(f"{__name__}._core")
+    except ImportError as error:
+        raise torch_version.core_that_does_not_load(torch, error) from error
+    torch_version.require_same_torch(torch, core.torch_version_built_against())
+    return core

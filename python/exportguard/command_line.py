@@ -6,10 +6,12 @@ A subcommand module has a docstring (the help), a frozen dataclass `Options` who
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import logging
 import pkgutil
+import platform
 import sys
 import types
 import typing
@@ -21,6 +23,7 @@ import click
 
 from . import commands
 from .errors import ExportGuardError, InvalidArgumentError
+from .version import VERSION, versions
 
 _LOG_LEVELS = (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG)
 
@@ -43,6 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ExportGuardError as error:
         click.echo(f"Error: {error}", err=True)
         return 2 if isinstance(error, InvalidArgumentError) else 1
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("", "exportguard"):
+            raise
+        click.echo(f"Error: {package} is not installed: pip install {package}", err=True)
+        return 1
     return int(code or 0)
 
 
@@ -53,18 +62,30 @@ def script() -> None:
 
 def build() -> click.Group:
     """The command with all its subcommands."""
-    return _Commands(
+    group = _Commands(
         name="exportguard",
         help="PyTorch models to ONNX, right on every shape.",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+    return click.version_option(VERSION, message=_versions())(group)
+
+
+def _versions() -> str:
+    others = {**versions(), "Python": platform.python_version()}
+    others.pop("exportguard")
+    return f"exportguard {VERSION} ({', '.join(f'{name} {version}' for name, version in others.items())})"
 
 
 class _Commands(click.Group):
-    """Imports a subcommand when it is asked for: some of them take seconds."""
+    """Imports a subcommand when it is asked for: some of them take seconds. The list of all has the first line of each
+    module's docstring, which is read from its source."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(entry.name.replace("_", "-") for entry in pkgutil.iter_modules(commands.__path__))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _first_line(name)) for name in self.list_commands(ctx)])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
@@ -72,15 +93,30 @@ class _Commands(click.Group):
         return _command(importlib.import_module(f"{commands.__name__}.{cmd_name.replace('-', '_')}"))
 
 
+def _first_line(command: str) -> str:
+    """What a subcommand does, without importing it."""
+    path = Path(commands.__path__[0], f"{command.replace('-', '_')}.py")
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    return (docstring or "").partition("\n")[0]
+
+
 def _command(module: types.ModuleType) -> click.Command:
     name = module.__name__.rpartition(".")[2].replace("_", "-")
     hints = typing.get_type_hints(module.Options)
     parameters = [_parameter(field, hints[field.name]) for field in dataclasses.fields(module.Options)]
+    if "verbose" in hints:
+        parameters.append(_quiet())
     return click.Command(name, params=parameters, callback=_callback(module), help=module.__doc__)
+
+
+def _quiet() -> click.Option:
+    return click.Option(["-q", "--quiet"], is_flag=True, help="The same as -v 0.")
 
 
 def _callback(module: types.ModuleType) -> Callable[..., int]:
     def call(**values: Any) -> int:
+        if values.pop("quiet", False):
+            values["verbose"] = 0
         _set_up_logging(values.get("verbose", 0))
         code: int = module.run(module.Options(**values))
         return code

@@ -52,5 +52,9 @@ class GuardError(ExportGuardError):
     """A patch cannot be installed, or the guard is used in a way it does not allow."""
 
 
+class PackageError(ExportGuardError, ImportError):
+    """A package that this needs is not installed, or is not the one that this was built with."""
+
+
 #: What the code of a model raises for inputs that it does not take.
 REFUSALS = (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)

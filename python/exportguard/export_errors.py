@@ -89,7 +89,10 @@ def _remedy(error: Exception) -> str:
 def _place(error: BaseException) -> str:
     """The innermost line of the model that the error, or else what caused it, came through."""
     current: BaseException | None = error
-    while current is not None:
+    seen: set[int] = set()
+    # What is raised again in its own handler makes a circle.
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
         for file, line, function in reversed([*_lines(current.__traceback__)]):
             if not file.startswith(_NOT_THE_MODEL):
                 return f"{file}:{line} in {function}: {linecache.getline(file, line).strip()}"

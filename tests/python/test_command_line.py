@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+import exportguard
+from exportguard import _core
 from exportguard.axes.bound import AxisBound, Kind
 from exportguard.axis_report import AxisOutcome
 from exportguard.command_line import build, main
 from exportguard.commands import validate as validate_command
 from exportguard.validation.discrepancies import Discrepancy
-from exportguard.validation.validate import SetResult, ValidateOptions, ValidationReport
+from exportguard.validation.validate import SetResult, ValidateOptions, ValidationReport, file_name
 
 
 def report(**fields: Any) -> ValidationReport:
@@ -90,6 +94,8 @@ USAGE = {
     "an unknown dtype": (["validate", "-m", "llama", "--dtype", "int3"], "'int3' is not one of 'float32', 'float16'"),
     "an unknown exporter": (["validate", "-m", "llama", "--export", "x"], "'x' is not one of 'exportguard'"),
     "an unknown model": (["validate", "-m", "lama"], "did you mean llama"),
+    "an unknown folder": (["validate", "-m", "./no_folder"], "there is no folder ./no_folder"),
+    "an unknown task": (["validate", "-m", "llama", "-t", "poetry"], "'poetry' is not one of"),
     "an unknown opset": (["validate", "-m", "llama", "--opset", "12"], "opset must be between 18 and 25, got 12"),
     "an unknown device": (
         ["validate", "-m", "llama", "--device", "tpu9"],
@@ -104,14 +110,17 @@ def test_wrong_usage_exits_with_2_and_says_what_is_wrong(
     arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(arguments) == 2
-    assert text in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert text in said
+    assert sum("rror: " in line for line in said.splitlines()) == 1
 
 
 def test_a_report_that_cannot_be_written_exits_with_1(
     given: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["validate", "-m", "llama", "--json", str(tmp_path / "missing" / "report.json")]) == 1
-    assert "cannot write the report to" in capsys.readouterr().err
+    assert f"the folder {tmp_path / 'missing'} does not exist" in capsys.readouterr().err
+    assert "name" not in given  # found out before the work
 
 
 def test_the_models_that_work_offline_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,7 +132,42 @@ def test_no_model_of_that_name_exits_with_1() -> None:
     assert main(["models", "no-such-model"]) == 1
 
 
-def test_the_module_runs_as_a_program() -> None:
-    command = [sys.executable, "-m", "exportguard", "--help"]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "validate" in result.stdout
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-X", "importtime", "-m", "exportguard", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True)
+
+
+def test_the_module_runs_as_a_program_and_the_list_of_commands_imports_nothing_large() -> None:
+    result = run("--help")
+    assert all(name in result.stdout for name in build().list_commands(None))  # type: ignore[arg-type]
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in result.stderr.splitlines()}
+    assert not imported & {"torch", "numpy", "rich", "transformers", "onnxruntime", "onnx"}
+
+
+def test_the_version_is_told_with_those_of_what_it_depends_on() -> None:
+    assert run("--version").stdout.startswith(f"exportguard {exportguard.__version__} (torch {torch.__version__}")
+
+
+def test_the_version_is_the_one_of_the_built_part() -> None:
+    assert _core.version() == exportguard.__version__
+
+
+def test_without_a_terminal_each_step_is_a_line_and_quiet_is_quiet(
+    given: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["validate", "-m", "llama"])
+    assert re.fullmatch(r"\[ +\d+\.\d s\] working\n", capsys.readouterr().err)
+    main(["validate", "-m", "llama", "--quiet"])
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert said.out.splitlines() == ["ok llama: converted, not compared, 0 axes kept"]
+
+
+def test_the_file_of_a_folder_is_called_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "models" / "llama").mkdir(parents=True)
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    assert file_name("../models/llama") == "llama.onnx"
+    monkeypatch.chdir(tmp_path / "models" / "llama")
+    assert file_name(".") == "llama.onnx"
+    assert file_name("org/model") == "org--model.onnx"

@@ -16,6 +16,7 @@ import exportguard
 from exportguard import ExportError, ExportOptions, FileError, InvalidArgumentError, LoweringError, OnnxModel, to_onnx
 from exportguard.axis_report import returned_leaves
 from exportguard.export import export_program
+from exportguard.export_errors import explained_export
 from exportguard.opsets import MAX_OPSET, MIN_OPSET, default_opset
 from exportguard.runners.onnxruntime import OrtSession
 
@@ -297,3 +298,13 @@ def test_numbers_that_the_model_returns_are_outputs_and_other_constants_are_not(
     session = OrtSession(model.to_bytes())
     assert session.output_names == names
     assert [value.tolist() for value in session.run({session.input_names[0]: torch.ones(2)})[1:4]] == [3, 0.5, True]
+
+
+def test_errors_that_are_each_others_cause_are_told_too() -> None:
+    """None of them came through a line of the model, so all are looked at."""
+    first, second = ValueError("first"), KeyError("second")
+    first.__context__, second.__context__ = second, first
+    stopped = explained_export()
+    stopped.__enter__()
+    with pytest.raises(ExportError, match="ValueError: first"):
+        stopped.__exit__(ValueError, first, None)

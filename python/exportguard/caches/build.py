@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from transformers import cache_utils
 
 from exportguard.arguments import require_count, require_kind, wrong
 from exportguard.errors import InvalidArgumentError
+from exportguard.optional import OptionalModule
+
+cache_utils: Any = OptionalModule("transformers.cache_utils")
 
 KeyValues = Sequence[tuple[torch.Tensor, torch.Tensor]]
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from ..command_line import argument
 from ..models import BuildOptions, tasks
+from ..progress import telling
 from ..ship import FolderOptions, export_model
 from ..ship.folder import summary
 
@@ -39,8 +40,8 @@ def run(options: Options) -> int:
         opset=options.opset,
         verify=options.verify,
     )
-    with console.status("starting") as status:
-        result = export_model(options.model, options.output, settings, lambda step: status.update(f"{step} …"))
+    with telling(quiet=not options.verbose) as tell:
+        result = export_model(options.model, options.output, settings, tell)
     if options.verbose:
         for name, text in summary(result).items():
             console.print(f"{name:>9}  {text}", highlight=False, soft_wrap=True)

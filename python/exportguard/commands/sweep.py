@@ -10,6 +10,7 @@ from rich.console import Console
 
 from ..command_line import argument
 from ..models import tasks
+from ..progress import telling
 from ..sweep import SweepOptions, SweepResult, shipped_cases, sweep, sweep_cases
 from ..sweep.executors import executor_named
 from ..sweep.tables import page, summary, terminal_table
@@ -45,10 +46,10 @@ def run(options: Options) -> int:
         arguments=() if options.patch else ("--no-patch",),
     )
     results: list[SweepResult] = []
-    with console.status("starting") as status, executor_named(options.executor, options.jobs) as executor:
+    with telling(quiet=not options.verbose) as tell, executor_named(options.executor, options.jobs) as executor:
         for result in sweep(cases, settings, executor):
             results.append(result)
-            status.update(f"{len(results)} of {len(cases)}, last {result.model}: {result.outcome}")
+            tell(f"{len(results)} of {len(cases)}, last {result.model}: {result.outcome}")
     _write(results, options.folder)
     if options.verbose:
         console.print(terminal_table(results))

@@ -9,9 +9,10 @@ from rich.console import Console
 
 from ..command_line import argument
 from ..models import models_of_task, tasks
+from ..onnx_model import require_writable
 from ..sweep import kept_results
 from ..sweep.tables import PageOptions, markdown, summary
-from ..validation.validate import versions
+from ..version import versions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Writes the page and prints the summary."""
+    require_writable(options.output, "--output")
     results = kept_results(options.folder)
     made_by = f"exportguard sweep-report {options.folder.name} -o {options.output.name}"
     known = {task: len(models_of_task(task)) for task in tasks()}

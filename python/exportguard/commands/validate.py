@@ -12,6 +12,8 @@ from rich.console import Console
 from ..command_line import argument
 from ..errors import FileError
 from ..models import BuildOptions, tasks
+from ..onnx_model import require_writable
+from ..progress import telling
 from ..repeats.plan import checked_repeats
 from ..validation.tables import print_report
 from ..validation.validate import ValidateOptions, ValidationReport, validate_model
@@ -48,8 +50,10 @@ class Options:
 def run(options: Options) -> int:
     """Prints the report and returns 0 if everything agrees."""
     console = Console(stderr=False)
-    with console.status("starting") as status:
-        report = validate_model(options.model, _settings(options), lambda step: status.update(f"{step} …"))
+    if options.json:
+        require_writable(options.json, "--json")
+    with telling(quiet=not options.verbose) as tell:
+        report = validate_model(options.model, _settings(options), tell)
     print_report(report, console, detail=options.verbose)
     if options.json:
         _write_json(report, options.json)

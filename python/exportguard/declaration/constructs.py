@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from exportguard.declaration.imports import module_exists
 from exportguard.declaration.modules import for_later_modules, imported_models
 from exportguard.declaration.patch import (
     NEEDED,
@@ -236,7 +237,9 @@ def _has_models(name: str) -> bool:
 
 @functools.cache
 def _installed_modules() -> tuple[tuple[str, str], ...]:
-    """Every modeling module for torch of the installed transformers, by name, with its source."""
+    """Every modeling module for torch of the installed transformers, by name, with its source; none without it."""
+    if not module_exists(_MODELS):
+        return ()
     package = importlib.import_module(_MODELS)
     files = [path for folder in package.__path__ for path in sorted(Path(folder).glob("*/modeling_*.py"))]
     torch_files = [path for path in files if not path.stem.startswith(("modeling_tf_", "modeling_flax_"))]

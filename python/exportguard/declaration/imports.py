@@ -100,18 +100,29 @@ def module_of(path: str) -> str:
 def module_exists(name: str) -> bool:
     """Whether the module is installed, found out without importing it or its parents."""
     if name in sys.modules:
-        return True
+        return sys.modules[name] is not None  # None forbids its import
     parent, _, _ = name.rpartition(".")
     if not parent:
         return importlib.util.find_spec(name) is not None
-    folders = _folders_of(parent)
-    return folders is not None and PathFinder.find_spec(name, folders) is not None
+    return _found_in(_folders_of(parent), name) is not None
 
 
 def _folders_of(package: str) -> Sequence[str] | None:
+    """Where the modules of a package lie; None for what is no package, or not installed."""
     if package in sys.modules:
         folders: Sequence[str] | None = getattr(sys.modules[package], "__path__", None)
         return list(folders) if folders is not None else None
     parent, _, _ = package.rpartition(".")
-    spec = PathFinder.find_spec(package, _folders_of(parent)) if parent else importlib.util.find_spec(package)
-    return spec.submodule_search_locations if spec is not None else None
+    spec = _found_in(_folders_of(parent), package) if parent else importlib.util.find_spec(package)
+    found = spec.submodule_search_locations if spec is not None else None
+    return list(found) if found is not None else None
+
+
+def _found_in(folders: Sequence[str] | None, name: str) -> ModuleSpec | None:
+    """A module in the folders of its package.
+
+    It is looked for by its last name: the path of a folder without `__init__.py` asks `sys.modules` for the package by
+    its whole name, and raises KeyError as long as that is not imported. And without folders `PathFinder` would look
+    for it on `sys.path`, where a folder `models` is not `transformers.models`.
+    """
+    return PathFinder.find_spec(name.rpartition(".")[2], folders) if folders is not None else None

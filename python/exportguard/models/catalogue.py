@@ -9,18 +9,23 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-import transformers
-from transformers.models.auto import modeling_auto
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
 
 from ..errors import REFUSALS, InvalidArgumentError
+from ..optional import OptionalModule
 from .shrink import shallow, shrunk, small_fields
 from .tables import Architecture, Task, architectures, exceptions, tasks
 from .untrained import make_visible
 
+if TYPE_CHECKING:
+    import transformers
+else:
+    transformers = OptionalModule("transformers")
+
+modeling_auto: Any = OptionalModule("transformers.models.auto.modeling_auto")
+configuration_auto: Any = OptionalModule("transformers.models.auto.configuration_auto")
 logger = logging.getLogger(__name__)
 
 _MOST_PARAMETERS = 200_000_000  # of a model that is as wide as its default; some 0.8 GiB
@@ -59,10 +64,14 @@ def build_model(name: str, options: BuildOptions = BuildOptions()) -> ModelCase:
     """
     if Path(name).is_dir():
         return _from_checkpoint(name, options)
+    if name.startswith((".", "~", "/")):
+        raise InvalidArgumentError(
+            f"there is no folder {name}; pass one with a model in it, a hub id or an architecture"
+        )
     shipped = architectures().get(name)
-    if shipped and (options.task in (None, shipped.task) or name not in CONFIG_MAPPING_NAMES):
+    if shipped and (options.task in (None, shipped.task) or name not in configuration_auto.CONFIG_MAPPING_NAMES):
         return _from_architecture(shipped, options)
-    if name in CONFIG_MAPPING_NAMES:
+    if name in configuration_auto.CONFIG_MAPPING_NAMES:
         return _from_architecture(Architecture(name=name, task=_usual_task(name), model_type=name), options)
     if "/" in name:
         return _from_checkpoint(name, options)
@@ -71,7 +80,10 @@ def build_model(name: str, options: BuildOptions = BuildOptions()) -> ModelCase:
 
 def model_names() -> list[str]:
     """Every name that works offline: those shipped as data, then the model types of transformers."""
-    return [*architectures(), *(name for name in CONFIG_MAPPING_NAMES if name not in architectures())]
+    return [
+        *architectures(),
+        *(name for name in configuration_auto.CONFIG_MAPPING_NAMES if name not in architectures()),
+    ]
 
 
 def models_of_task(task: str) -> list[str]:
@@ -96,7 +108,7 @@ def _usual_task(model_type: str) -> str:
 
 def _from_architecture(architecture: Architecture, options: BuildOptions) -> ModelCase:
     task = _task(options.task or architecture.task)
-    config = CONFIG_MAPPING[architecture.model_type]()
+    config = configuration_auto.CONFIG_MAPPING[architecture.model_type]()
     own = {**architecture.config, **_task_fields(config, task)}
     changes = {**exceptions().get(architecture.model_type, {}), **own}
     build = functools.partial(_case, architecture.name, task, options=options)

@@ -7,14 +7,20 @@ import importlib.util
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from transformers import PretrainedConfig
-
+from ..optional import OptionalModule
 from .tables import exceptions, table
 
+if TYPE_CHECKING:
+    import transformers
+else:
+    transformers = OptionalModule("transformers")
 
-def shrunk(config: PretrainedConfig, changes: Mapping[str, Any] | None = None) -> PretrainedConfig:
+
+def shrunk(
+    config: transformers.PretrainedConfig, changes: Mapping[str, Any] | None = None
+) -> transformers.PretrainedConfig:
     """A new configuration of the same class with few layers, narrow ones, and a small vocabulary.
 
     `changes` are fields set on top; those of a nested configuration are a dictionary under its name.
@@ -28,7 +34,9 @@ def shrunk(config: PretrainedConfig, changes: Mapping[str, Any] | None = None) -
     return type(config)(**_merged(fields, changes or {}))
 
 
-def shallow(config: PretrainedConfig, changes: Mapping[str, Any] | None = None) -> PretrainedConfig:
+def shallow(
+    config: transformers.PretrainedConfig, changes: Mapping[str, Any] | None = None
+) -> transformers.PretrainedConfig:
     """A new configuration of the same class with few layers, as wide as they are, and a small vocabulary.
 
     For a model whose widths follow from each other in a way that `shrunk` does not know.
@@ -36,7 +44,7 @@ def shallow(config: PretrainedConfig, changes: Mapping[str, Any] | None = None) 
     return type(config)(**_merged(_shallow_fields(config, _vocabulary(config)), changes or {}))
 
 
-def _shallow_fields(config: PretrainedConfig, vocabulary: int) -> dict[str, Any]:
+def _shallow_fields(config: transformers.PretrainedConfig, vocabulary: int) -> dict[str, Any]:
     own, rules = _own_fields(config), table("shrink")
     kept = {*rules["names_of_depths"], *rules["names_of_vocabularies"]}
     fields = {name: value for name, value in _bounded(own) if value != own[name] and name in kept}
@@ -59,7 +67,7 @@ def _small_pictures(own: Mapping[str, Any]) -> dict[str, Any]:
     return {"image_size": min(side, 8 * patch if isinstance(patch, int) else 128)}
 
 
-def small_fields(config: PretrainedConfig, vocabulary: int) -> dict[str, Any]:
+def small_fields(config: transformers.PretrainedConfig, vocabulary: int) -> dict[str, Any]:
     """The fields of `config` that become smaller, by name; nested configurations as dictionaries.
 
     `vocabulary` bounds the token numbers of a configuration without a vocabulary of its own.
@@ -78,21 +86,21 @@ def small_fields(config: PretrainedConfig, vocabulary: int) -> dict[str, Any]:
     return fields
 
 
-def _nested_fields(config: PretrainedConfig, vocabulary: int) -> dict[str, Any]:
+def _nested_fields(config: transformers.PretrainedConfig, vocabulary: int) -> dict[str, Any]:
     if config.model_type == "timm_backbone" and importlib.util.find_spec("timm") is None:
         return _own_backbone(config)
     fields = {"model_type": config.model_type, **_set_by_outer(config), **small_fields(config, vocabulary)}
     return _merged(fields, exceptions().get(config.model_type, {}))
 
 
-def _own_backbone(config: PretrainedConfig) -> dict[str, Any]:
+def _own_backbone(config: transformers.PretrainedConfig) -> dict[str, Any]:
     """A small residual network of transformers, with the same stages used, where that of another package is missing."""
     stages = [f"stage{number}" for number in config.out_indices or [] if 0 < number <= 4] or ["stage4"]
     widths = {"embedding_size": 16, "hidden_sizes": [16, 32, 64, 96], "depths": [1, 1, 1, 1]}
     return {"model_type": "resnet", "out_features": stages, **widths}
 
 
-def _set_by_outer(config: PretrainedConfig) -> dict[str, Any]:
+def _set_by_outer(config: transformers.PretrainedConfig) -> dict[str, Any]:
     """What the outer configuration chose for a nested one: that it is a decoder, which of its stages are used, …"""
     own, default = _own_fields(config), _own_fields(type(config)())
     return {
@@ -102,15 +110,15 @@ def _set_by_outer(config: PretrainedConfig) -> dict[str, Any]:
     }
 
 
-def _own_fields(config: PretrainedConfig) -> dict[str, Any]:
+def _own_fields(config: transformers.PretrainedConfig) -> dict[str, Any]:
     """What the constructor can be given; a field that is set later would come back as an unknown argument."""
     own = dict(config.to_dict())
     return {name: value for name, value in own.items() if not isinstance(value, dict) or name == "rope_parameters"}
 
 
-def _nested(config: PretrainedConfig) -> Iterator[str]:
+def _nested(config: transformers.PretrainedConfig) -> Iterator[str]:
     # Not getattr: it raises for what differs from layer to layer.
-    return (name for name, value in vars(config).items() if isinstance(value, PretrainedConfig))
+    return (name for name, value in vars(config).items() if isinstance(value, transformers.PretrainedConfig))
 
 
 def _bounded(own: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -170,7 +178,9 @@ def _token_numbers(own: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
     return result
 
 
-def _rope_sections(config: PretrainedConfig, own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+def _rope_sections(
+    config: transformers.PretrainedConfig, own: Mapping[str, Any], fields: Mapping[str, Any]
+) -> dict[str, Any]:
     """The parts of a rotary embedding over several position axes add up to half of the head."""
     rope = own.get("rope_parameters")
     sections = (rope.get("mrope_section") or _sections_in_code(config)) if isinstance(rope, dict) else None
@@ -186,7 +196,7 @@ def _rope_sections(config: PretrainedConfig, own: Mapping[str, Any], fields: Map
     return {"rope_parameters": {**rope, "mrope_section": parts}}
 
 
-def _sections_in_code(config: PretrainedConfig) -> list[int]:
+def _sections_in_code(config: transformers.PretrainedConfig) -> list[int]:
     """What the model falls back on where its configuration does not say."""
     return _sections_of_module(type(config).__module__.replace("configuration_", "modeling_"))
 
@@ -206,7 +216,7 @@ def _windows_of_pixels(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dic
     return {"window_size": 2 * block} if block and isinstance(own.get("window_size"), int) else {}
 
 
-def _resolutions(config: PretrainedConfig, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _resolutions(config: transformers.PretrainedConfig, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Heights and widths that pictures are cut to, as many tiles of the small size as there were of the default one."""
     vision = fields.get("vision_config", {})
     pinpoints = getattr(config, "image_grid_pinpoints", None)
@@ -222,7 +232,7 @@ def _vocabulary_of(own: Mapping[str, Any]) -> int | None:
     return min([*sizes, rules["at_most"]["vocab_size"]]) if sizes else None
 
 
-def _vocabulary(config: PretrainedConfig) -> int:
+def _vocabulary(config: transformers.PretrainedConfig) -> int:
     """The vocabulary of the configuration or of the text part in it."""
     own = _vocabulary_of(_own_fields(config))
     nested = [_vocabulary_of(_own_fields(getattr(config, name))) for name in _nested(config)]

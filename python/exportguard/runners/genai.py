@@ -1,11 +1,15 @@
-"""Generates with onnxruntime-genai from a folder that it can load. The package is optional: import this where it is."""
+"""Generates with onnxruntime-genai from a folder that it can load."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import onnxruntime_genai
 import torch
+
+from ..optional import OptionalModule
+
+onnxruntime_genai: Any = OptionalModule("onnxruntime_genai")
 
 
 def generate(folder: Path, input_ids: torch.Tensor, length: int) -> torch.Tensor:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import onnxruntime
 import torch
 import torch.utils.dlpack
-from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented
 
 from ..errors import ExportGuardError, InvalidArgumentError
+from ..optional import OptionalModule
 from .names import require_same
+
+onnxruntime: Any = OptionalModule("onnxruntime")
 
 # Numbers of the ONNX element types.
 _ELEMENT_TYPES: Mapping[torch.dtype, int] = {
@@ -66,7 +67,7 @@ class OrtSession:
         source = model if isinstance(model, bytes) else str(model)
         try:
             self._session = onnxruntime.InferenceSession(source, settings, providers=_providers(self._device))
-        except NotImplemented as error:
+        except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented as error:
             raise ExportGuardError(
                 f"onnxruntime has no kernel on {self._device} for a node of the model; "
                 f"try another dtype or device. {error}"

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import DynamicCache
-from transformers.cache_utils import DynamicLayer
 
 from exportguard.errors import REFUSALS, InvalidArgumentError
 from exportguard.export import ExportOptions, to_onnx
 from exportguard.onnx_model import OnnxModel
+from exportguard.optional import OptionalModule
+
+cache_utils: Any = OptionalModule("transformers.cache_utils")
 
 _BATCH, _SEQ, _PAST = 2, 3, 4
 
@@ -119,14 +120,14 @@ def _cache_after(model: torch.nn.Module, length: int) -> Any:
     ids = torch.ones(_BATCH, length, dtype=torch.int64)
     try:
         with torch.no_grad():
-            return model(input_ids=ids, past_key_values=DynamicCache(), use_cache=True).past_key_values
+            return model(input_ids=ids, past_key_values=cache_utils.DynamicCache(), use_cache=True).past_key_values
     except REFUSALS as error:  # it asks the cache for more than that one has
         raise _refused(model, f"with a plain DynamicCache it raises {type(error).__name__}: {error}") from error
 
 
 def _require_plain_layers(model: torch.nn.Module, cache: Any) -> None:
     layers: Sequence[Any] = getattr(cache, "layers", ())
-    others = sorted({type(layer).__name__ for layer in layers if type(layer) is not DynamicLayer})
+    others = sorted({type(layer).__name__ for layer in layers if type(layer) is not cache_utils.DynamicLayer})
     if not layers or others:
         raise _refused(model, ", ".join(others) or f"a {type(cache).__name__}")
 

@@ -15,19 +15,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-import transformers
 
 from exportguard.errors import ExportGuardError, InvalidArgumentError
 from exportguard.models import BuildOptions, ModelCase, build_model
 from exportguard.models.input_sets import sliding_window
+from exportguard.optional import OptionalModule
 from exportguard.validation.discrepancies import Discrepancy
-from exportguard.validation.validate import ValidateOptions, ValidationReport, validate_case, versions
+from exportguard.validation.validate import ValidateOptions, ValidationReport, validate_case
+from exportguard.version import versions
 
 from . import genai
 from .decoder import KeysAndValues, decoder_to_onnx, plain_cache, shapes_of
 from .generation import Prompts, compare_generation, generated
 from .staging import REPORT, require_free, staged_folder
 
+transformers: Any = OptionalModule("transformers")
 logger = logging.getLogger(__name__)
 
 Runtime = Literal["onnxruntime", "genai"]

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import GenerationConfig
 
+from exportguard.optional import OptionalModule
 from exportguard.runners.onnxruntime import OrtSession
 from exportguard.validation.discrepancies import Discrepancy, compare_outputs
 
 from .decoder import KeysAndValues, empty_past, feeds
+
+transformers: Any = OptionalModule("transformers")
 
 _NEW_TOKENS = 6
 _SHORTER = 2  # tokens that the second text lacks: it is padded in front
@@ -54,7 +56,7 @@ def generated(model: Any, window: int | None) -> Prompts:
 def _greedy(own: Any) -> Any:
     """A configuration of the model's special tokens alone; its own may force tokens, or ban them, and `generate` fills
     in from it what an argument leaves open."""
-    return GenerationConfig(
+    return transformers.GenerationConfig(
         do_sample=False,
         num_beams=1,
         max_new_tokens=_NEW_TOKENS,

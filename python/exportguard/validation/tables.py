@@ -23,7 +23,7 @@ def print_report(report: ValidationReport, console: Console, detail: int = 1) ->
         console.print(", ".join(f"{step} {seconds:.2f} s" for step, seconds in report.seconds.items()), style="dim")
     if detail > 1 and report.details:
         console.print(report.details, markup=False)
-    console.print(verdict(report))
+    console.print(verdict(report), soft_wrap=True)
 
 
 def _rewriting(step: str, *, whole: bool) -> str:

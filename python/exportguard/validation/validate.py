@@ -7,7 +7,6 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -30,6 +29,7 @@ from ..repeats.plan import Repeats
 from ..runners.evaluator import EvaluatorSession
 from ..runners.onnxruntime import OrtSession, SessionOptions
 from ..tracing import Exported
+from ..version import versions
 from .discrepancies import Discrepancy, can_tell, compare_outputs
 
 Exporter = Literal["exportguard", "onnx-dynamo"]
@@ -115,12 +115,6 @@ class ValidationReport:
         return {**asdict(self), "axes": axes, "sets": sets, "ok": self.ok, "versions": versions()}
 
 
-def versions() -> dict[str, str]:
-    """The installed versions that a result depends on."""
-    names = ("exportguard", "torch", "transformers", "onnxruntime", "onnx", "onnxscript")
-    return {name: _version(name) for name in names}
-
-
 def validate_model(
     name: str, options: ValidateOptions = ValidateOptions(), progress: Progress = lambda step: None
 ) -> ValidationReport:
@@ -150,7 +144,17 @@ def validate_case(
 
 
 def _file_in(folder: Path, case: ModelCase) -> Path:
-    return folder / f"{case.name.replace('/', '--')}.onnx"
+    return folder / file_name(case.name)
+
+
+def file_name(model: str) -> str:
+    """What the file of a model is called: after its folder alone, after both parts of a hub id.
+
+    >>> file_name("org/model")
+    'org--model.onnx'
+    """
+    name = Path(model).resolve().name if Path(model).is_dir() else model.replace("/", "--")
+    return f"{name.lstrip('.') or 'model'}.onnx"
 
 
 class _UsageError(Exception):
@@ -393,10 +397,3 @@ def _timed(report: ValidationReport, step: str) -> Iterator[None]:
     start = time.perf_counter()
     yield
     report.seconds[step] = round(time.perf_counter() - start, 3)
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "not installed"
