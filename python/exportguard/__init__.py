@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from .rewrites.transform import ast_or_into_bitor, transform_method
     from .source.errors import RewriteError
     from .validation.discrepancies import Discrepancy, Tolerance, compare_outputs
+    from .validation.validate import ValidateOptions, ValidationReport, validate_module
 
 __all__ = [
     "AxisError",
@@ -85,6 +86,8 @@ __all__ = [
     "RewrittenExport",
     "RewrittenMethod",
     "Tolerance",
+    "ValidateOptions",
+    "ValidationReport",
     "ValueInfo",
     "__version__",
     "all_dynamic_shapes_from_inputs",
@@ -113,6 +116,7 @@ __all__ = [
     "unregister_class_serialization",
     "use_dims_not_str",
     "use_dyn_not_str",
+    "validate_module",
 ]
 
 __version__ = version.VERSION
@@ -160,6 +164,8 @@ _HOMES = {
     "observed_shapes": ("observed_dynamic_shapes",),
     "onnx_model": (
         "OnnxModel",
+        "ValidateOptions",
+        "ValidationReport",
         "ValueInfo",
         "load",
     ),
@@ -172,6 +178,7 @@ _HOMES = {
         "transform_method",
     ),
     "source.errors": ("RewriteError",),
+    "validation.validate": ("ValidateOptions", "ValidationReport", "validate_module"),
     "validation.discrepancies": (
         "Discrepancy",
         "Tolerance",

@@ -90,7 +90,7 @@ def test_the_report_is_written_as_json(given: dict[str, Any], tmp_path: Path) ->
 
 
 USAGE = {
-    "no model": (["validate"], "Missing option '-m' / '--model'"),
+    "no model": (["validate"], "pass a model, either -m MODEL or path/file.py:function"),
     "an unknown dtype": (["validate", "-m", "llama", "--dtype", "int3"], "'int3' is not one of 'float32', 'float16'"),
     "an unknown exporter": (["validate", "-m", "llama", "--export", "x"], "'x' is not one of 'exportguard'"),
     "an unknown model": (["validate", "-m", "lama"], "did you mean llama"),

@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 
 from ..command_line import argument
-from ..errors import FileError
+from ..errors import FileError, InvalidArgumentError
 from ..models import BuildOptions, tasks
 from ..onnx_model import require_writable
 from ..progress import telling
@@ -25,7 +25,8 @@ _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch
 class Options:
     """The arguments of `exportguard validate`."""
 
-    model: str = argument("-m", "--model", help="An architecture, a local folder, or a hub id.")
+    program: str = argument(help="path/file.py:function, which returns (module, inputs, dynamic_shapes).", default="")
+    model: str | None = argument("-m", "--model", help="An architecture, a local folder, or a hub id.", default=None)
     run: bool = argument("--run/--no-run", help="Run the converted model and compare.", default=True)
     runner: str = argument(
         "--runner", help="What runs it.", default="onnxruntime", choices=("onnxruntime", "evaluator")
@@ -50,10 +51,13 @@ class Options:
 def run(options: Options) -> int:
     """Prints the report and returns 0 if everything agrees."""
     console = Console(stderr=False)
+    model = options.model or options.program
+    if not model or (options.model and options.program):
+        raise InvalidArgumentError("pass a model, either -m MODEL or path/file.py:function")
     if options.json:
         require_writable(options.json, "--json")
     with telling(quiet=not options.verbose) as tell:
-        report = validate_model(options.model, _settings(options), tell)
+        report = validate_model(model, _settings(options), tell)
     print_report(report, console, detail=options.verbose)
     if options.json:
         _write_json(report, options.json)

@@ -20,6 +20,8 @@ def print_report(report: ValidationReport, console: Console, detail: int = 1) ->
             console.print(_rewriting(step, whole=detail > 1), markup=False, soft_wrap=True)
         if report.sets:
             console.print(sets_table(report, every_output=detail > 1))
+        for sizes in report.refused:
+            console.print(f"not compared, since the module raises there: {sizes}", markup=False, soft_wrap=True)
         console.print(", ".join(f"{step} {seconds:.2f} s" for step, seconds in report.seconds.items()), style="dim")
     if detail > 1 and report.details:
         console.print(report.details, markup=False)

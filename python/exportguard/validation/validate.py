@@ -31,6 +31,7 @@ from ..runners.onnxruntime import OrtSession, SessionOptions
 from ..tracing import Exported
 from ..version import versions
 from .discrepancies import Discrepancy, can_tell, compare_outputs
+from .own_module import ModuleCase, buffers_kept, case_of_program, is_program, module_case
 
 Exporter = Literal["exportguard", "onnx-dynamo"]
 Runner = Literal["onnxruntime", "evaluator"]
@@ -97,6 +98,7 @@ class ValidationReport:
     rewritten: list[str] = field(default_factory=list)
     repeats: dict[str, int] = field(default_factory=dict)  # operator calls of repeated blocks: replayed, traced
     sets: list[SetResult] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)  # sizes that a module of the user's own raises for
     failure: str = ""
     details: str = ""
 
@@ -133,6 +135,31 @@ def validate_model(
     return report
 
 
+def validate_module(
+    module: torch.nn.Module,
+    inputs: Sequence[Any] | Mapping[str, Any],
+    dynamic_shapes: DynamicShapes = None,
+    options: ValidateOptions = ValidateOptions(),
+    progress: Progress = lambda step: None,
+) -> ValidationReport:
+    """Exports and converts a module of one's own and compares it with eager, at the sizes of the example and others.
+
+    `inputs` is a tuple of arguments or a dictionary of them. The axes that `dynamic_shapes` names are given other
+    sizes: larger ones, unlike each other, and 1, within the bounds of a `torch.export.Dim`; an axis called `past+seq`
+    follows those two. Sizes that the module itself raises for are not compared, and stand in the report.
+
+    >>> validate_module(torch.nn.Linear(4, 2).eval(), (torch.randn(3, 4),), ({0: "batch"},)).ok
+    True
+
+    Raises:
+        InvalidArgumentError: the module is in training mode, or inputs, shapes or opset are wrong. What goes wrong
+            later stands in the report.
+    """
+    case = module_case(module, inputs, dynamic_shapes)
+    with _folder(options) as folder:
+        return validate_case(case, _file_in(Path(folder), case), options, progress)
+
+
 def validate_case(
     case: ModelCase, file: Path, options: ValidateOptions = ValidateOptions(), progress: Progress = lambda step: None
 ) -> ValidationReport:
@@ -163,7 +190,7 @@ class _UsageError(Exception):
 
 def _built(name: str, options: ValidateOptions) -> ModelCase:
     try:
-        return build_model(name, options.build)
+        return case_of_program(name) if is_program(name) else build_model(name, options.build)
     except InvalidArgumentError as error:
         raise _UsageError from error
 
@@ -198,7 +225,8 @@ class _Run:
 def _validate(case: ModelCase, options: ValidateOptions, run: _Run) -> None:
     run.report.task = case.task.name
     run.report.parameters = sum(parameter.numel() for parameter in case.model.parameters())
-    sets = input_sets(case) if options.run else []
+    run.report.refused = list(case.refused) if isinstance(case, ModuleCase) else []
+    sets = _sets_of(case) if options.run else []
     with run.step("eager", f"running {case.name} eagerly on {len(sets)} sets of inputs"):
         results = _eager_results(case, sets)
     with run.step("export", "exporting with torch.export"):
@@ -223,6 +251,10 @@ def _validate(case: ModelCase, options: ValidateOptions, run: _Run) -> None:
             run.report.sets.append(_compare(converted, one, leaves))
 
 
+def _sets_of(case: ModelCase) -> list[InputSet]:
+    return list(case.sets) if isinstance(case, ModuleCase) else input_sets(case)
+
+
 @dataclass(frozen=True)
 class _Converted:
     """The converted model, and which leaves of the original's inputs and outputs it has."""
@@ -241,18 +273,25 @@ def _session(file: Path, options: ValidateOptions) -> OrtSession | EvaluatorSess
 
 def _export(case: ModelCase, options: ValidateOptions) -> Exported:
     """The program for the traced sizes, with every axis that follows a size asked to change."""
-    with _serializers():
-        observed: DynamicShapes = observed_dynamic_shapes(
-            case.inputs, case.task.sizes, [inputs.sizes for inputs in input_sets(case)]
-        )
     return export_program(
         case.model,
         (),
         case.inputs(case.task.sizes),
-        dynamic_shapes=observed,
+        dynamic_shapes=_asked(case),
         options=ExportOptions(guard={"patch": options.patch}, repeats=options.repeats),
         rewrite="auto" if options.patch and options.rewrite else (),
     )
+
+
+def _asked(case: ModelCase) -> DynamicShapes:
+    """The axes that are asked to change: those that the user names, or else those that follow a size."""
+    if isinstance(case, ModuleCase):
+        return case.dynamic_shapes
+    with _serializers():
+        shapes: DynamicShapes = observed_dynamic_shapes(
+            case.inputs, case.task.sizes, [inputs.sizes for inputs in input_sets(case)]
+        )
+    return shapes
 
 
 def _replayed_and_traced(exported: Exported) -> dict[str, int]:
@@ -291,10 +330,10 @@ def _ranks(leaves: Sequence[Leaf]) -> list[int | None]:
 def _eager(case: ModelCase, one: InputSet) -> list[Leaf]:
     """The outputs of the original, without any patch; the serializers only take it apart."""
     inputs = case.inputs(one.sizes)
-    with torch.no_grad():
+    with torch.no_grad(), buffers_kept(case.model) if isinstance(case, ModuleCase) else nullcontext():
         outputs = case.model(**inputs)
-    with _serializers():
-        leaves = flatten_named(outputs)
+        with _serializers():
+            leaves = flatten_named(outputs)
     return [Leaf(leaf.name, _as_tensor(leaf.value)) for leaf in leaves]
 
 

@@ -1,0 +1,262 @@
+"""A module of the user's own as a case to validate: its inputs at other sizes come from the example."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import itertools
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from ..arguments import require_kind, wrong
+from ..axes.resizing import wrapped
+from ..dynamic_shapes import DynamicShapes, LeafShape, ends_of, normalise
+from ..errors import REFUSALS, InvalidArgumentError
+from ..guard import torch_export_patches
+from ..inputs import CallInputs, forward_of, ordered_call
+from ..models import ModelCase, Task
+from ..models.input_sets import InputSet
+
+_TASK = "own module"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModuleCase(ModelCase):
+    """A module with an example of its inputs: `sets` are sizes to compare at, `refused` those that it raises for."""
+
+    example: Mapping[str, Any]
+    dynamic_shapes: DynamicShapes
+    shapes: Sequence[LeafShape]
+    sets: Sequence[InputSet] = ()
+    refused: Sequence[str] = ()
+
+    def inputs(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+        """The example with each axis as long as its name says; the same sizes give equal inputs.
+
+        A longer axis of integers has those of the example again and again, so that they stay what the model can look
+        up; floating numbers are drawn from those of the example.
+        """
+        draw = torch.Generator().manual_seed(0)
+        with torch_export_patches(patch=False):
+            leaves, spec = pytree.tree_flatten(dict(self.example))
+            pairs = zip(leaves, self.shapes, strict=True)
+            result: dict[str, Any] = pytree.tree_unflatten([_sized(*pair, sizes, draw) for pair in pairs], spec)
+        return result
+
+
+def module_case(module: torch.nn.Module, inputs: Any, dynamic_shapes: DynamicShapes) -> ModuleCase:
+    """The case for a module; `inputs` is a tuple of arguments or a dictionary of them.
+
+    Raises:
+        InvalidArgumentError: `module` is none, or in training mode, or inputs or shapes do not fit it.
+    """
+    require_kind("module", module, torch.nn.Module, "a torch.nn.Module")
+    if module.training:
+        raise InvalidArgumentError(
+            f"{type(module).__name__} is in training mode, in which it need not give the same twice; call eval() first"
+        )
+    if not isinstance(inputs, (tuple, list, Mapping)):
+        raise wrong("inputs", inputs, "a tuple of arguments, or a dictionary of them by name")
+    call = ordered_call(module, *(((), inputs) if isinstance(inputs, Mapping) else (inputs, None)))
+    named = _by_keyword(module, call)
+    with torch_export_patches(patch=False):
+        shapes = normalise(module, CallInputs((), named), dynamic_shapes)
+    task = Task(name=_TASK, auto_class="", mapping="", inputs="", cached=False, sizes=_sizes(shapes))
+    case = ModuleCase(
+        name=type(module).__name__,
+        model=module,
+        task=task,
+        example=named,
+        dynamic_shapes=dynamic_shapes if isinstance(dynamic_shapes, Mapping) else _named_shapes(named, dynamic_shapes),
+        shapes=shapes,
+    )
+    return _with_sets(case)
+
+
+@contextmanager
+def buffers_kept(module: torch.nn.Module) -> Iterator[None]:
+    """What the block writes into buffers is undone behind it, so that each call begins as the exported model does."""
+    before = [(buffer, buffer._version, buffer.clone()) for buffer in module.buffers()]
+    try:
+        yield
+    finally:
+        for buffer, number, values in before:
+            if buffer._version != number:  # counts the writes in place
+                with torch.no_grad():
+                    buffer.copy_(values)
+
+
+def is_program(model: str) -> bool:
+    """Whether a model is given as a function in a file.
+
+    >>> is_program("models/mine.py:make_model"), is_program("llama")
+    (True, False)
+    """
+    return model.partition(":")[0].endswith(".py") and ":" in model
+
+
+def case_of_program(model: str) -> ModuleCase:
+    """The case of `path/file.py:function`; the function returns a module, its inputs, and dynamic shapes if any change.
+
+    Raises:
+        InvalidArgumentError: no such file or function, or it raises or returns something else.
+    """
+    path, _, name = model.partition(":")
+    file = Path(path)
+    if not file.is_file():
+        raise InvalidArgumentError(f"there is no file {path}; pass path/file.py:function")
+    function = getattr(_module_of(file), name, None)
+    if not callable(function):
+        raise InvalidArgumentError(f"{path} has no function {name!r}; pass path/file.py:function")
+    try:
+        made = function()
+    except Exception as error:
+        raise InvalidArgumentError(f"{model} raises {type(error).__name__}: {error}") from error
+    if not isinstance(made, tuple) or len(made) not in (2, 3):
+        raise wrong(f"what {model} returns", made, "(module, inputs) or (module, inputs, dynamic_shapes)")
+    return module_case(made[0], made[1], made[2] if len(made) == 3 else None)
+
+
+def _module_of(file: Path) -> Any:
+    """The file's module, imported as Python runs a program: its folder is the first to import from."""
+    folder = str(file.resolve().parent)
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None:
+        raise InvalidArgumentError(f"{file} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(file.stem, module)  # where dataclasses and torch look the module of a class up
+    sys.path.insert(0, folder)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InvalidArgumentError(f"{file} cannot be imported: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(folder)
+    return module
+
+
+def _by_keyword(module: torch.nn.Module, call: CallInputs) -> dict[str, Any]:
+    """The arguments by name."""
+    if not call.args:
+        return dict(call.kwargs)
+    kinds = {one.kind for one in inspect.signature(module.forward).parameters.values()}
+    if kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY}:
+        raise InvalidArgumentError(
+            f"{type(module).__name__}.forward takes arguments by position alone, and inputs of other sizes are passed "
+            "by name; wrap it in a module whose forward names them"
+        )
+    return call.named(forward_of(module))
+
+
+def _named_shapes(named: Mapping[str, Any], dynamic_shapes: Any) -> DynamicShapes:
+    """What was given by position, by name; its length was checked before."""
+    return dict(zip(named, dynamic_shapes, strict=True)) if dynamic_shapes is not None else None
+
+
+# ---------------------------------------------------------------------------------------------------- sizes
+
+
+def _label(shape: LeafShape, axis: int) -> str | None:
+    """The name of a size: the user's, or one of its own where only a hint asks for change."""
+    asked = shape.axes.get(axis)
+    if asked is None or isinstance(asked, int) or asked == torch.export.Dim.STATIC:
+        return None
+    return shape.label(axis) or f"{shape.leaf.name} {axis}"
+
+
+def _labelled(shapes: Sequence[LeafShape]) -> Iterator[tuple[str, int, Any]]:
+    """Each axis that changes: its name, its size in the example, and what was asked."""
+    for shape in shapes:
+        for axis, asked in shape.axes.items():
+            label = _label(shape, axis)
+            if label is not None:
+                value = shape.leaf.value
+                yield label, value.shape[axis] if isinstance(value, torch.Tensor) else int(value), asked
+
+
+def _sizes(shapes: Sequence[LeafShape]) -> dict[str, int]:
+    """The sizes of the example that can be chosen: not those that are sums of others, `past+seq`."""
+    sizes = {label: size for label, size, _ in _labelled(shapes)}
+    return {label: size for label, size in sizes.items() if not _is_sum(label, size, sizes)}
+
+
+def _is_sum(label: str, size: int, sizes: Mapping[str, int]) -> bool:
+    parts = label.split("+")
+    return len(parts) > 1 and all(part in sizes for part in parts) and sum(sizes[part] for part in parts) == size
+
+
+def _size_of(label: str, sizes: Mapping[str, int]) -> int:
+    return sizes[label] if label in sizes else sum(sizes[part] for part in label.split("+"))
+
+
+def _sized(leaf: Any, shape: LeafShape, sizes: Mapping[str, int], draw: torch.Generator) -> Any:
+    labels = {axis: label for axis in shape.axes if (label := _label(shape, axis)) is not None}
+    if not isinstance(leaf, torch.Tensor):
+        return _size_of(labels[0], sizes) if labels else leaf
+    wanted = [_size_of(labels[axis], sizes) if axis in labels else size for axis, size in enumerate(leaf.shape)]
+    if wanted == list(leaf.shape):
+        return leaf.detach().clone()
+    return _drawn(leaf, wanted, draw) if leaf.is_floating_point() and leaf.numel() else wrapped(leaf, wanted)
+
+
+def _drawn(leaf: torch.Tensor, shape: list[int], draw: torch.Generator) -> torch.Tensor:
+    """Numbers of the example in another order; of a constant one, numbers near it."""
+    values = leaf.detach().flatten().cpu()
+    places = torch.randint(len(values), shape, generator=draw)
+    found = values[places]
+    if len(values) > 1 and bool((values == values[0]).all()):
+        found = found + (torch.rand(shape, generator=draw) / 8).to(leaf.dtype)
+    return found.to(leaf.device)
+
+
+def _with_sets(case: ModuleCase) -> ModuleCase:
+    """With the sets of sizes that the module takes; where it raises is kept, too."""
+    traced = case.task.sizes
+    sets, refused = [InputSet(name="traced", sizes=traced)], []
+    for one in _other_sets(traced, _ends(case.shapes)):
+        try:
+            with torch.no_grad(), buffers_kept(case.model):
+                case.model(**case.inputs(one.sizes))
+        except REFUSALS as error:
+            sizes = " ".join(f"{name}={size}" for name, size in one.sizes.items())
+            refused.append(f"{one.name} ({sizes}): {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+        else:
+            sets.append(one)
+    return replace(case, sets=sets, refused=refused)
+
+
+def _ends(shapes: Sequence[LeafShape]) -> dict[str, tuple[int, int]]:
+    ends: dict[str, tuple[int, int]] = {}
+    for label, _, asked in _labelled(shapes):
+        low, high = ends_of(asked)
+        before = ends.get(label, (0, sys.maxsize))
+        ends[label] = max(before[0], low or 0), min(before[1], high if high is not None else sys.maxsize)
+    return ends
+
+
+def _other_sets(traced: Mapping[str, int], ends: Mapping[str, tuple[int, int]]) -> Iterator[InputSet]:
+    """Sizes unlike each other, much larger ones, and one of each alone, within the bounds."""
+
+    def within(name: str, size: int) -> int:
+        low, high = ends[name]
+        return min(max(size, low), high)
+
+    wanted = {
+        "other sizes": {name: size + 1 + place for place, (name, size) in enumerate(traced.items())},
+        "larger": {name: 3 * size + 2 + place for place, (name, size) in enumerate(traced.items())},
+        **{f"{name} 1": {**traced, name: 1} for name in traced},
+        "all 1": dict.fromkeys(traced, 1),
+    }
+    seen = [dict(traced)]
+    for name, sizes in itertools.islice(wanted.items(), 12):
+        found = {label: within(label, size) for label, size in sizes.items()}
+        if found not in seen:
+            seen.append(found)
+            yield InputSet(name=name, sizes=found)
