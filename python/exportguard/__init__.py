@@ -192,6 +192,20 @@ _HOMES = {
         "make_static_cache",
     ),
 }
+#: What people look for, by the name that it has here.
+_CALLED_HERE = {
+    "bypass_export_some_errors": "torch_export_patches",
+    "export_model_to_onnx": "to_onnx",
+    "get_untrained_model_with_inputs": "models.build_model",
+    "InputObserver": "observe_inputs",
+    "max_diff": "compare_outputs",
+    "ModelInputs": "observe_inputs",
+    "register_flattening_functions": "register_additional_serialization_functions",
+    "register_pytree_node": "register_class_serialization",
+    "string_diff": "compare_outputs",
+    "unregister_flattening_functions": "unregister_class_serialization",
+    "validate_model": "validation.validate.validate_model",
+}
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
@@ -200,7 +214,8 @@ def __getattr__(name: str) -> Any:
     if name == "_core":
         return _load_core()
     if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        hint = f"; here it is called exportguard.{_CALLED_HERE[name]}" if name in _CALLED_HERE else ""
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
     globals()[name] = value
     return value

@@ -300,6 +300,8 @@ def _by_name(named: Mapping[str, Any], dynamic_shapes: DynamicShapes) -> dict[st
     if dynamic_shapes is None:
         return {}
     if isinstance(dynamic_shapes, Mapping):
+        if dynamic_shapes and all(isinstance(axis, int) for axis in dynamic_shapes):
+            return _axes_of_the_only_input(named, dynamic_shapes)
         _require_known_names(named, dynamic_shapes)
         return dict(dynamic_shapes)
     if isinstance(dynamic_shapes, (tuple, list)):
@@ -314,11 +316,23 @@ def _by_name(named: Mapping[str, Any], dynamic_shapes: DynamicShapes) -> dict[st
     )
 
 
+def _axes_of_the_only_input(named: Mapping[str, Any], axes: Mapping[Any, Any]) -> dict[str, Any]:
+    """`{0: "batch"}` says which axes change, but of several inputs not of which."""
+    if len(named) == 1:
+        return dict.fromkeys(named, axes)
+    name = next(iter(named), "input")
+    raise InvalidArgumentError(
+        f"dynamic_shapes is {dict(axes)!r}, axes without an input; write {{{name!r}: {dict(axes)!r}}}, by the names of "
+        f"the inputs ({', '.join(named)})"
+    )
+
+
 def _require_known_names(named: Mapping[str, Any], dynamic_shapes: Mapping[str, Any]) -> None:
     unknown = [str(name) for name in dynamic_shapes if name not in named]
     if unknown:
         raise InvalidArgumentError(
-            f"dynamic_shapes names {', '.join(unknown)}, which the call does not pass; it passes {', '.join(named)}"
+            f"dynamic_shapes names {', '.join(unknown)}, which the call does not pass; it passes {', '.join(named)}. "
+            "The axes of outputs follow from those of inputs"
         )
 
 
@@ -381,6 +395,7 @@ def _parts(path: str, names: Sequence[str], spec: Any, value: Any) -> list[Any]:
             )
         return [by_name.get(name) for name in names]
     if isinstance(spec, (list, tuple)):
+        spec = _of_keys_and_values(path, names, spec)
         if len(spec) != len(names):
             raise InvalidArgumentError(
                 f"dynamic_shapes has {len(spec)} entries for {path}, a {type(value).__name__} of {len(names)} "
@@ -391,6 +406,25 @@ def _parts(path: str, names: Sequence[str], spec: Any, value: Any) -> list[Any]:
         f"dynamic_shapes has {spec!r} for {path}, a {type(value).__name__}; pass a dictionary or a list like it, "
         "or one {axis: name} for all its tensors"
     )
+
+
+def _of_keys_and_values(path: str, names: Sequence[str], spec: Sequence[Any]) -> list[Any]:
+    """What was said of a cache in lists, `[[key, …], [value, …]]` or `[[key, value], …]`, one entry for each tensor."""
+    layers = len(names) // 2
+    is_cache = len(names) == 2 * layers and all(name.endswith(("key", "value")) for name in names)
+    if not is_cache or not all(isinstance(part, list | tuple) for part in spec):
+        return list(spec)
+    readings = []
+    if len(spec) == 2 and all(len(part) == layers for part in spec):
+        readings.append([entry for pair in zip(*spec, strict=True) for entry in pair])
+    if len(spec) == layers and all(len(part) == 2 for part in spec):
+        readings.append([entry for pair in spec for entry in pair])
+    if len(readings) == 2 and readings[0] != readings[1]:
+        raise InvalidArgumentError(
+            f"dynamic_shapes has two lists of two for {path}, keys and values or layers; pass an entry for each tensor "
+            f"({', '.join(names)})"
+        )
+    return readings[0] if readings else list(spec)
 
 
 def _is_axes(value: Any, spec: Any) -> bool:
@@ -433,7 +467,8 @@ def _number_axis(path: str, value: Any, spec: Any) -> dict[int, Axis]:
 def _entries_by_position(path: str, value: torch.Tensor, spec: Sequence[Any]) -> list[tuple[int, Any]]:
     if len(spec) != value.dim():
         raise InvalidArgumentError(
-            f"dynamic_shapes has {len(spec)} entries for {path}, which has rank {value.dim()}; pass one for each axis"
+            f"dynamic_shapes has {len(spec)} entries for {path}, which has rank {value.dim()}; pass one for each axis, "
+            "or {axis: name} for those that change"
         )
     return list(enumerate(spec))
 

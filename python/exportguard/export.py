@@ -17,6 +17,7 @@ from .axis_report import AxisOutcome, returned_leaves, symbol_names, taken_leave
 from .dispatcher import Dispatcher
 from .dynamic_shapes import DynamicShapes, LeafShape, normalise
 from .errors import AxisError, ExportError, InvalidArgumentError
+from .foreign_names import takes_foreign_names
 from .guard import require_known_options, torch_export_patches
 from .inputs import CallInputs, ordered_call
 from .memory_order import refuse_strides_of_views
@@ -69,6 +70,7 @@ class ExportOptions:
         require_choice("target", self.target, ("onnx", "onnxruntime-cpu", "onnxruntime-cuda"))
 
 
+@takes_foreign_names
 def to_onnx(
     model_or_program: torch.nn.Module | ExportedProgram,
     args: Sequence[Any] = (),
@@ -269,7 +271,17 @@ def _require_module(model: Any) -> None:
     if not isinstance(model, torch.nn.Module):
         raise InvalidArgumentError(
             f"model_or_program must be a torch.nn.Module or an ExportedProgram, got {type(model).__name__}; "
-            "wrap a function in the forward of a module"
+            f"{_instead_of(model)}"
         )
     if model.training:
         logger.warning("%s is in training mode and is exported so; call eval() first", type(model).__name__)
+
+
+def _instead_of(model: Any) -> str:
+    if isinstance(model, str | os.PathLike):
+        return "load the model first, or run `exportguard export -m MODEL -o FOLDER`"
+    if isinstance(model, type):
+        return "pass an instance of the class"
+    if hasattr(model, "to_dict") and hasattr(model, "model_type"):
+        return "build the model first, AutoModelForCausalLM.from_config(config)"
+    return "wrap a function in the forward of a module"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import linecache
+import re
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -23,6 +24,23 @@ _ON_VALUES = (
     "or write them with torch.where, torch.cond or torch._check"
 )
 _ON_SIZES = "ask for fewer dynamic axes, or give the axes that have to be equal the same name"
+#: Words of torch or of a model for inputs of a wrong kind, and what to pass instead.
+_WRONG_INPUTS = (
+    (
+        r"Unsupported input type <class '([^']*)'>",
+        r"tell how a \1 is taken apart, exportguard.register_class_serialization(cls, flatten, unflatten), where "
+        r"flatten(x) returns its tensors and what else makes it up",
+    ),
+    (
+        r"'(tuple|list)' object has no attribute '(?:get_|update|layers|is_|max_)\w*'",
+        r"pass a cache for the \1 of keys and values, exportguard.make_dynamic_cache([(key, value), …])",
+    ),
+    (
+        r"argument #1 'indices' to have one of the following scalar types",
+        r"an index has to be an integer: pass input_ids.long()",
+    ),
+    (r"must be Tensor, not (list|tuple|int|float)", r"pass a tensor for the \1, torch.tensor(…)"),
+)
 _IN_THE_MODEL = (
     "call the model with these inputs without export: if that fails too, the inputs are wrong; if not, "
     "ask for fewer dynamic axes, or give the axes that have to be equal the same name"
@@ -77,6 +95,10 @@ def _remedy(error: Exception) -> str:
     tried = [note for note in getattr(error, "__notes__", ()) if note.startswith("exportguard: ")]
     if tried:
         return f"write that line with torch.where, torch.cond or torch._check; {tried[0].removeprefix('exportguard: ')}"
+    for pattern, remedy in _WRONG_INPUTS:
+        found = re.search(pattern, str(error))
+        if found:
+            return found.expand(remedy)
     if isinstance(error, GuardOnDataDependentSymNode | DataDependentOutputException):
         return _ON_VALUES
     if isinstance(error, ConstraintViolationError):

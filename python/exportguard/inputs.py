@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy
 import torch
 from torch.utils import _pytree as pytree
 
@@ -67,14 +68,29 @@ def ordered_call(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | No
         InvalidArgumentError: `args` is no tuple or list, or an argument does not fit the signature.
     """
     if not isinstance(args, (tuple, list)):
-        raise InvalidArgumentError(f"args must be a tuple of arguments, got {type(args).__name__}; pass (x,) for one")
+        remedy = "pass kwargs={…} for those by name" if isinstance(args, Mapping) else "pass (x,) for one"
+        raise InvalidArgumentError(f"args must be a tuple of arguments, got {type(args).__name__}; {remedy}")
     if kwargs is not None:
         require_named("kwargs", kwargs)
-    call = CallInputs(tuple(args), dict(kwargs or {}))
+    call = CallInputs(_as_torch(tuple(args)), _as_torch(dict(kwargs or {})))
     order = list(inspect.signature(forward_of(model)).parameters)
     call.named(forward_of(model))
     names = sorted(call.kwargs, key=lambda name: order.index(name) if name in order else len(order))
     return CallInputs(call.args, {name: call.kwargs[name] for name in names})
+
+
+def _as_torch(inputs: Any) -> Any:
+    """The same inputs with tensors for arrays of numpy and numbers for its numbers."""
+    if not any(isinstance(leaf, numpy.ndarray | numpy.generic) for leaf in pytree.tree_leaves(inputs)):
+        return inputs
+    return pytree.tree_map(_from_numpy, inputs)
+
+
+def _from_numpy(leaf: Any) -> Any:
+    if isinstance(leaf, numpy.generic):
+        return leaf.item()
+    # Torch wants memory that can be written, and strides that do not go backwards.
+    return torch.from_numpy(numpy.array(leaf)) if isinstance(leaf, numpy.ndarray) else leaf
 
 
 def flatten_named(tree: Any) -> list[Leaf]:

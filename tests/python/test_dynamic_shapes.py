@@ -107,10 +107,13 @@ WRONG = {
         {"x": {2: "seq"}},
         "dynamic_shapes names axis 2 of x, which has rank 2; axes are 0 to 1",
     ),
-    "an unknown input": ({"y": {0: "n"}}, "dynamic_shapes names y, which the call does not pass; it passes x"),
+    "an unknown input": (
+        {"y": {0: "n"}},
+        "dynamic_shapes names y, which the call does not pass; it passes x. The axes of outputs follow from those of inputs",
+    ),
     "too few entries": (
         {"x": ("batch",)},
-        "dynamic_shapes has 1 entries for x, which has rank 2; pass one for each axis",
+        "dynamic_shapes has 1 entries for x, which has rank 2; pass one for each axis, or {axis: name} for those that change",
     ),
     "an unknown kind of axis": (
         {"x": {0: 2.5}},

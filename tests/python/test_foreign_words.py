@@ -1,0 +1,221 @@
+"""What people write who come from other exporters: taken where it means the same, else answered with what to write."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+import transformers
+from torch.utils import _pytree as pytree
+
+import exportguard as eg
+from exportguard import ExportGuardError, to_onnx
+from exportguard.dynamic_shapes import normalise
+from exportguard.guard import torch_export_patches
+from exportguard.inputs import CallInputs, ordered_call
+
+X = torch.randn(3, 4)
+
+
+class Model(torch.nn.Module):
+    def forward(self, x: Any, y: Any = None) -> Any:
+        return x * 2 if y is None else x * y
+
+
+class Lookup(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Embedding(5, 3)
+
+    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+        return self.table(input_ids)
+
+
+class Continued(torch.nn.Module):
+    """Goes on from a cache as the models of transformers do."""
+
+    def forward(self, x: torch.Tensor, past_key_values: Any) -> torch.Tensor:
+        return x + past_key_values.get_seq_length()
+
+
+class Box:
+    def __init__(self, content: torch.Tensor) -> None:
+        self.content = content
+
+
+@dataclasses.dataclass
+class Pair:
+    content: torch.Tensor
+
+
+class Opens(torch.nn.Module):
+    def forward(self, box: Any) -> torch.Tensor:
+        return box.content * 2
+
+
+def convert(**foreign: Any) -> Any:
+    function: Any = to_onnx
+    return function(Model().eval(), (X,), **foreign)
+
+
+def cache(layers: int) -> Any:
+    return eg.make_dynamic_cache([(torch.zeros(1, 2, 3, 4), torch.zeros(1, 2, 3, 4))] * layers)
+
+
+KEY_VALUE = (torch.zeros(1, 2, 3, 4), torch.zeros(1, 2, 3, 4))
+CONFIG = transformers.LlamaConfig(num_hidden_layers=1)
+
+#: What is called, and a part of the answer.
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "dynamic_axes": (lambda: convert(dynamic_axes={"x": {0: "b"}}), "write dynamic_shapes={'input': {0: 'batch'}}"),
+    "output_dynamic_shapes": (lambda: convert(output_dynamic_shapes=({0: "b"},)), "follow from those of the inputs"),
+    "external_data": (lambda: convert(external_data=True), "ExportOptions(external_data='always')"),
+    "dynamo=False": (lambda: convert(dynamo=False), "leave it out: a program of torch.export"),
+    "do_constant_folding": (lambda: convert(do_constant_folding=True), "write optimize=True"),
+    "custom_translation_table": (lambda: convert(custom_translation_table={}), "dispatcher=Dispatcher({...})"),
+    "custom_opsets": (lambda: convert(custom_opsets={"a": 1}), "leave it out"),
+    "export_params": (lambda: convert(export_params=True), "the weights are written"),
+    "keep_initializers": (lambda: convert(keep_initializers_as_inputs=False), "weights are no inputs"),
+    "operator_export_type": (lambda: convert(operator_export_type=None), "get a converter"),
+    "training": (lambda: convert(training=None), "call model.eval()"),
+    "verbose": (lambda: convert(verbose=1), "logging.getLogger('exportguard')"),
+    "verify": (lambda: convert(verify=True), "exportguard.validate_module("),
+    "report": (lambda: convert(report=True), "use what is returned"),
+    "save_ep": (lambda: convert(save_ep="a"), "pass the program"),
+    "fallback": (lambda: convert(fallback=True), "there is one exporter"),
+    "exporter": (lambda: convert(exporter="onnx-dynamo"), "--export onnx-dynamo"),
+    "modules as functions": (lambda: convert(export_modules_as_functions=True), "text(sources=True)"),
+    "an unknown one": (lambda: convert(colour="red"), "no argument colour; it takes model_or_program, args"),
+    "one twice": (lambda: convert(opset_version=18, opset=18), "are the same argument; pass opset"),
+    "a wrong opset_version": (lambda: convert(opset_version=9), "opset must be between 18"),
+    "args by name": (lambda: to_onnx(Model(), {"x": X}), "pass kwargs={…}"),  # type: ignore[arg-type]
+    "a configuration": (lambda: to_onnx(CONFIG, (X,)), "AutoModelForCausalLM.from_config(config)"),  # type: ignore[arg-type]
+    "the name of a model": (lambda: to_onnx("llama", (X,)), "exportguard export -m"),  # type: ignore[arg-type]
+    "a class": (lambda: to_onnx(Model, (X,)), "pass an instance of the class"),  # type: ignore[arg-type]
+    "axes of two inputs": (
+        lambda: to_onnx(Model().eval(), (X, X), dynamic_shapes={0: "b"}),
+        "write {'x': {0: 'b'}}",
+    ),
+    "axes in a list": (lambda: convert(dynamic_shapes={"x": [0]}), "or {axis: name} for those that change"),
+    "axes of an output": (
+        lambda: convert(dynamic_shapes={"x": {0: "b"}, "output": {0: "b"}}),
+        "The axes of outputs follow",
+    ),
+    "float ids": (lambda: to_onnx(Lookup().eval(), (torch.zeros(2, 3),)), "pass input_ids.long()"),
+    "ids in a list": (lambda: to_onnx(Lookup().eval(), ([[1, 2]],)), "pass a tensor for the list"),
+    "a class of one's own": (lambda: to_onnx(Opens().eval(), (Box(X),)), "exportguard.register_class_serialization"),
+    "a dataclass": (lambda: to_onnx(Opens().eval(), (Pair(X),)), "exportguard.register_class_serialization"),
+    "a tuple for a cache": (
+        lambda: to_onnx(Continued().eval(), (X, (KEY_VALUE,))),
+        "exportguard.make_dynamic_cache([(key, value), …])",
+    ),
+    "a list for a cache": (
+        lambda: to_onnx(Continued().eval(), (X, [KEY_VALUE])),
+        "exportguard.make_dynamic_cache([(key, value), …])",
+    ),
+    "a script": (lambda: to_onnx(torch.jit.trace(Model().eval(), (X,)), (X,)), "pass the module"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_means_something_else_is_answered_with_what_to_write(name: str) -> None:
+    call, text = REFUSED[name]
+    with pytest.raises(ExportGuardError, match=re.escape(text)):
+        call()
+
+
+# ---------------------------------------------------------------------------------------------------- taken
+
+
+def test_arguments_are_taken_under_their_other_names(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    model = convert(opset_version=19, f=path, input_names=["a"], output_names=["b"], dynamo=True)
+    assert (model.opset, path.is_file()) == (19, True)
+    assert [value.name for value in (*model.inputs, *model.outputs)] == ["a", "b"]
+    assert convert(target_opset=20).opset == 20
+
+
+def test_fields_beside_options_change_the_options() -> None:
+    model = convert(options=eg.ExportOptions(output_names=["b"]), input_names=["a"])
+    assert [value.name for value in (*model.inputs, *model.outputs)] == ["a", "b"]
+
+
+def test_axes_alone_are_those_of_the_only_input() -> None:
+    assert convert(dynamic_shapes={0: "batch"}).inputs[0].shape == ("batch", 4)
+    assert convert(dynamic_shapes={-1: "width"}).inputs[0].shape == (3, "width")
+
+
+def test_arrays_and_numbers_of_numpy_are_tensors_and_numbers() -> None:
+    call = ordered_call(Model(), (X.numpy()[::-1], numpy.float32(3)), None)
+    assert torch.equal(call.args[0], X.flip(0))
+    assert type(call.args[1]) is float
+    nested = ordered_call(Model(), (), {"x": {"a": [numpy.arange(3)]}, "y": numpy.bool_(True)})
+    assert nested.kwargs["x"]["a"][0].dtype == torch.int64
+    assert nested.kwargs["y"] is True
+
+
+def test_inputs_without_numpy_stay_the_same_objects() -> None:
+    nested = {"a": [X]}
+    assert ordered_call(Model(), (nested,), None).args[0] is nested
+
+
+def test_a_model_is_converted_from_an_array() -> None:
+    model = to_onnx(Model().eval(), (X.numpy(),), dynamic_shapes=({0: "b"},))
+    assert model.inputs[0].shape == ("b", 4)
+
+
+def axes_of_cache(layers: int, spec: Any) -> dict[str, Any]:
+    with torch_export_patches(patch=False):
+        call = CallInputs((), {"x": X, "past_key_values": cache(layers)})
+        shapes = normalise(Continued(), call, {"past_key_values": spec})
+    return {shape.leaf.name: dict(shape.axes) for shape in shapes if shape.axes}
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_keys_and_values_of_a_cache_may_be_listed_by_kind_or_by_layer(layers: int) -> None:
+    keys, values = {2: "keys"}, {0: "b"}
+    flat = axes_of_cache(layers, [keys, values] * layers)
+    assert axes_of_cache(layers, [[keys] * layers, [values] * layers]) == flat
+    assert axes_of_cache(layers, [[keys, values]] * layers) == flat
+    assert flat["past_key_values.0.key"] == {2: "keys"}
+
+
+def test_two_lists_of_two_are_refused_unless_both_readings_are_the_same() -> None:
+    same = {0: "b", 2: "past"}
+    assert len(axes_of_cache(2, [[same, same], [same, same]])) == 4
+    with pytest.raises(eg.InvalidArgumentError, match="keys and values or layers; pass an entry for each tensor"):
+        axes_of_cache(2, [[{0: "b"}, {2: "n"}], [{1: "h"}, {3: "w"}]])
+
+
+# ---------------------------------------------------------------------------------------------------- names
+
+
+@pytest.mark.parametrize("name", eg._CALLED_HERE)
+def test_a_name_of_another_package_is_answered_with_the_one_here(name: str) -> None:
+    with pytest.raises(AttributeError, match=re.escape(f"exportguard.{eg._CALLED_HERE[name]}")):
+        getattr(eg, name)
+
+
+@pytest.mark.parametrize("here", sorted(set(eg._CALLED_HERE.values())))
+def test_what_a_name_is_called_here_is_there(here: str) -> None:
+    module, _, name = here.rpartition(".")
+    owner = importlib.import_module(f"exportguard.{module}") if module else eg
+    assert callable(getattr(owner, name))
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(REFUSED) + len(eg._CALLED_HERE) >= 40
+
+
+def test_every_public_name_has_a_home() -> None:
+    assert set(eg.__all__) == {*eg._HOME_OF, "__version__"}
+    assert all(getattr(eg, name) is not None for name in eg.__all__)
+    assert pytree.tree_leaves(list(eg._HOMES))
