@@ -59,6 +59,7 @@ def observed_dynamic_shapes(make_inputs: Callable[[Sizes], Any], sizes: Sizes, o
         _add_growth(axes, name, _sizes_like(base, make_inputs({**sizes, name: sizes[name] + 1})))
     calls = [(other, _sizes_like(base, make_inputs(other))) for other in others]
     growing = [axis for row in axes for axis in row if axis.growth]
+    _share_names(growing)
     _tell_apart(growing, sizes, _by_axis(axes, calls))
     _number_lengths(growing)
     remaining = iter(zip(base, axes, strict=True))
@@ -95,6 +96,13 @@ def _by_axis(
         for column, axis in enumerate(leaf_axes)
         if axis.growth
     ]
+
+
+def _share_names(axes: Sequence[_Axis]) -> None:
+    """Axes that are as long and grow alike are called after the same leaf: a text, and the mask over it."""
+    first: dict[tuple[int, tuple[tuple[str, int], ...]], str] = {}
+    for axis in axes:
+        axis.leaf = first.setdefault((axis.size, tuple(sorted(axis.growth.items()))), axis.leaf)
 
 
 def _tell_apart(axes: Sequence[_Axis], base: Sizes, seen: Sequence[Sequence[tuple[Sizes, int]]]) -> None:

@@ -29,6 +29,20 @@ def test_an_axis_that_grows_faster_than_its_size_has_a_name_of_its_own() -> None
     assert shapes == {"frames": {0: "seq of frames"}}
 
 
+def test_axes_that_grow_alike_by_several_and_are_as_long_share_a_name() -> None:
+    def inputs(sizes: Mapping[str, int]) -> dict[str, torch.Tensor]:
+        tokens = 4 * sizes["rows"] + sizes["seq"]
+        return {
+            "ids": torch.zeros(2, tokens),
+            "mask": torch.zeros(2, tokens),
+            "patches": torch.zeros(16 * sizes["rows"], 3),
+        }
+
+    shapes = observed_dynamic_shapes(inputs, {"rows": 2, "seq": 5}, [{"rows": 3, "seq": 9}])
+    assert shapes["ids"] == shapes["mask"] == {1: "rows of ids+seq"}
+    assert shapes["patches"] == {0: "rows of patches"}
+
+
 def test_axes_that_stop_following_their_size_have_names_of_their_own() -> None:
     def make_inputs(sizes: Mapping[str, int]) -> Any:
         past = sizes["past"]

@@ -14,6 +14,7 @@ class Kind(enum.Enum):
     TESTED = "at other sizes the program does what the model does"
     WRONG = "at other sizes the program does something else than the model"
     OPEN = "other sizes could not be tried"
+    INNER = "other sizes could not be tried, but only operators ask, which do so again when the file runs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,5 +49,5 @@ class AxisBound:
 
     def __str__(self) -> str:
         tried = f" ({self.sizes})" if self.sizes else ""
-        place = f" (by {self.line})" if self.line and self.kind != Kind.TESTED else ""
+        place = f" (by {self.line})" if self.line and self.kind not in (Kind.TESTED, Kind.INNER) else ""
         return f"for {self.condition}: {self.kind.value}{tried}{place}"

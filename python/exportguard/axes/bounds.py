@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import sympy
@@ -26,6 +26,7 @@ from exportguard.dynamic_shapes import LeafShape, ends_of
 from .bound import AxisBound, Kind
 from .expressions import Evaluation, Range, Sizes
 from .implication import Answer, decide
+from .monotone import sizes_that_hold
 from .recording import Decision
 from .relations import relations
 from .resizing import other_sizes, raw_size
@@ -193,6 +194,9 @@ def _bound_of_guard(trace: _Trace, guard: sympy.Basic) -> AxisBound | None:
     if is_relation and line in trace.relations:
         return None  # one layer after the other compares its own sizes at this line
     kind, sizes = _tried(trace, points[:1] if is_relation else points)
+    if kind is None:
+        is_inner = not is_relation and _is_asked_by_operators_alone(trace, guard, points)
+        kind = Kind.INNER if is_inner else Kind.OPEN
     if is_relation and kind == Kind.OWN and line:
         trace.relations.add(line)
     bound = AxisBound(
@@ -204,9 +208,9 @@ def _bound_of_guard(trace: _Trace, guard: sympy.Basic) -> AxisBound | None:
         at_most=_upper_bound(condition),
         point={str(symbol): size for symbol, size in trace.all_sizes(sizes).items()},
     )
-    if kind != Kind.TESTED:
+    if kind not in (Kind.TESTED, Kind.INNER):
         trace.known.append(condition)
-        _narrow(trace, condition, bound.at_most)
+        _narrow(trace, condition)
     return bound
 
 
@@ -230,11 +234,11 @@ def _upper_bound(condition: sympy.Basic) -> int | None:
     return int(number) - isinstance(condition, sympy.StrictLessThan) if number.is_Integer else None
 
 
-def _narrow(trace: _Trace, condition: sympy.Basic, high: int | None) -> None:
+def _narrow(trace: _Trace, condition: sympy.Basic) -> None:
     """Sizes beyond a bound are asked for no longer."""
-    symbol = condition.args[0] if high is not None else None
+    (symbol,) = condition.free_symbols if len(condition.free_symbols) == 1 else (None,)
     if symbol in trace.domain:
-        trace.domain[symbol] = replace(trace.domain[symbol], high=high)
+        trace.domain[symbol] = sizes_that_hold(condition, trace.domain) or trace.domain[symbol]
 
 
 def _input_symbols(trace: _Trace, condition: sympy.Basic) -> frozenset[str]:
@@ -252,17 +256,17 @@ def _meets(conditions: Sequence[sympy.Basic], trace: _Trace, sizes: Sizes) -> bo
     )
 
 
-def _tried(trace: _Trace, points: Sequence[Sizes]) -> tuple[Kind, Sizes]:
-    """Whose bound it is, and the sizes that show it."""
+def _tried(trace: _Trace, points: Sequence[Sizes]) -> tuple[Kind | None, Sizes]:
+    """Whose bound it is, and the sizes that show it; None if the model cannot be run at other sizes."""
     if trace.trial is None or not points:
-        return Kind.OPEN, points[0] if points else {}
+        return None, points[0] if points else {}
     answers = list(_answers(trace, trace.trial, points))
     known = [(sizes, refused) for sizes, refused in answers if refused is not None]
     if not known:
-        return Kind.OPEN, points[0]
+        return None, points[0]
     taken = [sizes for sizes, refused in known if not refused]
     if not taken:
-        return (Kind.OWN if _takes_others(trace, trace.trial) else Kind.OPEN), known[0][0]
+        return (Kind.OWN if _takes_others(trace, trace.trial) else None), known[0][0]
     outcomes: list[Outcome] = []
     for sizes in taken[:_TRIALS]:
         outcomes.append(trace.trial.outcome(trace.all_sizes(sizes)))
@@ -276,6 +280,16 @@ def _tried(trace: _Trace, points: Sequence[Sizes]) -> tuple[Kind, Sizes]:
     if Outcome.REPEATS in outcomes and not refused:
         return Kind.OPEN, taken[0]
     return Kind.OWN, (refused or taken)[0]
+
+
+def _is_asked_by_operators_alone(trace: _Trace, guard: sympy.Basic, points: Sequence[Sizes]) -> bool:
+    """Whether the model's own code does the same at sizes that break a guard which it did not ask for itself.
+
+    The program then has the operators that the model would call there, and each asks for itself, when the file runs,
+    whether the sizes that it gets go together, or one of them is 1 and broadcast.
+    """
+    asked = [decision.condition for decision in trace.decisions if decision.is_of_model]
+    return guard not in asked and not any(any(_decided_differently(trace, sizes)) for sizes in points)
 
 
 def _answers(trace: _Trace, trial: Trial, points: Sequence[Sizes]) -> Iterator[tuple[Sizes, bool | None]]:

@@ -1,8 +1,9 @@
 """Whether a guard holds for all sizes that were asked for.
 
-A guard is decided in one of three ways, and none of them guesses:
+A guard is decided in one of these ways, and none of them guesses:
 
 - **disproved** by sizes of the domain for which it is false;
+- **proved** by the intervals of its sides, or disproved at the ends of an expression that only grows (see `monotone`);
 - **proved** by going through all sizes if they are few, or through all residues: with sizes `low + p * t`, where p is
   what the guard divides by, quotients and remainders are polynomials in the t, and a polynomial without negative
   coefficients is never negative;
@@ -33,6 +34,7 @@ from .expressions import (
     periods,
     polynomial,
 )
+from .monotone import always_holds, sizes_that_break
 from .polynomials import Polynomial
 
 _POINTS = 3000  # sizes tried in search of a counterexample
@@ -68,6 +70,11 @@ def decide(guard: sympy.Basic, domain: Domain) -> Decision:
         return Decision(Answer.PROVED)
     symbols = sorted(guard.free_symbols, key=str)
     ranges = {symbol: domain.get(symbol, Range(2)) for symbol in symbols}
+    if always_holds(guard, ranges):
+        return Decision(Answer.PROVED)
+    breaking = sizes_that_break(guard, ranges)
+    if breaking is not None:
+        return _decided_by_ranges(symbols[0], breaking)
     evaluation = Evaluation(guard, symbols)
     count = _number_of_points(ranges)
     points = _all_points(ranges) if count is not None else _some_points(guard, ranges)
@@ -76,6 +83,25 @@ def decide(guard: sympy.Basic, domain: Domain) -> Decision:
         return Decision(Answer.DISPROVED, *_sampled(guard, ranges, false, is_all=count is not None))
     known = count is not None and all(evaluation(sizes) is not None for sizes in _all_points(ranges))
     return Decision(Answer.PROVED if known or _is_proved(guard, symbols, ranges) else Answer.OPEN)
+
+
+def _decided_by_ranges(symbol: sympy.Symbol, breaking: Sequence[Range]) -> Decision:
+    """The answer where all sizes are known that break a guard on one size."""
+    if not breaking:
+        return Decision(Answer.PROVED)
+    is_complete = all(one.high is not None and one.high - one.low < _SHOWN for one in breaking)
+    found = sorted({size for one in breaking for size in _told(one, is_all=is_complete)})
+    return Decision(Answer.DISPROVED, [{symbol: size} for size in found], is_complete)
+
+
+def _told(sizes: Range, *, is_all: bool) -> Iterator[int]:
+    """All sizes of a range, or its least ones, usual ones, and the last."""
+    high = sizes.low + 2**12 if sizes.high is None else sizes.high
+    if is_all:
+        yield from range(sizes.low, high + 1)
+        return
+    some = {sizes.low, sizes.low + 1, sizes.low + 2, *_USUAL, high, 2 * sizes.low}
+    yield from sorted(size for size in some if sizes.low <= size <= high)[:_SHOWN]
 
 
 def _without_own_multiples(guard: sympy.Basic) -> sympy.Basic:

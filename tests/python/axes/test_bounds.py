@@ -206,3 +206,43 @@ def test_squeezing_without_an_axis_leaves_out_those_that_the_trace_knows() -> No
     shapes = {"x": {0: "batch", 1: "seq"}}
     model = to_onnx(Apply(first).eval(), (torch.randn(2, 6),), dynamic_shapes=shapes)
     assert all(axis.kept for axis in model.axes)
+
+
+class Counted(torch.nn.Module):
+    """A model whose data says how many rows there are, as grids of pictures do: it takes no example of another size."""
+
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor, count: torch.Tensor) -> torch.Tensor:
+        rows: int = count.item()  # type: ignore[assignment]
+        torch._check(rows == x.shape[0])
+        return self.function(x)
+
+
+def counted(function: Callable[[torch.Tensor], torch.Tensor]) -> OnnxModel:
+    example = (torch.randn(8, 6), torch.tensor(8))
+    return to_onnx(Counted(function).eval(), example, dynamic_shapes={"x": {0: "rows"}, "count": None})
+
+
+def test_what_operators_ask_of_sizes_that_cannot_be_tried_is_no_error() -> None:
+    def merged(x: torch.Tensor) -> torch.Tensor:
+        return x.view(-1, 24).sum(1)
+
+    model = counted(merged)
+    (axis,) = model.axes
+    assert axis.kept
+    assert [bound.kind for bound in axis.bounds]
+    assert {bound.kind for bound in axis.bounds} == {Kind.INNER}
+    for rows in (4, 12, 16):
+        x = torch.randn(rows, 6)
+        (got,) = model.run({"x": x, "count": torch.tensor(rows)}).values()
+        torch.testing.assert_close(got, merged(x))
+    with pytest.raises(RuntimeError):  # as eager does
+        model.run({"x": torch.randn(6, 6), "count": torch.tensor(6)})
+
+
+def test_what_the_model_asks_of_sizes_that_cannot_be_tried_is_an_error() -> None:
+    with pytest.raises(AxisError, match=r"other sizes could not be tried \(.*x.shape\[0\] % 4"):
+        counted(lambda x: x * 2 if x.shape[0] % 4 == 0 else x)
