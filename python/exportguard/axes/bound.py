@@ -15,6 +15,7 @@ class Kind(enum.Enum):
     WRONG = "at other sizes the program does something else than the model"
     OPEN = "other sizes could not be tried"
     INNER = "other sizes could not be tried, but only operators ask, which do so again when the file runs"
+    SINGLE = "the data counts how many there are; the model takes a single one too, and the program not in the same way"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -348,10 +348,12 @@ def _bound_at(trace: _Trace, sizes: Sizes) -> AxisBound | None:
     logger.debug("at %s, where %s is another one: %s", trace.told(sizes), changed.condition, outcome.value)
     if outcome != Outcome.DIFFERS or not _runs_as_traced(trace):
         return None
+    # What takes one entry and no other number of them, as its data counts them, broadcasts that one for all.
+    is_broadcast = not _takes_others(trace, trace.trial)
     return AxisBound(
         condition=" and ".join(f"{trace.worded(symbol)} >= 2" for symbol in sizes),
         symbols=frozenset(map(str, sizes)),
-        kind=Kind.WRONG,
+        kind=Kind.SINGLE if is_broadcast else Kind.WRONG,
         line=changed.line,
         sizes=trace.told(sizes),
     )

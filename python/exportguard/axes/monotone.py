@@ -21,10 +21,10 @@ _Number = int | float  # infinite where there is no end
 
 @dataclass(frozen=True)
 class Tendency:
-    """The least and the largest value of an expression on a domain, or numbers beyond these.
+    """The least and the largest value of an expression on a domain, or numbers beyond them.
 
-    `direction` is 1 if it does not shrink as any size grows, -1 if it does not grow, 0 if it is a constant, None if that
-    is not known.
+    `direction` is 1 if it does not shrink as any size grows, -1 if it does not grow, 0 if it is a constant, None if
+    that is not known.
     """
 
     low: _Number

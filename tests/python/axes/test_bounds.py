@@ -246,3 +246,20 @@ def test_what_operators_ask_of_sizes_that_cannot_be_tried_is_no_error() -> None:
 def test_what_the_model_asks_of_sizes_that_cannot_be_tried_is_an_error() -> None:
     with pytest.raises(AxisError, match=r"other sizes could not be tried \(.*x.shape\[0\] % 4"):
         counted(lambda x: x * 2 if x.shape[0] % 4 == 0 else x)
+
+
+def test_a_single_row_that_stands_for_all_that_the_data_counts_is_told_and_no_error() -> None:
+    class Added(torch.nn.Module):
+        """Rows of pictures, and their positions as the data counts them: one row would be broadcast."""
+
+        def forward(self, x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+            rows: int = (grid[0] * grid[1]).item()  # type: ignore[assignment]
+            torch._check(rows >= 2)
+            position = torch.arange(rows).unsqueeze(1)
+            return torch.nn.functional.softmax(x + position, dim=0) if x.shape[0] != 1 else x + position
+
+    example = (torch.randn(6, 3), torch.tensor([2, 3]))
+    model = to_onnx(Added().eval(), example, dynamic_shapes={"x": {0: "rows"}, "grid": None})
+    (axis,) = model.axes
+    assert axis.kept
+    assert Kind.SINGLE in {bound.kind for bound in axis.bounds}
