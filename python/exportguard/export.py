@@ -46,7 +46,9 @@ class ExportOptions:
     more outputs, `<name>_mutated`, unless `mutated_outputs` is False. `repeats` is "trace once" (blocks that make the
     operator calls of an earlier one are not traced again), "trace all", or "verify": both, and the models are compared.
     `dispatcher` has converters of one's own. `target` is what the model is written for: where it has no kernel for a
-    dtype, the model computes in another one; "onnx" is the standard alone.
+    dtype, the model computes in another one; "onnx" is the standard alone. `examples` are more inputs, each a dictionary
+    of arguments by name, of a model whose inputs go together as patches and the grid that counts them: other sizes
+    cannot be tried there with inputs that are made of the one example (see "Axes that change").
     """
 
     guard: Mapping[str, Any] | None = field(default_factory=dict)
@@ -58,6 +60,7 @@ class ExportOptions:
     repeats: Repeats = "trace once"
     dispatcher: Dispatcher | None = None
     target: Target = "onnxruntime-cpu"
+    examples: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
         if self.guard is not None:
@@ -68,6 +71,8 @@ class ExportOptions:
         require_names("output_names", self.output_names)
         require_choice("external_data", self.external_data, EXTERNAL_DATA)
         require_choice("target", self.target, ("onnx", "onnxruntime-cpu", "onnxruntime-cuda"))
+        for number, example in enumerate(self.examples):
+            require_named(f"options.examples[{number}]", example)
 
 
 @takes_foreign_names
@@ -163,7 +168,8 @@ def export_program(
 
     # A converter needs no gradients, and what is traced without them has fewer changes of mode to keep.
     with torch.no_grad(), traced_with_markers(options.repeats) as counts:
-        exported = exported_module(model, call, dynamic_shapes, guard, strict=options.strict)
+        examples = [ordered_call(model, (), one) for one in options.examples]
+        exported = exported_module(model, call, dynamic_shapes, guard, strict=options.strict, examples=examples)
     return replace(exported, counts=tuple(counts))
 
 

@@ -69,9 +69,17 @@ class Exported:
 
 
 def exported_module(
-    model: torch.nn.Module, call: CallInputs, dynamic_shapes: DynamicShapes, guard: _Guard, *, strict: bool
+    model: torch.nn.Module,
+    call: CallInputs,
+    dynamic_shapes: DynamicShapes,
+    guard: _Guard,
+    *,
+    strict: bool,
+    examples: Sequence[CallInputs] = (),
 ) -> Exported:
     """The module exported with an example of its inputs; `guard` has the arguments of `torch_export_patches`.
+
+    `examples` are more of them, for a model whose inputs of other sizes cannot be made of the first.
 
     Where the program takes more for granted than the model, it is exported once more: with the ends of slices left
     open, if that is where it does, and with an example of sizes at which it is wrong.
@@ -82,7 +90,7 @@ def exported_module(
     with _serializers(guard):
         given = normalise(model, call, dynamic_shapes)
         example, shapes = enlarged(model, call, given)
-    trace = _Request(model, guard, strict)
+    trace = _Request(model, guard, strict, examples)
     found, decisions = trace.attempt(example, shapes)
     if guard is not None and _ends_slices(found, decisions):
         trace = replace(trace, patches=(open_slices(),))
@@ -112,6 +120,7 @@ class _Request:
     model: torch.nn.Module
     guard: _Guard
     strict: bool
+    examples: Sequence[CallInputs] = ()
     patches: Sequence[Patch] = ()
 
     def attempt(self, call: CallInputs, shapes: Sequence[LeafShape]) -> tuple[Exported, list[Decision]]:
@@ -123,7 +132,8 @@ class _Request:
             rewritten = steps()
         decisions = record.of(shape_env_of(program))
         with _serializers(self.guard):
-            bounds = bounds_of(program, shapes, decisions, Trial(self.model, call, program))
+            trial = Trial(self.model, call, program)
+            bounds = bounds_of(program, shapes, decisions, trial, self.examples)
         return Exported(program, shapes, record.fixing_lines, rewritten, bounds), decisions
 
     def better(self, known: Exported, call: CallInputs, shapes: Sequence[LeafShape]) -> Exported:

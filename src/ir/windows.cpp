@@ -34,7 +34,9 @@ Dim window_count(const InferenceContext& ctx, const Windows& windows, std::size_
   const std::int64_t front = has_pads ? windows.pads[i] : 0;
   const std::int64_t behind = has_pads ? windows.pads[i + windows.strides.size()] : 0;
   const SymExpr room = size + front + behind - reach;
-  if (room.is_constant() && *room.constant() < 0) {
+  // Rounded up, the one window there is may reach beyond what it looks at, though not as far as a step.
+  const std::int64_t least = windows.rounds_up ? 1 - stride : 0;
+  if (room.is_constant() && *room.constant() < least) {
     ctx.fail(fmt::format("a window of {} is larger than the padded size {}", reach.str(), (room + reach).str()));
   }
   if (!windows.rounds_up) return floor_div(room, stride) + 1;

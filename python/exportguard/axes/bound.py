@@ -13,6 +13,7 @@ class Kind(enum.Enum):
     OWN = "the model refuses other sizes"
     TESTED = "at other sizes the program does what the model does"
     WRONG = "at other sizes the program does something else than the model"
+    MET = "every example that was given meets it; others could not be tried"
     OPEN = "other sizes could not be tried"
     INNER = "other sizes could not be tried, but only operators ask, which do so again when the file runs"
     SINGLE = "the data counts how many there are; the model takes a single one too, and the program not in the same way"

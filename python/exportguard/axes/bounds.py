@@ -22,8 +22,10 @@ from torch.export import ExportedProgram
 
 from exportguard.axis_report import exported_inputs, shape_env_of, symbol_names
 from exportguard.dynamic_shapes import LeafShape, ends_of
+from exportguard.inputs import CallInputs
 
 from .bound import AxisBound, Kind
+from .examples import are_telling, is_met, sizes_of_examples
 from .expressions import Evaluation, Range, Sizes
 from .implication import Answer, decide
 from .monotone import sizes_that_hold
@@ -45,6 +47,7 @@ class _Trace:
     shapes: Sequence[LeafShape]
     decisions: Sequence[Decision]
     trial: Trial | None
+    calls: Sequence[CallInputs] = ()
     domain: dict[sympy.Symbol, Range] = field(default_factory=dict)
     known: list[sympy.Basic] = field(default_factory=list)  # bounds beyond which nothing more is tried
     relations: set[str] = field(default_factory=set)  # lines at which the model wants sizes to be equal
@@ -56,6 +59,8 @@ class _Trace:
         self.same = _asked_relations(self.program, self.shapes, self.shape_env.replacements)
         self.lines = {decision.condition: decision.line for decision in self.decisions}
         self.hints = _hints(self.shape_env)
+        given = sizes_of_examples(self.program, self.calls)
+        self.examples = [(call, self.all_sizes(sizes)) for call, sizes in given]
 
     def worded(self, condition: sympy.Basic, *, is_relation: bool = False) -> str:
         """The condition in the user's names; a relation tells two names apart that became one size."""
@@ -95,15 +100,20 @@ class _Trace:
 
 
 def bounds_of(
-    program: ExportedProgram, shapes: Sequence[LeafShape], decisions: Sequence[Decision], trial: Trial | None
+    program: ExportedProgram,
+    shapes: Sequence[LeafShape],
+    decisions: Sequence[Decision],
+    trial: Trial | None,
+    examples: Sequence[CallInputs] = (),
 ) -> list[AxisBound]:
     """Every condition on the sizes of the inputs under which the program was traced and that was not asked for.
 
-    Without a trial, none of them is known to be the model's own.
+    Without a trial, none of them is known to be the model's own. `examples` are more calls of the model, asked where
+    inputs of other sizes cannot be made of the one that was exported.
     """
     if shape_env_of(program) is None or not any(shape.axes for shape in shapes):
         return []
-    trace = _Trace(program, shapes, decisions, trial)
+    trace = _Trace(program, shapes, decisions, trial, examples)
     trace.domain.update(_asked_domain(program, shapes))
     found = [bound for guard in _guards(trace) if (bound := _bound_of_guard(trace, guard)) is not None]
     return [*found, *_bounds_at_one(trace)]
@@ -194,6 +204,8 @@ def _bound_of_guard(trace: _Trace, guard: sympy.Basic) -> AxisBound | None:
     if is_relation and line in trace.relations:
         return None  # one layer after the other compares its own sizes at this line
     kind, sizes = _tried(trace, points[:1] if is_relation else points)
+    if kind is None:
+        kind = _told_by_examples(trace, condition)
     if kind is None:
         is_inner = not is_relation and _is_asked_by_operators_alone(trace, guard, points)
         kind = Kind.INNER if is_inner else Kind.OPEN
@@ -318,6 +330,20 @@ def _takes_others(trace: _Trace, trial: Trial) -> bool:
 
 def _in_domain(trace: _Trace, sizes: Sizes) -> bool:
     return all(trace.domain[symbol].holds(size) for symbol, size in sizes.items() if symbol in trace.domain)
+
+
+def _told_by_examples(trace: _Trace, condition: sympy.Basic) -> Kind | None:
+    """What the examples that were given say of a condition that cannot be tried at sizes of our own, if they do."""
+    known = [(call, sizes) for call, sizes in trace.examples if condition.free_symbols <= sizes.keys()]
+    all_sizes = [sizes for _, sizes in known]
+    if trace.trial is None or not are_telling(condition, all_sizes):
+        return None
+    answers = is_met(condition, all_sizes)
+    others = [one for one, answer in zip(known, answers, strict=True) if answer is not True]
+    outcomes = {trace.trial.outcome_of(call, sizes) for call, sizes in others}
+    if Outcome.DIFFERS in outcomes:
+        return Kind.WRONG if _runs_as_traced(trace) else Kind.OPEN
+    return Kind.TESTED if Outcome.AGREES in outcomes else Kind.MET
 
 
 def _runs_as_traced(trace: _Trace) -> bool:

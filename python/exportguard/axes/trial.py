@@ -85,6 +85,10 @@ class Trial:
             point.expected = None
         return point.outcome
 
+    def outcome_of(self, call: CallInputs, sizes: Sizes) -> Outcome:
+        """Whether model and program do the same for a call, which has these sizes."""
+        return self._compared(call, sizes, _outputs(self._model, call, self._state))
+
     def _at(self, sizes: Sizes) -> _Point:
         key = tuple(sorted((str(symbol), size) for symbol, size in sizes.items()))
         if key not in self._points:

@@ -278,7 +278,7 @@ def _export(case: ModelCase, options: ValidateOptions) -> Exported:
         (),
         case.inputs(case.task.sizes),
         dynamic_shapes=_asked(case),
-        options=ExportOptions(guard={"patch": options.patch}, repeats=options.repeats),
+        options=ExportOptions(guard={"patch": options.patch}, repeats=options.repeats, examples=_examples(case)),
         rewrite="auto" if options.patch and options.rewrite else (),
     )
 
@@ -292,6 +292,16 @@ def _asked(case: ModelCase) -> DynamicShapes:
             case.inputs, case.task.sizes, [inputs.sizes for inputs in input_sets(case)]
         )
     return shapes
+
+
+def _examples(case: ModelCase) -> list[Mapping[str, Any]]:
+    """Inputs of the sizes that are compared, and with one of the sizes larger."""
+    if isinstance(case, ModuleCase):
+        return []
+    traced = case.task.sizes
+    compared = [inputs.sizes for inputs in input_sets(case)]
+    larger = ({**traced, name: size + 2} for name, size in traced.items())
+    return [case.inputs(sizes) for sizes in (*compared, *larger)]
 
 
 def _replayed_and_traced(exported: Exported) -> dict[str, int]:
