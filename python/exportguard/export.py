@@ -46,9 +46,9 @@ class ExportOptions:
     more outputs, `<name>_mutated`, unless `mutated_outputs` is False. `repeats` is "trace once" (blocks that make the
     operator calls of an earlier one are not traced again), "trace all", or "verify": both, and the models are compared.
     `dispatcher` has converters of one's own. `target` is what the model is written for: where it has no kernel for a
-    dtype, the model computes in another one; "onnx" is the standard alone. `examples` are more inputs, each a dictionary
-    of arguments by name, of a model whose inputs go together as patches and the grid that counts them: other sizes
-    cannot be tried there with inputs that are made of the one example (see "Axes that change").
+    dtype, the model computes in another one; "onnx" is the standard alone. `examples` are more inputs, each a
+    dictionary of arguments by name, of a model whose inputs go together as patches and the grid that counts them:
+    other sizes cannot be tried there with inputs that are made of the one example (see "Axes that change").
     """
 
     guard: Mapping[str, Any] | None = field(default_factory=dict)
