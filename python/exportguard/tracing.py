@@ -146,8 +146,10 @@ class _Request:
         return found if _lost(found) < _lost(known) else known
 
 
-def _lost(exported: Exported) -> int:
-    return sum(not axis.kept for axis in exported.axes())
+def _lost(exported: Exported) -> tuple[int, int]:
+    """How many axes are lost, and by how many bounds."""
+    bounds = [bound for bound in exported.bounds or () if bound.excludes_what_was_asked]
+    return sum(not axis.kept for axis in exported.axes()), len(bounds)
 
 
 def _ends_slices(exported: Exported, decisions: Sequence[Decision]) -> bool:

@@ -175,7 +175,26 @@ def recurrences() -> None:
     delta_rule()
 
 
+class RecurrentMask(torch.nn.Module):
+    def forward(self, states: torch.Tensor, mask: torch.Tensor) -> Any:
+        made = modeling_bamba.create_recurrent_attention_mask(None, states, mask)
+        return states if made is None else states * made[..., None]
+
+
+def masks_of_recurrences() -> None:
+    """A padded token counts unless it is the only one; the past has a mask as well."""
+
+    def inputs(batch: int, length: int) -> list[torch.Tensor]:
+        mask = torch.ones(batch, length + 2, dtype=torch.int64)
+        mask[0, :3] = 0
+        return [torch.randn(batch, length, 4), mask]
+
+    shapes = ({0: Dim.DYNAMIC, 1: Dim.DYNAMIC}, {0: Dim.DYNAMIC, 1: Dim.DYNAMIC})
+    is_right_on_every_length(RecurrentMask(), inputs, shapes, [(2, 3), (3, 7), (2, 1), (1, 1)])
+
+
 PROGRAMS = {
+    "masks of recurrences of any length": masks_of_recurrences,
     "masks of recurrences": mask_of_a_recurrence,
     "paddings of audio codecs": codec,
     "loops over the experts that were hit": experts,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
+from exportguard.declaration.constructs import SearchPatch
 from exportguard.declaration.patch import NEEDED, Patch, Verdict
 from exportguard.declaration.targets import TargetMissingError, resolve
 
@@ -67,7 +69,31 @@ def pad_by_what_is_missing(original: Callable[..., Any]) -> Callable[..., Any]:
     return prepare_padding_mask
 
 
+def mask_all_but_single_tokens(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The mask of a recurrence for any number of tokens: ones for a single one, which has no mask in the original."""
+
+    @functools.wraps(original)
+    def create_recurrent_attention_mask(
+        config: Any, inputs_embeds: torch.Tensor, attention_mask: torch.Tensor | None, *args: Any, **kwargs: Any
+    ) -> Any:
+        count: Any = inputs_embeds.shape[1]
+        if attention_mask is None or attention_mask.dim() != 2 or isinstance(count, int):
+            return original(config, inputs_embeds, attention_mask, *args, **kwargs)
+        first: Any = attention_mask.shape[1] - count
+        own = attention_mask[:, first:]
+        is_single = torch.full((), count, dtype=torch.int64, device=own.device) == 1
+        return torch.where(is_single, torch.ones_like(own), own)
+
+    return create_recurrent_attention_mask
+
+
+def _holders_of_recurrent_masks(module: types.ModuleType) -> Iterator[tuple[Any, str]]:
+    """The models import the function by its name, and each has its own."""
+    return ((module, name) for name in (_RECURRENT,) if name in vars(module))
+
+
 _MODULE = "transformers.masking_utils"
+_RECURRENT = "create_recurrent_attention_mask"
 _EXPANSION = f"{_MODULE}._vmap_expansion_sdpa"
 _EXPANSION_4 = f"{_MODULE}._vmap_for_bhqkv"
 
@@ -109,6 +135,16 @@ PATCHES = (
         upstream=_UPSTREAM,
         versions="transformers>=4.57",
         replace=pad_by_what_is_missing,
+    ),
+    SearchPatch(
+        name="masks of recurrences of any length",
+        kind="transformers",
+        find=_holders_of_recurrent_masks,
+        mentions=(_RECURRENT,),
+        reason="a single token has no mask, which is decided for the traced length, and the program has one always",
+        upstream="https://github.com/huggingface/transformers/pull/32914",
+        versions="transformers>=5.9",
+        replace=mask_all_but_single_tokens,
     ),
     Patch(
         name="masks by broadcasting, transformers 4",
