@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from .rewrites.saved import save_rewritten
     from .rewrites.selection import code_needing_rewriting
     from .rewrites.transform import ast_or_into_bitor, transform_method
+    from .ship.folder import ExportedFolder, FolderOptions, export_model
+    from .ship.quantization import Quantization
     from .source.errors import RewriteError
     from .validation.discrepancies import Discrepancy, Tolerance, compare_outputs
     from .validation.validate import ValidateOptions, ValidationReport, validate_module
@@ -71,7 +73,9 @@ __all__ = [
     "ExportError",
     "ExportGuardError",
     "ExportOptions",
+    "ExportedFolder",
     "FileError",
+    "FolderOptions",
     "GraphBuilder",
     "GraphError",
     "GuardError",
@@ -82,6 +86,7 @@ __all__ = [
     "ParseError",
     "PatchDetails",
     "ProgramError",
+    "Quantization",
     "RewriteError",
     "RewrittenExport",
     "RewrittenMethod",
@@ -95,6 +100,7 @@ __all__ = [
     "check_inputs",
     "code_needing_rewriting",
     "compare_outputs",
+    "export_model",
     "export_with_rewriting",
     "load",
     "make_dynamic_cache",
@@ -177,6 +183,8 @@ _HOMES = {
         "ast_or_into_bitor",
         "transform_method",
     ),
+    "ship.folder": ("ExportedFolder", "FolderOptions", "export_model"),
+    "ship.quantization": ("Quantization",),
     "source.errors": ("RewriteError",),
     "validation.validate": ("ValidateOptions", "ValidationReport", "validate_module"),
     "validation.discrepancies": (

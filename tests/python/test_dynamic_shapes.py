@@ -109,11 +109,13 @@ WRONG = {
     ),
     "an unknown input": (
         {"y": {0: "n"}},
-        "dynamic_shapes names y, which the call does not pass; it passes x. The axes of outputs follow from those of inputs",
+        "dynamic_shapes names y, which the call does not pass; it passes x. "
+        "The axes of outputs follow from those of inputs",
     ),
     "too few entries": (
         {"x": ("batch",)},
-        "dynamic_shapes has 1 entries for x, which has rank 2; pass one for each axis, or {axis: name} for those that change",
+        "dynamic_shapes has 1 entries for x, which has rank 2; pass one for each axis, "
+        "or {axis: name} for those that change",
     ),
     "an unknown kind of axis": (
         {"x": {0: 2.5}},

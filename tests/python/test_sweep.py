@@ -10,15 +10,19 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
+import torch
 from rich.console import Console
 
 from exportguard.command_line import main
+from exportguard.commands import sweep as sweep_command
 from exportguard.errors import InvalidArgumentError
 from exportguard.models import architectures
 from exportguard.sweep import SweepCase, SweepOptions, SweepResult, kept_results, shipped_cases, sweep, sweep_cases
 from exportguard.sweep import run as sweeping
+from exportguard.sweep.ci import junit
 from exportguard.sweep.tables import PageOptions, markdown, page, summary, terminal_table
 
 CASE = SweepCase(model="vit", task="image-classification")
@@ -157,6 +161,60 @@ def test_what_is_wrong_stands_first_in_the_table() -> None:
 def test_the_page_escapes_what_it_shows() -> None:
     assert "x &lt; y" in page(RESULTS)
     assert '<td class="ok">ok' in page(RESULTS)
+
+
+def test_the_page_stands_alone_and_folds_long_reasons() -> None:
+    long = SweepResult(model="m", task="t", outcome="wrong", reason="<b>" + "x" * 200)
+    text = page([long])
+    assert "<details><summary>&lt;b&gt;xxx" in text
+    assert "src=" not in text
+    assert f"torch {torch.__version__}" in text
+
+
+def rows(*outcomes: str) -> list[SweepResult]:
+    return [SweepResult(model=f"m{n}", task="t", outcome=one, reason="why\x00") for n, one in enumerate(outcomes)]  # type: ignore[arg-type]
+
+
+def test_junit_has_a_case_for_each_model_and_its_outcome() -> None:
+    root = ElementTree.fromstring(junit(rows("ok", "wrong", "cannot run eagerly")))
+    assert [(len(case), [entry.tag for entry in case]) for case in root.iter("testcase")] == [
+        (0, []),
+        (1, ["failure"]),
+        (1, ["skipped"]),
+    ]
+    assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("3", "1", "1")
+
+
+@pytest.fixture
+def swept(monkeypatch: pytest.MonkeyPatch) -> list[SweepResult]:
+    """What the next sweep finds, in the place of running it."""
+    results: list[SweepResult] = []
+    monkeypatch.setattr(sweep_command, "sweep", lambda cases, settings, executor: iter(results))
+    return results
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "code"),
+    [("ok", "ok", 0), ("ok", "failed", 1), ("wrong", "failed", 0), ("ok", "cannot run eagerly", 1)],
+)
+def test_a_sweep_fails_for_what_was_right_before_alone(
+    before: str, now: str, code: int, swept: list[SweepResult], tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    baseline, folder = tmp_path / "baseline.json", tmp_path / "out"
+    folder.mkdir()
+    baseline.write_text(json.dumps([dataclasses.asdict(one) for one in rows(before)]))
+    swept += rows(now)
+    arguments = ["sweep", "-o", str(folder), "--shipped", "-q", "--baseline", str(baseline), "--junit"]
+    assert main([*arguments, str(tmp_path / "junit.xml")]) == code
+    assert ("::error title=t m0::" in capsys.readouterr().out) == bool(code)
+    assert (tmp_path / "junit.xml").read_text().startswith("<?xml")
+
+
+def test_a_baseline_that_is_none_is_found_out_before_the_sweep(tmp_path: Path) -> None:
+    assert main(["sweep", "-o", str(tmp_path / "out"), "--shipped", "--baseline", str(tmp_path / "no.json")]) == 2
+    assert list(tmp_path.iterdir()) == []
 
 
 def keep(folder: Path, *results: SweepResult) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from ..command_line import argument
 from ..models import BuildOptions, tasks
 from ..progress import telling
 from ..ship import FolderOptions, export_model
-from ..ship.folder import summary
+from ..ship.folder import plan, summary
+from ..ship.quantization import QUANTIZATIONS
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16}
 
@@ -21,12 +23,19 @@ _DTYPES = {"float32": torch.float32, "float16": torch.float16}
 class Options:
     """The arguments of `exportguard export`."""
 
-    model: str = argument("-m", "--model", help="An architecture, a local folder, or a hub id.")
+    model: str = argument("-m", "--model", help="An architecture, a local folder, a hub id, or path/file.py:function.")
     output: Path = argument("-o", "--output", help="The folder to write; new, empty, or of an earlier export.")
     runtime: str = argument("--for", help="What will load it.", default="onnxruntime", choices=("onnxruntime", "genai"))
     task: str | None = argument("-t", "--task", help="What the model is for.", default=None, choices=tuple(tasks()))
     dtype: str = argument("--dtype", help="Of the weights.", default="float32", choices=tuple(_DTYPES))
     opset: int | None = argument("--opset", help="18 to 25; by default the newest that runs.", default=None)
+    quantize: str | None = argument(
+        "--quantize",
+        help="Bits of the weights and their operators.",
+        default=None,
+        choices=tuple(QUANTIZATIONS),
+    )
+    dry_run: bool = argument("--dry-run", help="Load the model and tell what would be written.", default=False)
     verify: bool = argument("--verify/--no-verify", help="Run it and compare.", default=True)
     verbose: int = argument("-v", "--verbose", help="0: nothing but errors; 1: a summary.", default=1)
 
@@ -39,10 +48,18 @@ def run(options: Options) -> int:
         runtime="genai" if options.runtime == "genai" else "onnxruntime",
         opset=options.opset,
         verify=options.verify,
+        quantize=QUANTIZATIONS[options.quantize] if options.quantize else None,
     )
+    if options.dry_run:
+        _print(plan(options.model, options.output, settings), console)
+        return 0
     with telling(quiet=not options.verbose) as tell:
         result = export_model(options.model, options.output, settings, tell)
     if options.verbose:
-        for name, text in summary(result).items():
-            console.print(f"{name:>9}  {text}", highlight=False, soft_wrap=True)
+        _print(summary(result), console)
     return 0
+
+
+def _print(lines: Mapping[str, str], console: Console) -> None:
+    for name, text in lines.items():
+        console.print(f"{name:>9}  {text}", highlight=False, markup=False, soft_wrap=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -10,8 +11,10 @@ from rich.console import Console
 
 from ..command_line import argument
 from ..models import tasks
+from ..onnx_model import require_writable
 from ..progress import telling
 from ..sweep import SweepOptions, SweepResult, shipped_cases, sweep, sweep_cases
+from ..sweep.ci import junit, lost, read_baseline, workflow_errors
 from ..sweep.executors import executor_named
 from ..sweep.tables import page, summary, terminal_table
 
@@ -31,12 +34,19 @@ class Options:
     timeout: float = argument("--timeout", help="Seconds for each model.", default=300.0)
     memory: int = argument("--memory", help="MiB for each model.", default=8192)
     patch: bool = argument("--patch/--no-patch", help="Export with the patches of the guard.", default=True)
+    junit: Path | None = argument("--junit", help="A file for the results in JUnit's form.", default=None)
+    baseline: Path | None = argument(
+        "--baseline", help="results.json of an earlier sweep: fail for what was right in it alone.", default=None
+    )
     verbose: int = argument("-v", "--verbose", help="0: the summary alone; 1: the table.", default=1)
 
 
 def run(options: Options) -> int:
-    """Prints the table and returns 0 if every model that runs eagerly is right."""
+    """Prints the table and returns 0 if every model that runs eagerly is right; of a baseline, what was right there."""
     console = Console()
+    baseline = read_baseline(options.baseline) if options.baseline else None
+    if options.junit:
+        require_writable(options.junit, "--junit")
     patterns = [pattern for pattern in options.match.split(",") if pattern]
     cases = shipped_cases() if options.shipped else sweep_cases([options.task] if options.task else [], patterns)
     settings = SweepOptions(
@@ -51,10 +61,24 @@ def run(options: Options) -> int:
             results.append(result)
             tell(f"{len(results)} of {len(cases)}, last {result.model}: {result.outcome}")
     _write(results, options.folder)
+    if options.junit:
+        options.junit.write_text(junit(results), encoding="utf-8")
     if options.verbose:
         console.print(terminal_table(results))
     console.print(summary(results))
+    if baseline is not None:
+        return _compared(lost(results, baseline), console)
     return 0 if all(result.outcome in ("ok", "cannot run eagerly") for result in results) else 1
+
+
+def _compared(worse: list[SweepResult], console: Console) -> int:
+    """Tells what is right no longer, on GitHub also as annotations."""
+    if "GITHUB_ACTIONS" in os.environ:
+        print(*workflow_errors(worse), sep="\n")
+    for result in worse:
+        console.print(f"no longer right: {result.task} {result.model}: {result.reason}", markup=False, soft_wrap=True)
+    console.print(f"{len(worse)} models that were right are so no longer")
+    return 1 if worse else 0
 
 
 def _write(results: list[SweepResult], folder: Path) -> None:

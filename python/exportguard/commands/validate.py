@@ -1,4 +1,9 @@
-"""Export and convert a model, and compare it with the original on several sizes of its inputs."""
+"""Export and convert a model, and compare it with the original on several sizes of its inputs.
+
+`exportguard validate -m MODEL`, or `exportguard validate path/file.py:function`, where the function returns a module,
+its inputs and its dynamic shapes. `exportguard validate FOLDER` runs what `exportguard export` wrote on the inputs that
+it recorded, without the original.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,7 @@ from ..models import BuildOptions, tasks
 from ..onnx_model import require_writable
 from ..progress import telling
 from ..repeats.plan import checked_repeats
+from ..ship.recorded import is_export, validate_export
 from ..validation.tables import print_report
 from ..validation.validate import ValidateOptions, ValidationReport, validate_model
 
@@ -25,7 +31,10 @@ _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch
 class Options:
     """The arguments of `exportguard validate`."""
 
-    program: str = argument(help="path/file.py:function, which returns (module, inputs, dynamic_shapes).", default="")
+    program: str = argument(
+        help="path/file.py:function, which returns (module, inputs, dynamic_shapes); or a folder of `export`.",
+        default="",
+    )
     model: str | None = argument("-m", "--model", help="An architecture, a local folder, or a hub id.", default=None)
     run: bool = argument("--run/--no-run", help="Run the converted model and compare.", default=True)
     runner: str = argument(
@@ -57,7 +66,11 @@ def run(options: Options) -> int:
     if options.json:
         require_writable(options.json, "--json")
     with telling(quiet=not options.verbose) as tell:
-        report = validate_model(model, _settings(options), tell)
+        if is_export(model):
+            tell(f"running {model} on what was recorded with it")
+            report = validate_export(Path(model), "evaluator" if options.runner == "evaluator" else "onnxruntime")
+        else:
+            report = validate_model(model, _settings(options), tell)
     print_report(report, console, detail=options.verbose)
     if options.json:
         _write_json(report, options.json)

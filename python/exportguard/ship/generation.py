@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from .decoder import KeysAndValues, empty_past, feeds
 
 transformers: Any = OptionalModule("transformers")
 
-_NEW_TOKENS = 6
+NEW_TOKENS = 6
 _SHORTER = 2  # tokens that the second text lacks: it is padded in front
 _LONGEST_PROMPT = 48
 
@@ -59,8 +60,8 @@ def _greedy(own: Any) -> Any:
     return transformers.GenerationConfig(
         do_sample=False,
         num_beams=1,
-        max_new_tokens=_NEW_TOKENS,
-        min_new_tokens=_NEW_TOKENS,
+        max_new_tokens=NEW_TOKENS,
+        min_new_tokens=NEW_TOKENS,
         eos_token_id=own.eos_token_id,
         bos_token_id=own.bos_token_id,
         pad_token_id=0,
@@ -69,18 +70,84 @@ def _greedy(own: Any) -> Any:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """How near a quantized file is: the share of steps at which it takes the same token, and the divergence of its
+    distribution over the vocabulary from the model's (Kullback-Leibler, in nats), on the mean and at worst."""
+
+    tokens_equal: float
+    divergence: float
+    largest_divergence: float
+
+
+def agreement(file: Path, cache: KeysAndValues, prompts: Prompts, dtype: torch.dtype) -> Agreement:
+    """Compares step by step, the file being fed with the tokens that transformers chose."""
+    divergences, equal = [], []
+    for expected, outputs in zip(prompts.logits, _steps(file, cache, prompts, dtype), strict=True):
+        got = outputs["logits"][:, -1, :].double().log_softmax(-1)
+        wanted = expected.double().log_softmax(-1)
+        divergences.append((wanted.exp() * (wanted - got)).sum(-1))
+        equal.append(got.argmax(-1) == expected.argmax(-1))
+    all_divergences = torch.cat(divergences)
+    return Agreement(
+        tokens_equal=torch.cat(equal).double().mean().item(),
+        divergence=all_divergences.mean().item(),
+        largest_divergence=all_divergences.max().item(),
+    )
+
+
+def generated_by(file: Path, cache: KeysAndValues, prompts: Prompts, dtype: torch.dtype) -> torch.Tensor:
+    """The first prompt and what the file itself goes on with in onnxruntime, as (tokens,)."""
+    session = OrtSession(file)
+    past = empty_past(session.input_names, cache, 1, dtype)
+    ids = tokens = prompts.input_ids[:1]
+    for _ in prompts.logits:
+        mask = torch.ones_like(tokens)
+        outputs = dict(zip(session.output_names, session.run(feeds(session.input_names, ids, mask, past)), strict=True))
+        past = {name: outputs[name.replace("past_key_values.", "present.")] for name in past}
+        ids = outputs["logits"][:, -1:, :].argmax(-1)
+        tokens = torch.cat([tokens, ids], dim=1)
+    return tokens[0]
+
+
 def compare_generation(file: Path, cache: KeysAndValues, prompts: Prompts, dtype: torch.dtype) -> list[Discrepancy]:
     """The logits of each step, the file being fed with the tokens that transformers chose."""
+    compared: list[Discrepancy] = []
+    steps = _steps(file, cache, prompts, dtype)
+    for step, (expected, outputs) in enumerate(zip(prompts.logits, steps, strict=True)):
+        got = outputs["logits"][:, -1, :]
+        compared += compare_outputs([f"logits of step {step}"], [expected.to(got.dtype)], [got])
+    return compared
+
+
+def calls_of_generation(
+    file: Path, cache: KeysAndValues, prompts: Prompts, dtype: torch.dtype
+) -> list[dict[str, torch.Tensor]]:
+    """What the file is given for the prompts, and for the token behind them."""
+    calls: list[dict[str, torch.Tensor]] = []
+    for _ in itertools.islice(_steps(file, cache, prompts, dtype, calls), 2):
+        pass
+    return calls
+
+
+def _steps(
+    file: Path,
+    cache: KeysAndValues,
+    prompts: Prompts,
+    dtype: torch.dtype,
+    calls: list[dict[str, torch.Tensor]] | None = None,
+) -> Iterator[dict[str, torch.Tensor]]:
+    """The outputs of each step by name; its inputs are added to `calls`."""
     session = OrtSession(file)
     length = prompts.input_ids.shape[1]
     past = empty_past(session.input_names, cache, len(prompts.input_ids), dtype)
     ids, mask = prompts.input_ids, prompts.attention_mask
-    compared: list[Discrepancy] = []
-    for step, expected in enumerate(prompts.logits):
-        outputs = dict(zip(session.output_names, session.run(feeds(session.input_names, ids, mask, past)), strict=True))
-        got = outputs["logits"][:, -1, :]
-        compared += compare_outputs([f"logits of step {step}"], [expected.to(got.dtype)], [got])
+    for step in range(len(prompts.logits)):
+        given = feeds(session.input_names, ids, mask, past)
+        if calls is not None:
+            calls.append(given)
+        outputs = dict(zip(session.output_names, session.run(given), strict=True))
+        yield outputs
         past = {name: outputs[name.replace("past_key_values.", "present.")] for name in past}
         ids = prompts.tokens[:, length + step : length + step + 1]
         mask = torch.cat([mask, torch.ones(len(mask), 1, dtype=mask.dtype)], dim=1)
-    return compared

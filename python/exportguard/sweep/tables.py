@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 
+import jinja2
 from rich.markup import escape
 from rich.table import Table
 
+from ..version import versions
 from .run import SweepResult
 
-_PAGE = """<!doctype html>
-<meta charset="utf-8">
-<title>exportguard sweep</title>
-<style>
-body {{ font-family: sans-serif; }} td, th {{ padding: 2px 8px; text-align: left; vertical-align: top; }}
-.ok {{ color: #070; }} .bad {{ color: #a00; }}
-</style>
-<h1>{heading}</h1>
-<table>
-<tr><th>task<th>model<th>outcome<th>nodes<th>axes<th>comparisons<th>seconds<th>reason
-{rows}
-</table>
-"""
+_COLUMNS = ("task", "model", "outcome", "nodes", "axes", "comparisons", "seconds", "reason")
 
 
 def summary(results: Sequence[SweepResult]) -> str:
@@ -54,21 +44,14 @@ def terminal_table(results: Sequence[SweepResult]) -> Table:
 
 
 def page(results: Sequence[SweepResult]) -> str:
-    """The same as a page of HTML."""
-    rows = "\n".join(_row(result) for result in _sorted(results))
-    return _PAGE.format(heading=html.escape(summary(results)), rows=rows)
+    """The same as a page of HTML, which stands alone: its rows sort by a click, filter by words, and fold."""
+    source = resources.files(__package__).joinpath("page.html.j2").read_text(encoding="utf-8")
+    template = jinja2.Environment(autoescape=True).from_string(source)
+    return template.render(heading=summary(results), versions=versions(), columns=_COLUMNS, results=_sorted(results))
 
 
 def _sorted(results: Sequence[SweepResult]) -> list[SweepResult]:
     return sorted(results, key=lambda result: (result.outcome == "ok", result.task, result.model))
-
-
-def _row(result: SweepResult) -> str:
-    kind = "ok" if result.outcome == "ok" else "bad"
-    cells = (result.task, result.model, result.nodes, result.axes, result.comparisons, result.seconds, result.reason)
-    task, model, *numbers = (html.escape(str(cell)) for cell in cells)
-    outcome = f'<td class="{kind}">{result.outcome}'
-    return f"<tr><td>{task}<td>{model}{outcome}" + "".join(f"<td>{number}" for number in numbers)
 
 
 _PICTURES = ("pixel_values", "flattened_patches")  # arguments

@@ -161,12 +161,19 @@ def validate_module(
 
 
 def validate_case(
-    case: ModelCase, file: Path, options: ValidateOptions = ValidateOptions(), progress: Progress = lambda step: None
+    case: ModelCase,
+    file: Path,
+    options: ValidateOptions = ValidateOptions(),
+    progress: Progress = lambda step: None,
+    calls: list[dict[str, torch.Tensor]] | None = None,
 ) -> ValidationReport:
-    """Validates a model that is built, and leaves its ONNX file at `file`; what goes wrong stands in the report."""
+    """Validates a model that is built, and leaves its ONNX file at `file`; what goes wrong stands in the report.
+
+    What the file was given in each comparison is added to `calls`.
+    """
     report = _empty_report(case.name, options)
     with _failures_in(report):
-        _validate(case, options, _Run(report, progress, file))
+        _validate(case, options, _Run(report, progress, file, [] if calls is None else calls))
     return report
 
 
@@ -214,6 +221,7 @@ class _Run:
     report: ValidationReport
     progress: Progress
     file: Path
+    calls: list[dict[str, torch.Tensor]] = field(default_factory=list)
 
     @contextmanager
     def step(self, name: str, text: str) -> Iterator[None]:
@@ -248,7 +256,7 @@ def _validate(case: ModelCase, options: ValidateOptions, run: _Run) -> None:
     converted = _Converted(case, session, taken_leaves(exported.program), returned_leaves(exported.program))
     for one, leaves in results:
         with run.step(f"run {one.name}", f"comparing: {one.name}"):
-            run.report.sets.append(_compare(converted, one, leaves))
+            run.report.sets.append(_compare(converted, one, leaves, run.calls))
 
 
 def _sets_of(case: ModelCase) -> list[InputSet]:
@@ -347,9 +355,13 @@ def _eager(case: ModelCase, one: InputSet) -> list[Leaf]:
     return [Leaf(leaf.name, _as_tensor(leaf.value)) for leaf in leaves]
 
 
-def _compare(converted: _Converted, one: InputSet, expected: Sequence[Leaf]) -> SetResult:
+def _compare(
+    converted: _Converted, one: InputSet, expected: Sequence[Leaf], calls: list[dict[str, torch.Tensor]]
+) -> SetResult:
     try:
-        got = converted.session.run(_feeds(converted, one))
+        feeds = _feeds(converted, one)
+        calls.append(feeds)
+        got = converted.session.run(feeds)
     except Exception as error:  # onnxruntime has no common base for its own
         return SetResult(name=one.name, sizes=one.sizes, error=f"{type(error).__name__}: {error}")
     expected = expected if len(expected) == len(converted.returns) else _joined(expected)

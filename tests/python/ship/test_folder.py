@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,16 @@ import pytest
 import torch
 import transformers
 
+import exportguard
+from exportguard.command_line import main
 from exportguard.errors import ExportGuardError, FileError, InvalidArgumentError
 from exportguard.models import BuildOptions
 from exportguard.runners.onnxruntime import OrtSession
 from exportguard.ship import FolderOptions, export_model
 from exportguard.ship.decoder import positions
 from exportguard.ship.generation import compare_generation
+from exportguard.ship.quantization import QUANTIZATIONS
+from exportguard.ship.recorded import validate_export
 from exportguard.ship.staging import REPORT, staged_folder
 
 DECODERS = ("llama", "mistral", "gemma3", "gpt2")
@@ -34,6 +39,7 @@ def test_a_folder_has_the_model_its_configurations_and_a_report(tmp_path: Path) 
     export_model("qwen3", folder, FolderOptions(runtime="genai"))
     assert sorted(path.name for path in folder.iterdir()) == [
         "config.json",
+        "examples.pt",
         REPORT,
         "genai_config.json",
         "generation_config.json",
@@ -151,3 +157,94 @@ def test_a_folder_is_for_whom_the_mask_of_the_process_says(tmp_path: Path) -> No
     with staged_folder(tmp_path / "out"):
         pass
     assert (tmp_path / "out").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+# ---------------------------------------------------------------------------------------------------- quantization
+
+
+def test_a_quantized_decoder_is_measured_and_its_runtime_generates_what_the_file_does(tmp_path: Path) -> None:
+    result = export_model("llama", tmp_path / "out", FolderOptions(runtime="genai", quantize=QUANTIZATIONS["int4"]))
+    assert all(one.agrees for one in result.comparisons)  # of the file before
+    assert result.runtime_agrees is True
+    assert result.quantization is not None
+    assert (result.quantization.quantized, result.quantization.products) == (15, 15)
+    assert 0 < result.agreement["divergence"] <= result.agreement["largest_divergence"] < 1
+    assert json.loads((tmp_path / "out" / REPORT).read_text())["agreement"] == result.agreement
+
+
+def test_more_bits_are_nearer(tmp_path: Path) -> None:
+    divergence = {
+        name: export_model("llama", tmp_path / name, FolderOptions(quantize=QUANTIZATIONS[name])).agreement[
+            "divergence"
+        ]
+        for name in ("int4", "int8")
+    }
+    assert divergence["int8"] < divergence["int4"] / 10
+
+
+def test_a_quantized_encoder_is_measured_by_its_outputs(tmp_path: Path) -> None:
+    options = FolderOptions(build=BuildOptions(task="fill-mask"), quantize=QUANTIZATIONS["int8-dynamic"])
+    result = export_model("bert", tmp_path / "out", options)
+    assert 0.99 < result.agreement["lowest_cosine"] < 1
+    assert validate_export(tmp_path / "out").ok  # what was recorded is what the quantized file gives
+
+
+# ---------------------------------------------------------------------------------------------------- own modules
+
+PROGRAM = """
+import torch
+
+def make():
+    return torch.nn.Linear(4, 2).eval(), (torch.randn(3, 4),), ({0: "rows"},)
+"""
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a module of one's own."""
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "mine.py").write_text(PROGRAM)
+    assert main(["export", "-m", f"{folder / 'mine.py'}:make", "-o", str(folder / "out"), "-q"]) == 0
+    return folder / "out"
+
+
+def test_a_function_in_a_file_is_exported(exported: Path) -> None:
+    assert sorted(path.name for path in exported.iterdir()) == ["examples.pt", REPORT, "model.onnx"]
+    assert OrtSession(exported / "model.onnx").input_names == ["input"]
+
+
+def test_an_export_is_validated_without_the_original(exported: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", str(exported)]) == 0
+    assert "2 comparisons agree" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("runner", ["onnxruntime", "evaluator"])
+def test_another_file_in_its_place_differs(runner: Any, exported: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    shutil.copytree(exported, folder)
+    torch.manual_seed(1)
+    exportguard.to_onnx(
+        torch.nn.Linear(4, 2).eval(), (torch.randn(3, 4),), dynamic_shapes=({0: "rows"},), output=folder / "model.onnx"
+    )
+    report = validate_export(folder, runner)
+    assert not report.ok
+    assert [one.agrees for one in report.sets] == [False, False]
+
+
+def test_a_file_that_does_not_load_is_a_failure_and_no_crash(exported: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    shutil.copytree(exported, folder)
+    (folder / "model.onnx").write_bytes(b"no model")
+    assert validate_export(folder).failure
+    (folder / "examples.pt").write_bytes(b"none")
+    with pytest.raises(FileError, match="is no export that can be validated"):
+        validate_export(folder)
+
+
+def test_a_dry_run_tells_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "-m", "llama", "-o", str(tmp_path / "out"), "--quantize", "int4", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "parameters" in said
+    assert "4 bits (MatMulNBits)" in said
+    assert main(["export", "-m", "mamba", "-o", str(tmp_path / "out"), "--for", "genai", "--dry-run"]) == 2
+    assert list(tmp_path.iterdir()) == []

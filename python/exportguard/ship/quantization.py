@@ -1,0 +1,304 @@
+"""Weights in 4 or 8 bits: the matrices that a written file multiplies by are quantized by blocks, one after the other.
+
+Symmetric, each block of a column with a scale of its own, with the bits that onnxruntime's own quantizer gives
+(`MatMulNBits` of onnxruntime 1.17 and later, 8 bits of 1.22 and later).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy
+
+from exportguard.errors import InvalidArgumentError
+from exportguard.optional import OptionalModule
+
+onnx: Any = OptionalModule("onnx")
+numpy_helper: Any = OptionalModule("onnx.numpy_helper")
+
+Form = Literal["MatMulNBits", "DequantizeLinear", "MatMulInteger"]
+Array = Any  # numpy.ndarray, whose element types are found at run time
+
+_LEAST_OPSET = 21  # of DequantizeLinear by blocks, and of 4 bits
+_EXTERNAL_FROM = 1 << 20  # bytes of weights above which they lie beside the file
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantization:
+    """`bits` of a weight, elements of a `block`, and the operators that the file has for it.
+
+    "MatMulNBits" is onnxruntime's, "DequantizeLinear" the standard's, "MatMulInteger" (8 bits, one scale a column)
+    multiplies integers and quantizes the other side when it is run.
+    """
+
+    bits: int = 4
+    block: int = 32
+    form: Form = "MatMulNBits"
+
+    def __post_init__(self) -> None:
+        """Refuses what no runtime has.
+
+        Raises:
+            InvalidArgumentError: naming the field.
+        """
+        if self.bits not in (4, 8):
+            raise InvalidArgumentError(f"bits must be 4 or 8, got {self.bits}")
+        if self.block < 16 or self.block & (self.block - 1):
+            raise InvalidArgumentError(f"block must be a power of two of at least 16, got {self.block}")
+        if self.form == "MatMulInteger" and self.bits != 8:
+            raise InvalidArgumentError(f"MatMulInteger multiplies 8 bits; got bits={self.bits}")
+
+
+#: By the words of the command line.
+QUANTIZATIONS: Mapping[str, Quantization] = {
+    "int4": Quantization(bits=4),
+    "int8": Quantization(bits=8),
+    "int4-onnx": Quantization(bits=4, form="DequantizeLinear"),
+    "int8-onnx": Quantization(bits=8, form="DequantizeLinear"),
+    "int8-dynamic": Quantization(bits=8, form="MatMulInteger"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizationReport:
+    """How many products of how many have quantized weights, and the bytes of all weights before and after."""
+
+    quantized: int
+    products: int
+    bytes_before: int
+    bytes_after: int
+
+
+def quantize_file(file: Path, how: Quantization) -> QuantizationReport:
+    """Quantizes the weights of a file in place; its data file is written anew.
+
+    Raises:
+        InvalidArgumentError: the form needs a newer opset than the file's.
+        PackageError: onnx is not installed.
+    """
+    model = onnx.load(str(file))
+    report = quantize_model(model, how)
+    data = file.with_name(f"{file.name}.data")
+    data.unlink(missing_ok=True)
+    if report.bytes_after > _EXTERNAL_FROM:
+        onnx.save(model, str(file), save_as_external_data=True, location=data.name, size_threshold=1024)
+    else:
+        onnx.save(model, str(file))
+    return report
+
+
+def quantize_model(model: Any, how: Quantization) -> QuantizationReport:
+    """Quantizes the weights of a ModelProto in place."""
+    opset = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    if how.form == "DequantizeLinear" and opset < _LEAST_OPSET:
+        raise InvalidArgumentError(
+            f"DequantizeLinear by blocks is of opset {_LEAST_OPSET}, and the file has {opset}; pass --opset "
+            f"{_LEAST_OPSET}, or another quantization"
+        )
+    return _Quantizer(model.graph, how).run(model)
+
+
+class _Quantizer:
+    """Replaces products by a constant matrix in the main graph."""
+
+    def __init__(self, graph: Any, how: Quantization) -> None:
+        self._graph, self._how = graph, how
+        self._weights = {one.name: one for one in graph.initializer}
+        self._producers = {name: node for node in graph.node for name in node.output}
+        self._done: dict[tuple[str, bool], Array] = {}
+        self._added: set[str] = set()
+
+    def run(self, model: Any) -> QuantizationReport:
+        before = sum(_bytes(one) for one in self._graph.initializer)
+        products = [node for node in self._graph.node if node.op_type in ("MatMul", "Gemm")]
+        replaced = {id(node): new for node in products if (new := self._replacement(node)) is not None}
+        nodes = [new for node in self._graph.node for new in replaced.get(id(node), [node])]
+        del self._graph.node[:]
+        self._graph.node.extend(_without_unused(nodes, {value.name for value in self._graph.output}))
+        self._drop_unused_weights()
+        if replaced and self._how.form == "MatMulNBits":
+            _import(model, "com.microsoft", 1)
+        after = sum(_bytes(one) for one in self._graph.initializer)
+        return QuantizationReport(
+            quantized=len(replaced), products=len(products), bytes_before=before, bytes_after=after
+        )
+
+    def _replacement(self, node: Any) -> list[Any] | None:
+        """The nodes that stand for a product; None where its second factor is no matrix of numbers."""
+        found = self._matrix(node)
+        if found is None:
+            return None
+        name, matrix = found
+        product = {"MatMulNBits": self._by_blocks, "DequantizeLinear": self._standard, "MatMulInteger": self._integer}
+        bias = node.input[2] if len(node.input) > 2 else ""
+        result = f"{node.output[0]}_product" if bias else node.output[0]
+        nodes = product[self._how.form](node.input[0], name, matrix, result)
+        if bias:
+            nodes.append(onnx.helper.make_node("Add", [result, bias], [node.output[0]], name=f"{node.name}_bias"))
+        for new in nodes:
+            new.name = new.name or f"{node.name}_{new.op_type}_{new.output[0]}"
+            new.metadata_props.extend(node.metadata_props)
+        return nodes
+
+    def _matrix(self, node: Any) -> tuple[str, Array] | None:
+        """The constant factor as (K, N), under a name that is the same for the same numbers."""
+        attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+        if attributes.get("transA", 0) or {attributes.get("alpha", 1.0), attributes.get("beta", 1.0)} != {1.0}:
+            return None
+        name, turned = node.input[1], bool(attributes.get("transB", 0))
+        source = self._producers.get(name)
+        if source is not None and source.op_type == "Transpose":
+            name, turned = source.input[0], not turned
+        weight = self._weights.get(name)
+        if weight is None or len(weight.dims) != 2:
+            return None
+        array = numpy_helper.to_array(weight)
+        if array.dtype not in (numpy.float32, numpy.float16) or array.size == 0:
+            return None
+        return f"{name}{'_T' if turned else ''}", array.T if turned else array
+
+    def _by_blocks(self, x: str, name: str, matrix: Array, result: str) -> list[Any]:
+        rows, columns = matrix.shape
+        quantized, scales = blocks(matrix, self._how.bits, self._how.block)
+        packed = packed_bits(quantized, self._how.bits, rows)
+        inputs = [
+            x,
+            self._add(f"{name}_q{self._how.bits}", packed),
+            self._add(f"{name}_scales", scales.reshape(-1).astype(matrix.dtype)),
+        ]
+        settings = {"K": rows, "N": columns, "bits": self._how.bits, "block_size": self._how.block}
+        return [onnx.helper.make_node("MatMulNBits", inputs, [result], domain="com.microsoft", **settings)]
+
+    def _standard(self, x: str, name: str, matrix: Array, result: str) -> list[Any]:
+        rows, columns = matrix.shape
+        quantized, scales = blocks(matrix, self._how.bits, self._how.block)
+        zero = 1 << (self._how.bits - 1)
+        signed = (quantized.reshape(columns, -1)[:, :rows].astype(numpy.int16) - zero).astype(numpy.int8).T
+        values = self._add_integers(f"{name}_q{self._how.bits}", signed)
+        scale = self._add(f"{name}_scales", numpy.ascontiguousarray(scales.T).astype(matrix.dtype))
+        dense = f"{result}_weight"
+        return [
+            onnx.helper.make_node("DequantizeLinear", [values, scale], [dense], axis=0, block_size=self._how.block),
+            onnx.helper.make_node("MatMul", [x, dense], [result]),
+        ]
+
+    def _integer(self, x: str, name: str, matrix: Array, result: str) -> list[Any]:
+        most = numpy.abs(matrix.astype(numpy.float32)).max(axis=0)
+        scales = numpy.where(most > 0, most / 127, 1).astype(numpy.float32)
+        values = self._add(f"{name}_q8", numpy.rint(matrix / scales).astype(numpy.int8))
+        scale = self._add(f"{name}_scales", scales)
+        node, part = onnx.helper.make_node, f"{result}_"
+        is_half = matrix.dtype == numpy.float16
+        wide = f"{part}float" if is_half else x
+        product = f"{part}float_product" if is_half else result
+        nodes = [node("Cast", [x], [wide], to=onnx.TensorProto.FLOAT)] if is_half else []
+        nodes += [
+            node("DynamicQuantizeLinear", [wide], [f"{part}x", f"{part}x_scale", f"{part}x_zero"]),
+            node("MatMulInteger", [f"{part}x", values, f"{part}x_zero"], [f"{part}sums"]),
+            node("Cast", [f"{part}sums"], [f"{part}sums_float"], to=onnx.TensorProto.FLOAT),
+            node("Mul", [f"{part}x_scale", scale], [f"{part}scale"]),
+            node("Mul", [f"{part}sums_float", f"{part}scale"], [product]),
+        ]
+        return nodes + ([node("Cast", [product], [result], to=onnx.TensorProto.FLOAT16)] if is_half else [])
+
+    def _add(self, name: str, array: Array) -> str:
+        if name not in self._added:
+            self._added.add(name)
+            self._graph.initializer.append(numpy_helper.from_array(numpy.ascontiguousarray(array), name))
+        return name
+
+    def _add_integers(self, name: str, signed: Array) -> str:
+        if self._how.bits == 8:
+            return self._add(name, signed)
+        if name not in self._added:
+            self._added.add(name)
+            flat = signed.reshape(-1).view(numpy.uint8) & 15
+            flat = numpy.append(flat, numpy.zeros(len(flat) % 2, numpy.uint8))
+            raw = (flat[0::2] | flat[1::2] << 4).tobytes()
+            kind = onnx.TensorProto.INT4
+            self._graph.initializer.append(onnx.helper.make_tensor(name, kind, signed.shape, raw, raw=True))
+        return name
+
+    def _drop_unused_weights(self) -> None:
+        used = {name for node in _nodes_below(self._graph) for name in node.input}
+        used |= {value.name for value in self._graph.output}
+        kept = [one for one in self._graph.initializer if one.name in used]
+        del self._graph.initializer[:]
+        self._graph.initializer.extend(kept)
+
+
+def blocks(matrix: Array, bits: int, block: int) -> tuple[Array, Array]:
+    """Quantizes (K, N) by blocks of a column: values of (N, blocks, block) from 0 to 2**bits - 1, scales (N, blocks).
+
+    The number of largest magnitude of a block becomes 0, the end that has one step more; 2**(bits - 1) is zero. A last
+    block that is not full is filled with zeros.
+
+    >>> values, scales = blocks(numpy.array([[-8.0], [4.0]], numpy.float32), 4, 16)
+    >>> values[0, 0, :3].tolist(), scales.tolist()
+    ([0, 12, 8], [[1.0]])
+    """
+    rows, columns = matrix.shape
+    count = math.ceil(rows / block)
+    padded = numpy.zeros((columns, count * block), numpy.float32)
+    padded[:, :rows] = matrix.T
+    parts = padded.reshape(columns, count, block)
+    low, high = parts.min(axis=2), parts.max(axis=2)
+    zero = numpy.float32(1 << (bits - 1))
+    scales = numpy.where(numpy.abs(high) > numpy.abs(low), high, low) / -zero
+    with numpy.errstate(divide="ignore"):
+        inverse = numpy.where(scales != 0, numpy.float32(1) / scales, numpy.float32(0)).astype(numpy.float32)
+    steps = parts * inverse[..., None] + zero
+    whole = numpy.floor(steps)
+    rounded = whole + (steps - whole >= 0.5)  # halves go up, not to the even number
+    return numpy.clip(rounded, 0, 2 * zero - 1).astype(numpy.uint8), scales.astype(numpy.float32)
+
+
+def packed_bits(values: Array, bits: int, rows: int) -> Array:
+    """The blocks with two values of 4 bits to a byte, the first one in its lower half; 8 bits as they are.
+
+    Bytes behind the last of `rows` are 0, as onnxruntime leaves them.
+    """
+    packed: Array = values.copy() if bits == 8 else values[..., 0::2] | values[..., 1::2] << 4
+    packed.reshape(len(packed), -1)[:, math.ceil(rows * bits / 8) :] = 0
+    return packed
+
+
+def _bytes(tensor: Any) -> int:
+    count: int = math.prod(tensor.dims)
+    if tensor.data_type == onnx.TensorProto.INT4:
+        return math.ceil(count / 2)
+    size: int = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    return count * size
+
+
+def _nodes_below(graph: Any) -> Iterator[Any]:
+    """Every node, those of graphs inside of others too."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                yield from _nodes_below(inner)
+
+
+def _without_unused(nodes: list[Any], outputs: set[str]) -> list[Any]:
+    """Without what nobody reads any more, the Transpose of a weight for example."""
+    used = set(outputs)
+    kept = []
+    for node in reversed(nodes):
+        if used.intersection(node.output):
+            used.update(node.input)
+            used.update(name for attribute in node.attribute for inner in (attribute.g, *attribute.graphs)
+                        for below in _nodes_below(inner) for name in below.input)  # fmt: skip
+            used.update(value.name for attribute in node.attribute for inner in (attribute.g, *attribute.graphs)
+                        for value in inner.output)  # fmt: skip
+            kept.append(node)
+    return kept[::-1]
+
+
+def _import(model: Any, domain: str, version: int) -> None:
+    if all(entry.domain != domain for entry in model.opset_import):
+        model.opset_import.append(onnx.helper.make_opsetid(domain, version))

@@ -1,0 +1,87 @@
+"""Inputs and outputs that stand beside an exported file: with them it is proved again without the original."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from exportguard.errors import FileError
+from exportguard.runners.evaluator import EvaluatorSession
+from exportguard.runners.onnxruntime import OrtSession
+from exportguard.validation.discrepancies import Tolerance, compare_outputs
+from exportguard.validation.validate import SetResult, ValidationReport
+
+from .staging import REPORT
+
+EXAMPLES = "examples.pt"
+MODEL_FILE = "model.onnx"
+
+Feeds = Mapping[str, torch.Tensor]
+
+
+def record(folder: Path, calls: Sequence[Feeds]) -> None:
+    """Runs the file in the folder on each of the inputs and keeps both sides; to be called when it is proved."""
+    session = OrtSession(folder / MODEL_FILE)
+    kept = [
+        {"inputs": dict(feeds), "outputs": dict(zip(session.output_names, session.run(feeds), strict=True))}
+        for feeds in calls
+    ]
+    torch.save(kept, folder / EXAMPLES)
+
+
+def is_export(model: str) -> bool:
+    """Whether the name is that of a folder that `exportguard export` wrote with examples."""
+    return (Path(model) / REPORT).is_file() and (Path(model) / EXAMPLES).is_file()
+
+
+def validate_export(
+    folder: Path, runner: Literal["onnxruntime", "evaluator"] = "onnxruntime", tolerance: Tolerance | None = None
+) -> ValidationReport:
+    """Runs the file of an export on what was recorded with it, and compares; without `tolerance` that of each dtype.
+
+    Raises:
+        FileError: the folder is none of `exportguard export`, or what was recorded cannot be read.
+    """
+    told, calls = _read(folder)
+    report = ValidationReport(
+        model=str(folder), task=told["task"], exporter="exportguard", opset=0, dtype="", device="cpu", runner=runner
+    )
+    report.inputs, report.outputs = list(told["inputs"]), list(told["outputs"])
+    report.node_count, report.parameters = told["node_count"], told["parameters"]
+    file = folder / MODEL_FILE
+    try:
+        session = OrtSession(file) if runner == "onnxruntime" else EvaluatorSession(file)
+        report.sets = [_compared(session, number, call, tolerance) for number, call in enumerate(calls)]
+    except Exception as error:  # runtimes have no common base for their own
+        report.failure = f"{type(error).__name__}: {error}"
+    return report
+
+
+def compared_again(folder: Path) -> list[SetResult]:
+    """The file in the folder on what was recorded, before and after it was changed."""
+    session = OrtSession(folder / MODEL_FILE)
+    calls = torch.load(folder / EXAMPLES, weights_only=True)
+    return [_compared(session, number, call, None) for number, call in enumerate(calls)]
+
+
+def _compared(
+    session: OrtSession | EvaluatorSession, number: int, call: Mapping[str, Feeds], tolerance: Tolerance | None
+) -> SetResult:
+    names, expected = list(call["outputs"]), list(call["outputs"].values())
+    outputs = compare_outputs(names, expected, session.run(call["inputs"]), tolerance)
+    return SetResult(name=f"recorded {number}", sizes={}, outputs=outputs)
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], list[dict[str, dict[str, torch.Tensor]]]]:
+    try:
+        told = json.loads((folder / REPORT).read_text(encoding="utf-8"))
+        calls = torch.load(folder / EXAMPLES, weights_only=True)
+    except (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        reason = str(error).partition("\n")[0]
+        raise FileError(f"{folder} is no export that can be validated: {reason}") from error
+    return told, calls
