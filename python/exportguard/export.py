@@ -24,6 +24,7 @@ from .memory_order import refuse_strides_of_views
 from .onnx_model import EXTERNAL_DATA, ExternalData, OnnxModel, first_difference, require_writable
 from .opsets import checked_opset
 from .optimization import Optimize, checked_optimize
+from .phases import phase, recorded_phases
 from .repeats.plan import Repeats, traced_with_markers
 from .rewrites.automatic import loops_left
 from .rewrites.selection import as_rewrites
@@ -167,10 +168,10 @@ def export_program(
     call = ordered_call(model, args, kwargs)
 
     # A converter needs no gradients, and what is traced without them has fewer changes of mode to keep.
-    with torch.no_grad(), traced_with_markers(options.repeats) as counts:
+    with torch.no_grad(), traced_with_markers(options.repeats) as counts, recorded_phases() as seconds:
         examples = [ordered_call(model, (), one) for one in options.examples]
         exported = exported_module(model, call, dynamic_shapes, guard, strict=options.strict, examples=examples)
-    return replace(exported, counts=tuple(counts))
+    return replace(exported, counts=tuple(counts), seconds=seconds)
 
 
 def require_kept(axes: Sequence[AxisOutcome], on_fixed_axis: OnFixedAxis, reasons: Sequence[str] = ()) -> None:
@@ -210,21 +211,34 @@ def _with_rewrite(options: ExportOptions, rewrite: Any) -> ExportOptions:
 def convert(exported: Exported, *, opset: int, options: ExportOptions, optimize: Optimize = True) -> OnnxModel:
     """The conversion alone, in C++, without a second trace."""
     program, shapes = exported.program, exported.shapes
-    core = imported(program, shapes, options)
+    with recorded_phases() as seconds:
+        with phase("reading the program"):
+            core = imported(program, shapes, options)
+        model = _converted(core, exported, opset=opset, options=options, optimize=optimize)
+    model.seconds = {**exported.seconds, **seconds}
+    return model
+
+
+def _converted(
+    core: _core.Model, exported: Exported, *, opset: int, options: ExportOptions, optimize: Optimize
+) -> OnnxModel:
+    program = exported.program
     outputs = None if options.mutated_outputs else len(returned_leaves(program))
     converters = options.dispatcher.rows() if options.dispatcher is not None else {}
-    _core.convert(
-        core,
-        opset=opset,
-        trace=decompose.trace,
-        outputs=outputs,
-        target=options.target,
-        fused_attention=optimize is not False,
-        converters=converters,
-    )
+    with phase("converting"):
+        _core.convert(
+            core,
+            opset=opset,
+            trace=decompose.trace,
+            outputs=outputs,
+            target=options.target,
+            fused_attention=optimize is not False,
+            converters=converters,
+        )
     model = OnnxModel(core, opset, exported.axes(), exported.rewriting_steps)
     if optimize:
-        model.optimize(target=optimize if isinstance(optimize, str) else "portable")
+        with phase("optimizing"):
+            model.optimize(target=optimize if isinstance(optimize, str) else "portable")
     return model
 
 

@@ -15,6 +15,7 @@ from .arguments import path_of, require_choice, require_flags, require_kind, req
 from .axis_report import AxisOutcome
 from .errors import FileError, InvalidArgumentError
 from .optimization import OptimizationReport, Target, optimized
+from .phases import phase, recorded_phases
 from .runners.evaluator import EvaluatorSession
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class OnnxModel:
         self.opset = opset
         self.axes = tuple(axes)
         self.rewriting_steps = tuple(rewriting_steps)  # of `rewrite="auto"`
+        self.seconds: dict[str, float] = {}  # of each phase of the export and the conversion, and of saving
 
     @property
     def inputs(self) -> list[ValueInfo]:
@@ -100,7 +102,9 @@ class OnnxModel:
         """
         target = require_writable(path, "path")
         require_choice("external_data", external_data, EXTERNAL_DATA)
-        _core.save(self._core, str(target), external_data=external_data)
+        with recorded_phases() as seconds, phase("saving"):
+            _core.save(self._core, str(target), external_data=external_data)
+        self.seconds.update(seconds)
         return target
 
     def to_bytes(self) -> bytes:

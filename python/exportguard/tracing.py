@@ -14,6 +14,7 @@ from torch.export import Dim, ExportedProgram
 from .axes.bound import AxisBound, Kind
 from .axes.bounds import bounds_of
 from .axes.enlarging import enlarged, small_sizes
+from .axes.one_symbol import one_symbol_for_a_name
 from .axes.open_slices import open_slices
 from .axes.recording import Decision, TraceRecord, with_recording
 from .axes.relations import told_to_torch
@@ -26,6 +27,7 @@ from .errors import ExportError
 from .export_errors import explained_export
 from .guard import torch_export_patches
 from .inputs import CallInputs
+from .phases import phase
 from .repeats.counts import Counts
 from .repeats.markers import expand as expand_markers
 from .rewrites.automatic import RewritingStep
@@ -43,7 +45,8 @@ class Exported:
 
     `fixing_lines` has the lines that fixed a symbol, `bounds` what else the program takes for granted (None: that was
     not looked at). `too_small` has the sizes of the given example that were enlarged, by input and axis. `counts` has
-    those of each trace. The program may have markers in the place of blocks that were not traced; `expanded` has none.
+    those of each trace, `seconds` those of each phase. The program may have markers in the place of blocks that were
+    not traced; `expanded` has none.
     """
 
     program: ExportedProgram
@@ -53,6 +56,7 @@ class Exported:
     bounds: Sequence[AxisBound] | None = None
     too_small: Mapping[tuple[str, int], int] = field(default_factory=dict)
     counts: Sequence[Counts] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
     def expanded(self) -> ExportedProgram:
         """The program, with the operators in the place of the markers."""
@@ -87,7 +91,7 @@ def exported_module(
     Raises:
         ExportError: torch.export stops.
     """
-    with _serializers(guard):
+    with phase("reading the axes"), _serializers(guard):
         given = normalise(model, call, dynamic_shapes)
         example, shapes = enlarged(model, call, given)
     trace = _Request(model, guard, strict, examples)
@@ -126,12 +130,13 @@ class _Request:
     def attempt(self, call: CallInputs, shapes: Sequence[LeafShape]) -> tuple[Exported, list[Decision]]:
         """One export, and what torch decided about sizes on the way."""
         record = TraceRecord()
-        with _guard(self.guard, record, self.patches) as (prepare, steps):
-            with explained_export():
+        patches = (*self.patches, *one_symbol_for_a_name(shapes))
+        with _guard(self.guard, record, patches) as (prepare, steps):
+            with phase("torch.export"), explained_export():
                 program = _traced(self.model, prepare(call), shapes, self.strict)
             rewritten = steps()
         decisions = record.of(shape_env_of(program))
-        with _serializers(self.guard):
+        with phase("proving the sizes"), _serializers(self.guard):
             trial = Trial(self.model, call, program)
             bounds = bounds_of(program, shapes, decisions, trial, self.examples)
         return Exported(program, shapes, record.fixing_lines, rewritten, bounds), decisions
@@ -165,7 +170,9 @@ def _guard(guard: _Guard, record: TraceRecord, patches: Sequence[Patch]) -> Iter
     if guard is None:
         yield lambda call: call, lambda: ()
         return
-    with torch_export_patches(**with_recording(guard, record, patches)) as prepare:
+    with contextlib.ExitStack() as stack:
+        with phase("opening the guard"):
+            prepare = stack.enter_context(torch_export_patches(**with_recording(guard, record, patches)))
         yield lambda call: CallInputs(prepare(call.args), prepare(dict(call.kwargs))), lambda: prepare.rewriting_steps
 
 

@@ -74,6 +74,11 @@ def _named(shapes: Sequence[LeafShape]) -> Iterator[tuple[str, Place]]:
     yield from (one for one in numbers if one[0] not in seen)
 
 
+def _is_one_symbol(sizes: Sequence[torch.SymInt]) -> bool:
+    """Whether torch knows already that two sizes are equal; to ask it would make nodes."""
+    return len(sizes) == 2 and sizes[0].node.expr == sizes[1].node.expr
+
+
 @contextmanager
 def told_to_torch(model: torch.nn.Module, shapes: Sequence[LeafShape]) -> Iterator[None]:
     """While the block traces the model, torch knows from the beginning what the names say.
@@ -86,7 +91,7 @@ def told_to_torch(model: torch.nn.Module, shapes: Sequence[LeafShape]) -> Iterat
         leaves = pytree.tree_leaves((args, dict(kwargs)))
         for relation in known:
             sizes = [place.size(leaves) for place in (relation.place, *relation.sum_of)]
-            if all(isinstance(size, torch.SymInt) for size in sizes):
+            if all(isinstance(size, torch.SymInt) for size in sizes) and not _is_one_symbol(sizes):
                 _check(sizes[0] == sum(sizes[1:]))
 
     handle = model.register_forward_pre_hook(tell, with_kwargs=True, prepend=True)

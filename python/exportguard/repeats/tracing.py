@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch.fx import Graph
 
+from exportguard.phases import phase
 from exportguard.repeats.markers import MARKER, expand_graph
-from exportguard.repeats.plan import current_plan
+from exportguard.repeats.plan import Plan, current_plan
 from exportguard.repeats.session import Session
 
 #: The trace that is going on, by the identity of its tracer. Traces of bodies inside it have tracers of their own.
@@ -23,7 +24,13 @@ def tracing_once(original: Callable[..., Graph]) -> Callable[..., Graph]:
     @functools.wraps(original)
     def trace(tracer: Any, root: Any, *args: Any, **kwargs: Any) -> Graph:
         plan = current_plan()
-        if _SESSIONS or not plan.traces_once:
+        if _SESSIONS:
+            return original(tracer, root, *args, **kwargs)
+        with phase("torch.export: tracing"):
+            return trace_model(plan, tracer, root, *args, **kwargs)
+
+    def trace_model(plan: Plan, tracer: Any, root: Any, *args: Any, **kwargs: Any) -> Graph:
+        if not plan.traces_once:
             return original(tracer, root, *args, **kwargs)
         session = Session(tracer, tracer.scope_root)
         _SESSIONS[id(tracer)] = session

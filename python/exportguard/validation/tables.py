@@ -22,7 +22,10 @@ def print_report(report: ValidationReport, console: Console, detail: int = 1) ->
             console.print(sets_table(report, every_output=detail > 1))
         for sizes in report.refused:
             console.print(f"not compared, since the module raises there: {sizes}", markup=False, soft_wrap=True)
-        console.print(", ".join(f"{step} {seconds:.2f} s" for step, seconds in report.seconds.items()), style="dim")
+        for seconds_of in (report.seconds, report.phases if detail > 1 else {}):
+            if seconds_of:
+                line = ", ".join(f"{step} {seconds:.2f} s" for step, seconds in seconds_of.items())
+                console.print(line, style="dim")
     if detail > 1 and report.details:
         console.print(report.details, markup=False)
     console.print(verdict(report), soft_wrap=True)

@@ -96,6 +96,7 @@ class ValidationReport:
     seconds: dict[str, float] = field(default_factory=dict)
     axes: list[AxisOutcome] = field(default_factory=list)
     rewritten: list[str] = field(default_factory=list)
+    phases: dict[str, float] = field(default_factory=dict)  # seconds of each phase of the export and the conversion
     repeats: dict[str, int] = field(default_factory=dict)  # operator calls of repeated blocks: replayed, traced
     sets: list[SetResult] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)  # sizes that a module of the user's own raises for
@@ -406,6 +407,7 @@ def _as_tensor(value: Any) -> Any:
 def _convert_here(exported: Exported, file: Path, report: ValidationReport) -> None:
     model = convert(exported, opset=report.opset, options=ExportOptions())
     model.save(file)
+    report.phases = {name: round(seconds, 3) for name, seconds in model.seconds.items()}
     report.node_count = model.node_count
     report.inputs = [value.name for value in model.inputs]
     report.outputs = [value.name for value in model.outputs]

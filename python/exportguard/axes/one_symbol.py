@@ -1,0 +1,134 @@
+"""One symbol for all axes of one name, from the moment at which torch makes fake inputs.
+
+Torch makes a symbol for each axis, and finds out while it traces which of them are equal: each layer of a model with a
+cache has others, and each question of a size is another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from exportguard.declaration import NEEDED, Patch, Verdict, does_not_fit, resolve
+from exportguard.dynamic_shapes import LeafShape
+
+from .relations import Place, relations
+
+_FAKIFY = "torch._export.non_strict_utils.fakify"
+_CREATE = "torch.fx.experimental.symbolic_shapes.ShapeEnv.create_symbol"
+
+
+@dataclass
+class _Symbols:
+    """Which axes have one name, and the symbols that they have in one trace.
+
+    `leaf` is the number of the input that is being made fake, None between inputs.
+    """
+
+    shapes: Sequence[LeafShape]
+    first: Mapping[Place, Place]  # of its name, by place
+    mode: Any = None
+    leaf: int | None = None
+    leaves: int = 0
+    made: dict[Place, Any] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def of_next_leaf(self, mode: Any, value: Any) -> Iterator[None]:
+        """While the next leaf of the inputs is made fake; leaves come in the order of `shapes`."""
+        if mode is not self.mode:
+            self.mode, self.leaves = mode, 0
+            self.made.clear()
+        asked = self.shapes[self.leaves].leaf.value if self.leaves < len(self.shapes) else None
+        is_asked = type(value) is torch.Tensor and isinstance(asked, torch.Tensor) and asked.shape == value.shape
+        self.leaf = self.leaves if is_asked else None
+        self.leaves += 1
+        try:
+            yield
+        finally:
+            self.leaf = None
+
+    def first_of(self, env: Any, axis: int) -> Place | None:
+        """The first axis of the name that an axis of the leaf has."""
+        if self.leaf is None or env is not self.mode.shape_env:
+            return None
+        return self.first.get(Place(self.leaf, axis))
+
+
+def one_symbol_for_a_name(shapes: Sequence[LeafShape]) -> tuple[Patch, ...]:
+    """Patches for an export with inputs of these shapes; none if no two axes have one name."""
+    same = [relation for relation in relations(shapes) if len(relation.sum_of) == 1]
+    if not same:
+        return ()
+    firsts = {relation.sum_of[0] for relation in same}
+    first = {**{place: place for place in firsts}, **{relation.place: relation.sum_of[0] for relation in same}}
+    symbols = _Symbols(shapes, first)
+    reason = "torch has as many symbols as axes, though those of one name are equal, and traces each layer with others"
+    return (
+        Patch(
+            name="inputs whose axes are named",
+            kind="custom",
+            target=_FAKIFY,
+            reason=reason,
+            probe=_probe,
+            replace=functools.partial(_counting, symbols),
+        ),
+        Patch(
+            name="one symbol for a name",
+            kind="custom",
+            target=_CREATE,
+            reason=reason,
+            probe=_probe,
+            replace=functools.partial(_sharing, symbols),
+        ),
+    )
+
+
+def _counting(symbols: _Symbols, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def fakify(mode: Any, kp: Any, t: Any, *args: Any, **kwargs: Any) -> Any:
+        with symbols.of_next_leaf(mode, t):
+            return original(mode, kp, t, *args, **kwargs)
+
+    return fakify
+
+
+def _sharing(symbols: _Symbols, original: Callable[..., Any]) -> Callable[..., Any]:
+    # Not at the top: they take long to import, and whoever exports has them by now.
+    from torch._dynamo.source import TensorProperty, TensorPropertySource
+
+    @functools.wraps(original)
+    def create_symbol(env: Any, val: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
+        is_size = isinstance(source, TensorPropertySource) and source.prop is TensorProperty.SIZE
+        first = symbols.first_of(env, source.idx) if is_size else None
+        known = symbols.made.get(first) if first is not None else None
+        if known is not None:
+            # What torch does for sizes that it takes for one, those of its duck shaping.
+            env.source_to_var[source.name] = known
+            env.var_to_sources[known].append(source)
+            return known
+        made = original(env, val, source, *args, **kwargs)
+        if first is not None and made.is_Symbol:
+            symbols.made[first] = made
+        return made
+
+    return create_symbol
+
+
+def _probe() -> Verdict:
+    function = inspect.unwrap(resolve(_FAKIFY).function)
+    if tuple(inspect.signature(function).parameters)[:3] != ("mode", "kp", "t"):
+        return does_not_fit(f"{_FAKIFY} has other parameters than mode, kp, t")
+    create = inspect.unwrap(resolve(_CREATE).function)
+    if tuple(inspect.signature(create).parameters)[:3] != ("self", "val", "source"):
+        return does_not_fit(f"{_CREATE} has other parameters than val, source")
+    source = inspect.getsource(create)
+    missing = next(
+        (text for text in ("self.source_to_var[source_name] = r", "self.var_to_sources[r]") if text not in source), ""
+    )
+    return does_not_fit(f"{_CREATE} does not have {missing}") if missing else NEEDED

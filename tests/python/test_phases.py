@@ -1,0 +1,41 @@
+"""The seconds of each phase."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from exportguard import to_onnx
+from exportguard.phases import phase, recorded_phases
+
+
+def test_phases_of_one_name_are_added_up_and_those_of_an_inner_record_are_its_own() -> None:
+    with recorded_phases() as outer:
+        for _ in range(2):
+            with phase("one"):
+                pass
+        with recorded_phases() as inner, phase("two"):
+            pass
+    with phase("nobody records"):
+        pass
+    assert list(outer) == ["one"]
+    assert list(inner) == ["two"]
+    assert all(seconds >= 0 for seconds in (*outer.values(), *inner.values()))
+
+
+def test_model_tells_how_long_each_phase_took(tmp_path: Path) -> None:
+    model = to_onnx(torch.nn.Linear(4, 2), (torch.zeros(3, 4),), dynamic_shapes=({0: "batch"},))
+    model.save(tmp_path / "model.onnx")
+    assert set(model.seconds) == {
+        "reading the axes",
+        "opening the guard",
+        "torch.export",
+        "torch.export: tracing",
+        "proving the sizes",
+        "reading the program",
+        "converting",
+        "optimizing",
+        "saving",
+    }
+    assert 0 < model.seconds["torch.export: tracing"] < model.seconds["torch.export"]
