@@ -16,7 +16,7 @@ ROOT = Path(exportguard.__file__).parent
 #: From the lowest layer up: a part sees those of lower layers, and no other of its own. Those between slashes are one
 #: part.
 LAYERS = (
-    "errors version _core",
+    "errors version phases _core",
     "optional progress",
     "arguments foreign_names optimization onnx_types vmaps torch_version devices opsets memory_order export_errors",
     "source runners models inputs graph_operators repeats",

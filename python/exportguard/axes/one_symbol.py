@@ -1,7 +1,8 @@
 """One symbol for all axes of one name, from the moment at which torch makes fake inputs.
 
 Torch makes a symbol for each axis, and finds out while it traces which of them are equal: each layer of a model with a
-cache has others, and each question of a size is another one.
+cache has others, and each question of a size is another one. The patch of `named_axes` does this for a `Dim`, whose name torch
+knows; names that are text are known here alone.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import Any
 
 import torch
 
-from exportguard.declaration import NEEDED, Patch, Verdict, does_not_fit, resolve
+from exportguard.declaration import Patch, Verdict, does_not_fit, resolve
 from exportguard.dynamic_shapes import LeafShape
+from exportguard.patches.torch import named_axes
 
 from .relations import Place, relations
 
@@ -108,9 +110,7 @@ def _sharing(symbols: _Symbols, original: Callable[..., Any]) -> Callable[..., A
         first = symbols.first_of(env, source.idx) if is_size else None
         known = symbols.made.get(first) if first is not None else None
         if known is not None:
-            # What torch does for sizes that it takes for one, those of its duck shaping.
-            env.source_to_var[source.name] = known
-            env.var_to_sources[known].append(source)
+            named_axes.add_source(env, known, source)
             return known
         made = original(env, val, source, *args, **kwargs)
         if first is not None and made.is_Symbol:
@@ -124,11 +124,4 @@ def _probe() -> Verdict:
     function = inspect.unwrap(resolve(_FAKIFY).function)
     if tuple(inspect.signature(function).parameters)[:3] != ("mode", "kp", "t"):
         return does_not_fit(f"{_FAKIFY} has other parameters than mode, kp, t")
-    create = inspect.unwrap(resolve(_CREATE).function)
-    if tuple(inspect.signature(create).parameters)[:3] != ("self", "val", "source"):
-        return does_not_fit(f"{_CREATE} has other parameters than val, source")
-    source = inspect.getsource(create)
-    missing = next(
-        (text for text in ("self.source_to_var[source_name] = r", "self.var_to_sources[r]") if text not in source), ""
-    )
-    return does_not_fit(f"{_CREATE} does not have {missing}") if missing else NEEDED
+    return named_axes.probe()

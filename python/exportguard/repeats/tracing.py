@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -88,7 +89,10 @@ def creating_nodes(original: Callable[..., Any]) -> Callable[..., Any]:
         if args and session.modes.changes_nothing(target, args[0]):
             return session.modes.node_of_nothing(target)
         region = session.region
-        if region is None or not region.is_open or target is MARKER:
+        if target is MARKER or kind == "placeholder":
+            with _without_stack_trace(tracer):
+                return original(tracer, kind, target, *args, **kwargs)
+        if region is None or not region.is_open:
             return original(tracer, kind, target, *args, **kwargs)
         region.note_node(target, kind)
         node = original(tracer, kind, target, *args, **kwargs)
@@ -96,6 +100,16 @@ def creating_nodes(original: Callable[..., Any]) -> Callable[..., Any]:
         return node
 
     return create_node
+
+
+@contextmanager
+def _without_stack_trace(tracer: Any) -> Iterator[None]:
+    """While a node is made that no line of the model calls for: a stack trace takes longer than the node."""
+    records, tracer.record_stack_traces = tracer.record_stack_traces, False
+    try:
+        yield
+    finally:
+        tracer.record_stack_traces = records
 
 
 def dispatching(original: Callable[..., Any]) -> Callable[..., Any]:

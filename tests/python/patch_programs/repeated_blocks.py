@@ -97,7 +97,17 @@ def _graphs_without_code() -> None:
     assert isinstance(module, _LazyGraphModule)
 
 
+def _functions_that_stand_for_themselves() -> None:
+    func, args = torch.add, (torch.zeros(2), 1)
+    with torch_export_patches():
+        from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler as Handler
+
+        assert [getattr(Handler._override, "__wrapped__", None)] != [None]
+        assert Handler()._override(func, args, {}) == (func, args, {})
+
+
 PROGRAMS = {
+    "functions that stand for themselves": _functions_that_stand_for_themselves,
     "metadata beside the examples": _values_without_metadata,
     "cache of fake tensors": _fake_tensors_without_a_cache,
     "code of graphs": _graphs_without_code,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import logging
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import torch
 
 from exportguard.declaration.patch import Patch
 
@@ -40,16 +42,37 @@ def _is_of_sympy(error: BaseException) -> bool:
 
 
 def log_specialization(original: Callable[..., str | None]) -> Callable[..., str | None]:
-    """The check of one `Dim.DYNAMIC` axis, its complaint logged."""
+    """The check of one `Dim.DYNAMIC` axis, its complaint logged.
+
+    What it finds of a symbol, and narrows its range to, it does not find again for all other axes of that symbol.
+    """
+    last: list[Any] = [None, set()]  # the ranges of one export, and what was checked in it
 
     @functools.wraps(original)
     def constrain_user_specified_dimhint_range(*args: Any, **kwargs: Any) -> str | None:
+        checked, ranges = _checked(args, kwargs)
+        if last[0] is not ranges:
+            last[:] = [ranges, set()]
+        if checked is not None and checked in last[1]:
+            return None
         complaint = original(*args, **kwargs)
+        if not complaint and checked is not None:
+            last[1].add(checked)
         if complaint:
             logger.warning("an axis that was asked dynamic is not: %s", complaint.removeprefix("- "))
         return None
 
     return constrain_user_specified_dimhint_range
+
+
+def _checked(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
+    """What decides the check of a size, None for one that is a number; and the ranges that it narrows."""
+    if kwargs or len(args) < 4:
+        return None, None
+    size, _, dim, ranges = args[:4]
+    if not isinstance(size, torch.SymInt) or size.node.maybe_as_int() is not None:
+        return None, ranges
+    return (size.node.expr, size.node._expr, dim.type, dim.min, dim.max), ranges
 
 
 PATCHES = (

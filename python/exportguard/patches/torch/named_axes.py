@@ -42,12 +42,17 @@ def one_symbol(original: Callable[..., Any]) -> Callable[..., Any]:
             if made.is_Symbol:
                 symbols.setdefault(name, made)
             return made
-        self.source_to_var[_text(source.name)] = symbol
-        if source not in self.var_to_sources[symbol]:
-            self.var_to_sources[symbol].append(source)
+        add_source(self, symbol, source)
         return symbol
 
     return create_symbol
+
+
+def add_source(shape_env: Any, symbol: Any, source: Any) -> None:
+    """A known symbol is the size of another axis too, as torch has it for sizes that its duck shaping takes for one."""
+    shape_env.source_to_var[_text(source.name)] = symbol
+    if source not in shape_env.var_to_sources[symbol]:
+        shape_env.var_to_sources[symbol].append(source)
 
 
 def _text(name: Any) -> str:
@@ -65,7 +70,8 @@ def _name_of_axis(shape_env: Any, source: Any, constraint: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _probe() -> Verdict:
+def probe() -> Verdict:
+    """Whether torch keeps the symbols of axes as it did in 2.11 to 2.13."""
     create = inspect.unwrap(resolve(_TARGET).function)
     if tuple(inspect.signature(create).parameters)[: len(_PARAMETERS)] != _PARAMETERS:
         return does_not_fit(f"{_TARGET} has other parameters than {', '.join(_PARAMETERS)}")
@@ -87,7 +93,7 @@ PATCHES = (
         reason="each layer's cache has symbols of its own until guards equate them, so every layer is another",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/experimental/symbolic_shapes.py",
         versions="torch 2.11 to 2.13",
-        probe=_probe,
+        probe=probe,
         awaits="torch.fx.experimental.symbolic_shapes",
         apply=_apply,
     ),

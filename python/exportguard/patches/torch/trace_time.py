@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from exportguard.declaration import NEEDED, Patch, Verdict, does_not_fit, resolve, resolve_object
 from exportguard.repeats.plan import current_plan
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 _METADATA = "torch.fx.experimental.proxy_tensor._extract_tensor_metadata"
 _CONFIG = "torch._dynamo.config"
 _CACHE = "fake_tensor_cache_enabled"
+_OVERRIDE = "torch._export.non_strict_utils._NonStrictTorchFunctionHandler._override"
 _LAZY = "torch.fx._lazy_graph_module._use_lazy_graph_module_flag"
 
 
@@ -45,6 +48,41 @@ def _lazy_code(changes: Changes) -> None:
     """Graphs are converted and never run, so Python need not compile them."""
     target = resolve(_LAZY)
     changes.set_attribute(target.owner, target.name, True)
+
+
+def few_overrides(original: Callable[..., Any]) -> Callable[..., Any]:
+    """What stands for a function that the model calls: most stand for themselves, and torch looks at each of them.
+
+    Those that do not are `torch.tensor`, indexing, and collectives of processes.
+    """
+
+    @functools.wraps(original)
+    def override(handler: Any, func: Any, args: Any, kwargs: Any) -> Any:
+        if (
+            func is torch.tensor
+            or func.__name__ == "__getitem__"
+            or "distributed" in (getattr(func, "__module__", None) or "")
+        ):
+            return original(handler, func, args, kwargs)
+        return func, args, kwargs
+
+    return override
+
+
+def _few_overrides(changes: Changes) -> None:
+    target = resolve(_OVERRIDE)
+    changes.set_attribute(target.owner, target.name, few_overrides(target.function))
+
+
+def _probe_overrides() -> Verdict:
+    """Whether it knows these three kinds and no other."""
+    source = "".join(inspect.getsource(inspect.unwrap(resolve(_OVERRIDE).function)).split())
+    body = source.partition("):")[2]
+    known = ("iffuncintraceable_collective_remaps:", "iffuncistorch.tensor:", 'iffunc.__name__=="__getitem__"and')
+    conditions = body.count("iffunc") - body.count("iffuncin(")
+    if conditions != len(known) or not all(one in body for one in known) or not body.endswith("returnfunc,args,kwargs"):
+        return does_not_fit("it overrides other functions too")
+    return NEEDED
 
 
 def _probe_metadata() -> Verdict:
@@ -85,6 +123,16 @@ PATCHES = (
         awaits=_CONFIG,
         probe=_probe_cache,
         apply=_no_cache,
+    ),
+    Patch(
+        name="functions that stand for themselves",
+        kind="torch",
+        target=_OVERRIDE,
+        reason="each function that a model calls is looked up among the few that torch.export replaces",
+        upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_export/non_strict_utils.py",
+        awaits="torch._export.non_strict_utils",
+        probe=_probe_overrides,
+        apply=_few_overrides,
     ),
     Patch(
         name="code of graphs",
