@@ -2,7 +2,10 @@
 
 Both sides of a row run in one process, one after the other, on models of small widths: their time is that of exports.
 
-    python benchmarks/export_speed.py llama:16 llama:64 bert:12 vit:12 --torch-onnx
+    python benchmarks/export_speed.py llama:16 llama:64 bert:12 vit:12 whisper:6 t5:6 --torch-onnx
+    python benchmarks/export_speed.py llama:16 llama:64 llama:1000 --once    # without the other sides
+
+Behind the rows stand the goals that they reach or miss.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import json
 import logging
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -111,10 +114,62 @@ def resnet(layers: int) -> Case:
     return Case(transformers.ResNetModel(config).eval(), inputs, {"pixel_values": {0: "batch"}})
 
 
+def whisper(layers: int) -> Case:
+    """An encoder of sounds with a decoder of texts."""
+    import transformers
+
+    config = transformers.WhisperConfig(
+        encoder_layers=layers,
+        decoder_layers=layers,
+        d_model=64,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=128,
+        decoder_ffn_dim=128,
+        num_mel_bins=16,
+        max_source_positions=32,
+        max_target_positions=64,
+        vocab_size=1000,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=1,
+        use_cache=False,
+    )
+    inputs = {"input_features": torch.randn(2, 16, 64), "decoder_input_ids": torch.randint(3, 1000, (2, 5))}
+    shapes = {"input_features": {0: "batch"}, "decoder_input_ids": {0: "batch", 1: "seq"}}
+    return Case(transformers.WhisperForConditionalGeneration(config).eval(), inputs, shapes)
+
+
+def t5(layers: int) -> Case:
+    """An encoder and a decoder of texts, whose first layers have the positions of all."""
+    import transformers
+
+    config = transformers.T5Config(
+        num_layers=layers,
+        num_decoder_layers=layers,
+        d_model=64,
+        d_kv=16,
+        d_ff=128,
+        num_heads=4,
+        vocab_size=1000,
+        use_cache=False,
+    )
+    inputs = {"input_ids": torch.randint(3, 1000, (2, 7)), "decoder_input_ids": torch.randint(3, 1000, (2, 5))}
+    shapes = {"input_ids": {0: "batch", 1: "source"}, "decoder_input_ids": {0: "batch", 1: "target"}}
+    return Case(transformers.T5ForConditionalGeneration(config).eval(), inputs, shapes)
+
+
 def made(name: str) -> Case:
     """`llama:16` and the like."""
     kind, _, layers = name.partition(":")
-    others: dict[str, Callable[[int], Case]] = {"bert": bert, "vit": vit, "resnet": resnet}
+    others: dict[str, Callable[[int], Case]] = {
+        "bert": bert,
+        "vit": vit,
+        "resnet": resnet,
+        "whisper": whisper,
+        "t5": t5,
+    }
     torch.manual_seed(0)
     return others[kind](int(layers or 6)) if kind in others else decoder(kind, int(layers or 16))
 
@@ -158,26 +213,74 @@ def cpu_seconds(work: Callable[[], Any]) -> float:
     return time.process_time() - start
 
 
-def measured(name: str, with_torch: bool) -> dict[str, Any]:
+def measured(name: str, *, with_all: bool, with_torch: bool) -> dict[str, Any]:
     """The times of one model, and how many times faster tracing once is."""
     case = made(name)
     with TemporaryDirectory() as folder:
         once = cpu_seconds(lambda: save_here(case, "trace once", folder))
-        plain = cpu_seconds(lambda: save_here(case, "trace all", folder))
-        row: dict[str, Any] = {"model": name, "once": once, "all": plain, "all / once": plain / once}
+        row: dict[str, Any] = {"model": name, "once": once}
+        if with_all:
+            row["all"] = cpu_seconds(lambda: save_here(case, "trace all", folder))
+            row["all / once"] = row["all"] / once
         if with_torch:
             row["torch.onnx"] = cpu_seconds(lambda: save_with_torch(case, folder))
             row["torch.onnx / once"] = row["torch.onnx"] / once
     return {key: round(value, 3) if isinstance(value, float) else value for key, value in row.items()}
 
 
+#: How many times faster than the other side, by model; and than tracing everything, where nothing else is said.
+GOALS: dict[str, dict[str, float]] = {
+    "torch.onnx / once": {
+        **{"llama:16": 45, "llama:64": 150, "llama:128": 250},
+        **dict.fromkeys(("bert:12", "vit:12", "whisper:6", "t5:6"), 12),
+    },
+    "all / once": {"llama:64": 16, "bert:12": 3, "vit:12": 3},
+}
+NEVER_SLOWER = 0.95
+LAYER_MS, THOUSAND_LAYERS_S = 12, 20
+
+
+def goals(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A line for each goal that the rows tell about."""
+    for row in rows:
+        for ratio, by_model in GOALS.items():
+            goal = by_model.get(row["model"], NEVER_SLOWER if ratio == "all / once" else None)
+            if ratio in row and goal is not None:
+                yield _line(f"{row['model']}: {ratio}", row[ratio], goal, is_met=row[ratio] >= goal)
+        if row["model"].endswith(":1000"):
+            yield _line(
+                f"{row['model']}: seconds", row["once"], THOUSAND_LAYERS_S, is_met=row["once"] < THOUSAND_LAYERS_S
+            )
+    for kind, ms in _further_layers(rows):
+        yield _line(f"{kind}: ms for each further layer", ms, LAYER_MS, is_met=ms <= LAYER_MS)
+
+
+def _line(what: str, value: float, goal: float, *, is_met: bool) -> str:
+    return f"{what}: {value:.4g} (goal {goal:g}): {'met' if is_met else 'MISSED'}"
+
+
+def _further_layers(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, float]]:
+    """Milliseconds between the least and the most layers of each kind that was measured with several."""
+    kinds: dict[str, dict[int, float]] = {}
+    for row in rows:
+        kind, _, layers = row["model"].partition(":")
+        kinds.setdefault(kind, {})[int(layers or 0)] = row["once"]
+    for kind, seconds in kinds.items():
+        low, high = min(seconds), max(seconds)
+        if low != high:
+            yield kind, 1000 * (seconds[high] - seconds[low]) / (high - low)
+
+
 def main() -> None:
-    """Prints a line of JSON for each model."""
+    """Prints a line of JSON for each model, then the goals."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "models", nargs="*", help="llama:16, qwen3:16, mixtral:6, smollm3:16, bert:12, vit:12, resnet:6"
+        "models",
+        nargs="*",
+        help="llama:16, qwen3:16, mixtral:6, smollm3:16, bert:12, vit:12, resnet:6, whisper:6, t5:6",
     )
     parser.add_argument("--torch-onnx", action="store_true", help="measure torch.onnx.export too")
+    parser.add_argument("--once", action="store_true", help="measure nothing but tracing once")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
@@ -185,8 +288,11 @@ def main() -> None:
         save_here(made("llama:2"), "trace once", folder)  # what is imported late is imported now
         if arguments.torch_onnx:
             save_with_torch(made("llama:2"), folder)
+    rows = []
     for name in arguments.models:
-        print(json.dumps(measured(name, arguments.torch_onnx)), flush=True)
+        rows.append(measured(name, with_all=not arguments.once, with_torch=arguments.torch_onnx))
+        print(json.dumps(rows[-1]), flush=True)
+    print("\n".join(goals(rows)))
 
 
 if __name__ == "__main__":
