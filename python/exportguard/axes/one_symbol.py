@@ -1,8 +1,8 @@
 """One symbol for all axes of one name, from the moment at which torch makes fake inputs.
 
 Torch makes a symbol for each axis, and finds out while it traces which of them are equal: each layer of a model with a
-cache has others, and each question of a size is another one. The patch of `named_axes` does this for a `Dim`, whose name torch
-knows; names that are text are known here alone.
+cache has others, and each question of a size is another one. The patch of `named_axes` does this for a `Dim`, whose
+name torch knows; names that are text are known here alone.
 """
 
 from __future__ import annotations

@@ -24,9 +24,11 @@ from .resizing import InputsOfOtherSizes
 
 logger = logging.getLogger(__name__)
 
-# A model that is run in full for no more than this many rows of inputs and products with weights: some 50 ms.
-_QUICK_ROWS = 256
-_QUICK_PRODUCTS = 2**32
+# A model is run in full for no more than this many rows of inputs (attention compares each with each) and products with
+# weights, which take some 0.1 s; and for no more than these products, which take a second, if it has to be.
+_QUICK_ROWS = 1100
+_QUICK_PRODUCTS = 2**31
+_AFFORDABLE_PRODUCTS = 2**34
 
 # What a result may differ by where both sides do the same arithmetic, in parts of the largest value: epsilons of it.
 _EPSILONS = 256
@@ -97,13 +99,20 @@ class Trial:
 
     def _refused(self, point: _Point) -> bool:
         assert point.call is not None
-        if _is_quick(self._model, point.call):
+        if _is_quick(self._model, point.call) or self._works_without_data is False:
             return self._expected(point) is None
-        error = None if self._works_without_data is False else self._error_without_data(point.call)
+        if self._error_without_data(point.call) is None:
+            self._works_without_data = True
+            return False
+
+        # It may be fake tensors that are refused, and not their sizes. Models refuse sizes soon, so with its data it
+        # does not take long either; if that could be much to compute, fake tensors of the example tell.
+        if self._works_without_data is None and _is_affordable(self._model, point.call):
+            self._works_without_data = None if self._expected(point) is None else False
+            return self._works_without_data is None
         if self._works_without_data is None:
-            # It may be fake tensors that are refused, and not their sizes; those of the example are not.
-            self._works_without_data = error is None or self._error_without_data(self._call) is None
-        return error is not None if self._works_without_data else self._expected(point) is None
+            self._works_without_data = self._error_without_data(self._call) is None
+        return self._works_without_data or self._expected(point) is None
 
     def _error_without_data(self, call: CallInputs) -> Exception | None:
         return _error_without_data(self._model, call, self._state)
@@ -171,14 +180,22 @@ def _outputs(model: torch.nn.Module, call: CallInputs, state: _State) -> list[An
 
 
 def _is_quick(model: torch.nn.Module, call: CallInputs) -> bool:
-    """Whether to run the model takes less time than to run it without its data, which is some 0.1 ms an operator.
+    """Whether to run the model takes less time than to run it without its data, which is some 0.1 ms an operator."""
+    rows, products = _work(model, call)
+    return rows <= _QUICK_ROWS and products <= _QUICK_PRODUCTS
 
-    A model multiplies each row of its inputs with about each of its weights.
-    """
+
+def _is_affordable(model: torch.nn.Module, call: CallInputs) -> bool:
+    """Whether the model can be run, though it may take longer than without its data."""
+    return _work(model, call)[1] <= _AFFORDABLE_PRODUCTS
+
+
+def _work(model: torch.nn.Module, call: CallInputs) -> tuple[int, int]:
+    """The rows of the longest input, and how often a weight is multiplied: about each of them with each row."""
     leaves = [leaf for leaf in pytree.tree_leaves((call.args, dict(call.kwargs))) if isinstance(leaf, torch.Tensor)]
     rows = max((leaf.numel() // (_width(leaf) or 1) for leaf in leaves), default=1)
     weights = sum(one.numel() for one in model.parameters())
-    return rows <= _QUICK_ROWS and rows * weights <= _QUICK_PRODUCTS
+    return rows, rows * weights
 
 
 def _width(leaf: torch.Tensor) -> int:

@@ -105,11 +105,27 @@ def test_error_of_pythons_arithmetic_is_a_refusal() -> None:
 
 
 def test_large_model_is_tried_without_its_data() -> None:
-    x = torch.rand(2, 300, 4)  # more rows than are run for that
+    x = torch.rand(2, 600, 4)  # more rows than are run for that
     model = Stack().eval()
     found = exported(model, x)
     trial = Trial(model, CallInputs((x,), {}), found.program)
     with_data = itertools.count()
     model.register_forward_pre_hook(lambda _, args: (None if is_fake(args[0]) else next(with_data), None)[1])
-    assert trial.refuses(sizes_of(found, 512)) is False
+    assert trial.refuses(sizes_of(found, 700)) is False
     assert next(with_data) == 0
+
+
+class Reads(torch.nn.Module):
+    """Reads an element, which a tensor without data does not tell; refuses what is longer than 900."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[1] > 900:
+            raise ValueError("too long")
+        return x * float(x.sum() > 0)
+
+
+@pytest.mark.parametrize(("size", "is_refused"), [(700, False), (901, True)])
+def test_fake_tensors_that_are_refused_are_no_refusal_of_their_sizes(size: int, is_refused: bool) -> None:
+    x = torch.rand(2, 600, 4)
+    found = exported(Stack().eval(), x)  # the program matters not
+    assert Trial(Reads(), CallInputs((x,), {}), found.program).refuses(sizes_of(found, size)) is is_refused
