@@ -14,6 +14,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from .axes.bound import AxisBound, Kind
 from .dynamic_shapes import Axis, LeafShape, ends_of, graph_name, name_of
+from .inputs import input_name
 
 _NUMBERS = (bool, int, float)
 
@@ -96,7 +97,7 @@ def axis_outcomes(
         else:
             guard, reason = _fixing_guard(program, place, asked), _why_fixed(program, place, lines or {})
         return AxisOutcome(
-            input=shape.leaf.name,
+            input=input_name(shape.leaf.name),
             axis=axis,
             asked=asked,
             size=re.sub(r"\w+", lambda word: names.get(word[0], word[0]), str(size)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -10,10 +11,14 @@ from typing import Any
 import torch
 
 from .arguments import require_kind
-from .dynamic_shapes import mirror
+from .axes.enlarging import enlarged
+from .emptied_caches import emptied, keeps_only_tokens
+from .dynamic_shapes import mirror, normalise
 from .errors import InvalidArgumentError
 from .guard import torch_export_patches
 from .inputs import CallInputs, Leaf, flatten_named, forward_of, ordered_call
+
+logger = logging.getLogger(__name__)
 
 
 class ObservedCalls:
@@ -25,8 +30,8 @@ class ObservedCalls:
         self.calls: list[CallInputs] = []
 
     def example(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Positional and named arguments to export with: those of the last call, no axis of which has size 0 or 1 that
-        changes elsewhere, or simply the last one.
+        """Positional and named arguments to export with: those of the last call without an axis of size 0 or 1 that
+        changes elsewhere; if there is none, those of the last call, enlarged along such axes.
 
         Raises:
             InvalidArgumentError: there was no call.
@@ -38,8 +43,20 @@ class ObservedCalls:
         calls = self._comparable()
         changing = [axes for _, axes in self._changing_axes(calls)]
         usable = [call for call in calls if _fits(flatten_named(self._named(call)), changing)]
-        chosen = (usable or calls)[-1]
+        chosen = usable[-1] if usable else self._enlarged(calls[-1])
         return chosen.args, dict(chosen.kwargs)
+
+    def _enlarged(self, call: CallInputs) -> CallInputs:
+        """The call with two or more of everything that changes: `generate` passes one token behind a cache, or no cache.
+
+        As it is, if the model takes none of the larger ones that are tried.
+        """
+        try:
+            shapes = normalise(self._model, call, self._dynamic_shapes())
+            return enlarged(self._model, call, shapes)[0]
+        except InvalidArgumentError as error:
+            logger.info("the example is left as it is: %s", error)
+            return call
 
     def dynamic_shapes(self) -> dict[str, Any]:
         """Dynamic shapes nested like the inputs: an axis changes if its size did. Axes that always had the same size as
@@ -75,11 +92,25 @@ class ObservedCalls:
         return call.named(forward_of(self._model))
 
     def _comparable(self) -> list[CallInputs]:
-        """The calls that gave the same inputs as the last one: the first call of `generate` has no cache yet."""
+        """The calls that gave the same inputs as the last one.
+
+        The first call of `generate` has no cache yet, or one without layers: to the model that is one of no tokens.
+        """
         if not self.calls:
             raise InvalidArgumentError("the model was not called; call it, or generate, within observe_inputs")
-        parts = [[leaf.name for leaf in flatten_named(self._named(call))] for call in self.calls]
-        return [call for call, names in zip(self.calls, parts, strict=True) if names == parts[-1]]
+        calls = [self._with_past(call) for call in self.calls]
+        parts = [[leaf.name for leaf in flatten_named(self._named(call))] for call in calls]
+        return [call for call, names in zip(calls, parts, strict=True) if names == parts[-1]]
+
+    def _with_past(self, call: CallInputs) -> CallInputs:
+        """The call, where it has no past tokens with a cache of none that has the form of the last call's."""
+        given, last = self._named(call), self._named(self.calls[-1])
+        missing = {
+            name: emptied(copy.deepcopy(cache))
+            for name, cache in last.items()
+            if keeps_only_tokens(cache) and not _holds_tensors(given.get(name))
+        }
+        return ordered_call(self._model, call.args, {**call.kwargs, **missing}) if missing else call
 
     def _changing_axes(self, calls: Sequence[CallInputs]) -> list[tuple[Leaf, dict[int, tuple[int, ...]]]]:
         """For each leaf the axes whose size changed, with all sizes that were seen."""
@@ -110,6 +141,10 @@ def observe_inputs(model: torch.nn.Module) -> Iterator[ObservedCalls]:
         yield observed
     finally:
         handle.remove()
+
+
+def _holds_tensors(value: Any) -> bool:
+    return any(isinstance(leaf.value, torch.Tensor) for leaf in flatten_named(value))
 
 
 def _sizes(value: Any) -> tuple[int, ...]:

@@ -49,6 +49,31 @@ class CallInputs:
             ) from error
 
 
+#: What models call the cache of a decoder, and the states that a recurrent one keeps instead.
+PAST, PRESENT = "past_key_values", "present"
+_CACHES = (PAST, "cache_params")
+
+
+def input_name(path: str) -> str:
+    """What a leaf of the inputs is called in a file and in reports: a cache is `past_key_values`, whatever its kind.
+
+    >>> input_name("cache_params.0.conv_states"), input_name("input_ids")
+    ('past_key_values.0.conv_states', 'input_ids')
+    """
+    first, dot, rest = path.partition(".")
+    return f"{PAST}{dot}{rest}" if first in _CACHES else path
+
+
+def output_name(path: str) -> str:
+    """The same for the outputs, where a cache is `present`.
+
+    >>> output_name("past_key_values.self.0.key"), output_name("logits")
+    ('present.self.0.key', 'logits')
+    """
+    first, dot, rest = path.partition(".")
+    return f"{PRESENT}{dot}{rest}" if first in _CACHES else path
+
+
 def forward_of(model: Any) -> Callable[..., Any]:
     """The function whose signature names the inputs of `model`."""
     function: Callable[..., Any] = model.forward if isinstance(model, torch.nn.Module) else model

@@ -14,9 +14,7 @@ from torch.utils import _pytree as pytree
 from .axis_report import exported_inputs
 from .dynamic_shapes import graph_name
 from .errors import REFUSALS
-
-_PAST = "past_key_values"
-_PRESENT = "present"
+from .inputs import input_name, output_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +30,10 @@ def program_names(program: ExportedProgram, user_dims: Mapping[str, str] | None 
     """The names under which a program is converted.
 
     Inputs and outputs are named by their path: `input_ids`, `past_key_values.0.key`. What a tuple returns is
-    `output_0`, `output_1`, …. An output with the name of an input becomes `present.0.key` if it is one of
-    `past_key_values`, and gets the suffix `_out` if not. `user_dims` names some of the program's symbols; the others
-    are called after the first input axis that they stand for.
+    `output_0`, `output_1`, …. A cache, of whatever kind and whether or not there is one among the inputs, is
+    `past_key_values.…` there and `present.…` among the outputs; another output with the name of an input gets the
+    suffix `_out`. `user_dims` names some of the program's symbols; the others are called after the first input axis
+    that they stand for.
     """
     inputs = _input_names(program)
     return ProgramNames(
@@ -49,7 +48,7 @@ def _input_names(program: ExportedProgram) -> tuple[str, ...]:
     positional = _positional_names(program, arguments.num_children)
     named = zip(positional, arguments.children(), strict=True)
     named_keywords = zip(map(str, keywords.context), keywords.children(), strict=True)
-    return tuple(name for first, spec in [*named, *named_keywords] for name in _paths(spec, first))
+    return tuple(input_name(path) for first, spec in [*named, *named_keywords] for path in _paths(spec, first))
 
 
 def _positional_names(program: ExportedProgram, count: int) -> list[str]:
@@ -76,11 +75,9 @@ def _output_name(path: str) -> str:
     return f"output_{path}" if path[0].isdigit() else path
 
 
-def _beside_inputs(name: str, inputs: Set[str]) -> str:
-    if name not in inputs:
-        return name
-    first, dot, rest = name.partition(".")
-    return f"{_PRESENT}{dot}{rest}" if first == _PAST else f"{name}_out"
+def _beside_inputs(path: str, inputs: Set[str]) -> str:
+    name = output_name(path)
+    return f"{name}_out" if name in inputs else name
 
 
 def _free_name(name: str, taken: set[str]) -> str:

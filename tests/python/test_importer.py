@@ -165,6 +165,11 @@ def test_an_output_does_not_take_the_name_of_an_input() -> None:
     assert program_names(exported(Model(), torch.ones(2), [torch.ones(2)])).outputs == ("x_out", "present.0")
 
 
+def test_a_cache_that_no_input_holds_is_present_all_the_same() -> None:
+    program = exported(lambda x: {"logits": x + 1, "past_key_values": [x * 2]}, torch.ones(2))
+    assert program_names(program).outputs == ("logits", "present.0")
+
+
 def test_a_registered_class_names_its_parts_by_its_context() -> None:
     class Pair:
         def __init__(self, key: Any, value: Any) -> None:

@@ -8,9 +8,10 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from exportguard import torch_export_patches, use_dyn_not_str
+from exportguard import to_onnx, torch_export_patches, use_dyn_not_str
 from exportguard.errors import InvalidArgumentError
 from exportguard.input_observer import observe_inputs
+from exportguard.runners.onnxruntime import OrtSession
 
 
 class Model(torch.nn.Module):
@@ -101,6 +102,43 @@ def test_what_generate_passes_is_observed_and_exported() -> None:
         kwargs = prepare(kwargs)
         exported = torch.export.export(model, args, kwargs, dynamic_shapes=use_dyn_not_str(shapes), strict=False)
         run = exported.module()
+        assert kwargs["input_ids"].shape[1] > 1
         for call in seen.calls[1:4]:
             expected = model(**prepare(dict(call.kwargs))).logits
             torch.testing.assert_close(run(**prepare(dict(call.kwargs))).logits, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_one_program_for_what_generate_passes_first_and_later() -> None:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2,
+        vocab_size=20,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config).eval()
+    with observe_inputs(model) as seen:
+        for batch, length in [(2, 4), (3, 6)]:
+            tokens = torch.randint(3, 20, (batch, length))
+            model.generate(tokens, max_new_tokens=3, do_sample=False, pad_token_id=0)
+    assert set(seen.dynamic_shapes()["input_ids"]) == {0, 1}
+
+    args, kwargs = seen.example()
+    session = OrtSession(to_onnx(model, args, kwargs, dynamic_shapes=seen.dynamic_shapes()).to_bytes())
+    prompt = torch.randint(3, 20, (2, 5))
+    expected = model.generate(prompt, max_new_tokens=4, do_sample=False, pad_token_id=0)
+    assert torch.equal(generated(session, prompt, 4), expected)
+
+
+def generated(session: OrtSession, prompt: torch.Tensor, count: int) -> torch.Tensor:
+    """The prompt and `count` more tokens, each the likeliest one, from the file alone."""
+    tokens, new = prompt, prompt
+    pasts = [name for name in session.input_names if name.startswith("past_key_values.")]
+    past = dict.fromkeys(pasts, torch.zeros(prompt.shape[0], 2, 0, 8))
+    for _ in range(count):
+        feeds = {"input_ids": new, "attention_mask": torch.ones_like(tokens), **past}
+        feeds["position_ids"] = torch.arange(tokens.shape[1] - new.shape[1], tokens.shape[1]).expand(new.shape)
+        feeds = {name: value for name, value in feeds.items() if name in session.input_names}
+        outputs = dict(zip(session.output_names, session.run(feeds), strict=True))
+        new = outputs["logits"][:, -1].argmax(-1, keepdim=True)
+        tokens = torch.cat([tokens, new], dim=1)
+        past = {name: outputs[name.replace("past_key_values", "present")] for name in pasts}
+    return tokens

@@ -22,7 +22,7 @@ from exportguard.models import (
     tasks,
     tasks_of,
 )
-from exportguard.models.caches import emptied
+from exportguard.emptied_caches import emptied
 from exportguard.models.input_sets import input_sets, sliding_window
 from exportguard.models.natural_inputs import main_input
 from exportguard.models.shrink import shrunk

@@ -19,7 +19,7 @@ from ..dynamic_shapes import DynamicShapes
 from ..errors import REFUSALS, ExportGuardError, FileError, InvalidArgumentError
 from ..export import ExportOptions, convert, export_program, require_same
 from ..guard import torch_export_patches
-from ..inputs import Leaf, flatten_named, ordered_call
+from ..inputs import Leaf, flatten_named, ordered_call, output_name
 from ..models import BuildOptions, ModelCase, build_model
 from ..models.input_sets import InputSet, input_sets
 from ..observed_shapes import observed_dynamic_shapes
@@ -373,7 +373,7 @@ def _compare(
     # Buffers and inputs that the model changes come behind the outputs of the original.
     extra = converted.session.output_names[len(leaves) :]
     got = got[: len(leaves)] if all(name.endswith("_mutated") for name in extra) else got
-    outputs = compare_outputs([leaf.name for leaf in leaves], [leaf.value for leaf in leaves], got)
+    outputs = compare_outputs([output_name(leaf.name) for leaf in leaves], [leaf.value for leaf in leaves], got)
     blind = not can_tell([leaf.value for leaf in leaves])
     return SetResult(name=one.name, sizes=one.sizes, outputs=outputs, error=_BLIND if blind else "")
 

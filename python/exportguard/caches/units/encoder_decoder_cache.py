@@ -20,7 +20,7 @@ def flatten(cache: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     others = {name: value for name, value in vars(cache).items() if name not in _PARTS.values()}
     leaves: dict[str, Any] = {}
     state = {name: encode(value, name, leaves) for name, value in others.items()}
-    context = {"class": path_of(type(cache)), "state": state, "leaves": list(leaves)}
+    context = {"class": path_of(type(cache)), "state": state, "leaves": [*_PARTS, *leaves]}
     return {**{part: getattr(cache, name) for part, name in _PARTS.items()}, **leaves}, context
 
 
@@ -29,7 +29,7 @@ def unflatten(leaves: Iterable[Any], context: dict[str, Any]) -> Any:
     parts = list(leaves)
     cls = class_at(context["class"])
     cache = cls.__new__(cls)
-    named = dict(zip(context["leaves"], parts[len(_PARTS) :], strict=True))
+    named = dict(zip(context["leaves"], parts, strict=True))
     vars(cache).update(zip(_PARTS.values(), parts, strict=False))
     vars(cache).update((name, decode(value, named)) for name, value in context["state"].items())
     return cache

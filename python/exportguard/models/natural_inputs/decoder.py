@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..caches import emptied, keeps_tokens
+from ...emptied_caches import emptied, keeps_tokens
 from .tensors import Sizes, mask, tokens
 
 _CACHE_NAMES = ("past_key_values", "cache_params")

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..caches import emptied
+from ...emptied_caches import emptied
 from . import decoder
 from .tensors import Sizes, mask, tokens
 

@@ -16,6 +16,18 @@ def keeps_tokens(cache: Any) -> bool:
     return any(isinstance(getattr(layer, "keys", None), torch.Tensor) for layer in layers)
 
 
+def keeps_only_tokens(cache: Any) -> bool:
+    """Whether it is a cache that keeps something of every past token, and nothing else."""
+    layers = getattr(cache, "layers", None)
+    if not isinstance(layers, list) or not layers:
+        return False
+    return all(isinstance(getattr(layer, "keys", None), torch.Tensor) and not _states(layer) for layer in layers)
+
+
+def _states(layer: Any) -> list[str]:
+    return [name for name in ("conv_states", "recurrent_states") if getattr(layer, name, None)]
+
+
 def emptied(cache: Any) -> Any:
     """`cache` as it is before the first token: no keys and values, states of zeros. Changes it and returns it.
 
