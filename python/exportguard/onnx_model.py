@@ -88,6 +88,11 @@ class OnnxModel:
         """What the last optimization did; None for a model that was not optimized."""
         return self._report
 
+    def describe(self, metadata: Mapping[str, str]) -> None:
+        """Adds to what the file says of itself beside the graph (`metadata_props`)."""
+        require_named("metadata", metadata)
+        self._core.metadata = {**self._core.metadata, **metadata}
+
     def text(self, sources: bool = False) -> str:
         """The graph as text; with `sources` each node says where it comes from in the user's model."""
         return self._core.text(sources=sources)

@@ -15,6 +15,12 @@ def versions() -> dict[str, str]:
     return {"exportguard": VERSION, **{name: installed_version(name) for name in _PACKAGES}}
 
 
+def made_with() -> dict[str, str]:
+    """What a file says of the versions that made it: those of exportguard, torch and, if installed, transformers."""
+    known = {name: versions()[name] for name in ("exportguard", "torch", "transformers")}
+    return {f"{name}.version": version for name, version in known.items() if version != "not installed"}
+
+
 def installed_version(package: str) -> str:
     """The version of a package, found out without importing it.
 

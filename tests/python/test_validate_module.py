@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 import torch
 from torch.export import Dim
@@ -176,3 +177,30 @@ def test_a_function_that_makes_no_model_is_named(
 def test_it_is_a_part_of_the_package() -> None:
     assert exportguard.validate_module is validate_module
     assert isinstance(ValidateOptions(), exportguard.ValidateOptions)
+
+
+class Raises(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        raise ValueError("not for export") if torch.compiler.is_exporting() else TypeError("no")
+
+
+class OnlyExportRaises(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if torch.compiler.is_exporting():
+            raise ValueError("not for export")
+        return x + 1
+
+
+def test_a_failure_is_sorted_by_the_step_that_could_not_be_done() -> None:
+    x = (torch.randn(3),)
+    assert validate_module(Raises().eval(), x).outcome == "does not run eagerly"
+    assert validate_module(OnlyExportRaises().eval(), x).outcome == "not exported"
+    report = validate_module(torch.nn.Identity().eval(), x)
+    assert (report.outcome, report.as_dict()["outcome"]) == ("ok", "ok")
+
+
+def test_a_written_file_tells_the_versions_that_made_it(tmp_path: Path) -> None:
+    validate_module(torch.nn.ReLU().eval(), (torch.randn(3),), options=ValidateOptions(folder=tmp_path))
+    told = {entry.key: entry.value for entry in onnx.load(str(tmp_path / "ReLU.onnx")).metadata_props}
+    assert told["torch.version"] == torch.__version__
+    assert told["exportguard.version"] == exportguard.__version__

@@ -20,11 +20,12 @@ import torch
 from exportguard.errors import ExportGuardError, InvalidArgumentError
 from exportguard.models import BuildOptions, ModelCase, build_model
 from exportguard.models.input_sets import sliding_window
+from exportguard.opsets import checked_opset
 from exportguard.optional import OptionalModule
 from exportguard.validation.discrepancies import Discrepancy
 from exportguard.validation.own_module import case_of_program, is_program
 from exportguard.validation.validate import ValidateOptions, ValidationReport, validate_case
-from exportguard.version import versions
+from exportguard.version import made_with, versions
 
 from . import genai
 from .decoder import KeysAndValues, decoder_to_onnx, plain_cache, shapes_of
@@ -73,6 +74,8 @@ class ExportedFolder:
     model: str
     task: str
     runtime: str
+    opset: int = 0
+    dtype: str = ""
     node_count: int = 0
     parameters: int = 0
     inputs: list[str] = field(default_factory=list)
@@ -115,6 +118,8 @@ def export_model(
     _require_runtime(case, options)
     with staged_folder(target) as staging:
         result = ExportedFolder(folder=str(target), model=model, task=case.task.name, runtime=options.runtime)
+        result.opset = checked_opset(options.opset)
+        result.dtype = str(options.build.dtype).removeprefix("torch.")
         result.parameters = sum(parameter.numel() for parameter in case.model.parameters())
         cache = _generation_cache(case, options)
         if cache is None:
@@ -202,6 +207,7 @@ def _write_decoder(case: ModelCase, cache: Any, staging: Path, options: FolderOp
     with step.timer("export", "exporting and converting"):
         onnx_model = decoder_to_onnx(case.model, cache, opset=options.opset)
     with step.timer("save", "writing the weights"):
+        onnx_model.describe(made_with())
         onnx_model.save(staging / MODEL_FILE)
     step.result.node_count = onnx_model.node_count
     shapes, dtype = shapes_of(cache), _dtype(cache)

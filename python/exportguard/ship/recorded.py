@@ -49,7 +49,13 @@ def validate_export(
     """
     told, calls = _read(folder)
     report = ValidationReport(
-        model=str(folder), task=told["task"], exporter="exportguard", opset=0, dtype="", device="cpu", runner=runner
+        model=str(folder),
+        task=told["task"],
+        exporter="exportguard",
+        opset=told["opset"],
+        dtype=told["dtype"],
+        device="cpu",
+        runner=runner,
     )
     report.inputs, report.outputs = list(told["inputs"]), list(told["outputs"])
     report.node_count, report.parameters = told["node_count"], told["parameters"]

@@ -99,7 +99,7 @@ def is_program(model: str) -> bool:
     >>> is_program("models/mine.py:make_model"), is_program("llama")
     (True, False)
     """
-    return model.partition(":")[0].endswith(".py") and ":" in model
+    return model.partition(":")[0].endswith(".py")
 
 
 def case_of_program(model: str) -> ModuleCase:
@@ -112,6 +112,10 @@ def case_of_program(model: str) -> ModuleCase:
     file = Path(path)
     if not file.is_file():
         raise InvalidArgumentError(f"there is no file {path}; pass path/file.py:function")
+    if not name:
+        raise InvalidArgumentError(
+            f"{path} may have several models; name the function that makes one, {path}:make_model"
+        )
     function = getattr(_module_of(file), name, None)
     if not callable(function):
         raise InvalidArgumentError(f"{path} has no function {name!r}; pass path/file.py:function")

@@ -72,7 +72,8 @@ def verdict(report: ValidationReport) -> str:
     wrong = [one.name for one in report.sets if not one.agrees]
     if report.ok:
         compared = f"{len(report.sets)} comparisons agree" if report.sets else "converted, not compared"
-        return f"[bold green]ok[/] {escape(report.model)}: {compared}, {len(report.axes)} axes kept"
+        axes = f", {len(report.axes)} axes kept" if report.axes else ""
+        return f"[bold green]ok[/] {escape(report.model)}: {compared}{axes}"
     return f"[bold red]failed[/] {escape(report.model)}: {fixed} axes fixed, wrong on {', '.join(wrong) or 'no inputs'}"
 
 

@@ -29,13 +29,34 @@ from ..repeats.plan import Repeats
 from ..runners.evaluator import EvaluatorSession
 from ..runners.onnxruntime import OrtSession, SessionOptions
 from ..tracing import Exported
-from ..version import versions
+from ..version import made_with, versions
 from .discrepancies import Discrepancy, can_tell, compare_outputs
 from .own_module import ModuleCase, buffers_kept, case_of_program, is_program, module_case
 
 Exporter = Literal["exportguard", "onnx-dynamo"]
 Runner = Literal["onnxruntime", "evaluator"]
 Progress = Callable[[str], None]
+
+Outcome = Literal[
+    "ok",
+    "not built",
+    "does not run eagerly",
+    "not exported",
+    "not converted",
+    "not loaded by the runtime",
+    "stopped while it ran",
+    "axes fixed",
+    "differs",
+]
+
+#: What a validation came to that did not do a step; the steps in their order.
+_UNDONE: Mapping[str, Outcome] = {
+    "build": "not built",
+    "eager": "does not run eagerly",
+    "export": "not exported",
+    "convert": "not converted",
+    "load": "not loaded by the runtime",
+}
 
 _BLIND = (
     "every output of the original is NaN, infinite, or one value throughout on these inputs: no comparison could tell "
@@ -108,6 +129,16 @@ class ValidationReport:
         """Whether it was converted, every axis that was asked to change does, and every comparison agrees."""
         return not self.failure and all(axis.kept for axis in self.axes) and all(one.agrees for one in self.sets)
 
+    @property
+    def outcome(self) -> Outcome:
+        """What it came to in a word that reports can be sorted by; a failure by the step that could not be done."""
+        if self.failure:
+            undone = [outcome for step, outcome in _UNDONE.items() if step not in self.seconds]
+            return undone[0] if undone else "stopped while it ran"
+        if any(not axis.kept for axis in self.axes):
+            return "axes fixed"
+        return "ok" if self.ok else "differs"
+
     def as_dict(self) -> dict[str, Any]:
         """For a JSON report."""
         sets = [
@@ -115,7 +146,14 @@ class ValidationReport:
             for one in self.sets
         ]
         axes = [axis.as_dict() for axis in self.axes]
-        return {**asdict(self), "axes": axes, "sets": sets, "ok": self.ok, "versions": versions()}
+        return {
+            **asdict(self),
+            "axes": axes,
+            "sets": sets,
+            "ok": self.ok,
+            "outcome": self.outcome,
+            "versions": versions(),
+        }
 
 
 def validate_model(
@@ -173,6 +211,7 @@ def validate_case(
     What the file was given in each comparison is added to `calls`.
     """
     report = _empty_report(case.name, options)
+    report.seconds["build"] = 0.0
     with _failures_in(report):
         _validate(case, options, _Run(report, progress, file, [] if calls is None else calls))
     return report
@@ -406,6 +445,7 @@ def _as_tensor(value: Any) -> Any:
 
 def _convert_here(exported: Exported, file: Path, report: ValidationReport) -> None:
     model = convert(exported, opset=report.opset, options=ExportOptions())
+    model.describe(made_with())
     model.save(file)
     report.phases = {name: round(seconds, 3) for name, seconds in model.seconds.items()}
     report.node_count = model.node_count
