@@ -10,15 +10,13 @@ that a body takes two views of one storage as two operands: that is for `Capture
 
 from __future__ import annotations
 
-import sys
-import types
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-from exportguard.rewrites.places import is_users
+from exportguard.rewrites.places import line_now
 from exportguard.source.errors import RewriteError
 
 _LOOKS = frozenset(
@@ -88,7 +86,7 @@ class Aliases:
             where = self._stale.get(self._key(tensor))
             if where is not None:
                 raise RewriteError(
-                    f"{_line_now()}: a tensor is read that {where} changes in place under another name; the two share "
+                    f"{line_now()}: a tensor is read that {where} changes in place under another name; the two share "
                     "memory in Python where a branch or a loop over tensor data says so, which no graph can tell: "
                     "write `y = y + …` instead of `y += …`, or clone it before"
                 )
@@ -101,7 +99,7 @@ class Aliases:
         mine = self._denoted(key)
         others = {other for other, denoted in self._denotes.items() if denoted & mine} | mine
         for other in others - {key}:
-            self._stale[other] = _line_now()
+            self._stale[other] = line_now()
 
     def is_stale(self, tensor: Any) -> bool:
         """Whether a tensor may hold other numbers in Python."""
@@ -125,13 +123,3 @@ class Aliases:
     def set_stale(self, stale: dict[int, str]) -> None:
         """Comes back to what was stale."""
         self._stale = dict(stale)
-
-
-def _line_now() -> str:
-    """The line of the model that runs."""
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if is_users(frame.f_code):
-            return f"line {frame.f_lineno} of {frame.f_code.co_filename}"
-        frame = frame.f_back
-    return "the model"

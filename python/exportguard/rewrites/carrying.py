@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statica
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.data import describe
-from exportguard.rewrites.numbers import as_number, is_number, number_tensor
+from exportguard.rewrites.numbers import as_number, is_number, kinds_of, may_be, number_tensor
 from exportguard.rewrites.state import MISSING, UNDEFINED
 from exportguard.source.errors import RewriteError
 
@@ -34,6 +34,7 @@ class Kind:
     shape: tuple[Any, ...]
     dtype: torch.dtype
     is_number: bool
+    kinds: frozenset[int] = frozenset()  # of Python numbers that it may be
 
     @property
     def rank(self) -> int:
@@ -42,8 +43,7 @@ class Kind:
 
     def make(self) -> torch.Tensor:
         """A tensor of this kind, of which only the kind matters."""
-        made = torch.empty(self.shape, dtype=self.dtype)
-        return as_number(made) if self.is_number else made
+        return self.standing_for(torch.empty(self.shape, dtype=self.dtype))
 
     def start(self, value: Any) -> torch.Tensor:
         """What the variable holds before the loop."""
@@ -55,18 +55,23 @@ class Kind:
 
     def standing_for(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor as the program sees it."""
-        return as_number(tensor) if self.is_number else tensor
+        return as_number(tensor, kinds=self.kinds) if self.is_number else may_be(tensor, self.kinds)
+
+    def joined(self, other: Kind) -> Kind:
+        """This kind, which is the wider one, for what is of the other kind on another path."""
+        return replace(self, kinds=self.kinds | other.kinds)
 
 
 def kind_of(item: Any) -> Kind:
     """The kind of a tensor or a number."""
     if isinstance(item, torch.Tensor) and not is_number(item):
-        return Kind(tuple(item.shape), item.dtype, is_number=False)
+        return Kind(tuple(item.shape), item.dtype, is_number=False, kinds=kinds_of(item))
     if isinstance(item, torch.Tensor):
-        return Kind((), torch.float64 if item.is_floating_point() else item.dtype, is_number=True)
+        dtype = torch.float64 if item.is_floating_point() else item.dtype
+        return Kind((), dtype, is_number=True, kinds=kinds_of(item))
     is_float = isinstance(item, float | torch.SymFloat)
     dtype = torch.float64 if is_float else torch.bool if isinstance(item, bool) else torch.int64
-    return Kind((), dtype, is_number=True)
+    return Kind((), dtype, is_number=True, kinds=kinds_of(item))
 
 
 def same(start: Any, end: Any) -> bool:
@@ -112,16 +117,16 @@ class Kinds:
 
     def _both(self, first: Kind, second: Kind, name: str, start: Any, end: Any) -> Kind:
         if first.is_number and second.is_number:
-            return first if first.rank >= second.rank else second
+            return first.joined(second) if first.rank >= second.rank else second.joined(first)
         if first.is_number or second.is_number:
             number, tensor = (first, second) if first.is_number else (second, first)
             is_fitting = number.rank <= tensor.rank and (first.is_number or not tensor.shape)
             if not is_fitting:
                 raise self._unstable(name, start, end)
-            return tensor
+            return tensor.joined(number)
         if first.dtype != second.dtype or not _is_same_shape(first.shape, second.shape):
             raise self._unstable(name, start, end)
-        return first
+        return first.joined(second)
 
     def _unstable(self, name: str, start: Any, end: Any) -> UnstableError:
         return UnstableError(
@@ -141,7 +146,8 @@ class Kinds:
 
 
 def _is_same_kind(first: Kind, second: Kind) -> bool:
-    return (first.dtype, first.is_number) == (second.dtype, second.is_number) and len(first.shape) == len(second.shape)
+    known, wanted = ((kind.dtype, kind.is_number, kind.kinds, len(kind.shape)) for kind in (first, second))
+    return known == wanted
 
 
 def _is_same_shape(first: Sequence[Any], second: Sequence[Any]) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, SupportsIndex
 import torch
 from torch.utils import _pytree as pytree
 
-from exportguard.rewrites.numbers import as_number, is_number, number_tensor
+from exportguard.rewrites.numbers import as_number, is_number, number_tensor, require_one_kind
 from exportguard.source.errors import RewriteError
 
 _NUMBERS = "exportguard_rows_are_numbers"
@@ -105,6 +105,7 @@ def rows_are_numbers(leaf: Any) -> bool:
 
 
 def _as_rows(element: Any) -> torch.Tensor:
+    require_one_kind(element, "be an element of a list that a loop over tensors fills")
     if isinstance(element, torch.Tensor) and not is_number(element):
         return element.unsqueeze(0)
     if isinstance(element, torch.Tensor | bool | int | float | torch.SymInt | torch.SymFloat):
@@ -115,15 +116,29 @@ def _as_rows(element: Any) -> torch.Tensor:
     )
 
 
-def joined(parts: Iterable[Any]) -> Collected:
-    """The parts of a list as one, which have to be alike."""
+def joined(parts: Iterable[Any], *, promotes: bool = False) -> Collected:
+    """The parts of a list as one, which have to be alike.
+
+    :param promotes: whether elements of different dtypes become those of the widest, as torch.stack makes them
+    """
     pieces = [_collected(part).rows for part in parts]
     specs = [pytree.tree_structure(piece) for piece in pieces]
     if any(spec != specs[0] for spec in specs):
         raise RewriteError("a list that a loop over tensors fills has elements of different structure")
     if len(pieces) == 1:
         return Collected(pieces[0])
+    if not promotes:
+        pytree.tree_map(_require_one_dtype, *pieces)
     return Collected(pytree.tree_map(lambda *leaves: like_rows(torch.cat(leaves), leaves[0]), *pieces))
+
+
+def _require_one_dtype(*leaves: torch.Tensor) -> None:
+    dtypes = {leaf.dtype for leaf in leaves}
+    if len(dtypes) > 1:
+        raise RewriteError(
+            f"a list that a loop over tensors fills has elements of {' and '.join(sorted(map(str, dtypes)))}; an "
+            "index, a slice or a loop cannot tell which is which: give them one dtype"
+        )
 
 
 def _collected(part: Any) -> Collected:
@@ -291,7 +306,7 @@ def of_open_list(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) ->
     joining = _JOINING.get(getattr(func, "__name__", ""))
     if joining is None or not args or not is_open(args[0]):
         _refuse(f"torch.{getattr(func, '__name__', func)}")
-    rows = args[0].rows().rows
+    rows = joined(args[0].parts, promotes=True).rows
     if not isinstance(rows, torch.Tensor):
         _refuse("joining elements that are no tensors")
     return joining(rows, *args[1:], **kwargs)

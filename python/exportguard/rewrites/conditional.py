@@ -14,8 +14,8 @@ from exportguard.rewrites.data import as_predicate, depends_on_data
 from exportguard.rewrites.merging import Merge
 from exportguard.rewrites.places import is_users
 from exportguard.rewrites.recording import Captured, record, substituted
-from exportguard.rewrites.state import Slot, Snapshot, reachable_roots
-from exportguard.rewrites.watch import aliases_now, is_stop, note_containers
+from exportguard.rewrites.state import Slot, Snapshot
+from exportguard.rewrites.watch import aliases_now, is_stop, note_containers, note_put
 from exportguard.source.errors import RewriteError
 
 Branch = Callable[..., Any]
@@ -88,11 +88,12 @@ class Condition:
 
     def build(self, predicate: Any) -> Any:
         captured = Captured()
-        snapshot = Snapshot(reachable_roots(self._branches))
+        snapshot = Snapshot(functions=self._branches)
         runs = self._runs(snapshot, captured)
         if any(run.error is not None for run in runs):
             return self._without_error(predicate, [run.error for run in runs])
         slots = list({slot.identity(): slot for run in runs for slot, _ in run.changes}.values())
+        note_put(slots, snapshot)
         outcomes = (runs[0].recorded(slots), runs[1].recorded(slots))
         merge = Merge(outcomes, names=self._names, slots=slots, is_older=snapshot.knows, line=self._line)
         written = captured.mark_written()

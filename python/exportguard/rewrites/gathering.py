@@ -15,7 +15,7 @@ from exportguard.rewrites.conditional import if_, ifexp
 from exportguard.rewrites.data import as_flag, depends_on_data, is_tracing
 from exportguard.rewrites.iteration import Rows, rows_of
 from exportguard.rewrites.logic import and_, or_
-from exportguard.rewrites.numbers import is_number, number_tensor
+from exportguard.rewrites.numbers import is_number, number_tensor, require_one_kind
 from exportguard.rewrites.runtime_loops import for_
 
 Element = Callable[[Any], Any]
@@ -148,6 +148,9 @@ def tensor(data: Any, *args: Any, **options: Any) -> torch.Tensor:
         return torch.tensor(data, *args, **options)
     made = _nested(data)
     dtype = options.get("dtype")
+    if dtype is None:
+        for leaf in leaves:
+            require_one_kind(leaf, "decide the dtype of torch.tensor")
     if dtype is None and made.dtype == torch.float64 and builtins.all(is_number(x) or not _is(x) for x in leaves):
         dtype = torch.get_default_dtype()
     return made if dtype is None else made.to(dtype)

@@ -10,9 +10,9 @@ import torch
 
 from exportguard.rewrites.conditional import Condition, Run
 from exportguard.rewrites.data import as_flag, as_predicate, depends_on_data
-from exportguard.rewrites.numbers import as_number
+from exportguard.rewrites.numbers import as_number, number_tensor
 from exportguard.rewrites.recording import Captured
-from exportguard.rewrites.state import Snapshot, reachable_roots
+from exportguard.rewrites.state import Snapshot
 from exportguard.rewrites.watch import aliases_now
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
@@ -87,7 +87,7 @@ def _leaves_no_trace(read: Callable[[], Any]) -> bool:
     captured = Captured()
     aliases = aliases_now()
     before = aliases.stale_now()
-    run = Run(read, Snapshot(reachable_roots([read])), captured)
+    run = Run(read, Snapshot(functions=[read]), captured)
     aliases.set_stale(before)
     is_pure = not run.changes and not any(captured.mark_written()) and not run.checks
     return run.error is None and is_pure and not captured.may_fail
@@ -134,11 +134,21 @@ def int_(item: Any) -> Any:
 
 
 def float_(item: Any) -> Any:
-    """`float(item)`; of tensor data a tensor of rank 0."""
-    if not isinstance(item, torch.Tensor) or not depends_on_data(item):
-        return torch.sym_float(item) if depends_on_data(item) else float(item)  # type: ignore[no-untyped-call]
-    number = item if item.is_floating_point() else item.to(torch.get_default_dtype())
-    return as_number(number.reshape(()))
+    """`float(item)`; of tensor data a tensor of rank 0 in double precision, as Python's numbers are."""
+    if not depends_on_data(item):
+        return float(item)
+    if isinstance(item, torch.Tensor):
+        return as_number(item.reshape(()).to(torch.float64))
+    return as_number(number_tensor(item).to(torch.float64))
+
+
+def item(tensor: Any) -> Any:
+    """`tensor.item()`, which leaves what is not an integer a tensor of rank 0."""
+    if not isinstance(tensor, torch.Tensor) or not depends_on_data(tensor) or tensor.dtype.is_complex:
+        return tensor.item()
+    if tensor.dtype == torch.bool:
+        return as_number(tensor.reshape(()))
+    return float_(tensor) if tensor.is_floating_point() else int_(tensor)
 
 
 def _combine(function: Callable[..., torch.Tensor], a: Any, b: Any) -> torch.Tensor:

@@ -149,15 +149,15 @@ class Merge:
     def _kind(self, path: Any, a: Any, b: Any) -> Kind:
         first, second = kind_of(a), kind_of(b)
         if first.is_number and second.is_number:
-            return first if first.rank >= second.rank else second
+            return first.joined(second) if first.rank >= second.rank else second.joined(first)
         if first.is_number or second.is_number:
             number, tensor = (first, second) if first.is_number else (second, first)
             if tensor.shape or number.rank > tensor.rank:
                 raise self._error(f"give {self._name(path)} values of different kinds", a, b)
-            return tensor
+            return tensor.joined(number)
         if first.dtype != second.dtype or len(first.shape) != len(second.shape):
             raise self._error(f"give {self._name(path)} values of different kinds", a, b)
-        return first
+        return first.joined(second)
 
     def _name(self, path: Any) -> str:
         place = path[0].idx

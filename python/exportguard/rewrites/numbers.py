@@ -4,24 +4,48 @@ A number of a loop or of a branch becomes a tensor of rank 0, int64 or float64 (
 Arithmetic of numbers alone gives a number again, with Python's rules: `/` gives a float, truth values count as 0 and 1.
 With a tensor it decides the dtype of the result no more than a Python number would: it is cast to the tensor's dtype,
 or to the default one if its kind is higher. Integers beyond 64 bits do not fit.
+
+A number may be of one kind on one path and of another on the other: `k = 2` or `k = 0.5`, `k = 1` or `k = x.mean()`. It
+is then known with all the kinds that it may be of. As long as they lead to one dtype nothing is lost by the widest of
+them; where they do not, as beside a tensor of integers, no graph can hold the result and it is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
+from exportguard.rewrites.places import line_now
+from exportguard.source.errors import RewriteError
+
 _MARK = "exportguard_number"
+_KINDS = "exportguard_number_kinds"
+_BOOL, _INT, _FLOAT = range(3)  # the kinds of Python numbers
+_OF_KIND = {_BOOL: True, _INT: 1, _FLOAT: 1.0}
+_KIND_NAMES = {_BOOL: "bool", _INT: "int", _FLOAT: "float"}
 _DIVISIONS = frozenset(("div", "true_divide", "__rdiv__", "__rtruediv__", "__truediv__"))
-_ARITHMETIC = _DIVISIONS | frozenset(
+_POWERS = frozenset(("pow", "__pow__", "__rpow__"))
+_BITWISE = frozenset(
     (
-        *("add", "sub", "mul", "floor_divide", "remainder", "pow", "neg", "abs", "rsub", "fmod", "positive"),
-        *("__add__", "__sub__", "__mul__", "__floordiv__", "__mod__", "__pow__", "__neg__", "__abs__", "__pos__"),
-        *("__radd__", "__rsub__", "__rmul__", "__rfloordiv__", "__rmod__", "__rpow__", "maximum", "minimum"),
+        *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "bitwise_left_shift", "bitwise_right_shift"),
+        *("__and__", "__or__", "__xor__", "__lshift__", "__rshift__", "__invert__"),
+        *("__rand__", "__ror__", "__rxor__", "__rlshift__", "__rrshift__"),
+    )
+)
+_ARITHMETIC = (
+    _DIVISIONS
+    | _BITWISE
+    | frozenset(
+        (
+            *("add", "sub", "mul", "floor_divide", "remainder", "pow", "neg", "abs", "rsub", "fmod", "positive"),
+            *("__add__", "__sub__", "__mul__", "__floordiv__", "__mod__", "__pow__", "__neg__", "__abs__", "__pos__"),
+            *("__radd__", "__rsub__", "__rmul__", "__rfloordiv__", "__rmod__", "__rpow__", "maximum", "minimum"),
+        )
     )
 )
 _COMPARISONS = frozenset(
@@ -30,8 +54,10 @@ _COMPARISONS = frozenset(
 _WITH_TENSORS = ("where", "clamp", "clamp_min", "clamp_max", "lerp", "addcmul", "xlogy", "atan2")
 _MIXED = _ARITHMETIC | _COMPARISONS | frozenset(_WITH_TENSORS)
 _IN_PLACE = {f"{name}_": name for name in ("add", "sub", "mul", "div", "pow", "remainder", "floor_divide")} | {
-    f"__i{name}__": f"__{name}__" for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
+    f"__i{name}__": f"__{name}__"
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
 }
+_DECIDING = ("full", "as_tensor", "arange", "range")  # make a dtype from a number
 
 
 @dataclass(frozen=True)
@@ -44,15 +70,54 @@ class Affine:
     high: Any = None
 
 
-def as_number(tensor: torch.Tensor, affine: Affine | None = None) -> torch.Tensor:
-    """Marks a tensor that stands for a Python number."""
+def as_number(tensor: torch.Tensor, affine: Affine | None = None, kinds: frozenset[int] = frozenset()) -> torch.Tensor:
+    """Marks a tensor that stands for a Python number, of one of several kinds if there is more than one."""
     setattr(tensor, _MARK, affine or Affine(object()))
+    return may_be(tensor, kinds) if len(kinds) > 1 else tensor
+
+
+def may_be(tensor: torch.Tensor, kinds: frozenset[int]) -> torch.Tensor:
+    """Marks a tensor of rank 0 that on some path is a Python number of one of these kinds."""
+    if kinds and not tensor.dim():
+        setattr(tensor, _KINDS, kinds)
     return tensor
+
+
+def kinds_of(item: Any) -> frozenset[int]:
+    """The kinds of Python numbers that something may be: none for what is a tensor on every path."""
+    if isinstance(item, torch.Tensor):
+        marked: frozenset[int] | None = getattr(item, _KINDS, None)
+        if marked is not None:
+            return marked
+        return frozenset((_rank(item.dtype),)) if is_number(item) else frozenset()
+    if isinstance(item, bool | torch.SymBool):
+        return frozenset((_BOOL,))
+    return frozenset((_FLOAT if isinstance(item, float | torch.SymFloat) else _INT,))
 
 
 def is_number(item: Any) -> bool:
     """Whether a value is a tensor that stands for a Python number."""
     return isinstance(item, torch.Tensor) and hasattr(item, _MARK)
+
+
+def marked_like(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Marks a tensor as a number where another one is."""
+    for mark in (_MARK, _KINDS):
+        if hasattr(other, mark):
+            setattr(tensor, mark, getattr(other, mark))
+    return tensor
+
+
+def require_one_kind(item: Any, what: str) -> None:
+    """Refuses a number that may be of several kinds.
+
+    :param what: what needs to know its kind
+    """
+    if isinstance(item, torch.Tensor) and len(kinds_of(item)) > 1:
+        raise RewriteError(
+            f"{line_now()}: a number that is {_names(item)}, by the path that it came by, cannot {what}: give it one "
+            "kind on every path (`2.0` instead of `2`)"
+        )
 
 
 def affine_of(item: Any) -> Affine | None:
@@ -73,30 +138,119 @@ def number_tensor(number: Any) -> torch.Tensor:
 
 
 def with_numbers(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
-    """Calls a torch function whose arguments may be numbers."""
+    """Calls a torch function whose arguments may be numbers.
+
+    :raises RewriteError: the dtype of the result depends on the path that a number came by
+    """
     name = getattr(func, "__name__", "")
     if name not in _MIXED and name not in _IN_PLACE:
+        if name in _DECIDING and kwargs.get("dtype") is None:
+            for leaf in pytree.tree_leaves((args, kwargs)):
+                require_one_kind(leaf, f"decide the dtype of torch.{name}")
         return func(*args, **kwargs)
     leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-    if not any(is_number(leaf) for leaf in leaves):
+    if not any(is_number(leaf) or hasattr(leaf, _KINDS) for leaf in leaves):
         return func(*args, **kwargs)
     if name in _IN_PLACE and is_number(args[0]):  # `n += 1` of a number makes another number
         name = _IN_PLACE[name]
         func = getattr(torch.Tensor, name)
     others = [leaf for leaf in leaves if not is_number(leaf)]
     if others:
+        _require_one_dtype(leaves)
         args, kwargs = pytree.tree_map(lambda leaf: _beside(leaf, others), (args, kwargs))
-        return func(*args, **kwargs)
+        result = func(*args, **kwargs)
+        is_of_numbers = name in _ARITHMETIC and isinstance(result, torch.Tensor) and all(map(kinds_of, leaves))
+        return may_be(result, _made_kinds(name, args)) if is_of_numbers else result
     if name in _COMPARISONS:
         return as_number(func(*args, **kwargs))
     return _arithmetic(name, func, args, kwargs) if name in _ARITHMETIC else func(*args, **kwargs)
 
 
+# ---------------------------------------------------------------------------------------------------- kinds
+
+
+def _alternatives(leaf: torch.Tensor) -> list[Any]:
+    """What may stand in the place of a tensor when a dtype is decided."""
+    numbers = [_OF_KIND[kind] for kind in sorted(kinds_of(leaf))]
+    return numbers if is_number(leaf) else [*numbers, leaf]
+
+
+def _require_one_dtype(leaves: Sequence[torch.Tensor]) -> None:
+    """Refuses numbers whose kinds make different dtypes beside the other operands."""
+    for place, leaf in enumerate(leaves):
+        own = _alternatives(leaf)
+        if len(own) == 1:
+            continue
+        for other in [*leaves[:place], *leaves[place + 1 :]]:
+            for beside in _alternatives(other):
+                if isinstance(beside, torch.Tensor) and len({_result_type(beside, one) for one in own}) > 1:
+                    raise _of_two_dtypes(leaf, beside)
+
+
+def _result_type(tensor: torch.Tensor, other: Any) -> torch.dtype:
+    """torch.result_type, which a trace would take for an operator: axes decide before numbers of rank 0, and these
+    before Python's; each only within its category."""
+    if not isinstance(other, torch.Tensor):
+        kind = next(iter(kinds_of(other)))
+        made = torch.get_default_dtype() if kind == _FLOAT else torch.int64
+        return made if kind > _rank(tensor.dtype) else tensor.dtype
+    if bool(tensor.dim()) == bool(other.dim()):
+        return torch.promote_types(tensor.dtype, other.dtype)
+    first, second = (tensor, other) if tensor.dim() else (other, tensor)
+    is_higher = _rank(second.dtype) > _rank(first.dtype)
+    return torch.promote_types(first.dtype, second.dtype) if is_higher else first.dtype
+
+
+def _of_two_dtypes(leaf: torch.Tensor, other: torch.Tensor) -> RewriteError:
+    dtypes = sorted(str(_result_type(other, one)) for one in _alternatives(leaf))
+    return RewriteError(
+        f"{line_now()}: a number that is {_names(leaf)}, by the path that it came by, meets a {other.dtype} tensor: "
+        f"the result is {' or '.join(dict.fromkeys(dtypes))} in Python, and a graph has one dtype; give the number one "
+        "kind on every path (`2.0` instead of `2`), or convert the tensor, or the number by float(…)"
+    )
+
+
+def _names(leaf: torch.Tensor) -> str:
+    names = [_KIND_NAMES[kind] for kind in sorted(kinds_of(leaf))]
+    return " or ".join(names if is_number(leaf) else [*names, "a tensor"])
+
+
+def _made_kinds(name: str, args: Any) -> frozenset[int]:
+    """The kinds of what arithmetic makes of numbers, by those of the operands."""
+    operands = [kinds_of(a) for a in args if isinstance(a, torch.Tensor | bool | int | float | torch.SymInt)]
+    if name in _DIVISIONS:
+        return frozenset((_FLOAT,))
+    highest = {_BOOL}
+    for kinds in operands:
+        highest = {max(known, kind) for known in highest for kind in kinds}
+    if name in _BITWISE and name not in ("__invert__", "bitwise_not"):
+        return frozenset(highest)
+    made = {max(kind, _INT) for kind in highest}
+    if name in _POWERS and _INT in made and not _is_natural(_exponent(name, args)):
+        made |= {_FLOAT}
+    return frozenset(made)
+
+
+def _exponent(name: str, args: Any) -> Any:
+    return args[0] if name == "__rpow__" else args[1] if len(args) > 1 else None
+
+
+def _is_natural(exponent: Any) -> bool:
+    """Whether a power of integers is surely one: Python's `2 ** -1` is a float."""
+    if isinstance(exponent, torch.Tensor):
+        known = affine_of(exponent)
+        return known is not None and known.low is not None and statically_known_true(known.low + known.offset >= 0)
+    return isinstance(exponent, int) and exponent >= 0
+
+
 def _arithmetic(name: str, func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
     affine = _moved(name, args)
-    args, kwargs = pytree.tree_map(lambda leaf: _operand(leaf, name in _DIVISIONS), (args, kwargs))
+    kinds = _made_kinds(name, args)
+    is_wide = name in _DIVISIONS or (name in _POWERS and _FLOAT in kinds)
+    keeps_flags = kinds == {_BOOL}
+    args, kwargs = pytree.tree_map(lambda leaf: leaf if keeps_flags else _operand(leaf, is_wide), (args, kwargs))
     result = func(*args, **kwargs)
-    return as_number(result, affine) if isinstance(result, torch.Tensor) else result
+    return as_number(result, affine, kinds) if isinstance(result, torch.Tensor) else result
 
 
 def _operand(leaf: Any, divides: bool) -> Any:

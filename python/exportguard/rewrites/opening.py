@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from exportguard.rewrites.state import is_opaque
+from exportguard.rewrites.contents import is_opaque
 
 _CLASS = "its class"
 _DEPTH = 8  # objects in objects; one that refers to itself is left as it is

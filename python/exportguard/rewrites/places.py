@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import linecache
+import sys
 import types
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -42,6 +43,16 @@ class Place:
 def is_users(code: types.CodeType) -> bool:
     """Whether code is neither of torch nor of this package."""
     return not code.co_filename.startswith(_NOT_USERS + _GENERATED)
+
+
+def line_now() -> str:
+    """The line of the model that runs."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if is_users(frame.f_code):
+            return f"line {frame.f_lineno} of {frame.f_code.co_filename}"
+        frame = frame.f_back
+    return "the model"
 
 
 def places_of(error: BaseException) -> list[Place]:

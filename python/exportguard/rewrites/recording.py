@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.aliases import only_looks
+from exportguard.rewrites.numbers import marked_like
 from exportguard.source.errors import RewriteError
 
 
@@ -215,6 +216,6 @@ def _ignored_symbols() -> AbstractContextManager[Any]:
 @contextmanager
 def substituted(captured: list[torch.Tensor], operands: list[torch.Tensor]) -> Iterator[Callable[[Any], Any]]:
     """While open, every torch function sees `operands` where it is given `captured`. Yields the same for a pytree."""
-    mode = _Substitution({id(c): o for c, o in zip(captured, operands, strict=True)})
+    mode = _Substitution({id(c): marked_like(o, c) for c, o in zip(captured, operands, strict=True)})
     with mode, _unrecorded_buffers():
         yield lambda tree: pytree.tree_map(mode.replace, tree)

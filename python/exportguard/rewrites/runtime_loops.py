@@ -15,11 +15,11 @@ from exportguard.rewrites.collected import Collected, Grown, Maybe, chosen, numb
 from exportguard.rewrites.conditional import if_
 from exportguard.rewrites.data import as_flag, depends_on_data
 from exportguard.rewrites.iteration import Rows, Steps, SymbolicRange, rows_of, steps_of
-from exportguard.rewrites.numbers import is_number, number_tensor
+from exportguard.rewrites.numbers import is_number, number_tensor, require_one_kind
 from exportguard.rewrites.opening import Opening, closed
 from exportguard.rewrites.recording import Captured, record, substituted
-from exportguard.rewrites.state import MISSING, UNDEFINED, Slot, Snapshot, reachable_roots
-from exportguard.rewrites.watch import aliases_now
+from exportguard.rewrites.state import MISSING, UNDEFINED, Slot, Snapshot
+from exportguard.rewrites.watch import aliases_now, note_put
 from exportguard.source.errors import RewriteError, forget
 
 Body = Callable[..., tuple[Any, tuple[Any, ...]]]
@@ -141,7 +141,7 @@ class _Loop:
         self._written: list[bool] = []
         self._slots: list[Slot] = []
         self._appended: list[Slot] = []
-        self._snapshot = Snapshot(reachable_roots([body, *([test] if test is not None else [])]))
+        self._snapshot = Snapshot(functions=[body, *([test] if test is not None else [])])
         self._kinds = Kinds(line, names)
         self._opening: Opening | None = None
         self._spec: pytree.TreeSpec | None = None
@@ -317,6 +317,8 @@ class _Loop:
             _, state, appended = self._step([rows.item(list(items))], carried, reads)
             flat, spec = pytree.tree_flatten(appended)
             made_by_a_step[:] = [spec]
+            for leaf in flat:
+                require_one_kind(leaf, "be an element of a list that a loop over tensors fills")
             numbers[:] = [is_number(leaf) or not isinstance(leaf, torch.Tensor) for leaf in flat]
             return [t.clone() for t in [*state, *(number_tensor(leaf) for leaf in flat)]]
 
@@ -426,6 +428,7 @@ class _Loop:
         return [kind.start(leaves[place]) for place, kind in sorted(self._kinds.of.items())]
 
     def _finish(self, outputs: list[torch.Tensor]) -> tuple[Any, ...]:
+        note_put(self._slots, self._snapshot)
         values = self._with(outputs[: len(self._kinds.of)])
         contents = outputs[len(self._kinds.of) :]
         aliases = aliases_now()

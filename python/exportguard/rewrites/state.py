@@ -7,16 +7,30 @@ run changed, puts it back, and applies the change with other values.
 
 from __future__ import annotations
 
-import dis
+import collections
+import functools
 import types
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from operator import is_
 from typing import Any
 
-import torch
+from exportguard.rewrites.contents import (
+    ARRAY,
+    PROGRESS,
+    Content,
+    content_of,
+    content_of_cell,
+    differs,
+    is_unchanged,
+    slots_of,
+)
+from exportguard.rewrites.places import line_now
+from exportguard.rewrites.reach import Reach
+from exportguard.source.errors import RewriteError
 
 MISSING = object()
+
+_PLAIN = frozenset({bool, bytes, complex, float, int, str, type(None)})  # they hold nothing
 
 
 class _Undefined:
@@ -28,28 +42,6 @@ class _Undefined:
 
 UNDEFINED = _Undefined()
 
-_OPAQUE = (
-    torch.Tensor,
-    type,
-    types.ModuleType,
-    types.FunctionType,
-    types.BuiltinFunctionType,
-    torch.device,
-    torch.dtype,
-    torch.SymInt,
-    torch.SymFloat,
-    torch.SymBool,
-)
-
-
-#: They hold nothing.
-_PLAIN = frozenset({bool, bytes, complex, float, int, str, type(None)})
-
-
-def is_opaque(item: Any) -> bool:
-    """Whether the content of an object is its own business: tensors, classes, functions, symbolic numbers."""
-    return isinstance(item, _OPAQUE)
-
 
 @dataclass(frozen=True)
 class Slot:
@@ -57,7 +49,7 @@ class Slot:
 
     owner: Any
     key: Hashable
-    kind: str  # "attribute", "entry", "element", "global", or "variable" of an enclosing function
+    kind: str  # of `contents`: "attribute", "entry", "element", "member", "global", "variable" of a function around it
 
     def identity(self) -> tuple[int, str, Hashable]:
         return id(self.owner), self.kind, self.key
@@ -65,28 +57,44 @@ class Slot:
     def describe(self) -> str:
         if self.kind in ("global", "variable"):
             return f"the {self.kind} {self.key}" if self.kind == "global" else "an enclosing variable"
-        name = type(self.owner).__name__
-        return f"{name}.{self.key}" if self.kind == "attribute" else f"{name}[{self.key!r}]"
+        name = self.owner.__name__ if isinstance(self.owner, type) else type(self.owner).__name__
+        if self.kind in ("member", ARRAY):
+            return f"a {name}"
+        return f"{name}.{self.key}" if "attribute" in self.kind else f"{name}[{self.key!r}]"
 
     def as_value(self, held: Any) -> Any:
         """What a place holds, where a variable without a value is undefined, as a local one is."""
         return UNDEFINED if held is MISSING and self.kind == "variable" else held
 
+    def held(self) -> Any:
+        """What the place holds now."""
+        content = content_of(self.owner)
+        return MISSING if content is None else content.values.get(self.key, MISSING)
+
     def put(self, value: Any) -> None:
-        if self.kind == "attribute":
-            _put_entry(self.owner.__dict__, self.key, value)
+        if self.kind in ("attribute", "class attribute"):
+            _put_attribute(self.owner, self.key, value)
         elif self.kind == "entry":
             _put_entry(self.owner, self.key, value)
         elif self.kind == "global":
             _put_entry(self.owner.entries, self.key, value)
         elif self.kind == "variable":
             _put_variable(self.owner, value)
-        else:
+        elif self.kind == "member":
+            self.owner.discard(self.key) if value is MISSING else self.owner.add(value)
+        elif self.kind == ARRAY:
+            self.owner[:] = value.content
+        elif self.kind == "element":
             self._put_element(value)
 
     def _put_element(self, value: Any) -> None:
         place: Any = self.key
-        if value is MISSING:
+        if isinstance(self.owner, collections.deque):
+            held = [*self.owner]
+            held[place:] = [] if value is MISSING else [value, *held[place + 1 :]]
+            self.owner.clear()
+            self.owner.extend(held)
+        elif value is MISSING:
             list.__delitem__(self.owner, slice(place, None))
         elif place == list.__len__(self.owner):  # a list that a loop fills does not tell its length
             list.append(self.owner, value)
@@ -94,17 +102,9 @@ class Slot:
             list.__setitem__(self.owner, place, value)
 
 
-@dataclass(frozen=True, eq=False)
-class GlobalNames:
-    """The globals that functions of one module assign."""
-
-    entries: dict[str, Any]
-    names: tuple[str, ...]
-
-
 def _put_variable(cell: types.CellType, value: Any) -> None:
     if value is MISSING or value is UNDEFINED:
-        if _content_of_cell(cell):
+        if content_of_cell(cell).values:
             del cell.cell_contents
     else:
         cell.cell_contents = value
@@ -117,75 +117,76 @@ def _put_entry(entries: dict[Any, Any], key: Any, value: Any) -> None:
         entries[key] = value
 
 
-@dataclass(frozen=True, slots=True)
-class _Content:
-    """What an object holds: the kind of its slots, and their values by key."""
-
-    kind: str
-    values: Mapping[Any, Any]
-
-
-def _content(owner: Any) -> _Content | None:
-    if isinstance(owner, dict):
-        return _Content("entry", dict(owner.items()) if owner else {})
-    if isinstance(owner, GlobalNames):
-        return _Content("global", {name: owner.entries[name] for name in owner.names if name in owner.entries})
-    if isinstance(owner, types.CellType):
-        return _Content("variable", _content_of_cell(owner))
-    if isinstance(owner, list):
-        return _Content("element", dict(enumerate(list.__iter__(owner))))
-    attributes = getattr(owner, "__dict__", None)
-    if isinstance(owner, _OPAQUE) or not isinstance(attributes, dict):
-        return None
-    return _Content("attribute", attributes.copy())
-
-
-def _is_unchanged(before: _Content, now: _Content) -> bool:
-    """Whether the same keys hold the same objects, in the same order."""
-    one, other = before.values, now.values
-    return len(one) == len(other) and all(map(is_, one.values(), other.values())) and all(map(is_, one, other))
-
-
-def _content_of_cell(cell: types.CellType) -> dict[str, Any]:
-    try:
-        return {"cell_contents": cell.cell_contents}
-    except ValueError:  # a variable that is not assigned yet
-        return {}
+def _put_attribute(owner: Any, key: Any, value: Any) -> None:
+    if isinstance(owner, type):
+        delattr(owner, key) if value is MISSING else setattr(owner, key, value)
+    elif key not in slots_of(owner):
+        _put_entry(owner.__dict__, key, value)
+    elif value is not MISSING:
+        object.__setattr__(owner, key, value)
+    else:
+        object.__delattr__(owner, key)
 
 
 class Snapshot:
     """The mutable objects within reach of some roots, with what they hold now.
 
-    Submodules are not entered: a branch that assigns to an attribute of a submodule calls it, and that call's own
-    effects on tensors are seen as writes.
+    :param roots: objects
+    :param functions: what their code leads to is within reach as well, and that an iterator goes on is an error
     """
 
-    def __init__(self, roots: Iterable[Any]) -> None:
-        self._owners: dict[int, tuple[Any, _Content]] = {}
-        pending = [(root, True) for root in roots]
+    def __init__(self, roots: Iterable[Any] = (), functions: Sequence[Callable[..., Any]] = ()) -> None:
+        self._owners: dict[int, tuple[Any, Content]] = {}
+        self._reach = Reach(functions) if functions else None
+        pending = [*roots, *(self._reach.more() if self._reach is not None else ())]
         while pending:
-            owner, is_root = pending.pop()
-            if id(owner) in self._owners or (isinstance(owner, torch.nn.Module) and not is_root):
-                continue
-            content = None if type(owner) in _PLAIN else _content(owner)
-            if content is None:
-                pending.extend((item, False) for item in _held_by(owner))
-                continue
-            self._owners[id(owner)] = (owner, content)
-            pending.extend([(value, False) for value in content.values.values()])
+            while pending:
+                pending += self._enter(pending.pop())
+            pending = self._reach.more() if self._reach is not None else []
+
+    def _enter(self, owner: Any) -> Iterable[Any]:
+        """Takes in an object; returns what it leads to."""
+        if type(owner) in _PLAIN or id(owner) in self._owners:
+            return ()
+        if self._reach is not None:
+            self._look(owner)
+        elif isinstance(owner, type | types.FunctionType):
+            return ()
+        content = content_of(owner)
+        if content is None:
+            return _held_by(owner)
+        self._owners[id(owner)] = (owner, content)
+        inner = () if content.kind in (PROGRESS, ARRAY) else content.values.values()
+        return [*inner, *_held_by(owner)]
+
+    def _look(self, owner: Any) -> None:
+        assert self._reach is not None
+        if isinstance(owner, types.FunctionType | types.MethodType):
+            self._reach.value(owner)
+        elif not isinstance(owner, type):
+            self._reach.kind(type(owner))
 
     def changes(self) -> list[tuple[Slot, Any]]:
-        """Slots that hold another object than at the time of the snapshot, with that object, in a stable order."""
+        """Slots that hold another object than at the time of the snapshot, with that object, in a stable order.
+
+        :raises RewriteError: code took elements from an iterator, which cannot be undone
+        """
         found: list[tuple[Slot, Any]] = []
         for owner, before in self._owners.values():
-            now = _content(owner) or _Content(before.kind, {})
-            if _is_unchanged(before, now):
-                continue
-            for key in (*before.values, *(key for key in now.values if key not in before.values)):
-                value = now.values.get(key, MISSING)
-                if value is not before.values.get(key, MISSING):
-                    found.append((Slot(owner, key, before.kind), value))
+            now = content_of(owner) or Content(before.kind, {})
+            if not is_unchanged(before, now):
+                found += self._changed(owner, before, now)
         return found
+
+    def _changed(self, owner: Any, before: Content, now: Content) -> Iterator[tuple[Slot, Any]]:
+        for key in (*before.values, *(key for key in now.values if key not in before.values)):
+            value = now.values.get(key, MISSING)
+            if not differs(before.kind, before.values.get(key, MISSING), value):
+                continue
+            if before.kind != PROGRESS:
+                yield Slot(owner, key, before.kind), value
+            elif self._reach is not None:
+                raise _of_an_iterator(owner)
 
     def knows(self, owner: Any) -> bool:
         """Whether an object was within reach when the snapshot was taken."""
@@ -195,53 +196,41 @@ class Snapshot:
         return self._owners[id(slot.owner)][1].values.get(slot.key, MISSING)
 
     def restore(self, changes: list[tuple[Slot, Any]]) -> None:
+        """Puts back what the changed objects held."""
+        refilled: set[int] = set()
         for slot, _ in reversed(changes):
-            slot.put(self.before(slot))
+            if slot.kind != "element":
+                slot.put(self.before(slot))
+            elif id(slot.owner) not in refilled:
+                refilled.add(id(slot.owner))
+                self._refill(slot.owner)
+
+    def _refill(self, owner: Any) -> None:
+        held = [*self._owners[id(owner)][1].values.values()]
+        if isinstance(owner, list):
+            list.__setitem__(owner, slice(None), held)
+        else:
+            owner.clear()
+            owner.extend(held)
 
 
-def _held_by(item: Any) -> Iterable[Any]:
-    """What an object that is not changed itself leads to."""
+def _of_an_iterator(owner: Any) -> RewriteError:
+    return RewriteError(
+        f"{line_now()}: a branch of a test on tensor data, or a step of a loop, takes elements from a "
+        f"{type(owner).__name__} that was made outside of it, and Python would only where it runs: call next(…) "
+        "outside, or use an index"
+    )
+
+
+def _held_by(item: Any) -> list[Any]:
+    """What an object leads to beside its places."""
     if isinstance(item, types.MethodType):
-        return (item.__self__,)
-    return reachable_roots([item]) if isinstance(item, types.FunctionType) else item if isinstance(item, tuple) else ()
-
-
-def reachable_roots(functions: Iterable[Callable[..., Any]]) -> list[Any]:
-    """What the closures of these functions hold, without the functions of the rewriting itself."""
-    roots: list[Any] = []
-    seen: set[int] = set()
-    pending = list(functions)
-    while pending:
-        function = pending.pop()
-        if id(function) in seen:
-            continue
-        seen.add(id(function))
-        roots += _assigned_outside(function)
-        for cell in getattr(function, "__closure__", None) or ():
-            value = next(iter(_content_of_cell(cell).values()), None)
-            if isinstance(value, types.FunctionType):
-                pending.append(value)
-            else:
-                roots.append(value)
-    return roots
-
-
-def _assigned_outside(function: Any) -> list[Any]:
-    """The variables of enclosing functions and of the module that a function assigns."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return []
-    stores = list(_stores(code))
-    names = dict.fromkeys(i.argval for i in stores if i.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"))
-    free = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-    cells = [free[name] for name in dict.fromkeys(i.argval for i in stores) if name in free]
-    return [*cells, *([GlobalNames(function.__globals__, tuple(names))] if names else [])]
-
-
-def _stores(code: types.CodeType) -> Iterator[dis.Instruction]:
-    """The assignments of a function and of those defined in it to what may be outside of it."""
-    kinds = ("STORE_GLOBAL", "STORE_DEREF", "DELETE_GLOBAL", "DELETE_DEREF")
-    yield from (instruction for instruction in dis.get_instructions(code) if instruction.opname in kinds)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _stores(constant)
+        return [item.__self__, item.__func__]
+    if isinstance(item, functools.partial):
+        return [item.func, *item.args, *item.keywords.values()]
+    if isinstance(item, types.FunctionType):
+        cells = [content_of_cell(cell) for cell in item.__closure__ or ()]
+        return [value for content in cells for value in content.values.values()]
+    if isinstance(item, dict | list | set | collections.deque):
+        return [vars(item)] if hasattr(item, "__dict__") else []
+    return [*item] if isinstance(item, tuple) else []

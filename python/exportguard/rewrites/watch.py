@@ -20,7 +20,7 @@ from exportguard.rewrites.aliases import Aliases, only_looks
 from exportguard.rewrites.catching import handler_of
 from exportguard.rewrites.collected import holds_parts, is_open, of_open_list, require_closed
 from exportguard.rewrites.numbers import with_numbers
-from exportguard.rewrites.state import Snapshot
+from exportguard.rewrites.state import Slot, Snapshot
 from exportguard.source.errors import RewriteError, noted_errors
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Watch(TorchFunctionMode):
         super().__init__()
         self.aliases = Aliases()
         self.containers: list[_Two] = []
+        self.put: list[tuple[Slot, Any]] = []  # where a body left something, with what was there before
         self.swallowed: list[Exception] = []  # what torch raised where a handler of the model may take it for its own
 
     def __torch_function__(self, func: Callable[..., Any], classes: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -96,6 +97,12 @@ def is_stop(error: BaseException) -> bool:
 def aliases_now() -> Aliases:
     """Those of the export that goes on, or new ones."""
     return _OPEN[-1].aliases if _OPEN else Aliases()
+
+
+def note_put(slots: Iterable[Slot], snapshot: Snapshot) -> None:
+    """Notes the places that a body changed, in which no tensor of the trace may stay."""
+    if _OPEN:
+        _OPEN[-1].put += [(slot, snapshot.before(slot)) for slot in slots]
 
 
 def note_containers(found: Iterable[tuple[str, Any, Any]], line: int) -> None:
@@ -185,9 +192,18 @@ def _run_watched(model: Any, export: Callable[[], Any]) -> Any:
             program = export()
     finally:
         _OPEN.pop()
+        for slot, before in reversed(watch.put):
+            if not isinstance(slot.owner, torch.nn.Module) and _is_of_a_trace(slot.held()):
+                slot.put(before)
     for error in [*noted, *watch.swallowed]:
         raise error
     return program
+
+
+def _is_of_a_trace(value: Any) -> bool:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return isinstance(value, FakeTensor) or holds_parts(value)
 
 
 @contextmanager

@@ -78,6 +78,12 @@ A program means what it means in Python, or the export fails with the line and t
   as Python does, and decides a dtype no more than a Python number would. Its kind may widen: bool, int, float, and a
   tensor of the dtype and shape that the body makes (`total = 0`). Where a variable has its kind only behind the first
   step (`h = None`), that step is written before the loop. Integers beyond 64 bits do not fit.
+  A number that is an int on one path and a float on the other keeps both kinds in mind: where they would give a tensor
+  beside it different dtypes, as one of integers, the export fails.
+- **State.** What code changes is found by what it can reach: its variables, the globals it names, the objects behind
+  them with their attributes, slots, entries and members, submodules, classes, functions with their default arguments.
+  A place that both branches or the steps of a loop fill comes out of the graph; a set, an array of numpy, an iterator
+  that only one path changes is refused. State in modules written in C, and attributes of tensors, are not seen.
 - **Lists.** A list that a loop fills knows its first and last elements, slices, `reversed`, `len`, `+`, loops over
   it, `torch.stack` and `torch.cat`; what needs its length while the model is traced is refused: unpacking, `in`,
   `sort`, returning it. Elements that data leaves out (`if …: rows.append(row)`, comprehensions with a filter) are

@@ -1,0 +1,265 @@
+"""What a mutable Python object holds, by the kind of object: containers, attributes, slots, cells, classes, iterators.
+
+All places of an object are of one kind, and each has a key. A kind that `Slot.put` cannot put back, as how far an
+iterator has come, is only compared.
+"""
+
+from __future__ import annotations
+
+import collections
+import gc
+import itertools
+import sys
+import types
+import warnings
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from operator import is_
+from typing import Any
+
+import numpy as np
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What an object holds: the kind of its places, and their values by key."""
+
+    kind: str
+    values: Mapping[Any, Any]
+
+
+PROGRESS = "progress"  # of an iterator
+ARRAY = "array"  # the numbers of an array of numpy, or the bytes of a bytearray
+
+_OPAQUE = (
+    torch.Tensor,
+    types.ModuleType,
+    types.BuiltinFunctionType,
+    torch.device,
+    torch.dtype,
+    torch.SymInt,
+    torch.SymFloat,
+    torch.SymBool,
+)
+
+#: Modules of the standard library whose objects have attributes that a model changes; those of others are their own.
+_WITH_ATTRIBUTES = (
+    "builtins",
+    "types",
+    "collections",
+    "dataclasses",
+    "argparse",
+    "contextlib",
+    "functools",
+    "copy",
+    "abc",
+)
+_FOREIGN = frozenset(sys.stdlib_module_names) - frozenset(_WITH_ATTRIBUTES)
+_NOT_USERS = frozenset((*sys.stdlib_module_names, "torch", "exportguard", "numpy", "sympy"))
+_HOOKS = frozenset(name for name in vars(torch.nn.Module()) if "hook" in name)
+
+_MADE: tuple[Any, ...] = ([], (), range(0), range(1 << 70), {}, set(), "", b"", bytearray(), {}.items(), {}.values())
+_ITERATORS: tuple[type, ...] = (
+    *(type(iter(made)) for made in _MADE),
+    *(type(iter(collections.deque())), type(reversed([])), types.GeneratorType, type(iter(list, []))),
+    *(zip, enumerate, map, filter, reversed),
+    *(made for made in vars(itertools).values() if isinstance(made, type)),
+)
+_METHODS = (
+    *(types.FunctionType, types.BuiltinFunctionType, staticmethod, classmethod, property),
+    *(types.MemberDescriptorType, types.GetSetDescriptorType, types.WrapperDescriptorType),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class GlobalNames:
+    """The globals that functions of one module assign."""
+
+    entries: dict[str, Any]
+    names: tuple[str, ...]
+
+
+def is_opaque(item: Any) -> bool:
+    """Whether the content of an object is its own business: tensors, classes, functions, symbolic numbers."""
+    is_foreign = _top(type(item)) in _FOREIGN and not isinstance(item, _ITERATORS)
+    return is_foreign or isinstance(item, (*_OPAQUE, type, types.FunctionType))
+
+
+def is_users_class(item: Any) -> bool:
+    """Whether a class is neither Python's nor torch's nor this package's."""
+    return isinstance(item, type) and _top(item) not in _NOT_USERS and item.__module__ != "builtins"
+
+
+def is_users_module(item: types.ModuleType | types.FunctionType) -> bool:
+    """Whether a module, or that of a function, is neither Python's nor torch's nor this package's."""
+    name = item.__name__ if isinstance(item, types.ModuleType) else item.__module__
+    return str(name).partition(".")[0] not in _NOT_USERS
+
+
+def _top(kind: type) -> str:
+    return str(getattr(kind, "__module__", "")).partition(".")[0]
+
+
+def content_of(owner: Any) -> Content | None:
+    """What an object holds now; None for one that holds nothing of interest."""
+    kind = type(owner)
+    read = _BY_TYPE.get(kind)
+    if read is None:
+        read = next((read for kinds, read in _READERS if issubclass(kind, kinds)), _attributes)
+        _BY_TYPE[kind] = read
+    return read(owner)
+
+
+def content_of_cell(cell: types.CellType) -> Content:
+    """What a variable of a function holds that a nested one shares."""
+    try:
+        return Content("variable", {"cell_contents": cell.cell_contents})
+    except ValueError:  # a variable that is not assigned yet
+        return Content("variable", {})
+
+
+def is_unchanged(before: Content, now: Content) -> bool:
+    """Whether the same keys hold the same objects, in the same order."""
+    one, other = before.values, now.values
+    return len(one) == len(other) and all(map(is_, one.values(), other.values())) and all(map(is_, one, other))
+
+
+def differs(kind: str, before: Any, now: Any) -> bool:
+    """Whether a place holds something else than before."""
+    return bool(before != now) if kind in (PROGRESS, ARRAY) else before is not now
+
+
+def slots_of(owner: Any) -> list[str]:
+    """The names of `__slots__`."""
+    names = [vars(kind).get("__slots__", ()) for kind in type(owner).__mro__]
+    flat = [name for group in names for name in ((group,) if isinstance(group, str) else group)]
+    return [name for name in flat if name not in ("__dict__", "__weakref__")]
+
+
+# ---------------------------------------------------------------------------------------------------- by kind
+
+
+def _attributes(owner: Any) -> Content | None:
+    attributes = getattr(owner, "__dict__", None)
+    if is_opaque(owner):
+        return None
+    slots = slots_of(owner) if type(owner).__module__ != "builtins" else []
+    if not isinstance(attributes, dict):
+        return Content("attribute", _in_slots(owner, slots)) if slots else None
+    return Content("attribute", attributes | _in_slots(owner, slots) if slots else attributes.copy())
+
+
+def _in_slots(owner: Any, slots: list[str]) -> dict[str, Any]:
+    return {name: getattr(owner, name) for name in slots if hasattr(owner, name)}
+
+
+def _of_module(owner: Any) -> Content:
+    return Content("attribute", {k: v for k, v in vars(owner).items() if k not in _HOOKS})
+
+
+def _of_dict(owner: Any) -> Content:
+    return Content("entry", dict(owner.items()) if owner else {})
+
+
+def _of_elements(owner: Any) -> Content:
+    return Content("element", dict(enumerate(list.__iter__(owner) if isinstance(owner, list) else iter(owner))))
+
+
+def _of_set(owner: Any) -> Content:
+    return Content("member", {member: member for member in owner})
+
+
+def _of_globals(owner: GlobalNames) -> Content:
+    return Content("global", {name: owner.entries[name] for name in owner.names if name in owner.entries})
+
+
+def _of_class(owner: type) -> Content | None:
+    if not is_users_class(owner):
+        return None
+    held = {k: v for k, v in vars(owner).items() if not (k.startswith("__") or isinstance(v, _METHODS))}
+    return Content("class attribute", {k: v for k, v in held.items() if not hasattr(type(v), "__get__")})
+
+
+def _of_function(owner: types.FunctionType) -> Content:
+    return Content("attribute", {k: v for k, v in owner.__dict__.items() if k != "__wrapped__"})
+
+
+def _of_array(owner: Any) -> Content:
+    return Content(ARRAY, {None: _Numbers(owner.copy())})
+
+
+def _of_iterator(owner: Any) -> Content:
+    return Content(PROGRESS, {None: _Progress(owner)})
+
+
+class _Numbers:
+    """A copy of an array, which equals another of the same numbers."""
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+    def __eq__(self, other: object) -> bool:
+        assert isinstance(other, _Numbers)
+        return bytes(memoryview(self.content).tobytes()) == bytes(memoryview(other.content).tobytes())
+
+    __hash__ = None  # type: ignore[assignment]  # what it holds may change
+
+    def __repr__(self) -> str:
+        return repr(self.content)
+
+
+class _Progress:
+    """How far an iterator has come, with all that it goes through."""
+
+    def __init__(self, iterator: Any) -> None:
+        self._held: list[Any] = []  # so that no id is used twice
+        self._state = self._of(iterator, 0)
+
+    def _of(self, item: Any, depth: int) -> Any:
+        if isinstance(item, types.GeneratorType):
+            frame = item.gi_frame
+            return None if frame is None else (frame.f_lasti, self._of(tuple(frame.f_locals.values()), depth))
+        if isinstance(item, _ITERATORS):
+            return self._reduced(item, depth)
+        if isinstance(item, tuple) and depth < _DEEPEST:
+            return tuple(self._of(part, depth + 1) for part in item)
+        self._held.append(item)
+        return item if isinstance(item, int | str) else id(item)
+
+    def _reduced(self, item: Any, depth: int) -> Any:
+        """What Python's own iterators say of themselves to be copied, which CPython does up to 3.13."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                told = item.__reduce__()
+            except TypeError:
+                told = tuple(gc.get_referents(item))
+        return tuple(self._of(part, depth + 1) for part in told[1:]) if depth < _DEEPEST else id(item)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Progress) and bool(self._state == other._state)
+
+    __hash__ = None  # type: ignore[assignment]  # what it holds may change
+
+    def __repr__(self) -> str:
+        return "an iterator"
+
+
+_BY_TYPE: weakref.WeakKeyDictionary[type, Callable[[Any], Content | None]] = weakref.WeakKeyDictionary()
+_DEEPEST = 6  # iterators over iterators
+
+_READERS: list[tuple[Any, Callable[[Any], Content | None]]] = [
+    (dict, _of_dict),
+    ((list, collections.deque), _of_elements),
+    (set, _of_set),
+    (types.CellType, content_of_cell),
+    (GlobalNames, _of_globals),
+    (torch.nn.Module, _of_module),
+    (types.FunctionType, _of_function),
+    (type, _of_class),
+    (bytearray, _of_array),
+    (_ITERATORS, _of_iterator),
+    (np.ndarray, _of_array),
+]
