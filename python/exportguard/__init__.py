@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from .input_observer import observe_inputs
     from .observed_shapes import observed_dynamic_shapes
     from .onnx_model import OnnxModel, ValueInfo, load
+    from .own_patterns import Hole, Pattern, builtin_patterns
     from .rewrites.automatic import RewrittenExport
     from .rewrites.engine import RewrittenMethod
     from .rewrites.saved import save_rewritten
@@ -79,12 +80,14 @@ __all__ = [
     "GraphBuilder",
     "GraphError",
     "GuardError",
+    "Hole",
     "InvalidArgumentError",
     "LoweringError",
     "OnnxModel",
     "PackageError",
     "ParseError",
     "PatchDetails",
+    "Pattern",
     "ProgramError",
     "Quantization",
     "RewriteError",
@@ -97,6 +100,7 @@ __all__ = [
     "__version__",
     "all_dynamic_shapes_from_inputs",
     "ast_or_into_bitor",
+    "builtin_patterns",
     "check_inputs",
     "code_needing_rewriting",
     "compare_outputs",
@@ -175,6 +179,7 @@ _HOMES = {
         "ValueInfo",
         "load",
     ),
+    "own_patterns": ("Hole", "Pattern", "builtin_patterns"),
     "rewrites.automatic": ("RewrittenExport",),
     "rewrites.engine": ("RewrittenMethod",),
     "rewrites.saved": ("save_rewritten",),

@@ -109,6 +109,8 @@ class GraphValue:
     @property
     def shape(self) -> list[int | str] | None: ...
     @property
+    def constant(self) -> torch.Tensor | None: ...
+    @property
     def kind(self) -> Literal["tensor", "sequence", "optional"]: ...
     @property
     def type(self) -> str: ...
@@ -127,6 +129,7 @@ class GraphScope:
     def constant(self, tensor: torch.Tensor, name: str = "") -> GraphValue: ...
     def number(self, number: float, dtype: str) -> GraphValue: ...
     def integers(self, numbers: list[int]) -> GraphValue: ...
+    def sizes(self, sizes: list[int | str | None]) -> GraphValue: ...
     def node(
         self,
         domain: str,
@@ -179,9 +182,16 @@ def expand(model: Model, trace: _Trace) -> int: ...
 
 # ---------------------------------------------------------------------------------------------------- optimizer
 
-def optimize(model: Model, *, target: str = "portable", only: Sequence[str] = ()) -> dict[str, Any]:
+def optimize(
+    model: Model,
+    *,
+    target: str = "portable",
+    only: Sequence[str] = (),
+    inline_functions: bool = False,
+    own: Sequence[dict[str, Any]] = (),
+) -> dict[str, Any]:
     """Improves the model in place; gives `patterns` as (name, times, seconds, refusals), `nodes_before`, `nodes_after`
-    and `seconds`."""
+    and `seconds`. `own` has patterns as `exportguard.Pattern` describes them."""
 
 def optimizer_patterns() -> list[tuple[str, str, str, int, str]]:
     """(name, what it matches, what it makes, first opset, target) of each pattern."""

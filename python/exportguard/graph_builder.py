@@ -63,6 +63,14 @@ class Subgraph:
             tensor = tensor.to(_core.torch_dtype(dtype_name(dtype)))
         return self._scope.constant(tensor.detach(), name)
 
+    def sizes(self, sizes: Shape) -> Value:
+        """int64[n] with these sizes: numbers, and names or expressions of sizes that inputs have (`"batch"`).
+
+        Raises:
+            GraphError: a name is that of no input's size.
+        """
+        return self._scope.sizes(list(sizes))
+
     def output(self, value: Value, name: str = "") -> Value:
         """Makes a value the next output, and gives it a name there."""
         self._scope.output(value, name)

@@ -14,7 +14,7 @@ from . import _core
 from .arguments import path_of, require_choice, require_flags, require_kind, require_named
 from .axis_report import AxisOutcome
 from .errors import FileError, InvalidArgumentError
-from .optimization import OptimizationReport, Target, optimized
+from .optimization import OptimizationReport, OptimizeOptions, OwnPattern, Target, optimized
 from .phases import phase, recorded_phases
 from .runners.evaluator import EvaluatorSession
 
@@ -74,14 +74,27 @@ class OnnxModel:
         """The number of nodes of the main graph."""
         return self._core.node_count
 
-    def optimize(self, *, target: Target = "portable", patterns: Sequence[str] = ()) -> OptimizationReport:
-        """Fuses and simplifies nodes in place, and tells what was done; `patterns` names those to try, all if empty.
+    def optimize(
+        self,
+        *,
+        target: Target = "portable",
+        patterns: Sequence[str | OwnPattern] = (),
+        inline_functions: bool = False,
+    ) -> OptimizationReport:
+        """Fuses and simplifies nodes in place, and tells what was done.
+
+        `patterns` has those to try, by name or as `exportguard.Pattern` of one's own; all built-in ones if empty, and
+        `[*builtin_patterns(), own]` for both. With `inline_functions` local functions are written out first.
 
         Raises:
-            InvalidArgumentError: `target` or a name among `patterns` is unknown.
+            InvalidArgumentError: `target` or a name among `patterns` is unknown, a pattern's match or replacement is
+                not right, or what one makes is matched again and again.
+            GraphError: a function to be inlined calls itself.
         """
+        require_flags(inline_functions=inline_functions)
+        options = OptimizeOptions(target=target, patterns=tuple(patterns), inline_functions=inline_functions)
         self._sessions.clear()  # before: that of the evaluator reads the graph which is changed
-        self._report = optimized(self._core, target, patterns)
+        self._report = optimized(self._core, options)
         return self._report
 
     def report(self) -> OptimizationReport | None:
@@ -119,6 +132,15 @@ class OnnxModel:
             FileError: above 2 GB; save it with external data instead.
         """
         return _core.to_bytes(self._core)
+
+    def infer_types(self) -> None:
+        """Infers types and shapes of every node again: a file need not have them, and patterns decline without them.
+
+        Raises:
+            GraphError: for a node that no input could make right.
+        """
+        self._sessions.clear()
+        _core.infer_types(self._core)
 
     def check(self, full: bool = False) -> None:
         """Runs onnx's checker, with shape inference if `full`.

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from . import _core
 from .errors import InvalidArgumentError
 
 Target = Literal["portable", "onnxruntime"]
 Optimize = bool | Literal["onnxruntime"]
+
+
+@runtime_checkable
+class OwnPattern(Protocol):
+    """A rule of the caller's own, as `exportguard.Pattern` is one."""
+
+    name: str
+
+    def described(self, opset: int) -> dict[str, Any]:
+        """What `_core.optimize` takes, for models of that opset."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +62,33 @@ def checked_optimize(optimize: Any) -> Optimize:
     raise InvalidArgumentError(f"optimize must be True, False or 'onnxruntime', got {optimize!r}; pass True")
 
 
-def optimized(core: _core.Model, target: Target, patterns: Sequence[str] = ()) -> OptimizationReport:
+@dataclass(frozen=True, kw_only=True)
+class OptimizeOptions:
+    """What is asked of the optimizer; without patterns all built-in ones are tried."""
+
+    target: Target = "portable"
+    patterns: Sequence[str | OwnPattern] = ()
+    inline_functions: bool = False
+
+
+def optimized(core: _core.Model, options: OptimizeOptions) -> OptimizationReport:
     """Improves the model in place.
 
     Raises:
-        InvalidArgumentError: `target` is unknown, or one of `patterns` is.
+        InvalidArgumentError: the target is unknown, or one of the patterns is, or one is not right.
+        GraphError: functions cannot be inlined.
     """
-    done = _core.optimize(core, target=target, only=list(patterns))
+    own = [pattern for pattern in options.patterns if not isinstance(pattern, str)]
+    for pattern in own:
+        if not isinstance(pattern, OwnPattern):
+            raise InvalidArgumentError(f"a pattern must be a name or an exportguard.Pattern, got {pattern!r}")
+    opset = core.opsets.get("", 0)
+    done = _core.optimize(
+        core,
+        target=options.target,
+        only=[pattern if isinstance(pattern, str) else pattern.name for pattern in options.patterns],
+        inline_functions=options.inline_functions,
+        own=[pattern.described(opset) for pattern in own],
+    )
     uses = [PatternUse(*one) for one in done["patterns"]]
     return OptimizationReport(uses, done["nodes_before"], done["nodes_after"], done["seconds"])

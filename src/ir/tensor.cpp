@@ -1,6 +1,7 @@
 #include "exportguard/ir/tensor.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
@@ -16,6 +17,7 @@
 
 #include "exportguard/common/errors.h"
 #include "exportguard/common/torch_dtypes.h"
+#include "ir/joined_parts.h"
 
 namespace exportguard::ir {
 namespace {
@@ -156,12 +158,18 @@ void visit_dense(const at::Tensor& tensor, std::size_t piece, const Sink& sink) 
   }
 }
 
+// What is copied goes by smaller pieces than what lies in memory as it is.
+constexpr std::size_t kMostCopied = std::size_t{8} << 20;
+
+std::size_t copied_piece(std::size_t piece) { return std::clamp<std::size_t>(piece, 1, kMostCopied); }
+
 // Splits along the first dimension until a part fits into a piece, and copies that part alone.
 void visit_elements(const at::Tensor& tensor, std::size_t piece, const Sink& sink) {
   if (tensor.numel() == 0) return;
   if (tensor.is_cpu() && tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg()) {
     return visit_dense(tensor, piece, sink);
   }
+  piece = copied_piece(piece);
   if (tensor.nbytes() <= piece || tensor.dim() == 0) return visit_dense(dense_on_cpu(tensor), piece, sink);
   const std::size_t row = tensor.nbytes() / static_cast<std::size_t>(tensor.size(0));
   if (row > piece) {
@@ -174,6 +182,41 @@ void visit_elements(const at::Tensor& tensor, std::size_t piece, const Sink& sin
   }
 }
 
+// The same of tensors that lie one behind the other along an axis.
+void visit_joined(const std::vector<at::Tensor>& parts, std::int64_t axis, std::size_t piece, const Sink& sink) {
+  if (axis == 0) {
+    for (const at::Tensor& part : parts) visit_elements(part, piece, sink);
+    return;
+  }
+  const std::int64_t rows = parts.front().size(0);
+  const std::size_t bytes =
+      std::accumulate(parts.begin(), parts.end(), std::size_t{0},
+                      [](std::size_t sum, const at::Tensor& part) { return sum + part.nbytes(); });
+  if (bytes == 0) return;
+  if (bytes <= piece) {
+    std::vector<at::Tensor> dense;  // of their own: copying into a slice of the result is slow for transposed parts
+    for (const at::Tensor& part : parts) dense.push_back(dense_on_cpu(part));
+    return visit_dense(at::cat(dense, axis), piece, sink);
+  }
+  const auto of_parts = [&](auto&& cut) {
+    std::vector<at::Tensor> result;
+    for (const at::Tensor& part : parts) result.push_back(cut(part));
+    return result;
+  };
+  const std::size_t row = bytes / static_cast<std::size_t>(rows);
+  const auto step = static_cast<std::int64_t>(piece / row);
+  if (step == 0) {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      visit_joined(of_parts([&](const at::Tensor& part) { return part.select(0, i); }), axis - 1, piece, sink);
+    }
+    return;
+  }
+  for (std::int64_t i = 0; i < rows; i += step) {
+    const std::int64_t count = std::min(step, rows - i);
+    visit_joined(of_parts([&](const at::Tensor& part) { return part.narrow(0, i, count); }), axis, piece, sink);
+  }
+}
+
 template <typename T>
 std::vector<T> elements(const at::Tensor& tensor, c10::ScalarType type) {
   const at::NoGradGuard no_grad;
@@ -181,6 +224,12 @@ std::vector<T> elements(const at::Tensor& tensor, c10::ScalarType type) {
   const at::Tensor dense = dense_on_cpu(readable(tensor).to(type));
   const T* data = dense.const_data_ptr<T>();
   return {data, data + dense.numel()};
+}
+
+std::string identity_of(const at::Tensor& tensor, DType dtype) {
+  return fmt::format("{}:{}:{}:[{}]:[{}]:{}{}", tensor.device().str(), fmt::ptr(tensor.const_data_ptr()), name(dtype),
+                     fmt::join(tensor.sizes(), ","), fmt::join(tensor.strides(), ","), tensor.is_conj(),
+                     tensor.is_neg());
 }
 
 }  // namespace
@@ -282,8 +331,9 @@ std::size_t Tensor::nbytes() const noexcept {
 }
 
 const at::Tensor& Tensor::aten() const {
-  if (!tensor_) throw GraphError("a tensor of strings has no at::Tensor");
-  return *tensor_;
+  if (strings_) throw GraphError("a tensor of strings has no at::Tensor");
+  const JoinedParts* parts = find_parts(*tensor_);
+  return parts ? parts->dense() : *tensor_;
 }
 
 const std::vector<std::string>& Tensor::strings() const {
@@ -295,21 +345,23 @@ std::vector<std::int64_t> Tensor::to_ints() const {
   if (!is_integral(dtype_) && dtype_ != DType::kBool) {
     throw GraphError(fmt::format("expected a tensor of integers or bools, got dtype {}", name(dtype_)));
   }
-  return elements<std::int64_t>(*tensor_, at::kLong);
+  return elements<std::int64_t>(aten(), at::kLong);
 }
 
 std::vector<double> Tensor::to_doubles() const {
   if (strings_ || is_complex(dtype_)) {
     throw GraphError(fmt::format("expected a tensor of real numbers, got dtype {}", name(dtype_)));
   }
-  return elements<double>(*tensor_, at::kDouble);
+  return elements<double>(aten(), at::kDouble);
 }
 
 std::string Tensor::identity() const {
   if (strings_) return fmt::format("strings:{}", fmt::ptr(strings_.get()));
-  return fmt::format("{}:{}:{}:[{}]:[{}]:{}{}", tensor_->device().str(), fmt::ptr(tensor_->const_data_ptr()),
-                     name(dtype_), fmt::join(shape_, ","), fmt::join(tensor_->strides(), ","), tensor_->is_conj(),
-                     tensor_->is_neg());
+  const JoinedParts* parts = find_parts(*tensor_);
+  if (!parts) return identity_of(*tensor_, dtype_);
+  std::string all = fmt::format("joined:{}", parts->axis());
+  for (const at::Tensor& part : parts->tensors()) all += "|" + identity_of(part, dtype_);
+  return all;
 }
 
 bool operator==(const Tensor& a, const Tensor& b) {
@@ -317,18 +369,22 @@ bool operator==(const Tensor& a, const Tensor& b) {
   if (a.strings_) return *a.strings_ == *b.strings_;
   if (a.numel() == 0 || a.identity() == b.identity()) return true;
   const at::NoGradGuard no_grad;
-  require_memory(*a.tensor_);
-  require_memory(*b.tensor_);
-  const at::Tensor left = dense_on_cpu(readable(*a.tensor_));
-  const at::Tensor right = dense_on_cpu(readable(*b.tensor_));
+  require_memory(a.aten());
+  require_memory(b.aten());
+  const at::Tensor left = dense_on_cpu(readable(a.aten()));
+  const at::Tensor right = dense_on_cpu(readable(b.aten()));
   return std::memcmp(left.const_data_ptr(), right.const_data_ptr(), left.nbytes()) == 0;
 }
 
 void Tensor::visit(void (*sink)(void*, const void*, std::size_t), void* state, std::size_t piece) const {
   if (strings_) throw GraphError("a tensor of strings has no dense elements to visit");
   const at::NoGradGuard no_grad;
-  require_memory(*tensor_);  // it may have been freed since it was taken
   const Sink forward = [&](const void* data, std::size_t bytes) { sink(state, data, bytes); };
+  if (const JoinedParts* parts = find_parts(*tensor_)) {
+    for (const at::Tensor& part : parts->tensors()) require_memory(part);
+    return visit_joined(parts->tensors(), parts->axis(), copied_piece(piece), forward);
+  }
+  require_memory(*tensor_);  // it may have been freed since it was taken
   if (!is_packed(dtype_)) return visit_elements(*tensor_, std::max<std::size_t>(piece, 1), forward);
   Packer packer(bit_width(dtype_), forward);
   visit_elements(readable(*tensor_), std::max<std::size_t>(piece, 1),

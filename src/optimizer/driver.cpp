@@ -1,8 +1,12 @@
 #include "optimizer/driver.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <optional>
+
+#include "exportguard/common/errors.h"
 
 namespace exportguard::optimizer {
 namespace {
@@ -11,6 +15,8 @@ using Clock = std::chrono::steady_clock;
 
 // A node's surroundings change a few times; patterns that undo each other would go on for ever.
 constexpr int kMostVisits = 24;
+constexpr std::size_t kMostForEachNode = 16;
+constexpr std::size_t kMostForEachGraph = 1000;
 constexpr std::size_t kMostTargets = 12;
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
@@ -58,8 +64,9 @@ class Provenance {
 
 }  // namespace
 
-Driver::Driver(const Facts& facts, std::vector<const Pattern*> patterns, std::vector<PatternReport>& reports)
-    : facts_(facts), patterns_(std::move(patterns)), reports_(reports), refusals_(patterns_.size()) {
+Driver::Driver(ir::Model& model, const Facts& facts, std::vector<const Pattern*> patterns,
+               std::vector<PatternReport>& reports)
+    : model_(model), facts_(facts), patterns_(std::move(patterns)), reports_(reports), refusals_(patterns_.size()) {
   for (std::size_t i = 0; i < patterns_.size(); ++i) {
     for (const std::string_view root : patterns_[i]->roots) by_root_[std::string(root)].push_back(i);
   }
@@ -68,6 +75,8 @@ Driver::Driver(const Facts& facts, std::vector<const Pattern*> patterns, std::ve
 void Driver::run(ir::Graph& graph, Stage stage) {
   visits_.clear();
   enqueue_all(graph);
+  applications_ = 0;
+  most_applications_ = kMostForEachNode * queue_.size() + kMostForEachGraph;
   while (!queue_.empty()) {
     ir::Node* node = queue_.front();
     queue_.pop_front();
@@ -88,31 +97,46 @@ void Driver::enqueue_all(ir::Graph& graph) {
 }
 
 void Driver::enqueue(ir::Node* node) {
-  const bool is_candidate = !node->is_torch() && node->domain().empty() && !is_return(*node);
-  if (!is_candidate || !by_root_.contains(node->op())) return;
+  if (find_patterns(*node) == nullptr) return;
   if (queued_.insert(node).second) queue_.push_back(node);
 }
 
+const std::vector<std::size_t>* Driver::find_patterns(const ir::Node& node) const {
+  if (node.is_torch() || is_return(node)) return nullptr;
+  const auto found = by_root_.find(node.domain().empty() ? node.op() : node.qualified_name());
+  return found == by_root_.end() ? nullptr : &found->second;
+}
+
 void Driver::visit(ir::Node& node, Stage stage) {
-  const auto rules = by_root_.find(node.op());
-  if (rules == by_root_.end() || ++visits_[&node] > kMostVisits) return;
-  for (const std::size_t i : rules->second) {
+  const std::vector<std::size_t>* rules = find_patterns(node);
+  if (rules == nullptr || ++visits_[&node] > kMostVisits) return;
+  for (const std::size_t i : *rules) {
     if (patterns_[i]->stage > stage || !try_pattern(i, node)) continue;
     if (!node.is_erased()) enqueue(&node);
     return;
   }
 }
 
+void Driver::require_end(const Pattern& pattern) {
+  if (++applications_ <= most_applications_) return;
+  throw InvalidArgument(fmt::format(
+      "pattern '{}' was applied again and again ({} times in one graph): what it makes, it or another one matches anew",
+      pattern.name, most_applications_));
+}
+
 bool Driver::try_pattern(std::size_t pattern, ir::Node& node) {
   const Clock::time_point begin = Clock::now();
   const Match match = patterns_[pattern]->match(facts_, node);
   if (match) {
-    Rewriter rewriter(facts_, node);
+    require_end(*patterns_[pattern]);
+    Rewriter rewriter(model_, facts_, node);
     match.rewrite(rewriter);
     clean_up(rewriter, *patterns_[pattern]);
     ++reports_[pattern].applied;
-  } else {
+  } else if (match.reason() != nullptr) {
     ++refusals_[pattern][match.reason()];
+  } else {
+    ++reports_[pattern].refusals[match.own_reason()];
   }
   reports_[pattern].seconds += seconds_since(begin);
   return static_cast<bool>(match);
@@ -138,6 +162,7 @@ void Driver::clean_up(const Rewriter& rewriter, const Pattern& pattern) {
   }
   for (ir::Node* made : rewriter.made()) {
     if (made->is_erased()) continue;
+    if (!made->domain().empty()) domains_.insert(made->domain());
     if (pattern.stage == Stage::kFuse) made->set_source(provenance.joined());
     enqueue(made);
   }

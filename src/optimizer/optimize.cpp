@@ -13,9 +13,11 @@ namespace exportguard::optimizer {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using Opsets = std::map<std::string, std::int64_t>;
 
 constexpr std::string_view kDeadCode = "dead_code";
 constexpr std::string_view kCommonSubexpressions = "common_subexpressions";
+constexpr std::string_view kInlineFunctions = "inline_functions";
 
 std::size_t count_nodes(const ir::Graph& graph) {
   std::size_t count = graph.node_count();
@@ -53,12 +55,19 @@ void require_known(const PatternTable& table, const std::vector<std::string>& na
 /// One run of `optimize`: the patterns that apply, and what they did.
 class Run {
  public:
-  Run(const OptimizeOptions& options, Report& report)
-      : options_(options), table_(options.table ? *options.table : PatternTable::builtin()), report_(report) {
+  Run(ir::Model& model, const OptimizeOptions& options, Report& report)
+      : model_(model),
+        options_(options),
+        table_(options.table ? *options.table : PatternTable::builtin()),
+        report_(report) {
     require_known(table_, options.only);
   }
 
-  void optimize(ir::Graph& graph, int opset) {
+  void inline_functions() {
+    pass(kInlineFunctions, [&] { return optimizer::inline_functions(model_); });
+  }
+
+  void optimize(ir::Graph& graph, int opset, Opsets& opsets) {
     std::vector<const Pattern*> patterns;
     std::vector<PatternReport> reports;
     for (const Pattern& pattern : table_.patterns()) {
@@ -68,13 +77,14 @@ class Run {
       reports.push_back({.name = std::string(pattern.name)});
     }
     const Facts facts(opset, options_.target);
-    Driver driver(facts, patterns, reports);
+    Driver driver(model_, facts, patterns, reports);
     clean(graph);
-    for (const Stage stage : {Stage::kSimplify, Stage::kFuse, Stage::kFinish}) {
+    for (const Stage stage : {Stage::kSimplify, Stage::kFuse, Stage::kFinish, Stage::kPack}) {
       driver.run(graph, stage);
       clean(graph);
     }
     for (const PatternReport& one : reports) add(one);
+    for (const std::string& domain : driver.domains()) opsets.try_emplace(domain, 1);
     graph.erase_unused_initializers();
     graph.sweep();
   }
@@ -85,13 +95,13 @@ class Run {
   }
 
   void clean(ir::Graph& graph) {
-    pass(kDeadCode, [&] { return graph.erase_dead_nodes(); });
-    pass(kCommonSubexpressions, [&] { return merge_common_subexpressions(graph); });
+    if (is_wanted(kDeadCode)) pass(kDeadCode, [&] { return graph.erase_dead_nodes(); });
+    if (is_wanted(kCommonSubexpressions))
+      pass(kCommonSubexpressions, [&] { return merge_common_subexpressions(graph); });
   }
 
   template <typename F>
   void pass(std::string_view name, F&& function) {
-    if (!is_wanted(name)) return;
     const Clock::time_point begin = Clock::now();
     PatternReport one{.name = std::string(name), .applied = function()};
     one.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -106,6 +116,7 @@ class Run {
     for (const auto& [reason, times] : one.refusals) found->refusals[reason] += times;
   }
 
+  ir::Model& model_;
   const OptimizeOptions& options_;
   const PatternTable& table_;
   Report& report_;
@@ -119,9 +130,12 @@ Report optimize(ir::Model& model, const OptimizeOptions& options) {
   const Clock::time_point begin = Clock::now();
   Report report;
   report.nodes_before = count_nodes(model);
-  Run run(options, report);
-  run.optimize(*model.graph, opset_of(model));
-  for (ir::Function& function : model.functions) run.optimize(*function.body, opset_of(model, function));
+  Run run(model, options, report);
+  if (options.inlines_functions) run.inline_functions();
+  run.optimize(*model.graph, opset_of(model), model.opsets);
+  for (ir::Function& function : model.functions) {
+    run.optimize(*function.body, opset_of(model, function), function.opsets);
+  }
   report.nodes_after = count_nodes(model);
   report.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   return report;

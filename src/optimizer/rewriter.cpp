@@ -63,6 +63,16 @@ Value& Rewriter::constant(ir::Tensor tensor, std::string_view wanted) {
 
 Value& Rewriter::ints(const std::vector<std::int64_t>& values) { return constant(ir::Tensor::ints(values)); }
 
+Value& Rewriter::weight(const std::string& wanted, ir::Tensor tensor) {
+  std::string name = wanted;
+  for (std::size_t i = 1;; ++i) {
+    Value* found = main_graph().find_initializer(name);
+    if (found == nullptr) return main_graph().add_initializer(std::move(name), std::move(tensor));
+    if (found->initializer()->identity() == tensor.identity()) return *found;
+    name = fmt::format("{}.{}", wanted, i);
+  }
+}
+
 Value& Rewriter::view_of(const Value& initializer, std::string_view suffix, ir::Tensor tensor) {
   const std::string wanted = fmt::format("{}.{}", initializer.name(), suffix);
   ir::Graph& graph = initializer.graph();

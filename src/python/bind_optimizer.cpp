@@ -4,6 +4,7 @@
 
 #include "exportguard/common/errors.h"
 #include "python/bindings.h"
+#include "python/own_patterns.h"
 
 namespace exportguard::python {
 namespace {
@@ -29,10 +30,21 @@ py::dict as_dict(const opt::Report& report) {
   return result;
 }
 
-py::dict optimize(ir::Model& model, const std::string& target, const std::vector<std::string>& only) {
+/// The built-in patterns and those of the caller.
+opt::PatternTable table_with(const std::vector<py::dict>& own) {
+  opt::PatternTable table = opt::PatternTable::builtin();
+  for (const py::dict& description : own) table.add(own_pattern(description));
+  return table;
+}
+
+py::dict optimize(ir::Model& model, const std::string& target, const std::vector<std::string>& only,
+                  bool inline_functions, const std::vector<py::dict>& own) {
+  const opt::PatternTable table = table_with(own);  // destroyed with the GIL held
   opt::OptimizeOptions options;
   options.target = target_named(target);
+  options.table = &table;
   options.only = only;
+  options.inlines_functions = inline_functions;
   opt::Report report;
   {
     const py::gil_scoped_release release;
@@ -54,8 +66,10 @@ py::list optimizer_patterns() {
 
 void bind_optimizer(py::module_& m) {
   m.def("optimize", &optimize, py::arg("model"), py::kw_only(), py::arg("target") = "portable",
-        py::arg("only") = std::vector<std::string>(),
-        "Improves the model in place; what was done, as (pattern, times, seconds, refusals) and counts of nodes.");
+        py::arg("only") = std::vector<std::string>(), py::arg("inline_functions") = false,
+        py::arg("own") = std::vector<py::dict>(),
+        "Improves the model in place; what was done, as (pattern, times, seconds, refusals) and counts of nodes. own: "
+        "patterns as `exportguard.Pattern` describes them.");
   m.def("optimizer_patterns", &optimizer_patterns,
         "(name, what it matches, what it makes, first opset, target) of each.");
   m.def("optimizer_passes", &opt::pass_names, "What the optimizer does beside patterns.");

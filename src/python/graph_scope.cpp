@@ -99,6 +99,20 @@ ValueHandle add_integers(GraphScope& scope, const std::vector<std::int64_t>& num
   return scope.handle(scope.builder->ints(numbers));
 }
 
+/// int64[n] with these sizes, computed from the sizes of the inputs.
+ValueHandle add_sizes(GraphScope& scope, const py::sequence& sizes) {
+  require_open(*scope.construction);
+  std::vector<ir::Size> entries;
+  for (const ir::Dim& size : shape_from_python(sizes, *scope.construction->model)) {
+    if (const auto number = size.constant()) {
+      entries.emplace_back(*number);
+    } else {
+      entries.emplace_back(scope.builder->dim_value(size));
+    }
+  }
+  return scope.handle(scope.builder->concat_sizes(entries));
+}
+
 void add_output(GraphScope& scope, const ValueHandle& value, const std::string& name) {
   ir::Value& output = value_of(value);
   scope.graph->add_output(&output, name);
@@ -243,6 +257,12 @@ std::optional<std::size_t> output_count(const GraphScope& scope, const std::stri
   return std::nullopt;
 }
 
+py::object constant_to_python(const ValueHandle& handle) {
+  const ir::Tensor* tensor = ir::constant_of(value_of(handle));
+  if (tensor == nullptr || tensor->dtype() == DType::kString) return py::none();
+  return py::cast(tensor->aten());
+}
+
 std::string kind_name(ir::Type::Kind kind) {
   if (kind == ir::Type::Kind::kTensor) return "tensor";
   return kind == ir::Type::Kind::kSequence ? "sequence" : "optional";
@@ -274,6 +294,7 @@ void bind_graph_scope(py::module_& m) {
       .def_property_readonly(
           "shape", [](const ValueHandle& self) { return shape_to_python(value_of(self).type()); },
           "Numbers, and names or expressions as text; None for an unknown rank.")
+      .def_property_readonly("constant", &constant_to_python, "The tensor, if the value is a constant; else None.")
       .def_property_readonly("kind", [](const ValueHandle& self) { return kind_name(value_of(self).type().kind); })
       .def_property_readonly("type", [](const ValueHandle& self) { return value_of(self).type().str(); })
       .def("__eq__", [](const ValueHandle& self, const ValueHandle& other) { return self.value == other.value; })
@@ -289,6 +310,7 @@ void bind_graph_scope(py::module_& m) {
       .def("constant", &add_constant, py::arg("tensor"), py::arg("name") = "")
       .def("number", &add_number, py::arg("number"), py::arg("dtype"))
       .def("integers", &add_integers, py::arg("numbers"))
+      .def("sizes", &add_sizes, py::arg("sizes"))
       .def("node", &add_node, py::arg("domain"), py::arg("op"), py::arg("inputs"), py::arg("outputs"),
            py::arg("attributes"))
       .def("output", &add_output, py::arg("value"), py::arg("name") = "")

@@ -26,7 +26,7 @@ LAYERS = (
     "axes/axis_report",
     "guard signature operator_trace onnx_model",
     "input_observer graph_builder",
-    "onnxscript_functions",
+    "onnxscript_functions own_patterns",
     "dispatcher",
     "decompose tracing vmaps",
     "export",

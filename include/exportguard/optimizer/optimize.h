@@ -14,6 +14,7 @@ struct OptimizeOptions {
   Target target = Target::kPortable;
   const PatternTable* table = nullptr;  ///< null: the built-in one
   std::vector<std::string> only;        ///< names of patterns and passes; empty: all
+  bool inlines_functions = false;       ///< calls of local functions become what the functions do, before all else
 };
 
 /// What one pattern or pass did.
@@ -33,10 +34,12 @@ struct Report {
 
 /// Improves every graph of the model in place; the outputs stay what they are. Torch-level nodes are left alone. A node
 /// that takes the place of several carries the sources of all of them. Linear in the number of nodes.
-/// @throws InvalidArgument for a name in `only` that no pattern or pass has.
+/// @throws InvalidArgument for a name in `only` that no pattern or pass has, and if patterns make ever more nodes for
+///   each other.
+/// @throws GraphError if functions cannot be inlined, since one calls itself.
 Report optimize(ir::Model& model, const OptimizeOptions& options = {});
 
-/// Names of the passes, which are not patterns: `dead_code`, `common_subexpressions`.
+/// Names of the passes that `only` may name, which are not patterns: `dead_code`, `common_subexpressions`.
 std::vector<std::string> pass_names();
 
 }  // namespace exportguard::optimizer

@@ -25,6 +25,7 @@ enum class Stage : std::uint8_t {
   kSimplify,  ///< fewer or cheaper nodes, the same operators
   kFuse,      ///< several nodes become one operator
   kFinish,    ///< what would hide a later fusion: weights get their final layout
+  kPack,      ///< weights that have their layout are joined
 };
 
 /// The answer of a pattern: a refusal with its reason, or what is to be done. Nothing is changed until `rewrite` runs.
@@ -40,24 +41,34 @@ class Match {
     return match;
   }
 
+  /// The same of a text that was made up.
+  static Match no(std::string reason) {
+    Match match;
+    match.own_reason_ = std::move(reason);
+    return match;
+  }
+
   explicit operator bool() const { return rewrite_ != nullptr; }
-  const char* reason() const { return reason_; }
+  const char* reason() const { return reason_; }                 ///< null if it was made up
+  const std::string& own_reason() const { return own_reason_; }  ///< empty if it is a literal
   void rewrite(Rewriter& rewriter) const { rewrite_(rewriter); }
 
  private:
   Match() = default;
   Rewrite rewrite_;
-  const char* reason_ = "";
+  const char* reason_ = nullptr;
+  std::string own_reason_;
 };
 
 /// One rule of the optimizer. `match` looks at one node of an operator in `roots` and what is around it, and changes
 /// nothing.
 struct Pattern {
-  std::string_view name;
-  std::string_view matches;  ///< what it looks for, for docs/optimizer.md
-  std::string_view makes;    ///< what it puts there
+  std::string name;
+  std::string matches;  ///< what it looks for, for docs/optimizer.md
+  std::string makes;    ///< what it puts there
+  /// Operators, `com.microsoft::QuickGelu` of another domain than ONNX's; kept by address.
   std::vector<std::string_view> roots;
-  Match (*match)(const Facts& facts, ir::Node& node);
+  std::function<Match(const Facts& facts, ir::Node& node)> match;
   Stage stage = Stage::kSimplify;
   int opset = 18;  ///< the first that has the operators it makes
   Target target = Target::kPortable;
