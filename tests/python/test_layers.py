@@ -18,7 +18,8 @@ ROOT = Path(exportguard.__file__).parent
 LAYERS = (
     "errors version phases _core",
     "optional progress",
-    "arguments emptied_caches foreign_names optimization onnx_types vmaps torch_version devices opsets memory_order export_errors",
+    "arguments emptied_caches foreign_names optimization onnx_types vmaps torch_version devices opsets memory_order "
+    "export_errors",
     "source runners models inputs graph_operators repeats",
     "declaration dynamic_shapes",
     "caches rewrites observed_shapes",

@@ -11,6 +11,7 @@ import pytest
 import torch
 from transformers import CONFIG_MAPPING, AutoConfig, LlamaConfig
 
+from exportguard.emptied_caches import emptied
 from exportguard.errors import InvalidArgumentError
 from exportguard.models import (
     BuildOptions,
@@ -22,7 +23,6 @@ from exportguard.models import (
     tasks,
     tasks_of,
 )
-from exportguard.emptied_caches import emptied
 from exportguard.models.input_sets import input_sets, sliding_window
 from exportguard.models.natural_inputs import main_input
 from exportguard.models.shrink import shrunk

@@ -43,7 +43,16 @@ def attention() -> tuple[torch.nn.Module, dict[str, Any], dict[str, Any]]:
 def test_the_sizes_of_sums_follow_their_parts_and_integers_can_be_looked_up() -> None:
     report = validate_module(*attention())
     assert report.ok, report.failure
-    assert [one.name for one in report.sets] == ["traced", "other sizes", "larger", "b 1", "seq 1", "past 1", "all 1"]
+    assert [one.name for one in report.sets] == [
+        "traced",
+        "other sizes",
+        "larger",
+        "no past",
+        "b 1",
+        "seq 1",
+        "past 1",
+        "all 1",
+    ]
     assert report.sets[1].sizes == {"b": 3, "seq": 5, "past": 7}
     assert report.refused == []
 

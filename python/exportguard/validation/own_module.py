@@ -6,7 +6,7 @@ import importlib.util
 import inspect
 import itertools
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -196,6 +196,13 @@ def _is_sum(label: str, size: int, sizes: Mapping[str, int]) -> bool:
     return len(parts) > 1 and all(part in sizes for part in parts) and sum(sizes[part] for part in parts) == size
 
 
+def _may_be_empty(shapes: Sequence[LeafShape]) -> set[str]:
+    """What is a part of a sum and stands in containers alone: the past of a cache, before the first token."""
+    labelled = [(shape, label) for shape in shapes for axis in shape.axes if (label := _label(shape, axis)) is not None]
+    parts = {part for _, label in labelled if "+" in label for part in label.split("+")}
+    return parts - {label for shape, label in labelled if "." not in shape.leaf.name}
+
+
 def _size_of(label: str, sizes: Mapping[str, int]) -> int:
     return sizes[label] if label in sizes else sum(sizes[part] for part in label.split("+"))
 
@@ -224,7 +231,7 @@ def _with_sets(case: ModuleCase) -> ModuleCase:
     """With the sets of sizes that the module takes; where it raises is kept, too."""
     traced = case.task.sizes
     sets, refused = [InputSet(name="traced", sizes=traced)], []
-    for one in _other_sets(traced, _ends(case.shapes)):
+    for one in _other_sets(traced, _ends(case.shapes), _may_be_empty(case.shapes)):
         try:
             with torch.no_grad(), buffers_kept(case.model):
                 case.model(**case.inputs(one.sizes))
@@ -245,8 +252,10 @@ def _ends(shapes: Sequence[LeafShape]) -> dict[str, tuple[int, int]]:
     return ends
 
 
-def _other_sets(traced: Mapping[str, int], ends: Mapping[str, tuple[int, int]]) -> Iterator[InputSet]:
-    """Sizes unlike each other, much larger ones, and one of each alone, within the bounds."""
+def _other_sets(
+    traced: Mapping[str, int], ends: Mapping[str, tuple[int, int]], empty: Collection[str]
+) -> Iterator[InputSet]:
+    """Sizes unlike each other, much larger ones, one of each alone, and none of those in `empty`, within the bounds."""
 
     def within(name: str, size: int) -> int:
         low, high = ends[name]
@@ -255,6 +264,7 @@ def _other_sets(traced: Mapping[str, int], ends: Mapping[str, tuple[int, int]]) 
     wanted = {
         "other sizes": {name: size + 1 + place for place, (name, size) in enumerate(traced.items())},
         "larger": {name: 3 * size + 2 + place for place, (name, size) in enumerate(traced.items())},
+        **{f"no {name}": {**traced, name: 0} for name in sorted(empty)},
         **{f"{name} 1": {**traced, name: 1} for name in traced},
         "all 1": dict.fromkeys(traced, 1),
     }
