@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast, get_args
 
 import torch
 from rich.console import Console
@@ -13,7 +14,7 @@ from ..command_line import argument
 from ..models import BuildOptions, tasks
 from ..progress import telling
 from ..ship import FolderOptions, export_model
-from ..ship.folder import plan, summary
+from ..ship.folder import Runtime, plan, summary
 from ..ship.quantization import QUANTIZATIONS
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16}
@@ -25,7 +26,7 @@ class Options:
 
     model: str = argument("-m", "--model", help="An architecture, a local folder, a hub id, or path/file.py:function.")
     output: Path = argument("-o", "--output", help="The folder to write; new, empty, or of an earlier export.")
-    runtime: str = argument("--for", help="What will load it.", default="onnxruntime", choices=("onnxruntime", "genai"))
+    runtime: str = argument("--for", help="What will load it.", default="onnxruntime", choices=get_args(Runtime))
     task: str | None = argument("-t", "--task", help="What the model is for.", default=None, choices=tuple(tasks()))
     dtype: str = argument("--dtype", help="Of the weights.", default="float32", choices=tuple(_DTYPES))
     opset: int | None = argument("--opset", help="18 to 25; by default the newest that runs.", default=None)
@@ -45,7 +46,7 @@ def run(options: Options) -> int:
     console = Console(stderr=False)
     settings = FolderOptions(
         build=BuildOptions(task=options.task, dtype=_DTYPES[options.dtype]),
-        runtime="genai" if options.runtime == "genai" else "onnxruntime",
+        runtime=cast(Runtime, options.runtime),
         opset=options.opset,
         verify=options.verify,
         quantize=QUANTIZATIONS[options.quantize] if options.quantize else None,

@@ -16,6 +16,10 @@ from exportguard.optional import OptionalModule
 
 cache_utils: Any = OptionalModule("transformers.cache_utils")
 
+#: Names of axes; transformers.js makes an empty cache whose axis of this name is as long as the batch.
+BATCH = "batch_size"
+_NEW, _KEPT = "sequence_length", "past_sequence_length"
+
 _BATCH, _SEQ, _PAST = 2, 3, 4
 
 
@@ -70,13 +74,13 @@ def decoder_to_onnx(
         "past_key_values": cache,
     }
     shapes: dict[str, Any] = {
-        "input_ids": {0: "batch", 1: "seq"},
-        "attention_mask": {0: "batch", 1: "past+seq"},
-        "past_key_values": {0: "batch", 2: "past"},
+        "input_ids": {0: BATCH, 1: _NEW},
+        "attention_mask": {0: BATCH, 1: f"{_KEPT}+{_NEW}"},
+        "past_key_values": {0: BATCH, 2: _KEPT},
     }
     if takes_positions(model):
         inputs["position_ids"] = torch.arange(_PAST, _PAST + _SEQ).expand(_BATCH, _SEQ).contiguous()
-        shapes["position_ids"] = {0: "batch", 1: "seq"}
+        shapes["position_ids"] = {0: BATCH, 1: _NEW}
     return to_onnx(model, kwargs=inputs, dynamic_shapes=shapes, opset=opset, rewrite="auto", options=options)
 
 

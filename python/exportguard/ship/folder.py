@@ -38,14 +38,15 @@ from .generation import (
     generated,
     generated_by,
 )
+from .layout import MODEL_FILE, arrange_for_transformers_js
 from .quantization import Quantization, QuantizationReport, quantize_file
-from .recorded import MODEL_FILE, compared_again, record
+from .recorded import compared_again, record
 from .staging import REPORT, require_free, staged_folder
 
 transformers: Any = OptionalModule("transformers")
 logger = logging.getLogger(__name__)
 
-Runtime = Literal["onnxruntime", "genai"]
+Runtime = Literal["onnxruntime", "genai", "optimum", "transformers.js"]
 Progress = Callable[[str], None]
 _GENERATION = "text-generation"
 
@@ -129,6 +130,8 @@ def export_model(
         result.bytes = sum(path.stat().st_size for path in staging.glob(f"{MODEL_FILE}*"))
         with timer("configuration", "writing configuration and tokenizer"):
             _write_companions(model, case, staging)
+            if options.runtime == "transformers.js":
+                arrange_for_transformers_js(staging)
         result.seconds = dict(timer.seconds)
         (staging / REPORT).write_text(json.dumps(result.as_dict(), indent=1) + "\n", encoding="utf-8")
     return result
@@ -195,7 +198,7 @@ def _generation_cache(case: ModelCase, options: FolderOptions) -> Any:
     try:
         return plain_cache(case.model)
     except InvalidArgumentError as error:
-        if options.runtime == "genai":
+        if options.runtime != "onnxruntime":
             raise
         logger.info("the file takes the states of the model's own cache: %s", error)
         return None

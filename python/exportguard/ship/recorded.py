@@ -16,10 +16,10 @@ from exportguard.runners.onnxruntime import OrtSession
 from exportguard.validation.discrepancies import Tolerance, compare_outputs
 from exportguard.validation.validate import SetResult, ValidationReport
 
+from .layout import MODEL_FILE, model_file
 from .staging import REPORT
 
 EXAMPLES = "examples.pt"
-MODEL_FILE = "model.onnx"
 
 Feeds = Mapping[str, torch.Tensor]
 
@@ -59,7 +59,7 @@ def validate_export(
     )
     report.inputs, report.outputs = list(told["inputs"]), list(told["outputs"])
     report.node_count, report.parameters = told["node_count"], told["parameters"]
-    file = folder / MODEL_FILE
+    file = model_file(folder)
     try:
         session = OrtSession(file) if runner == "onnxruntime" else EvaluatorSession(file)
         report.sets = [_compared(session, number, call, tolerance) for number, call in enumerate(calls)]

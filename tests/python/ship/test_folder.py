@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,12 @@ import transformers
 import exportguard
 from exportguard.command_line import main
 from exportguard.errors import ExportGuardError, FileError, InvalidArgumentError
-from exportguard.models import BuildOptions
+from exportguard.models import BuildOptions, build_model
 from exportguard.runners.onnxruntime import OrtSession
 from exportguard.ship import FolderOptions, export_model
 from exportguard.ship.decoder import positions
 from exportguard.ship.generation import compare_generation
+from exportguard.ship.layout import arrange_for_transformers_js
 from exportguard.ship.quantization import QUANTIZATIONS
 from exportguard.ship.recorded import validate_export
 from exportguard.ship.staging import REPORT, staged_folder
@@ -248,3 +251,69 @@ def test_a_dry_run_tells_and_writes_nothing(tmp_path: Path, capsys: pytest.Captu
     assert "4 bits (MatMulNBits)" in said
     assert main(["export", "-m", "mamba", "-o", str(tmp_path / "out"), "--for", "genai", "--dry-run"]) == 2
     assert list(tmp_path.iterdir()) == []
+
+
+# ---------------------------------------------------------------------------------------------------- transformers.js
+
+JAVASCRIPT = """
+import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
+const [packages, folder] = process.argv.slice(2);
+const entry = createRequire(packages + "/package.json").resolve("@huggingface/transformers");
+const { AutoModelForCausalLM, Tensor, env } = await import(pathToFileURL(entry));
+env.allowRemoteModels = false;
+env.localModelPath = folder;
+const ids = BigInt64Array.from([3n, 4n, 5n, 6n, 7n, 8n, 9n]);
+const input_ids = new Tensor("int64", ids, [1, ids.length]);
+const attention_mask = new Tensor("int64", new BigInt64Array(ids.length).fill(1n), [1, ids.length]);
+const model = await AutoModelForCausalLM.from_pretrained("model");
+const tokens = await model.generate({ input_ids, attention_mask, max_new_tokens: 6, do_sample: false });
+console.log(JSON.stringify(tokens.tolist()[0].map(Number)));
+"""
+
+
+def test_transformers_js_finds_the_file_and_the_axis_of_its_empty_cache(tmp_path: Path) -> None:
+    export_model("llama", tmp_path / "model", FolderOptions(runtime="transformers.js"))
+    names = {str(path.relative_to(tmp_path / "model")) for path in (tmp_path / "model").rglob("*") if path.is_file()}
+    assert names == {"config.json", "examples.pt", REPORT, "generation_config.json", "onnx/model.onnx"}
+    model = exportguard.load(tmp_path / "model" / "onnx" / "model.onnx")
+    caches = [value.shape for value in model.inputs if value.name.startswith("past_key_values")]
+    assert {shape[0] for shape in caches if shape is not None} == {"batch_size"}
+    assert validate_export(tmp_path / "model").ok
+
+
+def test_weights_beside_the_file_get_the_name_that_transformers_js_asks_for(tmp_path: Path) -> None:
+    model = exportguard.to_onnx(torch.nn.Linear(64, 64).eval(), (torch.randn(2, 64),))
+    model.save(tmp_path / "model.onnx", external_data="always")
+    arrange_for_transformers_js(tmp_path)
+    assert sorted(path.name for path in (tmp_path / "onnx").iterdir()) == ["model.onnx", "model.onnx_data"]
+    session = OrtSession(tmp_path / "onnx" / "model.onnx")
+    assert session.run({"input": torch.zeros(2, 64)})[0].shape == (2, 64)
+    assert json.loads((tmp_path / "config.json").read_text())["transformers.js_config"]["use_external_data_format"]
+
+
+PACKAGES = os.environ.get("EXPORTGUARD_NODE_PACKAGES", "")
+
+
+@pytest.mark.skipif(
+    shutil.which("node") is None or not (Path(PACKAGES) / "node_modules/@huggingface/transformers").is_dir(),
+    reason="needs node, and in EXPORTGUARD_NODE_PACKAGES where `npm install @huggingface/transformers` ran",
+)
+@pytest.mark.parametrize("name", ["llama", "qwen3", "gpt2"])
+def test_transformers_js_generates_what_the_model_generates(name: str, tmp_path: Path) -> None:
+    export_model(name, tmp_path / "model", FolderOptions(runtime="transformers.js"))
+    script = tmp_path / "generate.mjs"
+    script.write_text(JAVASCRIPT)
+    command = ["node", str(script), PACKAGES, f"{tmp_path}/"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr
+    model: Any = build_model(name).model
+    ids = torch.arange(3, 10)[None]
+    expected = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=6, do_sample=False)
+    assert json.loads(result.stdout.splitlines()[-1]) == expected[0].tolist()
+
+
+def test_generation_in_other_runtimes_needs_keys_and_values_alone(tmp_path: Path) -> None:
+    for runtime in ("optimum", "transformers.js"):
+        with pytest.raises(InvalidArgumentError, match="does not go on from keys and values alone"):
+            export_model("mamba", tmp_path / "out", FolderOptions(runtime=runtime))  # type: ignore[arg-type]
