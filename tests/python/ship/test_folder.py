@@ -295,10 +295,13 @@ def test_weights_beside_the_file_get_the_name_that_transformers_js_asks_for(tmp_
 PACKAGES = os.environ.get("EXPORTGUARD_NODE_PACKAGES", "")
 
 
-@pytest.mark.skipif(
+needs_node = pytest.mark.skipif(
     shutil.which("node") is None or not (Path(PACKAGES) / "node_modules/@huggingface/transformers").is_dir(),
     reason="needs node, and in EXPORTGUARD_NODE_PACKAGES where `npm install @huggingface/transformers` ran",
 )
+
+
+@needs_node
 @pytest.mark.parametrize("name", ["llama", "qwen3", "gpt2"])
 def test_transformers_js_generates_what_the_model_generates(name: str, tmp_path: Path) -> None:
     export_model(name, tmp_path / "model", FolderOptions(runtime="transformers.js"))
@@ -311,6 +314,60 @@ def test_transformers_js_generates_what_the_model_generates(name: str, tmp_path:
     ids = torch.arange(3, 10)[None]
     expected = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=6, do_sample=False)
     assert json.loads(result.stdout.splitlines()[-1]) == expected[0].tolist()
+
+
+#: Numbers that JSON carries exactly: integers below 64 and sixteenths.
+ENCODER = """
+import { createRequire } from "node:module";
+import { readFileSync } from "node:fs";
+import { pathToFileURL } from "node:url";
+const [packages, folder, auto] = process.argv.slice(2);
+const entry = createRequire(packages + "/package.json").resolve("@huggingface/transformers");
+const transformers = await import(pathToFileURL(entry));
+transformers.env.allowRemoteModels = false;
+transformers.env.localModelPath = folder;
+const inputs = {};
+for (const [name, { type, dims, values }] of Object.entries(JSON.parse(readFileSync(folder + "inputs.json")))) {
+  const data = type === "int64" ? BigInt64Array.from(values, BigInt) : Float32Array.from(values);
+  inputs[name] = new transformers.Tensor(type, data, dims);
+}
+const model = await transformers[auto].from_pretrained("model");
+const outputs = Object.entries(await model(inputs)).filter(([, value]) => value?.data);
+console.log(JSON.stringify(Object.fromEntries(outputs.map(([name, value]) => [name, Array.from(value.data)]))));
+"""
+
+ENCODERS = {
+    "features": ("bert", "feature-extraction", "AutoModel", "last_hidden_state"),
+    "a class of a text": ("bert", "text-classification", "AutoModelForSequenceClassification", "logits"),
+    "words": ("bert", "fill-mask", "AutoModelForMaskedLM", "logits"),
+    "a class of a picture": ("vit", "image-classification", "AutoModelForImageClassification", "logits"),
+}
+
+
+@needs_node
+@pytest.mark.parametrize(("name", "task", "auto", "output"), ENCODERS.values(), ids=ENCODERS)
+def test_transformers_js_computes_what_the_model_computes(
+    name: str, task: str, auto: str, output: str, tmp_path: Path
+) -> None:
+    options = FolderOptions(runtime="transformers.js", build=BuildOptions(task=task))
+    export_model(name, tmp_path / "model", options)
+    case = build_model(name, options.build)
+    inputs = {key: (value * 16).round() / 16 if value.is_floating_point() else value
+              for key, value in case.inputs(case.task.sizes).items()}  # fmt: skip
+    told = {
+        key: {"type": str(value.dtype)[6:], "dims": list(value.shape), "values": value.flatten().tolist()}
+        for key, value in inputs.items()
+    }
+    (tmp_path / "inputs.json").write_text(json.dumps(told))
+    script = tmp_path / "run.mjs"
+    script.write_text(ENCODER)
+    command = ["node", str(script), PACKAGES, f"{tmp_path}/", auto]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr
+    with torch.no_grad():
+        expected = case.model(**inputs)[output]
+    got = torch.tensor(json.loads(result.stdout.splitlines()[-1])[output]).reshape(expected.shape)
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_generation_in_other_runtimes_needs_keys_and_values_alone(tmp_path: Path) -> None:
