@@ -98,12 +98,12 @@ def exported_module(
     found, decisions = trace.attempt(example, shapes)
     if guard is not None and _ends_slices(found, decisions):
         trace = replace(trace, patches=(open_slices(),))
-        found = trace.better(found, example, shapes)
+        found = trace.better(found, example, shapes, by=_lost_axes_and_bounds)
     other = _example_beyond(found, example, guard)
     if other is not None:
         with _serializers(guard):
             shapes = normalise(model, other, dynamic_shapes)
-        found = trace.better(found, other, shapes)
+        found = trace.better(found, other, shapes, by=_lost_axes)
     return replace(found, too_small=small_sizes(given))
 
 
@@ -141,20 +141,28 @@ class _Request:
             bounds = bounds_of(program, shapes, decisions, trial, self.examples)
         return Exported(program, shapes, record.fixing_lines, rewritten, bounds), decisions
 
-    def better(self, known: Exported, call: CallInputs, shapes: Sequence[LeafShape]) -> Exported:
-        """Another export, if it loses fewer axes than the one that is known."""
+    def better(
+        self, known: Exported, call: CallInputs, shapes: Sequence[LeafShape], *, by: Callable[[Exported], Any]
+    ) -> Exported:
+        """Another export, if it loses less than the one that is known."""
         try:
             found, _ = self.attempt(call, shapes)
         except ExportError as error:
             logger.info("another export, for the axes that are lost, stops: %s", error)
             return known
-        return found if _lost(found) < _lost(known) else known
+        return found if by(found) < by(known) else known
 
 
-def _lost(exported: Exported) -> tuple[int, int]:
-    """How many axes are lost, and by how many bounds."""
+def _lost_axes(exported: Exported) -> int:
+    """How many axes are lost: all that counts of an export with an example of sizes that the user did not choose."""
+    return sum(not axis.kept for axis in exported.axes())
+
+
+def _lost_axes_and_bounds(exported: Exported) -> tuple[int, int, int]:
+    """How many axes are lost, how many of them are constants, and by how many bounds."""
+    constants = sum(axis.is_constant for axis in exported.axes() if not axis.kept)
     bounds = [bound for bound in exported.bounds or () if bound.excludes_what_was_asked]
-    return sum(not axis.kept for axis in exported.axes()), len(bounds)
+    return _lost_axes(exported), constants, len(bounds)
 
 
 def _ends_slices(exported: Exported, decisions: Sequence[Decision]) -> bool:

@@ -10,9 +10,10 @@ from torch.fx import Graph, GraphModule, Node
 
 from exportguard.repeats.paths import Path, Place, stamp
 
-# It is said to write its tensors, so that no pass takes it for dead: blocks may but fill a cache.
+# It is said to write its tensors, so that no pass takes it for dead: blocks may but fill a cache. Of an operator whose
+# inputs may not be laid out anew, torch's tracer keeps a copy of the examples of all inputs, which nobody reads here.
 _LIBRARY: Any = torch.library.Library("exportguard_repeats", "DEF")  # type: ignore[no-untyped-call]
-_LIBRARY.define("block(Tensor(a!)[] tensors, SymInt[] sizes) -> Tensor[]")
+_LIBRARY.define("block(Tensor(a!)[] tensors, SymInt[] sizes) -> Tensor[]", tags=(torch.Tag.flexible_layout,))
 
 #: The operator of a marker. Its `meta` has the path that the block took, as "exportguard_path".
 MARKER = torch.ops.exportguard_repeats.block.default
