@@ -16,14 +16,13 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import is_
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(NamedTuple):
     """What an object holds: the kind of its places, and their values by key."""
 
     kind: str
