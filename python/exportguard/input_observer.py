@@ -12,8 +12,8 @@ import torch
 
 from .arguments import require_kind
 from .axes.enlarging import enlarged
-from .emptied_caches import emptied, keeps_only_tokens
 from .dynamic_shapes import mirror, normalise
+from .emptied_caches import emptied, keeps_only_tokens
 from .errors import InvalidArgumentError
 from .guard import torch_export_patches
 from .inputs import CallInputs, Leaf, flatten_named, forward_of, ordered_call

@@ -28,10 +28,10 @@ ir::Type FxTypes::type(py::handle value) {
   }
   if (PyBool_Check(object)) return ir::Type::scalar(DType::kBool);
   if (PyLong_Check(object)) return ir::Type::scalar(DType::kInt64, SymExpr(value.cast<std::int64_t>()));
-  if (PyFloat_Check(object)) return ir::Type::scalar(DType::kFloat32);
+  if (PyFloat_Check(object)) return ir::Type::scalar(DType::kFloat64);
   const FxClasses& classes = FxClasses::get();
   if (py::isinstance(value, classes.sym_int)) return ir::Type::scalar(DType::kInt64, expression(value));
-  if (py::isinstance(value, classes.sym_float)) return ir::Type::scalar(DType::kFloat32);
+  if (py::isinstance(value, classes.sym_float)) return ir::Type::scalar(DType::kFloat64);
   if (py::isinstance(value, classes.sym_bool)) return ir::Type::scalar(DType::kBool);
   return {};
 }

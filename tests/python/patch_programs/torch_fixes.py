@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from torch.export import Dim
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils._pytree import tree_leaves
 
-from exportguard import torch_export_patches
+from exportguard import to_onnx, torch_export_patches
 from exportguard.caches.build import make_dynamic_cache
 from exportguard.patches.torch.static_axes import StaticAxisError
 
@@ -146,7 +148,76 @@ def leaves_the_module_as_it_was() -> None:
     assert torch.equal(module(torch.ones(3)), torch.arange(3.0))
 
 
+class Applies(torch.nn.Module):
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+def _turned(x: torch.Tensor, align_corners: bool) -> torch.Tensor:
+    theta = torch.tensor([[1.0, 0.2, 0.1], [0.3, 0.9, 0.0]]).expand(x.shape[0], 2, 3)
+    grid = torch.nn.functional.affine_grid(theta, list(x.shape), align_corners=align_corners)
+    return torch.nn.functional.grid_sample(x, grid, align_corners=align_corners)
+
+
+SIZES_AS_NUMBERS: dict[str, list[Callable[[torch.Tensor], torch.Tensor]]] = {
+    "linspace": [
+        lambda x: x * torch.linspace(0, 1, x.shape[3]),
+        lambda x: x * torch.linspace(-3.5, 2.5, steps=x.shape[3], dtype=torch.float64),
+        lambda x: _turned(x, False),
+        lambda x: _turned(x, True),
+    ],
+    "average over all": [lambda x: torch.nn.functional.avg_pool2d(x, list(x.size()[2:])).flatten(1)],
+    "average over a line": [lambda x: torch.nn.functional.avg_pool1d(x[:, :, 0], x.shape[3])],
+    "largest of all": [lambda x: torch.nn.functional.max_pool2d(x, kernel_size=list(x.size()[2:]))],
+    "largest of a line": [lambda x: torch.nn.functional.max_pool1d(x[:, :, 0], x.shape[3])],
+    "upper triangle": [lambda x: x[:, 0][:, *torch.triu_indices(x.shape[2], x.shape[3], 1)]],
+    "lower triangle": [lambda x: x[:, 0][:, *torch.tril_indices(x.shape[2], x.shape[3], -1)]],
+    "Hann window": [
+        lambda x: x * torch.hann_window(x.shape[3]),
+        lambda x: x * torch.hann_window(x.shape[3], periodic=False),
+    ],
+    "Hamming window": [lambda x: x * torch.hamming_window(x.shape[3])],
+}
+
+
+def keeps_the_axes(functions: Sequence[Callable[[torch.Tensor], torch.Tensor]]) -> None:
+    shapes = ({0: "batch", 2: "height", 3: "width"},)
+    for function in functions:
+        model = to_onnx(Applies(function).eval(), (torch.randn(2, 3, 5, 6),), dynamic_shapes=shapes)
+        for sizes in [(2, 5, 6), (3, 4, 4), (2, 7, 2), (1, 1, 1), (1, 16, 9)]:
+            x = torch.randn(sizes[0], 3, *sizes[1:])
+            (got,) = model.run({"x": x}).values()
+            torch.testing.assert_close(got, function(x))
+
+
+class Decodes(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        layer = torch.nn.TransformerDecoderLayer(8, 2, 16, batch_first=True)
+        self.decoder = torch.nn.TransformerDecoder(layer, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = torch.nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+        decoded: torch.Tensor = self.decoder(x, x * 2, tgt_mask=mask)
+        return decoded
+
+
+def does_not_look_at_masks() -> None:
+    decoder = Decodes().eval()
+    model = to_onnx(decoder, (torch.randn(2, 5, 8),), dynamic_shapes=({0: "batch", 1: "seq"},))
+    for length in (1, 5, 9):
+        x = torch.randn(3, length, 8)
+        (got,) = model.run({"x": x}).values()
+        torch.testing.assert_close(got, decoder(x), rtol=1e-5, atol=2e-6)
+
+
 PROGRAMS = {
+    "hints of causal masks": does_not_look_at_masks,
+    **{f"{name} of a symbolic length": partial(keeps_the_axes, uses) for name, uses in SIZES_AS_NUMBERS.items()},
     "attributes of traced modules": leaves_the_module_as_it_was,
     "one hot of a symbolic length": keeps_the_number_of_classes_symbolic,
     "lengths of recurrent layers": keeps_the_lengths_of_recurrent_layers,

@@ -1,0 +1,181 @@
+"""Functions of torch that take a size as a plain number: a symbolic one becomes a constant, and its axis with it.
+
+Each is written in operators that take symbolic sizes, for those calls alone that have one. The schemas meant here have
+`int` where others have `SymInt` (torch 2.11 to 2.13).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
+
+_Function = Callable[..., Any]
+
+# Without annotations in torch 2.11 to 2.13.
+_sym_max: _Function = torch.sym_max
+
+
+def _is_symbolic(value: Any) -> bool:
+    values = value if isinstance(value, list | tuple) else [value]
+    return any(isinstance(one, torch.SymInt) for one in values)
+
+
+def _instead_of(written: _Function) -> Callable[[_Function], _Function]:
+    """What makes of a function one that calls `written` where an argument is a symbolic size.
+
+    `written` returns NotImplemented for calls that it does not know; these go where they went before.
+    """
+
+    def replace(original: _Function) -> _Function:
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not any(map(_is_symbolic, [*args, *kwargs.values()])):
+                return original(*args, **kwargs)
+            result = written(*args, **kwargs)
+            return original(*args, **kwargs) if result is NotImplemented else result
+
+        return call
+
+    return replace
+
+
+def linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **options: Any) -> Any:
+    """Evenly spaced numbers, counted from the nearer end as ATen does: the last one is exactly `end`.
+
+    The decomposition of `affine_grid` calls it with the sizes of pictures.
+    """
+    dtype = dtype or torch.get_default_dtype()
+    if not dtype.is_floating_point or set(options) - {"device", "requires_grad"} or options.get("requires_grad"):
+        return NotImplemented
+    place = torch.arange(steps, dtype=dtype, **options)
+    gaps = _sym_max(steps - 1, 1)
+    step = (end - start) / gaps
+    return torch.where(place < _sym_max(steps // 2, 1), start + step * place, end - step * (steps - 1 - place)).to(
+        dtype
+    )
+
+
+def _is_whole(x: torch.Tensor, kernel_size: Any, dims: int) -> bool:
+    """Whether the window is all of the last axes, for every size."""
+    kernel = kernel_size if isinstance(kernel_size, list | tuple | torch.Size) else [kernel_size] * dims
+    return len(kernel) == dims and all(
+        _same(size, window) for size, window in zip(x.shape[-dims:], kernel, strict=True)
+    )
+
+
+def _same(size: Any, window: Any) -> bool:
+    if isinstance(size, torch.SymInt) and isinstance(window, torch.SymInt):
+        return bool(size.node.expr == window.node.expr)
+    return not _is_symbolic((size, window)) and bool(size == window)
+
+
+def _pooled(dims: int, reduce: _Function) -> _Function:
+    def pool(input: torch.Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, **options: Any) -> Any:
+        has_defaults = padding in (0, (0,) * dims, [0] * dims) and not options
+        if not has_defaults or not _is_whole(input, kernel_size, dims):
+            return NotImplemented
+        return reduce(input, [*range(-dims, 0)], True)
+
+    return pool
+
+
+def _indices(part: Callable[[torch.Tensor, int], torch.Tensor]) -> _Function:
+    def indices(row: Any, col: Any, offset: int = 0, **options: Any) -> Any:
+        dtype = options.pop("dtype", torch.int64)
+        if set(options) - {"device"}:
+            return NotImplemented
+        found: torch.Tensor = part(torch.ones(row, col, **options), offset).nonzero().T.to(dtype)
+        return found
+
+    return indices
+
+
+def _window(first: float, second: float) -> _Function:
+    """A raised cosine: `first - second * cos(2 pi k / length)`, which is symmetric with one place fewer."""
+
+    def window(window_length: Any, periodic: bool = True, **options: Any) -> Any:
+        dtype = options.pop("dtype", None) or torch.get_default_dtype()
+        if set(options) - {"device"}:
+            return NotImplemented
+        place = torch.arange(window_length, dtype=dtype, **options)
+        turns = place * (2 * torch.pi) / (window_length if periodic else _sym_max(window_length - 1, 1))
+        is_single = torch.ones((), dtype=torch.int64, **options) * window_length == 1
+        return torch.where(is_single, torch.ones_like(turns), first - second * torch.cos(turns))
+
+    return window
+
+
+def _probe(schema: Any, argument: str) -> Callable[[], Verdict]:
+    # The schema as text: its types show a SymInt as an int.
+    def probe() -> Verdict:
+        if f"SymInt {argument}" in str(schema._schema) or f"SymInt[2] {argument}" in str(schema._schema):
+            return not_needed("the operator takes a symbolic size")
+        return NEEDED
+
+    return probe
+
+
+_aten = torch.ops.aten
+_REASON = "a size that is passed as a number becomes a constant, and its axis with it"
+_UPSTREAM = {
+    "linspace": "https://github.com/pytorch/pytorch/pull/184939",
+    "upper triangle": "https://github.com/pytorch/pytorch/issues/12653",
+    "lower triangle": "https://github.com/pytorch/pytorch/issues/12653",
+    "Hann window": "https://github.com/pytorch/pytorch/issues/142458",
+    "Hamming window": "https://github.com/pytorch/pytorch/issues/142458",
+}
+_POOLING = "https://github.com/pytorch/pytorch/issues/39323"
+_WRITTEN: tuple[tuple[str, str, _Function, Callable[[], Verdict]], ...] = (
+    ("linspace", "torch.linspace", linspace, _probe(_aten.linspace.default, "steps")),
+    (
+        "average over all",
+        "torch.nn.functional.avg_pool2d",
+        _pooled(2, torch.mean),
+        _probe(_aten.avg_pool2d.default, "kernel_size"),
+    ),
+    (
+        "average over a line",
+        "torch.nn.functional.avg_pool1d",
+        _pooled(1, torch.mean),
+        _probe(_aten.avg_pool1d.default, "kernel_size"),
+    ),
+    (
+        "largest of all",
+        "torch.nn.functional.max_pool2d",
+        _pooled(2, torch.amax),
+        _probe(_aten.max_pool2d.default, "kernel_size"),
+    ),
+    (
+        "largest of a line",
+        "torch.nn.functional.max_pool1d",
+        _pooled(1, torch.amax),
+        _probe(_aten.max_pool1d.default, "kernel_size"),
+    ),
+    ("upper triangle", "torch.triu_indices", _indices(torch.triu), _probe(_aten.triu_indices.default, "row")),
+    ("lower triangle", "torch.tril_indices", _indices(torch.tril), _probe(_aten.tril_indices.default, "row")),
+    ("Hann window", "torch.hann_window", _window(0.5, 0.5), _probe(_aten.hann_window.default, "window_length")),
+    (
+        "Hamming window",
+        "torch.hamming_window",
+        _window(0.54, 0.46),
+        _probe(_aten.hamming_window.default, "window_length"),
+    ),
+)
+
+PATCHES = tuple(
+    Patch(
+        name=f"{name} of a symbolic length",
+        kind="torch",
+        target=target,
+        reason=_REASON,
+        upstream=_UPSTREAM.get(name, _POOLING),
+        probe=probe,
+        replace=_instead_of(written),
+    )
+    for name, target, written, probe in _WRITTEN
+)
