@@ -28,6 +28,7 @@ TEXT_TASKS = ("text-generation", "text2text-generation", "fill-mask", "text-clas
 SAME = "the same"
 DIFFERS = "another: "
 
+_FOLDER = re.compile(r"/\S*/site-packages/")
 _DIFFERENCE = re.compile(r"tracing what repeats once gives another model than tracing everything: (.*)")
 
 
@@ -42,7 +43,7 @@ def _result(failure: str) -> str:
     difference = _DIFFERENCE.search(failure)
     if difference is not None:
         return DIFFERS + difference[1][:160].replace("|", "/")
-    line = next(iter(failure.splitlines()), "")
+    line = _FOLDER.sub("", next(iter(failure.splitlines()), ""))
     return f"not exported: {line[:110]}".replace("|", "/") if failure else SAME
 
 
@@ -93,6 +94,7 @@ def main() -> int:
         if (name, task) in done:
             continue
         report = validate_model(name, ValidateOptions(build=BuildOptions(task=task), repeats="verify", run=False))
+        report.task = report.task or task or ""
         rows.append(row(report))
         print(" | ".join(rows[-1]), flush=True)
         if options.write:
