@@ -1,5 +1,7 @@
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <optional>
 
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
@@ -82,11 +84,6 @@ void lower_cross(LoweringContext& ctx) {
 
 constexpr std::int64_t kFewRows = 25;  // torch multiplies matrices for the Euclidean distance of more rows than these
 
-bool has_many_rows(const LoweringContext& ctx, const Value* a, const Value* b) {
-  const auto is_many = [&](const Value* x) { return ctx.size(x, -2).constant().value_or(kFewRows + 1) > kFewRows; };
-  return is_many(a) || is_many(b);
-}
-
 /// sqrt(|a|² + |b|² - 2ab): no tensor with an entry for each row of a, row of b and coordinate is made.
 Value* euclidean_by_product(LoweringContext& ctx, Value* a, Value* b) {
   Value* norms_a = ctx.reduce("ReduceSumSquare", a, {-1}, true);
@@ -114,13 +111,50 @@ Value* distances(LoweringContext& ctx, Value* a, Value* b, double p) {
   return norm(ctx, ctx.op("Sub", {ctx.unsqueeze(a, {between_a}), ctx.unsqueeze(b, {before_b})}), p);
 }
 
+/// Whether a tensor has many rows: known, or a condition that is computed when the graph runs.
+struct ManyRows {
+  std::optional<bool> known;
+  Value* condition = nullptr;
+};
+
+ManyRows has_many_rows(LoweringContext& ctx, Value* x) {
+  const auto rows = ctx.size(x, -2);
+  if (rows.constant()) return {*rows.constant() > kFewRows};
+  return {std::nullopt,
+          ctx.op("Greater", {as_scalar(ctx, ctx.dim_value(rows)), ctx.constant(kFewRows, DType::kInt64)})};
+}
+
+/// What ATen does for few rows loses nothing where rows are equal or close; for many it would need a lot of memory.
+Value* euclidean(LoweringContext& ctx, Value* a, Value* b) {
+  const ManyRows of_a = has_many_rows(ctx, a);
+  const ManyRows of_b = has_many_rows(ctx, b);
+  if (of_a.known.value_or(false) || of_b.known.value_or(false)) return euclidean_by_product(ctx, a, b);
+  if (of_a.known && of_b.known) return distances(ctx, a, b, 2);
+
+  Value* condition = of_a.known ? of_b.condition : of_a.condition;
+  if (!of_a.known && !of_b.known) condition = ctx.op("Or", {of_a.condition, of_b.condition});
+  auto many = std::make_unique<ir::Graph>("many_rows");
+  auto few = std::make_unique<ir::Graph>("few_rows");
+  {
+    const LoweringContext::Inside inside(ctx, *many);
+    many->add_output(euclidean_by_product(ctx, a, b), "by_product");
+  }
+  {
+    const LoweringContext::Inside inside(ctx, *few);
+    few->add_output(distances(ctx, a, b, 2), "by_difference");
+  }
+  Value* chosen = ctx.op("If", {condition}, {{"then_branch", std::move(many)}, {"else_branch", std::move(few)}});
+  chosen->set_type(ctx.output_type());
+  return chosen;
+}
+
 void lower_cdist(LoweringContext& ctx) {
   Value* a = operand(ctx, 0);
   Value* b = operand(ctx, 1);
   const double p = ctx.number(2);
   const std::int64_t mode = ctx.has(3) ? ctx.integer(3) : 0;  // 0: by the rows, 1: by product, 2: never
-  const bool by_product = p == 2 && mode != 2 && (mode == 1 || has_many_rows(ctx, a, b));
-  ctx.result(by_product ? euclidean_by_product(ctx, a, b) : distances(ctx, a, b, p));
+  if (p != 2 || mode == 2) return ctx.result(distances(ctx, a, b, p));
+  ctx.result(mode == 1 ? euclidean_by_product(ctx, a, b) : euclidean(ctx, a, b));
 }
 
 void lower_euclidean_dist(LoweringContext& ctx) {

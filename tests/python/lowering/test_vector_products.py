@@ -35,6 +35,11 @@ CASES: dict[str, Case] = {
         [floats(30, 4), floats(5, 4)],
         [[floats(3, 4), floats(1, 4)]],
     ),
+    "distances of rows to themselves": (
+        lambda x: torch.cdist(x, x),
+        [floats(6, 4)],
+        [[floats(25, 4)], [floats(1, 4)]],
+    ),
     "powers": (
         lambda x: (torch.vander(x), torch.vander(x, 3, True), torch.linalg.vander(x, N=4)),
         [floats(4)],
