@@ -18,6 +18,7 @@
 #include "exportguard/common/errors.h"
 #include "exportguard/common/torch_dtypes.h"
 #include "ir/joined_parts.h"
+#include "ir/transposed.h"
 
 namespace exportguard::ir {
 namespace {
@@ -55,6 +56,12 @@ void require_memory(const at::Tensor& tensor) {
 }
 
 at::Tensor dense_on_cpu(const at::Tensor& tensor) { return tensor.cpu().resolve_conj().resolve_neg().contiguous(); }
+
+// The same of what is copied a piece at a time.
+at::Tensor dense_piece(const at::Tensor& tensor) {
+  std::optional<at::Tensor> dense = dense_of_columns(tensor);
+  return dense ? *std::move(dense) : dense_on_cpu(tensor);
+}
 
 void require_elements(const at::Tensor& tensor) {
   if (!tensor.defined()) throw InvalidArgument("a constant needs a tensor, got an undefined one");
@@ -170,7 +177,7 @@ void visit_elements(const at::Tensor& tensor, std::size_t piece, const Sink& sin
     return visit_dense(tensor, piece, sink);
   }
   piece = copied_piece(piece);
-  if (tensor.nbytes() <= piece || tensor.dim() == 0) return visit_dense(dense_on_cpu(tensor), piece, sink);
+  if (tensor.nbytes() <= piece || tensor.dim() == 0) return visit_dense(dense_piece(tensor), piece, sink);
   const std::size_t row = tensor.nbytes() / static_cast<std::size_t>(tensor.size(0));
   if (row > piece) {
     for (std::int64_t i = 0; i < tensor.size(0); ++i) visit_elements(tensor.select(0, i), piece, sink);
@@ -195,7 +202,7 @@ void visit_joined(const std::vector<at::Tensor>& parts, std::int64_t axis, std::
   if (bytes == 0) return;
   if (bytes <= piece) {
     std::vector<at::Tensor> dense;  // of their own: copying into a slice of the result is slow for transposed parts
-    for (const at::Tensor& part : parts) dense.push_back(dense_on_cpu(part));
+    for (const at::Tensor& part : parts) dense.push_back(dense_piece(part));
     return visit_dense(at::cat(dense, axis), piece, sink);
   }
   const auto of_parts = [&](auto&& cut) {

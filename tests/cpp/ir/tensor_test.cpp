@@ -73,6 +73,17 @@ TEST(Tensor, EveryViewIsVisitedInTheOrderOfItsElementsInSmallPieces) {
   }
 }
 
+TEST(Tensor, TransposedMatricesOfEveryElementSizeAreVisitedInOrder) {
+  for (const c10::ScalarType type : {at::kByte, at::kHalf, at::kFloat, at::kDouble, at::kComplexDouble}) {
+    const at::Tensor matrix = at::randint(0, 100, {71, 90}).to(type).t();
+    for (const at::Tensor& view : {matrix, matrix.narrow(0, 5, 33), matrix.narrow(1, 2, 40), matrix.select(0, 3)}) {
+      for (const std::size_t piece : {std::size_t{64}, std::size_t{2000}, std::size_t{1} << 20}) {
+        EXPECT_EQ(visit(Tensor(view), piece).bytes, dense_bytes(view)) << c10::toString(type) << " by " << piece;
+      }
+    }
+  }
+}
+
 TEST(Tensor, FourBitElementsArePackedAcrossPieces) {
   const std::int64_t shape[] = {3, 3};
   const Tensor tensor = Tensor::filled(-2, DType::kInt4, shape);
