@@ -47,7 +47,7 @@ class ObservedCalls:
         return chosen.args, dict(chosen.kwargs)
 
     def _enlarged(self, call: CallInputs) -> CallInputs:
-        """The call with two or more of everything that changes: `generate` passes one token behind a cache, or no cache.
+        """The call with two or more of everything that changes: `generate` passes one token, or an empty cache.
 
         As it is, if the model takes none of the larger ones that are tried.
         """

@@ -375,3 +375,16 @@ def test_a_single_token_gives_way_to_a_whole_text_and_a_picture_to_nothing() -> 
 def test_what_a_model_has_against_its_configuration_is_said_by_the_model() -> None:
     with pytest.raises(ValueError, match="prediction_length"):
         build_model("autoformer", BuildOptions(task="feature-extraction"))
+
+
+def test_a_batch_has_the_positions_that_generate_passes() -> None:
+    inputs = build_model("gpt2", BuildOptions(task="text-generation")).inputs({"batch": 2, "seq": 3, "past": 5})
+    assert inputs["attention_mask"][:, 0].tolist() == [0, 1]
+    assert inputs["position_ids"].tolist() == [[4, 5, 6], [5, 6, 7]]
+
+
+def test_a_model_of_sentence_pairs_gets_two_sentences() -> None:
+    inputs = build_model("bert", BuildOptions(task="fill-mask")).inputs({"batch": 2, "seq": 5})
+    assert inputs["token_type_ids"].tolist() == [[0, 0, 0, 1, 1]] * 2
+    alone = build_model("distilbert", BuildOptions(task="fill-mask")).inputs({"batch": 2, "seq": 5})
+    assert set(alone) == {"input_ids", "attention_mask"}

@@ -2,27 +2,57 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
 from ...emptied_caches import emptied, keeps_tokens
+from ...errors import REFUSALS
 from .tensors import Sizes, mask, tokens
 
+_with_positions: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 _CACHE_NAMES = ("past_key_values", "cache_params")
 
 
 def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
-    """`seq` new tokens after `past` cached ones; the first row starts with a padded token."""
+    """`seq` new tokens after `past` cached ones, and their positions; the first row starts with a padded token."""
     batch, seq, past = sizes["batch"], sizes["seq"], sizes["past"]
     padded = 1 if past > 1 else 0
     cache = _past(model, batch, past, padded)
     seen = past if any(keeps_tokens(value) for value in cache.values()) else 0
-    return {
+    inputs = {
         "input_ids": tokens(model, (batch, seq)),
         "attention_mask": mask(model, batch, seen + seq, padded if seen else 0),
         **cache,
     }
+    positions = {"position_ids": _positions(inputs["attention_mask"], seq)}
+    return {**inputs, **positions} if _takes(model, {**inputs, **positions}) else inputs
+
+
+def _positions(attention_mask: torch.Tensor, count: int) -> torch.Tensor:
+    """Those of the last `count` tokens as `generate` passes them: a padded token has none, and does not count."""
+    positions = attention_mask.cumsum(-1) - 1
+    return positions.masked_fill(attention_mask == 0, 0)[:, attention_mask.shape[1] - count :].contiguous()
+
+
+def _takes(model: Any, inputs: dict[str, Any]) -> bool:
+    """Whether the model takes positions, asked once; some have several for each token."""
+    if model not in _with_positions:
+        is_named = "position_ids" in inspect.signature(model.forward).parameters
+        _with_positions[model] = is_named and _runs(model, inputs)
+    return _with_positions[model]
+
+
+def _runs(model: Any, inputs: dict[str, Any]) -> bool:
+    try:
+        with torch.no_grad():
+            model(**copy.deepcopy(inputs))  # the cache grows
+    except REFUSALS:
+        return False
+    return True
 
 
 def _past(model: Any, batch: int, past: int, padded: int) -> dict[str, Any]:

@@ -5,19 +5,31 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+import torch
+
 from .tensors import Sizes, mask, text_config, tokens
 
 
 def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
-    """`seq` tokens and their mask; the first row starts with a padded token.
+    """`seq` tokens, their mask, and for a model of sentence pairs which of the two each belongs to.
 
-    Classifiers of the Bart family look for the token that ends a text, so an encoder-decoder gets one.
+    The first row starts with a padded token. Classifiers of the Bart family look for the token that ends a text, so an
+    encoder-decoder gets one.
     """
     batch, seq = sizes["batch"], sizes["seq"]
     ids = tokens(model, (batch, seq))
     end = getattr(text_config(model), "eos_token_id", None)
     if model.config.is_encoder_decoder and isinstance(end, int):
         ids[:, -1] = end
-    if "attention_mask" not in inspect.signature(model.forward).parameters:
-        return {"input_ids": ids}
-    return {"input_ids": ids, "attention_mask": mask(model, batch, seq, padded=1 if seq > 1 else 0)}
+    inputs = {"input_ids": ids, "attention_mask": mask(model, batch, seq, padded=1 if seq > 1 else 0)}
+    if (getattr(text_config(model), "type_vocab_size", None) or 0) > 1:
+        inputs["token_type_ids"] = _sentences(ids)
+    names = inspect.signature(model.forward).parameters
+    return {name: value for name, value in inputs.items() if name in {"input_ids", *names}}
+
+
+def _sentences(ids: torch.Tensor) -> torch.Tensor:
+    """Zeros for the first half of each text, ones for the second, as a tokenizer tells two sentences apart."""
+    kinds = torch.zeros_like(ids)
+    kinds[:, (ids.shape[1] + 1) // 2 :] = 1
+    return kinds
