@@ -107,6 +107,8 @@ def _sharing(symbols: _Symbols, original: Callable[..., Any]) -> Callable[..., A
     @functools.wraps(original)
     def create_symbol(env: Any, val: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
         is_size = isinstance(source, TensorPropertySource) and source.prop is TensorProperty.SIZE
+        # Of an input that is a view, torch makes the tensor that is viewed fake first, whose axes are others.
+        is_size = is_size and not _is_of_viewed(source)
         first = symbols.first_of(env, source.idx) if is_size else None
         known = symbols.made.get(first) if first is not None else None
         if known is not None:
@@ -118,6 +120,10 @@ def _sharing(symbols: _Symbols, original: Callable[..., Any]) -> Callable[..., A
         return made
 
     return create_symbol
+
+
+def _is_of_viewed(source: Any) -> bool:
+    return getattr(source.base, "member", None) == "_base"
 
 
 def _probe() -> Verdict:

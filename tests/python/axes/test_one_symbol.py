@@ -13,6 +13,7 @@ from exportguard.axes.one_symbol import one_symbol_for_a_name
 from exportguard.dynamic_shapes import normalise
 from exportguard.export import export_program
 from exportguard.inputs import CallInputs
+from exportguard.runners.onnxruntime import OrtSession
 
 
 class Caches(torch.nn.Module):
@@ -77,3 +78,20 @@ def test_patches_fit_the_installed_torch_or_say_why_not() -> None:
     patches = one_symbol_for_a_name(normalise(Compares(), call, ({0: "n"}, {0: "n"})))
     assert [patch.verdict() for patch in patches] == [("needed", "")] * 2
     assert one_symbol_for_a_name(normalise(Compares(), call, ({0: "n"}, {0: "m"}))) == ()
+
+
+class Joined(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.view(-1, x.shape[2]) + y.view(-1, y.shape[2])
+
+
+@pytest.mark.parametrize("names", [("a", "b", "c"), (Dim("a"), Dim("b"), Dim("c"))], ids=("names", "dims"))
+def test_the_axes_of_a_view_are_not_those_of_what_is_viewed(names: Any) -> None:
+    inputs = (torch.randn(6, 6).reshape(2, 3, 6), torch.randn(6, 6).reshape(2, 3, 6))
+    asked = dict(enumerate(names))
+    model = to_onnx(Joined(), inputs, dynamic_shapes={"x": asked, "y": asked})
+    assert [axis.size for axis in model.axes] == ["a", "b", "c"] * 2
+    larger = [torch.randn(4, 5, 7), torch.randn(4, 5, 7)]
+    session = OrtSession(model.to_bytes())
+    (got,) = session.run(dict(zip(session.input_names, larger, strict=True)))
+    torch.testing.assert_close(got, Joined()(*larger))
