@@ -39,3 +39,7 @@
 #include "exportguard/python/patches.h"
 #include "exportguard/python/program.h"
 #include "exportguard/serialization/onnx_file.h"
+#include "exportguard/serialization/recorded.h"
+#include "exportguard/serialization/schemas.h"
+#include "exportguard/validation/comparison.h"
+#include "exportguard/validation/divergence.h"

@@ -64,6 +64,14 @@ if TYPE_CHECKING:
     from .ship.quantization import Quantization
     from .source.errors import RewriteError
     from .validation.discrepancies import Discrepancy, Tolerance, compare_outputs
+    from .validation.divergence import (
+        Divergence,
+        DivergenceOptions,
+        DivergenceReport,
+        compare,
+        find_divergence,
+    )
+    from .validation.reproduction import write_reproduction
     from .validation.validate import ValidateOptions, ValidationReport, validate_module
 
 __all__ = [
@@ -71,6 +79,9 @@ __all__ = [
     "AxisOutcome",
     "Discrepancy",
     "Dispatcher",
+    "Divergence",
+    "DivergenceOptions",
+    "DivergenceReport",
     "ExportError",
     "ExportGuardError",
     "ExportOptions",
@@ -103,9 +114,11 @@ __all__ = [
     "builtin_patterns",
     "check_inputs",
     "code_needing_rewriting",
+    "compare",
     "compare_outputs",
     "export_model",
     "export_with_rewriting",
+    "find_divergence",
     "load",
     "make_dynamic_cache",
     "make_encoder_decoder_cache",
@@ -127,6 +140,7 @@ __all__ = [
     "use_dims_not_str",
     "use_dyn_not_str",
     "validate_module",
+    "write_reproduction",
 ]
 
 __version__ = version.VERSION
@@ -197,6 +211,14 @@ _HOMES = {
         "Tolerance",
         "compare_outputs",
     ),
+    "validation.divergence": (
+        "Divergence",
+        "DivergenceOptions",
+        "DivergenceReport",
+        "compare",
+        "find_divergence",
+    ),
+    "validation.reproduction": ("write_reproduction",),
     "caches.build": (
         "make_dynamic_cache",
         "make_encoder_decoder_cache",

@@ -85,3 +85,21 @@ def path_of(name: str, value: Any) -> Path:
     if not text or "\0" in text:
         raise wrong(name, value, "the path of a file")
     return Path(text)
+
+
+def sizes_of(text: str) -> dict[str, int]:
+    """Sizes of axes by name, as a command line has them.
+
+    >>> sizes_of("batch=2,seq=7")
+    {'batch': 2, 'seq': 7}
+
+    Raises:
+        InvalidArgumentError: the text is of another form.
+    """
+    sizes = {}
+    for part in filter(None, text.split(",")):
+        name, _, size = part.partition("=")
+        if not name.strip() or not size.strip().isdigit():
+            raise InvalidArgumentError(f"sizes must be like batch=2,seq=7, got {text!r}")
+        sizes[name.strip()] = int(size)
+    return sizes

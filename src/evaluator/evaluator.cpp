@@ -153,7 +153,8 @@ std::vector<Value> Program::run(std::span<const Value> inputs) const {
     check(*declared[i], data.back());
     note_storage(data.back(), borrowed);
   }
-  Data results = Machine(self.routines.main(), {strings, self.device, self.options.observer}).run(std::move(data));
+  const Machine::Setting setting{strings, self.device, self.options.observer, self.options.substitute};
+  Data results = Machine(self.routines.main(), setting).run(std::move(data));
   std::vector<Value> outputs;
   for (const Datum& result : results) outputs.push_back(to_value(of_its_own(result, borrowed), strings));
   return outputs;

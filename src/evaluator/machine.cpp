@@ -35,6 +35,7 @@ Data Machine::run(const Code& code, Data inputs, std::string_view what) {
       values_[static_cast<std::size_t>(step.outputs[i])] = std::move(results[i]);
     }
     if (setting_.observer) observe(step);
+    if (setting_.substitute) substitute(step);
     for (const int slot : step.dead) values_[static_cast<std::size_t>(slot)] = {};
   }
 
@@ -90,6 +91,14 @@ void Machine::observe(const Code::Step& step) {
   for (std::size_t i = 0; i < step.outputs.size(); ++i) {
     const Datum& datum = values_[static_cast<std::size_t>(step.outputs[i])];
     setting_.observer(step.node->output(i), to_value(datum, setting_.strings));
+  }
+}
+
+void Machine::substitute(const Code::Step& step) {
+  for (std::size_t i = 0; i < step.outputs.size(); ++i) {
+    Datum& datum = values_[static_cast<std::size_t>(step.outputs[i])];
+    const auto other = setting_.substitute(step.node->output(i), to_value(datum, setting_.strings));
+    if (other) datum = to_datum(*other, setting_.strings, setting_.device);
   }
 }
 

@@ -11,6 +11,7 @@ class Machine {
     StringPool& strings;
     const c10::Device& device;
     const Observer& observer;
+    const Substitute& substitute;
   };
 
   Machine(const Routine& routine, const Setting& setting);
@@ -22,6 +23,7 @@ class Machine {
   Data run_operator(const Code::Step& step, Call& call);
   Data run_body(const Code::Step& step, std::string_view name, Data inputs);
   void observe(const Code::Step& step);
+  void substitute(const Code::Step& step);
 
   const Routine& routine_;
   const Setting& setting_;

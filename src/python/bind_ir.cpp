@@ -1,5 +1,6 @@
 #include <pybind11/stl.h>
 
+#include "exportguard/common/symbolic.h"
 #include "exportguard/common/version.h"
 #include "exportguard/ir/congruence.h"
 #include "exportguard/ir/graph.h"
@@ -34,6 +35,19 @@ py::list outputs(const ir::Model& model) {
   return result;
 }
 
+void count_operators(const ir::Graph& graph, std::map<std::string, std::size_t>& counts) {
+  for (const ir::Node& node : graph) {
+    ++counts[node.qualified_name()];
+    for (const ir::Graph* body : node.subgraphs()) count_operators(*body, counts);
+  }
+}
+
+std::map<std::string, std::size_t> operators(const ir::Model& model) {
+  std::map<std::string, std::size_t> counts;
+  count_operators(*model.graph, counts);
+  return counts;
+}
+
 // Attributes of a file may hold bytes that are no text.
 py::str text(const ir::Model& model, bool sources) {
   ir::PrintOptions options;
@@ -55,6 +69,15 @@ void bind_ir(py::module_& m) {
       [](const ir::Model& a, const ir::Model& b) { return ir::first_difference(*a.graph, *b.graph); }, py::arg("a"),
       py::arg("b"),
       "Why two models are not known to compute the same; empty if every output is computed by the same expression.");
+  m.def(
+      "symbols", [](std::string_view size) { return SymExpr::parse(size).symbols(); }, py::arg("size"),
+      "The names in the expression of a size.");
+  m.def(
+      "evaluate_size",
+      [](std::string_view size, const std::map<std::string, std::int64_t>& values) {
+        return SymExpr::parse(size).evaluate(values);
+      },
+      py::arg("size"), py::arg("values"), "What the expression comes to; None if that cannot be told.");
   py::class_<ir::Model>(m, "Model",
                         "A main graph with its local functions, at the torch level, at that of ONNX, or between.")
       .def_static("parse", &ir::parse_model, py::arg("text"), "Reads what text() prints.")
@@ -64,6 +87,7 @@ void bind_ir(py::module_& m) {
       .def_property_readonly("outputs", &outputs, "The same of each output.")
       .def_property_readonly(
           "node_count", [](const ir::Model& self) { return self.graph->node_count(); }, "Without nested graphs.")
+      .def_property_readonly("operators", &operators, "How often each operator stands in it, nested graphs included.")
       .def_readwrite("opsets", &ir::Model::opsets, "Version of each domain; '' is ONNX's own.")
       .def_readwrite("metadata", &ir::Model::metadata, "What a file says of itself beside the graph.")
       .def(

@@ -4,6 +4,7 @@
 #include "exportguard/common/torch_dtypes.h"
 #include "exportguard/validation/comparison.h"
 #include "python/bindings.h"
+#include "python/divergence_views.h"
 
 namespace exportguard::python {
 namespace {
@@ -56,6 +57,7 @@ void bind_validation(py::module_& m) {
         "Compares (expected, got, absolute, relative) tuples in one pass over the data, CUDA pairs in one launch.");
   m.def("tolerance_for", &tolerance_for, py::arg("dtype"),
         "(absolute, relative) bounds for results of that dtype; zeros where they must be exact.");
+  bind_divergence(m);
   m.def("has_cuda", &checks::has_cuda, "Whether there are CUDA kernels and a device for them.");
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <unordered_map>
+#include <unordered_set>
 
 #include "python/fx_graph.h"
 #include "python/fx_objects.h"
@@ -210,6 +211,39 @@ class CollectorPause {
 
 }  // namespace
 
+namespace {
+
+std::string without_number(const std::string& name) {
+  const std::size_t last = name.find_last_not_of("0123456789");
+  const bool has_number = last != std::string::npos && last + 1 < name.size() && last > 0 && name[last] == '_';
+  return has_number ? name.substr(0, last) : name;
+}
+
+// Calls in blocks that were not traced again come under the names of the first block. A name is what a value of the
+// program and that of its model have in common, and a file would give them numbers that are others' names.
+void name_apart(ir::Graph& graph) {
+  std::unordered_set<std::string> taken;
+  std::vector<ir::Value*> alike;
+  for (const auto& input : graph.inputs()) taken.insert(input->name());
+  for (ir::Node& node : graph) {
+    for (std::size_t i = 0; i < node.output_count(); ++i) {
+      ir::Value& value = node.output(i);
+      if (!value.name().empty() && !taken.insert(value.name()).second) alike.push_back(&value);
+    }
+  }
+  std::unordered_map<std::string, std::size_t> next;
+  for (ir::Value* value : alike) {
+    const std::string stem = without_number(value->name());
+    std::string name;
+    do {
+      name = fmt::format("{}_{}", stem, ++next[stem]);
+    } while (!taken.insert(name).second);
+    value->set_name(std::move(name));
+  }
+}
+
+}  // namespace
+
 ir::Model import_program(const py::object& program, const FxImportOptions& options) {
   if (!py::hasattr(program, "graph_signature") || !py::hasattr(program, "graph_module")) {
     throw InvalidArgument(
@@ -218,7 +252,9 @@ ir::Model import_program(const py::object& program, const FxImportOptions& optio
                     Py_TYPE(program.ptr())->tp_name));
   }
   const CollectorPause pause;
-  return ProgramReader(program, options).read();
+  ir::Model model = ProgramReader(program, options).read();
+  name_apart(*model.graph);
+  return model;
 }
 
 std::unique_ptr<ir::Graph> import_graph_module(const py::object& graph_module,

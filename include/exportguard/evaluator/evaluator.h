@@ -22,9 +22,14 @@ class EvaluationError : public Error {
 /// Sees each value of a graph as it is made, nested graphs included (there once for each iteration).
 using Observer = std::function<void(const ir::Value& value, const Value& content)>;
 
+/// What later nodes read in the place of a value that was just made; nothing: the value itself. The observer has seen
+/// it by then.
+using Substitute = std::function<std::optional<Value>(const ir::Value& value, const Value& content)>;
+
 struct Options {
   std::string device = "cpu";  ///< where the graph runs, as torch names it: `cpu`, `cuda:0`
-  Observer observer;           ///< may be empty
+  Observer observer;           ///< may be empty; what it throws ends the run
+  Substitute substitute;       ///< may be empty, likewise
 };
 
 /// A model made ready to run with ATen's kernels: operators of ONNX (opset 18 to 25 and older forms that did not

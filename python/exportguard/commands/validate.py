@@ -40,6 +40,9 @@ class Options:
     runner: str = argument(
         "--runner", help="What runs it.", default="onnxruntime", choices=("onnxruntime", "evaluator")
     )
+    side_by_side: bool = argument(
+        "--side-by-side", help="Look for the first node that makes a wrong value of right ones.", default=False
+    )
     verbose: int = argument("-v", "--verbose", help="0: the result alone; 1: the tables; 2: every output.", default=1)
     export: str = argument(
         "--export", help="What converts the program.", default="exportguard", choices=("exportguard", "onnx-dynamo")
@@ -87,6 +90,7 @@ def _settings(options: Options) -> ValidateOptions:
         repeats=checked_repeats(options.repeats),
         run=options.run,
         runner="evaluator" if options.runner == "evaluator" else "onnxruntime",
+        side_by_side=options.side_by_side,
         folder=options.output,
     )
 

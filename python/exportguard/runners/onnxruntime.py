@@ -44,10 +44,14 @@ _DTYPES = {number: dtype for dtype, number in _ELEMENT_TYPES.items()}
 
 @dataclass(frozen=True, kw_only=True)
 class SessionOptions:
-    """Where a model runs, and with how many threads (0: as many as onnxruntime likes)."""
+    """Where a model runs, and with how many threads (0: as many as onnxruntime likes).
+
+    `profile` is the beginning of the name of a file that onnxruntime writes its times to.
+    """
 
     device: str = "cpu"
     threads: int = 0
+    profile: Path | None = None
 
 
 class OrtSession:
@@ -64,6 +68,9 @@ class OrtSession:
         settings = onnxruntime.SessionOptions()
         settings.intra_op_num_threads = options.threads
         settings.log_severity_level = 3  # what it says about its own optimizations is no news to the user
+        if options.profile is not None:
+            settings.enable_profiling = True
+            settings.profile_file_prefix = str(options.profile)
         source = model if isinstance(model, bytes) else str(model)
         try:
             self._session = onnxruntime.InferenceSession(source, settings, providers=_providers(self._device))
@@ -90,6 +97,10 @@ class OrtSession:
         self._session.run_with_iobinding(binding)
         del held
         return [_as_tensor(value) for value in binding.get_outputs()]
+
+    def end_profiling(self) -> Path:
+        """The file with the times of all runs so far; only of a session that was asked for a profile."""
+        return Path(self._session.end_profiling())
 
     def _bind(self, binding: Any, name: str, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.dtype not in _ELEMENT_TYPES:

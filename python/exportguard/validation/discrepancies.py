@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -26,7 +26,8 @@ class Discrepancy:
 
     `share_over` is the part of its finite values beyond the tolerance, `max_absolute_at` the index of the largest
     difference, `ulps_at_most` that difference's bound in units in the last place, `signal_to_noise` in decibels.
-    `problem` says why the two cannot be compared value by value, and is empty otherwise.
+    `problem` says why the two cannot be compared value by value, and is empty otherwise. `tolerance` is the one that
+    was asked of it, None where nothing was compared.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Discrepancy:
     cosine: float = 1.0
     signal_to_noise: float = math.inf
     problem: str = ""
+    tolerance: Tolerance | None = None
 
     @property
     def agrees(self) -> bool:
@@ -90,8 +92,8 @@ def compare_outputs(
         )
     )
     return [
-        _without_values(name, want, problem) if problem else _measured(name, want, next(found))
-        for name, want, problem in zip(names, expected, problems, strict=True)
+        _without_values(name, want, problem) if problem else _measured(name, want, next(found), bound)
+        for name, want, bound, problem in zip(names, expected, bounds, problems, strict=True)
     ]
 
 
@@ -111,6 +113,17 @@ def _tells(values: torch.Tensor) -> bool:
     return bool((finite != finite[0]).any())
 
 
+def discrepancy_of(found: _core.Finding, expected: Any = None) -> Discrepancy:
+    """What C++ found out of one value; `expected` gives its dtype and sizes, where they are known."""
+    absolute, relative = found.tolerance
+    bound = Tolerance(absolute=absolute, relative=relative)
+    if isinstance(expected, torch.Tensor):
+        described = _measured(found.name, expected, found.figures, bound)
+    else:
+        described = _figures_of(found.name, found.figures, bound)
+    return replace(described, problem=found.structural) if found.structural else described
+
+
 def compare(name: str, expected: torch.Tensor, got: torch.Tensor, tolerance: Tolerance) -> Discrepancy:
     """`compare_outputs` of one output."""
     return compare_outputs([name], [expected], [got], tolerance)[0]
@@ -128,21 +141,30 @@ def _without_values(name: str, expected: torch.Tensor, problem: str) -> Discrepa
     return Discrepancy(name=name, dtype=_dtype_name(expected), shape=tuple(expected.shape), problem=problem)
 
 
-def _measured(name: str, expected: torch.Tensor, found: _core.Comparison) -> Discrepancy:
+def _measured(name: str, expected: torch.Tensor, found: _core.Comparison, tolerance: Tolerance) -> Discrepancy:
+    return replace(
+        _figures_of(name, found, tolerance),
+        dtype=_dtype_name(expected),
+        shape=tuple(expected.shape),
+        max_absolute_at=_index(found.max_absolute_at, expected.shape),
+    )
+
+
+def _figures_of(name: str, found: _core.Comparison, tolerance: Tolerance) -> Discrepancy:
     moved = found.nan_mismatches + found.infinity_mismatches
     return Discrepancy(
         name=name,
-        dtype=_dtype_name(expected),
-        shape=tuple(expected.shape),
+        dtype="",
+        shape=(),
         max_absolute=found.max_absolute,
         mean_absolute=found.mean_absolute,
         max_relative=found.max_relative,
         share_over=found.over / max(found.finite, 1),
-        max_absolute_at=_index(found.max_absolute_at, expected.shape),
         ulps_at_most=found.ulps_at_most,
         cosine=found.cosine,
         signal_to_noise=found.signal_to_noise,
         problem=f"NaN or infinity in {moved} other places" if moved else "",
+        tolerance=tolerance,
     )
 
 

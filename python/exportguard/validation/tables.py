@@ -20,6 +20,9 @@ def print_report(report: ValidationReport, console: Console, detail: int = 1) ->
             console.print(_rewriting(step, whole=detail > 1), markup=False, soft_wrap=True)
         if report.sets:
             console.print(sets_table(report, every_output=detail > 1))
+            console.print(tolerances(report), style="dim", highlight=False, soft_wrap=True)
+        if report.side_by_side:
+            console.print(f"side by side, {report.side_by_side}", markup=False, highlight=False, soft_wrap=True)
         for sizes in report.refused:
             console.print(f"not compared, since the module raises there: {sizes}", markup=False, soft_wrap=True)
         for seconds_of in (report.seconds, report.phases if detail > 1 else {}):
@@ -62,6 +65,19 @@ def sets_table(report: ValidationReport, *, every_output: bool) -> Table:
             measured = (f"{output.max_absolute:.1e}", f"{output.max_relative:.1e}", f"{output.share_over:.1%}")
             table.add_row(f"  {escape(output.name)}", str(list(output.shape)), *measured, escape(output.problem))
     return table
+
+
+def tolerances(report: ValidationReport) -> str:
+    """Which tolerance each dtype of the outputs has, and why."""
+    found = {output.dtype: output.tolerance for one in report.sets for output in one.outputs if output.tolerance}
+    exact = [dtype for dtype, bound in found.items() if bound.absolute == bound.relative == 0.0]
+    parts = [
+        f"{dtype} {bound.absolute:.1e} + {bound.relative:.1e} * |expected| (the same arithmetic in another order)"
+        for dtype, bound in found.items()
+        if dtype not in exact
+    ]
+    parts += [f"{', '.join(exact)} exact"] if exact else []
+    return f"tolerance: {'; '.join(parts) or 'none asked for'}"
 
 
 def verdict(report: ValidationReport) -> str:

@@ -23,6 +23,7 @@ from ..inputs import Leaf, flatten_named, ordered_call, output_name
 from ..models import BuildOptions, ModelCase, build_model
 from ..models.input_sets import InputSet, input_sets
 from ..observed_shapes import observed_dynamic_shapes
+from ..onnx_model import load
 from ..opsets import checked_opset
 from ..repeats.counts import Counts
 from ..repeats.plan import Repeats
@@ -31,6 +32,7 @@ from ..runners.onnxruntime import OrtSession, SessionOptions
 from ..tracing import Exported
 from ..version import made_with, versions
 from .discrepancies import Discrepancy, can_tell, compare_outputs
+from .divergence import DivergenceOptions, DivergenceReport, search_beside
 from .own_module import ModuleCase, buffers_kept, case_of_program, is_program, module_case
 
 Exporter = Literal["exportguard", "onnx-dynamo"]
@@ -69,7 +71,8 @@ class ValidateOptions:
     """How to validate. Without `folder` the ONNX file goes to a temporary folder; without `run` nothing is compared.
 
     With `rewrite`, functions that stop the export at tensor data are rewritten; that is one of the patches.
-    `repeats` is that of `ExportOptions`.
+    `repeats` is that of `ExportOptions`. With `side_by_side` the exported program and the converted model run beside
+    each other, on the first set of inputs that does not agree (or the first one), in search of the first wrong node.
     """
 
     build: BuildOptions = BuildOptions()
@@ -80,6 +83,7 @@ class ValidateOptions:
     repeats: Repeats = "trace once"
     run: bool = True
     runner: Runner = "onnxruntime"
+    side_by_side: bool = False
     folder: Path | None = None
 
 
@@ -121,6 +125,7 @@ class ValidationReport:
     repeats: dict[str, int] = field(default_factory=dict)  # operator calls of repeated blocks: replayed, traced
     sets: list[SetResult] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)  # sizes that a module of the user's own raises for
+    side_by_side: str = ""  # what the search for the first wrong node found
     failure: str = ""
     details: str = ""
 
@@ -297,6 +302,17 @@ def _validate(case: ModelCase, options: ValidateOptions, run: _Run) -> None:
     for one, leaves in results:
         with run.step(f"run {one.name}", f"comparing: {one.name}"):
             run.report.sets.append(_compare(converted, one, leaves, run.calls))
+    if options.side_by_side and options.exporter == "exportguard":
+        wrong = [one for (one, _), result in zip(results, run.report.sets, strict=True) if not result.agrees]
+        one = wrong[0] if wrong else results[0][0]
+        with run.step("side by side", f"running both side by side: {one.name}"):
+            run.report.side_by_side = f"{one.name}: {_side_by_side(converted, exported, file, one)}"
+
+
+def _side_by_side(converted: _Converted, exported: Exported, file: Path, one: InputSet) -> DivergenceReport:
+    """In the runner of the validation; what the model raises for is no different from what it computes wrongly."""
+    runner: Runner = "evaluator" if isinstance(converted.session, EvaluatorSession) else "onnxruntime"
+    return search_beside(exported, load(file), _feeds(converted, one), options=DivergenceOptions(runner=runner))
 
 
 def _sets_of(case: ModelCase) -> list[InputSet]:

@@ -1,0 +1,413 @@
+"""The first node of a converted model that makes a wrong value of right ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import torch
+from torch.export import ExportedProgram
+
+from .. import _core
+from ..arguments import require_choice, require_count, require_kind, require_named
+from ..axis_report import taken_leaves
+from ..dynamic_shapes import DynamicShapes
+from ..errors import ExportGuardError, InvalidArgumentError
+from ..export import ExportOptions, convert, export_program, imported
+from ..guard import torch_export_patches
+from ..inputs import CallInputs, flatten_named, ordered_call
+from ..onnx_model import OnnxModel, load
+from ..runners.names import require_same
+from ..tracing import Exported
+from .discrepancies import Discrepancy, Tolerance, discrepancy_of
+from .model_inputs import random_inputs
+
+Runner = Literal["onnxruntime", "evaluator"]
+RUNNERS = ("onnxruntime", "evaluator")
+Model = OnnxModel | str | Path | bytes
+_LARGEST_IN_MEMORY = 1 << 30  # bytes of a model that onnxruntime is given without a file
+
+
+@dataclass(frozen=True, kw_only=True)
+class DivergenceOptions:
+    """How to search. `runner` is what runs the model; `tolerance` is that of each dtype if None.
+
+    Both sides run in step; what one is ahead of the other takes `window` bytes at the most.
+    """
+
+    runner: Runner = "evaluator"
+    device: str = "cpu"
+    tolerance: Tolerance | None = None
+    window: int = 1 << 30
+
+    def __post_init__(self) -> None:
+        require_choice("runner", self.runner, RUNNERS)
+        require_count("window", self.window, at_least=1)
+        if self.tolerance is not None:
+            require_kind("tolerance", self.tolerance, Tolerance, "Tolerance(absolute=…, relative=…)")
+
+
+@dataclass(frozen=True)
+class NodePlace:
+    """A node of either side: its operator, the names it has in its graph, and its place in the user's model."""
+
+    name: str
+    operator: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    module: str
+    source: str
+    code: str
+    torch_operator: str
+
+    def __str__(self) -> str:
+        made = ", ".join(self.outputs)
+        place = ", ".join(part for part in (self.module, self.source) if part)
+        return f"{self.operator} -> {made}{f' ({place})' if place else ''}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Divergence:
+    """Where a model stops computing what it should.
+
+    `node` is the one whose output is the first wrong value, or the one in `nodes` (all between right values and that
+    one) that differs from what a conversion makes now. `expected` and `got` are the value by right `inputs`; `got` is
+    None where the model stops with the `error`. `times_rounding` is not 0 where no value is beyond its tolerance but
+    the outputs are: how many times the rounding of its inputs the error of this node is.
+    """
+
+    value: str
+    node: NodePlace
+    reference_node: NodePlace | None
+    nodes: Sequence[NodePlace]
+    reference_nodes: Sequence[NodePlace]
+    discrepancy: Discrepancy
+    inputs: Mapping[str, Any]
+    expected: Any
+    got: Any
+    error: str = ""
+    is_runtimes_own: bool = False
+    times_rounding: float = 0.0
+    reproduction: OnnxModel = field(repr=False)
+
+    @property
+    def module(self) -> str:
+        """The path of the module in the user's model."""
+        return self.node.module or (self.reference_node.module if self.reference_node else "")
+
+    @property
+    def source(self) -> str:
+        """File and line of the user's model."""
+        return self.node.source or (self.reference_node.source if self.reference_node else "")
+
+    def __str__(self) -> str:
+        lines = [f"the first wrong value is {self.value!r}, of {self.node}", f"  {self._why()}"]
+        if self.reference_node is not None:
+            lines.append(f"  it should be that of {self.reference_node}")
+        if self.node.code:
+            lines.append(f"  line: {self.node.code.strip()}")
+        if len(self.nodes) > 1:
+            lines.append(f"  between right values and it: {'; '.join(map(str, self.nodes))}")
+        lines += [f"  input {name}: {_described(value)}" for name, value in self.inputs.items()]
+        return "\n".join(lines)
+
+    def _why(self) -> str:
+        if self.error:
+            return self.error
+        if self.is_runtimes_own:
+            return f"the runtime computes it wrongly, the evaluator does not: {_figures(self.discrepancy)}"
+        if self.times_rounding:
+            times = f"{self.times_rounding:.0f} times the rounding of its inputs"
+            return f"its error is {times}; no node is beyond its tolerance by itself: {_figures(self.discrepancy)}"
+        return _figures(self.discrepancy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DivergenceReport:
+    """What a search found: the `outputs` of the model as it is, and the first divergence (None: there is none).
+
+    `further` are values behind it that are wrong although their inputs were right. `error` is what stopped the model.
+    """
+
+    outputs: Sequence[Discrepancy]
+    first: Divergence | None
+    further: Sequence[Discrepancy]
+    nodes: int
+    aligned: int
+    error: str = ""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the model runs and no output and no value on the way is wrong."""
+        return not self.error and self.first is None and all(output.agrees for output in self.outputs)
+
+    def __str__(self) -> str:
+        seen = f"{self.aligned} values of {self.nodes} nodes were aligned"
+        if self.agrees:
+            return f"no divergence: {len(self.outputs)} outputs agree; {seen}"
+        wrong = [f"output {output.name}: {_figures(output)}" for output in self.outputs if not output.agrees]
+        head = self.error or "; ".join(wrong) or "every output agrees, but a value on the way to them does not"
+        place = str(self.first) if self.first else "no node makes a wrong value of right ones"
+        return "\n".join([head, place, seen])
+
+
+def find_divergence(
+    reference: torch.nn.Module | ExportedProgram | Model,
+    model: Model,
+    args: Sequence[Any] | Mapping[str, torch.Tensor] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: DynamicShapes = None,
+    options: DivergenceOptions = DivergenceOptions(),
+    export: ExportOptions = ExportOptions(),
+) -> DivergenceReport:
+    """Runs a model beside what it was made from, and finds the first node that makes a wrong value of right ones.
+
+    `reference` is the module (it is exported again with `dynamic_shapes` and the options of `export`, both as they were
+    for the model), the exported program, or another ONNX model. `args` and `kwargs` are the inputs of a call; or `args`
+    is a mapping by the names of the ONNX model's inputs.
+
+    >>> layer = torch.nn.Linear(4, 2)
+    >>> model = convert(export_program(layer, (torch.zeros(3, 4),), None, dynamic_shapes=None, options=ExportOptions()),
+    ...                 opset=23, options=ExportOptions())
+    >>> find_divergence(layer, model, (torch.ones(3, 4),)).first is None
+    True
+
+    Raises:
+        InvalidArgumentError: what is given is no model, or inputs do not fit it.
+        ExportGuardError: the reference cannot be exported or run.
+    """
+    onnx_model = _as_model("model", model)
+    require_kind("options", options, DivergenceOptions, "DivergenceOptions(…)")
+    exported = _exported(reference, args, kwargs, dynamic_shapes, export)
+    if exported is None:
+        return compare(_as_model("reference", reference), onnx_model, _named(args), options=options)
+
+    names = [name for name, _, _, _ in imported(exported.program, exported.shapes, export).inputs]
+    feeds = _feeds(reference, exported.program, names, (args, kwargs))
+    return search_beside(exported, onnx_model, dict(zip(names, feeds, strict=True)), options=options, export=export)
+
+
+def search_beside(
+    exported: Exported,
+    model: OnnxModel,
+    inputs: Mapping[str, Any],
+    *,
+    options: DivergenceOptions = DivergenceOptions(),
+    export: ExportOptions = ExportOptions(),
+) -> DivergenceReport:
+    """`find_divergence` with the program that the model was made from, and inputs by the names that both have."""
+    program = imported(exported.program, exported.shapes, export)
+    _core.functionalize(program)
+    names = [name for name, _, _, _ in program.inputs]
+    require_same(names, list(inputs))
+    found = _report(_search(program, model, [inputs[name] for name in names], options))
+    if found.first is None or len(found.first.nodes) < 2:
+        return found
+    return _narrowed(found, exported, model, inputs, options, export)
+
+
+def compare(
+    a: Model,
+    b: Model,
+    inputs: Mapping[str, torch.Tensor] | None = None,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    seed: int = 0,
+    options: DivergenceOptions = DivergenceOptions(),
+) -> DivergenceReport:
+    """Runs two ONNX models beside each other and finds the first node of `b` that makes a wrong value of right ones.
+
+    `a` is the reference. Without `inputs` they are drawn: `sizes` has those of the axes by name.
+
+    Raises:
+        InvalidArgumentError: the models do not take the same inputs, or those that are given do not fit.
+        ExportGuardError: `a` cannot be run.
+    """
+    first, second = _as_model("a", a), _as_model("b", b)
+    names = [value.name for value in first.inputs]
+    if names != [value.name for value in second.inputs]:
+        own = ", ".join(value.name for value in second.inputs)
+        raise InvalidArgumentError(f"the models take other inputs: {', '.join(names)} and {own}")
+    feeds = random_inputs(first, sizes, seed) if inputs is None else dict(inputs)
+    require_same(names, list(feeds))
+    return _report(_search(first._core, second, [feeds[name] for name in names], options))
+
+
+def _exported(
+    reference: Any, args: Any, kwargs: Any, dynamic_shapes: DynamicShapes, options: ExportOptions
+) -> Exported | None:
+    """What the module was exported to; None for an ONNX model."""
+    if isinstance(reference, ExportedProgram):
+        return Exported(reference)
+    if not isinstance(reference, torch.nn.Module):
+        return None
+    if isinstance(args, Mapping):
+        raise InvalidArgumentError("a module is called with args and kwargs; inputs by name go with a program or model")
+    return export_program(reference, args, kwargs, dynamic_shapes=dynamic_shapes, options=options)
+
+
+def _feeds(reference: Any, program: ExportedProgram, names: Sequence[str], given: tuple[Any, Any]) -> list[Any]:
+    """The inputs of the ONNX model, out of a call or by name."""
+    args, kwargs = given
+    if isinstance(args, Mapping):
+        require_same(names, list(args))
+        return [args[name] for name in names]
+    is_module = isinstance(reference, torch.nn.Module)
+    call = ordered_call(reference, args, kwargs) if is_module else CallInputs(tuple(args), dict(kwargs or {}))
+    with torch_export_patches(patch=False):
+        leaves = flatten_named((call.args, dict(call.kwargs)))
+    taken = taken_leaves(program)
+    if len(leaves) != len(taken):
+        raise InvalidArgumentError(f"the program takes {len(taken)} values, got {len(leaves)}")
+    values = [leaf.value for leaf, is_taken in zip(leaves, taken, strict=True) if is_taken]
+    return [torch.tensor(value) if isinstance(value, bool | int | float) else value for value in values]
+
+
+def _named(args: Any) -> Mapping[str, torch.Tensor]:
+    require_named("args", args)
+    inputs: Mapping[str, torch.Tensor] = args
+    return inputs
+
+
+def _as_model(name: str, model: Any) -> OnnxModel:
+    require_kind(name, model, (OnnxModel, str, Path, bytes), "an OnnxModel, the path of one, or its bytes")
+    if not isinstance(model, OnnxModel):
+        return load(model)
+    _core.settle_names(model._core)  # what is told of it has the names of a file
+    return model
+
+
+def _search(
+    reference: _core.Model, model: OnnxModel, feeds: Sequence[Any], options: DivergenceOptions
+) -> tuple[_core.ReportView, OnnxModel]:
+    bound = options.tolerance
+    tolerance = (bound.absolute, bound.relative) if bound is not None else None
+    run = _in_onnxruntime(options.device) if options.runner == "onnxruntime" else None
+    found = _core.find_divergence(
+        reference, model._core, list(feeds), device=options.device, tolerance=tolerance, window=options.window, run=run
+    )
+    return found, model
+
+
+def _in_onnxruntime(device: str) -> Callable[[_core.Model, list[Any]], list[Any]]:
+    """Runs a part of a model once; one that is large goes through a file, with its weights beside it."""
+    from ..runners.onnxruntime import OrtSession, SessionOptions  # onnxruntime need not be installed
+
+    def run(model: _core.Model, feeds: list[Any]) -> list[Any]:
+        with TemporaryDirectory(prefix="exportguard-") as folder:
+            file = str(Path(folder) / "part.onnx")
+            _core.save(model, file, inline_limit=_LARGEST_IN_MEMORY)
+            try:
+                session = OrtSession(file, SessionOptions(device=device))
+                return list(session.run(dict(zip(session.input_names, feeds, strict=True))))
+            except ExportGuardError:
+                raise
+            except Exception as error:  # onnxruntime has no common base for its own
+                raise ExportGuardError(f"onnxruntime: {error}") from error
+
+    return run
+
+
+def _narrowed(
+    found: DivergenceReport,
+    exported: Exported,
+    model: OnnxModel,
+    feeds: Mapping[str, Any],
+    options: DivergenceOptions,
+    export: ExportOptions,
+) -> DivergenceReport:
+    """Of several nodes that make the wrong value the one that differs from a conversion of now, if one does."""
+    if found.first is None:
+        return found
+    fresh = _fresh_conversion(exported, model, export)
+    if fresh is None:
+        return found
+    other = _report(_search(fresh._core, model, [feeds[value.name] for value in fresh.inputs], options)).first
+    if other is None or other.node not in found.first.nodes:
+        return found
+    return replace(found, first=replace(found.first, node=other.node))
+
+
+def _fresh_conversion(exported: Exported, model: OnnxModel, export: ExportOptions) -> OnnxModel | None:
+    """The conversion that is most like the model: optimized in the way it was, or not at all."""
+    wanted = model._core.operators
+    candidates = []
+    for optimize in (True, "onnxruntime", False):
+        try:
+            made = convert(exported, opset=model.opset, options=export, optimize=optimize)
+            _core.settle_names(made._core)
+        except ExportGuardError:
+            continue
+        missing = Counter(wanted)
+        missing.subtract(made._core.operators)
+        same_inputs = [value.name for value in made.inputs] == [value.name for value in model.inputs]
+        if same_inputs:
+            candidates.append((sum(map(abs, missing.values())), made))
+    return min(candidates, key=lambda pair: pair[0], default=(0, None))[1]
+
+
+def _report(searched: tuple[_core.ReportView, OnnxModel]) -> DivergenceReport:
+    found, model = searched
+    return DivergenceReport(
+        outputs=[discrepancy_of(finding) for finding in found.outputs],
+        first=_divergence(found.first, model) if found.first is not None else None,
+        further=[discrepancy_of(finding) for finding in found.further],
+        nodes=found.nodes,
+        aligned=found.aligned,
+        error=found.error,
+    )
+
+
+def _divergence(found: _core.DivergenceView, model: OnnxModel) -> Divergence:
+    return Divergence(
+        value=found.finding.name,
+        node=_place(found.node),
+        reference_node=_place(found.reference_node) if found.reference_node is not None else None,
+        nodes=tuple(map(_place, found.nodes)),
+        reference_nodes=tuple(map(_place, found.reference_nodes)),
+        discrepancy=discrepancy_of(found.finding, found.expected),
+        inputs=found.inputs,
+        expected=found.expected,
+        got=found.got,
+        error=found.error,
+        is_runtimes_own=found.is_runtimes_own,
+        times_rounding=found.times_rounding,
+        reproduction=OnnxModel(found.reproduction, model.opset),
+    )
+
+
+def _place(node: _core.NodeView) -> NodePlace:
+    source = f"{node.file}:{node.line}" if node.line else node.file
+    return NodePlace(
+        name=node.name,
+        operator=node.op,
+        inputs=tuple(node.inputs),
+        outputs=tuple(node.outputs),
+        module=node.module,
+        source=source,
+        code=node.code,
+        torch_operator=node.target,
+    )
+
+
+def _figures(found: Discrepancy) -> str:
+    if found.problem:
+        return found.problem
+    if found.tolerance is None:
+        return "not compared"
+    bound = f"{found.tolerance.absolute:.1e} + {found.tolerance.relative:.1e} * |expected|"
+    return (
+        f"off by {found.max_absolute:.2e} at the most (at {found.max_absolute_at}), {found.share_over:.1%} of the "
+        f"values beyond {bound}"
+    )
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    return f"{len(value)} values" if isinstance(value, list) else str(type(value).__name__)

@@ -1,0 +1,284 @@
+"""The first node that diverges: faults planted at random are named, right models have none, and reports can be used."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+import pytest
+import torch
+
+import exportguard
+from exportguard import DivergenceOptions, OnnxModel, Tolerance
+from exportguard.command_line import main
+from exportguard.export import ExportOptions, convert, export_program
+from exportguard.tracing import Exported
+from exportguard.validation.tensor_files import load_tensors, save_tensors
+from fault_models import FAMILIES
+from graph_faults import KINDS, planted
+
+OPSET = 23
+
+
+@dataclass(frozen=True)
+class Converted:
+    exported: Exported
+    model: OnnxModel
+    proto: onnx.ModelProto
+    inputs: dict[str, torch.Tensor]
+
+
+def converted(family: str, layers: int, optimize: bool = True) -> Converted:
+    torch.manual_seed(7)
+    module, args, shapes = FAMILIES[family](layers)
+    exported = export_program(module, args, None, dynamic_shapes=shapes, options=ExportOptions())
+    model = convert(exported, opset=OPSET, options=ExportOptions(), optimize=optimize)
+    inputs = {value.name: tensor for value, tensor in zip(model.inputs, args, strict=True)}
+    return Converted(exported, model, onnx.load_from_string(model.to_bytes()), inputs)
+
+
+@pytest.fixture(scope="module", params=[*FAMILIES])
+def subject(request: pytest.FixtureRequest) -> Converted:
+    return converted(request.param, 2)
+
+
+@pytest.fixture(scope="module", params=[*FAMILIES])
+def plain_subject(request: pytest.FixtureRequest) -> Converted:
+    return converted(request.param, 2, optimize=False)
+
+
+def outputs_change(right: Converted, wrong: bytes) -> bool:
+    """Whether the fault can be seen at all on these inputs."""
+    try:
+        got = exportguard.load(wrong).run(right.inputs, runner="evaluator")
+    except exportguard.ExportGuardError:
+        return True
+    expected = right.model.run(right.inputs, runner="evaluator")
+    found = exportguard.compare_outputs(list(expected), list(expected.values()), list(got.values()))
+    return not all(output.agrees for output in found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_planted_fault_is_named_beside_the_program(subject: Converted, kind: str, seed: int) -> None:
+    result = planted(subject.proto, kind, seed)
+    if result is None:
+        return  # the family has no such node
+    wrong, fault = result
+    if not outputs_change(subject, wrong.SerializeToString()):
+        return
+    report = exportguard.find_divergence(subject.exported.program, wrong.SerializeToString(), subject.inputs)
+    assert report.first is not None, str(report)
+    assert fault.is_named_by(report.first.node.outputs), f"{fault}\n{report}"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_planted_fault_is_named_beside_another_model(plain_subject: Converted, kind: str) -> None:
+    result = planted(plain_subject.proto, kind, 3)
+    if result is None:
+        return
+    wrong, fault = result
+    if not outputs_change(plain_subject, wrong.SerializeToString()):
+        return
+    report = exportguard.compare(plain_subject.model, wrong.SerializeToString(), plain_subject.inputs)
+    assert report.first is not None, str(report)
+    assert fault.is_named_by(report.first.node.outputs), f"{fault}\n{report}"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_kind_of_fault_is_planted_somewhere(family: str) -> None:
+    protos = [converted(family, 1, optimize).proto for optimize in (True, False)]
+    assert sum(planted(proto, kind, 0) is not None for proto in protos for kind in KINDS) >= 5
+
+
+def test_a_right_model_has_no_divergence(subject: Converted) -> None:
+    report = exportguard.find_divergence(subject.exported.program, subject.model, subject.inputs)
+    assert report.agrees, str(report)
+    assert report.aligned > 0.5 * report.nodes
+    assert str(report).startswith("no divergence: 1 outputs agree")
+
+
+def test_an_optimized_model_agrees_with_the_plain_one(subject: Converted, plain_subject: Converted) -> None:
+    if [value.name for value in subject.model.inputs] != [value.name for value in plain_subject.model.inputs]:
+        return
+    if subject.proto.graph.output[0].type != plain_subject.proto.graph.output[0].type:
+        return  # of other families
+    assert exportguard.compare(plain_subject.model, subject.model, subject.inputs).agrees
+
+
+def test_a_module_is_exported_for_the_comparison() -> None:
+    module, args, shapes = FAMILIES["decoder"](1)
+    model = exportguard.to_onnx(module, args, dynamic_shapes=shapes)
+    report = exportguard.find_divergence(module, model, (torch.randint(0, 11, (3, 4)),), dynamic_shapes=shapes)
+    assert report.agrees, str(report)
+
+
+def test_onnxruntime_runs_the_model_that_is_looked_at() -> None:
+    subject = converted("decoder", 1)
+    result = planted(subject.proto, "weight", 1)
+    assert result is not None
+    wrong, fault = result
+    options = DivergenceOptions(runner="onnxruntime")
+    report = exportguard.find_divergence(
+        subject.exported.program, wrong.SerializeToString(), subject.inputs, options=options
+    )
+    assert report.first is not None
+    assert fault.is_named_by(report.first.node.outputs)
+    assert exportguard.find_divergence(subject.exported.program, subject.model, subject.inputs, options=options).agrees
+
+
+def test_little_is_held_of_either_side() -> None:
+    subject = converted("encoder", 2)
+    options = DivergenceOptions(window=1)
+    assert exportguard.find_divergence(subject.exported.program, subject.model, subject.inputs, options=options).agrees
+    for runner in ("evaluator", "onnxruntime"):
+        result = planted(subject.proto, "epsilon", 0)
+        assert result is not None
+        wrong, fault = result
+        report = exportguard.find_divergence(
+            subject.exported.program,
+            wrong.SerializeToString(),
+            subject.inputs,
+            options=DivergenceOptions(window=1, runner=runner),  # type: ignore[arg-type]
+        )
+        assert report.first is not None
+        assert fault.is_named_by(report.first.node.outputs)
+
+
+class Small(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.nn.functional.layer_norm(x, (8,), eps=1e-5)
+        for _ in range(12):
+            y = y * 1.9 - torch.tanh(y)
+        return y
+
+
+def test_an_epsilon_below_every_tolerance_is_named_by_the_rounding() -> None:
+    """The error grows on its way; where it stems from it is 1e-6 of the values."""
+    x = torch.randn(4, 8) * 0.3
+    model = exportguard.to_onnx(Small(), (x,), opset=OPSET)
+    wrong = onnx.load_from_string(model.to_bytes())
+    for node in wrong.graph.node:
+        if node.op_type == "LayerNormalization":
+            next(one for one in node.attribute if one.name == "epsilon").f = 1.3e-5
+    report = exportguard.compare(model, wrong.SerializeToString(), {"x": x})
+    assert report.first is not None
+    assert report.first.node.operator == "LayerNormalization"
+
+
+def test_the_report_tells_module_line_operators_and_inputs() -> None:
+    subject = converted("decoder", 1)
+    result = planted(subject.proto, "weight", 1)
+    assert result is not None
+    report = exportguard.find_divergence(subject.exported.program, result[0].SerializeToString(), subject.inputs)
+    first = report.first
+    assert first is not None
+    assert first.reference_node is not None
+    assert first.module.startswith("blocks.0")
+    assert "fault_models.py:" in first.source
+    assert first.reference_node.operator.startswith("aten.")
+    assert first.inputs
+    assert all(isinstance(value, torch.Tensor) for value in first.inputs.values())
+    assert not first.discrepancy.agrees
+    text = str(report)
+    assert "the first wrong value is" in text
+    assert first.module in text
+    assert "beyond" in text
+
+
+def test_a_model_that_stops_is_named_with_its_error() -> None:
+    subject = converted("decoder", 1)
+    wrong = onnx.ModelProto()
+    wrong.CopyFrom(subject.proto)
+    node = next(one for one in wrong.graph.node if one.op_type == "MatMul")
+    node.input[1] = next(one.name for one in wrong.graph.initializer if list(one.dims) == [11, 16])
+    report = exportguard.find_divergence(subject.exported.program, wrong.SerializeToString(), subject.inputs)
+    assert report.first is not None
+    assert report.error
+    assert report.first.node.outputs == tuple(node.output)
+
+
+def test_the_reproduction_shows_the_divergence_again(tmp_path: Path) -> None:
+    subject = converted("encoder", 2)
+    result = planted(subject.proto, "epsilon", 0)
+    assert result is not None
+    report = exportguard.find_divergence(subject.exported.program, result[0].SerializeToString(), subject.inputs)
+    assert report.first is not None
+    folder = exportguard.write_reproduction(report.first, tmp_path / "again")
+    assert len(onnx.load(str(folder / "model.onnx")).graph.node) == len(report.first.nodes)
+    assert json.loads((folder / "figures.json").read_text())["module"] == report.first.module
+    for runner in ("evaluator", "onnxruntime"):
+        ran = subprocess.run([sys.executable, str(folder / "reproduce.py"), runner], capture_output=True, text=True)
+        assert ran.returncode == 1, ran.stderr
+        assert "Discrepancy(" in ran.stdout
+
+
+def test_random_numbers_are_taken_over() -> None:
+    class Noisy(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(x + torch.rand_like(x)) * 2
+
+    x = torch.randn(3, 4)
+    program = torch.export.export(Noisy(), (x,))
+    model = exportguard.to_onnx(program)
+    assert exportguard.find_divergence(program, model, {"x": x}).agrees
+
+
+def test_models_of_other_inputs_are_refused() -> None:
+    a = exportguard.to_onnx(torch.nn.ReLU(), (torch.ones(2),))
+    b = exportguard.to_onnx(torch.nn.Bilinear(2, 2, 2), (torch.ones(1, 2), torch.ones(1, 2)))
+    with pytest.raises(exportguard.InvalidArgumentError, match="the models take other inputs"):
+        exportguard.compare(a, b)
+    with pytest.raises(exportguard.InvalidArgumentError, match="no axis is called seq"):
+        exportguard.compare(a, a, sizes={"seq": 3})
+    with pytest.raises(exportguard.InvalidArgumentError, match="must be an OnnxModel"):
+        exportguard.compare(a, 3)  # type: ignore[arg-type]
+
+
+def test_the_command_names_the_node_and_writes_a_reproduction(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    subject = converted("decoder", 1)
+    result = planted(subject.proto, "weight", 1)
+    assert result is not None
+    wrong, _ = result
+    subject.model.save(tmp_path / "a.onnx")
+    onnx.save(wrong, str(tmp_path / "b.onnx"))
+    save_tensors(subject.inputs, tmp_path / "inputs.safetensors")
+    files = [str(tmp_path / "a.onnx"), str(tmp_path / "b.onnx")]
+    assert main(["compare", *files, "--sizes", "batch=2,seq=5", "-o", str(tmp_path / "again")]) == 1
+    assert "the first wrong value is" in capsys.readouterr().out
+    assert (tmp_path / "again" / "reproduce.py").is_file()
+    assert main(["compare", files[0], files[0], "--inputs", str(tmp_path / "inputs.safetensors")]) == 0
+    assert main(["compare", *files, "--sizes", "batch"]) == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.float8_e4m3fn])
+def test_tensors_come_back_from_their_file(tmp_path: Path, dtype: torch.dtype) -> None:
+    tensors = {
+        "x": torch.arange(6).reshape(2, 3).to(dtype),
+        "none": torch.empty(0, 2, dtype=dtype),
+        "one": torch.ones((), dtype=dtype),
+    }
+    save_tensors(tensors, tmp_path / "x.safetensors")
+    again = load_tensors(tmp_path / "x.safetensors")
+    found = {name: (value.dtype, value.shape) for name, value in again.items()}
+    assert found == {name: (value.dtype, value.shape) for name, value in tensors.items()}
+    assert all(torch.equal(again[name].float(), value.float()) for name, value in tensors.items())
+
+
+@pytest.mark.parametrize("data", [b"", b"\x08\0\0\0\0\0\0\0{}", b"\xff" * 32, b'\x10\0\0\0\0\0\0\0{"x":{"dtype":1}}'])
+def test_a_file_that_is_cut_short_is_refused(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "x.safetensors").write_bytes(data)
+    with pytest.raises(exportguard.FileError, match="no whole safetensors file"):
+        load_tensors(tmp_path / "x.safetensors")
+
+
+def test_a_tolerance_of_ones_own_is_told() -> None:
+    a = exportguard.to_onnx(torch.nn.Softplus(), (torch.ones(2),))
+    options = DivergenceOptions(tolerance=Tolerance(absolute=0.5, relative=0.0))
+    assert exportguard.compare(a, a, options=options).outputs[0].tolerance == Tolerance(absolute=0.5, relative=0.0)
