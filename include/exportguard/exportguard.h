@@ -41,5 +41,6 @@
 #include "exportguard/serialization/onnx_file.h"
 #include "exportguard/serialization/recorded.h"
 #include "exportguard/serialization/schemas.h"
+#include "exportguard/serialization/settled_names.h"
 #include "exportguard/validation/comparison.h"
 #include "exportguard/validation/divergence.h"

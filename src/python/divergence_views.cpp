@@ -3,7 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "exportguard/evaluator/evaluator.h"
-#include "exportguard/serialization/onnx_file.h"
+#include "exportguard/serialization/settled_names.h"
 #include "exportguard/validation/divergence.h"
 #include "python/evaluator_values.h"
 

@@ -1,4 +1,5 @@
-#include "exportguard/serialization/onnx_file.h"
+#include "exportguard/serialization/settled_names.h"
+
 #include "serialization/names.h"
 
 namespace exportguard::serialization {

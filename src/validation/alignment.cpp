@@ -18,7 +18,8 @@ using ir::Node;
 using ir::Value;
 using ByName = std::unordered_map<std::string, const Value*>;
 
-constexpr double kSameNaming = 0.9;  // of the model's names; below, equal names are chance
+constexpr std::ptrdiff_t kMostChanged = 4;  // names that a copy has more or less
+constexpr double kSameNaming = 0.9;         // of the model's names; below, equal names are chance
 
 /// `MatMul_3` of a MatMul: a file's way to name what has no name. The number tells nothing.
 bool is_made_up(const Value& value) {
@@ -143,6 +144,15 @@ void align_program(const Graph& reference, const Graph& model, Pairs& pairs) {
 
 // ------------------------------------------------------------------------------------------------ two models
 
+/// Whether one was made of the other by a change or two: then made-up names are the same as well.
+bool is_copy(const ByName& reference, const ByName& model) {
+  const auto is_missing = [](const ByName& other) {
+    return [&other](const auto& entry) { return !other.contains(entry.first); };
+  };
+  return std::ranges::count_if(reference, is_missing(model)) + std::ranges::count_if(model, is_missing(reference)) <=
+         kMostChanged;
+}
+
 double share_of_names(const ByName& known, const Graph& model) {
   std::size_t all = 0;
   std::size_t shared = 0;
@@ -223,6 +233,7 @@ class ModelAligner {
   ModelAligner(const Graph& reference, const Graph& model, Pairs& pairs)
       : model_(model), pairs_(pairs), readings_(pairs), known_(named_outputs(reference)) {
     has_same_naming_ = share_of_names(known_, model) >= kSameNaming;
+    is_copy_ = is_copy(known_, named_outputs(model));
     for (const Node& node : reference) by_reading_[readings_.of_reference(node)].push_back(&node);
   }
 
@@ -239,7 +250,8 @@ class ModelAligner {
   // Another attribute or weight may be the fault, or another way to compute something else.
   void add_node(const Node& expected, const Node& got) {
     const bool is_same = attributes_of(expected) == attributes_of(got) && constants_of(expected) == constants_of(got);
-    const bool is_sure = is_same || (has_same_naming_ && expected.output().name() == got.output().name());
+    const bool has_name = expected.output().name() == got.output().name() && (is_copy_ || !is_made_up(got.output()));
+    const bool is_sure = is_same || has_name;
     for (std::size_t i = 0; i < got.output_count(); ++i) pairs_.add(expected.output(i), got.output(i), is_sure);
   }
 
@@ -253,8 +265,8 @@ class ModelAligner {
 
   void add_by_name(const Value& output) {
     const auto found = known_.find(output.name());
-    if (found == known_.end() || (is_made_up(output) && !has_same_naming_)) return;
-    pairs_.add(*found->second, output, has_same_naming_);
+    if (found == known_.end() || (is_made_up(output) && !is_copy_)) return;
+    pairs_.add(*found->second, output, has_same_naming_ || is_copy_);
   }
 
   /// The same operator, for the same line of the same module.
@@ -289,6 +301,7 @@ class ModelAligner {
   Readings readings_;
   ByName known_;
   bool has_same_naming_ = false;
+  bool is_copy_ = false;
   std::unordered_map<std::string, std::vector<const Node*>> by_reading_;
 };
 

@@ -108,18 +108,24 @@ void Search::conclude_stopped() {
 // The graph is right in the evaluator: the runtime is looked at from its first wrong value on.
 bool Search::conclude_runtime() {
   std::size_t tried = 0;
+  std::optional<Divergence> first;  // right by itself: the runtime does another thing with the nodes around it
   for (std::size_t i = 0; i < pairs_.size() && tried < kMostTried; ++i) {
     const auto& seen = states_[i].as_it_is;
     if (!seen || seen->agrees()) continue;
     ++tried;
     Divergence candidate = divergence_at(*pairs_[i].got, pairs_[i].expected);
     fill_figures(candidate, pairs_[i].expected, options_.run);
-    if (candidate.finding.agrees() && candidate.error.empty()) continue;
     candidate.is_runtimes_own = true;
-    report_.first = std::move(candidate);
-    return true;
+    if (!candidate.finding.agrees() || !candidate.error.empty()) {
+      report_.first = std::move(candidate);
+      return true;
+    }
+    candidate.finding = *seen;
+    candidate.finding.name = pairs_[i].got->name();
+    if (!first) first = std::move(candidate);
   }
-  return false;
+  report_.first = std::move(first);
+  return report_.first.has_value();
 }
 
 // No node is beyond its tolerance, but all together are: the one whose error is most beyond the noise of its inputs.

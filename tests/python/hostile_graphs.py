@@ -144,7 +144,7 @@ def nested(model: onnx.ModelProto, draw: random.Random) -> None:
     """Bodies within bodies, deeper than anybody writes them."""
     name = draw.choice(_values(model)[:-2])
     graph = helper.make_graph([helper.make_node("Identity", [name], ["inner"])], "g", [], [_untyped("inner")])
-    for depth in range(draw.choice([2, 20, 60])):
+    for depth in range(draw.choice([2, 10, 20])):
         node = helper.make_node(
             "If", ["yes"], [f"o{depth}"], then_branch=graph, else_branch=graph if depth < 3 else None
         )

@@ -41,6 +41,7 @@ LAYERS = (
 #: Imports within functions, each with the reason that is not a circle.
 LATE = {
     ("onnx_model", "runners"): "onnxruntime need not be installed",
+    ("validation", "runners"): "onnxruntime need not be installed",
     ("decompose", "operator_trace"): "symbolic shapes take long to import, and few models have operators without a row",
     ("dispatcher", "onnxscript_functions"): "onnxscript need not be installed",
     ("patches", "repeats"): "torch's tracer takes long to import, and whoever exports has it by then",

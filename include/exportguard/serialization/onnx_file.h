@@ -39,9 +39,6 @@ void save(const ir::Model& model, const std::filesystem::path& path, const SaveO
 /// The same as bytes of a ModelProto, everything inline. @throws FileError above 2 GB.
 std::string to_bytes(const ir::Model& model, const SaveOptions& options = {});
 
-/// Gives every node and value the name that a file of the model would have for it; saving it then keeps them.
-void settle_names(ir::Model& model);
-
 /// Reads an ONNX file of any producer. External data is mapped, not copied, and must lie in the model's folder; the
 /// file may be removed but not overwritten while the model lives. An input that has an initializer is read as that
 /// constant, a sparse tensor is made dense, a local function with attributes becomes one for each set of values it is

@@ -139,48 +139,12 @@ def _microseconds(event: Mapping[str, object]) -> float:
 _PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>{title}</title>
 <style>
-body {
-  {
-  font:
-    14px / 1.4 system - ui, sans - serif;
-  margin:
-    2em auto;
-    max - width : 70em;
-  color:
-# 222
-  }}
-table {
-  {
-    border - collapse : collapse;
-  width:
-    100 % ;
-    margin - bottom : 2em
-  }}
-td, th {
-  {
-  padding:
-    2px 8px;
-    text - align : left;
-    white - space : nowrap
-  }}
-td.number {
-  {
-    text - align : right;
-    font - variant - numeric : tabular - nums
-  }}
-td.bar {
-  {
-  width:
-    60 %
-  }}
-td.bar div {
-  {
-  background:
-# 4878cf;
-  height:
-    12px;
-    min - width : 1px
-  }}
+body {{ font: 14px/1.4 system-ui, sans-serif; margin: 2em auto; max-width: 70em; color: #222 }}
+table {{ border-collapse: collapse; width: 100%; margin-bottom: 2em }}
+td, th {{ padding: 2px 8px; text-align: left; white-space: nowrap }}
+td.number {{ text-align: right; font-variant-numeric: tabular-nums }}
+td.bar {{ width: 60% }}
+td.bar div {{ background: #4878cf; height: 12px; min-width: 1px }}
 </style>
 <h1>{title}</h1>
 <p>{summary}</p>
