@@ -264,3 +264,13 @@ def test_one_model_is_swept_from_end_to_end(tmp_path: Path) -> None:
     assert (result.outcome, result.reason) == ("ok", "")
     assert result.comparisons == 3
     assert [path.name for path in tmp_path.iterdir()] == [CASE.file_name]
+
+
+def test_a_page_says_of_which_commit_its_results_are() -> None:
+    def text(*commits: str) -> str:
+        results = [SweepResult(model=f"m{i}", task="t", outcome="ok", commit=one) for i, one in enumerate(commits)]
+        return markdown(results, PageOptions(made_by="a test", versions={}, known={}))
+
+    assert "All are of commit abc." in text("abc", "abc")
+    assert "They are of several commits: abc (2), def (1), unknown (1)." in text("abc", "abc", "def", "")
+    assert "commit" not in text("", "")

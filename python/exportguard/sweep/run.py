@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from ..errors import InvalidArgumentError
 from ..models import architectures, models_of_task, tasks
+from .commit import commit_of_sources
 from .forks import Fork, ForkServer
 
 Outcome = Literal["ok", "wrong", "failed", "cannot run eagerly", "timed out", "out of memory", "crashed"]
@@ -46,7 +47,10 @@ class SweepOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepResult:
-    """What became of one case; `reason` is empty if it is right. `inputs` names those that change in size."""
+    """What became of one case; `reason` is empty if it is right. `inputs` names those that change in size.
+
+    `commit` is that of exportguard, empty where it does not run from a checkout.
+    """
 
     model: str
     task: str
@@ -57,6 +61,7 @@ class SweepResult:
     axes: int = 0
     comparisons: int = 0
     inputs: str = ""
+    commit: str = ""
 
 
 def sweep_cases(task_names: Sequence[str] = (), patterns: Sequence[str] = ()) -> list[SweepCase]:
@@ -120,7 +125,8 @@ def run_case(case: SweepCase, options: SweepOptions) -> SweepResult:
         report, output = Path(folder, "report"), Path(folder, "log")
         arguments = ["validate", "-v", "0", "-m", case.model, "-t", case.task, "--json", str(report)]
         found = _ended(_started([*arguments, *options.arguments], output), output, options) or _read_report(report)
-    return SweepResult(model=case.model, task=case.task, seconds=round(time.monotonic() - start, 1), **found)
+    seconds = round(time.monotonic() - start, 1)
+    return SweepResult(model=case.model, task=case.task, seconds=seconds, commit=commit_of_sources(), **found)
 
 
 _own = threading.local()  # each waiting thread has a server, which runs one command at a time

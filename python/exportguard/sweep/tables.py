@@ -76,7 +76,7 @@ def markdown(results: Sequence[SweepResult], options: PageOptions) -> str:
     sections = [
         "# Sweep",
         f"Made by `{made_by}` with {', '.join(f'{name} {version}' for name, version in versions.items())}.",
-        summary(results) + ".",
+        " ".join([summary(results) + ".", *_commits(results)]),
         "| task | known to transformers | swept | run eagerly | right | share |\n|---|---|---|---|---|---|\n"
         + "\n".join(rows),
         *_texts_alone(results),
@@ -88,6 +88,18 @@ def markdown(results: Sequence[SweepResult], options: PageOptions) -> str:
         _reasons(not_running),
     ]
     return "\n\n".join(sections) + "\n"
+
+
+def _commits(results: Sequence[SweepResult]) -> list[str]:
+    """Whether all results are of one commit, and of which."""
+    counts = Counter(result.commit for result in results if result.commit)
+    unknown = len(results) - counts.total()
+    if not counts:
+        return []
+    if len(counts) == 1 and not unknown:
+        return [f"All are of commit {next(iter(counts))}."]
+    listed = [f"{commit} ({count})" for commit, count in counts.most_common()]
+    return [f"They are of several commits: {', '.join([*listed, *([f'unknown ({unknown})'] if unknown else [])])}."]
 
 
 def _figures(results: Sequence[SweepResult], known: Mapping[str, int]) -> Iterator[tuple[str, str]]:
