@@ -68,8 +68,16 @@ Driver::Driver(ir::Model& model, const Facts& facts, std::vector<const Pattern*>
                std::vector<PatternReport>& reports)
     : model_(model), facts_(facts), patterns_(std::move(patterns)), reports_(reports), refusals_(patterns_.size()) {
   for (std::size_t i = 0; i < patterns_.size(); ++i) {
-    for (const std::string_view root : patterns_[i]->roots) by_root_[std::string(root)].push_back(i);
+    for (const std::string_view root : patterns_[i]->roots) {
+      if (root != kAnyRoot) by_root_[std::string(root)].push_back(i);
+    }
   }
+  for (std::size_t i = 0; i < patterns_.size(); ++i) {
+    if (std::ranges::find(patterns_[i]->roots, kAnyRoot) == patterns_[i]->roots.end()) continue;
+    for_any_root_.push_back(i);
+    for (auto& [root, rules] : by_root_) rules.push_back(i);
+  }
+  for (auto& [root, rules] : by_root_) std::ranges::sort(rules);
 }
 
 void Driver::run(ir::Graph& graph, Stage stage) {
@@ -104,7 +112,8 @@ void Driver::enqueue(ir::Node* node) {
 const std::vector<std::size_t>* Driver::find_patterns(const ir::Node& node) const {
   if (node.is_torch() || is_return(node)) return nullptr;
   const auto found = by_root_.find(node.domain().empty() ? node.op() : node.qualified_name());
-  return found == by_root_.end() ? nullptr : &found->second;
+  const std::vector<std::size_t>& rules = found == by_root_.end() ? for_any_root_ : found->second;
+  return rules.empty() ? nullptr : &rules;
 }
 
 void Driver::visit(ir::Node& node, Stage stage) {

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 
 #include "exportguard/common/errors.h"
+#include "exportguard/ir/inference.h"
 #include "optimizer/driver.h"
 #include "optimizer/passes.h"
 
@@ -50,6 +52,18 @@ void require_known(const PatternTable& table, const std::vector<std::string>& na
     if (!is_known)
       throw InvalidArgument(fmt::format("no pattern or pass is named '{}'; docs/optimizer.md lists them", name));
   }
+}
+
+/// Files of other producers often say nothing of the values between inputs and outputs.
+bool lacks_types(const ir::Graph& graph) {
+  for (const ir::Node& node : graph) {
+    for (std::size_t i = 0; i < node.output_count(); ++i) {
+      const ir::Value& value = node.output(i);
+      const bool is_unknown = value.dtype() == DType::kUndefined || !value.type().shape;
+      if (is_unknown && !value.is_unused() && value.type().kind == ir::Type::Kind::kTensor) return true;
+    }
+  }
+  return false;
 }
 
 /// One run of `optimize`: the patterns that apply, and what they did.
@@ -130,6 +144,7 @@ Report optimize(ir::Model& model, const OptimizeOptions& options) {
   const Clock::time_point begin = Clock::now();
   Report report;
   report.nodes_before = count_nodes(model);
+  if (lacks_types(*model.graph)) ir::infer_model(model);
   Run run(model, options, report);
   if (options.inlines_functions) run.inline_functions();
   run.optimize(*model.graph, opset_of(model), model.opsets);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,11 +88,13 @@ def cases() -> dict[str, TestCase]:
     return {case.name: case for case in sorted(found, key=lambda case: case.name)}
 
 
-def outcomes(all_cases: dict[str, TestCase]) -> Iterator[Outcome]:
-    """Runs each test that the evaluator is for."""
+def outcomes(
+    all_cases: dict[str, TestCase], changed: Callable[[bytes], bytes | _core.Model] = lambda model: model
+) -> Iterator[Outcome]:
+    """Runs each test that the evaluator is for, on what `changed` makes of its model."""
     for name, case in all_cases.items():
         reason = reason_to_leave_out(case)
-        yield Outcome(name, reason=reason) if reason else Outcome(name, error=error_of(case))
+        yield Outcome(name, reason=reason) if reason else Outcome(name, error=error_of(case, changed))
 
 
 def reason_to_leave_out(case: TestCase) -> str:
@@ -104,9 +106,12 @@ def reason_to_leave_out(case: TestCase) -> str:
     return next((reason for reason, starts in BY_NAME.items() if case.name.startswith(starts)), "")
 
 
-def error_of(case: TestCase) -> str:
+def error_of(case: TestCase, changed: Callable[[bytes], bytes | _core.Model] = lambda model: model) -> str:
     """What is wrong, or nothing."""
-    data = case.model.SerializeToString()
+    try:
+        data = changed(case.model.SerializeToString())
+    except Exception as error:
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"
     for inputs, outputs in case.data_sets:
         feeds = {value.name: as_array(given) for value, given in zip(case.model.graph.input, inputs, strict=False)}
         try:
@@ -117,7 +122,7 @@ def error_of(case: TestCase) -> str:
     return ""
 
 
-def evaluate(model: bytes, inputs: dict[str, Any]) -> list[Any]:
+def evaluate(model: bytes | _core.Model, inputs: dict[str, Any]) -> list[Any]:
     """Runs a model on arrays, lists of them, and None; what the evaluators of other benchmarks are called with."""
     session = EvaluatorSession(model)
     feeds = {name: to_value(inputs.get(name)) for name in session.input_names}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 import onnx
@@ -24,6 +25,22 @@ def test_they_pass(node_tests: dict[str, TestCase]) -> None:
     failed = {result.name: result.error for result in results if result.error}
     assert not failed
     assert sum(not result.reason for result in results) > 1700
+
+
+@pytest.mark.parametrize("target", ["portable", "onnxruntime"])
+def test_they_pass_when_they_are_optimized(node_tests: dict[str, TestCase], target: str) -> None:
+    applied = Counter[str]()
+
+    def optimized(data: bytes) -> _core.Model:
+        model = _core.from_bytes(data)
+        done = _core.optimize(model, target=target)
+        applied.update({name: times for name, times, *_ in done["patterns"]})
+        return model
+
+    failed = {result.name: result.error for result in outcomes(node_tests, optimized) if result.error}
+    assert not failed
+    assert applied["gelu"] > 0
+    assert applied["constant_folded"] > 100
 
 
 def test_their_models_read_back_as_they_were_written(node_tests: dict[str, TestCase]) -> None:

@@ -60,13 +60,16 @@ class Match {
   std::string own_reason_;
 };
 
+/// As a root of a pattern: every node of the ONNX domain and of the runtimes' own.
+inline constexpr std::string_view kAnyRoot = "*";
+
 /// One rule of the optimizer. `match` looks at one node of an operator in `roots` and what is around it, and changes
 /// nothing.
 struct Pattern {
   std::string name;
   std::string matches;  ///< what it looks for, for docs/optimizer.md
   std::string makes;    ///< what it puts there
-  /// Operators, `com.microsoft::QuickGelu` of another domain than ONNX's; kept by address.
+  /// Operators, `com.microsoft::QuickGelu` of another domain than ONNX's, or `kAnyRoot`; kept by address.
   std::vector<std::string_view> roots;
   std::function<Match(const Facts& facts, ir::Node& node)> match;
   Stage stage = Stage::kSimplify;

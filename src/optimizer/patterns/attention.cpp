@@ -2,6 +2,8 @@
 
 #include "exportguard/optimizer/rewriter.h"
 #include "optimizer/heads.h"
+#include "optimizer/order.h"
+#include "optimizer/products.h"
 
 namespace exportguard::optimizer {
 namespace {
@@ -79,6 +81,48 @@ Match match_repeated_heads(const Facts&, ir::Node& node) {
   });
 }
 
+// ------------------------------------------------------------------------------------------------ scale and mask
+
+/// Queries, or queries as they came from the projection, times a positive number.
+Match match_scaled_query(const Facts& facts, ir::Node& node) {
+  Value& query = node.input(kQuery);
+  const Product product = product_of(facts, &query);
+  const bool is_scaled = product.factors.size() == 1 && product.number > 0 && product.factors.front() != &query;
+  if (!is_scaled || !same_shape(query, *product.factors.front())) return Match::no("the queries are not scaled");
+  const auto size = dim(query, -1);
+  const ir::Attribute* given = node.find_attribute("scale");
+  const double scale = float_attribute(node, "scale", 0);
+  if (given == nullptr || !(scale > 0) || !size) return Match::no("the operator has no scale of its own");
+  return Match([=, &node](Rewriter& rewriter) {
+    std::vector<Value*> operands = operands_of(node);
+    operands[kQuery] = product.factors.front();
+    std::vector<ir::NamedAttribute> attributes = numbers_of(node);
+    std::erase_if(attributes, [](const auto& attribute) { return attribute.first == "scale"; });
+    attributes.emplace_back("scale", scale * product.number);
+    const auto made = rewriter.op_many("Attention", operands, std::move(attributes), output_types(node));
+    for (std::size_t i = 0; i < made.size(); ++i) rewriter.replace(node.output(i), *made[i]);
+  });
+}
+
+/// Whether every element is true, whatever the sizes.
+bool is_true_everywhere(const Facts& facts, const Value* value) {
+  while (producer_of(value, "Expand")) value = value->producer()->find_input(0);
+  const ir::Tensor* tensor = facts.constant(value);
+  if (!tensor || tensor->dtype() != DType::kBool || tensor->numel() > 65536) return false;
+  const std::vector<std::int64_t> elements = tensor->to_ints();
+  return std::ranges::find(elements, 0) == elements.end();
+}
+
+Match match_open_mask(const Facts& facts, ir::Node& node) {
+  if (!is_true_everywhere(facts, node.find_input(kMask))) return Match::no("the mask may hide a key");
+  return Match([=, &node](Rewriter& rewriter) {
+    std::vector<Value*> operands = operands_of(node);
+    operands[kMask] = nullptr;
+    while (operands.back() == nullptr) operands.pop_back();
+    write_with(rewriter, operands);
+  });
+}
+
 // ------------------------------------------------------------------------------------------------ cache
 
 /// A Concat of two tensors of rank 4 along the sequence.
@@ -87,22 +131,6 @@ ir::Node* joined_cache(const Value* value) {
   const bool fits = concat && concat->input_count() == 2 && has_rank(*value, 4) &&
                     axis_from_start(*value, int_attribute(*concat, "axis", 0)) == 2;
   return fits ? concat : nullptr;
-}
-
-/// The node of `graph` that a node is, or is nested in.
-const ir::Node* at_level(const ir::Node& node, const ir::Graph& graph) {
-  const ir::Node* level = &node;
-  while (level && &level->graph() != &graph) level = level->graph().parent();
-  return level;
-}
-
-/// Whatever else reads the value reads it behind `node`, so that `node` may give it.
-bool is_read_behind(const Value& value, const ir::Node& node) {
-  return std::ranges::all_of(value.uses(), [&](const ir::Use* use) {
-    const ir::Node* reader = at_level(use->user(), node.graph());
-    if (reader == &node) return &use->user() == &node;
-    return reader && (reader->is("", "return") || node.is_before(*reader));
-  });
 }
 
 bool same_but_length(const Value& a, const Value& b) {
@@ -191,6 +219,20 @@ void populate_attention(PatternTable& table) {
              .makes = "`Attention` of the heads themselves",
              .roots = {"Attention"},
              .match = match_repeated_heads,
+             .stage = Stage::kFuse,
+             .opset = 23});
+  table.add({.name = "attention_open_mask",
+             .matches = "`Attention` with a mask of bools that is true everywhere",
+             .makes = "`Attention` without a mask",
+             .roots = {"Attention"},
+             .match = match_open_mask,
+             .stage = Stage::kFuse,
+             .opset = 23});
+  table.add({.name = "attention_scaled_query",
+             .matches = "`Attention` of queries times a positive number",
+             .makes = "`Attention` of the queries with that number in its scale",
+             .roots = {"Attention"},
+             .match = match_scaled_query,
              .stage = Stage::kFuse,
              .opset = 23});
   table.add({.name = "attention_cache",

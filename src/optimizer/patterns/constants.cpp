@@ -1,98 +1,88 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <optional>
+#include <algorithm>
 #include <string_view>
-#include <unordered_map>
 
-#include "exportguard/common/torch_dtypes.h"
+#include "exportguard/evaluator/evaluator.h"
 #include "exportguard/optimizer/rewriter.h"
 
 namespace exportguard::optimizer {
 namespace {
 
-constexpr std::int64_t kMostElements = std::int64_t{1} << 16;
+constexpr std::int64_t kMostRead = std::int64_t{1} << 16;       // elements of an operand
+constexpr std::int64_t kMostStretched = std::int64_t{1} << 12;  // elements made of fewer
+constexpr std::size_t kMostBytes = std::size_t{1} << 19;        // of all results
+
+bool is_one_of(const std::string& op, std::initializer_list<std::string_view> names) {
+  return std::ranges::find(names, op) != names.end();
+}
 
 bool has_kernel(DType dtype) {
   return is_floating(dtype) ? bit_width(dtype) >= 16
                             : (is_integral(dtype) && bit_width(dtype) >= 8) || dtype == DType::kBool;
 }
 
-/// The constants that a node reads, if all of them are, and small.
-std::optional<std::vector<at::Tensor>> constant_operands(const Facts& facts, const ir::Node& node) {
-  std::vector<at::Tensor> operands;
+/// These read a part of what they are given.
+bool reads_a_part(const ir::Node& node) { return is_one_of(node.op(), {"Gather", "Slice", "Shape", "Size"}); }
+
+std::int64_t elements_of(const Facts& facts, const ir::Node& node) {
+  std::int64_t count = 0;
   for (std::size_t i = 0; i < node.input_count(); ++i) {
+    if (node.find_input(i)) count += facts.constant(node.find_input(i))->numel();
+  }
+  return count;
+}
+
+bool has_constant_operands(const Facts& facts, const ir::Node& node) {
+  for (std::size_t i = 0; i < node.input_count(); ++i) {
+    if (node.find_input(i) == nullptr) continue;
     const ir::Tensor* tensor = facts.constant(node.find_input(i));
-    const bool is_taken = tensor && has_kernel(tensor->dtype()) && tensor->numel() <= kMostElements;
-    if (!is_taken) return std::nullopt;
-    operands.push_back(tensor->aten());
+    if (tensor == nullptr || !has_kernel(tensor->dtype())) return false;
+    if (tensor->numel() > kMostRead && !reads_a_part(node)) return false;
   }
-  return operands;
+  return true;
 }
 
-std::string_view name_of(const ir::Node& node) {
-  return node.output().name().empty() ? std::string_view("constant") : node.output().name();
+/// From floats to integers ONNX leaves open what does not fit.
+bool rounds_freely(const Facts& facts, const ir::Node& node) {
+  if (node.op() != "Cast") return false;
+  const DType from = facts.constant(node.find_input(0))->dtype();
+  return is_floating(from) && is_integral(node.output().dtype());
 }
 
-using Compute = at::Tensor (*)(const std::vector<at::Tensor>&);
-
-const std::unordered_map<std::string_view, Compute>& float_operators() {
-  static const std::unordered_map<std::string_view, Compute> table = {
-      {"Add", [](const std::vector<at::Tensor>& x) { return x[0] + x[1]; }},
-      {"Sub", [](const std::vector<at::Tensor>& x) { return x[0] - x[1]; }},
-      {"Mul", [](const std::vector<at::Tensor>& x) { return x[0] * x[1]; }},
-      {"Div", [](const std::vector<at::Tensor>& x) { return x[0] / x[1]; }},
-      {"Neg", [](const std::vector<at::Tensor>& x) { return -x[0]; }},
-      {"Sqrt", [](const std::vector<at::Tensor>& x) { return x[0].sqrt(); }},
-      {"Reciprocal", [](const std::vector<at::Tensor>& x) { return x[0].reciprocal(); }},
-      {"Exp", [](const std::vector<at::Tensor>& x) { return x[0].exp(); }},
-  };
-  return table;
+std::string_view name_of(const Value& value) {
+  return value.name().empty() ? std::string_view("constant") : value.name();
 }
 
-/// Elementwise on floats of one dtype: what ATen and the runtime round is the same but for the last bit of Exp.
-Match match_arithmetic(const Facts& facts, ir::Node& node) {
-  const auto operands = constant_operands(facts, node);
-  if (!operands || operands->empty()) return Match::no("an operand is no small constant");
-  const at::ScalarType dtype = operands->front().scalar_type();
-  for (const at::Tensor& operand : *operands) {
-    const bool is_float = at::isFloatingType(operand.scalar_type()) && operand.scalar_type() == dtype;
-    if (!is_float) return Match::no("the operands are no floats of one dtype");
+bool are_worth_it(const std::vector<ir::Tensor>& results, std::int64_t read) {
+  std::int64_t made = 0;
+  for (const ir::Tensor& tensor : results) {
+    if (!has_kernel(tensor.dtype())) return false;
+    made += tensor.numel();
   }
-  const Compute compute = float_operators().at(node.op());
-  return Match([=, &node, operands = *operands](Rewriter& rewriter) {
-    const at::NoGradGuard no_grad;
-    rewriter.replace(node.output(), rewriter.constant(ir::Tensor(compute(operands).contiguous()), name_of(node)));
-  });
+  return made <= std::max(read, kMostStretched);
 }
 
-/// From floats to integers ONNX leaves open what does not fit; those casts stay.
-Match match_cast(const Facts& facts, ir::Node& node) {
-  const auto operands = constant_operands(facts, node);
-  const DType to = node.output().dtype();
-  if (!operands || !has_kernel(to)) return Match::no("the operand is no small constant");
-  const bool is_safe = is_floating(to) || to == DType::kBool || !at::isFloatingType(operands->front().scalar_type());
-  if (!is_safe) return Match::no("floats become integers");
-  return Match([=, &node, x = operands->front()](Rewriter& rewriter) {
-    const at::NoGradGuard no_grad;
-    rewriter.replace(node.output(),
-                     rewriter.constant(ir::Tensor(x.to(to_scalar_type(to)).contiguous()), name_of(node)));
-  });
+/// What a quantizer wrote stays for the runtime, which computes with it as it is; weights in another order of axes are
+/// views (`transposed_weight`).
+bool is_kept(const ir::Node& node) {
+  return !node.domain().empty() || node.output_count() == 0 ||
+         is_one_of(node.op(), {"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "Identity", "Transpose"});
 }
 
-Match match_filled(const Facts& facts, ir::Node& node) {
-  const auto sizes = facts.ints(node.find_input(0));
-  if (!sizes) return Match::no("the sizes are no constant");
-  std::int64_t count = 1;
-  for (const std::int64_t size : *sizes) count *= size;
-  if (count > 64) return Match::no("the tensor is large");
-  const ir::Attribute* content = node.find_attribute("value");
-  const auto* tensor = content ? std::get_if<ir::Tensor>(content) : nullptr;
-  if (!tensor || !has_kernel(tensor->dtype())) return Match::no("the element is not given");
-  return Match([=, &node, sizes = *sizes, x = tensor->aten()](Rewriter& rewriter) {
-    const at::NoGradGuard no_grad;
-    const at::Tensor filled = x.reshape(std::vector<std::int64_t>{}).expand(sizes).contiguous();
-    rewriter.replace(node.output(), rewriter.constant(ir::Tensor(filled), name_of(node)));
+Match match_folded(const Facts& facts, ir::Node& node) {
+  if (is_kept(node)) return Match::no("it is not computed beforehand");
+  if (!has_constant_operands(facts, node)) return Match::no("an operand is no small constant");
+  if (rounds_freely(facts, node)) return Match::no("floats become integers");
+  auto results = evaluator::fold(node, facts.opset(), kMostBytes);
+  if (!results || results->size() != node.output_count()) return Match::no("it cannot be computed, or is large");
+  if (!are_worth_it(*results, elements_of(facts, node))) return Match::no("the result is larger than what it is of");
+  return Match([results = std::move(*results), &node](Rewriter& rewriter) {
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      Value& old = node.output(i);
+      if (!old.is_unused()) rewriter.replace(old, rewriter.constant(results[i], name_of(old)));
+    }
   });
 }
 
@@ -100,7 +90,7 @@ Match match_filled(const Facts& facts, ir::Node& node) {
 Match match_reshaped(const Facts& facts, ir::Node& node) {
   const ir::Tensor* tensor = facts.constant(node.find_input(0));
   const auto& shape = shape_of(node.output());
-  if (!tensor || !has_kernel(tensor->dtype()) || tensor->numel() > kMostElements || !shape)
+  if (!tensor || !has_kernel(tensor->dtype()) || tensor->numel() > kMostRead || !shape)
     return Match::no("the operand is no small constant");
   std::vector<std::int64_t> sizes;
   for (const ir::Dim& dim : *shape) {
@@ -109,36 +99,24 @@ Match match_reshaped(const Facts& facts, ir::Node& node) {
   }
   return Match([=, &node, x = tensor->aten()](Rewriter& rewriter) {
     const at::NoGradGuard no_grad;
-    const bool stretches = node.op() == "Expand";
-    const at::Tensor shaped = stretches ? x.expand(sizes) : x.reshape(sizes);
-    rewriter.replace(node.output(), rewriter.constant(ir::Tensor(shaped.contiguous()), name_of(node)));
+    rewriter.replace(node.output(),
+                     rewriter.constant(ir::Tensor(x.reshape(sizes).contiguous()), name_of(node.output())));
   });
 }
 
 }  // namespace
 
 void populate_constants(PatternTable& table) {
-  std::vector<std::string_view> operators;
-  for (const auto& [name, compute] : float_operators()) operators.push_back(name);
-  table.add({.name = "constant_arithmetic",
-             .matches = "arithmetic on constants of floats with at most 65,536 elements",
-             .makes = "the constant, computed with ATen",
-             .roots = operators,
-             .match = match_arithmetic});
-  table.add({.name = "constant_cast",
-             .matches = "`Cast` of such a constant, but for floats to integers",
-             .makes = "the constant",
-             .roots = {"Cast"},
-             .match = match_cast});
-  table.add({.name = "constant_filled",
-             .matches = "`ConstantOfShape` of at most 64 elements",
-             .makes = "the constant",
-             .roots = {"ConstantOfShape"},
-             .match = match_filled});
+  table.add({.name = "constant_folded",
+             .matches = "any operator of constants, at most 65,536 elements each, that draws no random number; "
+                        "quantized weights stay",
+             .makes = "its results, computed with ATen, unless they are larger than the operands and 4,096 elements",
+             .roots = {kAnyRoot},
+             .match = match_folded});
   table.add({.name = "constant_reshaped",
-             .matches = "`Reshape`, `Unsqueeze`, `Squeeze` or `Expand` of a constant, to a known shape",
+             .matches = "`Reshape`, `Unsqueeze` or `Squeeze` of a constant, to a known shape",
              .makes = "the constant in that shape",
-             .roots = {"Reshape", "Unsqueeze", "Squeeze", "Expand"},
+             .roots = {"Reshape", "Unsqueeze", "Squeeze"},
              .match = match_reshaped});
 }
 

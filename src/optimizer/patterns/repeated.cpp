@@ -42,6 +42,40 @@ Match match_elementwise(const Facts& facts, ir::Node& node) {
   });
 }
 
+/// The Expand in front of one Reshape at the most, if it stretches an axis.
+ir::Node* stretched(const Value* value) {
+  const ir::Node* joined = producer_of(value, "Reshape");
+  ir::Node* expand = producer_of(joined ? joined->find_input(0) : value, "Expand");
+  if (expand == nullptr || !shape_of(expand->input(0)) || !shape_of(expand->output())) return nullptr;
+  const bool has_rank_of_result = shape_of(expand->input(0))->size() == shape_of(expand->output())->size();
+  return has_rank_of_result && !same_shape(expand->input(0), expand->output()) ? expand : nullptr;
+}
+
+/// Elementwise on one operand, so that it may be computed before the elements are repeated.
+Match match_stretched(const Facts&, ir::Node& node) {
+  const ir::Node* expand = stretched(node.find_input(0));
+  if (expand == nullptr) return Match::no("the operand is not stretched");
+  return Match([=, &node](Rewriter& rewriter) {
+    // Behind an Unsqueeze in front of it, too: the tables of rotations are then seen as they are.
+    const ir::Node* widened = producer_of(&expand->input(0), "Unsqueeze");
+    Value& part = widened ? widened->input(0) : expand->input(0);
+    const DType dtype = node.output().dtype();
+    ir::AttributeList attributes;
+    if (node.op() == "Cast") attributes = {{"to", int_attribute(node, "to", 0)}};
+    Value* made = &rewriter.op(node.op(), {&part}, std::move(attributes), ir::Type::tensor(dtype, shape_of(part)));
+    if (widened) {
+      made = &rewriter.op("Unsqueeze", {made, &widened->input(1)}, {},
+                          ir::Type::tensor(dtype, shape_of(expand->input(0))));
+    }
+    made = &rewriter.op("Expand", {made, &expand->input(1)}, {}, ir::Type::tensor(dtype, shape_of(expand->output())));
+    if (const ir::Node* joined = producer_of(node.find_input(0), "Reshape")) {
+      ir::AttributeList zero = {{"allowzero", int_attribute(*joined, "allowzero", 0)}};
+      made = &rewriter.op("Reshape", {made, &joined->input(1)}, std::move(zero), node.output().type());
+    }
+    rewriter.replace(node.output(), *made);
+  });
+}
+
 Match match_unsqueezed(const Facts& facts, ir::Node& node) {
   const ir::Node* concat = repeated(node.find_input(0));
   const auto axes = facts.ints(node.find_input(1));
@@ -72,6 +106,11 @@ void populate_repeated(PatternTable& table) {
              .makes = "the `Concat` of the operator's result: the work is done once",
              .roots = {"Cos", "Sin", "Cast", "Neg", "Mul", "Add"},
              .match = match_elementwise});
+  table.add({.name = "elementwise_of_expanded",
+             .matches = "`Cos`, `Sin` or `Cast` of an `Expand`, maybe reshaped",
+             .makes = "the `Expand` of the operator's result: the work is done once",
+             .roots = {"Cos", "Sin", "Cast"},
+             .match = match_stretched});
   table.add({.name = "unsqueeze_of_repeated",
              .matches = "`Unsqueeze` of a `Concat` of one tensor with itself",
              .makes = "the `Concat` of the `Unsqueeze`",

@@ -1,98 +1,127 @@
 #include <algorithm>
-#include <limits>
 
 #include "exportguard/optimizer/rewriter.h"
 #include "optimizer/heads.h"
+#include "optimizer/parts.h"
 
 namespace exportguard::optimizer {
 namespace {
 
-constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
+std::int64_t last_axis(const Value& value) { return axis_from_start(value, -1).value_or(-1); }
 
-/// Part of the last axis of `from`: [start, end).
-struct Part {
-  Value* from = nullptr;
-  std::int64_t start = 0;
-  std::int64_t end = 0;
-};
-
-std::optional<Part> part_of_slice(const Facts& facts, const ir::Node& slice) {
-  const auto start = facts.ints(slice.find_input(1));
-  const auto end = facts.ints(slice.find_input(2));
-  const auto axis = facts.ints(slice.find_input(3));
-  Value& from = slice.input(0);
-  const auto size = dim(from, -1);
-  const bool is_plain = slice.input_count() < 5 || facts.is_number(slice.find_input(4), 1);
-  if (!start || !end || !axis || start->size() != 1 || !size || !size->is_constant() || !is_plain) return std::nullopt;
-  if (axis_from_start(from, axis->front()) != axis_from_start(from, -1)) return std::nullopt;
-  const auto clamped = [&](std::int64_t i) {
-    return i == kEnd ? *size->constant()
-                     : std::clamp<std::int64_t>(i < 0 ? i + *size->constant() : i, 0, *size->constant());
-  };
-  return Part{&from, clamped(start->front()), clamped(end->front())};
+bool joins_last_axis(const Value& joined, const ir::Node& concat) {
+  const auto axis = axis_from_start(joined, int_attribute(concat, "axis", 0));
+  return axis && *axis == last_axis(joined);
 }
 
-std::optional<Part> part_of_split(const Value& value) {
-  const ir::Node& split = *value.producer();
-  Value& from = split.input(0);
-  const auto axis = axis_from_start(from, int_attribute(split, "axis", 0));
-  if (!axis || axis != axis_from_start(from, -1)) return std::nullopt;
-  Part part{&from, 0, 0};
-  for (std::size_t i = 0; i <= value.output_index(); ++i) {
-    const auto size = dim(split.output(i), -1);
-    if (!size || !size->is_constant()) return std::nullopt;
-    part.start = part.end;
-    part.end += *size->constant();
-  }
-  return part;
-}
-
-std::optional<Part> part_of(const Facts& facts, const Value* value) {
-  if (const ir::Node* slice = producer_of(value, "Slice")) return part_of_slice(facts, *slice);
-  return producer_of(value, "Split") ? part_of_split(*value) : std::nullopt;
-}
-
-bool is_part(const std::optional<Part>& part, const Value* from, std::int64_t start, std::int64_t end) {
-  return part && part->from == from && part->start == start && part->end == end;
-}
+bool is_part_of_last(const std::optional<Part>& part) { return part && part->axis == last_axis(*part->from); }
 
 /// The operand x of [-x[n/2:], x[:n/2]]; null if the value is something else.
 Value* half_turned(const Facts& facts, const Value* value) {
   const ir::Node* concat = producer_of(value, "Concat");
-  if (!concat || concat->input_count() != 2) return nullptr;
+  if (!concat || concat->input_count() != 2 || !joins_last_axis(*value, *concat)) return nullptr;
   const ir::Node* negated = producer_of(concat->find_input(0), "Neg");
   const auto upper = negated ? part_of(facts, negated->find_input(0)) : std::nullopt;
-  if (!upper) return nullptr;
-  const std::int64_t size = *dim(*upper->from, -1)->constant();
-  const bool is_last = axis_from_start(*value, int_attribute(*concat, "axis", 0)) == axis_from_start(*value, -1);
-  const bool is_turned = is_last && size % 2 == 0 && is_part(upper, upper->from, size / 2, size) &&
-                         is_part(part_of(facts, concat->find_input(1)), upper->from, 0, size / 2);
+  const auto lower = part_of(facts, concat->find_input(1));
+  if (!is_part_of_last(upper) || !is_part_of_last(lower) || upper->from != lower->from) return nullptr;
+  const std::int64_t half = upper->size / 2;
+  const bool is_turned =
+      upper->size % 2 == 0 && upper->is_range(half, upper->size) && lower->is_range(0, half) && half > 0;
   return is_turned ? upper->from : nullptr;
 }
 
-/// The value whose repetition along the last axis this is.
-Value* half_of(const Value* value) {
-  const ir::Node* concat = producer_of(value, "Concat");
-  const bool is_pair = concat && concat->input_count() == 2 && concat->find_input(0) == concat->find_input(1);
-  if (!is_pair || axis_from_start(*value, int_attribute(*concat, "axis", 0)) != axis_from_start(*value, -1))
-    return nullptr;
-  return concat->find_input(0);
+/// What gets a last axis of size 1 here, maybe beside others; null if the value is something else.
+Value* before_last_axis(const Value* value) {
+  const ir::Node* node = value ? value->producer() : nullptr;
+  const bool adds_axes = node && (node->is("", "Unsqueeze") || node->is("", "Reshape"));
+  if (!adds_axes || !shape_of(*value) || !shape_of(node->input(0))) return nullptr;
+  const ir::Shape& with = *shape_of(*value);
+  const ir::Shape& without = *shape_of(node->input(0));
+  const bool is_last =
+      with.size() >= 2 && !without.empty() && with.back() == ir::Dim(1) && with[with.size() - 2] == without.back();
+  return is_last ? &node->input(0) : nullptr;
 }
 
-/// x · cos + turned(x) · sin with tables that repeat their first half.
+/// [..., n, 2] as [..., 2 n]: the operand.
+const Value* before_joined_pairs(const Value* value) {
+  const ir::Node* node = producer_of(value, "Reshape");
+  if (node == nullptr || !shape_of(*value) || !shape_of(node->input(0))) return nullptr;
+  const ir::Shape& pairs = *shape_of(node->input(0));
+  if (pairs.size() < 2 || pairs.back() != ir::Dim(2) || pairs.size() != shape_of(*value)->size() + 1) return nullptr;
+  ir::Shape wanted(pairs.begin(), pairs.end() - 2);
+  wanted.push_back(pairs[pairs.size() - 2] * ir::Dim(2));
+  return *shape_of(*value) == wanted ? &node->input(0) : nullptr;
+}
+
+/// The operand x of [-x1, x0, -x3, x2, …]; null if the value is something else.
+Value* pairs_turned(const Facts& facts, const Value* value) {
+  const Value* pairs = before_joined_pairs(value);
+  const ir::Node* concat = pairs ? producer_of(pairs, "Concat") : nullptr;
+  if (!concat || concat->input_count() != 2 || !joins_last_axis(*pairs, *concat)) return nullptr;
+  const ir::Node* negated = producer_of(before_last_axis(concat->find_input(0)), "Neg");
+  const auto odd = negated ? part_of(facts, negated->find_input(0)) : std::nullopt;
+  const auto even = part_of(facts, before_last_axis(concat->find_input(1)));
+  if (!is_part_of_last(odd) || !is_part_of_last(even) || odd->from != even->from) return nullptr;
+  const bool is_turned = odd->size > 0 && odd->size % 2 == 0 && odd->step == 2 && even->step == 2 && odd->start == 1 &&
+                         even->start == 0 && odd->end == odd->size && even->end >= odd->size - 1;
+  return is_turned ? odd->from : nullptr;
+}
+
+/// A table of half the width: its elements, and the shape that it has but for axes of size 1.
+struct Half {
+  Value* value = nullptr;
+  ir::Shape shape;
+};
+
+/// The value whose repetition along the last axis this is.
+std::optional<Half> half_of(const Value* value) {
+  const ir::Node* concat = producer_of(value, "Concat");
+  const bool is_pair = concat && concat->input_count() == 2 && concat->find_input(0) == concat->find_input(1);
+  if (!is_pair || !joins_last_axis(*value, *concat) || !shape_of(concat->input(0))) return std::nullopt;
+  return Half{&concat->input(0), *shape_of(concat->input(0))};
+}
+
+/// What gets axes of size 1 in front of its last one, once or several times.
+const Value* before_inner_axes(const Value* value) {
+  while (const ir::Node* node = producer_of(value, "Unsqueeze")) {
+    const bool keeps_last = dim(*value, -1) && dim(*value, -1) == dim(node->input(0), -1);
+    if (!keeps_last || dim(*value, -1) == ir::Dim(1)) break;
+    value = &node->input(0);
+  }
+  return value;
+}
+
+/// The value whose elements are here twice, one beside the other.
+std::optional<Half> doubled_of(const Value* value) {
+  if (value == nullptr || !shape_of(*value)) return std::nullopt;
+  const ir::Node* stretched = producer_of(before_joined_pairs(before_inner_axes(value)), "Expand");
+  Value* single = stretched ? before_last_axis(stretched->find_input(0)) : nullptr;
+  if (single == nullptr || !shape_of(stretched->output())) return std::nullopt;
+  ir::Shape wanted = *shape_of(stretched->input(0));
+  wanted.back() = ir::Dim(2);
+  ir::Shape shape = *shape_of(value[0]);
+  shape.back() = shape_of(*single)->back();
+  return *shape_of(stretched->output()) == wanted ? std::optional(Half{single, std::move(shape)}) : std::nullopt;
+}
+
+/// x · cos + turned(x) · sin with tables that hold each number twice.
 struct Rotation {
   Value* x = nullptr;
-  Value* cos = nullptr;
-  Value* sin = nullptr;
+  Half cos;
+  Half sin;
+  bool is_interleaved = false;  ///< a number and its neighbour turn together, not one of each half
 };
 
 std::optional<Rotation> rotation_of(const Facts& facts, const ir::Node& straight, const ir::Node& turned) {
-  for (std::size_t i = 0; i < 2; ++i) {
-    Value* x = half_turned(facts, turned.find_input(i));
-    if (x == nullptr) continue;
-    Value* cos = half_of(other_operand(straight, x));
-    Value* sin = half_of(turned.find_input(1 - i));
-    if (cos && sin) return Rotation{x, cos, sin};
+  for (const bool is_interleaved : {false, true}) {
+    const auto single = is_interleaved ? doubled_of : half_of;
+    for (std::size_t i = 0; i < 2; ++i) {
+      Value* x = is_interleaved ? pairs_turned(facts, turned.find_input(i)) : half_turned(facts, turned.find_input(i));
+      if (x == nullptr) continue;
+      auto cos = single(other_operand(straight, x));
+      auto sin = single(turned.find_input(1 - i));
+      if (cos && sin) return Rotation{x, std::move(*cos), std::move(*sin), is_interleaved};
+    }
   }
   return std::nullopt;
 }
@@ -103,19 +132,40 @@ enum class Layout : std::uint8_t { kHeadsFirst = 2, kHeadsLast = 1 };
 /// A table [1 or batch, sequence, half] with an axis of size 1 where the heads are, or without the leading axes.
 struct Table {
   Value* value;
-  bool has_batch;  ///< it has a size for each sample
+  bool has_batch;   ///< it has a size for each sample
+  ir::Shape shape;  ///< [1 or batch, sequence, half]: that of the value but for axes of size 1
 };
 
-std::optional<Table> table_for(Value* value, const Value& x, Layout layout) {
-  const auto& shape = shape_of(*value);
-  if (!shape || shape->empty() || shape->size() > 4) return std::nullopt;
-  ir::Shape padded(4 - shape->size(), ir::Dim(1));
-  padded.insert(padded.end(), shape->begin(), shape->end());
+/// The axes of size 1 to take out of a shape, so that it is `wanted`; nothing if there are none such.
+std::optional<std::vector<std::int64_t>> axes_beside(const ir::Shape& shape, const ir::Shape& wanted) {
+  std::vector<std::int64_t> axes;
+  std::size_t kept = wanted.size();
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    if (kept > 0 && shape[i] == wanted[kept - 1]) {
+      --kept;
+    } else if (shape[i] == ir::Dim(1)) {
+      axes.insert(axes.begin(), static_cast<std::int64_t>(i));
+    } else {
+      return std::nullopt;
+    }
+  }
+  return kept == 0 ? std::optional(axes) : std::nullopt;
+}
+
+std::optional<Table> table_for(const Half& half, const Value& x, Layout layout) {
+  const ir::Shape& shape = half.shape;
+  if (shape.empty() || shape.size() > 4) return std::nullopt;
+  ir::Shape padded(4 - shape.size(), ir::Dim(1));
+  padded.insert(padded.end(), shape.begin(), shape.end());
   const auto sequence = static_cast<std::size_t>(layout);
   const ir::Shape& of_x = *shape_of(x);
   const bool fits = padded[3 - sequence] == ir::Dim(1) && padded[sequence] == of_x[sequence] &&
                     padded[3] + padded[3] == of_x[3] && (padded[0] == ir::Dim(1) || padded[0] == of_x[0]);
-  return fits ? std::optional(Table{value, padded[0] == of_x[0]}) : std::nullopt;
+  if (!fits) return std::nullopt;
+  const bool has_batch = padded[0] == of_x[0];
+  Table table{half.value, has_batch, {has_batch ? of_x[0] : ir::Dim(1), of_x[sequence], padded[3]}};
+  const ir::Shape& given = *shape_of(*half.value);
+  return axes_beside(given, table.shape) || axes_beside(table.shape, given) ? std::optional(table) : std::nullopt;
 }
 
 std::optional<Layout> layout_of(const Rotation& rotation) {
@@ -125,37 +175,45 @@ std::optional<Layout> layout_of(const Rotation& rotation) {
   return std::nullopt;
 }
 
+/// The elements in another shape, which differs in axes of size 1.
+Value& in_shape(Rewriter& rewriter, Value& value, const ir::Shape& wanted) {
+  const auto type = ir::Type::tensor(value.dtype(), wanted);
+  if (*shape_of(value) == wanted) return value;
+  if (const auto axes = axes_beside(*shape_of(value), wanted))
+    return rewriter.op("Squeeze", {&value, &rewriter.ints(*axes)}, {}, type);
+  const auto axes = axes_beside(wanted, *shape_of(value));
+  return rewriter.op("Unsqueeze", {&value, &rewriter.ints(axes.value())}, {}, type);
+}
+
 /// As the operator wants it: [batch, sequence, half].
-Value& cache_of(Rewriter& rewriter, const Table& table, Value& x, Layout layout) {
+Value& cache_of(Rewriter& rewriter, const Table& table, Value& x) {
   const ir::Shape& of_x = *shape_of(x);
-  const ir::Dim sequence = of_x[static_cast<std::size_t>(layout)];
-  const ir::Dim half = shape_of(*table.value)->back();
-  Value* cache = table.value;
-  const std::size_t rank = *cache->type().rank();
-  const ir::Shape one = {table.has_batch ? of_x[0] : ir::Dim(1), sequence, half};
-  if (rank == 4) {
-    const auto heads = static_cast<std::int64_t>(3 - static_cast<std::size_t>(layout));
-    cache = &rewriter.op("Squeeze", {cache, &rewriter.ints({heads})}, {}, ir::Type::tensor(cache->dtype(), one));
-  } else if (rank == 2) {
-    cache = &rewriter.op("Unsqueeze", {cache, &rewriter.ints({0})}, {}, ir::Type::tensor(cache->dtype(), one));
-  }
+  Value* cache = &in_shape(rewriter, *table.value, table.shape);
   if (table.has_batch) return *cache;
   Value& target = rewriter.op("Concat", {&rewriter.size(x, 0), &rewriter.ints({1, 1})}, {{"axis", 0}},
                               ir::Type::tensor(DType::kInt64, ir::Shape{3}));
   return rewriter.op("Expand", {cache, &target}, {},
-                     ir::Type::tensor(cache->dtype(), ir::Shape{of_x[0], sequence, half}));
+                     ir::Type::tensor(cache->dtype(), ir::Shape{of_x[0], table.shape[1], table.shape[2]}));
+}
+
+std::vector<ir::NamedAttribute> turning(bool is_interleaved) {
+  std::vector<ir::NamedAttribute> attributes;
+  if (is_interleaved) attributes.emplace_back("interleaved", std::int64_t{1});
+  return attributes;
 }
 
 void write_rotation(Rewriter& rewriter, const Rotation& rotation, Layout layout) {
   Value& x = *rotation.x;
-  Value& cos = cache_of(rewriter, *table_for(rotation.cos, x, layout), x, layout);
-  Value& sin = cache_of(rewriter, *table_for(rotation.sin, x, layout), x, layout);
+  Value& cos = cache_of(rewriter, *table_for(rotation.cos, x, layout), x);
+  Value& sin = cache_of(rewriter, *table_for(rotation.sin, x, layout), x);
   Value& old = rewriter.root().output();
   if (layout == Layout::kHeadsFirst)
-    return rewriter.replace(old, rewriter.op("RotaryEmbedding", {&x, &cos, &sin}, {}, old.type()));
+    return rewriter.replace(
+        old, rewriter.op("RotaryEmbedding", {&x, &cos, &sin}, turning(rotation.is_interleaved), old.type()));
   Value& joined = heads_joined(rewriter, x);
-  Value& turned = rewriter.op("RotaryEmbedding", {&joined, &cos, &sin}, {{"num_heads", *(*shape_of(x))[2].constant()}},
-                              joined.type());
+  std::vector<ir::NamedAttribute> attributes = turning(rotation.is_interleaved);
+  attributes.emplace_back("num_heads", *(*shape_of(x))[2].constant());
+  Value& turned = rewriter.op("RotaryEmbedding", {&joined, &cos, &sin}, std::move(attributes), joined.type());
   rewriter.replace(old, rewriter.reshape(turned, *shape_of(x)));
 }
 
@@ -172,7 +230,7 @@ Match match_halves(const Facts& facts, ir::Node& node) {
   if (!a || !b) return Match::no("it is no sum of products");
   auto rotation = rotation_of(facts, *a, *b);
   if (!rotation) rotation = rotation_of(facts, *b, *a);
-  if (!rotation) return Match::no("no factor is the other one turned, with tables that repeat their half");
+  if (!rotation) return Match::no("no factor is the other one turned, with tables that hold each number twice");
   const Value& x = *rotation->x;
   const bool has_dtype = x.dtype() == DType::kFloat32 || is_narrow_float(x.dtype());
   if (!has_known_heads(x) || !has_dtype || !same_shape(x, node.output()))
@@ -184,25 +242,48 @@ Match match_halves(const Facts& facts, ir::Node& node) {
   return Match([=, r = *rotation, l = *layout](Rewriter& rewriter) { write_rotation(rewriter, r, l); });
 }
 
+/// A rotation of four axes, or one of [batch, sequence, heads · size] between the reshapes to it and back.
+struct Turned {
+  ir::Node* rotary = nullptr;
+  Value* x = nullptr;      ///< of four axes
+  std::int64_t heads = 0;  ///< 0: x has the heads in front
+};
+
+std::optional<Turned> turned_of(const Value* value) {
+  ir::Node* rotary = producer_of(value, "RotaryEmbedding");
+  if (rotary) return has_one_use(*value) ? std::optional(Turned{rotary, &rotary->input(0), 0}) : std::nullopt;
+  const ir::Node* split = producer_of(value, "Reshape");
+  rotary = split ? producer_of(split->find_input(0), "RotaryEmbedding") : nullptr;
+  const ir::Node* joined = rotary ? producer_of(rotary->find_input(0), "Reshape") : nullptr;
+  const bool is_between = joined && has_one_use(*value) && has_one_use(rotary->output()) &&
+                          same_shape(joined->input(0), *value) && has_rank(*value, 4);
+  const std::int64_t heads = rotary ? int_attribute(*rotary, "num_heads", 0) : 0;
+  if (!is_between || heads == 0 || dim(*value, 2) != ir::Dim(heads)) return std::nullopt;
+  return Turned{rotary, &joined->input(0), heads};
+}
+
 /// [rotated(x[..., :n]), x[..., n:]]
 Match match_partial(const Facts& facts, ir::Node& node) {
   if (node.input_count() != 2) return Match::no("it does not join two parts");
-  ir::Node* rotary = producer_of(node.find_input(0), "RotaryEmbedding");
-  if (!rotary || !has_one_use(rotary->output())) return Match::no("the first part is no rotation");
-  const auto turned = part_of(facts, rotary->find_input(0));
+  const auto turned = turned_of(node.find_input(0));
+  if (!turned) return Match::no("the first part is no rotation");
+  const auto first = part_of(facts, turned->x);
   const auto rest = part_of(facts, node.find_input(1));
-  if (!turned || !rest || turned->from != rest->from) return Match::no("the parts are not of one tensor");
-  Value* x = turned->from;
-  const std::int64_t size = *dim(*x, -1)->constant();
-  const bool is_whole =
-      turned->start == 0 && rest->start == turned->end && rest->end == size && size % 2 == 0 && has_rank(*x, 4);
-  const bool is_last = axis_from_start(node.output(), int_attribute(node, "axis", 0)) == 3;
-  if (!is_whole || !is_last) return Match::no("the parts are not all of the last axis");
-  return Match([=, &node, count = turned->end](Rewriter& rewriter) {
-    rewriter.replace(node.output(), rewriter.op("RotaryEmbedding", {x, &rotary->input(1), &rotary->input(2)},
-                                                {{"interleaved", int_attribute(*rotary, "interleaved", 0)},
-                                                 {"rotary_embedding_dim", count}},
-                                                node.output().type()));
+  if (!is_part_of_last(first) || !is_part_of_last(rest) || first->from != rest->from)
+    return Match::no("the parts are not of one tensor");
+  Value* x = first->from;
+  const bool is_whole = first->is_range(0, first->end) && rest->is_range(first->end, rest->size) &&
+                        first->end % 2 == 0 && has_rank(*x, 4);
+  if (!is_whole || !joins_last_axis(node.output(), node)) return Match::no("the parts are not all of the last axis");
+  return Match([=, &node](Rewriter& rewriter) {
+    const ir::Node& rotary = *turned->rotary;
+    std::vector<ir::NamedAttribute> attributes = turning(int_attribute(rotary, "interleaved", 0) != 0);
+    attributes.emplace_back("rotary_embedding_dim", first->end);
+    if (turned->heads > 0) attributes.emplace_back("num_heads", turned->heads);
+    Value& operand = turned->heads > 0 ? heads_joined(rewriter, *x) : *x;
+    Value& made = rewriter.op("RotaryEmbedding", {&operand, &rotary.input(1), &rotary.input(2)}, std::move(attributes),
+                              operand.type());
+    rewriter.replace(node.output(), turned->heads > 0 ? rewriter.reshape(made, *shape_of(*x)) : made);
   });
 }
 
@@ -229,9 +310,10 @@ Match match_transposed(const Facts&, ir::Node& node) {
 
 void populate_rotary(PatternTable& table) {
   table.add({.name = "rotary_embedding",
-             .matches = "x · cos + [-x₂, x₁] · sin for the halves x₁, x₂ of the last axis, tables of the form [c, c]; "
-                        "heads before or "
-                        "behind the sequence",
+             .matches =
+                 "x · cos + [-x₂, x₁] · sin for the halves x₁, x₂ of the last axis, tables of the form [c, c]; or "
+                 "with each number turned with its neighbour, the tables holding each number twice in a row; "
+                 "heads before or behind the sequence",
              .makes = "`RotaryEmbedding` with the half tables",
              .roots = {"Add"},
              .match = match_halves,

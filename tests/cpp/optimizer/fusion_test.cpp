@@ -110,6 +110,54 @@ TEST(Rotary, TurnedTheOtherWayRoundStays) {
   EXPECT_THAT(optimized_nodes(graph), testing::Not(testing::HasSubstr("Rotary")));
 }
 
+TEST(Rotary, WithTablesThatHaveTheSequenceInFrontStays) {
+  std::string graph(kRotary);
+  for (const std::string_view name : {"c", "d"}) {
+    const std::string of(name);
+    graph = replaced(graph, "%" + of + ": f32[b,s,4]", "%" + of + ": f32[s,1,4]");
+    graph = replaced(graph, "%" + of + of + ": f32[b,s,8]", "%" + of + of + ": f32[s,1,8]");
+  }
+  graph = replaced(replaced(graph, "%cos: f32[b,1,s,8] = Unsqueeze(%cc, %one)", "%cos: f32[s,1,8] = Identity(%cc)"),
+                   "%sin: f32[b,1,s,8] = Unsqueeze(%dd, %one)", "%sin: f32[s,1,8] = Identity(%dd)");
+  std::string behind =
+      replaced(graph, "%q: f32[b,2,s,8] = Transpose(%x) {perm=[0, 2, 1, 3]}", "%q: f32[b,s,2,8] = Identity(%x)");
+  for (std::size_t at = behind.find("b,2,s,"); at != std::string::npos; at = behind.find("b,2,s,"))
+    behind.replace(at, 6, "b,s,2,");
+  const Optimized result = optimized(behind);
+  EXPECT_THAT(result.nodes, testing::Not(testing::HasSubstr("Rotary")));
+  EXPECT_TRUE(declined(result.report, "rotary_embedding", "the tables do not go with the sequence axis of x"));
+}
+
+constexpr std::string_view kPairs = R"(
+    graph(%x: f32[b,2,s,8], %c: f32[b,s,4], %d: f32[b,s,4], %inner: i64[2] = {1, 4}, %last: i64[1] = {3}, %four: i64[1] = {4}, %zero: i64[1] = {0}, %one: i64[1] = {1}, %two: i64[1] = {2}, %end: i64[1] = {9223372036854775807}, %twice: i64[5] = {1, 1, 1, 1, 2}, %table: i64[4], %whole: i64[4]):
+      %c5: f32[b,1,s,4,1] = Unsqueeze(%c, %inner)
+      %d5: f32[b,1,s,4,1] = Unsqueeze(%d, %inner)
+      %cc: f32[b,1,s,4,2] = Expand(%c5, %twice)
+      %dd: f32[b,1,s,4,2] = Expand(%d5, %twice)
+      %cos: f32[b,1,s,8] = Reshape(%cc, %table)
+      %sin: f32[b,1,s,8] = Reshape(%dd, %table)
+      %even: f32[b,2,s,4] = Slice(%x, %zero, %end, %last, %two)
+      %odd: f32[b,2,s,4] = Slice(%x, %one, %end, %last, %two)
+      %neg: f32[b,2,s,4] = Neg(%odd)
+      %n: f32[b,2,s,4,1] = Unsqueeze(%neg, %four)
+      %e: f32[b,2,s,4,1] = Unsqueeze(%even, %four)
+      %pairs: f32[b,2,s,4,2] = Concat(%n, %e) {axis=-1}
+      %turned: f32[b,2,s,8] = Reshape(%pairs, %whole)
+      %a: f32[b,2,s,8] = Mul(%x, %cos)
+      %t: f32[b,2,s,8] = Mul(%turned, %sin)
+      %y: f32[b,2,s,8] = Add(%a, %t)
+      return (%y))";
+
+TEST(Rotary, OfNeighboursIsOneNode) {
+  EXPECT_EQ(optimized_nodes(kPairs), "  %y = RotaryEmbedding(%x, %c, %d) {interleaved=1}\n  return (%y)\n");
+}
+
+TEST(Rotary, OfNeighboursTurnedTheOtherWayRoundStays) {
+  EXPECT_THAT(optimized_nodes(replaced(kPairs, "Concat(%n, %e)", "Concat(%e, %n)")),
+              testing::Not(testing::HasSubstr("Rotary")));
+  EXPECT_THAT(optimized_nodes(replaced(kPairs, "Neg(%odd)", "Neg(%even)")), testing::Not(testing::HasSubstr("Rotary")));
+}
+
 TEST(Rotary, WithATableWhoseHalvesDifferStays) {
   const std::string graph = replaced(kRotary, "Concat(%c, %c)", "Concat(%c, %d)");
   EXPECT_THAT(optimized_nodes(graph), testing::Not(testing::HasSubstr("Rotary")));

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <optional>
+
+#include "exportguard/optimizer/facts.h"
+
+namespace exportguard::optimizer {
+
+/// x / √(mean(x²) + ε) over the last axis.
+struct RootMeanSquare {
+  Value* x = nullptr;
+  double epsilon = 0;
+  std::int64_t size = 0;  ///< of the last axis, not 0
+};
+
+/// What `node`, a Mul by 1 / √y or a Div by √y, normalizes, in float32; nothing and a literal `reason` if it does not.
+std::optional<RootMeanSquare> root_mean_square_of(const Facts& facts, const ir::Node& node, const char*& reason);
+
+/// The operand x of x - mean(x) over the last axis; null if the value is something else.
+Value* centered(const Facts& facts, const Value* value);
+
+/// A constant of floats, all of them 1.
+bool is_all_ones(const Facts& facts, const Value* value);
+
+}  // namespace exportguard::optimizer

@@ -1,0 +1,255 @@
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "exportguard/optimizer/rewriter.h"
+
+namespace exportguard::optimizer {
+namespace {
+
+/// What comes behind a convolution: y · scale + shift for each channel, in float64.
+struct Affine {
+  at::Tensor scale;  ///< [channels]
+  at::Tensor shift;  ///< [channels]
+};
+
+/// A convolution whose weights are its own: nothing else reads what it gives, and weight and bias are constants.
+struct Convolution {
+  ir::Node* node = nullptr;
+  at::Tensor weight;
+  at::Tensor bias;  ///< may be undefined
+  std::int64_t channels = 0;
+  bool is_transposed = false;
+};
+
+bool has_own_shape(const ir::Node& node) { return has_one_use(node.output()) && node.output_count() == 1; }
+
+std::optional<Convolution> convolution_of(const Facts& facts, const Value* value) {
+  ir::Node* node = producer_of(value, "Conv");
+  const bool is_transposed = node == nullptr;
+  if (is_transposed) node = producer_of(value, "ConvTranspose");
+  if (node == nullptr || !has_own_shape(*node)) return std::nullopt;
+  const ir::Tensor* weight = facts.constant(node->find_input(1));
+  const ir::Tensor* bias = facts.constant(node->find_input(2));
+  const bool is_constant = weight && (bias || node->find_input(2) == nullptr) && weight->shape().size() > 2;
+  if (!is_constant || (is_transposed && int_attribute(*node, "group", 1) != 1)) return std::nullopt;
+  const std::int64_t channels = weight->shape()[is_transposed ? 1 : 0];
+  return Convolution{node, weight->aten(), bias ? bias->aten() : at::Tensor(), channels, is_transposed};
+}
+
+bool is_finite(const at::Tensor& tensor) { return at::isfinite(tensor).all().item<bool>(); }
+
+/// The weights of the convolution with what comes behind it; nothing if a number does not fit into its dtype.
+struct Weights {
+  at::Tensor weight;
+  at::Tensor bias;
+};
+
+std::optional<Weights> with_affine(const Convolution& convolution, const Affine& affine) {
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(convolution.weight.dim()), 1);
+  sizes[convolution.is_transposed ? 1 : 0] = convolution.channels;
+  const at::ScalarType dtype = convolution.weight.scalar_type();
+  const at::Tensor weight = (convolution.weight.to(at::kDouble) * affine.scale.reshape(sizes)).to(dtype);
+  at::Tensor bias = affine.shift;
+  if (convolution.bias.defined()) bias = bias + convolution.bias.to(at::kDouble) * affine.scale;
+  bias = bias.to(dtype);
+  const bool fits = is_finite(affine.scale) && is_finite(weight) && is_finite(bias);
+  return fits ? std::optional(Weights{weight, bias}) : std::nullopt;
+}
+
+std::vector<ir::NamedAttribute> attributes_of(const ir::Node& node) {
+  std::vector<ir::NamedAttribute> attributes;
+  for (const auto& [name, value] : node.attributes()) {
+    if (const auto* number = std::get_if<std::int64_t>(&value)) attributes.emplace_back(name, *number);
+    if (const auto* text = std::get_if<std::string>(&value)) attributes.emplace_back(name, *text);
+    if (const auto* numbers = std::get_if<std::vector<std::int64_t>>(&value)) attributes.emplace_back(name, *numbers);
+  }
+  return attributes;
+}
+
+void write_convolution(Rewriter& rewriter, const ir::Node& old, const Weights& weights) {
+  Value& weight = rewriter.constant(ir::Tensor(weights.weight), old.input(1).name());
+  const std::string bias_name = old.find_input(2) ? old.input(2).name() : old.input(1).name() + ".bias";
+  Value& bias = rewriter.constant(ir::Tensor(weights.bias), bias_name);
+  Value& result = rewriter.root().output();
+  rewriter.replace(result, rewriter.op(old.op(), {&old.input(0), &weight, &bias}, attributes_of(old), result.type()));
+}
+
+Match match_affine(const Convolution& convolution, const Affine& affine) {
+  const at::NoGradGuard no_grad;
+  const auto weights = with_affine(convolution, affine);
+  if (!weights) return Match::no("a number becomes infinite");
+  return Match([node = convolution.node, weights = *weights](Rewriter& rewriter) {
+    write_convolution(rewriter, *node, weights);
+  });
+}
+
+// ------------------------------------------------------------------------------------------------ batch norm
+
+std::optional<at::Tensor> channel_constant(const Facts& facts, const Value* value, std::int64_t channels) {
+  const ir::Tensor* tensor = facts.constant(value);
+  const bool fits = tensor && tensor->shape() == std::vector<std::int64_t>{channels};
+  return fits ? std::optional(tensor->aten().to(at::kDouble)) : std::nullopt;
+}
+
+Match match_batch_norm(const Facts& facts, ir::Node& node) {
+  const at::NoGradGuard no_grad;
+  const auto convolution = convolution_of(facts, node.find_input(0));
+  if (!convolution) return Match::no("the operand is no convolution of its own with constant weights");
+  if (int_attribute(node, "training_mode", 0) != 0) return Match::no("it takes the moments of the batch");
+  const auto scale = channel_constant(facts, node.find_input(1), convolution->channels);
+  const auto shift = channel_constant(facts, node.find_input(2), convolution->channels);
+  const auto mean = channel_constant(facts, node.find_input(3), convolution->channels);
+  const auto variance = channel_constant(facts, node.find_input(4), convolution->channels);
+  if (!scale || !shift || !mean || !variance) return Match::no("its parameters are no constants");
+  const at::Tensor factor = *scale / (*variance + float_attribute(node, "epsilon", 1e-5)).sqrt();
+  return match_affine(*convolution, {factor, *shift - *mean * factor});
+}
+
+// ------------------------------------------------------------------------------------------------ scale and bias
+
+/// One number for each channel (axis 1 of `result`), or one for all.
+std::optional<at::Tensor> per_channel(const Facts& facts, const Value* value, const Value& result,
+                                      std::int64_t channels) {
+  const ir::Tensor* tensor = facts.constant(value);
+  const auto rank = result.type().rank();
+  if (!tensor || !rank || tensor->shape().size() > *rank || !is_floating(tensor->dtype())) return std::nullopt;
+  const std::size_t offset = *rank - tensor->shape().size();
+  for (std::size_t i = 0; i < tensor->shape().size(); ++i) {
+    const bool is_channel = offset + i == 1 && tensor->shape()[i] == channels;
+    if (tensor->shape()[i] != 1 && !is_channel) return std::nullopt;
+  }
+  const at::Tensor numbers = tensor->aten().to(at::kDouble).reshape(-1);
+  return numbers.numel() == channels ? numbers : numbers.expand({channels}).contiguous();
+}
+
+Match match_scale_or_bias(const Facts& facts, ir::Node& node) {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto convolution = convolution_of(facts, node.find_input(i));
+    if (!convolution) continue;
+    if (!same_shape(node.input(i), node.output())) return Match::no("the result is stretched");
+    const auto numbers = per_channel(facts, node.find_input(1 - i), node.output(), convolution->channels);
+    if (!numbers) return Match::no("the other operand is no number for each channel");
+    if (node.op() == "Add") return match_affine(*convolution, {at::ones_like(*numbers), *numbers});
+    return match_affine(*convolution, {*numbers, at::zeros_like(*numbers)});
+  }
+  return Match::no("no operand is a convolution of its own with constant weights");
+}
+
+// ------------------------------------------------------------------------------------------------ padding
+
+/// Zeros put around the spatial axes alone, none taken away.
+std::optional<std::vector<std::int64_t>> zero_padding(const Facts& facts, const ir::Node& pad) {
+  const auto rank = pad.input(0).type().rank();
+  const ir::Attribute* mode = pad.find_attribute("mode");
+  const bool is_constant = mode == nullptr || std::get<std::string>(*mode) == "constant";
+  const bool is_zero = pad.find_input(2) == nullptr || facts.is_number(pad.find_input(2), 0);
+  const auto pads = facts.ints(pad.find_input(1));
+  if (!rank || *rank < 3 || !is_constant || !is_zero || pad.find_input(3) || !pads || pads->size() != 2 * *rank)
+    return std::nullopt;
+  std::vector<std::int64_t> spatial;
+  for (std::size_t i = 0; i < pads->size(); ++i) {
+    const bool is_spatial = i % *rank >= 2;
+    if ((*pads)[i] < 0 || (!is_spatial && (*pads)[i] != 0)) return std::nullopt;
+    if (is_spatial) spatial.push_back((*pads)[i]);
+  }
+  return spatial;
+}
+
+Match match_padded(const Facts& facts, ir::Node& node) {
+  const ir::Node* pad = producer_of(node.find_input(0), "Pad");
+  if (pad == nullptr) return Match::no("the operand is not padded");
+  const auto padding = zero_padding(facts, *pad);
+  if (!padding) return Match::no("the padding is no known number of zeros around the spatial axes");
+  const ir::Attribute* automatic = node.find_attribute("auto_pad");
+  if (automatic && std::get<std::string>(*automatic) != "NOTSET") return Match::no("it pads by itself");
+  std::vector<std::int64_t> pads = *padding;
+  if (const auto* own = find_ints_attribute(node, "pads")) {
+    if (own->size() != pads.size()) return Match::no("the ranks differ");
+    std::ranges::transform(pads, *own, pads.begin(), std::plus<>());
+  }
+  return Match([=, &node](Rewriter& rewriter) {
+    std::vector<Value*> inputs = {&pad->input(0)};
+    for (std::size_t i = 1; i < node.input_count(); ++i) inputs.push_back(node.find_input(i));
+    std::vector<ir::NamedAttribute> attributes = attributes_of(node);
+    std::erase_if(attributes, [](const auto& attribute) { return attribute.first == "pads"; });
+    attributes.emplace_back("pads", pads);
+    rewriter.replace(node.output(), rewriter.op("Conv", inputs, std::move(attributes), node.output().type()));
+  });
+}
+
+// ------------------------------------------------------------------------------------------------ max pools
+
+/// NaN or not below 0.
+bool is_never_negative(const Value* value) {
+  return producer_of(value, "Relu") || producer_of(value, "Sigmoid") || producer_of(value, "Abs");
+}
+
+/// Every window has an element.
+bool has_narrow_pads(const ir::Node& pool) {
+  const auto* kernel = find_ints_attribute(pool, "kernel_shape");
+  const auto* pads = find_ints_attribute(pool, "pads");
+  if (kernel == nullptr || pads == nullptr) return kernel != nullptr;
+  for (std::size_t i = 0; i < pads->size(); ++i) {
+    if ((*pads)[i] >= kernel->at(i % kernel->size())) return false;
+  }
+  return true;
+}
+
+/// A lowering marks the windows with a NaN, as runtimes drop it from a maximum: with a second pool, of the flags of all
+/// elements. The mean of numbers that are not negative is NaN where one of them is, and nowhere else.
+Match match_marked_pool(const Facts&, ir::Node& node) {
+  const ir::Node* flagged = producer_of(&node.input(0), "MaxPool");
+  const ir::Node* flags = flagged ? producer_of(flagged->find_input(0), "Cast") : nullptr;
+  const ir::Node* is_nan = flags ? producer_of(flags->find_input(0), "IsNaN") : nullptr;
+  if (is_nan == nullptr || node.output().dtype() != DType::kBool) return Match::no("it is no pool of flags for NaN");
+  Value& x = is_nan->input(0);
+  if (!is_never_negative(&x) || x.dtype() != DType::kFloat32) return Match::no("the pooled numbers may be negative");
+  const auto* dilations = find_ints_attribute(*flagged, "dilations");
+  const bool is_dilated = dilations && std::ranges::any_of(*dilations, [](std::int64_t step) { return step != 1; });
+  const bool is_plain = has_narrow_pads(*flagged) && !is_dilated && int_attribute(*flagged, "ceil_mode", 0) == 0;
+  if (!is_plain) return Match::no("an average has other windows");
+  return Match([=, &node, &x](Rewriter& rewriter) {
+    std::vector<ir::NamedAttribute> attributes = attributes_of(*flagged);
+    std::erase_if(attributes, [](const auto& one) { return one.first == "storage_order" || one.first == "dilations"; });
+    const auto type = ir::Type::tensor(x.dtype(), shape_of(flagged->output()));
+    Value& mean = rewriter.op("AveragePool", {&x}, std::move(attributes), type);
+    rewriter.replace(node.output(), rewriter.op("IsNaN", {&mean}, {}, node.output().type()));
+  });
+}
+
+}  // namespace
+
+void populate_convolution(PatternTable& table) {
+  table.add(
+      {.name = "conv_batch_norm",
+       .matches = "`BatchNormalization` with known moments, of a `Conv` or `ConvTranspose` that nothing else reads",
+       .makes = "the convolution with other weights",
+       .roots = {"BatchNormalization"},
+       .match = match_batch_norm,
+       .stage = Stage::kFuse});
+  table.add({.name = "conv_scale_bias",
+             .matches = "such a convolution times, or plus, a number for each channel",
+             .makes = "the convolution with other weights",
+             .roots = {"Add", "Mul"},
+             .match = match_scale_or_bias,
+             .stage = Stage::kFuse});
+  table.add({.name = "conv_padded",
+             .matches = "`Conv` of zeros put around the spatial axes by `Pad`",
+             .makes = "`Conv` that pads",
+             .roots = {"Conv"},
+             .match = match_padded,
+             .stage = Stage::kFuse});
+  table.add({.name = "max_pool_nan",
+             .matches = "a `MaxPool` of the flags for NaN of numbers that are not negative",
+             .makes = "`IsNaN` of their `AveragePool`, which is a kernel of floats",
+             .roots = {"Cast"},
+             .match = match_marked_pool,
+             .stage = Stage::kFuse,
+             .opset = 19});
+}
+
+}  // namespace exportguard::optimizer

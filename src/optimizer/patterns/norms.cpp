@@ -1,0 +1,192 @@
+#include "optimizer/norms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "exportguard/optimizer/rewriter.h"
+
+namespace exportguard::optimizer {
+namespace {
+
+Value& ones(Rewriter& rewriter, std::int64_t size, DType dtype) {
+  return rewriter.constant(ir::Tensor::filled(1, dtype, std::vector<std::int64_t>{size}),
+                           fmt::format("ones.{}[{}]", name(dtype), size));
+}
+
+ir::AttributeList over_last_axis(double epsilon) { return {{"axis", -1}, {"epsilon", epsilon}}; }
+
+double epsilon_of(const ir::Node& norm) { return float_attribute(norm, "epsilon", 1e-5); }
+
+/// A norm over the last axis alone.
+ir::Node* norm_of(const Value* value) {
+  ir::Node* norm = producer_of(value, "RMSNormalization");
+  if (norm == nullptr) norm = producer_of(value, "LayerNormalization");
+  const bool is_single =
+      norm && norm->output_count() == 1 &&
+      axis_from_start(norm->input(0), int_attribute(*norm, "axis", -1)) == axis_from_start(norm->input(0), -1);
+  return is_single && shape_of(norm->input(0)) ? norm : nullptr;
+}
+
+/// The same norm of another operand.
+Value& norm_like(Rewriter& rewriter, const ir::Node& norm, std::vector<Value*> operands, ir::Type type) {
+  return rewriter.op(norm.op(), std::move(operands), over_last_axis(epsilon_of(norm)), std::move(type));
+}
+
+// ------------------------------------------------------------------------------------------------ written out
+
+/// x / √(mean(x²) + ε) over the last axis, whose size is known and not 0.
+Match match_rms(const Facts& facts, ir::Node& node) {
+  const char* reason = nullptr;
+  const auto found = root_mean_square_of(facts, node, reason);
+  if (!found) return Match::no(reason);
+  return Match([=, &node](Rewriter& rewriter) {
+    Value& weight = ones(rewriter, found->size, DType::kFloat32);
+    rewriter.replace(node.output(), rewriter.op("RMSNormalization", {found->x, &weight}, over_last_axis(found->epsilon),
+                                                node.output().type()));
+  });
+}
+
+Match match_layer(const Facts& facts, ir::Node& node) {
+  const char* reason = nullptr;
+  const auto found = root_mean_square_of(facts, node, reason);
+  if (!found) return Match::no(reason);
+  Value* x = centered(facts, found->x);
+  if (x == nullptr) return Match::no("what is normalized is not moved to a mean of 0");
+  return Match([=, &node](Rewriter& rewriter) {
+    Value& weight = ones(rewriter, found->size, DType::kFloat32);
+    rewriter.replace(node.output(), rewriter.op("LayerNormalization", {x, &weight}, over_last_axis(found->epsilon),
+                                                node.output().type()));
+  });
+}
+
+/// RMSNormalization of x - mean(x).
+Match match_centered(const Facts& facts, ir::Node& node) {
+  if (norm_of(&node.output()) == nullptr) return Match::no("it is not over the last axis alone");
+  Value* x = centered(facts, node.find_input(0));
+  if (x == nullptr) return Match::no("the operand is not moved to a mean of 0");
+  return Match([=, &node](Rewriter& rewriter) {
+    rewriter.replace(node.output(), rewriter.op("LayerNormalization", {x, &node.input(1)},
+                                                over_last_axis(epsilon_of(node)), node.output().type()));
+  });
+}
+
+// ------------------------------------------------------------------------------------------------ weight and bias
+
+bool is_unweighted(const Facts& facts, const ir::Node* norm) {
+  return norm && norm->input_count() == 2 && has_one_use(norm->output()) && is_all_ones(facts, norm->find_input(1));
+}
+
+/// The operator computes in float32 and rounds to the operand's dtype before it multiplies, as these models do.
+Match match_narrowed(const Facts& facts, ir::Node& node) {
+  const ir::Node* norm = norm_of(&node.input(0));
+  if (!is_unweighted(facts, norm)) return Match::no("the operand is no norm without a weight");
+  const ir::Node* widening = producer_of(norm->find_input(0), "Cast");
+  const DType narrow = node.output().dtype();
+  const bool is_widened = widening && widening->input(0).dtype() == narrow;
+  if (!is_widened || !is_narrow_float(narrow)) return Match::no("it does not go to float32 and back");
+  return Match([=, &node](Rewriter& rewriter) {
+    Value& weight = ones(rewriter, norm->input(1).initializer()->shape().front(), narrow);
+    rewriter.replace(node.output(), norm_like(rewriter, *norm, {&widening->input(0), &weight}, node.output().type()));
+  });
+}
+
+Match match_weighted(const Facts& facts, ir::Node& node) {
+  for (std::size_t i = 0; i < 2; ++i) {
+    const ir::Node* norm = norm_of(node.find_input(i));
+    if (!is_unweighted(facts, norm)) continue;
+    Value& weight = node.input(1 - i);
+    const bool fits = weight.dtype() == norm->input(0).dtype() && same_shape(weight, norm->input(1));
+    if (!fits) return Match::no("the factor is no weight for the last axis");
+    return Match([=, &node, &weight](Rewriter& rewriter) {
+      rewriter.replace(node.output(), norm_like(rewriter, *norm, {&norm->input(0), &weight}, node.output().type()));
+    });
+  }
+  return Match::no("no operand is a norm without a weight");
+}
+
+Match match_biased(const Facts&, ir::Node& node) {
+  for (std::size_t i = 0; i < 2; ++i) {
+    const ir::Node* norm = norm_of(node.find_input(i));
+    const bool is_open = norm && norm->op() == "LayerNormalization" && norm->find_input(2) == nullptr;
+    if (!is_open || !has_one_use(norm->output())) continue;
+    Value& bias = node.input(1 - i);
+    const bool fits = bias.dtype() == norm->input(0).dtype() && same_shape(bias, norm->input(1)) && has_rank(bias, 1);
+    if (!fits) return Match::no("the summand is no bias for the last axis");
+    return Match([=, &node, &bias](Rewriter& rewriter) {
+      rewriter.replace(node.output(),
+                       norm_like(rewriter, *norm, {&norm->input(0), &norm->input(1), &bias}, node.output().type()));
+    });
+  }
+  return Match::no("no operand is a LayerNormalization without a bias");
+}
+
+// ------------------------------------------------------------------------------------------------ surroundings
+
+/// What is done for each row of the last axis may be done before the rows change places.
+Match match_transposed(const Facts&, ir::Node& node) {
+  if (norm_of(&node.output()) == nullptr) return Match::no("it is not over the last axis alone");
+  const ir::Node* swap = producer_of(node.find_input(0), "Transpose");
+  const auto* permutation = swap ? find_ints_attribute(*swap, "perm") : nullptr;
+  const bool keeps_last = permutation && permutation->back() + 1 == static_cast<std::int64_t>(permutation->size());
+  if (!keeps_last || !has_one_use(swap->output()) || !shape_of(swap->input(0)))
+    return Match::no("the operand is no Transpose that keeps the last axis");
+  return Match([=, &node, permutation = *permutation](Rewriter& rewriter) {
+    std::vector<Value*> operands = {&swap->input(0)};
+    for (std::size_t i = 1; i < node.input_count(); ++i) operands.push_back(node.find_input(i));
+    Value& normed = norm_like(rewriter, node, operands, swap->input(0).type());
+    rewriter.replace(node.output(), rewriter.transpose(normed, permutation));
+  });
+}
+
+}  // namespace
+
+void populate_norms(PatternTable& table) {
+  table.add({.name = "layer_norm",
+             .matches = "y · 1 / √(mean(y²) + ε), or y divided by the root, for y = x - mean(x) over the last axis in "
+                        "float32",
+             .makes = "`LayerNormalization` with a weight of ones",
+             .roots = {"Mul", "Div"},
+             .match = match_layer,
+             .stage = Stage::kFuse});
+  table.add({.name = "layer_norm_of_centered",
+             .matches = "`RMSNormalization` of x - mean(x)",
+             .makes = "`LayerNormalization` of x",
+             .roots = {"RMSNormalization"},
+             .match = match_centered,
+             .stage = Stage::kFuse,
+             .opset = 23});
+  table.add({.name = "rms_norm",
+             .matches = "x · 1 / √(mean(x²) + ε), or x divided by the root, over the last axis in float32",
+             .makes = "`RMSNormalization` with a weight of ones",
+             .roots = {"Mul", "Div"},
+             .match = match_rms,
+             .stage = Stage::kFuse,
+             .opset = 23});
+  table.add({.name = "norm_float16",
+             .matches = "a float16 tensor cast to float32, normalized without a weight and cast back",
+             .makes = "the norm of the float16 tensor, which computes in float32",
+             .roots = {"Cast"},
+             .match = match_narrowed,
+             .stage = Stage::kFuse});
+  table.add({.name = "norm_weight",
+             .matches = "a norm with a weight of ones, times a weight (1 + weight is folded before)",
+             .makes = "the norm with that weight",
+             .roots = {"Mul"},
+             .match = match_weighted,
+             .stage = Stage::kFuse});
+  table.add({.name = "layer_norm_bias",
+             .matches = "`LayerNormalization` without a bias, plus one",
+             .makes = "`LayerNormalization` with the bias",
+             .roots = {"Add"},
+             .match = match_biased,
+             .stage = Stage::kFuse});
+  table.add({.name = "norm_of_transposed",
+             .matches = "a norm over the last axis of a `Transpose` that keeps that axis",
+             .makes = "the `Transpose` of the norm",
+             .roots = {"RMSNormalization", "LayerNormalization"},
+             .match = match_transposed,
+             .stage = Stage::kFuse});
+}
+
+}  // namespace exportguard::optimizer

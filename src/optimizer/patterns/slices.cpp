@@ -1,0 +1,122 @@
+#include <algorithm>
+
+#include "exportguard/optimizer/rewriter.h"
+#include "optimizer/parts.h"
+
+namespace exportguard::optimizer {
+namespace {
+
+// ------------------------------------------------------------------------------------------------ slices that make a
+// split
+
+/// A Slice and what it shows.
+struct Piece {
+  ir::Node* node = nullptr;
+  Part part;
+};
+
+/// Every Slice of that axis of the value.
+std::vector<Piece> slices_of(const Facts& facts, const Value& value, std::int64_t axis) {
+  std::vector<Piece> pieces;
+  for (const ir::Use* use : value.uses()) {
+    ir::Node& reader = use->user();
+    if (!reader.is("", "Slice") || use->index() != 0) continue;
+    const auto part = part_of(facts, &reader.output());
+    if (part && part->axis == axis) pieces.push_back({&reader, *part});
+  }
+  return pieces;
+}
+
+/// The slices cover the axis once, in order and without a gap.
+bool is_partition(const std::vector<Piece>& pieces) {
+  std::int64_t reached = 0;
+  for (const Piece& piece : pieces) {
+    if (piece.part.step != 1 || piece.part.start != reached || piece.part.count() == 0) return false;
+    reached = piece.part.end;
+  }
+  return pieces.size() > 1 && reached == pieces.front().part.size;
+}
+
+Match match_partition(const Facts& facts, ir::Node& node) {
+  const auto part = part_of(facts, &node.output());
+  if (!part || part->start != 0) return Match::no("it does not begin at the start of a known axis");
+  std::vector<Piece> pieces = slices_of(facts, *part->from, part->axis);
+  std::ranges::sort(pieces, {}, [](const Piece& piece) { return piece.part.start; });
+  if (!is_partition(pieces)) return Match::no("the slices are not all of the axis");
+  for (const Piece& piece : pieces) {
+    const bool is_behind = &piece.node->graph() == &node.graph() && !piece.node->is_before(node);
+    if (!is_behind) return Match::no("a slice comes before the first one");
+  }
+  return Match([pieces, axis = part->axis](Rewriter& rewriter) {
+    std::vector<std::int64_t> sizes;
+    std::vector<ir::Type> types;
+    for (const Piece& piece : pieces) {
+      sizes.push_back(piece.part.count());
+      types.push_back(piece.node->output().type());
+    }
+    Value* operands[] = {pieces.front().part.from, &rewriter.ints(sizes)};
+    const auto made = rewriter.op_many("Split", {operands[0], operands[1]}, {{"axis", axis}}, types);
+    for (std::size_t i = 0; i < pieces.size(); ++i) rewriter.replace(pieces[i].node->output(), *made[i]);
+  });
+}
+
+// ------------------------------------------------------------------------------------------------ parts of joined
+// tensors
+
+/// The operand of a Concat that the part is, all of it.
+Value* operand_at(const ir::Node& concat, const Part& part) {
+  std::int64_t reached = 0;
+  for (std::size_t i = 0; i < concat.input_count(); ++i) {
+    const auto size = dim(concat.input(i), part.axis);
+    if (!size || !size->is_constant()) return nullptr;
+    if (part.is_range(reached, reached + *size->constant())) return &concat.input(i);
+    reached += *size->constant();
+  }
+  return nullptr;
+}
+
+Match match_joined(const Facts& facts, ir::Node& node) {
+  const auto part = part_of(facts, &node.output());
+  if (!part || part->count() == 0) return Match::no("it is no known part of one axis");
+  const ir::Node* concat = producer_of(part->from, "Concat");
+  const bool is_along = concat && axis_from_start(*part->from, int_attribute(*concat, "axis", 0)) == part->axis;
+  Value* operand = is_along ? operand_at(*concat, *part) : nullptr;
+  if (operand == nullptr || !same_shape(*operand, node.output())) return Match::no("it is no operand of a Concat");
+  return Match([=, &node](Rewriter& rewriter) { rewriter.replace(node.output(), *operand); });
+}
+
+/// Operands without an element along the axis.
+Match match_empty_operand(const Facts&, ir::Node& node) {
+  const auto axis = axis_from_start(node.output(), int_attribute(node, "axis", 0));
+  std::vector<Value*> kept;
+  for (std::size_t i = 0; axis && i < node.input_count(); ++i) {
+    if (dim(node.input(i), *axis) != ir::Dim(0)) kept.push_back(&node.input(i));
+  }
+  if (kept.empty() || kept.size() == node.input_count()) return Match::no("every operand may have elements");
+  return Match([=, &node](Rewriter& rewriter) {
+    rewriter.replace(node.output(), rewriter.op("Concat", kept, {{"axis", *axis}}, node.output().type()));
+  });
+}
+
+}  // namespace
+
+void populate_slices(PatternTable& table) {
+  table.add({.name = "slices_as_split",
+             .matches = "`Slice`s that take an axis apart, every element once",
+             .makes = "one `Split`",
+             .roots = {"Slice"},
+             .match = match_partition,
+             .stage = Stage::kFinish});
+  table.add({.name = "slice_of_concat",
+             .matches = "`Slice` that cuts one operand out of a `Concat`",
+             .makes = "that operand",
+             .roots = {"Slice"},
+             .match = match_joined});
+  table.add({.name = "concat_of_empty",
+             .matches = "`Concat` with operands that have no element along its axis",
+             .makes = "`Concat` of the others",
+             .roots = {"Concat"},
+             .match = match_empty_operand});
+}
+
+}  // namespace exportguard::optimizer
