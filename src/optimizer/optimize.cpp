@@ -153,9 +153,10 @@ Report optimize(ir::Model& model, const OptimizeOptions& options) {
   const Clock::time_point begin = Clock::now();
   Report report;
   report.nodes_before = count_nodes(model);
-  if (lacks_types(*model.graph)) infer_types(model);
   Run run(model, options, report);
   if (options.inlines_functions) run.inline_functions();
+  // Inference follows calls of local functions, and a file's may call themselves.
+  if (model.functions.empty() && lacks_types(*model.graph)) infer_types(model);
   run.optimize(*model.graph, opset_of(model), model.opsets);
   for (ir::Function& function : model.functions) {
     run.optimize(*function.body, opset_of(model, function), function.opsets);
