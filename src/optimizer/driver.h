@@ -39,7 +39,7 @@ class Driver {
   ir::Model& model_;
   const Facts& facts_;
   std::vector<const Pattern*> patterns_;
-  std::vector<PatternReport>& reports_;  // one for each pattern
+  std::vector<PatternReport>& reports_;                                // one for each pattern
   std::unordered_map<std::string, std::vector<std::size_t>> by_root_;  // by qualified name
   std::vector<std::size_t> for_any_root_;
   std::vector<std::unordered_map<const char*, std::size_t>> refusals_;
