@@ -139,6 +139,23 @@ def loops_left(program: torch.export.ExportedProgram) -> tuple[str, ...]:
     return _LEFT.get(program, ())
 
 
+_IS_A_GENERATOR = "is a generator"
+
+#: What torch 2.11 to 2.13 and Python say of rewritten code that goes beyond them, and what it means for the model.
+_REASONS = {
+    "is not tracked with proxy": "a number made of tensor data outside of a branch or a loop is used inside of it, "
+    "which torch cannot hand in: compute it inside, or keep it a tensor",
+    "fake tensor in the exported program constant": "a tensor that a branch or a loop makes is kept where no graph can "
+    "return it from, as in an attribute of a tensor: keep it in a variable",
+    "where it is not associated with a value": "a variable has a value on one path of a test on tensor data alone: "
+    "give it one before the test",
+    "Could not extract specialized integer": "Python needs the value of a number of tensor data here: use it as a "
+    "size, an index or in arithmetic alone",
+    "output stride is not a simple": "the branches of a test on tensor data give tensors of different sizes: make them "
+    "of one size, or return the number of their elements beside them",
+}
+
+
 @dataclass(frozen=True)
 class _Failed:
     """An attempt that did not give a program."""
@@ -165,6 +182,7 @@ class _Search:
         self._attempts = 0
         self._reasons: list[str] = []
         self._refusals: list[RewriteError] = []  # of attempts, in their order
+        self._failures: list[_Failed] = []  # of attempts that came no further
         self._fixed = FixedAxes()  # by the last attempt
         self.steps = list(steps)
 
@@ -208,6 +226,7 @@ class _Search:
                 return outcome, [*others, step]
             if not _is_progress(outcome, failed, step):
                 self._reasons.append(f"{step.patch.target} rewritten: {outcome.text()}")
+                self._failures.append(outcome)
                 continue
             return self._beyond(outcome, [*others, step])  # other ways past the same line would stop there as well
         return None
@@ -270,15 +289,24 @@ class _Search:
 
     def _reason_for(self, error: Exception) -> Exception:
         """What the user is told: the rewriting's own reason with the file, rather than what torch stopped at."""
-        if isinstance(error, RewriteError) or not self._refusals:
+        refusal = self._refusals[0] if self._refusals else self._explained()
+        if isinstance(error, RewriteError) or refusal is None:
             return error
-        refusal = self._refusals[0]
         place = next(iter(places_of(error) or places_of(refusal)), None)
         told = RewriteError(f"{place}\n{refusal}" if place is not None else str(refusal))
         forget(told)
         for note in getattr(error, "__notes__", ()):
             told.add_note(note)
         return told
+
+    def _explained(self) -> RewriteError | None:
+        """What torch or Python said of rewritten code, in words of the model's."""
+        for failed in self._failures:
+            for said, reason in _REASONS.items():
+                if said in str(failed.error):
+                    line = f"line {failed.places[0].line}: " if failed.places else ""
+                    return RewriteError(f"{line}{reason} ({failed.text()})")
+        return next((RewriteError(reason) for reason in self._reasons if _IS_A_GENERATOR in reason), None)
 
     def _explain(self, error: Exception) -> None:
         tried = "; ".join(dict.fromkeys(self._reasons)) or "there is no function on the way that can be rewritten"

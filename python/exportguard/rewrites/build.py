@@ -92,6 +92,14 @@ def declarations(global_names: Sequence[str], nonlocal_names: Sequence[str], whe
     return made
 
 
+def is_loop(statement: ast.stmt) -> bool:
+    """Whether a rule made the statement of a loop: `(a, b) = _rt.for_(…)`."""
+    value = statement.value if isinstance(statement, ast.Assign | ast.Expr) else None
+    function = value.func if isinstance(value, ast.Call) else None
+    is_runtime = isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)
+    return is_runtime and function.value.id == RUNTIME_NAME and function.attr in ("for_", "while_")  # type: ignore[union-attr]
+
+
 def is_made(node: ast.AST) -> bool:
     """Whether `function` or `unbind` made it."""
     return getattr(node, "exportguard_made", False)

@@ -288,6 +288,14 @@ class Grown(list[Any]):
             _refuse(what)
 
 
+def truth_of(item: Any) -> Any:
+    """What a test asks of something: whether a list has elements may be known only when the program runs."""
+    if not is_open(item):
+        return item
+    is_certain = any(not isinstance(part, Collected | Maybe) for part in item.parts)
+    return True if is_certain else item.length() > 0
+
+
 def parts_of(other: Any) -> list[Any]:
     """The parts of a list, or the elements of anything else."""
     return other.parts if isinstance(other, Grown) else list(other)

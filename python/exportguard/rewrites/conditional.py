@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from exportguard.rewrites.catching import handler_of
-from exportguard.rewrites.collected import Grown, Maybe
+from exportguard.rewrites.collected import Grown, Maybe, truth_of
 from exportguard.rewrites.data import as_predicate, depends_on_data
 from exportguard.rewrites.merging import Merge
 from exportguard.rewrites.places import is_users
@@ -31,6 +31,7 @@ def if_(
     Raises:
         RewriteError: the branches give values that one graph cannot hold, naming variable and line.
     """
+    test = truth_of(test)
     if not depends_on_data(test):
         return then(*values) if test else orelse(*values)
     return Condition(lambda: then(*values), lambda: orelse(*values), tuple(names), line).build(as_predicate(test))
@@ -38,6 +39,7 @@ def if_(
 
 def ifexp(test: Any, then: Callable[[], Any], orelse: Callable[[], Any], line: int = 0) -> Any:
     """`then if test else orelse`."""
+    test = truth_of(test)
     if not depends_on_data(test):
         return then() if test else orelse()
     return Condition(then, orelse, ("the value",), line).build(as_predicate(test))
@@ -89,6 +91,8 @@ class Condition:
     def build(self, predicate: Any) -> Any:
         captured = Captured()
         snapshot = Snapshot(functions=self._branches)
+        for number in snapshot.numbers():  # a comparison of one in a branch is no function of torch's
+            captured.add_number(number)
         runs = self._runs(snapshot, captured)
         if any(run.error is not None for run in runs):
             return self._without_error(predicate, [run.error for run in runs])

@@ -99,7 +99,10 @@ def is_rewritten(code: types.CodeType) -> bool:
 def _definition(function: types.FunctionType) -> ast.FunctionDef:
     """The definition without its decorators, which stay around the rewritten function."""
     if inspect.isgeneratorfunction(function):
-        raise RewriteError(f"{name_of(function)} is a generator, which torch.export cannot trace; rewrite it by hand")
+        raise RewriteError(
+            f"{name_of(function)} is a generator, whose steps wait for each other as no graph can; let it fill a list "
+            "and return that"
+        )
     node = definition_of(function)
     node.decorator_list = []
     return node

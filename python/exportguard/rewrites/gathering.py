@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import collections
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,9 @@ from exportguard.rewrites.data import as_flag, depends_on_data, is_tracing
 from exportguard.rewrites.iteration import Rows, rows_of
 from exportguard.rewrites.logic import and_, or_
 from exportguard.rewrites.numbers import is_number, number_tensor, require_one_kind
+from exportguard.rewrites.places import line_now
 from exportguard.rewrites.runtime_loops import for_
+from exportguard.source.errors import RewriteError
 
 Element = Callable[[Any], Any]
 
@@ -24,6 +27,13 @@ Element = Callable[[Any], Any]
 def list_(elements: Iterable[Any] = ()) -> Any:
     """A list of the function's own, which a loop may fill."""
     return Grown(elements) if is_tracing() else list(elements)
+
+
+def grow(held: Any, elements: Any) -> None:
+    """`held += elements` of a list, which stays the same object."""
+    if not isinstance(held, list | collections.deque):
+        raise RewriteError(f"{line_now()}: a list is added in place to a {type(held).__name__}; write `a = a + …`")
+    held.extend(elements)
 
 
 def comprehension(iterable: Any, element: Element, test: Element | None = None, line: int = 0) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from exportguard.rewrites.collected import truth_of
 from exportguard.rewrites.conditional import Condition, Run
 from exportguard.rewrites.data import as_flag, as_predicate, depends_on_data
 from exportguard.rewrites.numbers import as_number, number_tensor
@@ -116,6 +117,7 @@ def _valued(operands: Sequence[Callable[[], Any]], line: int, *, is_or: bool) ->
 
 def not_(operand: Any) -> Any:
     """`not a`."""
+    operand = truth_of(operand)
     if not depends_on_data(operand):
         return not operand
     return torch.logical_not(operand) if isinstance(operand, torch.Tensor) else torch.sym_not(as_predicate(operand))  # type: ignore[no-untyped-call]
@@ -123,6 +125,7 @@ def not_(operand: Any) -> Any:
 
 def bool_(item: Any) -> Any:
     """`bool(item)`; of tensor data a bool tensor."""
+    item = truth_of(item)
     return as_flag(item) if depends_on_data(item) else bool(item)
 
 

@@ -47,7 +47,8 @@ class Merge:
         self._slots = slots
         self._line = line
         self._first, self._second = outcomes
-        self._is_many = bool(names) and isinstance(self._first[0], tuple) and isinstance(self._second[0], tuple)
+        are_tuples = type(self._first[0]) is tuple and type(self._second[0]) is tuple  # and not a class of such
+        self._is_many = bool(names) and are_tuples
         self._left_out = [_left_out(s, a, b) for s, a, b in zip(slots, self._first[1], self._second[1], strict=True)]
         pairs = list(zip(self._parts(self._first), self._parts(self._second), strict=True))
         self._parts_in_common = [_in_common(a, b) for a, b in pairs]
@@ -137,6 +138,14 @@ class Merge:
         if a is b or _is_same(a, b):
             self._kinds.append(None)
             self._common.append(a)
+            return
+        known = [leaf for leaf in (a, b) if leaf is not UNDEFINED]
+        if len(known) == 1 and isinstance(
+            known[0], torch.Tensor | NUMBERS
+        ):  # carried by a loop that may give it no value
+            self._kinds.append(kind_of(known[0]))
+            self._common.append(None)
+            self._tensors += [leaf for leaf in known if isinstance(leaf, torch.Tensor)]
             return
         if not all(isinstance(leaf, torch.Tensor | NUMBERS) for leaf in (a, b)):
             is_python = not isinstance(a, torch.Tensor) and not isinstance(b, torch.Tensor)

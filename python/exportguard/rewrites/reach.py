@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from exportguard.rewrites.contents import GlobalNames, content_of_cell, is_opaque, is_users_class, is_users_module
 from exportguard.rewrites.places import is_users
 
@@ -74,6 +76,7 @@ class Reach:
 
     def __init__(self, functions: Iterable[Callable[..., Any]]) -> None:
         self.found: list[Any] = []
+        self.numbers: list[torch.SymInt] = []
         self._names: set[str] = {"forward"}
         self._done: set[int] = set()
         self._classes: dict[type, None] = {}
@@ -111,7 +114,9 @@ class Reach:
 
     def value(self, value: Any) -> None:
         """Takes in a value that code leads to."""
-        if isinstance(value, types.FunctionType):
+        if isinstance(value, torch.SymInt):
+            self.numbers.append(value)
+        elif isinstance(value, types.FunctionType):
             if is_users(value.__code__):
                 self.found.append(value)
             self.function(value)

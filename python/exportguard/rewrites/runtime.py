@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from exportguard.rewrites.arithmetic import divmod_, math_, round_
 from exportguard.rewrites.collected import plain
 from exportguard.rewrites.conditional import check, if_, ifexp
-from exportguard.rewrites.gathering import all_, any_, comprehension, lazily, list_, max_, min_, sum_, tensor
+from exportguard.rewrites.gathering import all_, any_, comprehension, grow, lazily, list_, max_, min_, sum_, tensor
 from exportguard.rewrites.iteration import div, enumerate_, len_, range_, reversed_, tolist, unbind, zip_
-from exportguard.rewrites.logic import and_, and_value, bool_, compare, float_, int_, known, not_, or_, or_value
+from exportguard.rewrites.logic import and_, and_value, bool_, compare, float_, int_, item, known, not_, or_, or_value
 from exportguard.rewrites.runtime_loops import for_, while_
 from exportguard.rewrites.runtime_stores import get_item, set_item, update_item
 from exportguard.rewrites.state import UNDEFINED
@@ -28,8 +29,8 @@ def value(read: Callable[[], Any]) -> Any:
 
 
 __all__ = [
-    "UNDEFINED", "all_", "and_", "and_value", "any_", "bool_", "check", "compare", "comprehension", "div",
-    "enumerate_", "float_", "for_", "get_item", "if_", "ifexp", "int_", "known", "lazily", "len_", "list_", "max_",
-    "min_", "not_", "or_", "or_value", "plain", "range_", "reversed_", "set_item", "sum_", "tensor", "tolist",
-    "unbind", "update_item", "value", "while_", "zip_",
+    "UNDEFINED", "all_", "and_", "and_value", "any_", "bool_", "check", "compare", "comprehension", "div", "divmod_",
+    "enumerate_", "float_", "for_", "get_item", "grow", "if_", "ifexp", "int_", "item", "known", "lazily", "len_",
+    "list_", "math_", "max_", "min_", "not_", "or_", "or_value", "plain", "range_", "reversed_", "round_", "set_item",
+    "sum_", "tensor", "tolist", "unbind", "update_item", "value", "while_", "zip_",
 ]  # fmt: skip

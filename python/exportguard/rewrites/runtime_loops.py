@@ -195,11 +195,22 @@ class _Loop:
         try:
             if self._test is not None:
                 record(lambda: self._test(*values), self._captured)  # type: ignore[misc]
-            self._goes_on, after = record(lambda: self._body(*record(self._first, Captured()), *values), self._captured)
+            self._goes_on, after = record(lambda: self._one_step(values), self._captured)
         finally:
             changes = self._snapshot.changes()
             self._snapshot.restore(changes)
         return self._take_in(values, held, after, changes)
+
+    def _one_step(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+        items = record(self._first, Captured())
+        versions = _versions(items)
+        outcome = self._body(*items, *values)
+        if _versions(items) != versions:
+            raise RewriteError(
+                f"line {self._line}: a step of a loop over tensors changes the row that it is at in place, which is a "
+                "part of what the loop goes through: go through the numbers of the rows and write `y[i] = …`"
+            )
+        return outcome
 
     def _inputs(self) -> tuple[tuple[Any, ...], list[Any], list[torch.Tensor]]:
         """The variables and the contents of the slots that a run starts with, and the tensors made for it."""
@@ -438,6 +449,10 @@ class _Loop:
         for output, (place, _) in builtins.zip(outputs, sorted(self._kinds.of.items()), strict=False):
             aliases.link(output, [self._made[place][1], self._ends[place]], stale_from=[self._ends[place]])
         return values
+
+
+def _versions(items: Any) -> list[int]:
+    return [leaf._version for leaf in pytree.tree_leaves(items) if isinstance(leaf, torch.Tensor)]
 
 
 def _in_turn(parts: list[Any]) -> Collected:

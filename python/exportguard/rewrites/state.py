@@ -14,6 +14,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from exportguard.rewrites.contents import (
     ARRAY,
     PROGRESS,
@@ -148,7 +150,9 @@ class Snapshot:
         """Takes in an object; returns what it leads to."""
         if type(owner) in _PLAIN or id(owner) in self._owners:
             return ()
-        if self._reach is not None:
+        if isinstance(owner, torch.SymInt) and self._reach is not None:
+            self._reach.value(owner)
+        elif self._reach is not None:
             self._look(owner)
         elif isinstance(owner, type | types.FunctionType):
             return ()
@@ -187,6 +191,10 @@ class Snapshot:
                 yield Slot(owner, key, before.kind), value
             elif self._reach is not None:
                 raise _of_an_iterator(owner)
+
+    def numbers(self) -> list[torch.SymInt]:
+        """The symbolic numbers that the functions find in their variables."""
+        return [] if self._reach is None else self._reach.numbers
 
     def knows(self, owner: Any) -> bool:
         """Whether an object was within reach when the snapshot was taken."""

@@ -25,7 +25,7 @@ def _is_of_python(node: ast.expr) -> bool:
     """Whether an argument is surely no tensor: a constant, a length, a size."""
     if isinstance(node, ast.Subscript):
         return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
-    calls = ("len", "round", "str")
+    calls = ("len", "str")
     is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in calls
     return isinstance(node, ast.Constant) or is_call
 

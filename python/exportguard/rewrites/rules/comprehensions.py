@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.engine import Unit
+from exportguard.rewrites.rules.stores import Items
 
 ORDER = 14
 _ITEM = "_item"
@@ -53,7 +54,9 @@ class _Comprehensions(ast.NodeTransformer):
     def _called(self, function: str, node: _Comprehension) -> ast.expr:
         self._unit.note(node, "comprehension")
         generator = node.generators[0]
-        arguments = [build.lazy(generator.iter), _over(generator.target, node.elt)]
+        items = Items()
+        generator.ifs = [items.visit(test) for test in generator.ifs]
+        arguments = [build.lazy(generator.iter), _over(generator.target, items.visit(node.elt))]
         if generator.ifs:
             test = generator.ifs[0] if len(generator.ifs) == 1 else _joined(generator.ifs)
             arguments.append(_over(generator.target, test))

@@ -149,6 +149,8 @@ class _Blocks:
     @staticmethod
     def _certain_after(statement: ast.stmt) -> set[str]:
         simple = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Import, ast.ImportFrom, ast.FunctionDef, ast.Expr)
+        if build.is_loop(statement):  # whose variables may come out without a value
+            return set()
         return set(scope.assigned([statement])) if isinstance(statement, simple) else set()
 
     def _locals(self, statements: Sequence[ast.stmt]) -> list[str]:

@@ -25,6 +25,14 @@ def _grows(node: ast.AST) -> bool:
 
 
 class _Lists(ast.NodeTransformer):
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        """`rows += [row]` binds no name anew."""
+        is_list = isinstance(node.op, ast.Add) and isinstance(node.value, ast.List | ast.ListComp)
+        if not is_list or not isinstance(node.target, ast.Name):
+            return node
+        call = build.call("grow", build.load(node.target.id), node.value)
+        return ast.copy_location(ast.Expr(call), node)
+
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         node.value = _Displays().visit(node.value)
         return node

@@ -28,9 +28,9 @@ class _Loops(ast.NodeTransformer):
 
     def _loop(self, node: ast.For | ast.While) -> ast.stmt:
         if self._unit.keep(node):
-            node.body = [_Items().visit(statement) for statement in node.body]
+            node.body = [Items().visit(statement) for statement in node.body]
             if isinstance(node, ast.While):
-                node.test = _Items().visit(node.test)
+                node.test = Items().visit(node.test)
         return node
 
 
@@ -58,7 +58,7 @@ def _index(node: ast.expr) -> ast.expr:
     return ast.Call(build.load("slice"), bounds, [])
 
 
-class _Items(ast.NodeTransformer):
+class Items(ast.NodeTransformer):
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
         node.value = self.visit(node.value) if node.value is not None else None
         return node
