@@ -1,0 +1,55 @@
+"""Masks that keep the best tokens where there are more than so many: `if n > count: best = topk(mask, count)`.
+
+The test is decided for the traced length. The best of as many as there are, at most so many, are all where there are
+no more: then the mask stays as it is.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import torch
+
+from exportguard.declaration.constructs import construct_patch
+from exportguard.source.editing import placed, rewrite
+from exportguard.source.templates import Template
+
+_TEST = Template("$mask.shape[-1] > $count")
+_MIN: Any = torch.sym_min
+
+
+class KeepAtMost(ast.NodeTransformer):
+    """The body without its test, and `at_most(count, n)` in the place of `count` for `topk` of the mask."""
+
+    def visit_If(self, node: ast.If) -> Any:  # noqa: N802
+        self.generic_visit(node)
+        found = None if node.orelse else _TEST.match(node.test)
+        if found is None:
+            return node
+        mask, count = found.text("mask"), found.text("count")
+        calls = [one for statement in node.body for one in ast.walk(statement) if _is_of_best(one, mask, count)]
+        for call in calls:
+            least = ast.parse(f"at_most({count}, {mask}.shape[-1])", mode="eval").body
+            call.args[1] = placed(least, call.args[1])
+        return node.body if len(calls) == 1 else node
+
+
+def _is_of_best(node: ast.AST, mask: str, count: str) -> Any:
+    return (
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "torch.topk"
+        and [ast.unparse(one) for one in node.args] == [mask, count]
+    )
+
+
+PATCHES = (
+    construct_patch(
+        name="the best tokens of a mask",
+        marker=r"^\s+if \w+\.shape\[-1\] > keep_window_size:",
+        mentions=("> keep_window_size:",),
+        replace=rewrite(KeepAtMost, at_most=_MIN),
+        reason="whether some tokens are left out is decided for the traced length, and the program leaves out none",
+        upstream="https://github.com/pytorch/pytorch/issues/146835",
+    ),
+)
