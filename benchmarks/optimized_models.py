@@ -20,12 +20,12 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import torch
+from plain_models import MODELS, Case
 
 import exportguard
 from exportguard import torch_export_patches
 from exportguard.export import ExportOptions, convert, export_program
 from exportguard.opsets import checked_opset
-from plain_models import MODELS, Case
 
 OWN = {"lowered": False, "standard": True, "onnxruntime": "onnxruntime"}
 

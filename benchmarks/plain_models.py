@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -167,7 +168,7 @@ class UNet(nn.Module):
     def __init__(self, width: int = 8) -> None:
         super().__init__()
         channels = [width << i for i in range(5)]
-        pairs = list(zip(channels, channels[1:], strict=False))
+        pairs = list(itertools.pairwise(channels))
         self.first = Double(3, width)
         self.down = nn.ModuleList(Double(a, b) for a, b in pairs)
         self.up = nn.ModuleList(nn.ConvTranspose2d(b, a, 2, 2) for a, b in reversed(pairs))
