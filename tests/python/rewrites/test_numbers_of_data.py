@@ -1,7 +1,5 @@
 """Numbers that Python reads from tensors, `match` over them, and what a loop leaves behind on one way out alone."""
 
-
-
 from __future__ import annotations
 
 import math

@@ -22,7 +22,7 @@ _MIN: Any = torch.sym_min
 class KeepAtMost(ast.NodeTransformer):
     """The body without its test, and `at_most(count, n)` in the place of `count` for `topk` of the mask."""
 
-    def visit_If(self, node: ast.If) -> Any:  # noqa: N802
+    def visit_If(self, node: ast.If) -> Any:
         self.generic_visit(node)
         found = None if node.orelse else _TEST.match(node.test)
         if found is None:
