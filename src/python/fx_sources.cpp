@@ -75,6 +75,8 @@ std::string clean_module_path(std::string_view path) {
   for (const std::string_view root : {"L['self']", "L__self__", "getattr_L__self__"}) {
     if (path.starts_with(root)) path.remove_prefix(root.size());
   }
+  // While it traces, torch 2.11 to 2.13 has the model in a module of its own, and takes its name out of finished nodes.
+  if (path.starts_with("_export_root.")) path.remove_prefix(std::string_view("_export_root.").size());
   std::string clean;
   for (const char c : path) {
     if (c == '\'' || c == '"' || c == ']') continue;

@@ -16,8 +16,7 @@ from fault_models import FAMILIES
 @pytest.fixture(scope="module")
 def model() -> exportguard.OnnxModel:
     module, args, shapes = FAMILIES["encoder"](2)
-    options = exportguard.ExportOptions(repeats="trace all")
-    return exportguard.to_onnx(module, args, dynamic_shapes=shapes, options=options)
+    return exportguard.to_onnx(module, args, dynamic_shapes=shapes)
 
 
 def test_every_time_is_of_a_layer_of_the_model(model: exportguard.OnnxModel) -> None:
