@@ -11,6 +11,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from . import _core
 from .errors import InvalidArgumentError
 from .graph_builder import Subgraph
+from .module_calls import TARGET, call_of
 
 Converter: TypeAlias = Callable[..., Any]
 Operator: TypeAlias = str | OpOverload | OpOverloadPacket | Any
@@ -22,6 +23,10 @@ class Dispatcher:
     A converter is called as the operator is, the graph under construction first: tensors and symbolic numbers are
     values, everything else is as torch has it. It returns a value for each of the operator's results. An operator that
     writes into arguments gives what they hold afterwards behind its results. An onnxscript function will do as well.
+
+    A class of modules is translated as a whole when a module is exported: its converter is called with the graph, the
+    module's parameters and buffers by name, and the arguments of `forward`; it returns a value for each tensor that
+    `forward` returns.
 
     Operators are named as torch does, `"own::scaled"` (all overloads), `"own::scaled.Tensor"`, or given as
     `torch.ops.own.scaled`; what `torch.library.custom_op` returns will do as well.
@@ -36,6 +41,7 @@ class Dispatcher:
 
     def __init__(self, converters: Mapping[Operator, Converter] | None = None) -> None:
         self._converters: dict[str, Converter] = {}
+        self._modules: dict[type[torch.nn.Module], Converter] = {}
         for operator, converter in (converters or {}).items():
             self.add(operator, converter)
 
@@ -56,7 +62,10 @@ class Dispatcher:
         """
         if not callable(converter):
             raise InvalidArgumentError(f"the converter of {operator} must be a function, got {converter!r}")
-        for target in _targets(operator):
+        if isinstance(operator, type) and issubclass(operator, torch.nn.Module):
+            self._modules[operator] = converter
+            return
+        for target in operator_targets(operator):
             self._converters[target] = converter
 
     @property
@@ -66,7 +75,21 @@ class Dispatcher:
 
     def rows(self) -> dict[str, Callable[[_core.GraphScope, list[Any]], Any]]:
         """What the conversion calls: with a graph and the arguments in the order of the operator's schema."""
-        return {target: _row(target, converter) for target, converter in self._converters.items()}
+        rows = {target: _row(target, converter) for target, converter in self._converters.items()}
+        return {**rows, TARGET: self._convert_call} if self._modules else rows
+
+    @property
+    def modules(self) -> Mapping[type[torch.nn.Module], Converter]:
+        """The classes of modules that are translated as a whole."""
+        return dict(self._modules)
+
+    def _convert_call(self, scope: _core.GraphScope, arguments: list[Any]) -> Any:
+        tensors, sizes, number = arguments
+        call = call_of(number)
+        converter = next(self._modules[cls] for cls in type(call.module).__mro__ if cls in self._modules)
+        args, kwargs = call.given(tensors, sizes)
+        graph = Subgraph(scope, {"": scope.opset, "com.microsoft": 1})
+        return converter(graph, call.weights(tensors), *args, **kwargs)
 
 
 def _row(target: str, converter: Converter) -> Callable[[_core.GraphScope, list[Any]], Any]:
@@ -99,7 +122,12 @@ def _find_overload(target: str) -> OpOverload | None:
     return found if isinstance(found, OpOverload) else None
 
 
-def _targets(operator: Operator) -> list[str]:
+def operator_targets(operator: Operator) -> list[str]:
+    """The overloads that an operator stands for, by the names that the conversion has for them.
+
+    Raises:
+        InvalidArgumentError: torch knows no such operator.
+    """
     operator = getattr(
         operator, "_opoverload", operator
     )  # what `torch.library.custom_op` returns (torch 2.4 and later)

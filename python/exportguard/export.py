@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -14,13 +14,16 @@ from torch.export import ExportedProgram
 from . import _core, decompose
 from .arguments import require_choice, require_flags, require_kind, require_named, require_names
 from .axis_report import AxisOutcome, returned_leaves, symbol_names, taken_leaves
+from .decompose import Decompositions, chosen_decompositions
 from .dispatcher import Dispatcher
 from .dynamic_shapes import DynamicShapes, LeafShape, normalise
 from .errors import AxisError, ExportError, InvalidArgumentError
 from .foreign_names import takes_foreign_names
-from .guard import require_known_options, torch_export_patches
+from .guard import PatchOptions, torch_export_patches
 from .inputs import CallInputs, ordered_call
 from .memory_order import refuse_strides_of_views
+from .module_calls import patches_for
+from .module_functions import ModulesAsFunctions, as_wanted, functions_of_program
 from .onnx_model import EXTERNAL_DATA, ExternalData, OnnxModel, first_difference, require_writable
 from .opsets import checked_opset
 from .optimization import Optimize, checked_optimize
@@ -42,17 +45,19 @@ Target: TypeAlias = Literal["onnx", "onnxruntime-cpu", "onnxruntime-cuda"]
 class ExportOptions:
     """What is seldom changed.
 
-    `guard` holds arguments of `torch_export_patches`; None exports without a guard. `input_names` and `output_names`
-    have one name for each input and output of the ONNX model. What a model writes into its inputs and buffers comes as
-    more outputs, `<name>_mutated`, unless `mutated_outputs` is False. `repeats` is "trace once" (blocks that make the
-    operator calls of an earlier one are not traced again), "trace all", or "verify": both, and the models are compared.
-    `dispatcher` has converters of one's own. `target` is what the model is written for: where it has no kernel for a
-    dtype, the model computes in another one; "onnx" is the standard alone. `examples` are more inputs, each a
-    dictionary of arguments by name, of a model whose inputs go together as patches and the grid that counts them:
-    other sizes cannot be tried there with inputs that are made of the one example (see "Axes that change").
+    `guard` is what the guard installs, as options or as arguments of `torch_export_patches` by name; None exports
+    without a guard. `input_names` and `output_names` have one name for each input and output of the ONNX model. What a
+    model writes into its inputs and buffers comes as more outputs, `<name>_mutated`, unless `mutated_outputs` is False.
+    `repeats` is "trace once" (blocks that make the operator calls of an earlier one are not traced again), "trace all",
+    or "verify": both, and the models are compared. `dispatcher` has converters of one's own, `decompositions`
+    operators that are taken apart although they have a lowering. `modules_as_functions` are classes of modules that
+    become local functions of the ONNX model, or "repeated". `target` is what the model is written for: where it has no
+    kernel for a dtype, the model computes in another one; "onnx" is the standard alone. `examples` are more inputs,
+    each a dictionary of arguments by name, of a model whose inputs go together as patches and the grid that counts
+    them: other sizes cannot be tried there with inputs that are made of the one example (see "Axes that change").
     """
 
-    guard: Mapping[str, Any] | None = field(default_factory=dict)
+    guard: PatchOptions | Mapping[str, Any] | None = PatchOptions()
     strict: bool = False
     input_names: Sequence[str] | None = None
     output_names: Sequence[str] | None = None
@@ -60,20 +65,28 @@ class ExportOptions:
     mutated_outputs: bool = True
     repeats: Repeats = "trace once"
     dispatcher: Dispatcher | None = None
+    decompositions: Decompositions = ()
+    modules_as_functions: ModulesAsFunctions = ()
     target: Target = "onnxruntime-cpu"
     examples: Sequence[Mapping[str, Any]] = ()
 
     def __post_init__(self) -> None:
-        if self.guard is not None:
+        if self.guard is not None and not isinstance(self.guard, PatchOptions):
             require_named("options.guard", self.guard)
-            require_known_options(self.guard)
+            object.__setattr__(self, "guard", torch_export_patches.given(self.guard))
         require_flags(strict=self.strict, mutated_outputs=self.mutated_outputs)
         require_names("input_names", self.input_names)
         require_names("output_names", self.output_names)
         require_choice("external_data", self.external_data, EXTERNAL_DATA)
+        object.__setattr__(self, "decompositions", chosen_decompositions(self.decompositions))
+        as_wanted(self.modules_as_functions)
         require_choice("target", self.target, ("onnx", "onnxruntime-cpu", "onnxruntime-cuda"))
         for number, example in enumerate(self.examples):
             require_named(f"options.examples[{number}]", example)
+
+    def opened_guard(self) -> torch_export_patches | None:
+        """The guard that these ask for, to be opened."""
+        return None if self.guard is None else torch_export_patches.given(self.guard)
 
 
 @takes_foreign_names
@@ -89,6 +102,8 @@ def to_onnx(
     rewrite: Any = (),
     optimize: Optimize = True,
     dispatcher: Dispatcher | None = None,
+    decompositions: Decompositions = (),
+    modules_as_functions: ModulesAsFunctions = (),
     options: ExportOptions = ExportOptions(),
 ) -> OnnxModel:
     """Converts a module, or what torch.export made of one, to ONNX, and saves it if `output` is given.
@@ -98,6 +113,9 @@ def to_onnx(
     place of a container, a cache for example, goes to every tensor in it. For an exported program it only gives names.
     `rewrite` is that of `torch_export_patches`: with "auto", what stops the export at tensor data is rewritten.
     `dispatcher` has converters for operators of one's own, or instead of those that exist (that of `options` if None).
+    `decompositions` are operators that torch takes apart although they have a lowering, or a function for each that
+    does it. `modules_as_functions` are classes of modules, or "repeated" for what the model repeats, a list of layers
+    for example: each becomes the call of a local function, with its weights as inputs.
     Without `opset` it is the newest that the installed onnxruntime runs.
     `optimize` fuses nodes into standard operators; "onnxruntime" takes operators of that runtime as well, False leaves
     every operator as it was lowered, which also runs with no sample and no query where attention does not.
@@ -124,6 +142,10 @@ def to_onnx(
     if dispatcher is not None:
         require_kind("dispatcher", dispatcher, Dispatcher, "Dispatcher({…})")
         options = replace(options, dispatcher=dispatcher)
+    if decompositions:
+        options = replace(options, decompositions=decompositions)
+    if modules_as_functions:
+        options = replace(options, modules_as_functions=modules_as_functions)
 
     def export(options: ExportOptions) -> Exported:
         if isinstance(model_or_program, ExportedProgram):
@@ -164,11 +186,13 @@ def export_program(
 ) -> Exported:
     """torch.export under the guard; `rewrite` is that of `torch_export_patches`."""
     _require_module(model)
-    guard = _with_rewrite(options, rewrite).guard
+    guard = _with_module_calls(_with_rewrite(options, rewrite))
     call = ordered_call(model, args, kwargs)
 
     # A converter needs no gradients, and what is traced without them has fewer changes of mode to keep.
-    with torch.no_grad(), traced_with_markers(options.repeats) as counts, recorded_phases() as seconds:
+    # A block that was not traced has the sources of another, which would be taken for its module.
+    repeats: Repeats = "trace all" if options.modules_as_functions else options.repeats
+    with torch.no_grad(), traced_with_markers(repeats) as counts, recorded_phases() as seconds:
         examples = [ordered_call(model, (), one) for one in options.examples]
         exported = exported_module(model, call, dynamic_shapes, guard, strict=options.strict, examples=examples)
     return replace(exported, counts=tuple(counts), seconds=seconds)
@@ -202,10 +226,20 @@ def _with_rewrite(options: ExportOptions, rewrite: Any) -> ExportOptions:
     patches = as_rewrites(rewrite)
     if not patches:
         return options
-    if options.guard is None:
+    guard = options.opened_guard()
+    if guard is None:
         raise InvalidArgumentError("rewrite needs the guard; leave options.guard as it is")
-    given = as_rewrites(options.guard.get("rewrite", ()))
-    return replace(options, guard={**options.guard, "rewrite": (*given, *patches)})
+    return replace(options, guard=replace(guard, rewrite=(*as_rewrites(guard.rewrite), *patches)))
+
+
+def _with_module_calls(options: ExportOptions) -> torch_export_patches | None:
+    """The guard, with the patches that make the modules which the dispatcher translates one operator each."""
+    guard = options.opened_guard()
+    if options.dispatcher is None or not options.dispatcher.modules:
+        return guard
+    if guard is None:
+        raise InvalidArgumentError("to translate a class of modules needs the guard; leave options.guard as it is")
+    return replace(guard, custom_patches=(*guard.custom_patches, *patches_for(options.dispatcher.modules)))
 
 
 def convert(exported: Exported, *, opset: int, options: ExportOptions, optimize: Optimize = True) -> OnnxModel:
@@ -225,20 +259,24 @@ def _converted(
     program = exported.program
     outputs = None if options.mutated_outputs else len(returned_leaves(program))
     converters = options.dispatcher.rows() if options.dispatcher is not None else {}
+    chosen = chosen_decompositions(options.decompositions)
     with phase("converting"):
         _core.convert(
             core,
             opset=opset,
-            trace=decompose.trace,
+            trace=decompose.tracer(chosen),
             outputs=outputs,
             target=options.target,
             fused_attention=optimize is not False,
             converters=converters,
+            decompositions=list(chosen),
         )
     model = OnnxModel(core, opset, exported.axes(), exported.rewriting_steps)
     if optimize:
         with phase("optimizing"):
             model.optimize(target=optimize if isinstance(optimize, str) else "portable")
+    if options.modules_as_functions:
+        _core.outline_modules(core, functions_of_program(program, options.modules_as_functions))
     return model
 
 

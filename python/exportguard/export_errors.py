@@ -6,17 +6,13 @@ import io
 import linecache
 import re
 import sys
-import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
-from pathlib import Path
 from types import TracebackType
 
-import torch
-
 from .errors import ExportError, ExportGuardError
+from .model_code import is_users
 
-_NOT_THE_MODEL = (str(Path(torch.__file__).parent), str(Path(__file__).parent), sysconfig.get_path("stdlib"), "<")
 _REASON_LINES = 6
 
 _ON_VALUES = (
@@ -116,7 +112,7 @@ def _place(error: BaseException) -> str:
     while current is not None and id(current) not in seen:
         seen.add(id(current))
         for file, line, function in reversed([*_lines(current.__traceback__)]):
-            if not file.startswith(_NOT_THE_MODEL):
+            if is_users(file):
                 return f"{file}:{line} in {function}: {linecache.getline(file, line).strip()}"
         current = current.__cause__ or current.__context__
     return ""

@@ -44,13 +44,23 @@ _FUNCTIONS = {
 Trace = tuple[GraphModule, dict[str, str]]
 
 
-def trace_operator(target: str, arguments: Sequence[Any]) -> Trace | None:
+def has_decomposition(target: str) -> bool:
+    """Whether torch can take the operator apart."""
+    operator = _find_operator(target)
+    return operator is not None and _find_implementation(operator) is not None
+
+
+def trace_operator(
+    target: str, arguments: Sequence[Any], implementation: Callable[..., Any] | None = None
+) -> Trace | None:
     """The graph of one operator's decomposition and the name of each torch symbol in it; None if there is none.
 
-    `arguments` are in the order of the operator's schema; operands are `_core.Operand`s.
+    `arguments` are in the order of the operator's schema; operands are `_core.Operand`s. The decomposition is torch's
+    own unless another one is given.
     """
     operator = _find_operator(target)
-    implementation = _find_implementation(operator) if operator is not None else None
+    if implementation is None and operator is not None:
+        implementation = _find_implementation(operator)
     if operator is None or implementation is None:
         logger.debug("torch has no decomposition of %s", target)
         return None

@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 _Prepare = Callable[[CallInputs], CallInputs]
 _Steps = Callable[[], Sequence[RewritingStep]]
-_Guard = Mapping[str, Any] | None
+_Guard = torch_export_patches | None
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def exported_module(
     strict: bool,
     examples: Sequence[CallInputs] = (),
 ) -> Exported:
-    """The module exported with an example of its inputs; `guard` has the arguments of `torch_export_patches`.
+    """The module exported with an example of its inputs; `guard` is not open yet.
 
     `examples` are more of them, for a model whose inputs of other sizes cannot be made of the first.
 
@@ -180,7 +180,7 @@ def _guard(guard: _Guard, record: TraceRecord, patches: Sequence[Patch]) -> Iter
         return
     with contextlib.ExitStack() as stack:
         with phase("opening the guard"):
-            prepare = stack.enter_context(torch_export_patches(**with_recording(guard, record, patches)))
+            prepare = stack.enter_context(with_recording(guard, record, patches))
         yield lambda call: CallInputs(prepare(call.args), prepare(dict(call.kwargs))), lambda: prepare.rewriting_steps
 
 
@@ -190,7 +190,7 @@ def _serializers(guard: _Guard) -> Iterator[None]:
     if guard is None:
         yield
         return
-    with torch_export_patches(patch=False, serializers=bool(guard.get("serializers", True))):
+    with torch_export_patches(patch=False, serializers=guard.serializers):
         yield
 
 

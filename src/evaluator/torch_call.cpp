@@ -9,6 +9,7 @@
 
 #include "evaluator/call.h"
 #include "exportguard/common/torch_dtypes.h"
+#include "operators/schemas.h"
 
 namespace exportguard::evaluator {
 namespace {
@@ -18,12 +19,8 @@ using c10::IValue;
 using ir::Argument;
 
 std::optional<c10::OperatorHandle> find_schema(const ir::Node& node) {
-  const std::string& op = node.op();
-  const std::size_t dot = op.rfind('.');
-  if (dot == std::string::npos) return std::nullopt;
-  const std::string overload = op.substr(dot + 1);
-  return c10::Dispatcher::singleton().findSchema(
-      {node.domain() + "::" + op.substr(0, dot), overload == "default" ? std::string() : overload});
+  const bool is_overload = node.op().find('.') != std::string::npos;
+  return is_overload ? operators::find_operator(node.domain(), node.op()) : std::nullopt;
 }
 
 c10::TypePtr without_optional(const c10::TypePtr& type) {

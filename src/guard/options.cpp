@@ -11,7 +11,8 @@
 namespace exportguard::guard {
 namespace {
 
-constexpr std::array<Kind, 8> kKinds = {{
+constexpr std::array<Kind, 9> kKinds = {{
+    {PatchKind::kSympy, "sympy", "patch_sympy", &PatchOptions::patch_sympy},
     {PatchKind::kTorch, "torch", "patch_torch", &PatchOptions::patch_torch},
     {PatchKind::kTransformers, "transformers", "patch_transformers", &PatchOptions::patch_transformers},
     {PatchKind::kDiffusers, "diffusers", "patch_diffusers", &PatchOptions::patch_diffusers},

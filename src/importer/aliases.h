@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "exportguard/ir/graph.h"
-#include "importer/operator_facts.h"
+#include "operators/facts.h"
 #include "importer/torch_call.h"
 
 namespace exportguard::importer {

@@ -6,7 +6,8 @@
 #include <map>
 
 #include "exportguard/common/errors.h"
-#include "importer/operator_facts.h"
+#include "operators/facts.h"
+#include "operators/schemas.h"
 #include "importer/torch_call.h"
 
 namespace exportguard::importer {
@@ -54,10 +55,9 @@ class Wrapper {
     const std::size_t dot = name.find('.');
     domain_ = name.substr(0, dot);
     op_ = dot == std::string::npos ? std::string() : name.substr(dot + 1);
-    const auto handle = c10::Dispatcher::singleton().findSchema(
-        {fmt::format("{}::{}", domain_, base_name(op_)), std::string(overload_name(op_))});
-    if (!handle) throw ImportError(fmt::format("{} wraps {}, which torch does not know", place_of(node_), name));
-    return handle->schema();
+    const c10::FunctionSchema* schema = operators::find_schema(domain_, op_);
+    if (!schema) throw ImportError(fmt::format("{} wraps {}, which torch does not know", place_of(node_), name));
+    return *schema;
   }
 
   bool has(const std::string& keyword) const { return positions_.contains(keyword); }

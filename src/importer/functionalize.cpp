@@ -9,7 +9,8 @@
 #include "importer/auto_functionalized.h"
 #include "importer/hidden_writes.h"
 #include "importer/inline_bodies.h"
-#include "importer/operator_facts.h"
+#include "operators/facts.h"
+#include "operators/schemas.h"
 #include "importer/writes.h"
 
 namespace exportguard::importer {
@@ -27,7 +28,7 @@ std::optional<std::int64_t> find_shares(const Node& node) {
 /// Whether torch made a view where the importer did not see it: it follows from dtype and contiguity, as torch decides
 /// it.
 bool is_view(const Node& node, const Aliases::Tensor& viewed) {
-  const std::string_view base = base_name(node.op());
+  const std::string_view base = operators::base_name(node.op());
   if (base == "to" || base == "type_as") return node.input(0).dtype() == node.output().dtype();
   if (base.ends_with("dropout")) {
     const bool* trains = node.arguments().size() > 2 ? node.arguments()[2].get_if<bool>() : nullptr;
@@ -39,7 +40,7 @@ bool is_view(const Node& node, const Aliases::Tensor& viewed) {
 /// One graph, from its first node to its last.
 class Pass {
  public:
-  Pass(ir::Graph& graph, OperatorTable& operators, FunctionalizeReport& report)
+  Pass(ir::Graph& graph, operators::OperatorTable& operators, FunctionalizeReport& report)
       : graph_(graph), operators_(operators), report_(report) {}
 
   void run() {
@@ -58,30 +59,30 @@ class Pass {
 
  private:
   void visit(Node& node);
-  void read_current(Node& node, const OperatorFacts& facts);
-  void note_views(Node& node, const OperatorFacts& facts);
+  void read_current(Node& node, const operators::OperatorFacts& facts);
+  void note_views(Node& node, const operators::OperatorFacts& facts);
   void visit_bodies(Node& node);
   void give_out(Node& node, const std::vector<Value*>& written);
-  void write(Node& node, const OperatorFacts& facts);
-  void reshape_self(Node& node, const OperatorFacts& facts);
+  void write(Node& node, const operators::OperatorFacts& facts);
+  void reshape_self(Node& node, const operators::OperatorFacts& facts);
   void update_outputs();
   void add_if_mutated(Value& value, std::vector<std::pair<Value*, Value*>>& found);
 
   ir::Graph& graph_;
-  OperatorTable& operators_;
+  operators::OperatorTable& operators_;
   FunctionalizeReport& report_;
   Aliases aliases_;
   std::vector<Node*> rewritten_;  // erased at the end: until then their outputs stand for tensors
 };
 
 /// The argument that the results are surely views of; null if they are none.
-const Value* find_viewed(const Node& node, const OperatorFacts& facts) {
-  if (facts.effect == Effect::kView) return find_operand(node, facts.viewed);
+const Value* find_viewed(const Node& node, const operators::OperatorFacts& facts) {
+  if (facts.effect == operators::Effect::kView) return find_operand(node, facts.viewed);
   const std::optional<std::int64_t> shares = find_shares(node);
   return shares.value_or(kOwns) >= 0 ? find_operand(node, static_cast<std::size_t>(*shares)) : nullptr;
 }
 
-void Pass::read_current(Node& node, const OperatorFacts& facts) {
+void Pass::read_current(Node& node, const operators::OperatorFacts& facts) {
   const TorchCall call(node);
   const Value* viewed = find_viewed(node, facts);
   for (std::size_t i = 0; i < node.input_count(); ++i) {
@@ -95,20 +96,20 @@ void Pass::read_current(Node& node, const OperatorFacts& facts) {
 
 void Pass::visit(Node& node) {
   if (!node.is_torch()) return;
-  const OperatorFacts& facts = operators_.of(node);
+  const operators::OperatorFacts& facts = operators_.of(node);
   read_current(node, facts);
-  if (facts.effect == Effect::kWrite) return write(node, facts);
-  if (facts.effect == Effect::kReshapeSelf) return reshape_self(node, facts);
+  if (facts.effect == operators::Effect::kWrite) return write(node, facts);
+  if (facts.effect == operators::Effect::kReshapeSelf) return reshape_self(node, facts);
   if (node.domain() == "higher_order") return visit_bodies(node);
   note_views(node, facts);
   node.remove_attribute("shares");
 }
 
-void Pass::note_views(Node& node, const OperatorFacts& facts) {
+void Pass::note_views(Node& node, const operators::OperatorFacts& facts) {
   const std::optional<std::int64_t> shares = find_shares(node);
   const bool is_marked = shares.value_or(kOwns) >= 0;
-  const bool is_known = facts.effect == Effect::kView;
-  if (facts.effect == Effect::kNone && !is_marked) return;
+  const bool is_known = facts.effect == operators::Effect::kView;
+  if (facts.effect == operators::Effect::kNone && !is_marked) return;
   const std::size_t position = is_known || !is_marked ? facts.viewed : static_cast<std::size_t>(*shares);
   Value* viewed = find_operand(node, position);
   if (viewed == nullptr) {
@@ -127,7 +128,7 @@ void take_name(const Value& from, Value& to) {
   if (to.name().empty()) to.set_name(from.name());
 }
 
-void Pass::write(Node& node, const OperatorFacts& facts) {
+void Pass::write(Node& node, const operators::OperatorFacts& facts) {
   const TorchCall call(node);
   ++report_.rewritten;
   rewritten_.push_back(&node);
@@ -152,12 +153,12 @@ void Pass::write(Node& node, const OperatorFacts& facts) {
 }
 
 /// `unsqueeze_` and the like: the tensor becomes a view of what it was.
-void Pass::reshape_self(Node& node, const OperatorFacts& facts) {
+void Pass::reshape_self(Node& node, const operators::OperatorFacts& facts) {
   Value& self = node.input(0);
   Aliases::Tensor& tensor = aliases_.of(self);
   ++report_.rewritten;
   rewritten_.push_back(&node);
-  const std::string_view base = base_name(node.op());
+  const std::string_view base = operators::base_name(node.op());
   if (base == "detach_" || base == "requires_grad_") return aliases_.bind(node.output(), tensor);
   std::vector<CallArgument> arguments;
   for (std::size_t i = 0; i < node.arguments().size(); ++i) arguments.push_back(CallArgument::of(node, i));
@@ -235,7 +236,7 @@ std::size_t add_mutated_outputs(ir::Graph& graph, Pass& pass) {
 
 FunctionalizeReport functionalize(ir::Graph& graph) {
   FunctionalizeReport report;
-  OperatorTable operators;
+  operators::OperatorTable operators;
   unwrap_auto_functionalized(graph);
   reveal_writes(graph);
   inline_bodies(graph, operators);

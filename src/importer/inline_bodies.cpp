@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "importer/torch_call.h"
+#include "operators/schemas.h"
 
 namespace exportguard::importer {
 namespace {
@@ -18,10 +19,10 @@ bool sets_a_mode(const Node& node) {
   return node.domain() == "higher_order" && names.contains(node.op()) && node.find_attribute("body") != nullptr;
 }
 
-bool has_writes(const ir::Graph& graph, OperatorTable& operators) {
+bool has_writes(const ir::Graph& graph, operators::OperatorTable& operators) {
   for (Node& node : graph) {
-    const Effect effect = operators.of(node).effect;
-    if (effect == Effect::kWrite || effect == Effect::kReshapeSelf) return true;
+    const operators::Effect effect = operators.of(node).effect;
+    if (effect == operators::Effect::kWrite || effect == operators::Effect::kReshapeSelf) return true;
     for (const ir::Graph* body : node.subgraphs()) {
       if (has_writes(*body, operators)) return true;
     }
@@ -35,7 +36,7 @@ bool is_conversion(const Node& node) {
   static const std::set<std::string_view> names = {"_to_copy",   "to",        "type_as",    "copy",
                                                    "copy_",      "full_like", "zeros_like", "ones_like",
                                                    "empty_like", "rand_like", "randn_like"};
-  return names.contains(base_name(node.op()));
+  return names.contains(operators::base_name(node.op()));
 }
 
 /// wrap_with_autocast(device_type, dtype, enabled, …)
@@ -86,7 +87,7 @@ void replace_by_body(Node& node, const ir::Graph& body) {
 
 }  // namespace
 
-void inline_bodies(ir::Graph& graph, OperatorTable& operators) {
+void inline_bodies(ir::Graph& graph, operators::OperatorTable& operators) {
   for (Node& node : graph) {
     for (ir::Graph* body : node.subgraphs()) inline_bodies(*body, operators);
     const bool writes = node.is("higher_order", "invoke_subgraph") && has_writes(node.subgraph("body"), operators);

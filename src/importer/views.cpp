@@ -8,7 +8,8 @@
 #include <string_view>
 
 #include "exportguard/common/errors.h"
-#include "importer/operator_facts.h"
+#include "operators/facts.h"
+#include "operators/schemas.h"
 
 namespace exportguard::importer {
 namespace {
@@ -263,7 +264,7 @@ const Rule* find_rule(const ir::Node& view) {
   static const Rules rules = make_rules();
   static const Rule bits{Kind::kOther, back_bits};
   if (view.op() == "view.dtype") return &bits;
-  const auto found = rules.find(base_name(view.op()));
+  const auto found = rules.find(operators::base_name(view.op()));
   return found == rules.end() ? nullptr : &found->second;
 }
 
@@ -305,14 +306,14 @@ bool are_strides_apart(const ir::Node& as_strided) {
 }
 
 bool shows_each_element_once(const ir::Node& view) {
-  if (base_name(view.op()) == "unfold") return are_windows_apart(view);
-  return base_name(view.op()) != "as_strided" || are_strides_apart(view);
+  if (operators::base_name(view.op()) == "unfold") return are_windows_apart(view);
+  return operators::base_name(view.op()) != "as_strided" || are_strides_apart(view);
 }
 
 }  // namespace
 
 bool is_identity_view(const ir::Node& view) {
-  const std::string_view base = base_name(view.op());
+  const std::string_view base = operators::base_name(view.op());
   if (base == "slice") return is_whole_slice(view);
   if (base == "expand" || base == "expand_as" || base == "broadcast_to") return keeps_shape(view);
   const Rule* rule = find_rule(view);
@@ -325,14 +326,14 @@ bool keeps_contiguity(const ir::Node& view) {
   if (rule == nullptr || rule->kind == Kind::kOther) return false;
   const auto& shape = view.input(0).type().shape;
   if (rule->kind != Kind::kPart || !shape) return rule->kind != Kind::kPart;
-  if (base_name(view.op()) == "slice" && find_integer(view, 4).value_or(1) != 1) return false;
+  if (operators::base_name(view.op()) == "slice" && find_integer(view, 4).value_or(1) != 1) return false;
   const auto axis = axis_at(view, rule->axis);
   return std::all_of(shape->begin(), shape->begin() + axis, [](const ir::Dim& dim) { return dim == ir::Dim(1); });
 }
 
 bool shows_other_part(const ViewOutput& a, const ViewOutput& b) {
   if (&a.node == &b.node) return a.output != b.output;
-  const bool are_entries = base_name(a.node.op()) == "select" && base_name(b.node.op()) == "select";
+  const bool are_entries = operators::base_name(a.node.op()) == "select" && operators::base_name(b.node.op()) == "select";
   if (!are_entries || axis_at(a.node, 1) != axis_at(b.node, 1)) return false;
   const auto first = find_integer(a.node, 2);
   const auto second = find_integer(b.node, 2);

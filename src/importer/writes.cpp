@@ -12,6 +12,7 @@
 
 #include "exportguard/common/errors.h"
 #include "exportguard/common/torch_dtypes.h"
+#include "operators/schemas.h"
 
 namespace exportguard::importer {
 namespace {
@@ -55,7 +56,7 @@ std::optional<at::Scalar> number_of(const ir::Node& node, const Argument& argume
 }
 
 /// What torch would compute with: the first two arguments and every further tensor count, but for those of `out=`.
-DType promoted_dtype(const ir::Node& node, const OperatorFacts& facts) {
+DType promoted_dtype(const ir::Node& node, const operators::OperatorFacts& facts) {
   at::native::ResultTypeState state;
   for (std::size_t i = 0; i < node.arguments().size(); ++i) {
     if (std::ranges::find(facts.dropped, i) != facts.dropped.end()) continue;
@@ -72,8 +73,8 @@ DType promoted_dtype(const ir::Node& node, const OperatorFacts& facts) {
 }
 
 /// The dtype of what the functional form of `node` gives, whose in-place form keeps `kept`.
-DType functional_dtype(const ir::Node& node, const OperatorFacts& facts, DType kept) {
-  const std::string_view base = base_name(facts.functional->op);
+DType functional_dtype(const ir::Node& node, const operators::OperatorFacts& facts, DType kept) {
+  const std::string_view base = operators::base_name(facts.functional->op);
   if (node.domain() != "aten") return kept;
   if (gives_bool(base)) return DType::kBool;
   return promotes(base) ? promoted_dtype(node, facts) : kept;
@@ -158,7 +159,7 @@ std::vector<CallArgument> arguments_without(const ir::Node& node, const std::vec
 }
 
 /// Types of what the functional form gives for the tensors that are written.
-std::vector<ir::Type> written_types(const ir::Node& node, const OperatorFacts& facts) {
+std::vector<ir::Type> written_types(const ir::Node& node, const operators::OperatorFacts& facts) {
   std::vector<ir::Type> types;
   for (const std::size_t position : facts.written) {
     for (const Value* value : operands(node, position)) types.push_back(value->type());
@@ -169,8 +170,8 @@ std::vector<ir::Type> written_types(const ir::Node& node, const OperatorFacts& f
   return types;
 }
 
-WriteResults general_form(ir::Node& node, const OperatorFacts& facts, const TorchCall& call) {
-  const Counterpart& functional = *facts.functional;
+WriteResults general_form(ir::Node& node, const operators::OperatorFacts& facts, const TorchCall& call) {
+  const operators::Counterpart& functional = *facts.functional;
   std::vector<ir::Type> types;
   std::vector<ir::Type> written = written_types(node, facts);
   for (std::size_t i = 0; i < facts.returns.size(); ++i) {
@@ -189,15 +190,15 @@ WriteResults general_form(ir::Node& node, const OperatorFacts& facts, const Torc
 }
 
 /// A custom operator is left to its lowering, which gives the written tensors behind the results.
-WriteResults with_extra_outputs(ir::Node& node, const OperatorFacts& facts, const TorchCall& call) {
+WriteResults with_extra_outputs(ir::Node& node, const operators::OperatorFacts& facts, const TorchCall& call) {
   std::vector<CallArgument> arguments;
   for (std::size_t i = 0; i < node.arguments().size(); ++i) arguments.push_back(CallArgument::of(node, i));
   std::vector<ir::Type> types;
   for (std::size_t i = 0; i < facts.returns.size(); ++i) {
     if (!facts.returns[i]) types.push_back(node.output(i).type());
   }
-  OperatorFacts same = facts;
-  same.functional = Counterpart{node.op(), arguments.size(), types.size()};
+  operators::OperatorFacts same = facts;
+  same.functional = operators::Counterpart{node.op(), arguments.size(), types.size()};
   same.dropped.clear();
   return general_form(node, same, call);
 }
@@ -210,7 +211,7 @@ Value& fitted(Value& value, Value& like, const TorchCall& call) {
   return call.aten("expand_as.default", {same_dtype, like}, like.type());
 }
 
-WriteResults functional_form(ir::Node& node, const OperatorFacts& facts) {
+WriteResults functional_form(ir::Node& node, const operators::OperatorFacts& facts) {
   const TorchCall call(node);
   WriteResults results;
   if (const Special special = find_special(node)) {

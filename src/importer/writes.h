@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "exportguard/ir/graph.h"
-#include "importer/operator_facts.h"
+#include "operators/facts.h"
 #include "importer/torch_call.h"
 
 namespace exportguard::importer {
@@ -17,7 +17,7 @@ struct WriteResults {
 /// Puts the functional form of `node` in front of it. A custom operator without one stays as it is and gets one more
 /// output for each tensor that it writes.
 /// @throws ImportError for an operator that changes memory in a way that has no functional form (`resize_`).
-WriteResults functional_form(ir::Node& node, const OperatorFacts& facts);
+WriteResults functional_form(ir::Node& node, const operators::OperatorFacts& facts);
 
 /// `value` broadcast to the shape and converted to the dtype of `like`.
 ir::Value& fitted(ir::Value& value, ir::Value& like, const TorchCall& call);

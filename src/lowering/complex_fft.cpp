@@ -53,7 +53,7 @@ Value* converted(ComplexSite& site, Value* x, DType dtype) {
 }
 
 /// Along the last axis. ONNX divides the inverse by the number of samples; torch's plans do so when told. In float64:
-/// onnxruntime loses digits with the number of samples.
+/// sums in float32 lose digits with the number of samples.
 Parts dft(ComplexSite& site, const Parts& parts, Direction direction) {
   Value* signal = converted(site, as_columns(site, parts), DType::kFloat64);
   const auto axis = static_cast<std::int64_t>(signal->type().shape->size()) - 2;

@@ -92,6 +92,15 @@ using ComplexRule = void (*)(ComplexSite&);
 /// A complex tensor goes into the node or comes out.
 bool touches_complex(const ir::Node& node);
 
+/// A rule and the operators that it is for.
+struct ComplexClaim {
+  ComplexRule rule;
+  std::vector<std::string_view> targets;
+};
+
+/// The rule of each operator. @throws InvalidArgument if two claim one.
+std::unordered_map<std::string_view, ComplexRule> complex_rules_by_target(const std::vector<ComplexClaim>& claims);
+
 /// What to do with an operator when a complex tensor goes in or comes out; null
 /// if there is no rule.
 ComplexRule find_complex_rule(std::string_view target);

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <complex>
@@ -5,6 +7,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "exportguard/common/errors.h"
 #include "lowering/complex_parts.h"
 
 namespace exportguard::lowering {
@@ -453,13 +456,8 @@ void separate_assertion(ComplexSite&) {}
 
 // ------------------------------------------------------------------------------------------------ which rule
 
-struct Row {
-  ComplexRule rule;
-  std::vector<std::string_view> targets;
-};
-
-const std::vector<Row>& rows() {
-  static const std::vector<Row> table = {
+const std::vector<ComplexClaim>& claims() {
+  static const std::vector<ComplexClaim> table = {
       {separate_each,
        {"aten.view.default",
         "aten.reshape.default",
@@ -584,14 +582,19 @@ const std::vector<Row>& rows() {
 
 }  // namespace
 
-ComplexRule find_complex_rule(std::string_view target) {
-  static const std::unordered_map<std::string_view, ComplexRule> rules = [] {
-    std::unordered_map<std::string_view, ComplexRule> filled;
-    for (const Row& row : rows()) {
-      for (const std::string_view name : row.targets) filled.emplace(name, row.rule);
+std::unordered_map<std::string_view, ComplexRule> complex_rules_by_target(const std::vector<ComplexClaim>& claims) {
+  std::unordered_map<std::string_view, ComplexRule> rules;
+  for (const ComplexClaim& claim : claims) {
+    for (const std::string_view target : claim.targets) {
+      const bool is_new = rules.emplace(target, claim.rule).second;
+      if (!is_new) throw InvalidArgument(fmt::format("{} has a rule for complex tensors already; keep one", target));
     }
-    return filled;
-  }();
+  }
+  return rules;
+}
+
+ComplexRule find_complex_rule(std::string_view target) {
+  static const std::unordered_map<std::string_view, ComplexRule> rules = complex_rules_by_target(claims());
   const auto found = rules.find(target);
   return found == rules.end() ? nullptr : found->second;
 }

@@ -109,8 +109,8 @@ Labelled product_of_elements(LoweringContext& ctx, const Labelled& a, const Labe
 }  // namespace
 
 Value* matmul(LoweringContext& ctx, Value* a, Value* b) {
-  // onnxruntime (up to 1.31) takes a transposed matrix times a vector for the matrix itself times the vector when it
-  // merges the transposition; a matrix of one column it multiplies right.
+  if (!departs(ctx, Departure::kVectorOfTransposed)) return same_dtype_op(ctx, "MatMul", {a, b});
+  // A matrix of one column is multiplied right.
   const auto a_rank = a->type().rank();
   const auto b_rank = b->type().rank();
   const bool is_column = b_rank == 1 && a_rank && *a_rank > 1;

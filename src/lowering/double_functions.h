@@ -6,9 +6,9 @@
 
 namespace exportguard::lowering {
 
-/// One of ONNX's functions of a float, for every float dtype. onnxruntime's CPU provider (up to 1.31) has `Erf`, `Tan`,
-/// `Asin`, `Acos`, `Atan`, `Sinh`, `Cosh`, `Asinh`, `Acosh` and `Atanh` in float32 at most; of a float64 they are
-/// computed in float64 from what it has there.
+/// One of ONNX's functions of a float, for every float dtype. A target may have `Erf`, `Tan`, `Asin`, `Acos`, `Atan`,
+/// `Sinh`, `Cosh`, `Asinh`, `Acosh` and `Atanh` in float32 at most; of a float64 they are computed in float64 from what
+/// it has there.
 Value* float_function(LoweringContext& ctx, std::string_view op, Value* x);
 
 /// erfc(x) exp(x²) of a float64 that is not negative.

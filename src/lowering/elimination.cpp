@@ -34,7 +34,7 @@ Value* as_index(LoweringContext& ctx, Value* iteration) { return ctx.unsqueeze(i
 
 Value* gathered_rows(LoweringContext& ctx, Value* x, Value* index, const std::vector<Size>& sizes) {
   const bool is_empty = std::ranges::any_of(sizes, [](const Size& size) { return size.number() == 0; });
-  if (is_empty) return x;  // onnxruntime checks the indices of an empty tensor against a size of 1
+  if (is_empty) return x;  // nothing to gather
   return ctx.op("GatherElements", {x, ctx.expand(index, sizes)},
                 {{"axis", static_cast<std::int64_t>(sizes.size()) - 2}});
 }

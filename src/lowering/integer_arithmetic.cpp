@@ -12,9 +12,12 @@ namespace {
 
 Value* int64(LoweringContext& ctx, std::int64_t number) { return ctx.constant(number, DType::kInt64); }
 
+bool goes_through_doubles(const LoweringContext& ctx) { return departs(ctx, Departure::kInt64ThroughDoubles); }
+
 Value* chosen(LoweringContext& ctx, std::string_view op, std::string_view comparison, Value* a, Value* b) {
   if (a->dtype() == DType::kBool) return ctx.op(op == "Max" ? "Or" : "And", {a, b});
-  if (kernel_dtype(ctx, op, a->dtype()) != DType::kInt64) return kernel_op(ctx, op, {a, b});
+  const bool is_exact = kernel_dtype(ctx, op, a->dtype()) != DType::kInt64 || !goes_through_doubles(ctx);
+  if (is_exact) return kernel_op(ctx, op, {a, b});
   a = ctx.cast(a, DType::kInt64);
   b = ctx.cast(b, DType::kInt64);
   return ctx.where(ctx.op(comparison, {a, b}), a, b);
@@ -93,6 +96,7 @@ Value* smaller_of(LoweringContext& ctx, Value* a, Value* b) { return chosen(ctx,
 
 Value* integer_sum(LoweringContext& ctx, Value* x, const ReducedAxes& over) {
   if (ctx.rank(x) == 0) return x;
+  if (!goes_through_doubles(ctx)) return ctx.reduce("ReduceSum", x, over.axes, over.keepdim);
   const Gathered from = gathered(ctx, x, over);
   Value* sum = ctx.op("MatMul", {from.value, ctx.filled({from.count}, int64(ctx, 1))});
   sum->set_type(without_last_axis(from.value->type()));
@@ -101,6 +105,7 @@ Value* integer_sum(LoweringContext& ctx, Value* x, const ReducedAxes& over) {
 
 Value* integer_product(LoweringContext& ctx, Value* x, const ReducedAxes& over) {
   if (ctx.rank(x) == 0) return x;
+  if (!goes_through_doubles(ctx)) return ctx.reduce("ReduceProd", x, over.axes, over.keepdim);
   const Gathered from = gathered(ctx, x, over);
   std::vector<Size> sizes = ctx.sizes_of(from.value);
   sizes.pop_back();

@@ -4,14 +4,17 @@
 #include <vector>
 
 #include "exportguard/lowering/context.h"
+#include "lowering/target_facts.h"
 
 namespace exportguard::lowering {
 
 /// The dtype to compute an ONNX operator in when its operands are `dtype`: the same where the target has
-/// a kernel for it, else the nearest one that holds its values (float32 for
-/// float64). bfloat16, which that provider runs nowhere, stays for providers that do.
+/// a kernel for it, else the nearest one that holds its values (float32 for float64). bfloat16 stays, for who runs it.
 DType kernel_dtype(Target target, std::string_view op, DType dtype);
 DType kernel_dtype(const LoweringContext& ctx, std::string_view op, DType dtype);
+
+/// Whether the target does not run the plain form of something as the standard says.
+bool departs(const LoweringContext& ctx, Departure departure);
 
 /// One ONNX operator over operands of the same dtype, cast to one that has a kernel. The result is in that dtype:
 /// `ctx.result` casts it to torch's.

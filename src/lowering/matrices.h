@@ -3,7 +3,7 @@
 #include "exportguard/lowering/context.h"
 
 /// Matrices in the last two axes of a tensor. Linear algebra is computed in float64, so that its digits do not depend
-/// on the order of onnxruntime's sums.
+/// on the order of a runtime's sums.
 namespace exportguard::lowering {
 
 Value* doubled(LoweringContext& ctx, Value* x);  ///< as float64

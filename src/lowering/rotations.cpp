@@ -47,7 +47,7 @@ Pair greatest_pair(LoweringContext& ctx, const Square& square, Value* measure) {
   std::vector<Size> flat = with_sizes(square.batch, {multiply(ctx, square.size, square.size)});
   Value* place = ctx.op("ArgMax", {ctx.reshape(masked, flat)}, {{"axis", square.rank - 2}});
   place = ctx.unsqueeze(place, {square.rank - 1});
-  Value* size = as_dim(ctx, maximum(ctx, square.size, 1));  // onnxruntime divides by it ahead of time
+  Value* size = as_dim(ctx, maximum(ctx, square.size, 1));  // also where nothing is divided by it
   return {ctx.op("Div", {place, size}), ctx.op("Mod", {place, size})};
 }
 
@@ -94,7 +94,7 @@ Value* in_order(LoweringContext& ctx, Value* vectors, Value* positions) {
   const auto rank = static_cast<std::int64_t>(ctx.rank(vectors));
   const std::vector<Size> sizes = ctx.sizes_of(vectors);
   const bool is_empty = std::ranges::any_of(sizes, [](const Size& size) { return size.number() == 0; });
-  if (is_empty) return vectors;  // onnxruntime checks the indices of an empty tensor against a size of 1
+  if (is_empty) return vectors;  // nothing to put in order
   Value* index = ctx.expand(ctx.unsqueeze(positions, {rank - 2}), sizes);
   return ctx.op("GatherElements", {vectors, index}, {{"axis", rank - 1}});
 }

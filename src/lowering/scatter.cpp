@@ -24,17 +24,16 @@ std::string onnx_name(Reduction reduction) {
   }
 }
 
-/// onnxruntime's CPU kernels copy every dtype, but reduce neither halves nor, for max and min, bools.
-DType scatter_dtype(DType dtype, Reduction reduction) {
+/// Every target copies every dtype. ONNX reduces no bools: they are bytes.
+DType scatter_dtype(LoweringContext& ctx, DType dtype, Reduction reduction) {
   if (reduction == Reduction::kNone) return dtype;
-  if (dtype == DType::kFloat16 || dtype == DType::kBFloat16) return DType::kFloat32;
-  return dtype == DType::kBool ? DType::kUint8 : dtype;
+  return dtype == DType::kBool ? DType::kUint8 : kernel_dtype(ctx, "Scatter:reduction", dtype);
 }
 
 Value* scattered(LoweringContext& ctx, std::string_view op, const std::vector<Value*>& operands,
                  std::optional<std::int64_t> axis, Reduction reduction) {
   const DType dtype = operands[0]->dtype();
-  const DType carrier = scatter_dtype(dtype, reduction);
+  const DType carrier = scatter_dtype(ctx, dtype, reduction);
   std::vector<ir::NamedAttribute> attributes;
   if (axis) attributes.emplace_back("axis", *axis);
   if (reduction != Reduction::kNone) attributes.emplace_back("reduction", onnx_name(reduction));
@@ -48,7 +47,7 @@ Value* scattered(LoweringContext& ctx, std::string_view op, const std::vector<Va
   return made;
 }
 
-/// As above; NaN stays in a maximum and a minimum, which onnxruntime's kernels (up to 1.31) drop.
+/// As above; NaN stays in a maximum and a minimum, which ONNX leaves open.
 Value* scattered_with_nan(LoweringContext& ctx, std::string_view op, const std::vector<Value*>& operands,
                           std::optional<std::int64_t> axis, Reduction reduction) {
   Value* made = scattered(ctx, op, operands, axis, reduction);

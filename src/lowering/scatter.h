@@ -13,7 +13,7 @@ enum class Reduction { kNone, kAdd, kMultiply, kMaximum, kMinimum };
 /// torch's name: sum, add, prod, multiply, amax, amin. @throws LoweringError for another one.
 Reduction reduction_named(LoweringContext& ctx, std::string_view name);
 
-// The updates are cast to the dtype of `data`, which the result keeps whatever onnxruntime's kernels take.
+// The updates are cast to the dtype of `data`, which the result keeps whatever the target's kernels take.
 
 /// ScatterElements: `index` has the shape of `updates`, axes of rank 0 tensors are added and dropped again.
 Value* scatter_elements(LoweringContext& ctx, Value* data, std::int64_t axis, Value* index, Value* updates,

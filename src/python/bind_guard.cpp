@@ -30,6 +30,12 @@ std::vector<std::string> patch_names() {
   return names;
 }
 
+std::vector<std::pair<std::string_view, std::string_view>> patch_kinds() {
+  std::vector<std::pair<std::string_view, std::string_view>> kinds;
+  for (const guard::Kind& kind : guard::kinds()) kinds.emplace_back(kind.name, kind.option);
+  return kinds;
+}
+
 void bind_export_patches(py::module_& m) {
   py::class_<ExportPatches>(m, "ExportPatches", "An open guard. See exportguard.torch_export_patches.")
       .def(py::init(&open_guard), py::arg("options"))
@@ -53,6 +59,7 @@ void bind_guard(py::module_& m) {
       "forget_patch", [](const std::string& name) { return guard::Registry::process().remove(name); }, py::arg("name"),
       "Undoes declare_patch; returns whether there was such a patch.");
   m.def("patch_names", &patch_names, "The names of the declared patches, in the order of their declaration.");
+  m.def("patch_kinds", &patch_kinds, "Every kind of patches, with the option that switches it; empty without one.");
   m.def("guard_depth", [] { return guard::Session::process().depth(); }, "The number of open guards of this process.");
 }
 

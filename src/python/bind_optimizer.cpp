@@ -1,4 +1,5 @@
 #include <exportguard/optimizer/optimize.h>
+#include <exportguard/optimizer/outline.h>
 #include <fmt/format.h>
 #include <pybind11/stl.h>
 
@@ -53,6 +54,14 @@ py::dict optimize(ir::Model& model, const std::string& target, const std::vector
   return as_dict(report);
 }
 
+std::size_t outline_modules(ir::Model& model,
+                            const std::map<std::string, std::pair<std::string, std::string>>& modules) {
+  std::map<std::string, opt::FunctionName> named;
+  for (const auto& [path, name] : modules) named.emplace(path, opt::FunctionName{name.first, name.second});
+  const py::gil_scoped_release release;
+  return opt::outline_modules(model, named);
+}
+
 py::list optimizer_patterns() {
   py::list result;
   for (const opt::Pattern& pattern : opt::PatternTable::builtin().patterns()) {
@@ -70,6 +79,8 @@ void bind_optimizer(py::module_& m) {
         py::arg("own") = std::vector<py::dict>(),
         "Improves the model in place; what was done, as (pattern, times, seconds, refusals) and counts of nodes. own: "
         "patterns as `exportguard.Pattern` describes them.");
+  m.def("outline_modules", &outline_modules, py::arg("model"), py::arg("modules"),
+        "Makes each of these modules, {path: (domain, name)}, calls of local functions; returns how many calls.");
   m.def("optimizer_patterns", &optimizer_patterns,
         "(name, what it matches, what it makes, first opset, target) of each.");
   m.def("optimizer_passes", &opt::pass_names, "What the optimizer does beside patterns.");

@@ -116,15 +116,9 @@ void require_plain_tensor(const std::string& name, py::handle object) {
 
 }  // namespace
 
-ir::Value& FxContext::initializer(std::string name, py::handle object) {
+ir::Value& FxContext::initializer(const std::string& name, py::handle object) {
   require_plain_tensor(name, object);
-  const ir::Tensor tensor(THPVariable_Unpack(object.ptr()));
-  const auto [row, is_new] = initializers.try_emplace(tensor.identity());
-  if (!is_new) return *row->second;
-  const std::string wanted = name;
-  for (int k = 1; !taken.insert(name).second; ++k) name = fmt::format("{}_{}", wanted, k);
-  row->second = &main->add_initializer(std::move(name), tensor);
-  return *row->second;
+  return weights.shared(name, ir::Tensor(THPVariable_Unpack(object.ptr())));
 }
 
 const FxPath& FxContext::path(const py::object& object) {
@@ -387,9 +381,7 @@ ir::Value* output_value(FxContext& context, const FxValue& value, const std::str
   if (const auto* number = value.literal->get_if<std::int64_t>()) tensor = ir::Tensor::scalar(*number, DType::kInt64);
   if (const auto* number = value.literal->get_if<double>()) tensor = ir::Tensor::scalar(*number, DType::kFloat32);
   if (!tensor) return nullptr;
-  std::string free = name;
-  for (int k = 1; !context.taken.insert(free).second; ++k) free = fmt::format("{}_{}", name, k);
-  return &context.main->add_initializer(std::move(free), std::move(*tensor));
+  return &context.weights.add(name, std::move(*tensor));
 }
 
 }  // namespace exportguard::python

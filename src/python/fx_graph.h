@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "importer/program.h"
 #include "python/bindings.h"
 #include "python/fx_memory.h"
 #include "python/fx_operators.h"
@@ -39,12 +40,13 @@ struct [[gnu::visibility("hidden")]] FxPath {
 
 /// What all graphs of one import share.
 struct [[gnu::visibility("hidden")]] FxContext {
-  explicit FxContext(const std::map<std::string, std::string>& dim_names) : types(dim_names) {}
+  /// `main` owns the initializers, those of nested graphs too.
+  FxContext(const std::map<std::string, std::string>& dim_names, ir::Graph& main) : types(dim_names), weights(main) {}
 
   /// The initializer for a tensor: one for each piece of memory, under `name`, or the next free one like it.
   /// @throws ImportError for a tensor that has no elements of its own (fake, meta), or is of a class with its own
   /// operators.
-  ir::Value& initializer(std::string name, py::handle tensor);
+  ir::Value& initializer(const std::string& name, py::handle tensor);
 
   /// The nodes of a path, listed once.
   const FxPath& path(const py::object& path);
@@ -52,10 +54,8 @@ struct [[gnu::visibility("hidden")]] FxContext {
   FxTypes types;
   FxSources sources;
   FxOperators operators;
-  ir::Graph* main = nullptr;                                 ///< owns the initializers, those of nested graphs too
-  std::unordered_map<std::string, ir::Value*> initializers;  ///< by identity of the memory
-  std::unordered_set<std::string> taken;                     ///< names of inputs, outputs and initializers
-  std::unordered_map<PyObject*, FxPath> paths;               ///< by identity of the path, which the program keeps alive
+  importer::Weights weights;
+  std::unordered_map<PyObject*, FxPath> paths;  ///< by identity of the path, which the program keeps alive
   bool has_writes = false;
   FxMemory memory;
 };

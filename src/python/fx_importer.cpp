@@ -6,23 +6,12 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "importer/program.h"
 #include "python/fx_graph.h"
 #include "python/fx_objects.h"
 
 namespace exportguard::python {
 namespace {
-
-/// One line of a program's signature.
-struct InputSpec {
-  std::string kind;    ///< `USER_INPUT`, `PARAMETER`, `BUFFER`, …
-  std::string target;  ///< full name of the parameter or buffer
-  bool is_persistent = true;
-};
-
-struct OutputSpec {
-  std::string kind;  ///< `USER_OUTPUT`, `BUFFER_MUTATION`, …
-  std::string target;
-};
 
 std::string text_or_empty(py::handle object) {
   return PyUnicode_Check(object.ptr()) ? std::string(text_of(object)) : std::string();
@@ -41,82 +30,54 @@ class MemberNames {
   std::unordered_map<PyObject*, std::string> names_;
 };
 
-using InputSpecs = std::unordered_map<std::string, InputSpec>;
-
-InputSpecs input_specs(const py::object& signature) {
-  InputSpecs specs;
+importer::Signature signature_of(const py::object& program) {
+  const py::object given = program.attr("graph_signature");
+  importer::Signature signature;
   MemberNames kinds;
-  for (const py::handle spec : py::list(signature.attr("input_specs"))) {
-    InputSpec& row = specs[spec.attr("arg").attr("name").cast<std::string>()];
-    row.kind = kinds.of(spec.attr("kind"));
-    row.target = text_or_empty(spec.attr("target"));
-    row.is_persistent = spec.attr("persistent").ptr() != Py_False;
+  for (const py::handle spec : py::list(given.attr("input_specs"))) {
+    signature.inputs.push_back({.placeholder = spec.attr("arg").attr("name").cast<std::string>(),
+                                .kind = kinds.of(spec.attr("kind")),
+                                .target = text_or_empty(spec.attr("target")),
+                                .is_persistent = spec.attr("persistent").ptr() != Py_False});
   }
-  return specs;
+  for (const py::handle spec : py::list(given.attr("output_specs")))
+    signature.outputs.push_back({kinds.of(spec.attr("kind")), text_or_empty(spec.attr("target"))});
+  return signature;
 }
 
-std::vector<OutputSpec> output_specs(const py::object& signature) {
-  std::vector<OutputSpec> specs;
-  MemberNames kinds;
-  for (const py::handle spec : py::list(signature.attr("output_specs"))) {
-    specs.push_back({kinds.of(spec.attr("kind")), text_or_empty(spec.attr("target"))});
-  }
-  return specs;
-}
-
+/// Walks over the objects of a program; what they mean as a whole is `importer::Program`'s.
 class ProgramReader {
  public:
   ProgramReader(const py::object& program, const FxImportOptions& options)
-      : program_(program),
-        options_(options),
-        signature_(program.attr("graph_signature")),
-        context_(options.dim_names),
-        inputs_(input_specs(signature_)),
+      : object_(program),
+        program_(signature_of(program), {options.input_names, options.output_names}),
+        context_(options.dim_names, *model_.graph),
         state_(program.attr("state_dict")),
         constants_(program.attr("constants")) {}
 
   ir::Model read() {
-    ir::Model model;
-    context_.main = model.graph.get();
-    reserve_names();
-    FxGraphReader reader(context_, *model.graph, program_.attr("graph_module"));
-    add_outputs(*model.graph, reader.read([this](const std::string& name, py::handle example) {
-      return placeholder(name, example);
-    }));
+    program_.reserve_names(context_.weights);
+    FxGraphReader reader(context_, *model_.graph, object_.attr("graph_module"));
+    const std::vector<FxValue> results = reader.read(
+        [this](const std::string& name, py::handle example) { return placeholder(name, example); });
+    program_.add_outputs(*model_.graph, results.size(), [&](std::size_t index, const std::string& constant) {
+      return output_value(context_, results[index], constant);
+    });
     if (context_.has_writes) context_.memory.mark(context_.types);
-    return model;
+    return std::move(model_);
   }
 
  private:
-  /// Initializers give way to inputs and outputs that have their name.
-  void reserve_names() {
-    for (const auto* names : {&options_.input_names, &options_.output_names}) {
-      if (!*names) continue;
-      for (const std::string& name : **names) context_.taken.insert(name);
-    }
-    if (options_.input_names) return;
-    for (const auto& [name, spec] : inputs_) {
-      if (spec.kind == "USER_INPUT") context_.taken.insert(name);
-    }
-  }
-
   FxValue placeholder(const std::string& name, py::handle example) {
-    const auto spec = inputs_.find(name);
-    if (spec == inputs_.end()) throw ImportError(fmt::format("placeholder {} is not in the program's signature", name));
-    if (spec->second.kind == "USER_INPUT") return user_input(name, example);
+    const importer::InputSpec& spec = program_.input(name);
+    if (spec.is_user_input()) return user_input(name, example);
     FxValue value;
-    value.value = &context_.initializer(spec->second.target, weight(name, spec->second));
+    value.value = &context_.initializer(spec.target, weight(spec));
     return value;
   }
 
   FxValue user_input(const std::string& placeholder, py::handle example) {
-    const std::size_t index = user_inputs_++;
-    const auto& names = options_.input_names;
-    if (names && index >= names->size()) {
-      throw InvalidArgument(
-          fmt::format("input_names must have a name for each of the program's inputs, got {}", names->size()));
-    }
-    const std::string& name = names ? (*names)[index] : placeholder;
+    const std::string name = program_.next_input_name(placeholder);
     FxValue value;
     value.literal = find_literal(example);
     if (value.literal) return value;
@@ -125,19 +86,12 @@ class ProgramReader {
       throw ImportError(fmt::format("input {} is a {}; only tensors, numbers, texts and None can be converted", name,
                                     Py_TYPE(example.ptr())->tp_name));
     }
-    value.value = &context_.main->add_input(name, type);
+    value.value = &model_.graph->add_input(name, type);
     return value;
   }
 
-  py::object weight(const std::string& name, const InputSpec& spec) {
-    if (spec.kind == "TOKEN") {
-      throw ImportError(
-          fmt::format("input {} is a token of an operator with side effects, which ONNX does not have", name));
-    }
-    if (spec.kind == "CUSTOM_OBJ") {
-      throw ImportError(fmt::format("'{}' is a custom object; only tensors can be converted", spec.target));
-    }
-    const bool is_constant = spec.kind == "CONSTANT_TENSOR" || !spec.is_persistent;
+  py::object weight(const importer::InputSpec& spec) {
+    const bool is_constant = importer::Program::store_of(spec) == importer::Store::kConstants;
     const py::object& tensors = is_constant && constants_.contains(spec.target) ? constants_ : state_;
     if (!tensors.contains(spec.target)) {
       throw ImportError(fmt::format("the program has no tensor for {} '{}'", spec.kind, spec.target));
@@ -145,53 +99,12 @@ class ProgramReader {
     return tensors[spec.target.c_str()];
   }
 
-  /// The user's outputs in order, then those that torch added for tensors that the program writes.
-  void add_outputs(ir::Graph& graph, const std::vector<FxValue>& results) {
-    const std::vector<OutputSpec> specs = output_specs(signature_);
-    if (specs.size() != results.size()) {
-      throw ImportError(
-          fmt::format("the program returns {} values, its signature has {}", results.size(), specs.size()));
-    }
-    for (std::size_t i = 0; i < specs.size(); ++i) {
-      if (specs[i].kind == "USER_OUTPUT" || specs[i].kind == "LOSS_OUTPUT") add_user_output(graph, results[i]);
-    }
-    for (std::size_t i = 0; i < specs.size(); ++i) {
-      if (specs[i].kind.ends_with("_MUTATION")) graph.add_output(results[i].value, mutated_name(specs[i]));
-    }
-  }
-
-  void add_user_output(ir::Graph& graph, const FxValue& value) {
-    const std::size_t index = user_outputs_++;
-    const auto& names = options_.output_names;
-    if (names && index >= names->size()) {
-      throw InvalidArgument(
-          fmt::format("output_names must have a name for each of the program's outputs, got {}", names->size()));
-    }
-    const std::string name = names ? (*names)[index] : std::string();
-    const std::string constant = name.empty() ? fmt::format("output_{}", index) : name + "_value";
-    graph.add_output(output_value(context_, value, constant), name);
-  }
-
-  std::string mutated_name(const OutputSpec& spec) {
-    std::size_t index = 0;
-    for (const py::handle input : py::list(signature_.attr("input_specs"))) {
-      if (input.attr("kind").attr("name").cast<std::string>() != "USER_INPUT") continue;
-      const bool is_it = input.attr("arg").attr("name").cast<std::string>() == spec.target;
-      if (is_it && options_.input_names) return options_.input_names->at(index) + "_mutated";
-      ++index;
-    }
-    return spec.target + "_mutated";
-  }
-
-  const py::object& program_;
-  const FxImportOptions& options_;
-  py::object signature_;
+  const py::object& object_;
+  ir::Model model_;
+  importer::Program program_;
   FxContext context_;
-  InputSpecs inputs_;
   py::object state_;
   py::object constants_;
-  std::size_t user_inputs_ = 0;
-  std::size_t user_outputs_ = 0;
 };
 
 /// Keeps Python's collector of cycles away: each node that is read makes some objects, so it would walk over the whole
@@ -259,9 +172,8 @@ ir::Model import_program(const py::object& program, const FxImportOptions& optio
 
 std::unique_ptr<ir::Graph> import_graph_module(const py::object& graph_module,
                                                const std::map<std::string, std::string>& dim_names) {
-  FxContext context(dim_names);
   auto graph = std::make_unique<ir::Graph>();
-  context.main = graph.get();
+  FxContext context(dim_names, *graph);
   FxGraphReader reader(context, *graph, graph_module);
   const auto results = reader.read([&](const std::string& name, py::handle example) {
     FxValue value;

@@ -2,57 +2,19 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <exportguard/common/errors.h>
-#include <exportguard/common/torch_dtypes.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 
+#include "operators/facts.h"
+#include "operators/schemas.h"
 #include "python/fx_objects.h"
 
 namespace exportguard::python {
 namespace {
 
 using ir::Argument;
-
-// ------------------------------------------------------------------------------------------------ defaults
-
-Argument symbol(const char* name) { return {Argument::Symbol{name}}; }
-
-/// Enums are ints in a schema's defaults.
-Argument enum_argument(c10::TypeKind kind, std::int64_t value) {
-  if (kind == c10::TypeKind::ScalarTypeType) return {from_scalar_type(static_cast<c10::ScalarType>(value))};
-  if (kind == c10::TypeKind::LayoutType) return symbol("strided");
-  if (kind != c10::TypeKind::MemoryFormatType) return {value};
-  switch (static_cast<c10::MemoryFormat>(value)) {
-    case c10::MemoryFormat::Preserve:
-      return symbol("preserve_format");
-    case c10::MemoryFormat::ChannelsLast:
-      return symbol("channels_last");
-    case c10::MemoryFormat::ChannelsLast3d:
-      return symbol("channels_last_3d");
-    default:
-      return symbol("contiguous_format");
-  }
-}
-
-c10::TypeKind element_kind(const c10::Type& type) {
-  const auto* optional = type.castRaw<c10::OptionalType>();
-  return optional ? optional->getElementType()->kind() : type.kind();
-}
-
-Argument to_argument(const c10::IValue& value, c10::TypeKind kind) {
-  if (value.isBool()) return {value.toBool()};
-  if (value.isInt()) return enum_argument(kind, value.toInt());
-  if (value.isDouble()) return {value.toDouble()};
-  if (value.isString()) return {value.toStringRef()};
-  if (!value.isList()) return {};
-  Argument::List items;
-  for (const c10::IValue& item : value.toListRef()) items.push_back(to_argument(item, c10::TypeKind::AnyType));
-  return {std::move(items)};
-}
-
-// ------------------------------------------------------------------------------------------------ names
 
 std::string text_attribute(py::handle object, const char* name) {
   const py::object value = py::getattr(object, name, py::none());
@@ -87,22 +49,13 @@ FxOperator of_schema(py::handle target) {
   const std::size_t dot = result.target.find('.');
   result.domain = result.target.substr(0, dot);
   result.op = result.target.substr(dot + 1);
-  const std::size_t overload = result.op.find('.');
-  const std::string base = result.op.substr(0, overload);
-  const std::string overload_name = result.op.substr(overload + 1);
-  const auto handle = c10::Dispatcher::singleton().findSchema(
-      {result.domain + "::" + base, overload_name == "default" ? std::string() : overload_name});
+  const auto handle = operators::find_operator(result.domain, result.op);
   if (!handle)
     throw ImportError(fmt::format("torch does not know the operator {}; import what registers it", result.target));
   result.schema = &handle->schema();
-  result.writes = std::ranges::any_of(result.schema->arguments(), [](const c10::Argument& argument) {
-    return argument.alias_info() && argument.alias_info()->isWrite();
-  });
-  const bool is_composed = handle->hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
-  result.may_copy = result.domain == "aten" && is_composed && !result.writes;
-  static const std::set<std::string_view> copying = {"contiguous", "flatten", "ravel", "reshape", "reshape_as", "to"};
-  result.is_view = !copying.contains(base) && !result.writes &&
-                   std::ranges::any_of(result.schema->returns(), [](const c10::Argument& r) { return r.alias_info(); });
+  result.writes = operators::writes(*result.schema);
+  result.may_copy = result.domain == "aten" && operators::is_composed(*handle) && !result.writes;
+  result.is_view = operators::facts_of(result.domain, result.op).effect == operators::Effect::kView;
   if (result.target == "exportguard_repeats.block.default") result.kind = FxOperator::Kind::kMarker;
   return result;
 }
@@ -153,9 +106,7 @@ std::optional<std::size_t> FxOperator::position_of(std::string_view keyword) con
 std::optional<Argument> FxOperator::default_of(std::size_t position) const {
   if (schema == nullptr) return Argument{};
   const c10::Argument& argument = schema->arguments().at(position);
-  const auto& value = argument.default_value();
-  if (!value) return std::nullopt;
-  return value->isNone() ? Argument{} : to_argument(*value, element_kind(*argument.real_type()));
+  return operators::find_default(argument);
 }
 
 const FxOperator& FxOperators::of(py::handle target) {

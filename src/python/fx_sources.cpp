@@ -93,12 +93,19 @@ std::string clean_module_path(std::string_view path) {
 
 FxSources::FxSources() {
   const std::string file = py::module_::import("torch").attr("__file__").cast<std::string>();
-  torch_folder_ = file.substr(0, file.find_last_of("/\\") + 1);
+  torch_modules_ = file.substr(0, file.find_last_of("/\\") + 1) + "nn/";
+  is_users_ = py::module_::import("exportguard.model_code").attr("is_users");
 }
 
-// The innermost frame says most to the user, unless it lies inside torch. Of torch's own files only its modules help,
+bool FxSources::is_users(std::string_view file) {
+  const auto [row, is_new] = users_.try_emplace(std::string(file));
+  if (is_new) row->second = is_users_(py::str(file.data(), file.size())).cast<bool>();
+  return row->second;
+}
+
+// The innermost frame of the user's code says most. Of torch's own files only its modules help,
 // where the model is made of nothing else.
-void FxSources::read_frame(std::string_view stack_trace, ir::SourceView& source) const {
+void FxSources::read_frame(std::string_view stack_trace, ir::SourceView& source) {
   constexpr std::string_view kFile = "File \"";
   Frame chosen;
   for (std::size_t end = stack_trace.size(); end != std::string_view::npos && end > 0;) {
@@ -106,11 +113,11 @@ void FxSources::read_frame(std::string_view stack_trace, ir::SourceView& source)
     if (at == std::string_view::npos) break;
     end = at;
     const Frame frame = parse_frame(stack_trace.substr(at + kFile.size()));
-    if (frame.file.empty() || frame.file.front() == '<') continue;
-    const bool is_torch = frame.file.starts_with(torch_folder_);
-    const bool is_module = is_torch && frame.file.substr(torch_folder_.size()).starts_with("nn/");
-    if (!is_torch || (is_module && chosen.file.empty())) chosen = frame;
-    if (!is_torch) break;
+    if (frame.file.empty()) continue;
+    const bool is_module = frame.file.starts_with(torch_modules_);
+    const bool is_the_models = is_users(frame.file);
+    if (is_the_models || (is_module && chosen.file.empty())) chosen = frame;
+    if (is_the_models) break;
   }
   source.file = chosen.file;
   source.line = chosen.line;

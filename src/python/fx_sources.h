@@ -26,11 +26,14 @@ class FxSources {
     std::string path;
     std::string type;
   };
-  void read_frame(std::string_view stack_trace, ir::SourceView& source) const;
+  void read_frame(std::string_view stack_trace, ir::SourceView& source);
+  bool is_users(std::string_view file);
   const Module& module_of(py::handle path, py::handle type);
   const Module* find_module(py::handle meta);
 
-  std::string torch_folder_;
+  std::string torch_modules_;                // torch's folder of them
+  py::object is_users_;                      // which code is the user's: Python's one answer,
+  std::unordered_map<std::string, bool> users_;  // asked once for each file
   std::unordered_map<std::string_view, Module> modules_;  // by the path as torch writes it; the graph keeps that alive
 };
 

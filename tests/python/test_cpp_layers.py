@@ -103,3 +103,10 @@ def test_a_forbidden_include_is_found(path: str, line: str, edge: str) -> None:
 def test_a_circle_of_layers_is_found() -> None:
     with pytest.raises(ValueError, match="layer a stands on b"):
         layers_below(direct_dependencies("exportguard_layer(a DEPENDS b)\nexportguard_layer(b DEPENDS a)"))
+
+
+def test_one_layer_asks_for_the_facts_of_operators() -> None:
+    asking = re.compile(r"findSchema|findOp\b|getAllOpNames")
+    sources = [path for path in (ROOT / "src").rglob("*") if path.suffix in (".h", ".cpp")]
+    found = {path.relative_to(ROOT / "src").parts[0] for path in sources if asking.search(path.read_text("utf-8"))}
+    assert found == {"operators"}

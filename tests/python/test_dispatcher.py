@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import torch
@@ -292,3 +293,108 @@ def test_a_value_is_of_no_use_afterwards() -> None:
 def test_a_wrong_row_is_refused(operator: Any, converter: Any, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=re.escape(message)):
         Dispatcher({operator: converter})
+
+
+# ---------------------------------------------------------------------------------------------------- decompositions
+
+
+class Activated(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.gelu(x) + 1
+
+
+def node_types(model: Any) -> list[str]:
+    return [node.op_type for node in onnx.load_from_string(model.to_bytes()).graph.node]
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [["aten::gelu"], [torch.ops.aten.gelu], {"aten::gelu": lambda x, approximate="none": x * torch.sigmoid(1.702 * x)}],
+    ids=["name", "operator", "function"],
+)
+def test_an_operator_is_taken_apart_by_choice(chosen: Any) -> None:
+    x = torch.randn(2, 3)
+    plain, apart = (
+        to_onnx(Activated(), (x,), dynamic_shapes=({0: "batch"},), optimize=False, decompositions=which)
+        for which in ((), chosen)
+    )
+    assert "Gelu" in node_types(plain)
+    assert "Gelu" not in node_types(apart)
+    y = torch.randn(5, 3)
+    (got,) = apart.run({apart.inputs[0].name: y}).values()
+    expected = y * torch.sigmoid(1.702 * y) + 1 if isinstance(chosen, dict) else Activated()(y)
+    torch.testing.assert_close(torch.as_tensor(got), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [
+        ("aten::gelu", "decompositions must be operators"),
+        (["aten::nothing"], "torch knows no operator"),
+        (["aten::convolution"], "torch has no decomposition of aten.convolution.default"),
+        ({"aten::gelu": 5}, "the decomposition of aten.gelu.default must be a function"),
+    ],
+)
+def test_a_wrong_decomposition_is_refused(chosen: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        to_onnx(Activated(), (torch.zeros(2),), decompositions=chosen)
+
+
+# ---------------------------------------------------------------------------------------------------- module classes
+
+
+class Gate(torch.nn.Module):
+    def __init__(self, width: int, power: int = 1) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(width, width)
+        self.register_buffer("shift", torch.full((), 0.5))
+        self.power = power
+
+    def forward(self, x: torch.Tensor, scale: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
+        gate = torch.sigmoid(self.linear(x)) * scale
+        return x * gate + self.shift, gate
+
+
+class Gated(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gates = torch.nn.ModuleList(Gate(4) for _ in range(3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for gate in self.gates:
+            x, other = gate(x, scale=2.0)
+            x = x + other
+        return x
+
+
+def gate_converter(g: Any, weights: Any, x: Any, scale: float = 1.0) -> Any:
+    product = g.op.Add(g.op.MatMul(x, g.op.Transpose(weights["linear.weight"])), weights["linear.bias"])
+    gate = g.op.Mul(g.op.Sigmoid(product), scale)
+    return g.op.Add(g.op.Mul(x, gate), weights["shift"]), gate
+
+
+def test_a_class_of_modules_is_translated_as_a_whole() -> None:
+    seen: list[str] = []
+
+    def converter(g: Any, weights: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.extend(weights)
+        return gate_converter(g, weights, *args, **kwargs)
+
+    model = Gated().eval()
+    made = to_onnx(
+        model, (torch.randn(2, 4),), dynamic_shapes=({0: "batch"},), dispatcher=Dispatcher({Gate: converter})
+    )
+    assert seen == ["linear.weight", "linear.bias", "shift"] * 3
+    for rows in (1, 5):
+        x = torch.randn(rows, 4)
+        (got,) = made.run({made.inputs[0].name: x}).values()
+        torch.testing.assert_close(torch.as_tensor(got), model(x), rtol=1e-4, atol=1e-5)
+    assert Gate.forward.__qualname__ == "Gate.forward"
+
+
+def test_a_class_of_modules_needs_the_guard() -> None:
+    from exportguard import ExportOptions
+
+    dispatcher = Dispatcher({Gate: gate_converter})
+    with pytest.raises(InvalidArgumentError, match="needs the guard"):
+        to_onnx(Gated(), (torch.zeros(2, 4),), dispatcher=dispatcher, options=ExportOptions(guard=None))

@@ -16,17 +16,17 @@ ROOT = Path(exportguard.__file__).parent
 #: From the lowest layer up: a part sees those of lower layers, and no other of its own. Those between slashes are one
 #: part.
 LAYERS = (
-    "errors version phases _core",
+    "errors version phases _core model_code",
     "optional progress",
     "arguments emptied_caches foreign_names optimization onnx_types vmaps torch_version devices opsets memory_order "
     "export_errors",
     "source runners models inputs graph_operators repeats",
     "declaration dynamic_shapes",
-    "caches rewrites observed_shapes",
+    "caches rewrites observed_shapes module_functions",
     "patches",
     "axes/axis_report",
     "guard signature operator_trace onnx_model",
-    "input_observer graph_builder",
+    "input_observer graph_builder module_calls",
     "onnxscript_functions own_patterns",
     "dispatcher",
     "decompose tracing vmaps",

@@ -11,6 +11,7 @@ namespace exportguard::guard {
 
 /// What a patch belongs to; each kind is switched by one field of `PatchOptions`.
 enum class PatchKind {
+  kSympy,         ///< patch_sympy: the symbols of sizes
   kTorch,         ///< patch_torch
   kTransformers,  ///< patch_transformers
   kDiffusers,     ///< patch_diffusers

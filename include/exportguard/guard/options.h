@@ -13,6 +13,7 @@ namespace exportguard {
 struct PatchOptions {
   bool patch = true;               ///< false: none but the serializers
   bool serializers = true;         ///< how caches and other classes are flattened for torch.export
+  bool patch_sympy = true;         ///< mends the symbols that torch.export makes of sizes
   bool patch_torch = true;         ///< mends torch.export and the shapes it infers
   bool patch_transformers = true;  ///< mends the code of transformers' models
   bool patch_diffusers = false;    ///< mends the code of diffusers' models

@@ -1,7 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <string_view>
+#include <vector>
+
+#include "exportguard/common/dtypes.h"
 
 namespace exportguard::lowering {
 
@@ -17,5 +22,9 @@ std::string_view name(Target target);  ///< `onnx`, `onnxruntime-cpu`, `onnxrunt
 
 /// Inverse of `name`. @throws InvalidArgument for another text, with those that there are.
 Target target(std::string_view text);
+
+/// The dtypes of each operator that the target does not run in all of them, in every opset from 18 to 25. What is not
+/// in here runs, or nothing is known of it.
+std::map<std::string, std::vector<DType>> kernels(Target target);
 
 }  // namespace exportguard::lowering

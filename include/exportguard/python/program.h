@@ -1,6 +1,8 @@
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "exportguard/ir/graph.h"
 #include "exportguard/lowering/lower.h"
@@ -16,6 +18,10 @@ ir::Model import_program(std::string_view expression);
 /// `import_program` and `pipeline::convert` in one, operators without a row taken apart by torch: the model that
 /// `exportguard.to_onnx(program)` gives in Python, for `serialization::save`.
 /// @throws what those throw.
-ir::Model to_onnx(std::string_view expression, const lowering::LoweringOptions& options = {});
+///
+/// `modules_as_functions` are classes by their full names, or "repeated": each of their modules becomes the call of a
+/// local function.
+ir::Model to_onnx(std::string_view expression, const lowering::LoweringOptions& options = {},
+                  const std::vector<std::string>& modules_as_functions = {});
 
 }  // namespace exportguard::python

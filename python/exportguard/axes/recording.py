@@ -8,19 +8,21 @@ import itertools
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import sympy
 import torch
 
 from exportguard.declaration import Patch
+from exportguard.declaration.options import PatchOptions
 from exportguard.patches.torch.static_axes import model_line
 
 from .open_slices import ASKING
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_Options = TypeVar("_Options", bound=PatchOptions)
 
 _SHAPE_ENV = "torch.fx.experimental.symbolic_shapes.ShapeEnv"
 
@@ -104,16 +106,16 @@ def recording_patches(record: TraceRecord) -> tuple[Patch, Patch]:
     )
 
 
-def with_recording(guard: Mapping[str, Any], record: TraceRecord, more: Sequence[Patch] = ()) -> dict[str, Any]:
-    """Arguments of `torch_export_patches` that record too, and install `more`.
+def with_recording(guard: _Options, record: TraceRecord, more: Sequence[Patch] = ()) -> _Options:
+    """Options that record too, and install `more`.
 
     `stop_if_static` tells the line of a fixed axis by itself.
     """
-    if not guard.get("patch", True):
-        return dict(guard)
+    if not guard.patch:
+        return guard
     fixed, decided = recording_patches(record)
-    added = (decided,) if guard.get("stop_if_static") else (fixed, decided)
-    return {**guard, "custom_patches": (*(guard.get("custom_patches") or ()), *added, *more)}
+    added = (decided,) if guard.stop_if_static else (fixed, decided)
+    return replace(guard, custom_patches=(*guard.custom_patches, *added, *more))
 
 
 def _as_of_torch(function: _Function) -> _Function:

@@ -140,8 +140,8 @@ class Patch:
     may return what it replaced.
 
     :param name: unique among all patches
-    :param kind: "torch", "transformers", "diffusers", "serializer", "constraints", "static_check", "rewrite" or
-        "custom"; each is switched by one argument of `torch_export_patches`
+    :param kind: "sympy", "torch", "transformers", "diffusers", "serializer", "constraints", "static_check", "rewrite"
+        or "custom"; each is switched by one argument of `torch_export_patches`
     :param target: the dotted path of what is changed, or several
     :param reason: what goes wrong without it
     :param upstream: a link to where upstream knows of it

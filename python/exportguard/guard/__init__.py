@@ -7,7 +7,6 @@ from .opening import (
     Guard,
     ReportLine,
     register_additional_serialization_functions,
-    require_known_options,
     torch_export_patches,
 )
 from .registered import register_cache_serialization, unregister_cache_serialization
@@ -21,7 +20,6 @@ __all__ = [
     "register_additional_serialization_functions",
     "register_cache_serialization",
     "register_class_serialization",
-    "require_known_options",
     "torch_export_patches",
     "torch_export_rewrite",
     "unregister_cache_serialization",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ContextDecorator, ExitStack, contextmanager
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, TypeVar
 
 import torch.utils._pytree as pytree
@@ -20,7 +20,7 @@ from exportguard.declaration.patch import Patch
 from exportguard.errors import InvalidArgumentError
 from exportguard.guard.custom import as_patches
 from exportguard.patches import all_patches, declare_all
-from exportguard.repeats.plan import checked_repeats, repeats_planned
+from exportguard.repeats.plan import Repeats, checked_repeats, repeats_planned
 from exportguard.rewrites.automatic import AutomaticRewriting, RewritingStep
 from exportguard.rewrites.selection import as_rewrites
 
@@ -88,7 +88,16 @@ class Guard:
 
 @contextmanager
 def open_guard(options: PatchOptions, patch_details: PatchDetails | None = None) -> Iterator[Guard]:
-    """The guard of a block, which tells `patch_details` what it replaced."""
+    """The guard of a block, which tells `patch_details` what it replaced.
+
+    :raises InvalidArgumentError: a custom patch or a function to be rewritten does not say what it is
+    """
+    options = replace(
+        options,
+        custom_patches=as_patches(options.custom_patches),
+        rewrite=as_rewrites(options.rewrite),
+        dump_rewriting=os.fspath(options.dump_rewriting),
+    )
     if patch_details is not None:
         _load_what_is_patched(options)
     with opened(options) as core:
@@ -100,20 +109,6 @@ def open_guard(options: PatchOptions, patch_details: PatchDetails | None = None)
             patch_details.add_all(step.patch for step in guard.rewriting_steps)
 
 
-def require_known_options(options: Mapping[str, Any]) -> None:
-    """Raises for what `torch_export_patches` does not take.
-
-    Raises:
-        InvalidArgumentError: naming it and what is known.
-    """
-    known = inspect.signature(torch_export_patches).parameters
-    unknown = [name for name in options if name not in known]
-    if unknown:
-        raise InvalidArgumentError(
-            f"options.guard has {', '.join(unknown)}; torch_export_patches takes {', '.join(known)}"
-        )
-
-
 def _load_what_is_patched(options: PatchOptions) -> None:
     """Whoever asks for details is told of all patches, not of those alone whose modules are imported already."""
     for patch in all_patches():
@@ -121,38 +116,12 @@ def _load_what_is_patched(options: PatchOptions) -> None:
             patch.load()
 
 
-@contextmanager
-def torch_export_patches(
-    *,
-    patch: bool = True,
-    serializers: bool = True,
-    patch_sympy: bool = True,
-    patch_torch: bool = True,
-    patch_transformers: bool = True,
-    patch_diffusers: bool = False,
-    catch_constraints: bool = True,
-    stop_if_static: int = 0,
-    custom_patches: Iterable[Any] = (),
-    rewrite: Any = (),
-    dump_rewriting: str = "",
-    patch_details: PatchDetails | None = None,
-    repeats: str = "trace once",
-    verbose: int = 0,
-) -> Iterator[Guard]:
+@dataclass(frozen=True, kw_only=True)
+class torch_export_patches(PatchOptions, ContextDecorator):  # noqa: N801 - it is called as a function is
     """Installs what torch.export needs, and restores every touched object at the end of the block.
 
-    :param patch: False installs the serializers alone
-    :param serializers: whether caches are made known to pytree
-    :param patch_sympy, patch_torch, patch_transformers, patch_diffusers: the patches of each kind
-    :param catch_constraints: an axis that was asked dynamic and became static is logged, not an error at the end
-    :param stop_if_static: 1 raises at the line where a dynamic axis becomes static
-    :param custom_patches: `Patch` objects, classes with `_PATCHES_` and `_PATCHED_CLASS_`, functions with
-        `_PATCHED_FUNCTION_`, {dotted path: function}; one replaces a known patch of the same target. Paths of files
-        that `RewrittenExport.save` wrote as well
-    :param rewrite: functions whose tests and loops depend on tensor data, to be rewritten: a module, or methods,
-        classes, (class, "name") pairs, and dicts of a "target" with options of `transform_method`. True or "auto":
-        those that an export in the block stops at, which is then tried again; `rewriting_steps` tells which
-    :param dump_rewriting: a folder for the sources of the replaced functions, before and after, with their difference
+    It takes what `PatchOptions` has, and:
+
     :param patch_details: collects the patches that were installed
     :param repeats: "trace once": what blocks of a model repeat is traced once, and the program is the same; "trace all"
         traces everything
@@ -163,35 +132,47 @@ def torch_export_patches(
     >>> with torch_export_patches() as prepare:
     ...     program = torch.export.export(torch.nn.Linear(2, 1), prepare((torch.zeros(3, 2),)))
     """
-    require_flags(
-        patch=patch,
-        serializers=serializers,
-        patch_sympy=patch_sympy,
-        patch_torch=patch_torch,
-        patch_transformers=patch_transformers,
-        patch_diffusers=patch_diffusers,
-        catch_constraints=catch_constraints,
-    )
-    require_kind("stop_if_static", stop_if_static, int, "0 or 1")
-    require_kind("verbose", verbose, int, "0 or 1")
-    require_kind("dump_rewriting", dump_rewriting, str | os.PathLike, "the path of a folder, or an empty text")
-    require_kind("patch_details", patch_details, PatchDetails | None, "a PatchDetails, or None")
-    options = PatchOptions(
-        patch=patch,
-        serializers=serializers,
-        patch_sympy=patch_sympy,
-        patch_torch=patch_torch,
-        patch_transformers=patch_transformers,
-        patch_diffusers=patch_diffusers,
-        catch_constraints=catch_constraints,
-        stop_if_static=int(stop_if_static),
-        dump_rewriting=os.fspath(dump_rewriting),
-        custom_patches=as_patches(custom_patches),
-        rewrite=as_rewrites(rewrite),
-    )
-    with repeats_planned(checked_repeats(repeats)), open_guard(options, patch_details) as guard:
-        logger.log(logging.WARNING if verbose else logging.DEBUG, "patches:\n%s", guard.report_text)
-        yield guard
+
+    patch_details: PatchDetails | None = None
+    repeats: Repeats = "trace once"
+    verbose: int = 0
+    _blocks: list[ExitStack] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_kind("verbose", self.verbose, int, "0 or 1")
+        require_kind("patch_details", self.patch_details, PatchDetails | None, "a PatchDetails, or None")
+        checked_repeats(self.repeats)
+        object.__setattr__(self, "custom_patches", as_patches(self.custom_patches))
+
+    @classmethod
+    def given(cls, options: PatchOptions | Mapping[str, Any]) -> torch_export_patches:
+        """The guard that options ask for, or arguments by name.
+
+        :raises InvalidArgumentError: an argument is unknown
+        """
+        if isinstance(options, cls):
+            return options
+        if isinstance(options, PatchOptions):
+            return cls(**{one.name: getattr(options, one.name) for one in fields(PatchOptions)})
+        known = [one.name for one in fields(cls) if one.init]
+        unknown = [name for name in options if name not in known]
+        if unknown:
+            raise InvalidArgumentError(
+                f"options.guard has {', '.join(unknown)}; torch_export_patches takes {', '.join(known)}"
+            )
+        return cls(**options)
+
+    def __enter__(self) -> Guard:
+        with ExitStack() as block:
+            block.enter_context(repeats_planned(checked_repeats(self.repeats)))
+            guard = block.enter_context(open_guard(self, self.patch_details))
+            logger.log(logging.WARNING if self.verbose else logging.DEBUG, "patches:\n%s", guard.report_text)
+            self._blocks.append(block.pop_all())
+        return guard
+
+    def __exit__(self, *error: Any) -> None:
+        self._blocks.pop().__exit__(*error)
 
 
 @contextmanager

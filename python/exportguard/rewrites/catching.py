@@ -19,8 +19,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from exportguard.model_code import is_users
 from exportguard.rewrites import scope
-from exportguard.rewrites.places import is_users
 
 #: Modules whose context managers let every exception pass.
 _TRANSPARENT = ("torch", "warnings", "decimal", "threading", "_thread", "tempfile", "time")
@@ -46,7 +46,7 @@ def handler_of(kind: type[BaseException]) -> Handler | None:
     """The innermost block of the model that may catch an exception of this class, if it is raised now."""
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != _ROOT:
-        if is_users(frame.f_code):
+        if is_users(frame.f_code.co_filename):
             found = _handler_in(frame, kind)
             if found is not None:
                 return found

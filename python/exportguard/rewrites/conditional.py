@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
+from exportguard.model_code import is_users
 from exportguard.rewrites.catching import handler_of
 from exportguard.rewrites.collected import Grown, Maybe, truth_of
 from exportguard.rewrites.data import as_predicate, depends_on_data
 from exportguard.rewrites.merging import Merge
-from exportguard.rewrites.places import is_users
 from exportguard.rewrites.recording import Captured, record, substituted
 from exportguard.rewrites.state import Slot, Snapshot
 from exportguard.rewrites.watch import aliases_now, is_stop, note_containers, note_put
@@ -233,6 +233,6 @@ def is_of_the_model(error: Exception) -> bool:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    if trace is None or not is_users(trace.tb_frame.f_code):
+    if trace is None or not is_users(trace.tb_frame.f_code.co_filename):
         return False
     return dis.opname[trace.tb_frame.f_code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"

@@ -8,15 +8,10 @@ import sys
 import types
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import torch
-
 from exportguard.declaration.targets import resolve
-
-_NOT_USERS = tuple(f"{folder}/" for folder in (Path(torch.__file__).parent, Path(__file__).parents[1]))
-_GENERATED = ("<string>", "<frozen ", "<eval_with_key>")  # unlike cells of a notebook, they have no source
+from exportguard.model_code import is_users
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,16 +35,11 @@ class Place:
         return f"{self.ran.co_filename}:{self.line}: {text}"
 
 
-def is_users(code: types.CodeType) -> bool:
-    """Whether code is neither of torch nor of this package."""
-    return not code.co_filename.startswith(_NOT_USERS + _GENERATED)
-
-
 def line_now() -> str:
     """The line of the model that runs."""
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
-        if is_users(frame.f_code):
+        if is_users(frame.f_code.co_filename):
             return f"line {frame.f_lineno} of {frame.f_code.co_filename}"
         frame = frame.f_back
     return "the model"
@@ -76,7 +66,9 @@ def places_among(running: Sequence[tuple[types.CodeType, int]]) -> list[Place]:
     """The user's places among what was running, outermost first; the result has the innermost first."""
     codes = [code for code, _ in running]
     places = [
-        Place(code=_outermost(code, codes), ran=code, line=line) for code, line in reversed(running) if is_users(code)
+        Place(code=_outermost(code, codes), ran=code, line=line)
+        for code, line in reversed(running)
+        if is_users(code.co_filename)
     ]
     return places
 

@@ -15,6 +15,7 @@ import torch
 from exportguard.declaration.patch import NEEDED, Patch, Replacement, Verdict, not_needed
 from exportguard.declaration.targets import Target
 from exportguard.errors import InvalidArgumentError
+from exportguard.model_code import is_users_class
 from exportguard.rewrites.automatic import automatic_rewriting
 from exportguard.rewrites.engine import RewrittenMethod
 from exportguard.rewrites.transform import transform_method
@@ -171,18 +172,14 @@ def _own_methods(cls: type) -> list[str]:
     return [name for name, value in vars(cls).items() if isinstance(value, kinds) and not name.startswith("__")]
 
 
-def _is_users(cls: type) -> bool:
-    return cls is not object and not cls.__module__.startswith(("torch.", "builtins"))
-
-
 def _methods_of_module(module: torch.nn.Module) -> Iterator[tuple[type, str]]:
     """`forward` of every submodule outside torch, and the methods that it calls on itself."""
     seen: set[tuple[type, str]] = set()
     for cls in dict.fromkeys(type(part) for part in module.modules()):
-        pending = ["forward"] if _is_users(cls) else []
+        pending = ["forward"] if is_users_class(cls) else []
         while pending:
             name = pending.pop(0)
-            for holder in (c for c in cls.__mro__ if _is_users(c) and name in vars(c)):
+            for holder in (c for c in cls.__mro__ if is_users_class(c) and name in vars(c)):
                 if (holder, name) in seen:
                     continue
                 seen.add((holder, name))

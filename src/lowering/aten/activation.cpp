@@ -56,7 +56,7 @@ Value* gelu_of_tanh(LoweringContext& ctx, Value* x) {
 
 void lower_gelu(LoweringContext& ctx) {
   const std::string approximate(ctx.text(1));
-  const bool has_own_kernel = ctx.output_dtype() != DType::kFloat64;
+  const bool has_own_kernel = has_kernel(ctx.target(), "Gelu", ctx.output_dtype());
   if (ctx.opset() >= 20 && has_own_kernel) return lower_as(ctx, "Gelu", {{"approximate", approximate}});
   Value* x = ctx.input(0);
   ctx.result(approximate == "tanh" ? gelu_of_tanh(ctx, x) : gelu_of_erf(ctx, x));
@@ -73,7 +73,7 @@ void lower_elu(LoweringContext& ctx) {
   const double scale = ctx.number(2);
   const double input_scale = ctx.number(3);
   Value* x = ctx.input(0);
-  if (input_scale == 1 && x->dtype() != DType::kFloat64) {
+  if (input_scale == 1 && has_kernel(ctx.target(), "Elu", x->dtype())) {
     return ctx.result(times(ctx, ctx.op("Elu", {x}, {{"alpha", alpha}}), scale));
   }
   ctx.result(times(ctx, exponential_unit(ctx, x, alpha, input_scale), scale));
@@ -84,10 +84,10 @@ void lower_celu(LoweringContext& ctx) {
   ctx.result(exponential_unit(ctx, ctx.input(0), alpha, 1 / alpha));
 }
 
-// onnxruntime has these in float32 at most; a float64 is computed from what it has there.
+// Where a target has these in float32 at most, a float64 is computed from what it has there.
 
 void lower_selu(LoweringContext& ctx) {
-  if (ctx.output_dtype() != DType::kFloat64) return lower_as(ctx, "Selu");
+  if (has_kernel(ctx.target(), "Selu", ctx.output_dtype())) return lower_as(ctx, "Selu");
   constexpr double kAlpha = 1.6732632423543772848170429916717;
   constexpr double kScale = 1.0507009873554804934193349852946;
   ctx.result(times(ctx, exponential_unit(ctx, ctx.input(0), kAlpha, 1), kScale));
@@ -98,13 +98,14 @@ Value* hard_sigmoid(LoweringContext& ctx, Value* x) {
 }
 
 void lower_hardsigmoid(LoweringContext& ctx) {
-  if (ctx.output_dtype() == DType::kFloat64) return ctx.result(hard_sigmoid(ctx, ctx.input(0)));
-  lower_as(ctx, "HardSigmoid", {{"alpha", 1.0 / 6}, {"beta", 0.5}});
+  const bool runs = has_kernel(ctx.target(), "HardSigmoid", ctx.output_dtype());
+  if (runs) return lower_as(ctx, "HardSigmoid", {{"alpha", 1.0 / 6}, {"beta", 0.5}});
+  ctx.result(hard_sigmoid(ctx, ctx.input(0)));
 }
 
 void lower_hardswish(LoweringContext& ctx) {
   Value* x = ctx.input(0);
-  if (ctx.output_dtype() != DType::kFloat64) return lower_as(ctx, "HardSwish");
+  if (has_kernel(ctx.target(), "HardSwish", ctx.output_dtype())) return lower_as(ctx, "HardSwish");
   ctx.result(ctx.op("Mul", {x, hard_sigmoid(ctx, x)}));
 }
 
@@ -115,12 +116,13 @@ Value* leaky(LoweringContext& ctx, Value* x, Value* slope) {
 
 void lower_leaky_relu(LoweringContext& ctx) {
   Value* x = ctx.input(0);
-  if (ctx.output_dtype() != DType::kFloat64) return lower_as(ctx, "LeakyRelu", {{"alpha", ctx.number(1)}});
+  const bool runs = has_kernel(ctx.target(), "LeakyRelu", ctx.output_dtype());
+  if (runs) return lower_as(ctx, "LeakyRelu", {{"alpha", ctx.number(1)}});
   ctx.result(leaky(ctx, x, ctx.number_like(ctx.number(1), x)));
 }
 
 Value* parametric(LoweringContext& ctx, Value* x, Value* weight) {
-  return x->dtype() == DType::kFloat64 ? leaky(ctx, x, weight) : kernel_op(ctx, "PRelu", {x, weight});
+  return has_kernel(ctx.target(), "PRelu", x->dtype()) ? ctx.op("PRelu", {x, weight}) : leaky(ctx, x, weight);
 }
 
 /// The weight has one element or one for each of the channels, which are axis 1.
@@ -143,7 +145,7 @@ void lower_prelu_kernel(LoweringContext& ctx) { ctx.result(parametric(ctx, ctx.i
 
 /// log(1 + exp(x))
 Value* softplus(LoweringContext& ctx, Value* x) {
-  if (x->dtype() != DType::kFloat64) return ctx.op("Softplus", {x});
+  if (has_kernel(ctx.target(), "Softplus", x->dtype())) return ctx.op("Softplus", {x});
   Value* curve = log_one_plus(ctx, ctx.op("Exp", {ctx.op("Neg", {ctx.op("Abs", {x})})}));
   return ctx.op("Add", {ctx.op("Max", {x, ctx.number_like(0, x)}), curve});
 }
@@ -151,7 +153,7 @@ Value* softplus(LoweringContext& ctx, Value* x) {
 /// x tanh(log(1 + exp(x)))
 void lower_mish(LoweringContext& ctx) {
   Value* x = ctx.input(0);
-  if (ctx.output_dtype() != DType::kFloat64) return lower_as(ctx, "Mish");
+  if (has_kernel(ctx.target(), "Mish", ctx.output_dtype())) return lower_as(ctx, "Mish");
   ctx.result(ctx.op("Mul", {x, ctx.op("Tanh", {softplus(ctx, x)})}));
 }
 
@@ -210,8 +212,8 @@ Value* rrelu(LoweringContext& ctx, std::size_t lower, std::size_t training) {
   ctx.require(!ctx.flag(training), "random slopes have no ONNX operator; export the model in eval mode");
   const double slope = (ctx.number(lower) + ctx.number(lower + 1)) / 2;
   Value* x = ctx.input(0);
-  if (x->dtype() == DType::kFloat64) return leaky(ctx, x, ctx.number_like(slope, x));
-  return kernel_op(ctx, "LeakyRelu", {x}, {{"alpha", slope}});
+  if (!has_kernel(ctx.target(), "LeakyRelu", x->dtype())) return leaky(ctx, x, ctx.number_like(slope, x));
+  return ctx.op("LeakyRelu", {x}, {{"alpha", slope}});
 }
 
 void lower_rrelu(LoweringContext& ctx) { ctx.result(rrelu(ctx, 1, 3)); }

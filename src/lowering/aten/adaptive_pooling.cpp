@@ -81,8 +81,8 @@ Value* average_axis(LoweringContext& ctx, Value* x, std::int64_t axis, const Siz
   Value* weights = ctx.cast(window_masks(ctx, from, to), x->dtype());
   Value* count = ctx.reduce("ReduceSum", weights, {1}, true);
   Value* matrix = ctx.swap_axes(ctx.op("Div", {weights, count}), 0, 1);
-  // As rows: onnxruntime merges a Transpose into the MatMul, and then cannot take an empty batch.
   Value* moved = ctx.swap_axes(x, axis, -1);
+  if (!departs(ctx, Departure::kTransposedEmptyProduct)) return ctx.swap_axes(matmul(ctx, moved, matrix), axis, -1);
   std::vector<Size> sizes = ctx.sizes_of(moved);
   Value* rows = ctx.reshape(moved, {merged_size(ctx, moved, 0, sizes.size() - 1), from});
   sizes.back() = to;

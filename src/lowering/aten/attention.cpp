@@ -59,8 +59,7 @@ Value* dropped_out(LoweringContext& ctx, Value* x, double probability) {
   return ctx.op("Dropout", {x, ratio, ctx.constant(true, DType::kBool)});
 }
 
-/// MatMul, Softmax, MatMul. onnxruntime's kernel of ONNX Attention is not faster on a CPU and fails when there is no
-/// key yet, as with an empty cache; the same graph runs at every opset this way. Narrow floats go through the softmax
+/// MatMul, Softmax, MatMul, which run at every opset and where there is no key yet, as with an empty cache. Narrow floats go through the softmax
 /// as float32, as in torch's kernels.
 Value* attention_weights(LoweringContext& ctx, const Attention& attention, Value* mask) {
   Value* query = times(ctx, attention.query, attention.scale);
@@ -100,8 +99,9 @@ bool shows_input(const Value* value) {
 }
 
 /// Whether there is a key where there is a query: `past + seq` of them for `seq` queries, or some that the model
-/// computes. Keys that are an input alone are a cache, which may be empty; onnxruntime's kernel fails then.
+/// computes. Keys that are an input alone are a cache, which may be empty.
 bool has_a_key(LoweringContext& ctx, const Attention& attention) {
+  if (!departs(ctx, Departure::kAttentionOfNothing)) return true;
   const ir::Dim keys = ctx.size(attention.key, -2);
   if (const auto number = keys.constant()) return *number > 0;
   return is_positive_sum(keys - ctx.size(attention.query, -2)) || !shows_input(attention.key);
@@ -138,19 +138,20 @@ bool has_fused_form(LoweringContext& ctx, const Attention& attention) {
          has_a_key(ctx, attention);
 }
 
-/// A query may be hidden from every key with the smallest finite number. torch then gives the mean of the values;
-/// onnxruntime's kernel takes that number for minus infinity and gives zeros. The number next to it is as small: a
+/// A query may be hidden from every key with the smallest finite number. torch then gives the mean of the values, a
+/// kernel that takes that number for minus infinity gives zeros. The number next to it is as small: a
 /// score added to either is lost, in float32 up to 1e31, and the mean comes out.
 Value* without_lowest(LoweringContext& ctx, Value* mask) {
-  if (mask->dtype() == DType::kBool) return mask;
+  if (mask->dtype() == DType::kBool || !departs(ctx, Departure::kAttentionLowestIsHidden)) return mask;
   const float lowest = std::numeric_limits<float>::lowest();
   Value* is_lowest = ctx.op("Equal", {mask, ctx.number_like(lowest, mask)});
   return ctx.where(is_lowest, ctx.number_like(std::nextafter(lowest, 0.0F), mask), mask);
 }
 
-/// onnxruntime's kernel stretches the mask over samples and heads, not over queries and keys.
+/// The mask as the kernel takes it: some stretch it over samples and heads, not over queries and keys.
 Value* mask_of_scores(LoweringContext& ctx, const Attention& attention) {
   if (attention.mask == nullptr) return nullptr;
+  if (!departs(ctx, Departure::kAttentionMaskOfScores)) return without_lowest(ctx, attention.mask);
   std::vector<Size> sizes = ctx.sizes_of(attention.mask);
   if (sizes.size() < 2) sizes.insert(sizes.begin(), 2 - sizes.size(), Size(1));
   sizes[sizes.size() - 2] = size_of(ctx, attention.query, -2);

@@ -69,12 +69,13 @@ Value* convolve(LoweringContext& ctx, const std::vector<Value*>& operands, const
                      {"group", convolution.groups}});
 }
 
-/// Padding takes away from the result's ends, output padding adds to the last one: what cancels is left out, as
-/// onnxruntime wants an output padding below the stride.
+/// Padding takes away from the result's ends, output padding adds to the last one: what cancels is left out for
+/// who wants an output padding below the stride.
 Value* convolve_transposed(LoweringContext& ctx, const std::vector<Value*>& operands, Convolution convolution,
                            Numbers output_padding) {
   const std::size_t count = output_padding.size();
-  for (std::size_t i = 0; i < count; ++i) {
+  const bool cancels = departs(ctx, Departure::kOutputPaddingBelowStride);
+  for (std::size_t i = 0; cancels && i < count; ++i) {
     std::int64_t& pad = convolution.pads.at(count + i);
     const std::int64_t cancelled = output_padding[i] < convolution.stride.at(i) ? 0 : std::min(output_padding[i], pad);
     pad -= cancelled;

@@ -56,10 +56,11 @@ Value* scanned(LoweringContext& ctx, Value* x, std::int64_t axis, const Fold& fo
   return outputs[1];
 }
 
-/// Scan of nothing fails in onnxruntime, so that a tensor that may be empty is looked at first.
+/// Where a Scan of nothing fails, a tensor that may be empty is looked at first.
 Value* folded(LoweringContext& ctx, Value* x, std::int64_t axis, const Fold& fold) {
   const auto is_known = [](const ir::Dim& size) { return size.constant().value_or(0) != 0; };
-  if (std::ranges::all_of(ctx.shape(x), is_known)) return scanned(ctx, x, axis, fold);
+  const bool may_be_empty = !std::ranges::all_of(ctx.shape(x), is_known);
+  if (!may_be_empty || !departs(ctx, Departure::kScanOfNothing)) return scanned(ctx, x, axis, fold);
   auto nothing = std::make_unique<ir::Graph>("nothing");
   auto something = std::make_unique<ir::Graph>("something");
   Value* is_empty = ctx.op("Equal", {ctx.numel_of(x), ctx.constant(0, DType::kInt64)});

@@ -20,7 +20,7 @@ bool is_identity(LoweringContext& ctx) { return !ctx.flag(2) || ctx.number(1) ==
 
 Value* zeros_like(LoweringContext& ctx, Value* x) { return ctx.op("Mul", {x, ctx.number_like(0, x)}); }
 
-/// One element for each channel: whole channels are dropped. It comes from `x`, as onnxruntime would compute a Dropout
+/// One element for each channel: whole channels are dropped. It comes from `x`, as a runtime would compute a Dropout
 /// of a constant once and for all.
 Value* channels_of(LoweringContext& ctx, Value* x) {
   for (std::size_t axis = 2; axis < ctx.rank(x); ++axis) x = ctx.slice(x, static_cast<std::int64_t>(axis), 0, 1);

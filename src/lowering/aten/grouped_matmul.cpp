@@ -18,7 +18,7 @@ Value* group_sizes(LoweringContext& ctx, Value* ends, const Size& rows) {
 }
 
 /// The rows of `x` are sorted by group; each group has its own matrix. A group without rows costs nothing, and
-/// onnxruntime cuts a constant weight into its matrices once, when it loads the model. Rows after the last group are
+/// A runtime cuts a constant weight into its matrices once, when it loads the model. Rows after the last group are
 /// zero.
 Value* grouped_product(LoweringContext& ctx, Value* x, Value* weight, Value* ends) {
   const auto groups = ctx.size(weight, 0).constant();

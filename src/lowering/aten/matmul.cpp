@@ -15,7 +15,7 @@ bool has_gemm(const LoweringContext& ctx, DType dtype) {
 // ------------------------------------------------------------------------------------------------ linear
 
 /// A matrix of inputs: Gemm reads the weight as it lies, without a Transpose. Above rank 2, MatMul with a transposed
-/// weight is the faster one: Gemm would need a Reshape on both sides, with sizes computed at run time, and onnxruntime
+/// weight is the faster one: Gemm would need a Reshape on both sides, with sizes computed at run time, and a runtime
 /// transposes a constant weight once when it loads the model. The weight in the file stays the module's own, never a
 /// copy.
 Value* linear(LoweringContext& ctx, Value* x, Value* weight, Value* bias) {

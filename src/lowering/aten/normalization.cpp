@@ -65,7 +65,7 @@ Value* inverse_rms(LoweringContext& ctx, Value* x, const std::vector<std::int64_
   return inverse_root(ctx, ctx.reduce("ReduceMean", square, axes, true), epsilon);
 }
 
-/// RMSNormalization came with opset 23. Its onnxruntime kernel wants one dtype for input and weight.
+/// RMSNormalization came with opset 23. Of a weight of another dtype its result has that one, torch's the wider one.
 bool has_rms_operator(LoweringContext& ctx, const Value* weight) {
   return ctx.opset() >= 23 && weight != nullptr && weight->dtype() == ctx.input(0)->dtype();
 }

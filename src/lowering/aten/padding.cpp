@@ -31,8 +31,14 @@ Margins margins(LoweringContext& ctx, std::size_t rank) {
   return result;
 }
 
-/// The margins of every axis, those before first. Pad could be told which axes they are for, but onnxruntime forgets
-/// that when it moves a Transpose past it.
+/// The margins of the axes, those before first.
+std::vector<Size> amounts_of_own_axes(const Margins& m) {
+  std::vector<Size> result = m.before;
+  result.insert(result.end(), m.after.begin(), m.after.end());
+  return result;
+}
+
+/// The margins of every axis, those before first.
 std::vector<Size> amounts_of_all_axes(const Margins& m, std::size_t rank) {
   std::vector<Size> result(2 * rank, Size(0));
   for (std::size_t i = 0; i < m.axes.size(); ++i) {
@@ -46,10 +52,14 @@ std::vector<Size> amounts_of_all_axes(const Margins& m, std::size_t rank) {
 /// `filler` has rank 0 and is for the mode `constant`; null is zero.
 Value* padded(LoweringContext& ctx, Value* x, const Margins& m, std::string_view mode, Value* filler) {
   if (m.axes.empty()) return x;
-  const std::vector<Size> amounts = amounts_of_all_axes(m, ctx.rank(x));
+  const bool names_axes = !departs(ctx, Departure::kPadForgetsAxes);
   const DType carrier = kernel_dtype(ctx, "Pad", x->dtype());
-  Value* cast_filler = filler ? ctx.cast(filler, carrier) : nullptr;
-  return ctx.op("Pad", {ctx.cast(x, carrier), ctx.concat_sizes(amounts), cast_filler}, {{"mode", std::string(mode)}});
+  std::vector<Value*> operands = {
+      ctx.cast(x, carrier),
+      ctx.concat_sizes(names_axes ? amounts_of_own_axes(m) : amounts_of_all_axes(m, ctx.rank(x))),
+      filler ? ctx.cast(filler, carrier) : nullptr};
+  if (names_axes) operands.push_back(ctx.ints(m.axes));
+  return ctx.op("Pad", operands, {{"mode", std::string(mode)}});
 }
 
 void pad_with_mode(LoweringContext& ctx, std::string_view mode) {
@@ -70,8 +80,8 @@ bool cuts(const Margins& m) {
   return std::ranges::any_of(m.before, is_negative) || std::ranges::any_of(m.after, is_negative);
 }
 
-/// Position p of the result is the nearest position of the value to p - before. Pad says the same, but onnxruntime's
-/// refuses margins that cut an axis away.
+/// Position p of the result is the nearest position of the value to p - before. Pad says the same, where it
+/// takes margins that cut.
 Value* continued(LoweringContext& ctx, Value* x, std::int64_t axis, const Size& before, const Size& after) {
   const Size size = size_of(ctx, x, axis);
   Value* from = ctx.op("Sub", {range(ctx, add(ctx, add(ctx, size, before), after)), as_dim(ctx, before)});
@@ -82,7 +92,7 @@ Value* continued(LoweringContext& ctx, Value* x, std::int64_t axis, const Size& 
 void lower_replication_pad(LoweringContext& ctx) {
   Value* x = ctx.input(0);
   const Margins m = margins(ctx, ctx.rank(x));
-  if (!cuts(m)) return pad_with_mode(ctx, "edge");
+  if (!cuts(m) || !departs(ctx, Departure::kPadCutsNoAxis)) return pad_with_mode(ctx, "edge");
   for (std::size_t i = 0; i < m.axes.size(); ++i) x = continued(ctx, x, m.axes[i], m.before[i], m.after[i]);
   ctx.result(x);
 }
@@ -97,12 +107,12 @@ Value* cut(LoweringContext& ctx, Value* x, std::int64_t axis, const Size& before
 }
 
 /// One axis continued from its other end: position p of the result is position (p - before) mod size. Pad has a mode
-/// for it, but not before opset 19, and onnxruntime's fails on an empty batch.
+/// for it, but not before opset 19.
 Value* wrapped(LoweringContext& ctx, Value* x, std::int64_t axis, const Size& before, const Size& after) {
   const Size size = size_of(ctx, x, axis);
   Value* positions = range(ctx, add(ctx, add(ctx, size, before), after));
   Value* from = ctx.op("Sub", {positions, as_dim(ctx, before)});
-  Value* divisor = as_dim(ctx, maximum(ctx, size, 1));  // onnxruntime refuses a modulus of 0
+  Value* divisor = as_dim(ctx, maximum(ctx, size, 1));  // a modulus of 0 has no meaning
   return ctx.gather(x, ctx.op("Mod", {from, divisor}), axis);
 }
 

@@ -51,9 +51,10 @@ Value* unbatched(LoweringContext& ctx, Value* y, const Batched& input) {
 
 // ------------------------------------------------------------------------------------------------ largest
 
-/// onnxruntime (up to 1.31) merges a Pad with zeros into a MaxPool whose own padding is lower than any number; it keeps
-/// them apart where the MaxPool says that it has no padding at all.
-bool says_valid(const Value* x, const Pooling& pooling, bool is_ceil) {
+/// A target that merges a Pad with zeros into a MaxPool, whose own padding is lower than any number, keeps them apart
+/// where the MaxPool says that it has no padding at all.
+bool says_valid(LoweringContext& ctx, const Value* x, const Pooling& pooling, bool is_ceil) {
+  if (!departs(ctx, Departure::kPadMergedIntoMaxPool)) return false;
   const bool is_padded = x->producer() != nullptr && x->producer()->op() == "Pad";
   const bool has_pads = std::ranges::any_of(pooling.pads, [](std::int64_t pad) { return pad != 0; });
   return is_padded && !has_pads && !is_ceil;
@@ -65,7 +66,7 @@ std::vector<Value*> max_pool(LoweringContext& ctx, Value* x, std::size_t spatial
   std::vector<ir::NamedAttribute> attributes;
   attributes.emplace_back("kernel_shape", pooling.kernel);
   attributes.emplace_back("strides", pooling.stride);
-  if (says_valid(x, pooling, ctx.flag(5))) {
+  if (says_valid(ctx, x, pooling, ctx.flag(5))) {
     attributes.emplace_back("auto_pad", std::string("VALID"));
   } else {
     attributes.emplace_back("pads", pooling.pads);
@@ -76,7 +77,7 @@ std::vector<Value*> max_pool(LoweringContext& ctx, Value* x, std::size_t spatial
                      std::move(attributes));
 }
 
-/// `found` where the window of `x` has no NaN. onnxruntime's MaxPool (up to 1.31) drops NaN.
+/// `found` where the window of `x` has no NaN. ONNX leaves open what a MaxPool makes of NaN.
 Value* with_nan(LoweringContext& ctx, Value* x, Value* found, std::size_t spatial) {
   if (!is_floating(x->dtype())) return found;
   Value* flags = ctx.cast(kernel_op(ctx, "IsNaN", {x}), DType::kUint8);

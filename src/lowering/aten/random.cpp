@@ -4,6 +4,7 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
+#include "lowering/kernels.h"
 #include "lowering/number_lists.h"
 #include "lowering/size_arithmetic.h"
 
@@ -13,8 +14,10 @@ namespace {
 /// Dtypes that ONNX draws random numbers in.
 DType random_dtype(DType dtype) { return is_floating(dtype) ? dtype : DType::kFloat32; }
 
-// onnxruntime has kernels for the random operators up to opset 21, and for Dropout at every opset.
-constexpr int kLastOpsetWithKernels = 21;
+/// Dropout runs at every opset, wherever the other random operators do not.
+bool has_only_dropout(LoweringContext& ctx) {
+  return ctx.opset() > 21 && departs(ctx, Departure::kNoRandomKernelsSince22);
+}
 
 /// How many bits a fraction has.
 std::int64_t fraction_bits(DType dtype) {
@@ -47,7 +50,7 @@ Value* uniform_of_bits(LoweringContext& ctx, const std::vector<Size>& sizes, DTy
 
 /// Uniform in [0, 1), in the given dtype and of the given shape.
 Value* uniform(LoweringContext& ctx, const std::vector<Size>& sizes, DType dtype) {
-  if (ctx.opset() > kLastOpsetWithKernels) return uniform_of_bits(ctx, sizes, dtype);
+  if (has_only_dropout(ctx)) return uniform_of_bits(ctx, sizes, dtype);
   Value* model = ctx.filled(sizes, ctx.constant(0, dtype));
   return ctx.op("RandomUniformLike", {model}, {{"dtype", static_cast<std::int64_t>(dtype)}});
 }
@@ -64,7 +67,7 @@ Value* normal_of_uniform(LoweringContext& ctx, const std::vector<Size>& sizes, D
 
 /// Normal with mean 0 and deviation 1.
 Value* normal(LoweringContext& ctx, const std::vector<Size>& sizes, DType dtype) {
-  if (ctx.opset() > kLastOpsetWithKernels) return normal_of_uniform(ctx, sizes, dtype);
+  if (has_only_dropout(ctx)) return normal_of_uniform(ctx, sizes, dtype);
   Value* model = ctx.filled(sizes, ctx.constant(0, dtype));
   return ctx.op("RandomNormalLike", {model}, {{"dtype", static_cast<std::int64_t>(dtype)}});
 }

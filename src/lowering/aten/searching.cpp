@@ -6,7 +6,7 @@
 namespace exportguard::lowering {
 namespace {
 
-/// Both operands in the dtype that torch compares them in, or the nearest one that onnxruntime compares.
+/// Both operands in the dtype that torch compares them in, or the nearest one that the target compares.
 std::pair<Value*, Value*> comparable(LoweringContext& ctx, std::string_view op, std::size_t a, std::size_t b) {
   const DType dtype = kernel_dtype(ctx, op, ctx.promoted({a, b}));
   return {ctx.scalar(a, dtype), ctx.scalar(b, dtype)};

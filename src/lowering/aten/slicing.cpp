@@ -167,7 +167,7 @@ Value* rolled(LoweringContext& ctx, Value* x, const Size& shift, std::int64_t ax
   const Size size = size_of(ctx, x, axis);
   if (shift.number() == 0 || size.number() == 0) return x;
   Value* from = ctx.op("Sub", {range(ctx, size), as_dim(ctx, shift)});
-  Value* index = ctx.op("Mod", {from, as_dim(ctx, maximum(ctx, size, 1))});  // onnxruntime refuses a modulus of 0
+  Value* index = ctx.op("Mod", {from, as_dim(ctx, maximum(ctx, size, 1))});  // a modulus of 0 has no meaning
   Value* made = ctx.gather(x, index, axis);
   made->set_type(x->type());
   return made;

@@ -74,7 +74,7 @@ TEST(PatchKind, IsReadFromItsName) {
   EXPECT_EQ(patch_kind("serializer"), PatchKind::kSerializer);
   EXPECT_EQ(name_of(PatchKind::kStaticCheck), "static_check");
   EXPECT_THAT([] { patch_kind("onnx"); },
-              ThrowsMessage<InvalidArgument>(HasSubstr("patch kind must be one of torch, transformers")));
+              ThrowsMessage<InvalidArgument>(HasSubstr("patch kind must be one of sympy, torch, transformers")));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "exportguard/common/errors.h"
+#include "exportguard/lowering/table.h"
+#include "lowering/complex_parts.h"
 #include "lowering/lowered.h"
 
 namespace exportguard::lowering {
@@ -38,6 +40,20 @@ TEST(ComplexLowering, OperatorsWithoutARuleAreNamed) {
       return (%z))";
   EXPECT_THAT([&] { lowered(graph); }, testing::ThrowsMessage<LoweringError>(
                                            testing::HasSubstr("no rule for complex tensors in aten.asinh.default (")));
+}
+
+TEST(ComplexRules, ASecondClaimOfOneOperatorIsRefused) {
+  const ComplexRule rule = [](ComplexSite&) {};
+  const std::vector<ComplexClaim> claims = {{rule, {"aten.exp.default"}}, {rule, {"aten.sin.default", "aten.exp.default"}}};
+  EXPECT_THAT([&] { complex_rules_by_target(claims); },
+              testing::ThrowsMessage<InvalidArgument>("aten.exp.default has a rule for complex tensors already; keep one"));
+}
+
+TEST(LoweringTable, ASecondRowOfOneOperatorIsRefused) {
+  LoweringTable table = LoweringTable::builtin();
+  EXPECT_THAT([&] { table.add("aten.relu.default", [](LoweringContext&) {}); },
+              testing::ThrowsMessage<InvalidArgument>(
+                  "aten.relu.default has a lowering already; remove one of the two rows"));
 }
 
 }  // namespace

@@ -32,5 +32,17 @@ TEST(KernelDtype, OfTheStandardAloneStays) {
   EXPECT_EQ(kernel_dtype(Target::kOnnx, "Erf", DType::kFloat64), DType::kFloat64);
 }
 
+TEST(KernelDtype, OfTheCudaProviderIsThatOfEitherProvider) {
+  EXPECT_EQ(kernel_dtype(Target::kOnnxRuntimeCuda, "Erf", DType::kFloat64), DType::kFloat64);
+  EXPECT_EQ(kernel_dtype(Target::kOnnxRuntimeCuda, "Max", DType::kInt8), DType::kInt8);
+  EXPECT_EQ(kernel_dtype(Target::kOnnxRuntimeCuda, "Tan", DType::kFloat64), DType::kFloat32);
+}
+
+TEST(Target, DepartsFromTheStandardOnlyIfItIsARuntime) {
+  EXPECT_FALSE(departs(Target::kOnnx, Departure::kScanOfNothing));
+  EXPECT_TRUE(departs(Target::kOnnxRuntimeCpu, Departure::kScanOfNothing));
+  EXPECT_TRUE(departs(Target::kOnnxRuntimeCuda, Departure::kScanOfNothing));
+}
+
 }  // namespace
 }  // namespace exportguard::lowering

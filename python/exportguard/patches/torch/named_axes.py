@@ -88,7 +88,7 @@ def _apply(changes: Changes) -> None:
 PATCHES = (
     Patch(
         name="one symbol for axes of one name",
-        kind="torch",
+        kind="sympy",
         target=_TARGET,
         reason="each layer's cache has symbols of its own until guards equate them, so every layer is another",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/experimental/symbolic_shapes.py",

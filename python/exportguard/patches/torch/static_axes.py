@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib
 import linecache
-import os
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -16,17 +13,10 @@ import torch
 
 from exportguard.declaration.patch import Patch
 from exportguard.errors import GuardError
+from exportguard.model_code import is_users
 
 if TYPE_CHECKING:
     import sympy
-
-
-@functools.cache
-def _not_the_model() -> tuple[str, ...]:
-    """How the files begin whose lines are no lines of a model: folders of packages, and what has no file."""
-    packages = (importlib.import_module(name).__file__ for name in ("torch", "sympy", "exportguard"))
-    folders = (os.path.join(os.path.dirname(file), "") for file in packages if file)
-    return (*folders, contextlib.__file__, functools.__file__, "<")
 
 
 class StaticAxisError(GuardError):
@@ -49,7 +39,7 @@ def model_line() -> str:
         file = frame.f_code.co_filename
         if file == torch.export.__file__:
             break
-        if not file.startswith(_not_the_model()):
+        if is_users(file):
             return f"{file}:{frame.f_lineno}: {linecache.getline(file, frame.f_lineno).strip()}"
     return "no line of the model, but when torch compared the axes of the inputs at the end"
 

@@ -9,7 +9,7 @@
 
 #include "exportguard/ir/graph.h"
 
-namespace exportguard::importer {
+namespace exportguard::operators {
 
 /// What an operator does to memory, as its schema says.
 enum class Effect {
@@ -45,9 +45,7 @@ class OperatorTable {
   std::unordered_map<std::string, OperatorFacts> facts_;
 };
 
-/// `add_` of `add_.Tensor`.
-std::string_view base_name(std::string_view op);
-/// `Tensor` of `add_.Tensor`; empty for `default`.
-std::string_view overload_name(std::string_view op);
+/// The same, looked up now.
+OperatorFacts facts_of(const std::string& domain, const std::string& op);
 
-}  // namespace exportguard::importer
+}  // namespace exportguard::operators

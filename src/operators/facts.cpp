@@ -1,4 +1,4 @@
-#include "importer/operator_facts.h"
+#include "operators/facts.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -6,10 +6,17 @@
 #include <map>
 #include <set>
 
-namespace exportguard::importer {
+#include "operators/schemas.h"
+
+namespace exportguard::operators {
 namespace {
 
 using c10::FunctionSchema;
+
+struct Operator {
+  const std::string& domain;
+  const std::string& op;
+};
 
 // The schemas of these do not say that the result may be the argument itself.
 const std::set<std::string_view>& silent_views() {
@@ -52,14 +59,6 @@ const std::map<std::string_view, std::string_view>& irregular_counterparts() {
   };
   return names;
 }
-
-const FunctionSchema* find_schema(const std::string& domain, std::string_view op) {
-  const c10::OperatorName name(domain + "::" + std::string(base_name(op)), std::string(overload_name(op)));
-  const auto handle = c10::Dispatcher::singleton().findSchema(name);
-  return handle ? &handle->schema() : nullptr;
-}
-
-bool is_written(const c10::Argument& argument) { return argument.alias_info() && argument.alias_info()->isWrite(); }
 
 bool is_shared(const c10::Argument& argument) { return argument.alias_info() && !argument.alias_info()->isWrite(); }
 
@@ -117,20 +116,20 @@ bool is_out_variant(const FunctionSchema& schema) {
   return std::ranges::any_of(arguments, [](const c10::Argument& a) { return is_written(a) && a.kwarg_only(); });
 }
 
-std::optional<Counterpart> find_counterpart(const ir::Node& node, const FunctionSchema& schema) {
-  const std::string& op = node.op();
+std::optional<Counterpart> find_counterpart(const Operator& node, const FunctionSchema& schema) {
+  const std::string& op = node.op;
   if (const auto row = irregular_counterparts().find(op); row != irregular_counterparts().end()) {
-    const FunctionSchema* found = find_schema(node.domain(), row->second);
+    const FunctionSchema* found = find_schema(node.domain, row->second);
     return found ? counterpart(std::string(row->second), *found) : std::nullopt;
   }
   const std::string_view base = base_name(op);
-  if (is_out_variant(schema)) return search_overloads(node.domain(), base, schema, true);
+  if (is_out_variant(schema)) return search_overloads(node.domain, base, schema, true);
   if (!base.ends_with('_') || base.ends_with("__")) return std::nullopt;
   const std::string_view stripped = base.substr(0, base.size() - 1);
   const std::string same_overload = spelled(stripped, overload_name(op));
-  if (const FunctionSchema* found = find_schema(node.domain(), same_overload))
+  if (const FunctionSchema* found = find_schema(node.domain, same_overload))
     return counterpart(same_overload, *found);
-  return search_overloads(node.domain(), stripped, schema, false);
+  return search_overloads(node.domain, stripped, schema, false);
 }
 
 std::optional<std::size_t> written_argument_of(const c10::Argument& result, const FunctionSchema& schema) {
@@ -142,9 +141,9 @@ std::optional<std::size_t> written_argument_of(const c10::Argument& result, cons
   return std::nullopt;
 }
 
-OperatorFacts facts_of_write(const ir::Node& node, const FunctionSchema& schema) {
+OperatorFacts facts_of_write(const Operator& node, const FunctionSchema& schema) {
   OperatorFacts facts;
-  facts.effect = shape_changes().contains(base_name(node.op())) ? Effect::kReshapeSelf : Effect::kWrite;
+  facts.effect = shape_changes().contains(base_name(node.op)) ? Effect::kReshapeSelf : Effect::kWrite;
   for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
     if (is_written(schema.arguments()[i])) facts.written.push_back(i);
   }
@@ -154,40 +153,33 @@ OperatorFacts facts_of_write(const ir::Node& node, const FunctionSchema& schema)
   return facts;
 }
 
-OperatorFacts facts_of_view(const ir::Node& node, const FunctionSchema& schema) {
+OperatorFacts facts_of_view(const Operator& node, const FunctionSchema& schema) {
   OperatorFacts facts;
-  const std::string_view base = base_name(node.op());
+  const std::string_view base = base_name(node.op);
   const auto argument = std::ranges::find_if(schema.arguments(), is_shared);
   if (argument != schema.arguments().end() && std::ranges::any_of(schema.returns(), is_shared)) {
     facts.effect = views_or_copies().contains(base) ? Effect::kMaybeView : Effect::kView;
     facts.viewed = static_cast<std::size_t>(argument - schema.arguments().begin());
-  } else if (node.domain() == "aten" && silent_views().contains(base)) {
+  } else if (node.domain == "aten" && silent_views().contains(base)) {
     facts.effect = Effect::kMaybeView;
   }
   return facts;
 }
 
-OperatorFacts look_up(const ir::Node& node) {
-  const FunctionSchema* schema = find_schema(node.domain(), node.op());
+OperatorFacts look_up(const Operator& op) {
+  const FunctionSchema* schema = find_schema(op.domain, op.op);
   if (schema == nullptr) return {};
-  return std::ranges::any_of(schema->arguments(), is_written) ? facts_of_write(node, *schema)
-                                                              : facts_of_view(node, *schema);
+  return writes(*schema) ? facts_of_write(op, *schema) : facts_of_view(op, *schema);
 }
 
 }  // namespace
 
-std::string_view base_name(std::string_view op) { return op.substr(0, op.find('.')); }
-
-std::string_view overload_name(std::string_view op) {
-  const std::size_t dot = op.find('.');
-  const std::string_view overload = dot == std::string_view::npos ? std::string_view() : op.substr(dot + 1);
-  return overload == "default" ? std::string_view() : overload;
-}
+OperatorFacts facts_of(const std::string& domain, const std::string& op) { return look_up({domain, op}); }
 
 const OperatorFacts& OperatorTable::of(const ir::Node& node) {
   const auto [row, is_new] = facts_.try_emplace(node.qualified_name());
-  if (is_new) row->second = look_up(node);
+  if (is_new) row->second = look_up({node.domain(), node.op()});
   return row->second;
 }
 
-}  // namespace exportguard::importer
+}  // namespace exportguard::operators

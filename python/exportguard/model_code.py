@@ -1,0 +1,54 @@
+"""What is the user's code, and what only runs it: one answer wherever a line of the model is named."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+import sysconfig
+
+#: Code without a file of its own. Cells of a notebook have names in angle brackets as well, and are somebody's code.
+_GENERATED = ("<string>", "<frozen ", "<eval_with_key>", "<lambdifygenerated", "<__array_function__")
+_RUNNING_MODELS = ("torch", "sympy", "exportguard")
+
+
+@functools.cache
+def is_users(file: str) -> bool:
+    """Whether a file of code is the user's, or a model library's: not of torch, sympy, this package or Python itself.
+
+    >>> import ast
+    >>> is_users("model.py"), is_users("<ipython-input-1>"), is_users(ast.__file__), is_users("<frozen runpy>")
+    (True, True, False, False)
+    """
+    if file.startswith((*_GENERATED, *_packages())):
+        return False
+    return not file.startswith(_standard_library()) or file.startswith(_installed())
+
+
+def is_users_class(cls: type) -> bool:
+    """Whether a class is defined in the user's code."""
+    module = sys.modules.get(cls.__module__)
+    if cls.__module__ in sys.builtin_module_names:
+        return False
+    file = getattr(module, "__file__", None)
+    return file is None or is_users(file)
+
+
+@functools.cache
+def _packages() -> tuple[str, ...]:
+    files = (importlib.import_module(name).__file__ for name in _RUNNING_MODELS)
+    return tuple(os.path.join(os.path.dirname(file), "") for file in files if file)
+
+
+@functools.cache
+def _standard_library() -> tuple[str, ...]:
+    return tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib"))
+
+
+@functools.cache
+def _installed() -> tuple[str, ...]:
+    """Where packages are installed, which may lie within Python's own folder."""
+    names = ("purelib", "platlib")
+    folders = {sysconfig.get_path(name) for name in names} | {one for one in sys.path if one.endswith("-packages")}
+    return tuple(os.path.join(folder, "") for folder in sorted(folders))
