@@ -28,19 +28,16 @@ class KeepAtMost(ast.NodeTransformer):
         if found is None:
             return node
         mask, count = found.text("mask"), found.text("count")
-        calls = [one for statement in node.body for one in ast.walk(statement) if _is_of_best(one, mask, count)]
+        nodes = (one for statement in node.body for one in ast.walk(statement))
+        calls = [one for one in nodes if isinstance(one, ast.Call) and _is_of_best(one, mask, count)]
         for call in calls:
             least = ast.parse(f"at_most({count}, {mask}.shape[-1])", mode="eval").body
             call.args[1] = placed(least, call.args[1])
         return node.body if len(calls) == 1 else node
 
 
-def _is_of_best(node: ast.AST, mask: str, count: str) -> Any:
-    return (
-        isinstance(node, ast.Call)
-        and ast.unparse(node.func) == "torch.topk"
-        and [ast.unparse(one) for one in node.args] == [mask, count]
-    )
+def _is_of_best(call: ast.Call, mask: str, count: str) -> bool:
+    return ast.unparse(call.func) == "torch.topk" and [ast.unparse(one) for one in call.args] == [mask, count]
 
 
 PATCHES = (
