@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import collections
 import importlib.util
+import inspect
 import statistics
 import time
 from typing import Any
@@ -65,9 +66,12 @@ def session_of(model: onnx.ModelProto) -> ort.InferenceSession:
 
 
 def feeds_of(case: Case, session: ort.InferenceSession) -> dict[str, np.ndarray]:
-    """The traced inputs by position: every form has them in the order of the program."""
+    """The traced inputs by position: every form has them in the order of forward's signature."""
+    given = {
+        name: case.inputs[name] for name in inspect.signature(case.module.forward).parameters if name in case.inputs
+    }
     with torch_export_patches():
-        leaves = torch.utils._pytree.tree_leaves(case.inputs)  # the only place that knows registered caches
+        leaves = torch.utils._pytree.tree_leaves(given)  # the only place that knows registered caches
     tensors = [leaf.numpy() for leaf in leaves if isinstance(leaf, torch.Tensor)]
     return dict(zip([value.name for value in session.get_inputs()], tensors, strict=True))
 
