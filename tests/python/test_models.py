@@ -350,7 +350,7 @@ def test_the_inputs_have_the_form_that_the_model_takes(name: str, task: str, exp
 
 def test_a_mask_is_left_out_where_it_is_not_taken() -> None:
     case = build_model("fnet", BuildOptions(task="fill-mask"))
-    assert set(case.inputs(case.task.sizes)) == {"input_ids"}
+    assert set(case.inputs(case.task.sizes)) == {"input_ids", "token_type_ids"}
 
 
 @pytest.mark.parametrize("name", ["glm4v_text", "qwen2_vl_text", "cosmos3_edge_text"])
