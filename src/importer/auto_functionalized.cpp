@@ -6,9 +6,9 @@
 #include <map>
 
 #include "exportguard/common/errors.h"
+#include "importer/torch_call.h"
 #include "operators/facts.h"
 #include "operators/schemas.h"
-#include "importer/torch_call.h"
 
 namespace exportguard::importer {
 namespace {

@@ -9,9 +9,9 @@
 #include "importer/auto_functionalized.h"
 #include "importer/hidden_writes.h"
 #include "importer/inline_bodies.h"
+#include "importer/writes.h"
 #include "operators/facts.h"
 #include "operators/schemas.h"
-#include "importer/writes.h"
 
 namespace exportguard::importer {
 namespace {

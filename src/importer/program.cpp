@@ -28,8 +28,7 @@ ir::Value& Weights::add(const std::string& name, ir::Tensor tensor) {
 
 // ------------------------------------------------------------------------------------------------ programs
 
-Program::Program(Signature signature, ProgramNames names)
-    : signature_(std::move(signature)), names_(std::move(names)) {
+Program::Program(Signature signature, ProgramNames names) : signature_(std::move(signature)), names_(std::move(names)) {
   for (const InputSpec& spec : signature_.inputs) by_placeholder_.emplace(spec.placeholder, &spec);
 }
 

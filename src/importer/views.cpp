@@ -333,7 +333,8 @@ bool keeps_contiguity(const ir::Node& view) {
 
 bool shows_other_part(const ViewOutput& a, const ViewOutput& b) {
   if (&a.node == &b.node) return a.output != b.output;
-  const bool are_entries = operators::base_name(a.node.op()) == "select" && operators::base_name(b.node.op()) == "select";
+  const bool are_entries =
+      operators::base_name(a.node.op()) == "select" && operators::base_name(b.node.op()) == "select";
   if (!are_entries || axis_at(a.node, 1) != axis_at(b.node, 1)) return false;
   const auto first = find_integer(a.node, 2);
   const auto second = find_integer(b.node, 2);

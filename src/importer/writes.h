@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "exportguard/ir/graph.h"
-#include "operators/facts.h"
 #include "importer/torch_call.h"
+#include "operators/facts.h"
 
 namespace exportguard::importer {
 

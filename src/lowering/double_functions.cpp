@@ -165,7 +165,8 @@ Value* scaled_complementary_error(LoweringContext& ctx, Value* x) {
 }
 
 Value* float_function(LoweringContext& ctx, std::string_view op, Value* x) {
-  const Function function = x->dtype() == DType::kFloat64 && !has_kernel(ctx.target(), op, x->dtype()) ? find_function(op) : nullptr;
+  const Function function =
+      x->dtype() == DType::kFloat64 && !has_kernel(ctx.target(), op, x->dtype()) ? find_function(op) : nullptr;
   return function != nullptr ? function(ctx, x) : kernel_op(ctx, op, {x});
 }
 

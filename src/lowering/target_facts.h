@@ -52,10 +52,10 @@ enum class Departure : std::uint8_t {
 
 struct TargetFacts {
   std::string_view name;
-  bool runs_all = false;                   ///< a kernel for everything that the standard allows
-  std::span<const KernelRow> kernels;      ///< operators that are in no row run in every dtype
+  bool runs_all = false;               ///< a kernel for everything that the standard allows
+  std::span<const KernelRow> kernels;  ///< operators that are in no row run in every dtype
   std::span<const Departure> departures;
-  const TargetFacts* others = nullptr;     ///< who runs what this one has no kernel for
+  const TargetFacts* others = nullptr;  ///< who runs what this one has no kernel for
 };
 
 // The targets, each with its tables in `targets/<name>.cpp`.

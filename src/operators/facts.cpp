@@ -127,8 +127,7 @@ std::optional<Counterpart> find_counterpart(const Operator& node, const Function
   if (!base.ends_with('_') || base.ends_with("__")) return std::nullopt;
   const std::string_view stripped = base.substr(0, base.size() - 1);
   const std::string same_overload = spelled(stripped, overload_name(op));
-  if (const FunctionSchema* found = find_schema(node.domain, same_overload))
-    return counterpart(same_overload, *found);
+  if (const FunctionSchema* found = find_schema(node.domain, same_overload)) return counterpart(same_overload, *found);
   return search_overloads(node.domain, stripped, schema, false);
 }
 

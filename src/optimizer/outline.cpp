@@ -199,7 +199,8 @@ std::size_t depth(const std::string& path) { return static_cast<std::size_t>(std
 std::size_t outline_modules(ir::Model& model, const std::map<std::string, FunctionName>& modules) {
   std::vector<const std::pair<const std::string, FunctionName>*> inner_first;
   for (const auto& module : modules) inner_first.push_back(&module);
-  std::ranges::stable_sort(inner_first, std::ranges::greater(), [](const auto* module) { return depth(module->first); });
+  std::ranges::stable_sort(inner_first, std::ranges::greater(),
+                           [](const auto* module) { return depth(module->first); });
 
   const std::size_t known = model.functions.size();
   ModuleOutliner outliner(model);

@@ -8,10 +8,9 @@ namespace exportguard::python {
 namespace {
 
 void lower(ir::Model& model, int opset, bool fused_attention, std::string_view target) {
-  lowering::lower(model,
-                  {.opset = opset,
-                   .table = fused_attention ? &lowering::table_with_fused_attention() : nullptr,
-                   .target = lowering::target(target)});
+  lowering::lower(model, {.opset = opset,
+                          .table = fused_attention ? &lowering::table_with_fused_attention() : nullptr,
+                          .target = lowering::target(target)});
 }
 
 std::map<std::string, std::vector<std::string>> target_kernels(std::string_view target) {
@@ -30,8 +29,7 @@ void bind_lowering(py::module_& m) {
   using ReleaseGil = py::call_guard<py::gil_scoped_release>;
   m.def("lower", &lower, py::arg("model"), py::arg("opset") = lowering::LoweringOptions().opset, py::kw_only(),
         py::arg("fused_attention") = false, py::arg("target") = lowering::name(lowering::LoweringOptions().target),
-        ReleaseGil(),
-        "Replaces every torch operator of the model by ONNX operators, in place.");
+        ReleaseGil(), "Replaces every torch operator of the model by ONNX operators, in place.");
   m.def("target_kernels", &target_kernels, py::arg("target"),
         "For each ONNX operator that the target does not run in every dtype, those that it does.");
   m.def("lowering_targets", &lowering_targets, ReleaseGil(), "The operators that can be lowered, by torch's name.");

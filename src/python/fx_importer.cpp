@@ -58,8 +58,8 @@ class ProgramReader {
   ir::Model read() {
     program_.reserve_names(context_.weights);
     FxGraphReader reader(context_, *model_.graph, object_.attr("graph_module"));
-    const std::vector<FxValue> results = reader.read(
-        [this](const std::string& name, py::handle example) { return placeholder(name, example); });
+    const std::vector<FxValue> results =
+        reader.read([this](const std::string& name, py::handle example) { return placeholder(name, example); });
     program_.add_outputs(*model_.graph, results.size(), [&](std::size_t index, const std::string& constant) {
       return output_value(context_, results[index], constant);
     });

@@ -31,9 +31,9 @@ class FxSources {
   const Module& module_of(py::handle path, py::handle type);
   const Module* find_module(py::handle meta);
 
-  std::string torch_modules_;                // torch's folder of them
-  py::object is_users_;                      // which code is the user's: Python's one answer,
-  std::unordered_map<std::string, bool> users_;  // asked once for each file
+  std::string torch_modules_;                             // torch's folder of them
+  py::object is_users_;                                   // which code is the user's: Python's one answer,
+  std::unordered_map<std::string, bool> users_;           // asked once for each file
   std::unordered_map<std::string_view, Module> modules_;  // by the path as torch writes it; the graph keeps that alive
 };
 

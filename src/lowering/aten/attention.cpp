@@ -59,8 +59,8 @@ Value* dropped_out(LoweringContext& ctx, Value* x, double probability) {
   return ctx.op("Dropout", {x, ratio, ctx.constant(true, DType::kBool)});
 }
 
-/// MatMul, Softmax, MatMul, which run at every opset and where there is no key yet, as with an empty cache. Narrow floats go through the softmax
-/// as float32, as in torch's kernels.
+/// MatMul, Softmax, MatMul, which run at every opset and where there is no key yet, as with an empty cache. Narrow
+/// floats go through the softmax as float32, as in torch's kernels.
 Value* attention_weights(LoweringContext& ctx, const Attention& attention, Value* mask) {
   Value* query = times(ctx, attention.query, attention.scale);
   Value* scores = ctx.widened(matmul(ctx, query, ctx.swap_axes(attention.key, -1, -2)));

@@ -119,7 +119,8 @@ std::string needed_letters(const Equation& equation, std::size_t done) {
   return letters;
 }
 
-/// Two operands at a time from the left, each step one MatMul, which has kernels for more dtypes than Einsum, and faster ones.
+/// Two operands at a time from the left, each step one MatMul, which has kernels for more dtypes than Einsum, and
+/// faster ones.
 void lower_einsum(LoweringContext& ctx) {
   const std::vector<Value*> values = ctx.inputs(1);
   const Equation equation = parse(ctx, without_spaces(ctx.text(0)), values);

@@ -55,8 +55,7 @@ Value* padded(LoweringContext& ctx, Value* x, const Margins& m, std::string_view
   const bool names_axes = !departs(ctx, Departure::kPadForgetsAxes);
   const DType carrier = kernel_dtype(ctx, "Pad", x->dtype());
   std::vector<Value*> operands = {
-      ctx.cast(x, carrier),
-      ctx.concat_sizes(names_axes ? amounts_of_own_axes(m) : amounts_of_all_axes(m, ctx.rank(x))),
+      ctx.cast(x, carrier), ctx.concat_sizes(names_axes ? amounts_of_own_axes(m) : amounts_of_all_axes(m, ctx.rank(x))),
       filler ? ctx.cast(filler, carrier) : nullptr};
   if (names_axes) operands.push_back(ctx.ints(m.axes));
   return ctx.op("Pad", operands, {{"mode", std::string(mode)}});

@@ -50,25 +50,18 @@ constexpr std::array kKernels = {
     KernelRow{kReal, "Gemm BatchNormalization RMSNormalization LpNormalization DFT"},
     KernelRow{kReal | DTypes{DType::kBFloat16}, "LayerNormalization"},
     KernelRow{kReal | kBytes, "MaxPool"},
-    KernelRow{kHalf,
-              "Conv ConvTranspose AveragePool GlobalAveragePool GlobalMaxPool LpPool InstanceNormalization LSTM GRU RNN "
-              "Det LRN GridSample"},
+    KernelRow{
+        kHalf,
+        "Conv ConvTranspose AveragePool GlobalAveragePool GlobalMaxPool LpPool InstanceNormalization LSTM GRU RNN "
+        "Det LRN GridSample"},
     KernelRow{kHalf | kBytes | DTypes{DType::kInt32}, "Resize"},
 };
 
 constexpr std::array kDepartures = {
-    Departure::kInt64ThroughDoubles,
-    Departure::kNoRandomKernelsSince22,
-    Departure::kVectorOfTransposed,
-    Departure::kTransposedEmptyProduct,
-    Departure::kPadMergedIntoMaxPool,
-    Departure::kPadForgetsAxes,
-    Departure::kPadCutsNoAxis,
-    Departure::kOutputPaddingBelowStride,
-    Departure::kScanOfNothing,
-    Departure::kAttentionOfNothing,
-    Departure::kAttentionLowestIsHidden,
-    Departure::kAttentionMaskOfScores,
+    Departure::kInt64ThroughDoubles,    Departure::kNoRandomKernelsSince22,   Departure::kVectorOfTransposed,
+    Departure::kTransposedEmptyProduct, Departure::kPadMergedIntoMaxPool,     Departure::kPadForgetsAxes,
+    Departure::kPadCutsNoAxis,          Departure::kOutputPaddingBelowStride, Departure::kScanOfNothing,
+    Departure::kAttentionOfNothing,     Departure::kAttentionLowestIsHidden,  Departure::kAttentionMaskOfScores,
 };
 
 }  // namespace

@@ -44,16 +44,18 @@ TEST(ComplexLowering, OperatorsWithoutARuleAreNamed) {
 
 TEST(ComplexRules, ASecondClaimOfOneOperatorIsRefused) {
   const ComplexRule rule = [](ComplexSite&) {};
-  const std::vector<ComplexClaim> claims = {{rule, {"aten.exp.default"}}, {rule, {"aten.sin.default", "aten.exp.default"}}};
-  EXPECT_THAT([&] { complex_rules_by_target(claims); },
-              testing::ThrowsMessage<InvalidArgument>("aten.exp.default has a rule for complex tensors already; keep one"));
+  const std::vector<ComplexClaim> claims = {{rule, {"aten.exp.default"}},
+                                            {rule, {"aten.sin.default", "aten.exp.default"}}};
+  EXPECT_THAT(
+      [&] { complex_rules_by_target(claims); },
+      testing::ThrowsMessage<InvalidArgument>("aten.exp.default has a rule for complex tensors already; keep one"));
 }
 
 TEST(LoweringTable, ASecondRowOfOneOperatorIsRefused) {
   LoweringTable table = LoweringTable::builtin();
-  EXPECT_THAT([&] { table.add("aten.relu.default", [](LoweringContext&) {}); },
-              testing::ThrowsMessage<InvalidArgument>(
-                  "aten.relu.default has a lowering already; remove one of the two rows"));
+  EXPECT_THAT(
+      [&] { table.add("aten.relu.default", [](LoweringContext&) {}); },
+      testing::ThrowsMessage<InvalidArgument>("aten.relu.default has a lowering already; remove one of the two rows"));
 }
 
 }  // namespace

@@ -9,7 +9,8 @@
 namespace exportguard::optimizer {
 namespace {
 
-const std::map<std::string, FunctionName> kLayers = {{"layers.0", {"model", "Layer"}}, {"layers.1", {"model", "Layer"}}};
+const std::map<std::string, FunctionName> kLayers = {{"layers.0", {"model", "Layer"}},
+                                                     {"layers.1", {"model", "Layer"}}};
 
 /// The path that a name stands for: `m0_a` and `m0_mlp` are values of layers.0 and layers.0.mlp.
 std::string module_of(const std::string& name) {
