@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 import sysconfig
+import types
 
 #: Code without a file of its own. Cells of a notebook have names in angle brackets as well, and are somebody's code.
 _GENERATED = ("<string>", "<frozen ", "<eval_with_key>", "<lambdifygenerated", "<__array_function__")
@@ -27,7 +28,10 @@ def is_users(file: str) -> bool:
 
 
 def is_users_class(cls: type) -> bool:
-    """Whether a class is defined in the user's code."""
+    """Whether a class is defined in the user's code: one of its functions is, or its module if it has none."""
+    files = [value.__code__.co_filename for value in vars(cls).values() if isinstance(value, types.FunctionType)]
+    if files:
+        return any(is_users(file) for file in files)
     module = sys.modules.get(cls.__module__)
     if cls.__module__ in sys.builtin_module_names:
         return False
