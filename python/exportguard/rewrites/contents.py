@@ -57,7 +57,6 @@ _WITH_ATTRIBUTES = (
 )
 _FOREIGN = frozenset(sys.stdlib_module_names) - frozenset(_WITH_ATTRIBUTES)
 _NOT_USERS = frozenset((*sys.stdlib_module_names, "torch", "exportguard", "numpy", "sympy"))
-_HOOKS = frozenset(name for name in vars(torch.nn.Module()) if "hook" in name)
 
 _MADE: tuple[Any, ...] = ([], (), range(0), range(1 << 70), {}, set(), "", b"", bytearray(), {}.items(), {}.values())
 _ITERATORS: tuple[type, ...] = (
@@ -152,10 +151,6 @@ def _attributes(owner: Any) -> Content | None:
 
 def _in_slots(owner: Any, slots: list[str]) -> dict[str, Any]:
     return {name: getattr(owner, name) for name in slots if hasattr(owner, name)}
-
-
-def _of_module(owner: Any) -> Content:
-    return Content("attribute", {k: v for k, v in vars(owner).items() if k not in _HOOKS})
 
 
 def _of_dict(owner: Any) -> Content:
@@ -255,7 +250,6 @@ _READERS: list[tuple[Any, Callable[[Any], Content | None]]] = [
     (set, _of_set),
     (types.CellType, content_of_cell),
     (GlobalNames, _of_globals),
-    (torch.nn.Module, _of_module),
     (types.FunctionType, _of_function),
     (type, _of_class),
     (bytearray, _of_array),
