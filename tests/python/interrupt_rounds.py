@@ -66,6 +66,8 @@ def _one_round(delay: float) -> tuple[bool, bool]:
         signal.raise_signal(signal.SIGINT)
 
     before = signal.signal(signal.SIGALRM, send)
+    # A shell starts what it runs in the background with interrupts ignored, and Python leaves that as it is.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     has_come = False
     try:
         signal.setitimer(signal.ITIMER_REAL, delay)
@@ -78,6 +80,7 @@ def _one_round(delay: float) -> tuple[bool, bool]:
         has_come = True
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
+    signal.signal(signal.SIGINT, handler)
     return bool(sent), has_come
 
 

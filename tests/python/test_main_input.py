@@ -15,12 +15,12 @@ from exportguard.models.natural_inputs import main_input
 SIZES = {"batch": 2, "seq": 6}
 
 SHAPES = {
-    "bert": {"input_ids": (2, 6), "attention_mask": (2, 6)},
+    "bert": {"input_ids": (2, 6), "attention_mask": (2, 6), "token_type_ids": (2, 6)},
     "vit": {"pixel_values": (2, 3, 32, 32)},
     "idefics3_vision": {"pixel_values": (2, 3, 32, 32)},
     "clip": {"input_ids": (2, 6), "attention_mask": (2, 6), "pixel_values": (2, 3, 32, 32)},
     "mt5": {"input_ids": (2, 6), "attention_mask": (2, 6), "decoder_input_ids": (2, 6)},
-    "bros": {"input_ids": (2, 6), "attention_mask": (2, 6), "bbox": (2, 6, 4)},
+    "bros": {"input_ids": (2, 6), "attention_mask": (2, 6), "token_type_ids": (2, 6), "bbox": (2, 6, 4)},
     "wav2vec2": {"input_values": (2, 11900)},
     "encodec": {"input_values": (2, 1, 11900)},
     "parakeet_encoder": {"input_features": (2, 112, 80)},
