@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -60,7 +61,8 @@ class ObservedCalls:
 
     def dynamic_shapes(self) -> dict[str, Any]:
         """Dynamic shapes nested like the inputs: an axis changes if its size did. Axes that always had the same size as
-        each other have the same name.
+        each other have the same name, and one that was always the sum of two others is named so, as the mask over past
+        and new tokens.
 
         Raises:
             InvalidArgumentError: fewer than two calls with the same parts.
@@ -75,11 +77,9 @@ class ObservedCalls:
                 "dynamic shapes need at least two calls with the same inputs given, and of other sizes; "
                 f"{len(self.calls)} calls were seen, {len(calls)} of them alike"
             )
-        names: dict[tuple[int, ...], str] = {}
-        specs = [
-            {axis: names.setdefault(sizes, f"d{len(names)}") for axis, sizes in axes.items()}
-            for _, axes in self._changing_axes(calls)
-        ]
+        changing = [axes for _, axes in self._changing_axes(calls)]
+        names = _names_of(dict.fromkeys(sizes for axes in changing for sizes in axes.values()))
+        specs = [{axis: names[sizes] for axis, sizes in axes.items()} for axes in changing]
         remaining = iter(specs)
 
         def spec(value: Any) -> Any:
@@ -168,3 +168,27 @@ def _fits(leaves: Sequence[Leaf], changing: Sequence[dict[int, tuple[int, ...]]]
         if isinstance(leaf.value, torch.Tensor)
         for axis in axes
     )
+
+
+_FEWEST = 3  # different pairs of sizes that a sum was seen for
+
+
+def _names_of(seen: Iterable[tuple[int, ...]]) -> dict[tuple[int, ...], str]:
+    """A name for what an axis measured in each call, `d1+d4` for the sum of two others."""
+    sizes = list(seen)
+    sums = {total: parts for total in sizes if (parts := _parts(total, sizes)) is not None}
+    names = {one: f"d{number}" for number, one in enumerate(one for one in sizes if one not in sums)}
+
+    def name(one: tuple[int, ...]) -> str:
+        return "+".join(map(name, sums[one])) if one in sums else names[one]
+
+    return {one: name(one) for one in sizes}
+
+
+def _parts(total: tuple[int, ...], sizes: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Two others that it is the sum of in every call; of sums that few calls show nothing is said."""
+    for one, other in itertools.combinations(sizes, 2):
+        pairs = set(zip(one, other, strict=True))
+        if len(pairs) >= _FEWEST and all(a + b == c for a, b, c in zip(one, other, total, strict=True)):
+            return one, other
+    return None

@@ -128,6 +128,29 @@ def test_one_program_for_what_generate_passes_first_and_later() -> None:
     assert torch.equal(generated(session, prompt, 4), expected)
 
 
+class Masked(torch.nn.Module):
+    def forward(self, new: torch.Tensor, past: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return torch.cat([past, new], dim=1) * mask
+
+
+def test_an_axis_that_was_always_the_sum_of_two_others_is_named_so() -> None:
+    model = Masked()
+    with observe_inputs(model) as seen:
+        for new, past in [(4, 0), (1, 4), (1, 5), (6, 0)]:
+            model(torch.zeros(2, new), torch.zeros(2, past), torch.zeros(2, new + past))
+    assert seen.dynamic_shapes() == {"new": {1: "d0"}, "past": {1: "d1"}, "mask": {1: "d0+d1"}}
+    example = seen.example()[0]
+    assert example[2].shape[1] == example[0].shape[1] + example[1].shape[1]
+
+
+def test_a_sum_that_two_calls_show_may_be_chance() -> None:
+    model = Masked()
+    with observe_inputs(model) as seen:
+        for new, past in [(4, 2), (1, 4)]:
+            model(torch.zeros(2, new), torch.zeros(2, past), torch.zeros(2, new + past))
+    assert seen.dynamic_shapes()["mask"] == {1: "d2"}
+
+
 def generated(session: OrtSession, prompt: torch.Tensor, count: int) -> torch.Tensor:
     """The prompt and `count` more tokens, each the likeliest one, from the file alone."""
     tokens, new = prompt, prompt
@@ -135,7 +158,8 @@ def generated(session: OrtSession, prompt: torch.Tensor, count: int) -> torch.Te
     past = dict.fromkeys(pasts, torch.zeros(prompt.shape[0], 2, 0, 8))
     for _ in range(count):
         feeds = {"input_ids": new, "attention_mask": torch.ones_like(tokens), **past}
-        feeds["position_ids"] = torch.arange(tokens.shape[1] - new.shape[1], tokens.shape[1]).expand(new.shape)
+        place = torch.arange(tokens.shape[1] - new.shape[1], tokens.shape[1])
+        feeds |= {"position_ids": place.expand(new.shape), "cache_position": place}  # the latter to transformers 4
         feeds = {name: value for name, value in feeds.items() if name in session.input_names}
         outputs = dict(zip(session.output_names, session.run(feeds), strict=True))
         new = outputs["logits"][:, -1].argmax(-1, keepdim=True)
