@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import os
 import sys
 import sysconfig
@@ -28,10 +29,11 @@ def is_users(file: str) -> bool:
 
 
 def is_users_class(cls: type) -> bool:
-    """Whether a class is defined in the user's code: one of its functions is, or its module if it has none."""
-    files = [value.__code__.co_filename for value in vars(cls).values() if isinstance(value, types.FunctionType)]
-    if files:
-        return any(is_users(file) for file in files)
+    """Whether a class is defined in the user's code: one of its functions is, under its decorators, or its module."""
+    functions = [inspect.unwrap(value) for value in vars(cls).values() if isinstance(value, types.FunctionType)]
+    codes = [code for function in functions if (code := getattr(function, "__code__", None)) is not None]
+    if any(is_users(code.co_filename) for code in codes):
+        return True
     module = sys.modules.get(cls.__module__)
     if cls.__module__ in sys.builtin_module_names:
         return False
