@@ -32,6 +32,7 @@ import onnxruntime_genai
 import tokenizers
 import torch
 import transformers
+from decoders import call_of
 from sections import markdown_table
 
 import exportguard
@@ -109,27 +110,6 @@ def built(name: str, setting: Setting) -> transformers.PreTrainedModel:
             if weight.dim() == 1:
                 weight.add_(0.1 * torch.randn_like(weight))
     return model
-
-
-def call_of(model: transformers.PreTrainedModel) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Inputs behind a past of five tokens, and the names of the sizes that change."""
-    config = model.config
-    head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    states = (2, config.num_key_value_heads, 5, head)
-    past = exportguard.make_dynamic_cache(
-        [(torch.zeros(states), torch.zeros(states)) for _ in range(config.num_hidden_layers)]
-    )
-    inputs = {
-        "input_ids": torch.zeros(2, 3, dtype=torch.int64),
-        "attention_mask": torch.ones(2, 8, dtype=torch.int64),
-        "past_key_values": past,
-    }
-    shapes = {
-        "input_ids": {0: "batch", 1: "seq"},
-        "attention_mask": {0: "batch", 1: "past+seq"},
-        "past_key_values": {0: "batch", 2: "past"},
-    }
-    return inputs, shapes
 
 
 # ------------------------------------------------------------------------------------------------ the forms

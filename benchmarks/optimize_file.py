@@ -26,6 +26,7 @@ import numpy as np
 import onnxruntime as ort
 import torch
 import transformers
+from decoders import call_of
 from sections import markdown_table
 
 import exportguard
@@ -53,19 +54,7 @@ def model_of(layers: int, widths: dict[str, int]) -> transformers.PreTrainedMode
 def lowered(layers: int, widths: dict[str, int]) -> exportguard.OnnxModel:
     """The model as it was lowered."""
     model = model_of(layers, widths)
-    head = widths["hidden_size"] // widths["num_attention_heads"]
-    states = (2, widths["num_key_value_heads"], 5, head)
-    past = exportguard.make_dynamic_cache([(torch.zeros(states), torch.zeros(states)) for _ in range(layers)])
-    inputs = {
-        "input_ids": torch.zeros(2, 3, dtype=torch.int64),
-        "attention_mask": torch.ones(2, 8, dtype=torch.int64),
-        "past_key_values": past,
-    }
-    shapes = {
-        "input_ids": {0: "batch", 1: "seq"},
-        "attention_mask": {0: "batch", 1: "past+seq"},
-        "past_key_values": {0: "batch", 2: "past"},
-    }
+    inputs, shapes = call_of(model)
     return exportguard.to_onnx(model, kwargs=inputs, dynamic_shapes=shapes, optimize=False)
 
 

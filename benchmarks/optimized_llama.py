@@ -15,6 +15,7 @@ import numpy as np
 import onnxruntime as ort
 import torch
 import transformers
+from decoders import call_of
 
 import exportguard
 
@@ -38,21 +39,7 @@ def llama(layers: int, hidden: int) -> torch.nn.Module:
 
 def forms_of(model: torch.nn.Module) -> dict[str, exportguard.OnnxModel]:
     """The model with its cache in three forms; every size but the widths changes."""
-    config = model.config
-    size = config.hidden_size // config.num_attention_heads
-    past = exportguard.make_dynamic_cache(
-        [(torch.zeros(2, 2, 5, size), torch.zeros(2, 2, 5, size)) for _ in range(config.num_hidden_layers)]
-    )
-    inputs = {
-        "input_ids": torch.zeros(2, 3, dtype=torch.int64),
-        "attention_mask": torch.ones(2, 8, dtype=torch.int64),
-        "past_key_values": past,
-    }
-    shapes = {
-        "input_ids": {0: "batch", 1: "seq"},
-        "attention_mask": {0: "batch", 1: "total"},
-        "past_key_values": {0: "batch", 2: "past"},
-    }
+    inputs, shapes = call_of(model, mask="total")
     forms = {}
     for name, optimize in (("lowered", False), ("standard", True), ("onnxruntime", "onnxruntime")):
         forms[name] = exportguard.to_onnx(model, kwargs=inputs, dynamic_shapes=shapes, optimize=optimize)

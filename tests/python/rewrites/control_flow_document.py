@@ -20,10 +20,10 @@ import test_loops_as_written
 import test_meaning
 import test_returns
 import test_scopes
+import test_targets
 import test_transformers_places
 from control_flow_program import exported, up
 
-import test_targets
 from exportguard import RewriteError, transform_method
 
 PATH = Path(__file__).parents[3] / "docs" / "rewriting.md"
