@@ -88,7 +88,7 @@ sanitize: $(VENV)/.packages ## the C++ tests under the address and undefined-beh
 
 # ---------------------------------------------------------------------------------------------------- checks
 lint: $(VENV)/.packages ## ruff and mypy
-	$(VENV)/bin/ruff check python tests benchmarks tools examples
+	$(VENV)/bin/ruff check --no-cache python tests benchmarks tools examples
 	$(VENV)/bin/mypy --strict python/exportguard
 
 format: $(VENV)/.packages ## rewrite the layout of all sources

@@ -268,3 +268,16 @@ def require_writable(path: str | os.PathLike[str], name: str = "path") -> Path:
     if not os.access(folder, os.W_OK):
         raise FileError(f"cannot write {target}: no permission to write to the folder {folder}")
     return target
+
+
+def made_folder(path: Path) -> Path:
+    """The folder, made with those above it if there is none.
+
+    Raises:
+        FileError: with the path and the system's reason.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot make the folder {path}: {error.strerror}; pass another one") from error
+    return path

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from exportguard.command_line import main
 from exportguard.commands import sweep as sweep_command
-from exportguard.errors import InvalidArgumentError
+from exportguard.errors import FileError, InvalidArgumentError
 from exportguard.models import architectures
 from exportguard.sweep import SweepCase, SweepOptions, SweepResult, kept_results, shipped_cases, sweep, sweep_cases
 from exportguard.sweep import run as sweeping
@@ -274,3 +274,13 @@ def test_a_page_says_of_which_commit_its_results_are() -> None:
     assert "All are of commit abc." in text("abc", "abc")
     assert "They are of several commits: abc (2), def (1), unknown (1)." in text("abc", "abc", "def", "")
     assert "commit" not in text("", "")
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    options = SweepOptions(folder=tmp_path / "file" / "results")
+    with (
+        ThreadPoolExecutor(1) as executor,
+        pytest.raises(FileError, match="cannot make the folder .*results: Not a dir"),
+    ):
+        list(sweep([SweepCase(model="albert", task="fill-mask")], options, executor))

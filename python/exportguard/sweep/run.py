@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from ..errors import InvalidArgumentError
 from ..models import architectures, models_of_task, tasks
+from ..onnx_model import made_folder
 from .commit import commit_of_sources
 from .forks import Fork, ForkServer
 
@@ -96,7 +97,7 @@ def sweep(cases: Sequence[SweepCase], options: SweepOptions, executor: Executor)
     The executor only waits for processes: threads will do here, and a cluster's elsewhere (`executors`). Results are
     kept in the folder on this side; the other side does not see it.
     """
-    options.folder.mkdir(parents=True, exist_ok=True)
+    made_folder(options.folder)
     done = {case: result for case in cases if (result := _kept(case, options)) is not None}
     yield from done.values()
     waiting = [executor.submit(run_case, case, options) for case in cases if case not in done]

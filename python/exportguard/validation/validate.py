@@ -16,14 +16,14 @@ import torch
 from ..axis_report import AxisOutcome, returned_leaves, taken_leaves
 from ..devices import require_device
 from ..dynamic_shapes import DynamicShapes
-from ..errors import REFUSALS, ExportGuardError, FileError, InvalidArgumentError
+from ..errors import REFUSALS, ExportGuardError, InvalidArgumentError
 from ..export import ExportOptions, convert, export_program, require_same
 from ..guard import torch_export_patches
 from ..inputs import Leaf, flatten_named, ordered_call, output_name
 from ..models import BuildOptions, ModelCase, build_model
 from ..models.input_sets import InputSet, input_sets
 from ..observed_shapes import observed_dynamic_shapes
-from ..onnx_model import load
+from ..onnx_model import load, made_folder
 from ..opsets import checked_opset
 from ..repeats.counts import Counts
 from ..repeats.plan import Repeats
@@ -499,11 +499,7 @@ def _empty_report(name: str, options: ValidateOptions) -> ValidationReport:
 def _folder(options: ValidateOptions) -> AbstractContextManager[Any]:
     if options.folder is None:
         return TemporaryDirectory(prefix="exportguard-")
-    try:
-        options.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"cannot make the folder {options.folder}: {error.strerror}; pass another one") from error
-    return nullcontext(options.folder)
+    return nullcontext(made_folder(options.folder))
 
 
 def _serializers() -> AbstractContextManager[Any]:
