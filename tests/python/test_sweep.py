@@ -281,6 +281,6 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     options = SweepOptions(folder=tmp_path / "file" / "results")
     with (
         ThreadPoolExecutor(1) as executor,
-        pytest.raises(FileError, match="cannot make the folder .*results: Not a dir"),
+        pytest.raises(FileError, match=r"cannot make the folder .*results: Not a dir"),
     ):
         list(sweep([SweepCase(model="albert", task="fill-mask")], options, executor))
