@@ -32,8 +32,9 @@ from sections import markdown_table, write_section
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
 from exportguard import torch_export_patches
-from exportguard.export import ExportOptions, convert, export_program
+from exportguard.export import convert, export_program
 from exportguard.opsets import default_opset
+from exportguard.request import ExportOptions
 from exportguard.tracing import Exported
 
 SMALL = {

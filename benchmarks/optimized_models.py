@@ -25,8 +25,9 @@ from plain_models import MODELS, Case
 
 import exportguard
 from exportguard import torch_export_patches
-from exportguard.export import ExportOptions, convert, export_program
+from exportguard.export import convert, export_program
 from exportguard.opsets import checked_opset
+from exportguard.request import ExportOptions
 
 OWN = {"lowered": False, "standard": True, "onnxruntime": "onnxruntime"}
 

@@ -21,7 +21,8 @@ import torch
 
 import exportguard
 from exportguard import _core
-from exportguard.export import ExportOptions, convert, export_program, imported
+from exportguard.export import convert, export_program, imported
+from exportguard.request import ExportOptions
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "python"))
 

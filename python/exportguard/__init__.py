@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         ParseError,
         ProgramError,
     )
-    from .export import ExportOptions, to_onnx
+    from .export import to_onnx
     from .graph_builder import GraphBuilder
     from .guard import (
         PatchOptions,
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from .observed_shapes import observed_dynamic_shapes
     from .onnx_model import OnnxModel, ValueInfo, load
     from .own_patterns import Hole, Pattern, builtin_patterns
+    from .request import ExportOptions
     from .rewrites.automatic import RewrittenExport
     from .rewrites.engine import RewrittenMethod
     from .rewrites.saved import save_rewritten
@@ -182,10 +183,8 @@ _HOMES = {
         "ParseError",
         "ProgramError",
     ),
-    "export": (
-        "ExportOptions",
-        "to_onnx",
-    ),
+    "export": ("to_onnx",),
+    "request": ("ExportOptions",),
     "graph_builder": ("GraphBuilder",),
     "guard": (
         "PatchOptions",

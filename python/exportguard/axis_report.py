@@ -10,13 +10,11 @@ from typing import Any
 import sympy
 import torch
 from torch.export import Dim, ExportedProgram
-from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
 from .axes.bound import AxisBound, Kind
-from .dynamic_shapes import Axis, LeafShape, ends_of, graph_name, name_of
+from .dynamic_shapes import Axis, LeafShape, ends_of, name_of
 from .inputs import input_name
-
-_NUMBERS = (bool, int, float)
+from .signature import exported_inputs, shape_env_of, symbol_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +81,8 @@ def axis_outcomes(
     program takes for granted, None if that was not looked at. `too_small` has the sizes of the given example that torch
     would have made constants.
     """
-    given = too_small or {}
-    names = symbol_names(program, shapes)
+    given, ranges, traced = too_small or {}, program.range_constraints, exported_inputs(program)
+    names, shape_env = symbol_names(traced, shapes), shape_env_of(traced)
 
     def outcome(shape: LeafShape, axis: int, value: Any) -> AxisOutcome:
         size, asked = _size(value, axis), _asked(shape.axes[axis])
@@ -95,14 +93,14 @@ def axis_outcomes(
         if size.free_symbols:
             guard, reason = (wrong.condition, wrong.line and f"by {wrong.line}") if wrong else ("", "")
         else:
-            guard, reason = _fixing_guard(program, place, asked), _why_fixed(program, place, lines or {})
+            guard, reason = _fixing_guard(shape_env, place, asked), _why_fixed(shape_env, place, lines or {})
         return AxisOutcome(
             input=input_name(shape.leaf.name),
             axis=axis,
             asked=asked,
             size=re.sub(r"\w+", lambda word: names.get(word[0], word[0]), str(size)),
             kept=bool(size.free_symbols) and wrong is None,
-            at_most=_upper_bound(program, size) if bounds is None else _at_most(own, shape.axes[axis]),
+            at_most=_at_most(own, shape.axes[axis]) if bounds is not None else _upper_bound(ranges, size),
             reason=reason,
             guard=guard,
             is_number=is_number,
@@ -113,7 +111,7 @@ def axis_outcomes(
 
     return [
         outcome(shape, axis, value)
-        for shape, value in zip(shapes, exported_inputs(program), strict=True)
+        for shape, value in zip(shapes, traced, strict=True)
         for axis, asked in sorted(shape.axes.items())
         if not isinstance(asked, int)
     ]
@@ -147,87 +145,31 @@ def _at_most(bounds: Sequence[AxisBound], asked: Axis) -> int | None:
     return min(found, default=None)
 
 
-def _upper_bound(program: ExportedProgram, size: sympy.Expr) -> int | None:
-    bounds = program.range_constraints.get(size) if size.is_Symbol else None
+def _upper_bound(ranges: Mapping[Any, Any], size: sympy.Expr) -> int | None:
+    bounds = ranges.get(size) if size.is_Symbol else None
     upper = None if bounds is None else bounds.upper
     return int(upper) if upper is not None and upper.is_Integer else None
 
 
-def symbol_names(program: ExportedProgram, shapes: Sequence[LeafShape]) -> dict[str, str]:
-    """The user's name for each symbol that stands alone for an axis; the first name wins.
-
-    A graph only knows names of ASCII letters, digits and `_`: `past+seq` becomes `past_seq`.
-    """
-    names: dict[str, str] = {}
-    known: dict[str, str] = {}  # by label
-    leaves = list(zip(shapes, exported_inputs(program), strict=True))
-    # Tensors first: a number of the same name is another quantity (the tokens a window has seen, not those it holds).
-    for shape, value in sorted(leaves, key=lambda leaf: not isinstance(leaf[1], torch.Tensor)):
-        for axis in shape.axes:
-            is_tensor = isinstance(value, torch.Tensor)
-            label, symbol = _named_symbol(shape, axis, value.shape[axis] if is_tensor else value)
-            if label is None or symbol in names or (label in known and not is_tensor):
-                continue
-            names[symbol] = known.setdefault(label, graph_name(label, names.values()))
-    return names
-
-
-def _named_symbol(shape: LeafShape, axis: int, size: Any) -> tuple[str | None, str]:
-    """What the user calls a symbol, and torch's name of it; the root of a derived `Dim` is what has a name."""
-    expression = size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(0)
-    root = getattr(shape.axes[axis], "root", None)
-    if root is not None and len(expression.free_symbols) == 1:
-        return str(root.__name__), str(*expression.free_symbols)
-    return (shape.label(axis) if expression.is_symbol else None), str(expression)
-
-
-def exported_inputs(program: ExportedProgram) -> list[Any]:
-    """What the program traced for each leaf of the inputs: a fake tensor, a symbolic number, or a constant."""
-    values: Mapping[str, Any] = {
-        node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
-    }
-    specs = [spec for spec in program.graph_signature.input_specs if spec.kind == InputKind.USER_INPUT]
-    return [values.get(spec.arg.name) for spec in specs]
-
-
-def taken_leaves(program: ExportedProgram) -> list[bool]:
-    """For each leaf of the original's inputs whether the program takes it; None and constants it does not."""
-    specs = [spec for spec in program.graph_signature.input_specs if spec.kind == InputKind.USER_INPUT]
-    return [not isinstance(spec.arg, ConstantArgument) for spec in specs]
-
-
-def returned_leaves(program: ExportedProgram) -> list[bool]:
-    """For each leaf of the original's outputs whether the model has it, as it has tensors and numbers."""
-    specs = [spec for spec in program.graph_signature.output_specs if spec.kind == OutputKind.USER_OUTPUT]
-    return [not isinstance(spec.arg, ConstantArgument) or isinstance(spec.arg.value, _NUMBERS) for spec in specs]
-
-
-def _why_fixed(program: ExportedProgram, place: str, lines: Mapping[str, str]) -> str:
+def _why_fixed(shape_env: Any, place: str, lines: Mapping[str, str]) -> str:
     """The line of the model that made the axis a constant, if it was recorded."""
-    symbols = _symbols_of(program, place)
+    symbols = _symbols_of(shape_env, place)
     return next(
         (f"by {lines[symbol]}" for symbol in symbols if symbol in lines), "torch.export traced it as a constant"
     )
 
 
-def _symbols_of(program: ExportedProgram, place: str) -> list[str]:
-    return [symbol for symbol, source in _symbols(shape_env_of(program)) if _place(source) == place]
+def _symbols_of(shape_env: Any, place: str) -> list[str]:
+    return [symbol for symbol, source in _symbols(shape_env) if _place(source) == place]
 
 
-def _fixing_guard(program: ExportedProgram, place: str, name: str) -> str:
+def _fixing_guard(shape_env: Any, place: str, name: str) -> str:
     """What torch assumed of the axis, in the user's words: `Eq(batch, 3)`."""
-    symbols = _symbols_of(program, place)
-    guards = getattr(shape_env_of(program), "guards", ())
+    symbols = _symbols_of(shape_env, place)
+    guards = getattr(shape_env, "guards", ())
     found = (guard.expr for guard in guards if symbols and symbols[0] in map(str, guard.expr.free_symbols))
     first = next(found, None)
     return "" if first is None else re.sub(rf"\b{symbols[0]}\b", name, str(first))
-
-
-def shape_env_of(program: ExportedProgram) -> Any:
-    """Torch's record of the sizes of a trace; None if the program has no tensor that tells."""
-    fakes = (value for value in exported_inputs(program) if isinstance(value, torch.Tensor))
-    mode = next((fake.fake_mode for fake in fakes if hasattr(fake, "fake_mode")), None)
-    return mode.shape_env if mode is not None else None
 
 
 def _symbols(shape_env: Any) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from .arguments import require_callable, require_kind, wrong
 from .errors import InvalidArgumentError
-from .inputs import CallInputs, Leaf, flatten_named, forward_of, further_arguments, ordered_call
+from .inputs import CallInputs, Leaf, flatten_named, ordered_call
 
 # What a user may write for one axis.
 Axis = str | Dim | _DimHint | int | None
@@ -38,6 +38,19 @@ class LeafShape:
     def label(self, axis: int) -> str | None:
         """The name that the user gave to the axis, or None."""
         return name_of(self.axes.get(axis))
+
+
+@dataclass(frozen=True)
+class Example:
+    """A call to export with, and what was asked of its sizes: `shapes` has one entry for each of its leaves."""
+
+    call: CallInputs
+    shapes: Sequence[LeafShape]
+
+    def like(self, call: CallInputs) -> Example:
+        """The same asked of another call, which has the same leaves at other sizes."""
+        pairs = zip(self.shapes, call.leaves(), strict=True)
+        return Example(call, [replace(shape, leaf=Leaf(shape.leaf.name, value)) for shape, value in pairs])
 
 
 def name_of(axis: Axis) -> str | None:
@@ -115,20 +128,24 @@ def mirror(tree: Any, leaf: Callable[[Any], Any]) -> Any:
     return node.unflatten_fn(mirrored, context) if _is_container(tree) else mirrored
 
 
-def normalise(model: Any, call: CallInputs, dynamic_shapes: DynamicShapes) -> list[LeafShape]:
+def normalise(call: CallInputs, dynamic_shapes: DynamicShapes) -> list[LeafShape]:
     """One entry for each leaf of the call, in the order in which torch.export flattens it.
 
     Raises:
         InvalidArgumentError: the structure differs from the inputs', an axis does not exist, one name stands on axes of
             different sizes, or what stands for an axis is of no known kind.
     """
-    named = call.named(forward_of(model))
-    spec = _by_name(named, _with_further_arguments(model, named, dynamic_shapes))
-    shapes = list(_pair("", named, spec))
+    shapes = _as_asked(call, dynamic_shapes)
     for shape in shapes:
         _require_fixed_sizes(shape)
     _require_equal_sizes(shapes)
     return shapes
+
+
+def _as_asked(call: CallInputs, dynamic_shapes: DynamicShapes) -> list[LeafShape]:
+    named = call.named
+    spec = _by_name(named, _with_further_arguments(named, call.further, dynamic_shapes))
+    return list(_pair("", named, spec))
 
 
 def shared_dims(shapes: Sequence[LeafShape]) -> dict[str, Dim]:
@@ -137,23 +154,21 @@ def shared_dims(shapes: Sequence[LeafShape]) -> dict[str, Dim]:
     return {name: Dim(name) for name, count in uses.items() if count > 1 and name.isidentifier()}
 
 
-def for_torch(
-    model: Any, call: CallInputs, shapes: Sequence[LeafShape], dims: Mapping[str, Dim]
-) -> dict[str, Any] | None:
+def for_torch(example: Example, dims: Mapping[str, Dim]) -> dict[str, Any] | None:
     """The same as torch.export takes it; None if no axis changes.
 
     A name becomes the `Dim` that `dims` has for it, or else `Dim.DYNAMIC`: torch then finds the axis' bounds itself
     instead of refusing the narrower ones that a model implies.
     """
-    if not any(shape.axes for shape in shapes):
+    if not any(shape.axes for shape in example.shapes):
         return None
-    remaining = iter(shapes)
+    remaining = iter(example.shapes)
 
     def spec(_: Any) -> Any:
         shape = next(remaining)
         return _torch_spec(shape, dims)
 
-    return {name: mirror(value, spec) for name, value in call.named(forward_of(model)).items()}
+    return {name: mirror(value, spec) for name, value in example.call.named.items()}
 
 
 def check_inputs(model: Any, calls: Sequence[Any], dynamic_shapes: DynamicShapes) -> None:
@@ -184,8 +199,7 @@ def check_inputs(model: Any, calls: Sequence[Any], dynamic_shapes: DynamicShapes
 
 def _shapes_of_call(model: Any, call: Any, dynamic_shapes: DynamicShapes) -> list[LeafShape]:
     args, kwargs = ((), call) if isinstance(call, Mapping) else (tuple(call), {})
-    named = ordered_call(model, args, kwargs).named(forward_of(model))
-    return list(_pair("", named, _by_name(named, _with_further_arguments(model, named, dynamic_shapes))))
+    return _as_asked(ordered_call(model, args, kwargs), dynamic_shapes)
 
 
 def _require_bounds(shape: LeafShape, where: str) -> None:
@@ -283,9 +297,10 @@ def _is_container(tree: Any) -> bool:
     return pytree._get_node_type(tree) in pytree.BUILTIN_TYPES
 
 
-def _with_further_arguments(model: Any, named: Mapping[str, Any], dynamic_shapes: DynamicShapes) -> DynamicShapes:
+def _with_further_arguments(
+    named: Mapping[str, Any], place: str | None, dynamic_shapes: DynamicShapes
+) -> DynamicShapes:
     """What is asked for an argument that `forward` takes as one of its `**kwargs`, where torch.export looks for it."""
-    place = further_arguments(forward_of(model))
     passed = named.get(place, {}) if place is not None else {}
     if place is None or not isinstance(dynamic_shapes, Mapping) or not passed:
         return dynamic_shapes

@@ -5,88 +5,37 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from dataclasses import replace
+from typing import Any, Literal
 
 import torch
 from torch.export import ExportedProgram
 
 from . import _core, decompose
-from .arguments import require_choice, require_flags, require_kind, require_named, require_names
-from .axis_report import AxisOutcome, returned_leaves, symbol_names, taken_leaves
+from .arguments import require_choice, require_kind
+from .axis_report import AxisOutcome
 from .decompose import Decompositions, chosen_decompositions
 from .dispatcher import Dispatcher
 from .dynamic_shapes import DynamicShapes, LeafShape, normalise
 from .errors import AxisError, ExportError, InvalidArgumentError
 from .foreign_names import takes_foreign_names
-from .guard import PatchOptions, torch_export_patches
-from .inputs import CallInputs, ordered_call
+from .guard import torch_export_patches
+from .inputs import ordered_call
 from .memory_order import refuse_strides_of_views
-from .module_calls import patches_for
-from .module_functions import ModulesAsFunctions, as_wanted, functions_of_program
-from .onnx_model import EXTERNAL_DATA, ExternalData, OnnxModel, first_difference, require_writable
+from .module_functions import ModulesAsFunctions, functions_of_program
+from .onnx_model import OnnxModel, first_difference, require_writable
 from .opsets import checked_opset
 from .optimization import Optimize, checked_optimize
 from .phases import phase, recorded_phases
-from .repeats.plan import Repeats, traced_with_markers
+from .request import ExportOptions, ExportRequest
 from .rewrites.automatic import loops_left
-from .rewrites.selection import as_rewrites
-from .signature import program_names
+from .signature import program_names, returned_leaves
 from .tracing import Exported, exported_module
 from .vmaps import without_vmaps
 
 logger = logging.getLogger(__name__)
 
 OnFixedAxis = Literal["error", "warn"]
-Target: TypeAlias = Literal["onnx", "onnxruntime-cpu", "onnxruntime-cuda"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExportOptions:
-    """What is seldom changed.
-
-    `guard` is what the guard installs, as options or as arguments of `torch_export_patches` by name; None exports
-    without a guard. `input_names` and `output_names` have one name for each input and output of the ONNX model. What a
-    model writes into its inputs and buffers comes as more outputs, `<name>_mutated`, unless `mutated_outputs` is False.
-    `repeats` is "trace once" (blocks that make the operator calls of an earlier one are not traced again), "trace all",
-    or "verify": both, and the models are compared. `dispatcher` has converters of one's own, `decompositions`
-    operators that are taken apart although they have a lowering. `modules_as_functions` are classes of modules that
-    become local functions of the ONNX model, or "repeated". `target` is what the model is written for: where it has no
-    kernel for a dtype, the model computes in another one; "onnx" is the standard alone. `examples` are more inputs,
-    each a dictionary of arguments by name, of a model whose inputs go together as patches and the grid that counts
-    them: other sizes cannot be tried there with inputs that are made of the one example (see "Axes that change").
-    """
-
-    guard: PatchOptions | Mapping[str, Any] | None = PatchOptions()
-    strict: bool = False
-    input_names: Sequence[str] | None = None
-    output_names: Sequence[str] | None = None
-    external_data: ExternalData = "auto"
-    mutated_outputs: bool = True
-    repeats: Repeats = "trace once"
-    dispatcher: Dispatcher | None = None
-    decompositions: Decompositions = ()
-    modules_as_functions: ModulesAsFunctions = ()
-    target: Target = "onnxruntime-cpu"
-    examples: Sequence[Mapping[str, Any]] = ()
-
-    def __post_init__(self) -> None:
-        if self.guard is not None and not isinstance(self.guard, PatchOptions):
-            require_named("options.guard", self.guard)
-            object.__setattr__(self, "guard", torch_export_patches.given(self.guard))
-        require_flags(strict=self.strict, mutated_outputs=self.mutated_outputs)
-        require_names("input_names", self.input_names)
-        require_names("output_names", self.output_names)
-        require_choice("external_data", self.external_data, EXTERNAL_DATA)
-        object.__setattr__(self, "decompositions", chosen_decompositions(self.decompositions))
-        as_wanted(self.modules_as_functions)
-        require_choice("target", self.target, ("onnx", "onnxruntime-cpu", "onnxruntime-cuda"))
-        for number, example in enumerate(self.examples):
-            require_named(f"options.examples[{number}]", example)
-
-    def opened_guard(self) -> torch_export_patches | None:
-        """The guard that these ask for, to be opened."""
-        return None if self.guard is None else torch_export_patches.given(self.guard)
 
 
 @takes_foreign_names
@@ -185,17 +134,8 @@ def export_program(
     rewrite: Any = (),
 ) -> Exported:
     """torch.export under the guard; `rewrite` is that of `torch_export_patches`."""
-    _require_module(model)
-    guard = _with_module_calls(_with_rewrite(options, rewrite))
-    call = ordered_call(model, args, kwargs)
-
-    # A converter needs no gradients, and what is traced without them has fewer changes of mode to keep.
-    # A block that was not traced has the sources of another, which would be taken for its module.
-    repeats: Repeats = "trace all" if options.modules_as_functions else options.repeats
-    with torch.no_grad(), traced_with_markers(repeats) as counts, recorded_phases() as seconds:
-        examples = [ordered_call(model, (), one) for one in options.examples]
-        exported = exported_module(model, call, dynamic_shapes, guard, strict=options.strict, examples=examples)
-    return replace(exported, counts=tuple(counts), seconds=seconds)
+    request = ExportRequest.of(model, args, kwargs, dynamic_shapes=dynamic_shapes, options=options, rewrite=rewrite)
+    return exported_module(request)
 
 
 def require_kept(axes: Sequence[AxisOutcome], on_fixed_axis: OnFixedAxis, reasons: Sequence[str] = ()) -> None:
@@ -220,26 +160,6 @@ _REMEDY = (
     "What to do: write that line so that it holds for any size, leave the axis out of dynamic_shapes, or ask for the "
     "sizes that come, with torch.export.Dim(name, min=…, max=…)"
 )
-
-
-def _with_rewrite(options: ExportOptions, rewrite: Any) -> ExportOptions:
-    patches = as_rewrites(rewrite)
-    if not patches:
-        return options
-    guard = options.opened_guard()
-    if guard is None:
-        raise InvalidArgumentError("rewrite needs the guard; leave options.guard as it is")
-    return replace(options, guard=replace(guard, rewrite=(*as_rewrites(guard.rewrite), *patches)))
-
-
-def _with_module_calls(options: ExportOptions) -> torch_export_patches | None:
-    """The guard, with the patches that make the modules which the dispatcher translates one operator each."""
-    guard = options.opened_guard()
-    if options.dispatcher is None or not options.dispatcher.modules:
-        return guard
-    if guard is None:
-        raise InvalidArgumentError("to translate a class of modules needs the guard; leave options.guard as it is")
-    return replace(guard, custom_patches=(*guard.custom_patches, *patches_for(options.dispatcher.modules)))
 
 
 def convert(exported: Exported, *, opset: int, options: ExportOptions, optimize: Optimize = True) -> OnnxModel:
@@ -286,24 +206,8 @@ def imported(
     """The program as a graph of torch operators, under names that users know."""
     program = without_vmaps(program)
     refuse_strides_of_views(program)
-    names = program_names(program, symbol_names(program, shapes) if shapes else {})
-    return _core.import_program(
-        program,
-        input_names=_renamed("input_names", names.inputs, options.input_names, taken_leaves(program)),
-        output_names=_renamed("output_names", names.outputs, options.output_names, returned_leaves(program)),
-        dim_names=names.dims,
-    )
-
-
-def _renamed(what: str, names: Sequence[str], given: Sequence[str] | None, used: Sequence[bool]) -> list[str]:
-    """The user's own names for the leaves that the model has; constants and None keep theirs."""
-    if given is None:
-        return list(names)
-    if len(given) != sum(used):
-        known = ", ".join(name for name, is_used in zip(names, used, strict=True) if is_used)
-        raise InvalidArgumentError(f"{what} has {len(given)} names for {sum(used)} values ({known}); pass one for each")
-    own = iter(given)
-    return [next(own) if is_used else name for name, is_used in zip(names, used, strict=True)]
+    names = program_names(program, shapes, inputs=options.input_names, outputs=options.output_names)
+    return _core.import_program(program, input_names=names.inputs, output_names=names.outputs, dim_names=names.dims)
 
 
 def _shapes_of_program(program: ExportedProgram, dynamic_shapes: DynamicShapes) -> list[LeafShape]:
@@ -317,29 +221,4 @@ def _shapes_of_program(program: ExportedProgram, dynamic_shapes: DynamicShapes) 
         )
     args, kwargs = program.example_inputs
     with torch_export_patches(patch=False):
-        return normalise(program.module(), CallInputs(tuple(args), kwargs), dynamic_shapes)
-
-
-def _require_module(model: Any) -> None:
-    if isinstance(model, torch.jit.ScriptModule):
-        raise InvalidArgumentError(
-            f"{type(model).__name__} is a TorchScript module, which torch.export does not take; pass the module "
-            "that it was scripted from"
-        )
-    if not isinstance(model, torch.nn.Module):
-        raise InvalidArgumentError(
-            f"model_or_program must be a torch.nn.Module or an ExportedProgram, got {type(model).__name__}; "
-            f"{_instead_of(model)}"
-        )
-    if model.training:
-        logger.warning("%s is in training mode and is exported so; call eval() first", type(model).__name__)
-
-
-def _instead_of(model: Any) -> str:
-    if isinstance(model, str | os.PathLike):
-        return "load the model first, or run `exportguard export -m MODEL -o FOLDER`"
-    if isinstance(model, type):
-        return "pass an instance of the class"
-    if hasattr(model, "to_dict") and hasattr(model, "model_type"):
-        return "build the model first, AutoModelForCausalLM.from_config(config)"
-    return "wrap a function in the forward of a module"
+        return normalise(ordered_call(program.module(), tuple(args), kwargs), dynamic_shapes)

@@ -13,11 +13,12 @@ import torch
 
 from .arguments import require_kind
 from .axes.enlarging import enlarged
-from .dynamic_shapes import mirror, normalise
+from .axes.model_run import ModelRun
+from .dynamic_shapes import Example, mirror, normalise
 from .emptied_caches import emptied, keeps_only_tokens
 from .errors import InvalidArgumentError
 from .guard import torch_export_patches
-from .inputs import CallInputs, Leaf, flatten_named, forward_of, ordered_call
+from .inputs import CallInputs, Leaf, flatten_named, ordered_call
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class ObservedCalls:
     def _example(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         calls = self._comparable()
         changing = [axes for _, axes in self._changing_axes(calls)]
-        usable = [call for call in calls if _fits(flatten_named(self._named(call)), changing)]
+        usable = [call for call in calls if _fits(flatten_named(call.named), changing)]
         chosen = usable[-1] if usable else self._enlarged(calls[-1])
         return chosen.args, dict(chosen.kwargs)
 
@@ -53,8 +54,8 @@ class ObservedCalls:
         As it is, if the model takes none of the larger ones that are tried.
         """
         try:
-            shapes = normalise(self._model, call, self._dynamic_shapes())
-            return enlarged(self._model, call, shapes)[0]
+            example = Example(call, normalise(call, self._dynamic_shapes()))
+            return enlarged(example, ModelRun(self._model).refuses).call
         except InvalidArgumentError as error:
             logger.info("the example is left as it is: %s", error)
             return call
@@ -86,10 +87,7 @@ class ObservedCalls:
             axes = next(remaining)
             return (axes or None) if isinstance(value, torch.Tensor) else axes.get(0)
 
-        return {name: mirror(value, spec) for name, value in self._named(calls[-1]).items()}
-
-    def _named(self, call: CallInputs) -> dict[str, Any]:
-        return call.named(forward_of(self._model))
+        return {name: mirror(value, spec) for name, value in calls[-1].named.items()}
 
     def _comparable(self) -> list[CallInputs]:
         """The calls that gave the same inputs as the last one.
@@ -99,12 +97,12 @@ class ObservedCalls:
         if not self.calls:
             raise InvalidArgumentError("the model was not called; call it, or generate, within observe_inputs")
         calls = [self._with_past(call) for call in self.calls]
-        parts = [[leaf.name for leaf in flatten_named(self._named(call))] for call in calls]
+        parts = [[leaf.name for leaf in flatten_named(call.named)] for call in calls]
         return [call for call, names in zip(calls, parts, strict=True) if names == parts[-1]]
 
     def _with_past(self, call: CallInputs) -> CallInputs:
         """The call, where it has no past tokens with a cache of none that has the form of the last call's."""
-        given, last = self._named(call), self._named(self.calls[-1])
+        given, last = call.named, self.calls[-1].named
         missing = {
             name: emptied(copy.deepcopy(cache))
             for name, cache in last.items()
@@ -114,7 +112,7 @@ class ObservedCalls:
 
     def _changing_axes(self, calls: Sequence[CallInputs]) -> list[tuple[Leaf, dict[int, tuple[int, ...]]]]:
         """For each leaf the axes whose size changed, with all sizes that were seen."""
-        rows = [flatten_named(self._named(call)) for call in calls]
+        rows = [flatten_named(call.named) for call in calls]
         return [(leaves[0], _changes([_sizes(leaf.value) for leaf in leaves])) for leaves in zip(*rows, strict=True)]
 
 
@@ -134,7 +132,7 @@ def observe_inputs(model: torch.nn.Module) -> Iterator[ObservedCalls]:
     def hook(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         call = ordered_call(model, args, {name: value for name, value in kwargs.items() if value is not None})
         # A cache grows in place while the model runs.
-        observed.calls.append(CallInputs(copy.deepcopy(call.args), copy.deepcopy(dict(call.kwargs))))
+        observed.calls.append(call.mapped(copy.deepcopy))
 
     handle = model.register_forward_pre_hook(hook, with_kwargs=True)
     try:

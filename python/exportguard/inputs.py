@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy
@@ -28,25 +28,40 @@ class Leaf:
         return self.value.dim() if isinstance(self.value, torch.Tensor) else 0
 
 
+_ANYTHING = inspect.signature(lambda *args, **kwargs: None)
+
+
 @dataclass(frozen=True)
 class CallInputs:
-    """The arguments of one call of a model: those by position, and those by name in the order of its signature."""
+    """The arguments of one call of a model: those by position, those by name, and the signature that they fit."""
 
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    signature: inspect.Signature = _ANYTHING
 
-    def named(self, function: Callable[..., Any]) -> dict[str, Any]:
-        """The arguments by parameter name, in the order of the signature.
+    @property
+    def named(self) -> dict[str, Any]:
+        """The arguments by parameter name, in the order of the signature."""
+        return dict(self.signature.bind(*self.args, **self.kwargs).arguments)
 
-        Raises:
-            InvalidArgumentError: an argument that `function` does not have, or one that is missing.
-        """
-        try:
-            return dict(inspect.signature(function).bind(*self.args, **self.kwargs).arguments)
-        except TypeError as error:
-            raise InvalidArgumentError(
-                f"the inputs do not fit {_name_of(function)}{inspect.signature(function)}: {error}"
-            ) from error
+    @property
+    def further(self) -> str | None:
+        """The parameter that takes any named argument, `kwargs` in most functions that have one."""
+        kinds = {name: parameter.kind for name, parameter in self.signature.parameters.items()}
+        return next((name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_KEYWORD), None)
+
+    def leaves(self) -> list[Any]:
+        """The tensors, numbers, strings and None, in the order in which torch.export flattens them."""
+        return pytree.tree_leaves((self.args, dict(self.kwargs)))
+
+    def with_leaves(self, leaves: Sequence[Any]) -> CallInputs:
+        """The same containers around other leaves."""
+        args, kwargs = pytree.tree_unflatten(leaves, pytree.tree_structure((self.args, dict(self.kwargs))))
+        return CallInputs(args, kwargs, self.signature)
+
+    def mapped(self, change: Callable[[Any], Any]) -> CallInputs:
+        """The call with other arguments: `change` takes a container of them, and returns one like it."""
+        return CallInputs(change(self.args), change(dict(self.kwargs)), self.signature)
 
 
 #: What models call the cache of a decoder, and the states that a recurrent one keeps instead.
@@ -80,12 +95,6 @@ def forward_of(model: Any) -> Callable[..., Any]:
     return function
 
 
-def further_arguments(function: Callable[..., Any]) -> str | None:
-    """The name of the parameter that takes any named argument, `kwargs` in most functions that have one."""
-    parameters = inspect.signature(function).parameters.values()
-    return next((one.name for one in parameters if one.kind is inspect.Parameter.VAR_KEYWORD), None)
-
-
 def ordered_call(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> CallInputs:
     """The call with its named arguments in the order of the model's signature, the order torch.export flattens in.
 
@@ -97,11 +106,17 @@ def ordered_call(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | No
         raise InvalidArgumentError(f"args must be a tuple of arguments, got {type(args).__name__}; {remedy}")
     if kwargs is not None:
         require_named("kwargs", kwargs)
-    call = CallInputs(_as_torch(tuple(args)), _as_torch(dict(kwargs or {})))
-    order = list(inspect.signature(forward_of(model)).parameters)
-    call.named(forward_of(model))
+    function = forward_of(model)
+    signature = inspect.signature(function)
+    call = CallInputs(_as_torch(tuple(args)), _as_torch(dict(kwargs or {})), signature)
+    try:
+        signature.bind(*call.args, **call.kwargs)
+    except TypeError as error:
+        raise InvalidArgumentError(f"the inputs do not fit {_name_of(function)}{signature}: {error}") from error
+
+    order = list(signature.parameters)
     names = sorted(call.kwargs, key=lambda name: order.index(name) if name in order else len(order))
-    return CallInputs(call.args, {name: call.kwargs[name] for name in names})
+    return replace(call, kwargs={name: call.kwargs[name] for name in names})
 
 
 def _as_torch(inputs: Any) -> Any:

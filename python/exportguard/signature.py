@@ -7,14 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
+import sympy
 import torch
 from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
-from .axis_report import exported_inputs
-from .dynamic_shapes import graph_name
-from .errors import REFUSALS
+from .dynamic_shapes import LeafShape, graph_name
+from .errors import REFUSALS, InvalidArgumentError
 from .inputs import input_name, output_name
+
+_NUMBERS = (bool, int, float)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,21 +29,44 @@ class ProgramNames:
     dims: Mapping[str, str]
 
 
-def program_names(program: ExportedProgram, user_dims: Mapping[str, str] | None = None) -> ProgramNames:
+def program_names(
+    program: ExportedProgram,
+    shapes: Sequence[LeafShape] = (),
+    *,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+) -> ProgramNames:
     """The names under which a program is converted.
 
     Inputs and outputs are named by their path: `input_ids`, `past_key_values.0.key`. What a tuple returns is
     `output_0`, `output_1`, …. A cache, of whatever kind and whether or not there is one among the inputs, is
     `past_key_values.…` there and `present.…` among the outputs; another output with the name of an input gets the
-    suffix `_out`. `user_dims` names some of the program's symbols; the others are called after the first input axis
-    that they stand for.
+    suffix `_out`. `inputs` and `outputs` are the user's own names for those that the model has. Symbols are called as
+    `shapes` say; the others after the first input axis that they stand for.
+
+    Raises:
+        InvalidArgumentError: there are more or fewer names of the user's own than values.
     """
-    inputs = _input_names(program)
+    traced = exported_inputs(program)
+    known = _input_names(program)
     return ProgramNames(
-        inputs=inputs,
-        outputs=_output_names(program.call_spec.out_spec, inputs),
-        dims=dimension_names(inputs, exported_inputs(program), user_dims or {}),
+        inputs=_renamed("input_names", known, inputs, taken_leaves(program)),
+        outputs=_renamed(
+            "output_names", _output_names(program.call_spec.out_spec, known), outputs, returned_leaves(program)
+        ),
+        dims=dimension_names(known, traced, symbol_names(traced, shapes) if shapes else {}),
     )
+
+
+def _renamed(what: str, names: Sequence[str], given: Sequence[str] | None, used: Sequence[bool]) -> tuple[str, ...]:
+    """The user's own names for the leaves that the model has; constants and None keep theirs."""
+    if given is None:
+        return tuple(names)
+    if len(given) != sum(used):
+        known = ", ".join(name for name, is_used in zip(names, used, strict=True) if is_used)
+        raise InvalidArgumentError(f"{what} has {len(given)} names for {sum(used)} values ({known}); pass one for each")
+    own = iter(given)
+    return tuple(next(own) if is_used else name for name, is_used in zip(names, used, strict=True))
 
 
 def _input_names(program: ExportedProgram) -> tuple[str, ...]:
@@ -135,3 +161,59 @@ def dimension_names(inputs: Sequence[str], examples: Sequence[Any], named: Mappi
 
 def _sizes(example: Any) -> Iterable[tuple[int | None, Any]]:
     return enumerate(example.shape) if isinstance(example, torch.Tensor) else [(None, example)]
+
+
+def exported_inputs(program: ExportedProgram) -> list[Any]:
+    """What the program traced for each leaf of the inputs: a fake tensor, a symbolic number, or a constant."""
+    values: Mapping[str, Any] = {
+        node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
+    }
+    specs = [spec for spec in program.graph_signature.input_specs if spec.kind == InputKind.USER_INPUT]
+    return [values.get(spec.arg.name) for spec in specs]
+
+
+def taken_leaves(program: ExportedProgram) -> list[bool]:
+    """For each leaf of the original's inputs whether the program takes it; None and constants it does not."""
+    specs = [spec for spec in program.graph_signature.input_specs if spec.kind == InputKind.USER_INPUT]
+    return [not isinstance(spec.arg, ConstantArgument) for spec in specs]
+
+
+def returned_leaves(program: ExportedProgram) -> list[bool]:
+    """For each leaf of the original's outputs whether the model has it, as it has tensors and numbers."""
+    specs = [spec for spec in program.graph_signature.output_specs if spec.kind == OutputKind.USER_OUTPUT]
+    return [not isinstance(spec.arg, ConstantArgument) or isinstance(spec.arg.value, _NUMBERS) for spec in specs]
+
+
+def shape_env_of(traced: Sequence[Any]) -> Any:
+    """Torch's record of the sizes of a trace; None if no leaf of the inputs is a tensor that tells."""
+    fakes = (value for value in traced if isinstance(value, torch.Tensor))
+    mode = next((fake.fake_mode for fake in fakes if hasattr(fake, "fake_mode")), None)
+    return mode.shape_env if mode is not None else None
+
+
+def symbol_names(traced: Sequence[Any], shapes: Sequence[LeafShape]) -> dict[str, str]:
+    """The user's name for each symbol that stands alone for an axis of the leaves; the first name wins.
+
+    A graph only knows names of ASCII letters, digits and `_`: `past+seq` becomes `past_seq`.
+    """
+    names: dict[str, str] = {}
+    known: dict[str, str] = {}  # by label
+    leaves = list(zip(shapes, traced, strict=True))
+    # Tensors first: a number of the same name is another quantity (the tokens a window has seen, not those it holds).
+    for shape, value in sorted(leaves, key=lambda leaf: not isinstance(leaf[1], torch.Tensor)):
+        for axis in shape.axes:
+            is_tensor = isinstance(value, torch.Tensor)
+            label, symbol = _named_symbol(shape, axis, value.shape[axis] if is_tensor else value)
+            if label is None or symbol in names or (label in known and not is_tensor):
+                continue
+            names[symbol] = known.setdefault(label, graph_name(label, names.values()))
+    return names
+
+
+def _named_symbol(shape: LeafShape, axis: int, size: Any) -> tuple[str | None, str]:
+    """What the user calls a symbol, and torch's name of it; the root of a derived `Dim` is what has a name."""
+    expression = size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(0)
+    root = getattr(shape.axes[axis], "root", None)
+    if root is not None and len(expression.free_symbols) == 1:
+        return str(root.__name__), str(*expression.free_symbols)
+    return (shape.label(axis) if expression.is_symbol else None), str(expression)

@@ -14,29 +14,29 @@ from torch.export import Dim, ExportedProgram
 from .axes.bound import AxisBound, Kind
 from .axes.bounds import bounds_of
 from .axes.enlarging import enlarged, small_sizes
+from .axes.model_run import ModelRun
 from .axes.one_symbol import one_symbol_for_a_name
 from .axes.open_slices import open_slices
 from .axes.recording import Decision, TraceRecord, with_recording
 from .axes.relations import told_to_torch
 from .axes.resizing import InputsOfOtherSizes
 from .axes.trial import Trial
-from .axis_report import AxisOutcome, axis_outcomes, shape_env_of
-from .declaration import Patch
-from .dynamic_shapes import DynamicShapes, LeafShape, for_torch, normalise, shared_dims
+from .axis_report import AxisOutcome, axis_outcomes
+from .dynamic_shapes import Example, LeafShape, for_torch, shared_dims
 from .errors import ExportError
 from .export_errors import explained_export
-from .guard import torch_export_patches
-from .inputs import CallInputs
-from .phases import phase
+from .phases import phase, recorded_phases
 from .repeats.counts import Counts
 from .repeats.markers import expand as expand_markers
+from .repeats.plan import traced_with_markers
+from .request import ExportRequest, serializers_of
 from .rewrites.automatic import RewritingStep
+from .signature import exported_inputs, shape_env_of
 
 logger = logging.getLogger(__name__)
 
-_Prepare = Callable[[CallInputs], CallInputs]
+_Prepare = Callable[[Any], Any]
 _Steps = Callable[[], Sequence[RewritingStep]]
-_Guard = torch_export_patches | None
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Exported:
 
     `fixing_lines` has the lines that fixed a symbol, `bounds` what else the program takes for granted (None: that was
     not looked at). `too_small` has the sizes of the given example that were enlarged, by input and axis. `counts` has
-    those of each trace, `seconds` those of each phase. The program may have markers in the place of blocks that were
-    not traced; `expanded` has none.
+    those of each trace, `seconds` those of each phase, `decisions` what torch decided about sizes. The program may have
+    markers in the place of blocks that were not traced; `expanded` has none.
     """
 
     program: ExportedProgram
@@ -57,6 +57,7 @@ class Exported:
     too_small: Mapping[tuple[str, int], int] = field(default_factory=dict)
     counts: Sequence[Counts] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
+    decisions: Sequence[Decision] = ()
 
     def expanded(self) -> ExportedProgram:
         """The program, with the operators in the place of the markers."""
@@ -72,18 +73,8 @@ class Exported:
         )
 
 
-def exported_module(
-    model: torch.nn.Module,
-    call: CallInputs,
-    dynamic_shapes: DynamicShapes,
-    guard: _Guard,
-    *,
-    strict: bool,
-    examples: Sequence[CallInputs] = (),
-) -> Exported:
-    """The module exported with an example of its inputs; `guard` is not open yet.
-
-    `examples` are more of them, for a model whose inputs of other sizes cannot be made of the first.
+def exported_module(request: ExportRequest) -> Exported:
+    """The module exported with an example of its inputs; the guard is not open yet.
 
     Where the program takes more for granted than the model, it is exported once more: with the ends of slices left
     open, if that is where it does, and with an example of sizes at which it is wrong.
@@ -91,66 +82,66 @@ def exported_module(
     Raises:
         ExportError: torch.export stops.
     """
-    with phase("reading the axes"), _serializers(guard):
-        given = normalise(model, call, dynamic_shapes)
-        example, shapes = enlarged(model, call, given)
-    trace = _Request(model, guard, strict, examples)
-    found, decisions = trace.attempt(example, shapes)
-    if guard is not None and _ends_slices(found, decisions):
-        trace = replace(trace, patches=(open_slices(),))
-        found = trace.better(found, example, shapes, by=_lost_axes_and_bounds)
-    other = _example_beyond(found, example, guard)
-    if other is not None:
-        with _serializers(guard):
-            shapes = normalise(model, other, dynamic_shapes)
-        found = trace.better(found, other, shapes, by=_lost_axes)
-    return replace(found, too_small=small_sizes(given))
+    # A converter needs no gradients, and what is traced without them has fewer changes of mode to keep.
+    with torch.no_grad(), traced_with_markers(request.repeats) as counts, recorded_phases() as seconds:
+        asked = _with_a_large_example(request)
+        found = _exported(asked)
+        for changed, loss in ((_with_open_slices, _lost_axes_and_bounds), (_with_an_example_beyond, _lost_axes)):
+            other = changed(asked, found)
+            if other is not None:
+                asked, found = other, _better(found, other, loss)
+    too_small = small_sizes(request.example.shapes)
+    return replace(found, too_small=too_small, counts=tuple(counts), seconds=seconds)
 
 
-def _example_beyond(exported: Exported, call: CallInputs, guard: _Guard) -> CallInputs | None:
-    """Inputs of sizes at which the program is wrong, for another trace; None if it is right, or they are too large."""
-    points = (bound.point for bound in exported.bounds or () if bound.kind == Kind.WRONG and bound.point)
+def _with_a_large_example(request: ExportRequest) -> ExportRequest:
+    """Torch.export takes sizes of 0 and 1 for constants."""
+    with phase("reading the axes"), serializers_of(request.guard):
+        return replace(request, example=enlarged(request.example, ModelRun(request.model).refuses))
+
+
+def _with_open_slices(request: ExportRequest, found: Exported) -> ExportRequest | None:
+    """The ends of slices left open, if an axis is lost at a line that asked where a slice ends."""
+    lines = {decision.line for decision in found.decisions if decision.is_of_slice}
+    is_lost_there = any(bound.excludes_what_was_asked and bound.line in lines for bound in found.bounds or ())
+    return replace(request, patches=(open_slices(),)) if request.guard is not None and is_lost_there else None
+
+
+def _with_an_example_beyond(request: ExportRequest, found: Exported) -> ExportRequest | None:
+    """Inputs of sizes at which the program is wrong; None if it is right, or they are too large."""
+    points = (bound.point for bound in found.bounds or () if bound.kind == Kind.WRONG and bound.point)
     point = next(points, None)
     if point is None:
         return None
-    with _serializers(guard):
-        return InputsOfOtherSizes(exported.program, call).alike(point)
+    with serializers_of(request.guard):
+        call = InputsOfOtherSizes(exported_inputs(found.program), request.example.call).alike(point)
+        return None if call is None else replace(request, example=request.example.like(call))
 
 
-@dataclass(frozen=True)
-class _Request:
-    """What is exported, and how."""
+def _exported(request: ExportRequest) -> Exported:
+    """One export, and what torch decided about sizes on the way."""
+    record, shapes = TraceRecord(), request.example.shapes
+    with _guard(request, record) as (prepare, steps):
+        with phase("torch.export"), explained_export():
+            program = _traced(request, replace(request.example, call=request.example.call.mapped(prepare)))
+        rewritten = steps()
 
-    model: torch.nn.Module
-    guard: _Guard
-    strict: bool
-    examples: Sequence[CallInputs] = ()
-    patches: Sequence[Patch] = ()
+    traced = exported_inputs(program)
+    decisions = record.of(shape_env_of(traced))
+    with phase("proving the sizes"), serializers_of(request.guard):
+        trial = Trial(ModelRun(request.model), request.example.call, program)
+        bounds = bounds_of(traced, shapes, decisions, trial, request.further)
+    return Exported(program, shapes, record.fixing_lines, rewritten, bounds, decisions=decisions)
 
-    def attempt(self, call: CallInputs, shapes: Sequence[LeafShape]) -> tuple[Exported, list[Decision]]:
-        """One export, and what torch decided about sizes on the way."""
-        record = TraceRecord()
-        patches = (*self.patches, *one_symbol_for_a_name(shapes))
-        with _guard(self.guard, record, patches) as (prepare, steps):
-            with phase("torch.export"), explained_export():
-                program = _traced(self.model, prepare(call), shapes, self.strict)
-            rewritten = steps()
-        decisions = record.of(shape_env_of(program))
-        with phase("proving the sizes"), _serializers(self.guard):
-            trial = Trial(self.model, call, program)
-            bounds = bounds_of(program, shapes, decisions, trial, self.examples)
-        return Exported(program, shapes, record.fixing_lines, rewritten, bounds), decisions
 
-    def better(
-        self, known: Exported, call: CallInputs, shapes: Sequence[LeafShape], *, by: Callable[[Exported], Any]
-    ) -> Exported:
-        """Another export, if it loses less than the one that is known."""
-        try:
-            found, _ = self.attempt(call, shapes)
-        except ExportError as error:
-            logger.info("another export, for the axes that are lost, stops: %s", error)
-            return known
-        return found if by(found) < by(known) else known
+def _better(known: Exported, request: ExportRequest, loss: Callable[[Exported], Any]) -> Exported:
+    """Another export, if it loses less than the one that is known."""
+    try:
+        found = _exported(request)
+    except ExportError as error:
+        logger.info("another export, for the axes that are lost, stops: %s", error)
+        return known
+    return found if loss(found) < loss(known) else known
 
 
 def _lost_axes(exported: Exported) -> int:
@@ -165,36 +156,21 @@ def _lost_axes_and_bounds(exported: Exported) -> tuple[int, int, int]:
     return _lost_axes(exported), constants, len(bounds)
 
 
-def _ends_slices(exported: Exported, decisions: Sequence[Decision]) -> bool:
-    """Whether an axis is lost, at a line that asked where a slice ends."""
-    lines = {decision.line for decision in decisions if decision.is_of_slice}
-    return any(bound.excludes_what_was_asked and bound.line in lines for bound in exported.bounds or ())
-
-
 @contextlib.contextmanager
-def _guard(guard: _Guard, record: TraceRecord, patches: Sequence[Patch]) -> Iterator[tuple[_Prepare, _Steps]]:
+def _guard(request: ExportRequest, record: TraceRecord) -> Iterator[tuple[_Prepare, _Steps]]:
     """Yields what makes new containers of the inputs, so that the trace leaves the user's caches as they are, and the
     steps of the rewriting."""
-    if guard is None:
-        yield lambda call: call, lambda: ()
+    if request.guard is None:
+        yield lambda arguments: arguments, lambda: ()
         return
+    patches = (*request.patches, *one_symbol_for_a_name(request.example.shapes))
     with contextlib.ExitStack() as stack:
         with phase("opening the guard"):
-            prepare = stack.enter_context(with_recording(guard, record, patches))
-        yield lambda call: CallInputs(prepare(call.args), prepare(dict(call.kwargs))), lambda: prepare.rewriting_steps
+            prepare = stack.enter_context(with_recording(request.guard, record, patches))
+        yield prepare, lambda: prepare.rewriting_steps
 
 
-@contextlib.contextmanager
-def _serializers(guard: _Guard) -> Iterator[None]:
-    """Classes of inputs are taken apart as in the guard, and the model is run as it is, without patches."""
-    if guard is None:
-        yield
-        return
-    with torch_export_patches(patch=False, serializers=guard.serializers):
-        yield
-
-
-def _traced(model: torch.nn.Module, call: CallInputs, shapes: Sequence[LeafShape], strict: bool) -> ExportedProgram:
+def _traced(request: ExportRequest, example: Example) -> ExportedProgram:
     """torch.export, which knows what the names of the axes say.
 
     A strict export knows it from a `Dim`, which torch refuses where the model bounds the axis; a hint is taken then.
@@ -204,13 +180,15 @@ def _traced(model: torch.nn.Module, call: CallInputs, shapes: Sequence[LeafShape
     from torch._dynamo.exc import UserError, UserErrorType
 
     def export(dims: Mapping[str, Dim]) -> ExportedProgram:
-        spec = for_torch(model, call, shapes, dims)
-        return torch.export.export(model, call.args, dict(call.kwargs), dynamic_shapes=spec, strict=strict)
+        call, shapes = example.call, for_torch(example, dims)
+        return torch.export.export(
+            request.model, call.args, dict(call.kwargs), dynamic_shapes=shapes, strict=request.strict
+        )
 
-    if not strict:
-        with told_to_torch(model, shapes):
+    if not request.strict:
+        with told_to_torch(request.model, example.shapes):
             return export({})
-    dims = shared_dims(shapes)
+    dims = shared_dims(example.shapes)
     try:
         return export(dims)
     except UserError as error:

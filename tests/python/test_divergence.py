@@ -15,7 +15,8 @@ import torch
 import exportguard
 from exportguard import DivergenceOptions, OnnxModel, Tolerance
 from exportguard.command_line import main
-from exportguard.export import ExportOptions, convert, export_program
+from exportguard.export import convert, export_program
+from exportguard.request import ExportOptions
 from exportguard.tracing import Exported
 from exportguard.validation.tensor_files import load_tensors, save_tensors
 from fault_models import FAMILIES

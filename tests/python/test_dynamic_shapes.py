@@ -11,6 +11,7 @@ from torch.export import Dim
 
 from exportguard import register_class_serialization, torch_export_patches, unregister_class_serialization
 from exportguard.dynamic_shapes import (
+    Example,
     all_dynamic_shapes_from_inputs,
     check_inputs,
     for_torch,
@@ -34,7 +35,7 @@ PAIR = {"a": torch.zeros(2, 5), "b": [torch.zeros(2, 7)]}
 
 def axes(dynamic_shapes: Any, **kwargs: Any) -> dict[str, Any]:
     """What was asked for, by name of the leaf."""
-    shapes = normalise(Model(), ordered_call(Model(), (), {"x": X, **kwargs}), dynamic_shapes)
+    shapes = normalise(ordered_call(Model(), (), {"x": X, **kwargs}), dynamic_shapes)
     return {shape.leaf.name: dict(shape.axes) for shape in shapes}
 
 
@@ -67,9 +68,9 @@ def test_axes_of_further_named_arguments_are_asked_for(dynamic_shapes: Any) -> N
             return x + others["more"] if others["flag"] else x
 
     call = ordered_call(Sum(), (X,), {"more": X, "flag": True})
-    shapes = normalise(Sum(), call, dynamic_shapes)
+    shapes = normalise(call, dynamic_shapes)
     assert [dict(shape.axes) for shape in shapes] == [{0: "batch"}, {0: "batch"}, {}]
-    spec = for_torch(Sum(), call, shapes, shared_dims(shapes))
+    spec = for_torch(Example(call, shapes), shared_dims(shapes))
     with torch_export_patches():  # torch alone counts such arguments twice
         program = torch.export.export(Sum(), call.args, dict(call.kwargs), dynamic_shapes=spec, strict=False)
     other = torch.ones(5, 3)
@@ -176,8 +177,8 @@ def test_an_argument_that_the_model_does_not_have_is_named() -> None:
 
 def test_names_on_several_axes_become_one_dim_and_the_others_a_hint() -> None:
     call = ordered_call(Model(), (X,), {"pair": PAIR})
-    shapes = normalise(Model(), call, {"x": {0: "batch", 1: "seq"}, "pair": {0: "batch"}})
-    spec = for_torch(Model(), call, shapes, shared_dims(shapes))
+    shapes = normalise(call, {"x": {0: "batch", 1: "seq"}, "pair": {0: "batch"}})
+    spec = for_torch(Example(call, shapes), shared_dims(shapes))
     assert spec is not None
     assert spec["x"][0] is spec["pair"]["a"][0] is spec["pair"]["b"][0][0]
     assert spec["x"][0].__name__ == "batch"
@@ -186,7 +187,7 @@ def test_names_on_several_axes_become_one_dim_and_the_others_a_hint() -> None:
 
 def test_no_changing_axis_gives_no_dynamic_shapes() -> None:
     call = ordered_call(Model(), (X,), None)
-    assert for_torch(Model(), call, normalise(Model(), call, ({},)), {}) is None
+    assert for_torch(Example(call, normalise(call, ({},))), {}) is None
 
 
 def test_torch_export_takes_what_is_made_for_it() -> None:
@@ -195,8 +196,8 @@ def test_torch_export_takes_what_is_made_for_it() -> None:
             return x.sum() + pair["a"].sum(0) * pair["b"][0].shape[1]
 
     call = ordered_call(Sum(), (X,), {"pair": PAIR})
-    shapes = normalise(Sum(), call, {"x": {0: "n"}, "pair": {"a": {0: "n"}, "b": [{1: "m"}]}})
-    spec = for_torch(Sum(), call, shapes, shared_dims(shapes))
+    shapes = normalise(call, {"x": {0: "n"}, "pair": {"a": {0: "n"}, "b": [{1: "m"}]}})
+    spec = for_torch(Example(call, shapes), shared_dims(shapes))
     program = torch.export.export(Sum(), call.args, dict(call.kwargs), dynamic_shapes=spec, strict=False)
     other = {"a": torch.ones(4, 5), "b": [torch.ones(2, 9)]}
     assert torch.equal(program.module()(torch.ones(4, 3), pair=other), Sum()(torch.ones(4, 3), pair=other))

@@ -14,11 +14,11 @@ import torch
 
 import exportguard
 from exportguard import ExportError, ExportOptions, FileError, InvalidArgumentError, LoweringError, OnnxModel, to_onnx
-from exportguard.axis_report import returned_leaves
 from exportguard.export import export_program
 from exportguard.export_errors import explained_export
 from exportguard.opsets import MAX_OPSET, MIN_OPSET, default_opset
 from exportguard.runners.onnxruntime import OrtSession
+from exportguard.signature import returned_leaves
 
 
 class Model(torch.nn.Module):

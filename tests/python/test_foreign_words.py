@@ -19,7 +19,7 @@ import exportguard as eg
 from exportguard import ExportGuardError, to_onnx
 from exportguard.dynamic_shapes import normalise
 from exportguard.guard import torch_export_patches
-from exportguard.inputs import CallInputs, ordered_call
+from exportguard.inputs import ordered_call
 
 X = torch.randn(3, 4)
 
@@ -174,8 +174,8 @@ def test_a_model_is_converted_from_an_array() -> None:
 
 def axes_of_cache(layers: int, spec: Any) -> dict[str, Any]:
     with torch_export_patches(patch=False):
-        call = CallInputs((), {"x": X, "past_key_values": cache(layers)})
-        shapes = normalise(Continued(), call, {"past_key_values": spec})
+        call = ordered_call(Continued(), (), {"x": X, "past_key_values": cache(layers)})
+        shapes = normalise(call, {"past_key_values": spec})
     return {shape.leaf.name: dict(shape.axes) for shape in shapes if shape.axes}
 
 

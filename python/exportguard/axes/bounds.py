@@ -18,11 +18,10 @@ from typing import Any
 
 import sympy
 import torch
-from torch.export import ExportedProgram
 
-from exportguard.axis_report import exported_inputs, shape_env_of, symbol_names
 from exportguard.dynamic_shapes import LeafShape, ends_of
 from exportguard.inputs import CallInputs
+from exportguard.signature import shape_env_of, symbol_names
 
 from .bound import AxisBound, Kind
 from .examples import are_telling, is_met, sizes_of_examples
@@ -41,9 +40,9 @@ _TRIALS = 3  # of one guard
 
 @dataclass
 class _Trace:
-    """What is known of one traced program."""
+    """What is known of one traced program; `traced` has the leaves of its inputs."""
 
-    program: ExportedProgram
+    traced: Sequence[Any]
     shapes: Sequence[LeafShape]
     decisions: Sequence[Decision]
     trial: Trial | None
@@ -53,13 +52,13 @@ class _Trace:
     relations: set[str] = field(default_factory=set)  # lines at which the model wants sizes to be equal
 
     def __post_init__(self) -> None:
-        self.shape_env = shape_env_of(self.program)
-        self.asked_names = _names_as_asked(self.program, self.shapes)
-        self.names = {**self.asked_names, **symbol_names(self.program, self.shapes)}
-        self.same = _asked_relations(self.program, self.shapes, self.shape_env.replacements)
+        self.shape_env = shape_env_of(self.traced)
+        self.asked_names = _names_as_asked(self.traced, self.shapes)
+        self.names = {**self.asked_names, **symbol_names(self.traced, self.shapes)}
+        self.same = _asked_relations(self.traced, self.shapes, self.shape_env.replacements)
         self.lines = {decision.condition: decision.line for decision in self.decisions}
         self.hints = _hints(self.shape_env)
-        given = sizes_of_examples(self.program, self.calls)
+        given = sizes_of_examples(self.traced, self.calls)
         self.examples = [(call, self.all_sizes(sizes)) for call, sizes in given]
 
     def worded(self, condition: sympy.Basic, *, is_relation: bool = False) -> str:
@@ -100,50 +99,50 @@ class _Trace:
 
 
 def bounds_of(
-    program: ExportedProgram,
+    traced: Sequence[Any],
     shapes: Sequence[LeafShape],
     decisions: Sequence[Decision],
     trial: Trial | None,
     examples: Sequence[CallInputs] = (),
 ) -> list[AxisBound]:
-    """Every condition on the sizes of the inputs under which the program was traced and that was not asked for.
+    """Every condition on the sizes of the inputs under which a program was traced and that was not asked for.
 
-    Without a trial, none of them is known to be the model's own. `examples` are more calls of the model, asked where
-    inputs of other sizes cannot be made of the one that was exported.
+    `traced` has the leaves of its inputs (see `exported_inputs`). Without a trial, none of them is known to be the
+    model's own. `examples` are more calls of the model, asked where inputs of other sizes cannot be made of the one
+    that was exported.
     """
-    if shape_env_of(program) is None or not any(shape.axes for shape in shapes):
+    if shape_env_of(traced) is None or not any(shape.axes for shape in shapes):
         return []
-    trace = _Trace(program, shapes, decisions, trial, examples)
-    trace.domain.update(_asked_domain(program, shapes))
+    trace = _Trace(traced, shapes, decisions, trial, examples)
+    trace.domain.update(_asked_domain(traced, shapes))
     found = [bound for guard in _guards(trace) if (bound := _bound_of_guard(trace, guard)) is not None]
     return [*found, *_bounds_at_one(trace)]
 
 
-def _axes_asked(program: ExportedProgram, shapes: Sequence[LeafShape]) -> Iterator[tuple[LeafShape, int, sympy.Symbol]]:
+def _axes_asked(traced: Sequence[Any], shapes: Sequence[LeafShape]) -> Iterator[tuple[LeafShape, int, sympy.Symbol]]:
     """Each axis that was asked for and that torch gave a symbol, with that symbol."""
-    for shape, value in zip(shapes, exported_inputs(program), strict=True):
+    for shape, value in zip(shapes, traced, strict=True):
         for axis in shape.axes:
             size = raw_size(value.shape[axis] if isinstance(value, torch.Tensor) else value)
             if isinstance(size, sympy.Symbol):
                 yield shape, axis, size
 
 
-def _names_as_asked(program: ExportedProgram, shapes: Sequence[LeafShape]) -> dict[str, str]:
+def _names_as_asked(traced: Sequence[Any], shapes: Sequence[LeafShape]) -> dict[str, str]:
     names: dict[str, str] = {}
-    for shape, axis, symbol in _axes_asked(program, shapes):
+    for shape, axis, symbol in _axes_asked(traced, shapes):
         place = f"{shape.leaf.name}[{axis}]" if isinstance(shape.leaf.value, torch.Tensor) else shape.leaf.name
         names.setdefault(str(symbol), shape.label(axis) or place)
     return names
 
 
 def _asked_relations(
-    program: ExportedProgram, shapes: Sequence[LeafShape], replacements: Mapping[sympy.Symbol, sympy.Expr]
+    traced: Sequence[Any], shapes: Sequence[LeafShape], replacements: Mapping[sympy.Symbol, sympy.Expr]
 ) -> dict[sympy.Symbol, sympy.Expr]:
     """What the names of the axes say of the symbols that stand for them: some follow from others."""
-    values = exported_inputs(program)
     found: dict[sympy.Symbol, sympy.Expr] = {}
     for relation in relations(shapes):
-        symbol, *parts = (raw_size(place.size(values)) for place in (relation.place, *relation.sum_of))
+        symbol, *parts = (raw_size(place.size(traced)) for place in (relation.place, *relation.sum_of))
         total = sympy.Add(*parts)
         if total.is_Symbol and symbol.is_Symbol and symbol not in replacements and total in replacements:
             symbol, total = total, symbol
@@ -152,9 +151,9 @@ def _asked_relations(
     return found
 
 
-def _asked_domain(program: ExportedProgram, shapes: Sequence[LeafShape]) -> dict[sympy.Symbol, Range]:
+def _asked_domain(traced: Sequence[Any], shapes: Sequence[LeafShape]) -> dict[sympy.Symbol, Range]:
     domain: dict[sympy.Symbol, Range] = {}
-    for shape, axis, symbol in _axes_asked(program, shapes):
+    for shape, axis, symbol in _axes_asked(traced, shapes):
         low, high = ends_of(shape.axes[axis])
         known = domain.get(symbol, Range(2))
         highs = [one for one in (known.high, high) if one is not None]
@@ -362,7 +361,7 @@ def _bounds_at_one(trace: _Trace) -> list[AxisBound]:
 
 def _may_be_one(trace: _Trace, symbol: sympy.Symbol) -> bool:
     """Whether a size of 1 was asked for: by a name, a hint, or a `Dim` that begins there."""
-    asked = [shape.axes[axis] for shape, axis, other in _axes_asked(trace.program, trace.shapes) if other == symbol]
+    asked = [shape.axes[axis] for shape, axis, other in _axes_asked(trace.traced, trace.shapes) if other == symbol]
     return all((ends_of(one)[0] or 0) < 2 for one in asked)
 
 

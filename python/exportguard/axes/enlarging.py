@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.export import Dim
-from torch.utils import _pytree as pytree
 
-from exportguard.dynamic_shapes import LeafShape
+from exportguard.dynamic_shapes import Example, LeafShape
 from exportguard.errors import InvalidArgumentError
-from exportguard.inputs import CallInputs, Leaf
+from exportguard.inputs import CallInputs
 
 from .relations import Place, relations
 from .resizing import wrapped
-from .trial import refuses
 
 logger = logging.getLogger(__name__)
 
@@ -32,28 +29,25 @@ _TIED = 3  # further groups that may have to grow along
 Growth = Mapping[Place, int]
 
 
-def enlarged(
-    model: torch.nn.Module, call: CallInputs, shapes: Sequence[LeafShape]
-) -> tuple[CallInputs, list[LeafShape]]:
-    """The call with at least two of everything along the axes that were asked for, and the shapes with its leaves.
+def enlarged(example: Example, refuses: Callable[[CallInputs, CallInputs], bool]) -> Example:
+    """The same with at least two of everything along the axes that were asked for; as it is, if it is large enough.
 
-    The classes in the call are registered with pytree. A call that is large enough comes back as it is.
+    `refuses` tells of a call, and one that the model takes, whether the model does not take the first. The classes in
+    the call are registered with pytree.
 
     Raises:
         InvalidArgumentError: the model takes none of the larger inputs that were tried.
     """
-    small = [place for place, size in _asked(shapes).items() if size < 2]
-    if not small:
-        return call, list(shapes)
-    leaves, spec = pytree.tree_flatten((call.args, dict(call.kwargs)))
-    for growth in _candidates(shapes, small):
-        larger = [_grown(leaf, number, growth) for number, leaf in enumerate(leaves)]
-        args, kwargs = pytree.tree_unflatten(larger, spec)
-        candidate = CallInputs(args, kwargs)
-        if not refuses(model, candidate, call):
-            logger.info("the example is enlarged: %s", _told(shapes, growth))
-            return candidate, [_with_leaf(shape, leaf) for shape, leaf in zip(shapes, larger, strict=True)]
-    raise InvalidArgumentError(_refusal(shapes, small))
+    sizes = _Sizes(example.shapes)
+    if not sizes.small:
+        return example
+    leaves = example.call.leaves()
+    for growth in sizes.candidates():
+        larger = example.call.with_leaves([_grown(leaf, number, growth) for number, leaf in enumerate(leaves)])
+        if not refuses(larger, example.call):
+            logger.info("the example is enlarged: %s", sizes.told(growth))
+            return example.like(larger)
+    raise InvalidArgumentError(sizes.refusal())
 
 
 def small_sizes(shapes: Sequence[LeafShape]) -> dict[tuple[str, int], int]:
@@ -76,42 +70,69 @@ def _is_derived(asked: Any) -> bool:
     return type(asked).__name__ in ("_DerivedDim", "_StaticDim")
 
 
-def _candidates(shapes: Sequence[LeafShape], small: Sequence[Place]) -> Iterator[Growth]:
-    """What may grow, and by how much, the likely first: what has to, then what it may be tied to."""
-    groups = _groups(shapes)
-    must = [group for group in groups if any(place in small for place in group)]
-    may = [group for group in groups if group not in must]
-    steps = [
-        size - min(_asked(shapes)[place] for place in group) for group, size in zip(must, _SIZES * 9, strict=False)
-    ]
-    for amounts in (steps, [2 - min(_asked(shapes)[place] for place in group) for group in must]):
-        base = {place: step for group, step in zip(must, amounts, strict=True) for place in group}
-        for count in range(min(_TIED, len(may)) + 1):
-            for tied in itertools.combinations(may, count):
-                for along in itertools.product(sorted(set(amounts)), repeat=count):
-                    extra = {place: step for group, step in zip(tied, along, strict=True) for place in group}
-                    yield _with_sums(shapes, {**base, **extra})
+class _Sizes:
+    """The sizes that were asked to change, and which of them belong together."""
+
+    def __init__(self, shapes: Sequence[LeafShape]) -> None:
+        self._shapes, self._asked, self._relations = shapes, _asked(shapes), relations(shapes)
+        self.small = [place for place, size in self._asked.items() if size < 2]
+
+    def candidates(self) -> Iterator[Growth]:
+        """What may grow, and by how much, the likely first: what has to, then what it may be tied to."""
+        groups = self._groups()
+        must = [group for group in groups if any(place in self.small for place in group)]
+        may = [group for group in groups if group not in must]
+        least = [min(self._asked[place] for place in group) for group in must]
+        unlike = [size - known for known, size in zip(least, _SIZES * 9, strict=False)]
+        for amounts in (unlike, [2 - known for known in least]):
+            base = _grows(must, amounts)
+            for count in range(min(_TIED, len(may)) + 1):
+                for tied in itertools.combinations(may, count):
+                    for along in itertools.product(sorted(set(amounts)), repeat=count):
+                        yield self._with_sums({**base, **_grows(tied, along)})
+
+    def _groups(self) -> list[list[Place]]:
+        """Axes that grow together: those of one name, and without names those of one position and size."""
+        sums = {relation.place for relation in self._relations}
+        groups: dict[Any, list[Place]] = {}
+        for place, size in self._asked.items():
+            label = self._shapes[place.leaf].label(place.axis)
+            if label is not None and "+" in label and place in sums:
+                continue  # a sum follows
+            groups.setdefault(label if label is not None else (place.axis, size), []).append(place)
+        return list(groups.values())
+
+    def _with_sums(self, growth: dict[Place, int]) -> Growth:
+        for relation in self._relations:
+            if len(relation.sum_of) > 1:
+                growth[relation.place] = sum(growth.get(part, 0) for part in relation.sum_of)
+        for relation in self._relations:
+            if len(relation.sum_of) == 1:
+                growth[relation.place] = growth.get(relation.sum_of[0], 0)
+        return growth
+
+    def told(self, growth: Growth) -> str:
+        """What grows, for the log."""
+        return ", ".join(
+            f"axis {place.axis} of {self._shapes[place.leaf].leaf.name} from {size} to {size + growth[place]}"
+            for place, size in self._asked.items()
+            if growth.get(place)
+        )
+
+    def refusal(self) -> str:
+        """What is said where the model takes no larger example."""
+        place = self.small[0]
+        shape = self._shapes[place.leaf]
+        name = shape.label(place.axis) or shape.axes[place.axis]
+        return (
+            f"axis {place.axis} of {shape.leaf.name} ({name}) has size {self._asked[place]} in the example, and "
+            "torch.export turns sizes 0 and 1 into constants; the model takes none of the larger examples that were "
+            "tried: export with an example of at least 2, the model then runs with 1"
+        )
 
 
-def _groups(shapes: Sequence[LeafShape]) -> list[list[Place]]:
-    """Axes that grow together: those of one name, and without names those of one position and size."""
-    groups: dict[Any, list[Place]] = {}
-    for place, size in _asked(shapes).items():
-        label = shapes[place.leaf].label(place.axis)
-        if label is not None and "+" in label and any(one.place == place for one in relations(shapes)):
-            continue  # a sum follows
-        groups.setdefault(label if label is not None else (place.axis, size), []).append(place)
-    return list(groups.values())
-
-
-def _with_sums(shapes: Sequence[LeafShape], growth: dict[Place, int]) -> Growth:
-    for relation in relations(shapes):
-        if len(relation.sum_of) > 1:
-            growth[relation.place] = sum(growth.get(part, 0) for part in relation.sum_of)
-    for relation in relations(shapes):
-        if len(relation.sum_of) == 1:
-            growth[relation.place] = growth.get(relation.sum_of[0], 0)
-    return growth
+def _grows(groups: Sequence[Sequence[Place]], amounts: Sequence[int]) -> dict[Place, int]:
+    return {place: amount for group, amount in zip(groups, amounts, strict=True) for place in group}
 
 
 def _grown(leaf: Any, number: int, growth: Growth) -> Any:
@@ -119,26 +140,3 @@ def _grown(leaf: Any, number: int, growth: Growth) -> Any:
         return leaf
     shape = [size + growth.get(Place(number, axis), 0) for axis, size in enumerate(leaf.shape)]
     return leaf if shape == list(leaf.shape) else wrapped(leaf, shape)
-
-
-def _with_leaf(shape: LeafShape, value: Any) -> LeafShape:
-    return replace(shape, leaf=Leaf(shape.leaf.name, value))
-
-
-def _told(shapes: Sequence[LeafShape], growth: Growth) -> str:
-    return ", ".join(
-        f"axis {place.axis} of {shapes[place.leaf].leaf.name} from {size} to {size + growth[place]}"
-        for place, size in _asked(shapes).items()
-        if growth.get(place)
-    )
-
-
-def _refusal(shapes: Sequence[LeafShape], small: Sequence[Place]) -> str:
-    place = small[0]
-    shape = shapes[place.leaf]
-    name = shape.label(place.axis) or shape.axes[place.axis]
-    return (
-        f"axis {place.axis} of {shape.leaf.name} ({name}) has size {_asked(shapes)[place]} in the example, and "
-        "torch.export turns sizes 0 and 1 into constants; the model takes none of the larger examples that were tried: "
-        "export with an example of at least 2, the model then runs with 1"
-    )

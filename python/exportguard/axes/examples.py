@@ -10,10 +10,7 @@ from typing import Any
 
 import sympy
 import torch
-from torch.export import ExportedProgram
-from torch.utils import _pytree as pytree
 
-from exportguard.axis_report import exported_inputs
 from exportguard.inputs import CallInputs
 
 from .expressions import Evaluation, Sizes
@@ -22,11 +19,10 @@ from .resizing import raw_size
 _FEWEST = 3  # different sizes that a condition must have been met by
 
 
-def sizes_of_examples(program: ExportedProgram, calls: Sequence[CallInputs]) -> Iterator[tuple[CallInputs, Sizes]]:
-    """Each call that has the program's inputs, with what its sizes are by the symbols of the trace."""
-    traced = exported_inputs(program)
+def sizes_of_examples(traced: Sequence[Any], calls: Sequence[CallInputs]) -> Iterator[tuple[CallInputs, Sizes]]:
+    """Each call that has the inputs that were traced, with what its sizes are by the symbols of the trace."""
     for call in calls:
-        leaves = pytree.tree_leaves((call.args, dict(call.kwargs)))
+        leaves = call.leaves()
         sizes = _sizes(traced, leaves) if len(leaves) == len(traced) else None
         if sizes is not None:
             yield call, sizes

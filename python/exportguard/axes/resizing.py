@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
 import torch
-from torch.export import ExportedProgram
-from torch.utils import _pytree as pytree
 
-from exportguard.axis_report import exported_inputs
 from exportguard.inputs import CallInputs
 
 from .expressions import Evaluation, Sizes
@@ -30,10 +27,10 @@ def raw_size(size: Any) -> sympy.Expr:
 class InputsOfOtherSizes:
     """Makes inputs like those of a call that was exported."""
 
-    def __init__(self, program: ExportedProgram, call: CallInputs) -> None:
-        """`call` is what the program was exported with, its classes registered with pytree."""
-        self._leaves, self._spec = pytree.tree_flatten((call.args, dict(call.kwargs)))
-        self._traced = exported_inputs(program)
+    def __init__(self, traced: Sequence[Any], call: CallInputs) -> None:
+        """`call` is what was exported, its classes registered with pytree; `traced` has each of its leaves as it was
+        traced (see `exported_inputs`)."""
+        self._call, self._leaves, self._traced = call, call.leaves(), traced
         self._random = torch.Generator().manual_seed(0)
 
     def __call__(self, sizes: Sizes) -> CallInputs | None:
@@ -42,23 +39,22 @@ class InputsOfOtherSizes:
         A longer axis has the values of the example again and again, so that what counts rows of a table still does.
         Floating numbers are shaken, since a constant example would hide what is computed from it.
         """
-        return self._call(sizes, self._shaken)
+        return self._of(sizes, self._shaken)
 
     def alike(self, point: Mapping[str, int]) -> CallInputs | None:
         """The same without shaking, by the names of the symbols."""
         sizes = [size for value in self._traced for size in _sizes_of(value)]
         symbols = {symbol for size in sizes for symbol in raw_size(size).free_symbols}
-        return self._call({symbol: point[str(symbol)] for symbol in symbols}, lambda tensor: tensor)
+        return self._of({symbol: point[str(symbol)] for symbol in symbols}, lambda tensor: tensor)
 
-    def _call(self, sizes: Sizes, finish: Callable[[torch.Tensor], torch.Tensor]) -> CallInputs | None:
+    def _of(self, sizes: Sizes, finish: Callable[[torch.Tensor], torch.Tensor]) -> CallInputs | None:
         if len(self._leaves) != len(self._traced):
             return None
         pairs = zip(self._leaves, self._traced, strict=True)
         leaves = [_resized(leaf, traced, sizes, finish) for leaf, traced in pairs]
         if any(leaf is _TOO_LARGE for leaf in leaves):
             return None
-        args, kwargs = pytree.tree_unflatten(leaves, self._spec)
-        return CallInputs(args, kwargs)
+        return self._call.with_leaves(leaves)
 
     def _shaken(self, tensor: torch.Tensor) -> torch.Tensor:
         if not tensor.is_floating_point():

@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
-import functools
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.utils import _pytree as pytree
 
-from exportguard.errors import REFUSALS
 from exportguard.inputs import CallInputs
-from exportguard.rewrites.state import Snapshot
+from exportguard.signature import exported_inputs
 
 from .expressions import Sizes
-from .program_run import GraphWithCutTables, ProgramRun, copied
+from .model_run import ModelRun, same_random_numbers
+from .program_run import GraphWithCutTables, ProgramRun
 from .resizing import InputsOfOtherSizes
 
 logger = logging.getLogger(__name__)
-
-# A model is run in full for no more than this many rows of inputs (attention compares each with each) and products with
-# weights, which take some 0.1 s; and for no more than these products, which take a second, if it has to be.
-_QUICK_ROWS = 1100
-_QUICK_PRODUCTS = 2**31
-_AFFORDABLE_PRODUCTS = 2**34
 
 # What a result may differ by where both sides do the same arithmetic, in parts of the largest value: epsilons of it.
 _EPSILONS = 256
@@ -50,18 +41,14 @@ class Trial:
     What was found out at one point is remembered: guards share their trials.
     """
 
-    def __init__(self, model: torch.nn.Module, call: CallInputs, program: ExportedProgram) -> None:
+    def __init__(self, run: ModelRun, call: CallInputs, program: ExportedProgram) -> None:
         """`call` is what was exported."""
-        self._model, self._run_program = model, ProgramRun(program)
-        self._inputs = InputsOfOtherSizes(program, call)
+        self._run, self._run_program = run, ProgramRun(program)
+        self._inputs = InputsOfOtherSizes(exported_inputs(program), call)
         self._call = call
         self._works_without_data: bool | None = None
-        self._is_possible = not any(one.is_meta or is_fake(one) for one in _tensors_of(model))
+        self._is_possible = run.is_possible()
         self._points: dict[Any, _Point] = {}
-
-    @functools.cached_property
-    def _state(self) -> _State:
-        return _State(self._model)
 
     def refuses(self, sizes: Sizes) -> bool | None:
         """Whether the model itself does not take inputs of these sizes; None if that cannot be told.
@@ -89,7 +76,7 @@ class Trial:
 
     def outcome_of(self, call: CallInputs, sizes: Sizes) -> Outcome:
         """Whether model and program do the same for a call, which has these sizes."""
-        return self._compared(call, sizes, _outputs(self._model, call, self._state))
+        return self._compared(call, sizes, self._run.outputs(call))
 
     def _at(self, sizes: Sizes) -> _Point:
         key = tuple(sorted((str(symbol), size) for symbol, size in sizes.items()))
@@ -99,29 +86,26 @@ class Trial:
 
     def _refused(self, point: _Point) -> bool:
         assert point.call is not None
-        if _is_quick(self._model, point.call) or self._works_without_data is False:
+        if self._run.is_quick(point.call) or self._works_without_data is False:
             return self._expected(point) is None
-        if self._error_without_data(point.call) is None:
+        if self._run.error_without_data(point.call) is None:
             self._works_without_data = True
             return False
 
         # It may be fake tensors that are refused, and not their sizes. Models refuse sizes soon, so with its data it
         # does not take long either; if that could be much to compute, fake tensors of the example tell.
-        if self._works_without_data is None and _is_affordable(self._model, point.call):
+        if self._works_without_data is None and self._run.is_affordable(point.call):
             self._works_without_data = None if self._expected(point) is None else False
             return self._works_without_data is None
         if self._works_without_data is None:
-            self._works_without_data = self._error_without_data(self._call) is None
+            self._works_without_data = self._run.error_without_data(self._call) is None
         return self._works_without_data or self._expected(point) is None
-
-    def _error_without_data(self, call: CallInputs) -> Exception | None:
-        return _error_without_data(self._model, call, self._state)
 
     def _expected(self, point: _Point) -> list[Any] | None:
         """What the model returns; None if it refuses."""
         if point.refused is None or (not point.refused and point.expected is None):
             assert point.call is not None
-            point.expected = _outputs(self._model, point.call, self._state)
+            point.expected = self._run.outputs(point.call)
             point.refused = point.expected is None
         return point.expected
 
@@ -129,7 +113,7 @@ class Trial:
         if expected is None:
             return Outcome.REFUSED
         try:
-            with _same_random_numbers():
+            with same_random_numbers():
                 got = self._run_program(call, sizes)
         except Exception as error:  # whatever an operator raises for shapes that do not go together
             logger.debug("the program at %s: %s", sizes, error)
@@ -143,7 +127,7 @@ class Trial:
         single entry, which is broadcast.
         """
         try:
-            with _same_random_numbers():
+            with same_random_numbers():
                 got = self._run_program(call, sizes, GraphWithCutTables)
         except Exception as error:  # as above
             logger.debug("the program at %s, with a table cut to one entry: %s", sizes, error)
@@ -159,113 +143,6 @@ class _Point:
     refused: bool | None = None
     expected: list[Any] | None = None
     outcome: Outcome | None = None
-
-
-def refuses(model: torch.nn.Module, call: CallInputs, known: CallInputs) -> bool:
-    """Whether the model does not take a call; `known` is one that it takes."""
-    state = _State(model)
-    if _is_quick(model, call) or _error_without_data(model, known, state) is not None:
-        return _outputs(model, call, state) is None
-    return _error_without_data(model, call, state) is not None
-
-
-def _outputs(model: torch.nn.Module, call: CallInputs, state: _State) -> list[Any] | None:
-    """The leaves of what the model returns; None if it refuses the call."""
-    try:
-        with state.kept():
-            return pytree.tree_leaves(model(*copied(call.args), **copied(dict(call.kwargs))))
-    except (*REFUSALS, ArithmeticError) as error:
-        logger.debug("the model raises %s: %s", type(error).__name__, error)
-        return None
-
-
-def _is_quick(model: torch.nn.Module, call: CallInputs) -> bool:
-    """Whether to run the model takes less time than to run it without its data, which is some 0.1 ms an operator."""
-    rows, products = _work(model, call)
-    return rows <= _QUICK_ROWS and products <= _QUICK_PRODUCTS
-
-
-def _is_affordable(model: torch.nn.Module, call: CallInputs) -> bool:
-    """Whether the model can be run, though it may take longer than without its data."""
-    return _work(model, call)[1] <= _AFFORDABLE_PRODUCTS
-
-
-def _work(model: torch.nn.Module, call: CallInputs) -> tuple[int, int]:
-    """The rows of the longest input, and how often a weight is multiplied: about each of them with each row."""
-    leaves = [leaf for leaf in pytree.tree_leaves((call.args, dict(call.kwargs))) if isinstance(leaf, torch.Tensor)]
-    rows = max((leaf.numel() // (_width(leaf) or 1) for leaf in leaves), default=1)
-    weights = sum(one.numel() for one in model.parameters())
-    return rows, rows * weights
-
-
-def _width(leaf: torch.Tensor) -> int:
-    return leaf.shape[-1] if leaf.is_floating_point() and leaf.dim() > 0 else 1
-
-
-def _error_without_data(model: torch.nn.Module, call: CallInputs, state: _State) -> Exception | None:
-    """What the model raises for fake tensors of the sizes of the call."""
-    # Not at the top: it takes long to import, and whoever exports has it by now.
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    try:
-        with _torch_silent(), state.kept(), mode:
-            args, kwargs = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (call.args, dict(call.kwargs)))
-            model(*args, **kwargs)
-    except Exception as error:  # the model's refusal, or that of fake tensors to tell their data
-        return error
-    return None
-
-
-@contextlib.contextmanager
-def _torch_silent() -> Iterator[None]:
-    """Without torch's log of a fake tensor that an operator refuses: here that is an answer."""
-    log = logging.getLogger("torch._subclasses.fake_tensor")
-    before = log.disabled
-    log.disabled = True
-    try:
-        yield
-    finally:
-        log.disabled = before
-
-
-@contextlib.contextmanager
-def _same_random_numbers() -> Iterator[None]:
-    """Runs a block without gradients and with the random numbers of every other one; those outside go on as before."""
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        yield
-
-
-class _State:
-    """What a model holds: its attributes and its buffers."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        self._snapshot = Snapshot(model.modules())
-        self._buffers = [(one, one.detach().clone()) for one in model.buffers()]
-
-    @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
-        """Runs a block that calls the model; the model and the random numbers are then as before."""
-        try:
-            with _same_random_numbers():
-                yield
-        finally:
-            self._snapshot.restore(self._snapshot.changes())
-            with torch.no_grad():
-                for buffer, before in self._buffers:
-                    if not is_fake(buffer):
-                        buffer.copy_(before)
-
-
-def is_fake(tensor: torch.Tensor) -> bool:
-    """Whether a tensor has no data, but belongs to a trace."""
-    return hasattr(tensor, "fake_mode")
-
-
-def _tensors_of(model: torch.nn.Module) -> Iterator[torch.Tensor]:
-    yield from model.parameters()
-    yield from model.buffers()
 
 
 def agree(expected: Sequence[Any], got: Sequence[Any]) -> bool:

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from exportguard.errors import REFUSALS, InvalidArgumentError
-from exportguard.export import ExportOptions, to_onnx
+from exportguard.export import to_onnx
 from exportguard.onnx_model import OnnxModel
 from exportguard.optional import OptionalModule
+from exportguard.request import ExportOptions
 
 cache_utils: Any = OptionalModule("transformers.cache_utils")
 

@@ -14,14 +14,15 @@ from torch.export import ExportedProgram
 
 from .. import _core
 from ..arguments import require_choice, require_count, require_kind, require_named
-from ..axis_report import taken_leaves
 from ..dynamic_shapes import DynamicShapes
 from ..errors import ExportGuardError, InvalidArgumentError
-from ..export import ExportOptions, convert, export_program, imported
+from ..export import convert, export_program, imported
 from ..guard import torch_export_patches
 from ..inputs import CallInputs, flatten_named, ordered_call
 from ..onnx_model import OnnxModel, load
+from ..request import ExportOptions
 from ..runners.names import require_same
+from ..signature import taken_leaves
 from ..tracing import Exported
 from .discrepancies import Discrepancy, Tolerance, discrepancy_of
 from .model_inputs import random_inputs

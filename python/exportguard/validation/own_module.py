@@ -20,7 +20,7 @@ from ..axes.resizing import wrapped
 from ..dynamic_shapes import DynamicShapes, LeafShape, ends_of, normalise
 from ..errors import REFUSALS, InvalidArgumentError
 from ..guard import torch_export_patches
-from ..inputs import CallInputs, forward_of, ordered_call
+from ..inputs import CallInputs, ordered_call
 from ..models import ModelCase, Task
 from ..models.input_sets import InputSet
 
@@ -67,7 +67,7 @@ def module_case(module: torch.nn.Module, inputs: Any, dynamic_shapes: DynamicSha
     call = ordered_call(module, *(((), inputs) if isinstance(inputs, Mapping) else (inputs, None)))
     named = _by_keyword(module, call)
     with torch_export_patches(patch=False):
-        shapes = normalise(module, CallInputs((), named), dynamic_shapes)
+        shapes = normalise(ordered_call(module, (), named), dynamic_shapes)
     task = Task(name=_TASK, auto_class="", mapping="", inputs="", cached=False, sizes=_sizes(shapes))
     case = ModuleCase(
         name=type(module).__name__,
@@ -156,7 +156,7 @@ def _by_keyword(module: torch.nn.Module, call: CallInputs) -> dict[str, Any]:
             f"{type(module).__name__}.forward takes arguments by position alone, and inputs of other sizes are passed "
             "by name; wrap it in a module whose forward names them"
         )
-    return call.named(forward_of(module))
+    return call.named
 
 
 def _named_shapes(named: Mapping[str, Any], dynamic_shapes: Any) -> DynamicShapes:

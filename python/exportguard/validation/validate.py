@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 import torch
 
-from ..axis_report import AxisOutcome, returned_leaves, taken_leaves
+from ..axis_report import AxisOutcome
 from ..devices import require_device
 from ..dynamic_shapes import DynamicShapes
 from ..errors import REFUSALS, ExportGuardError, InvalidArgumentError
-from ..export import ExportOptions, convert, export_program, require_same
+from ..export import convert, export_program, require_same
 from ..guard import torch_export_patches
 from ..inputs import Leaf, flatten_named, ordered_call, output_name
 from ..models import BuildOptions, ModelCase, build_model
@@ -27,8 +27,10 @@ from ..onnx_model import load, made_folder
 from ..opsets import checked_opset
 from ..repeats.counts import Counts
 from ..repeats.plan import Repeats
+from ..request import ExportOptions
 from ..runners.evaluator import EvaluatorSession
 from ..runners.onnxruntime import OrtSession, SessionOptions
+from ..signature import returned_leaves, taken_leaves
 from ..tracing import Exported
 from ..version import made_with, versions
 from .discrepancies import Discrepancy, can_tell, compare_outputs

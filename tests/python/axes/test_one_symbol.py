@@ -12,7 +12,7 @@ from exportguard import AxisError, ExportOptions, to_onnx
 from exportguard.axes.one_symbol import one_symbol_for_a_name
 from exportguard.dynamic_shapes import normalise
 from exportguard.export import export_program
-from exportguard.inputs import CallInputs
+from exportguard.inputs import ordered_call
 from exportguard.runners.onnxruntime import OrtSession
 
 
@@ -74,10 +74,10 @@ def test_what_a_model_asks_of_sizes_of_one_name_bounds_nothing() -> None:
 
 
 def test_patches_fit_the_installed_torch_or_say_why_not() -> None:
-    call = CallInputs((torch.rand(3), torch.rand(3)), {})
-    patches = one_symbol_for_a_name(normalise(Compares(), call, ({0: "n"}, {0: "n"})))
+    call = ordered_call(Compares(), (torch.rand(3), torch.rand(3)), None)
+    patches = one_symbol_for_a_name(normalise(call, ({0: "n"}, {0: "n"})))
     assert [patch.verdict() for patch in patches] == [("needed", "")] * 2
-    assert one_symbol_for_a_name(normalise(Compares(), call, ({0: "n"}, {0: "m"}))) == ()
+    assert one_symbol_for_a_name(normalise(call, ({0: "n"}, {0: "m"}))) == ()
 
 
 class Joined(torch.nn.Module):

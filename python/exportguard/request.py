@@ -1,0 +1,177 @@
+"""What is to be exported, and how: checked and put in order once, and handed on as one value."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+import torch
+
+from .arguments import require_choice, require_flags, require_named, require_names
+from .declaration import Patch
+from .decompose import Decompositions, chosen_decompositions
+from .dispatcher import Dispatcher
+from .dynamic_shapes import DynamicShapes, Example, normalise
+from .errors import InvalidArgumentError
+from .guard import PatchOptions, torch_export_patches
+from .inputs import CallInputs, ordered_call
+from .module_calls import patches_for
+from .module_functions import ModulesAsFunctions, as_wanted
+from .onnx_model import EXTERNAL_DATA, ExternalData
+from .repeats.plan import Repeats
+from .rewrites.selection import as_rewrites
+
+logger = logging.getLogger(__name__)
+
+Target: TypeAlias = Literal["onnx", "onnxruntime-cpu", "onnxruntime-cuda"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """What is seldom changed.
+
+    `guard` is what the guard installs, as options or as arguments of `torch_export_patches` by name; None exports
+    without a guard. `input_names` and `output_names` have one name for each input and output of the ONNX model. What a
+    model writes into its inputs and buffers comes as more outputs, `<name>_mutated`, unless `mutated_outputs` is False.
+    `repeats` is "trace once" (blocks that make the operator calls of an earlier one are not traced again), "trace all",
+    or "verify": both, and the models are compared. `dispatcher` has converters of one's own, `decompositions`
+    operators that are taken apart although they have a lowering. `modules_as_functions` are classes of modules that
+    become local functions of the ONNX model, or "repeated". `target` is what the model is written for: where it has no
+    kernel for a dtype, the model computes in another one; "onnx" is the standard alone. `examples` are more inputs,
+    each a dictionary of arguments by name, of a model whose inputs go together as patches and the grid that counts
+    them: other sizes cannot be tried there with inputs that are made of the one example (see "Axes that change").
+    """
+
+    guard: PatchOptions | Mapping[str, Any] | None = PatchOptions()
+    strict: bool = False
+    input_names: Sequence[str] | None = None
+    output_names: Sequence[str] | None = None
+    external_data: ExternalData = "auto"
+    mutated_outputs: bool = True
+    repeats: Repeats = "trace once"
+    dispatcher: Dispatcher | None = None
+    decompositions: Decompositions = ()
+    modules_as_functions: ModulesAsFunctions = ()
+    target: Target = "onnxruntime-cpu"
+    examples: Sequence[Mapping[str, Any]] = ()
+
+    def __post_init__(self) -> None:
+        if self.guard is not None and not isinstance(self.guard, PatchOptions):
+            require_named("options.guard", self.guard)
+            object.__setattr__(self, "guard", torch_export_patches.given(self.guard))
+        require_flags(strict=self.strict, mutated_outputs=self.mutated_outputs)
+        require_names("input_names", self.input_names)
+        require_names("output_names", self.output_names)
+        require_choice("external_data", self.external_data, EXTERNAL_DATA)
+        object.__setattr__(self, "decompositions", chosen_decompositions(self.decompositions))
+        as_wanted(self.modules_as_functions)
+        require_choice("target", self.target, ("onnx", "onnxruntime-cpu", "onnxruntime-cuda"))
+        for number, example in enumerate(self.examples):
+            require_named(f"options.examples[{number}]", example)
+
+    def opened_guard(self) -> torch_export_patches | None:
+        """The guard that these ask for, to be opened."""
+        return None if self.guard is None else torch_export_patches.given(self.guard)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportRequest:
+    """A module with an example of its inputs, and how it is exported.
+
+    `further` are more calls of it, for a model whose inputs of other sizes cannot be made of the example. `patches` are
+    those of one attempt, beside what the guard installs.
+    """
+
+    model: torch.nn.Module
+    example: Example
+    guard: torch_export_patches | None
+    strict: bool = False
+    repeats: Repeats = "trace once"
+    further: Sequence[CallInputs] = ()
+    patches: Sequence[Patch] = ()
+
+    @classmethod
+    def of(
+        cls,
+        model: torch.nn.Module,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None,
+        *,
+        dynamic_shapes: DynamicShapes,
+        options: ExportOptions,
+        rewrite: Any = (),
+    ) -> ExportRequest:
+        """What the arguments of `to_onnx` ask for.
+
+        Raises:
+            InvalidArgumentError: one of them is of another kind, or does not fit the module.
+        """
+        _require_module(model)
+        guard = _with_module_calls(_with_rewrite(options, rewrite))
+        call = ordered_call(model, args, kwargs)
+        further = [ordered_call(model, (), inputs) for inputs in options.examples]
+        with serializers_of(guard):
+            example = Example(call, normalise(call, dynamic_shapes))
+
+        # A block that was not traced has the sources of another, which would be taken for its module.
+        repeats: Repeats = "trace all" if options.modules_as_functions else options.repeats
+        return cls(model=model, example=example, guard=guard, strict=options.strict, repeats=repeats, further=further)
+
+
+@contextlib.contextmanager
+def serializers_of(guard: torch_export_patches | None) -> Iterator[None]:
+    """Classes of inputs are taken apart as in the guard, and a model is run as it is, without patches."""
+    if guard is None:
+        yield
+        return
+    with torch_export_patches(patch=False, serializers=guard.serializers):
+        yield
+
+
+def _with_rewrite(options: ExportOptions, rewrite: Any) -> ExportOptions:
+    patches = as_rewrites(rewrite)
+    if not patches:
+        return options
+    guard = options.opened_guard()
+    if guard is None:
+        raise InvalidArgumentError("rewrite needs the guard; leave options.guard as it is")
+    return replace(options, guard=replace(guard, rewrite=(*as_rewrites(guard.rewrite), *patches)))
+
+
+def _with_module_calls(options: ExportOptions) -> torch_export_patches | None:
+    """The guard, with the patches that make the modules which the dispatcher translates one operator each."""
+    guard = options.opened_guard()
+    if options.dispatcher is None or not options.dispatcher.modules:
+        return guard
+    if guard is None:
+        raise InvalidArgumentError("to translate a class of modules needs the guard; leave options.guard as it is")
+    return replace(guard, custom_patches=(*guard.custom_patches, *patches_for(options.dispatcher.modules)))
+
+
+def _require_module(model: Any) -> None:
+    if isinstance(model, torch.jit.ScriptModule):
+        raise InvalidArgumentError(
+            f"{type(model).__name__} is a TorchScript module, which torch.export does not take; pass the module "
+            "that it was scripted from"
+        )
+    if not isinstance(model, torch.nn.Module):
+        raise InvalidArgumentError(
+            f"model_or_program must be a torch.nn.Module or an ExportedProgram, got {type(model).__name__}; "
+            f"{_instead_of(model)}"
+        )
+    if model.training:
+        logger.warning("%s is in training mode and is exported so; call eval() first", type(model).__name__)
+
+
+def _instead_of(model: Any) -> str:
+    if isinstance(model, str | os.PathLike):
+        return "load the model first, or run `exportguard export -m MODEL -o FOLDER`"
+    if isinstance(model, type):
+        return "pass an instance of the class"
+    if hasattr(model, "to_dict") and hasattr(model, "model_type"):
+        return "build the model first, AutoModelForCausalLM.from_config(config)"
+    return "wrap a function in the forward of a module"
