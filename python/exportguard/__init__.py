@@ -62,7 +62,8 @@ if TYPE_CHECKING:
     from .rewrites.saved import save_rewritten
     from .rewrites.selection import code_needing_rewriting
     from .rewrites.transform import ast_or_into_bitor, transform_method
-    from .ship.folder import ExportedFolder, FolderOptions, export_model
+    from .ship.folder import export_model
+    from .ship.outcome import ExportedFolder, FolderOptions
     from .ship.quantization import Quantization
     from .source.errors import RewriteError
     from .validation.discrepancies import Discrepancy, Tolerance, compare_outputs
@@ -215,7 +216,8 @@ _HOMES = {
         "ast_or_into_bitor",
         "transform_method",
     ),
-    "ship.folder": ("ExportedFolder", "FolderOptions", "export_model"),
+    "ship.folder": ("export_model",),
+    "ship.outcome": ("ExportedFolder", "FolderOptions"),
     "ship.quantization": ("Quantization",),
     "source.errors": ("RewriteError",),
     "validation.validate": ("ValidateOptions", "ValidationReport", "validate_module"),

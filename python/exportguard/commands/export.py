@@ -14,7 +14,8 @@ from ..command_line import argument
 from ..models import BuildOptions, tasks
 from ..progress import telling
 from ..ship import FolderOptions, export_model
-from ..ship.folder import Runtime, plan, summary
+from ..ship.folder import plan, summary
+from ..ship.outcome import Runtime
 from ..ship.quantization import QUANTIZATIONS
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16}

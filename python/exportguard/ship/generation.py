@@ -82,12 +82,17 @@ class Agreement:
 
 def agreement(file: Path, cache: KeysAndValues, prompts: Prompts, dtype: torch.dtype) -> Agreement:
     """Compares step by step, the file being fed with the tokens that transformers chose."""
+    steps = _steps(file, cache, prompts, dtype)
+    return agreement_of(prompts.logits, [outputs["logits"][:, -1, :] for outputs in steps])
+
+
+def agreement_of(expected: Sequence[torch.Tensor], got: Sequence[torch.Tensor]) -> Agreement:
+    """Of the logits of each step, (batch, vocabulary)."""
     divergences, equal = [], []
-    for expected, outputs in zip(prompts.logits, _steps(file, cache, prompts, dtype), strict=True):
-        got = outputs["logits"][:, -1, :].double().log_softmax(-1)
-        wanted = expected.double().log_softmax(-1)
-        divergences.append((wanted.exp() * (wanted - got)).sum(-1))
-        equal.append(got.argmax(-1) == expected.argmax(-1))
+    for wanted, given in zip(expected, got, strict=True):
+        ours, theirs = given.double().log_softmax(-1), wanted.double().log_softmax(-1)
+        divergences.append((theirs.exp() * (theirs - ours)).sum(-1))
+        equal.append(ours.argmax(-1) == wanted.argmax(-1))
     all_divergences = torch.cat(divergences)
     return Agreement(
         tokens_equal=torch.cat(equal).double().mean().item(),

@@ -65,7 +65,8 @@ QUANTIZATIONS: Mapping[str, Quantization] = {
 
 @dataclass(frozen=True, kw_only=True)
 class QuantizationReport:
-    """How many products of how many have quantized weights, and the bytes of all weights before and after."""
+    """How many products by a constant of how many have quantized weights, and the bytes of all weights before and
+    after."""
 
     quantized: int
     products: int
@@ -103,35 +104,49 @@ def quantize_model(model: Any, how: Quantization) -> QuantizationReport:
 
 
 class _Quantizer:
-    """Replaces products by a constant matrix in the main graph."""
+    """Replaces products by a constant matrix, in the main graph and in the bodies of its nodes."""
 
     def __init__(self, graph: Any, how: Quantization) -> None:
         self._graph, self._how = graph, how
         self._weights = {one.name: one for one in graph.initializer}
-        self._producers = {name: node for node in graph.node for name in node.output}
-        self._done: dict[tuple[str, bool], Array] = {}
         self._added: set[str] = set()
+        self._products = self._replaced = 0
 
     def run(self, model: Any) -> QuantizationReport:
         before = sum(_bytes(one) for one in self._graph.initializer)
-        products = [node for node in self._graph.node if node.op_type in ("MatMul", "Gemm")]
-        replaced = {id(node): new for node in products if (new := self._replacement(node)) is not None}
-        nodes = [new for node in self._graph.node for new in replaced.get(id(node), [node])]
-        del self._graph.node[:]
-        self._graph.node.extend(_without_unused(nodes, {value.name for value in self._graph.output}))
+        self._replace_in(self._graph, {})
         self._drop_unused_weights()
-        if replaced and self._how.form == "MatMulNBits":
+        if self._replaced and self._how.form == "MatMulNBits":
             _import(model, "com.microsoft", 1)
         after = sum(_bytes(one) for one in self._graph.initializer)
         return QuantizationReport(
-            quantized=len(replaced), products=len(products), bytes_before=before, bytes_after=after
+            quantized=self._replaced, products=self._products, bytes_before=before, bytes_after=after
         )
 
-    def _replacement(self, node: Any) -> list[Any] | None:
-        """The nodes that stand for a product; None where its second factor is no matrix of numbers."""
-        found = self._matrix(node)
+    def _replace_in(self, graph: Any, around: Mapping[str, Any]) -> None:
+        """`around` has the nodes that the graph can read from outside, by the names of their outputs."""
+        visible = {**around, **{name: node for node in graph.node for name in node.output}}
+        for node in graph.node:
+            for attribute in node.attribute:
+                for inner in _graphs_of(attribute):
+                    self._replace_in(inner, visible)
+
+        replaced: list[Any] = []
+        for node in graph.node:
+            is_product = node.op_type in ("MatMul", "Gemm") and node.domain in ("", "ai.onnx")
+            replaced += self._replacement(node, visible) if is_product else [node]
+        kept = _without_unused(replaced, {value.name for value in graph.output})
+        del graph.node[:]
+        graph.node.extend(kept)
+
+    def _replacement(self, node: Any, visible: Mapping[str, Any]) -> list[Any]:
+        """The nodes that stand for a product; itself where its second factor is no matrix of numbers."""
+        name, turned = self._weight(node, visible)
+        self._products += name in self._weights
+        found = self._matrix(node, name, turned)
         if found is None:
-            return None
+            return [node]
+        self._replaced += 1
         name, matrix = found
         product = {"MatMulNBits": self._by_blocks, "DequantizeLinear": self._standard, "MatMulInteger": self._integer}
         bias = node.input[2] if len(node.input) > 2 else ""
@@ -144,16 +159,20 @@ class _Quantizer:
             new.metadata_props.extend(node.metadata_props)
         return nodes
 
-    def _matrix(self, node: Any) -> tuple[str, Array] | None:
+    def _weight(self, node: Any, visible: Mapping[str, Any]) -> tuple[str, bool]:
+        """The name of the second factor, and whether it is used transposed."""
+        attributes = _attributes(node)
+        name, turned = node.input[1], bool(attributes.get("transB", 0))
+        source = visible.get(name)
+        if source is not None and source.op_type == "Transpose":
+            return source.input[0], not turned
+        return name, turned
+
+    def _matrix(self, node: Any, name: str, turned: bool) -> tuple[str, Array] | None:
         """The constant factor as (K, N), under a name that is the same for the same numbers."""
-        attributes = {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+        attributes, weight = _attributes(node), self._weights.get(name)
         if attributes.get("transA", 0) or {attributes.get("alpha", 1.0), attributes.get("beta", 1.0)} != {1.0}:
             return None
-        name, turned = node.input[1], bool(attributes.get("transB", 0))
-        source = self._producers.get(name)
-        if source is not None and source.op_type == "Transpose":
-            name, turned = source.input[0], not turned
-        weight = self._weights.get(name)
         if weight is None or len(weight.dims) != 2:
             return None
         array = numpy_helper.to_array(weight)
@@ -225,7 +244,7 @@ class _Quantizer:
 
     def _drop_unused_weights(self) -> None:
         used = {name for node in _nodes_below(self._graph) for name in node.input}
-        used |= {value.name for value in self._graph.output}
+        used.update(_outputs_below(self._graph))
         kept = [one for one in self._graph.initializer if one.name in used]
         del self._graph.initializer[:]
         self._graph.initializer.extend(kept)
@@ -275,13 +294,30 @@ def _bytes(tensor: Any) -> int:
     return count * size
 
 
+def _attributes(node: Any) -> dict[str, Any]:
+    return {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+
+
+def _graphs_of(attribute: Any) -> list[Any]:
+    return [*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs]
+
+
 def _nodes_below(graph: Any) -> Iterator[Any]:
     """Every node, those of graphs inside of others too."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
+            for inner in _graphs_of(attribute):
                 yield from _nodes_below(inner)
+
+
+def _outputs_below(graph: Any) -> Iterator[str]:
+    """What the graph and those inside of it return, which may be values of the graphs around them."""
+    yield from (value.name for value in graph.output)
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in _graphs_of(attribute):
+                yield from _outputs_below(inner)
 
 
 def _without_unused(nodes: list[Any], outputs: set[str]) -> list[Any]:
@@ -291,10 +327,10 @@ def _without_unused(nodes: list[Any], outputs: set[str]) -> list[Any]:
     for node in reversed(nodes):
         if used.intersection(node.output):
             used.update(node.input)
-            used.update(name for attribute in node.attribute for inner in (attribute.g, *attribute.graphs)
-                        for below in _nodes_below(inner) for name in below.input)  # fmt: skip
-            used.update(value.name for attribute in node.attribute for inner in (attribute.g, *attribute.graphs)
-                        for value in inner.output)  # fmt: skip
+            for attribute in node.attribute:
+                for inner in _graphs_of(attribute):
+                    used.update(name for below in _nodes_below(inner) for name in below.input)
+                    used.update(_outputs_below(inner))
             kept.append(node)
     return kept[::-1]
 

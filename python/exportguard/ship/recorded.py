@@ -16,21 +16,23 @@ from exportguard.runners.onnxruntime import OrtSession
 from exportguard.validation.discrepancies import Tolerance, compare_outputs
 from exportguard.validation.validate import SetResult, ValidationReport
 
-from .layout import MODEL_FILE, model_file
+from .layout import file_of
 from .staging import REPORT
 
 EXAMPLES = "examples.pt"
 
 Feeds = Mapping[str, torch.Tensor]
+Runner = Literal["onnxruntime", "evaluator"]
 
 
-def record(folder: Path, calls: Sequence[Feeds]) -> None:
-    """Runs the file in the folder on each of the inputs and keeps both sides; to be called when it is proved."""
-    session = OrtSession(folder / MODEL_FILE)
-    kept = [
-        {"inputs": dict(feeds), "outputs": dict(zip(session.output_names, session.run(feeds), strict=True))}
-        for feeds in calls
-    ]
+def record(folder: Path, calls: Mapping[str, Sequence[Feeds]]) -> None:
+    """Runs each file in the folder on its inputs and keeps both sides; to be called when the files are proved."""
+    kept = []
+    for name, inputs in calls.items():
+        session = OrtSession(folder / name)
+        for feeds in inputs:
+            outputs = dict(zip(session.output_names, session.run(feeds), strict=True))
+            kept.append({"file": name, "inputs": dict(feeds), "outputs": outputs})
     torch.save(kept, folder / EXAMPLES)
 
 
@@ -40,7 +42,7 @@ def is_export(model: str) -> bool:
 
 
 def validate_export(
-    folder: Path, runner: Literal["onnxruntime", "evaluator"] = "onnxruntime", tolerance: Tolerance | None = None
+    folder: Path, runner: Runner = "onnxruntime", tolerance: Tolerance | None = None
 ) -> ValidationReport:
     """Runs the file of an export on what was recorded with it, and compares; without `tolerance` that of each dtype.
 
@@ -59,10 +61,8 @@ def validate_export(
     )
     report.inputs, report.outputs = list(told["inputs"]), list(told["outputs"])
     report.node_count, report.parameters = told["node_count"], told["parameters"]
-    file = model_file(folder)
     try:
-        session = OrtSession(file) if runner == "onnxruntime" else EvaluatorSession(file)
-        report.sets = [_compared(session, number, call, tolerance) for number, call in enumerate(calls)]
+        report.sets = _compared_all(folder, calls, runner, tolerance)
     except Exception as error:  # runtimes have no common base for their own
         report.failure = f"{type(error).__name__}: {error}"
     return report
@@ -70,20 +70,26 @@ def validate_export(
 
 def compared_again(folder: Path) -> list[SetResult]:
     """The file in the folder on what was recorded, before and after it was changed."""
-    session = OrtSession(folder / MODEL_FILE)
-    calls = torch.load(folder / EXAMPLES, weights_only=True)
-    return [_compared(session, number, call, None) for number, call in enumerate(calls)]
+    return _compared_all(folder, torch.load(folder / EXAMPLES, weights_only=True), "onnxruntime", None)
 
 
-def _compared(
-    session: OrtSession | EvaluatorSession, number: int, call: Mapping[str, Feeds], tolerance: Tolerance | None
-) -> SetResult:
-    names, expected = list(call["outputs"]), list(call["outputs"].values())
-    outputs = compare_outputs(names, expected, session.run(call["inputs"]), tolerance)
-    return SetResult(name=f"recorded {number}", sizes={}, outputs=outputs)
+def _compared_all(
+    folder: Path, calls: Sequence[Mapping[str, Any]], runner: Runner, tolerance: Tolerance | None
+) -> list[SetResult]:
+    sessions: dict[str, OrtSession | EvaluatorSession] = {}
+    results = []
+    for number, call in enumerate(calls):
+        name: str = call["file"]
+        if name not in sessions:
+            file = file_of(folder, name)
+            sessions[name] = OrtSession(file) if runner == "onnxruntime" else EvaluatorSession(file)
+        names, expected = list(call["outputs"]), list(call["outputs"].values())
+        outputs = compare_outputs(names, expected, sessions[name].run(call["inputs"]), tolerance)
+        results.append(SetResult(name=f"recorded {number}", sizes={}, outputs=outputs))
+    return results
 
 
-def _read(folder: Path) -> tuple[dict[str, Any], list[dict[str, dict[str, torch.Tensor]]]]:
+def _read(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     try:
         told = json.loads((folder / REPORT).read_text(encoding="utf-8"))
         calls = torch.load(folder / EXAMPLES, weights_only=True)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers
+from node_runtime import needs_node, run_in_node
 
 import exportguard
 from exportguard.command_line import main
@@ -109,7 +108,7 @@ def test_a_file_that_generates_something_else_is_no_folder(tmp_path: Path, monke
         shifted = [logits + 1 for logits in prompts.logits]
         return compare_generation(args[0], args[1], type(prompts)(**{**vars(prompts), "logits": shifted}), args[3])
 
-    monkeypatch.setattr("exportguard.ship.folder.compare_generation", wrong)
+    monkeypatch.setattr("exportguard.ship.writers.compare_generation", wrong)
     with pytest.raises(ExportGuardError, match="does not generate what the model does: logits of step 0"):
         export_model("llama", tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
@@ -292,28 +291,15 @@ def test_weights_beside_the_file_get_the_name_that_transformers_js_asks_for(tmp_
     assert json.loads((tmp_path / "config.json").read_text())["transformers.js_config"]["use_external_data_format"]
 
 
-PACKAGES = os.environ.get("EXPORTGUARD_NODE_PACKAGES", "")
-
-
-needs_node = pytest.mark.skipif(
-    shutil.which("node") is None or not (Path(PACKAGES) / "node_modules/@huggingface/transformers").is_dir(),
-    reason="needs node, and in EXPORTGUARD_NODE_PACKAGES where `npm install @huggingface/transformers` ran",
-)
-
-
 @needs_node
 @pytest.mark.parametrize("name", ["llama", "qwen3", "gpt2"])
 def test_transformers_js_generates_what_the_model_generates(name: str, tmp_path: Path) -> None:
     export_model(name, tmp_path / "model", FolderOptions(runtime="transformers.js"))
-    script = tmp_path / "generate.mjs"
-    script.write_text(JAVASCRIPT)
-    command = ["node", str(script), PACKAGES, f"{tmp_path}/"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert result.returncode == 0, result.stderr
+    tokens = run_in_node(JAVASCRIPT, tmp_path)
     model: Any = build_model(name).model
     ids = torch.arange(3, 10)[None]
     expected = model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), max_new_tokens=6, do_sample=False)
-    assert json.loads(result.stdout.splitlines()[-1]) == expected[0].tolist()
+    assert tokens == expected[0].tolist()
 
 
 #: Numbers that JSON carries exactly: integers below 64 and sixteenths.
@@ -359,14 +345,10 @@ def test_transformers_js_computes_what_the_model_computes(
         for key, value in inputs.items()
     }
     (tmp_path / "inputs.json").write_text(json.dumps(told))
-    script = tmp_path / "run.mjs"
-    script.write_text(ENCODER)
-    command = ["node", str(script), PACKAGES, f"{tmp_path}/", auto]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert result.returncode == 0, result.stderr
+    outputs = run_in_node(ENCODER, tmp_path, auto)
     with torch.no_grad():
         expected = case.model(**inputs)[output]
-    got = torch.tensor(json.loads(result.stdout.splitlines()[-1])[output]).reshape(expected.shape)
+    got = torch.tensor(outputs[output]).reshape(expected.shape)
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
 
 

@@ -1,0 +1,248 @@
+"""Writes and proves the files of a model: a decoder, an encoder and a decoder, or one file for whatever else it is."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from exportguard.errors import ExportGuardError, InvalidArgumentError
+from exportguard.models import ModelCase
+from exportguard.models.input_sets import sliding_window
+from exportguard.onnx_model import OnnxModel
+from exportguard.validation.discrepancies import Discrepancy
+from exportguard.validation.validate import ValidateOptions, ValidationReport, validate_case
+from exportguard.version import made_with
+
+from . import genai
+from .decoder import KeysAndValues, decoder_to_onnx, plain_cache, shapes_of
+from .encoder_decoder import DECODER_FILE, ENCODER_FILE, Source, encoder_to_onnx, source_of
+from .encoder_decoder import decoder_to_onnx as merged_decoder_to_onnx
+from .generation import (
+    NEW_TOKENS,
+    Prompts,
+    agreement,
+    calls_of_generation,
+    compare_generation,
+    generated,
+    generated_by,
+)
+from .layout import MODEL_FILE
+from .outcome import FolderOptions, Step, Timer
+from .quantization import QuantizationReport, quantize_file
+from .recorded import compared_again, record
+from .targets import agreement_with_targets, calls_of_targets, compare_targets, targets_of
+
+logger = logging.getLogger(__name__)
+
+_GENERATION = "text-generation"
+
+
+def parts_of(case: ModelCase, options: FolderOptions) -> Any:
+    """What generation loops keep of the model: the cache of a decoder, the `Source` of an encoder and a decoder, or
+    None where the model is written as its own code calls it.
+
+    Raises:
+        InvalidArgumentError: the runtime needs such parts and the model does not come in them.
+    """
+    config = getattr(case.model, "config", None)
+    is_translator = case.task.cached and bool(getattr(config, "is_encoder_decoder", False))
+    if case.task.name != _GENERATION and not is_translator:
+        return None
+    try:
+        return source_of(case) if is_translator else plain_cache(case.model)
+    except InvalidArgumentError as error:
+        if options.runtime != "onnxruntime":
+            raise
+        logger.info("the file takes the states of the model's own cache: %s", error)
+        return None
+
+
+def write_files(case: ModelCase, parts: Any, staging: Path, options: FolderOptions, step: Step) -> None:
+    """Writes what `parts_of` told.
+
+    Raises:
+        ExportGuardError: what was written does not compute what the model computes.
+    """
+    if parts is None:
+        _write_other(case, staging, options, step)
+    elif isinstance(parts, Source):
+        _write_encoder_decoder(case, parts, staging, options, step)
+    else:
+        _write_decoder(case, parts, staging, options, step)
+
+
+# ------------------------------------------------------------------------------------------------------ a decoder
+
+
+def _write_decoder(case: ModelCase, cache: Any, staging: Path, options: FolderOptions, step: Step) -> None:
+    # Before the export, which leaves the model as it is, so that nothing of it can explain a difference away.
+    prompts = _prompts(case, options, step.timer)
+    with step.timer("export", "exporting and converting"):
+        onnx_model = decoder_to_onnx(case.model, cache, opset=options.opset)
+    _save(onnx_model, staging / MODEL_FILE, step)
+    shapes, dtype = shapes_of(cache), _dtype(cache)
+    if prompts is not None:
+        with step.timer("compare", "generating with onnxruntime"):
+            step.result.comparisons = compare_generation(staging / MODEL_FILE, shapes, prompts, dtype)
+        _require_agreement(case.name, step.result.comparisons)
+
+    _quantize(staging, options, step)
+    if prompts is not None and options.quantize is not None:
+        with step.timer("agreement", "generating with the quantized file"):
+            step.result.agreement = asdict(agreement(staging / MODEL_FILE, shapes, prompts, dtype))
+        _require_numbers(case.name, step.result.agreement)
+    if prompts is not None:
+        record(staging, {MODEL_FILE: calls_of_generation(staging / MODEL_FILE, shapes, prompts, dtype)})
+
+    if options.runtime == "genai":
+        expected = None if prompts is None else prompts.tokens[0]
+        if prompts is not None and options.quantize is not None:
+            expected = generated_by(staging / MODEL_FILE, shapes, prompts, dtype)
+        _write_genai(case, shapes, staging, expected, step)
+
+
+def _dtype(cache: Any) -> torch.dtype:
+    dtype: torch.dtype = cache.layers[0].keys.dtype
+    return dtype
+
+
+def _prompts(case: ModelCase, options: FolderOptions, timer: Timer) -> Prompts | None:
+    if not options.verify:
+        return None
+    with timer("eager", "generating with transformers"):
+        return generated(case.model, sliding_window(case))
+
+
+def _write_genai(
+    case: ModelCase, cache: KeysAndValues, staging: Path, expected: torch.Tensor | None, step: Step
+) -> None:
+    """`expected` are the tokens of one text, (prompt and new ones,)."""
+    genai.write(staging, genai.genai_config(case.model, cache, MODEL_FILE, step.result.inputs))
+    if expected is None:
+        return
+    if importlib.util.find_spec("onnxruntime_genai") is None:
+        logger.warning("onnxruntime-genai is not installed: the folder was compared in onnxruntime alone")
+        return
+    with step.timer("genai", "generating with onnxruntime-genai"):
+        runner = importlib.import_module("exportguard.runners.genai")
+        tokens = runner.generate(staging, expected[:-NEW_TOKENS], len(expected))
+    step.result.runtime_agrees = bool(torch.equal(tokens, expected))
+    if not step.result.runtime_agrees:
+        raise ExportGuardError(
+            f"onnxruntime-genai generates {tokens.tolist()} and not {expected.tolist()} from the first "
+            f"{len(expected) - NEW_TOKENS} tokens; nothing was written"
+        )
+
+
+# ---------------------------------------------------------------------------------------- an encoder and a decoder
+
+
+def _write_encoder_decoder(case: ModelCase, source: Source, staging: Path, options: FolderOptions, step: Step) -> None:
+    targets = None
+    if options.verify:
+        with step.timer("eager", "running the model"):
+            targets = targets_of(case.model, source)
+    with step.timer("export", "exporting and converting the encoder"):
+        encoder = encoder_to_onnx(case.model, source, opset=options.opset)
+    _save(encoder, staging / ENCODER_FILE, step)
+    with step.timer("export decoder", "exporting and converting the decoder"):
+        decoder = merged_decoder_to_onnx(case.model, source, opset=options.opset)
+    _save(decoder, staging / DECODER_FILE, step)
+    if targets is not None:
+        with step.timer("compare", "running both files in onnxruntime"):
+            step.result.comparisons = compare_targets(staging, source, targets)
+        _require_agreement(case.name, step.result.comparisons)
+
+    _quantize(staging, options, step)
+    if targets is not None and options.quantize is not None:
+        with step.timer("agreement", "running the quantized files"):
+            step.result.agreement = asdict(agreement_with_targets(staging, source, targets))
+        _require_numbers(case.name, step.result.agreement)
+    if targets is not None:
+        record(staging, calls_of_targets(staging, source, targets))
+
+
+# -------------------------------------------------------------------------------------------------- any other model
+
+
+def _write_other(case: ModelCase, staging: Path, options: FolderOptions, step: Step) -> None:
+    """Exported and compared as `exportguard validate` does."""
+    settings = ValidateOptions(build=options.build, opset=options.opset, run=options.verify)
+    with step.timer("export", "exporting, converting and comparing"):
+        calls: list[dict[str, torch.Tensor]] = []
+        report = validate_case(case, staging / MODEL_FILE, settings, calls=calls)
+    if not report.ok:
+        raise ExportGuardError(_why_not(report))
+    if calls:
+        record(staging, {MODEL_FILE: calls[:2]})
+    step.result.files = [MODEL_FILE]
+    step.result.node_count = report.node_count
+    step.result.inputs, step.result.outputs = list(report.inputs), list(report.outputs)
+    step.result.comparisons = [output for one in report.sets for output in one.outputs]
+
+    _quantize(staging, options, step)
+    if calls and options.quantize is not None:
+        compared = [output for one in compared_again(staging) for output in one.outputs]
+        step.result.agreement = {"lowest_cosine": min((one.cosine for one in compared), default=1.0)}
+        _require_numbers(case.name, step.result.agreement)
+        record(staging, {MODEL_FILE: calls[:2]})
+
+
+def _why_not(report: ValidationReport) -> str:
+    if report.failure:
+        return f"{report.model} was not exported: {report.failure}"
+    fixed = [str(axis) for axis in report.axes if not axis.kept]
+    if fixed:
+        return f"{report.model} was not exported: {'; '.join(fixed)}"
+    wrong = [f"{one.name}: {one.error or 'other numbers'}" for one in report.sets if not one.agrees]
+    return f"{report.model} was not exported: its file differs from eager ({'; '.join(wrong)})"
+
+
+# --------------------------------------------------------------------------------------------------------- steps
+
+
+def _save(model: OnnxModel, path: Path, step: Step) -> None:
+    with step.timer(f"save {path.stem}", f"writing {path.name}"):
+        model.describe(made_with())
+        model.save(path)
+    step.result.files.append(path.name)
+    step.result.node_count += model.node_count
+    step.result.inputs = [value.name for value in model.inputs]
+    step.result.outputs = [value.name for value in model.outputs]
+
+
+def _quantize(staging: Path, options: FolderOptions, step: Step) -> None:
+    if options.quantize is None:
+        return
+    with step.timer("quantize", f"quantizing the weights to {options.quantize.bits} bits"):
+        done = [quantize_file(staging / name, options.quantize) for name in step.result.files]
+    step.result.quantization = QuantizationReport(
+        quantized=sum(one.quantized for one in done),
+        products=sum(one.products for one in done),
+        bytes_before=sum(one.bytes_before for one in done),
+        bytes_after=sum(one.bytes_after for one in done),
+    )
+
+
+def _require_numbers(name: str, agreement: Mapping[str, float]) -> None:
+    wrong = [measure for measure, value in agreement.items() if not math.isfinite(value)]
+    if wrong:
+        raise ExportGuardError(f"the quantized file of {name} gives no numbers ({', '.join(wrong)}); pass more bits")
+
+
+def _require_agreement(name: str, comparisons: Sequence[Discrepancy]) -> None:
+    wrong = [one for one in comparisons if not one.agrees]
+    if wrong:
+        first = wrong[0]
+        what = (
+            first.problem or f"largest difference {first.max_absolute:.2g}, {first.share_over:.1%} over the tolerance"
+        )
+        raise ExportGuardError(f"the file of {name} does not generate what the model does: {first.name}: {what}")
