@@ -20,10 +20,11 @@ import torch
 
 import exportguard
 from exportguard import ExportOptions, OnnxModel, _core, to_onnx
+from exportguard.request import ExportRequest
 from exportguard.tracing import Exported
 
 ROOT = Path(exportguard.__file__).parent
-CARRIERS = (torch.nn.Module, torch.export.ExportedProgram, _core.Model, OnnxModel, Exported)
+CARRIERS = (torch.nn.Module, torch.export.ExportedProgram, _core.Model, OnnxModel, ExportRequest, Exported)
 
 
 class Way:

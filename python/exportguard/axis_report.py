@@ -14,7 +14,7 @@ from torch.export import Dim, ExportedProgram
 from .axes.bound import AxisBound, Kind
 from .dynamic_shapes import Axis, LeafShape, ends_of, name_of
 from .inputs import input_name
-from .signature import exported_inputs, shape_env_of, symbol_names
+from .signature import symbol_names, traced_inputs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +81,8 @@ def axis_outcomes(
     program takes for granted, None if that was not looked at. `too_small` has the sizes of the given example that torch
     would have made constants.
     """
-    given, ranges, traced = too_small or {}, program.range_constraints, exported_inputs(program)
-    names, shape_env = symbol_names(traced, shapes), shape_env_of(traced)
+    given, ranges, traced = too_small or {}, program.range_constraints, traced_inputs(program)
+    names, shape_env = symbol_names(traced, shapes), traced.shape_env
 
     def outcome(shape: LeafShape, axis: int, value: Any) -> AxisOutcome:
         size, asked = _size(value, axis), _asked(shape.axes[axis])
@@ -111,7 +111,7 @@ def axis_outcomes(
 
     return [
         outcome(shape, axis, value)
-        for shape, value in zip(shapes, traced, strict=True)
+        for shape, value in zip(shapes, traced.leaves, strict=True)
         for axis, asked in sorted(shape.axes.items())
         if not isinstance(asked, int)
     ]

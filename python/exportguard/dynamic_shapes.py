@@ -6,9 +6,8 @@ import functools
 import itertools
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -40,19 +39,6 @@ class LeafShape:
         return name_of(self.axes.get(axis))
 
 
-@dataclass(frozen=True)
-class Example:
-    """A call to export with, and what was asked of its sizes: `shapes` has one entry for each of its leaves."""
-
-    call: CallInputs
-    shapes: Sequence[LeafShape]
-
-    def like(self, call: CallInputs) -> Example:
-        """The same asked of another call, which has the same leaves at other sizes."""
-        pairs = zip(self.shapes, call.leaves(), strict=True)
-        return Example(call, [replace(shape, leaf=Leaf(shape.leaf.name, value)) for shape, value in pairs])
-
-
 def name_of(axis: Axis) -> str | None:
     """The name in what a user wrote for one axis; hints and sizes have none.
 
@@ -61,9 +47,14 @@ def name_of(axis: Axis) -> str | None:
     """
     if isinstance(axis, str):
         return axis
-    if isinstance(axis, Dim) and type(axis).__name__ not in _DERIVED:
+    if isinstance(axis, Dim) and not is_derived(axis):
         return axis.__name__
     return None
+
+
+def is_derived(axis: Any) -> bool:
+    """Whether what stands for an axis is a `Dim` that follows from another one, or a size."""
+    return type(axis).__name__ in _DERIVED
 
 
 def graph_name(label: str, taken: Collection[str]) -> str:
@@ -146,29 +137,6 @@ def _as_asked(call: CallInputs, dynamic_shapes: DynamicShapes) -> list[LeafShape
     named = call.named
     spec = _by_name(named, _with_further_arguments(named, call.further, dynamic_shapes))
     return list(_pair("", named, spec))
-
-
-def shared_dims(shapes: Sequence[LeafShape]) -> dict[str, Dim]:
-    """A `Dim` for each name that stands on several axes, so that torch knows those to be equal."""
-    uses = Counter(name for shape in shapes for name in _names(shape))
-    return {name: Dim(name) for name, count in uses.items() if count > 1 and name.isidentifier()}
-
-
-def for_torch(example: Example, dims: Mapping[str, Dim]) -> dict[str, Any] | None:
-    """The same as torch.export takes it; None if no axis changes.
-
-    A name becomes the `Dim` that `dims` has for it, or else `Dim.DYNAMIC`: torch then finds the axis' bounds itself
-    instead of refusing the narrower ones that a model implies.
-    """
-    if not any(shape.axes for shape in example.shapes):
-        return None
-    remaining = iter(example.shapes)
-
-    def spec(_: Any) -> Any:
-        shape = next(remaining)
-        return _torch_spec(shape, dims)
-
-    return {name: mirror(value, spec) for name, value in example.call.named.items()}
 
 
 def check_inputs(model: Any, calls: Sequence[Any], dynamic_shapes: DynamicShapes) -> None:
@@ -275,22 +243,6 @@ def _with_names(spec: Any, of_name: Callable[[str], Any]) -> Any:
     if isinstance(spec, (list, tuple)):
         return type(spec)(_with_names(part, of_name) for part in spec)
     return spec
-
-
-def _torch_spec(shape: LeafShape, dims: Mapping[str, Dim]) -> Any:
-    if not isinstance(shape.leaf.value, torch.Tensor):
-        return Dim.DYNAMIC if shape.axes else None  # torch takes no named Dim for a number
-    return {axis: _torch_axis(asked, dims) for axis, asked in shape.axes.items()} or None
-
-
-def _torch_axis(asked: Axis, dims: Mapping[str, Dim]) -> Axis:
-    return dims.get(asked, Dim.DYNAMIC) if isinstance(asked, str) else asked
-
-
-def _names(shape: LeafShape) -> Iterator[str]:
-    if not isinstance(shape.leaf.value, torch.Tensor):
-        return iter(())
-    return (asked for asked in shape.axes.values() if isinstance(asked, str))
 
 
 def _is_container(tree: Any) -> bool:

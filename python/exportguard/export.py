@@ -134,8 +134,9 @@ def export_program(
     rewrite: Any = (),
 ) -> Exported:
     """torch.export under the guard; `rewrite` is that of `torch_export_patches`."""
-    request = ExportRequest.of(model, args, kwargs, dynamic_shapes=dynamic_shapes, options=options, rewrite=rewrite)
-    return exported_module(request)
+    return exported_module(
+        ExportRequest.of(model, args, kwargs, dynamic_shapes=dynamic_shapes, options=options, rewrite=rewrite)
+    )
 
 
 def require_kept(axes: Sequence[AxisOutcome], on_fixed_axis: OnFixedAxis, reasons: Sequence[str] = ()) -> None:

@@ -14,9 +14,10 @@ import torch
 from .arguments import require_kind
 from .axes.enlarging import enlarged
 from .axes.model_run import ModelRun
-from .dynamic_shapes import Example, mirror, normalise
+from .dynamic_shapes import mirror
 from .emptied_caches import emptied, keeps_only_tokens
 from .errors import InvalidArgumentError
+from .example import Example
 from .guard import torch_export_patches
 from .inputs import CallInputs, Leaf, flatten_named, ordered_call
 
@@ -54,7 +55,7 @@ class ObservedCalls:
         As it is, if the model takes none of the larger ones that are tried.
         """
         try:
-            example = Example(call, normalise(call, self._dynamic_shapes()))
+            example = Example.of(call, self._dynamic_shapes())
             return enlarged(example, ModelRun(self._model).refuses).call
         except InvalidArgumentError as error:
             logger.info("the example is left as it is: %s", error)

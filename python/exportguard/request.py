@@ -15,8 +15,9 @@ from .arguments import require_choice, require_flags, require_named, require_nam
 from .declaration import Patch
 from .decompose import Decompositions, chosen_decompositions
 from .dispatcher import Dispatcher
-from .dynamic_shapes import DynamicShapes, Example, normalise
+from .dynamic_shapes import DynamicShapes
 from .errors import InvalidArgumentError
+from .example import Example
 from .guard import PatchOptions, torch_export_patches
 from .inputs import CallInputs, ordered_call
 from .module_calls import patches_for
@@ -115,7 +116,7 @@ class ExportRequest:
         call = ordered_call(model, args, kwargs)
         further = [ordered_call(model, (), inputs) for inputs in options.examples]
         with serializers_of(guard):
-            example = Example(call, normalise(call, dynamic_shapes))
+            example = Example.of(call, dynamic_shapes)
 
         # A block that was not traced has the sources of another, which would be taken for its module.
         repeats: Repeats = "trace all" if options.modules_as_functions else options.repeats

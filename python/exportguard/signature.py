@@ -47,14 +47,14 @@ def program_names(
     Raises:
         InvalidArgumentError: there are more or fewer names of the user's own than values.
     """
-    traced = exported_inputs(program)
+    traced = traced_inputs(program)
     known = _input_names(program)
     return ProgramNames(
         inputs=_renamed("input_names", known, inputs, taken_leaves(program)),
         outputs=_renamed(
             "output_names", _output_names(program.call_spec.out_spec, known), outputs, returned_leaves(program)
         ),
-        dims=dimension_names(known, traced, symbol_names(traced, shapes) if shapes else {}),
+        dims=dimension_names(known, traced.leaves, symbol_names(traced, shapes) if shapes else {}),
     )
 
 
@@ -163,13 +163,44 @@ def _sizes(example: Any) -> Iterable[tuple[int | None, Any]]:
     return enumerate(example.shape) if isinstance(example, torch.Tensor) else [(None, example)]
 
 
-def exported_inputs(program: ExportedProgram) -> list[Any]:
-    """What the program traced for each leaf of the inputs: a fake tensor, a symbolic number, or a constant."""
+@dataclass(frozen=True)
+class TracedInputs:
+    """What a program traced for each leaf of its inputs: a fake tensor, a symbolic number, or a constant.
+
+    `sizes` has for each leaf the expressions of its axes, those of a number being itself. `shape_env` is torch's record
+    of them; None if no leaf is a tensor that tells.
+    """
+
+    leaves: Sequence[Any]
+    sizes: Sequence[Sequence[sympy.Expr]]
+    shape_env: Any
+
+
+def traced_inputs(program: ExportedProgram) -> TracedInputs:
+    """The inputs of a program as they were traced."""
     values: Mapping[str, Any] = {
         node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
     }
     specs = [spec for spec in program.graph_signature.input_specs if spec.kind == InputKind.USER_INPUT]
-    return [values.get(spec.arg.name) for spec in specs]
+    leaves = [values.get(spec.arg.name) for spec in specs]
+
+    modes = (leaf.fake_mode for leaf in leaves if isinstance(leaf, torch.Tensor) and hasattr(leaf, "fake_mode"))
+    mode = next(modes, None)
+    return TracedInputs(leaves, [_raw_sizes(leaf) for leaf in leaves], mode.shape_env if mode is not None else None)
+
+
+def _raw_sizes(leaf: Any) -> list[sympy.Expr]:
+    if isinstance(leaf, torch.Tensor):
+        return [raw_size(size) for size in leaf.shape]
+    return [raw_size(leaf)] if isinstance(leaf, int | torch.SymInt) else []
+
+
+def raw_size(size: Any) -> sympy.Expr:
+    """The size as torch first called it, before it was found equal to something else."""
+    # torch 2.11 to 2.13: `expr` of a node is its `_expr` with what was found out since.
+    if isinstance(size, torch.SymInt | torch.SymFloat):
+        return size.node._expr
+    return sympy.sympify(size)
 
 
 def taken_leaves(program: ExportedProgram) -> list[bool]:
@@ -184,21 +215,14 @@ def returned_leaves(program: ExportedProgram) -> list[bool]:
     return [not isinstance(spec.arg, ConstantArgument) or isinstance(spec.arg.value, _NUMBERS) for spec in specs]
 
 
-def shape_env_of(traced: Sequence[Any]) -> Any:
-    """Torch's record of the sizes of a trace; None if no leaf of the inputs is a tensor that tells."""
-    fakes = (value for value in traced if isinstance(value, torch.Tensor))
-    mode = next((fake.fake_mode for fake in fakes if hasattr(fake, "fake_mode")), None)
-    return mode.shape_env if mode is not None else None
-
-
-def symbol_names(traced: Sequence[Any], shapes: Sequence[LeafShape]) -> dict[str, str]:
+def symbol_names(traced: TracedInputs, shapes: Sequence[LeafShape]) -> dict[str, str]:
     """The user's name for each symbol that stands alone for an axis of the leaves; the first name wins.
 
     A graph only knows names of ASCII letters, digits and `_`: `past+seq` becomes `past_seq`.
     """
     names: dict[str, str] = {}
     known: dict[str, str] = {}  # by label
-    leaves = list(zip(shapes, traced, strict=True))
+    leaves = list(zip(shapes, traced.leaves, strict=True))
     # Tensors first: a number of the same name is another quantity (the tokens a window has seen, not those it holds).
     for shape, value in sorted(leaves, key=lambda leaf: not isinstance(leaf[1], torch.Tensor)):
         for axis in shape.axes:

@@ -9,20 +9,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch.export import Dim, ExportedProgram
+from torch.export import ExportedProgram
 
 from .axes.bound import AxisBound, Kind
 from .axes.bounds import bounds_of
-from .axes.enlarging import enlarged, small_sizes
+from .axes.enlarging import enlarged
 from .axes.model_run import ModelRun
 from .axes.one_symbol import one_symbol_for_a_name
 from .axes.open_slices import open_slices
 from .axes.recording import Decision, TraceRecord, with_recording
-from .axes.relations import told_to_torch
 from .axes.resizing import InputsOfOtherSizes
+from .axes.torch_export import traced
 from .axes.trial import Trial
 from .axis_report import AxisOutcome, axis_outcomes
-from .dynamic_shapes import Example, LeafShape, for_torch, shared_dims
+from .dynamic_shapes import LeafShape
 from .errors import ExportError
 from .export_errors import explained_export
 from .phases import phase, recorded_phases
@@ -31,7 +31,7 @@ from .repeats.markers import expand as expand_markers
 from .repeats.plan import traced_with_markers
 from .request import ExportRequest, serializers_of
 from .rewrites.automatic import RewritingStep
-from .signature import exported_inputs, shape_env_of
+from .signature import traced_inputs
 
 logger = logging.getLogger(__name__)
 
@@ -83,21 +83,21 @@ def exported_module(request: ExportRequest) -> Exported:
         ExportError: torch.export stops.
     """
     # A converter needs no gradients, and what is traced without them has fewer changes of mode to keep.
-    with torch.no_grad(), traced_with_markers(request.repeats) as counts, recorded_phases() as seconds:
-        asked = _with_a_large_example(request)
+    with (
+        torch.no_grad(),
+        serializers_of(request.guard),
+        traced_with_markers(request.repeats) as counts,
+        recorded_phases() as seconds,
+    ):
+        with phase("reading the axes"):
+            example = enlarged(request.example, ModelRun(request.model).refuses)
+        asked = replace(request, example=example)
         found = _exported(asked)
         for changed, loss in ((_with_open_slices, _lost_axes_and_bounds), (_with_an_example_beyond, _lost_axes)):
             other = changed(asked, found)
             if other is not None:
                 asked, found = other, _better(found, other, loss)
-    too_small = small_sizes(request.example.shapes)
-    return replace(found, too_small=too_small, counts=tuple(counts), seconds=seconds)
-
-
-def _with_a_large_example(request: ExportRequest) -> ExportRequest:
-    """Torch.export takes sizes of 0 and 1 for constants."""
-    with phase("reading the axes"), serializers_of(request.guard):
-        return replace(request, example=enlarged(request.example, ModelRun(request.model).refuses))
+    return replace(found, too_small=request.example.small_sizes(), counts=tuple(counts), seconds=seconds)
 
 
 def _with_open_slices(request: ExportRequest, found: Exported) -> ExportRequest | None:
@@ -113,24 +113,24 @@ def _with_an_example_beyond(request: ExportRequest, found: Exported) -> ExportRe
     point = next(points, None)
     if point is None:
         return None
-    with serializers_of(request.guard):
-        call = InputsOfOtherSizes(exported_inputs(found.program), request.example.call).alike(point)
-        return None if call is None else replace(request, example=request.example.like(call))
+    call = InputsOfOtherSizes(traced_inputs(found.program), request.example.call).alike(point)
+    return None if call is None else replace(request, example=request.example.like(call))
 
 
 def _exported(request: ExportRequest) -> Exported:
     """One export, and what torch decided about sizes on the way."""
     record, shapes = TraceRecord(), request.example.shapes
     with _guard(request, record) as (prepare, steps):
+        example = replace(request.example, call=request.example.call.mapped(prepare))
         with phase("torch.export"), explained_export():
-            program = _traced(request, replace(request.example, call=request.example.call.mapped(prepare)))
+            program = traced(request.model, example, strict=request.strict)
         rewritten = steps()
 
-    traced = exported_inputs(program)
-    decisions = record.of(shape_env_of(traced))
-    with phase("proving the sizes"), serializers_of(request.guard):
+    inputs = traced_inputs(program)
+    decisions = record.of(inputs.shape_env)
+    with phase("proving the sizes"):
         trial = Trial(ModelRun(request.model), request.example.call, program)
-        bounds = bounds_of(traced, shapes, decisions, trial, request.further)
+        bounds = bounds_of(inputs, request.example, decisions, trial, request.further)
     return Exported(program, shapes, record.fixing_lines, rewritten, bounds, decisions=decisions)
 
 
@@ -163,36 +163,8 @@ def _guard(request: ExportRequest, record: TraceRecord) -> Iterator[tuple[_Prepa
     if request.guard is None:
         yield lambda arguments: arguments, lambda: ()
         return
-    patches = (*request.patches, *one_symbol_for_a_name(request.example.shapes))
+    patches = (*request.patches, *one_symbol_for_a_name(request.example))
     with contextlib.ExitStack() as stack:
         with phase("opening the guard"):
             prepare = stack.enter_context(with_recording(request.guard, record, patches))
         yield prepare, lambda: prepare.rewriting_steps
-
-
-def _traced(request: ExportRequest, example: Example) -> ExportedProgram:
-    """torch.export, which knows what the names of the axes say.
-
-    A strict export knows it from a `Dim`, which torch refuses where the model bounds the axis; a hint is taken then.
-    """
-
-    # Importing this takes a second, which torch.export takes anyway.
-    from torch._dynamo.exc import UserError, UserErrorType
-
-    def export(dims: Mapping[str, Dim]) -> ExportedProgram:
-        call, shapes = example.call, for_torch(example, dims)
-        return torch.export.export(
-            request.model, call.args, dict(call.kwargs), dynamic_shapes=shapes, strict=request.strict
-        )
-
-    if not request.strict:
-        with told_to_torch(request.model, example.shapes):
-            return export({})
-    dims = shared_dims(example.shapes)
-    try:
-        return export(dims)
-    except UserError as error:
-        if error.error_type != UserErrorType.CONSTRAINT_VIOLATION or not dims:
-            raise
-        logger.info("exporting again, without telling torch that axes of one name are equal: %s", error)
-    return export({})

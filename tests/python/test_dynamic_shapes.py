@@ -10,17 +10,16 @@ import torch
 from torch.export import Dim
 
 from exportguard import register_class_serialization, torch_export_patches, unregister_class_serialization
+from exportguard.axes.torch_export import for_torch, shared_dims
 from exportguard.dynamic_shapes import (
-    Example,
     all_dynamic_shapes_from_inputs,
     check_inputs,
-    for_torch,
     normalise,
-    shared_dims,
     use_dims_not_str,
     use_dyn_not_str,
 )
 from exportguard.errors import InvalidArgumentError
+from exportguard.example import Example
 from exportguard.inputs import flatten_named, ordered_call
 
 
@@ -68,9 +67,9 @@ def test_axes_of_further_named_arguments_are_asked_for(dynamic_shapes: Any) -> N
             return x + others["more"] if others["flag"] else x
 
     call = ordered_call(Sum(), (X,), {"more": X, "flag": True})
-    shapes = normalise(call, dynamic_shapes)
-    assert [dict(shape.axes) for shape in shapes] == [{0: "batch"}, {0: "batch"}, {}]
-    spec = for_torch(Example(call, shapes), shared_dims(shapes))
+    example = Example.of(call, dynamic_shapes)
+    assert [dict(shape.axes) for shape in example.shapes] == [{0: "batch"}, {0: "batch"}, {}]
+    spec = for_torch(example, shared_dims(example.shapes))
     with torch_export_patches():  # torch alone counts such arguments twice
         program = torch.export.export(Sum(), call.args, dict(call.kwargs), dynamic_shapes=spec, strict=False)
     other = torch.ones(5, 3)
@@ -177,8 +176,8 @@ def test_an_argument_that_the_model_does_not_have_is_named() -> None:
 
 def test_names_on_several_axes_become_one_dim_and_the_others_a_hint() -> None:
     call = ordered_call(Model(), (X,), {"pair": PAIR})
-    shapes = normalise(call, {"x": {0: "batch", 1: "seq"}, "pair": {0: "batch"}})
-    spec = for_torch(Example(call, shapes), shared_dims(shapes))
+    example = Example.of(call, {"x": {0: "batch", 1: "seq"}, "pair": {0: "batch"}})
+    spec = for_torch(example, shared_dims(example.shapes))
     assert spec is not None
     assert spec["x"][0] is spec["pair"]["a"][0] is spec["pair"]["b"][0][0]
     assert spec["x"][0].__name__ == "batch"
@@ -187,7 +186,7 @@ def test_names_on_several_axes_become_one_dim_and_the_others_a_hint() -> None:
 
 def test_no_changing_axis_gives_no_dynamic_shapes() -> None:
     call = ordered_call(Model(), (X,), None)
-    assert for_torch(Example(call, normalise(call, ({},))), {}) is None
+    assert for_torch(Example.of(call, ({},)), {}) is None
 
 
 def test_torch_export_takes_what_is_made_for_it() -> None:
@@ -196,8 +195,8 @@ def test_torch_export_takes_what_is_made_for_it() -> None:
             return x.sum() + pair["a"].sum(0) * pair["b"][0].shape[1]
 
     call = ordered_call(Sum(), (X,), {"pair": PAIR})
-    shapes = normalise(call, {"x": {0: "n"}, "pair": {"a": {0: "n"}, "b": [{1: "m"}]}})
-    spec = for_torch(Example(call, shapes), shared_dims(shapes))
+    example = Example.of(call, {"x": {0: "n"}, "pair": {"a": {0: "n"}, "b": [{1: "m"}]}})
+    spec = for_torch(example, shared_dims(example.shapes))
     program = torch.export.export(Sum(), call.args, dict(call.kwargs), dynamic_shapes=spec, strict=False)
     other = {"a": torch.ones(4, 5), "b": [torch.ones(2, 9)]}
     assert torch.equal(program.module()(torch.ones(4, 3), pair=other), Sum()(torch.ones(4, 3), pair=other))

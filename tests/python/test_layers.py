@@ -22,6 +22,7 @@ LAYERS = (
     "export_errors",
     "source runners models inputs graph_operators repeats",
     "declaration dynamic_shapes",
+    "example",
     "caches rewrites observed_shapes module_functions",
     "patches",
     "signature",

@@ -20,8 +20,9 @@ import sympy
 import torch
 
 from exportguard.dynamic_shapes import LeafShape, ends_of
+from exportguard.example import Example, Relation
 from exportguard.inputs import CallInputs
-from exportguard.signature import shape_env_of, symbol_names
+from exportguard.signature import TracedInputs, symbol_names
 
 from .bound import AxisBound, Kind
 from .examples import are_telling, is_met, sizes_of_examples
@@ -29,8 +30,7 @@ from .expressions import Evaluation, Range, Sizes
 from .implication import Answer, decide
 from .monotone import sizes_that_hold
 from .recording import Decision
-from .relations import relations
-from .resizing import other_sizes, raw_size
+from .resizing import other_sizes
 from .trial import Outcome, Trial
 
 logger = logging.getLogger(__name__)
@@ -40,10 +40,10 @@ _TRIALS = 3  # of one guard
 
 @dataclass
 class _Trace:
-    """What is known of one traced program; `traced` has the leaves of its inputs."""
+    """What is known of one traced program; `traced` are its inputs."""
 
-    traced: Sequence[Any]
-    shapes: Sequence[LeafShape]
+    traced: TracedInputs
+    example: Example
     decisions: Sequence[Decision]
     trial: Trial | None
     calls: Sequence[CallInputs] = ()
@@ -52,10 +52,10 @@ class _Trace:
     relations: set[str] = field(default_factory=set)  # lines at which the model wants sizes to be equal
 
     def __post_init__(self) -> None:
-        self.shape_env = shape_env_of(self.traced)
-        self.asked_names = _names_as_asked(self.traced, self.shapes)
-        self.names = {**self.asked_names, **symbol_names(self.traced, self.shapes)}
-        self.same = _asked_relations(self.traced, self.shapes, self.shape_env.replacements)
+        self.shape_env = self.traced.shape_env
+        self.asked_names = _names_as_asked(self.traced, self.example.shapes)
+        self.names = {**self.asked_names, **symbol_names(self.traced, self.example.shapes)}
+        self.same = _asked_relations(self.traced, self.example.relations, self.shape_env.replacements)
         self.lines = {decision.condition: decision.line for decision in self.decisions}
         self.hints = _hints(self.shape_env)
         given = sizes_of_examples(self.traced, self.calls)
@@ -99,36 +99,35 @@ class _Trace:
 
 
 def bounds_of(
-    traced: Sequence[Any],
-    shapes: Sequence[LeafShape],
+    traced: TracedInputs,
+    example: Example,
     decisions: Sequence[Decision],
     trial: Trial | None,
-    examples: Sequence[CallInputs] = (),
+    further: Sequence[CallInputs] = (),
 ) -> list[AxisBound]:
     """Every condition on the sizes of the inputs under which a program was traced and that was not asked for.
 
-    `traced` has the leaves of its inputs (see `exported_inputs`). Without a trial, none of them is known to be the
-    model's own. `examples` are more calls of the model, asked where inputs of other sizes cannot be made of the one
-    that was exported.
+    `traced` are its inputs. Without a trial, none of them is known to be the model's own. `further` are more calls of
+    the model, asked where inputs of other sizes cannot be made of the one that was exported.
     """
-    if shape_env_of(traced) is None or not any(shape.axes for shape in shapes):
+    if traced.shape_env is None or not any(shape.axes for shape in example.shapes):
         return []
-    trace = _Trace(traced, shapes, decisions, trial, examples)
-    trace.domain.update(_asked_domain(traced, shapes))
+    trace = _Trace(traced, example, decisions, trial, further)
+    trace.domain.update(_asked_domain(traced, example.shapes))
     found = [bound for guard in _guards(trace) if (bound := _bound_of_guard(trace, guard)) is not None]
     return [*found, *_bounds_at_one(trace)]
 
 
-def _axes_asked(traced: Sequence[Any], shapes: Sequence[LeafShape]) -> Iterator[tuple[LeafShape, int, sympy.Symbol]]:
+def _axes_asked(traced: TracedInputs, shapes: Sequence[LeafShape]) -> Iterator[tuple[LeafShape, int, sympy.Symbol]]:
     """Each axis that was asked for and that torch gave a symbol, with that symbol."""
-    for shape, value in zip(shapes, traced, strict=True):
+    for shape, sizes in zip(shapes, traced.sizes, strict=True):
         for axis in shape.axes:
-            size = raw_size(value.shape[axis] if isinstance(value, torch.Tensor) else value)
+            size = sizes[axis]
             if isinstance(size, sympy.Symbol):
                 yield shape, axis, size
 
 
-def _names_as_asked(traced: Sequence[Any], shapes: Sequence[LeafShape]) -> dict[str, str]:
+def _names_as_asked(traced: TracedInputs, shapes: Sequence[LeafShape]) -> dict[str, str]:
     names: dict[str, str] = {}
     for shape, axis, symbol in _axes_asked(traced, shapes):
         place = f"{shape.leaf.name}[{axis}]" if isinstance(shape.leaf.value, torch.Tensor) else shape.leaf.name
@@ -137,12 +136,12 @@ def _names_as_asked(traced: Sequence[Any], shapes: Sequence[LeafShape]) -> dict[
 
 
 def _asked_relations(
-    traced: Sequence[Any], shapes: Sequence[LeafShape], replacements: Mapping[sympy.Symbol, sympy.Expr]
+    traced: TracedInputs, relations: Sequence[Relation], replacements: Mapping[sympy.Symbol, sympy.Expr]
 ) -> dict[sympy.Symbol, sympy.Expr]:
     """What the names of the axes say of the symbols that stand for them: some follow from others."""
     found: dict[sympy.Symbol, sympy.Expr] = {}
-    for relation in relations(shapes):
-        symbol, *parts = (raw_size(place.size(traced)) for place in (relation.place, *relation.sum_of))
+    for relation in relations:
+        symbol, *parts = (traced.sizes[place.leaf][place.axis] for place in (relation.place, *relation.sum_of))
         total = sympy.Add(*parts)
         if total.is_Symbol and symbol.is_Symbol and symbol not in replacements and total in replacements:
             symbol, total = total, symbol
@@ -151,7 +150,7 @@ def _asked_relations(
     return found
 
 
-def _asked_domain(traced: Sequence[Any], shapes: Sequence[LeafShape]) -> dict[sympy.Symbol, Range]:
+def _asked_domain(traced: TracedInputs, shapes: Sequence[LeafShape]) -> dict[sympy.Symbol, Range]:
     domain: dict[sympy.Symbol, Range] = {}
     for shape, axis, symbol in _axes_asked(traced, shapes):
         low, high = ends_of(shape.axes[axis])
@@ -361,7 +360,8 @@ def _bounds_at_one(trace: _Trace) -> list[AxisBound]:
 
 def _may_be_one(trace: _Trace, symbol: sympy.Symbol) -> bool:
     """Whether a size of 1 was asked for: by a name, a hint, or a `Dim` that begins there."""
-    asked = [shape.axes[axis] for shape, axis, other in _axes_asked(trace.traced, trace.shapes) if other == symbol]
+    asked_for = _axes_asked(trace.traced, trace.example.shapes)
+    asked = [shape.axes[axis] for shape, axis, other in asked_for if other == symbol]
     return all((ends_of(one)[0] or 0) < 2 for one in asked)
 
 

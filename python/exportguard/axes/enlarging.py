@@ -12,13 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.export import Dim
 
-from exportguard.dynamic_shapes import Example, LeafShape
 from exportguard.errors import InvalidArgumentError
+from exportguard.example import Example, Place
 from exportguard.inputs import CallInputs
 
-from .relations import Place, relations
 from .resizing import wrapped
 
 logger = logging.getLogger(__name__)
@@ -38,7 +36,7 @@ def enlarged(example: Example, refuses: Callable[[CallInputs, CallInputs], bool]
     Raises:
         InvalidArgumentError: the model takes none of the larger inputs that were tried.
     """
-    sizes = _Sizes(example.shapes)
+    sizes = _Sizes(example)
     if not sizes.small:
         return example
     leaves = example.call.leaves()
@@ -50,31 +48,12 @@ def enlarged(example: Example, refuses: Callable[[CallInputs, CallInputs], bool]
     raise InvalidArgumentError(sizes.refusal())
 
 
-def small_sizes(shapes: Sequence[LeafShape]) -> dict[tuple[str, int], int]:
-    """The sizes, by input and axis, that were asked to change and that torch would make constants."""
-    return {(shapes[place.leaf].leaf.name, place.axis): size for place, size in _asked(shapes).items() if size < 2}
-
-
-def _asked(shapes: Sequence[LeafShape]) -> dict[Place, int]:
-    """The axes of tensors that were asked to change, with their sizes."""
-    return {
-        Place(number, axis): shape.leaf.value.shape[axis]
-        for number, shape in enumerate(shapes)
-        if isinstance(shape.leaf.value, torch.Tensor)
-        for axis, asked in shape.axes.items()
-        if not isinstance(asked, int) and asked not in (None, Dim.STATIC, Dim.AUTO) and not _is_derived(asked)
-    }
-
-
-def _is_derived(asked: Any) -> bool:
-    return type(asked).__name__ in ("_DerivedDim", "_StaticDim")
-
-
 class _Sizes:
     """The sizes that were asked to change, and which of them belong together."""
 
-    def __init__(self, shapes: Sequence[LeafShape]) -> None:
-        self._shapes, self._asked, self._relations = shapes, _asked(shapes), relations(shapes)
+    def __init__(self, example: Example) -> None:
+        self._shapes, self._relations = example.shapes, example.relations
+        self._asked = example.sizes
         self.small = [place for place, size in self._asked.items() if size < 2]
 
     def candidates(self) -> Iterator[Growth]:

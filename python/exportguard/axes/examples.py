@@ -12,18 +12,18 @@ import sympy
 import torch
 
 from exportguard.inputs import CallInputs
+from exportguard.signature import TracedInputs, raw_size
 
 from .expressions import Evaluation, Sizes
-from .resizing import raw_size
 
 _FEWEST = 3  # different sizes that a condition must have been met by
 
 
-def sizes_of_examples(traced: Sequence[Any], calls: Sequence[CallInputs]) -> Iterator[tuple[CallInputs, Sizes]]:
+def sizes_of_examples(traced: TracedInputs, calls: Sequence[CallInputs]) -> Iterator[tuple[CallInputs, Sizes]]:
     """Each call that has the inputs that were traced, with what its sizes are by the symbols of the trace."""
     for call in calls:
         leaves = call.leaves()
-        sizes = _sizes(traced, leaves) if len(leaves) == len(traced) else None
+        sizes = _sizes(traced.leaves, leaves) if len(leaves) == len(traced.leaves) else None
         if sizes is not None:
             yield call, sizes
 

@@ -18,9 +18,8 @@ import torch
 
 from exportguard.declaration import Patch, Verdict, does_not_fit, resolve
 from exportguard.dynamic_shapes import LeafShape
+from exportguard.example import Example, Place
 from exportguard.patches.torch import named_axes
-
-from .relations import Place, relations
 
 _FAKIFY = "torch._export.non_strict_utils.fakify"
 _CREATE = "torch.fx.experimental.symbolic_shapes.ShapeEnv.create_symbol"
@@ -62,14 +61,14 @@ class _Symbols:
         return self.first.get(Place(self.leaf, axis))
 
 
-def one_symbol_for_a_name(shapes: Sequence[LeafShape]) -> tuple[Patch, ...]:
-    """Patches for an export with inputs of these shapes; none if no two axes have one name."""
-    same = [relation for relation in relations(shapes) if len(relation.sum_of) == 1]
+def one_symbol_for_a_name(example: Example) -> tuple[Patch, ...]:
+    """Patches for an export with this example; none if no two axes have one name."""
+    same = [relation for relation in example.relations if len(relation.sum_of) == 1]
     if not same:
         return ()
     firsts = {relation.sum_of[0] for relation in same}
     first = {**{place: place for place in firsts}, **{relation.place: relation.sum_of[0] for relation in same}}
-    symbols = _Symbols(shapes, first)
+    symbols = _Symbols(example.shapes, first)
     reason = "torch has as many symbols as axes, though those of one name are equal, and traces each layer with others"
     return (
         Patch(

@@ -15,9 +15,9 @@ from exportguard.inputs import CallInputs
 from exportguard.repeats.markers import MARKER
 from exportguard.repeats.markers import expand as expand_markers
 from exportguard.repeats.paths import NUMBER, Path
+from exportguard.signature import raw_size
 
 from .expressions import Evaluation, Sizes
-from .resizing import raw_size
 
 _Block = Callable[..., Sequence[Any]]
 

@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import sympy
 import torch
 
 from exportguard.inputs import CallInputs
+from exportguard.signature import TracedInputs, raw_size
 
 from .expressions import Evaluation, Sizes
 
 _LARGEST = 2**24  # elements of one input
 
 
-def raw_size(size: Any) -> sympy.Expr:
-    """The size as torch first called it, before it was found equal to something else."""
-    if isinstance(size, torch.SymInt | torch.SymFloat):
-        return size.node._expr
-    return sympy.sympify(size)
-
-
 class InputsOfOtherSizes:
     """Makes inputs like those of a call that was exported."""
 
-    def __init__(self, traced: Sequence[Any], call: CallInputs) -> None:
-        """`call` is what was exported, its classes registered with pytree; `traced` has each of its leaves as it was
-        traced (see `exported_inputs`)."""
+    def __init__(self, traced: TracedInputs, call: CallInputs) -> None:
+        """`call` is what was exported, its classes registered with pytree, and `traced` what became of it."""
         self._call, self._leaves, self._traced = call, call.leaves(), traced
         self._random = torch.Generator().manual_seed(0)
 
@@ -43,14 +36,13 @@ class InputsOfOtherSizes:
 
     def alike(self, point: Mapping[str, int]) -> CallInputs | None:
         """The same without shaking, by the names of the symbols."""
-        sizes = [size for value in self._traced for size in _sizes_of(value)]
-        symbols = {symbol for size in sizes for symbol in raw_size(size).free_symbols}
+        symbols = {symbol for sizes in self._traced.sizes for size in sizes for symbol in size.free_symbols}
         return self._of({symbol: point[str(symbol)] for symbol in symbols}, lambda tensor: tensor)
 
     def _of(self, sizes: Sizes, finish: Callable[[torch.Tensor], torch.Tensor]) -> CallInputs | None:
-        if len(self._leaves) != len(self._traced):
+        if len(self._leaves) != len(self._traced.leaves):
             return None
-        pairs = zip(self._leaves, self._traced, strict=True)
+        pairs = zip(self._leaves, self._traced.leaves, strict=True)
         leaves = [_resized(leaf, traced, sizes, finish) for leaf, traced in pairs]
         if any(leaf is _TOO_LARGE for leaf in leaves):
             return None
@@ -64,13 +56,6 @@ class InputsOfOtherSizes:
 
 
 _TOO_LARGE: Any = object()
-
-
-def _sizes_of(value: Any) -> list[Any]:
-    """What can be symbolic in an input: the sizes of a tensor, or a number."""
-    if isinstance(value, torch.Tensor):
-        return list(value.shape)
-    return [value] if isinstance(value, torch.SymInt) else []
 
 
 def _resized(leaf: Any, traced: Any, sizes: Sizes, finish: Callable[[torch.Tensor], torch.Tensor]) -> Any:

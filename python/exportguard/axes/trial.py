@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import torch
 from torch.export import ExportedProgram
 
 from exportguard.inputs import CallInputs
-from exportguard.signature import exported_inputs
+from exportguard.signature import traced_inputs
 
 from .expressions import Sizes
 from .model_run import ModelRun, same_random_numbers
@@ -43,12 +44,18 @@ class Trial:
 
     def __init__(self, run: ModelRun, call: CallInputs, program: ExportedProgram) -> None:
         """`call` is what was exported."""
-        self._run, self._run_program = run, ProgramRun(program)
-        self._inputs = InputsOfOtherSizes(exported_inputs(program), call)
-        self._call = call
+        self._run, self._call, self._program = run, call, program
         self._works_without_data: bool | None = None
-        self._is_possible = run.is_possible()
         self._points: dict[Any, _Point] = {}
+
+    @functools.cached_property
+    def _run_program(self) -> ProgramRun:
+        return ProgramRun(self._program)
+
+    @functools.cached_property
+    def _inputs(self) -> InputsOfOtherSizes | None:
+        traced = traced_inputs(self._program)
+        return InputsOfOtherSizes(traced, self._call) if self._run.is_possible() else None
 
     def refuses(self, sizes: Sizes) -> bool | None:
         """Whether the model itself does not take inputs of these sizes; None if that cannot be told.
@@ -81,7 +88,7 @@ class Trial:
     def _at(self, sizes: Sizes) -> _Point:
         key = tuple(sorted((str(symbol), size) for symbol, size in sizes.items()))
         if key not in self._points:
-            self._points[key] = _Point(self._inputs(sizes) if self._is_possible else None)
+            self._points[key] = _Point(self._inputs(sizes) if self._inputs is not None else None)
         return self._points[key]
 
     def _refused(self, point: _Point) -> bool:

@@ -10,7 +10,7 @@ from torch.export import Dim
 
 from exportguard import AxisError, ExportOptions, to_onnx
 from exportguard.axes.one_symbol import one_symbol_for_a_name
-from exportguard.dynamic_shapes import normalise
+from exportguard.example import Example
 from exportguard.export import export_program
 from exportguard.inputs import ordered_call
 from exportguard.runners.onnxruntime import OrtSession
@@ -75,9 +75,9 @@ def test_what_a_model_asks_of_sizes_of_one_name_bounds_nothing() -> None:
 
 def test_patches_fit_the_installed_torch_or_say_why_not() -> None:
     call = ordered_call(Compares(), (torch.rand(3), torch.rand(3)), None)
-    patches = one_symbol_for_a_name(normalise(call, ({0: "n"}, {0: "n"})))
+    patches = one_symbol_for_a_name(Example.of(call, ({0: "n"}, {0: "n"})))
     assert [patch.verdict() for patch in patches] == [("needed", "")] * 2
-    assert one_symbol_for_a_name(normalise(call, ({0: "n"}, {0: "m"}))) == ()
+    assert one_symbol_for_a_name(Example.of(call, ({0: "n"}, {0: "m"}))) == ()
 
 
 class Joined(torch.nn.Module):
