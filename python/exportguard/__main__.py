@@ -1,8 +1,6 @@
 """`python -m exportguard`."""
 
-import sys
-
-from .command_line import main
+from .command_line import script
 
 if __name__ == "__main__":
-    sys.exit(main())
+    script()

@@ -10,6 +10,7 @@ import ast
 import dataclasses
 import importlib
 import logging
+import os
 import pkgutil
 import platform
 import sys
@@ -57,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def script() -> None:
     """The `exportguard` program."""
+    if not sys.stderr.isatty():  # else every bar of theirs is a hundred lines in the log of a CI
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     sys.exit(main())
 
 

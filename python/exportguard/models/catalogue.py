@@ -234,7 +234,13 @@ def _checkpoint_config(name: str) -> transformers.PretrainedConfig:
         # Never asked for on a terminal: code of a stranger runs when its user says so in Python, or not at all.
         return transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:
-        raise InvalidArgumentError(f"{_unknown_model(name)} ({str(error).splitlines()[0]})") from error
+        reason = str(error).partition("\n")[0]
+        if Path(name).is_dir():
+            raise InvalidArgumentError(
+                f"the configuration in the folder {name} cannot be read: {reason}; pass a folder with the config.json "
+                "that transformers saved beside the weights"
+            ) from error
+        raise InvalidArgumentError(f"{_unknown_model(name)} ({reason})") from error
 
 
 def _has_weights(folder: Path) -> bool:

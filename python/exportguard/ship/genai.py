@@ -96,8 +96,20 @@ def _search(config: Any, generation: Any) -> dict[str, Any]:
         "num_beams": 1,
         "num_return_sequences": 1,
         "past_present_share_buffer": False,
-        "repetition_penalty": generation.repetition_penalty or 1.0,
-        "temperature": generation.temperature or 1.0,
-        "top_k": generation.top_k or 50,
-        "top_p": generation.top_p or 1.0,
+        # 0 is a value of its own: no limit for top_k, the most likely token for a temperature.
+        "repetition_penalty": _or(generation.repetition_penalty, 1.0),
+        "temperature": _or(generation.temperature, 1.0),
+        "top_k": _or(generation.top_k, 50),
+        "top_p": _or(generation.top_p, 1.0),
+        **_further_search(generation),
     }
+
+
+def _further_search(generation: Any) -> dict[str, Any]:
+    """What the runtime has under the same name, where the model asks for it."""
+    size = getattr(generation, "no_repeat_ngram_size", None)
+    return {"no_repeat_ngram_size": size} if size else {}
+
+
+def _or(value: Any, default: Any) -> Any:
+    return default if value is None else value

@@ -25,7 +25,7 @@ _LONGEST_PROMPT = 48
 
 @dataclass(frozen=True, kw_only=True)
 class Prompts:
-    """Texts of two lengths, the shorter one padded in front, and what transformers generates for them.
+    """Two texts, a shorter one padded in front, and what transformers generates for them.
 
     `tokens` has prompts and new tokens, (batch, length + steps); `logits` one (batch, vocabulary) for each step.
     """
@@ -36,14 +36,17 @@ class Prompts:
     logits: Sequence[torch.Tensor]
 
 
-def generated(model: Any, window: int | None) -> Prompts:
-    """Greedy generation by transformers, from prompts longer than a sliding window that is not too long to try."""
+def generated(model: Any, window: int | None, *, shorter: int = _SHORTER) -> Prompts:
+    """Greedy generation by transformers, from prompts longer than a sliding window that is not too long to try.
+
+    The second text is `shorter` than the first by that many tokens.
+    """
     length = min(window + 4, _LONGEST_PROMPT) if window else 7
     vocabulary = model.config.get_text_config().vocab_size
     draw = torch.Generator().manual_seed(0)
     input_ids = torch.randint(3, vocabulary, (2, length), generator=draw)
     attention_mask = torch.ones_like(input_ids)
-    attention_mask[1, :_SHORTER] = 0
+    attention_mask[1, :shorter] = 0
     with torch.no_grad():
         own = model.generation_config
         model.generation_config = _greedy(own)
@@ -102,17 +105,17 @@ def agreement_of(expected: Sequence[torch.Tensor], got: Sequence[torch.Tensor]) 
 
 
 def generated_by(file: Path, cache: KeysAndValues, prompts: Prompts, dtype: torch.dtype) -> torch.Tensor:
-    """The first prompt and what the file itself goes on with in onnxruntime, as (tokens,)."""
+    """The prompts and what the file itself goes on with in onnxruntime, as (batch, tokens)."""
     session = OrtSession(file)
-    past = empty_past(session.input_names, cache, 1, dtype)
-    ids = tokens = prompts.input_ids[:1]
+    ids, mask = prompts.input_ids, prompts.attention_mask
+    past = empty_past(session.input_names, cache, len(ids), dtype)
+    tokens = ids
     for _ in prompts.logits:
-        mask = torch.ones_like(tokens)
         outputs = dict(zip(session.output_names, session.run(feeds(session.input_names, ids, mask, past)), strict=True))
         past = {name: outputs[name.replace("past_key_values.", "present.")] for name in past}
         ids = outputs["logits"][:, -1:, :].argmax(-1)
-        tokens = torch.cat([tokens, ids], dim=1)
-    return tokens[0]
+        tokens, mask = torch.cat([tokens, ids], dim=1), torch.cat([mask, torch.ones_like(ids)], dim=1)
+    return tokens
 
 
 def compare_generation(file: Path, cache: KeysAndValues, prompts: Prompts, dtype: torch.dtype) -> list[Discrepancy]:

@@ -22,11 +22,10 @@ from exportguard.validation.validate import ValidateOptions, ValidationReport, v
 from exportguard.version import made_with
 
 from . import genai
-from .decoder import KeysAndValues, decoder_to_onnx, plain_cache, shapes_of
+from .decoder import decoder_to_onnx, plain_cache, shapes_of
 from .encoder_decoder import DECODER_FILE, ENCODER_FILE, Source, encoder_to_onnx, source_of
 from .encoder_decoder import decoder_to_onnx as merged_decoder_to_onnx
 from .generation import (
-    NEW_TOKENS,
     Prompts,
     agreement,
     calls_of_generation,
@@ -103,10 +102,9 @@ def _write_decoder(case: ModelCase, cache: Any, staging: Path, options: FolderOp
         record(staging, {MODEL_FILE: calls_of_generation(staging / MODEL_FILE, shapes, prompts, dtype)})
 
     if options.runtime == "genai":
-        expected = None if prompts is None else prompts.tokens[0]
-        if prompts is not None and options.quantize is not None:
-            expected = generated_by(staging / MODEL_FILE, shapes, prompts, dtype)
-        _write_genai(case, shapes, staging, expected, step)
+        genai.write(staging, genai.genai_config(case.model, shapes, MODEL_FILE, step.result.inputs))
+        if options.verify:
+            _compare_in_genai(case, cache, staging, options, step)
 
 
 def _dtype(cache: Any) -> torch.dtype:
@@ -121,24 +119,24 @@ def _prompts(case: ModelCase, options: FolderOptions, timer: Timer) -> Prompts |
         return generated(case.model, sliding_window(case))
 
 
-def _write_genai(
-    case: ModelCase, cache: KeysAndValues, staging: Path, expected: torch.Tensor | None, step: Step
-) -> None:
-    """`expected` are the tokens of one text, (prompt and new ones,)."""
-    genai.write(staging, genai.genai_config(case.model, cache, MODEL_FILE, step.result.inputs))
-    if expected is None:
-        return
+def _compare_in_genai(case: ModelCase, cache: Any, staging: Path, options: FolderOptions, step: Step) -> None:
+    """In one batch of two texts as long as each other; a quantized file with what it generates in onnxruntime."""
     if importlib.util.find_spec("onnxruntime_genai") is None:
         logger.warning("onnxruntime-genai is not installed: the folder was compared in onnxruntime alone")
         return
     with step.timer("genai", "generating with onnxruntime-genai"):
+        prompts = generated(case.model, sliding_window(case), shorter=0)
+        expected = prompts.tokens
+        if options.quantize is not None:
+            expected = generated_by(staging / MODEL_FILE, shapes_of(cache), prompts, _dtype(cache))
         runner = importlib.import_module("exportguard.runners.genai")
-        tokens = runner.generate(staging, expected[:-NEW_TOKENS], len(expected))
+        tokens = runner.generate(staging, prompts.input_ids, expected.shape[1])
     step.result.runtime_agrees = bool(torch.equal(tokens, expected))
     if not step.result.runtime_agrees:
+        row = next(row for row in range(len(expected)) if not torch.equal(tokens[row], expected[row]))
         raise ExportGuardError(
-            f"onnxruntime-genai generates {tokens.tolist()} and not {expected.tolist()} from the first "
-            f"{len(expected) - NEW_TOKENS} tokens; nothing was written"
+            f"onnxruntime-genai generates {tokens[row].tolist()} and not {expected[row].tolist()} from the first "
+            f"{prompts.input_ids.shape[1]} tokens; nothing was written"
         )
 
 

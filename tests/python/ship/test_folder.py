@@ -76,6 +76,29 @@ def test_a_folder_with_a_tokenizer_keeps_it(tmp_path: Path) -> None:
     assert tokenizer("b a").input_ids == [4, 3]
 
 
+def test_what_a_generation_configuration_says_is_told_and_does_not_change_the_proof(tmp_path: Path) -> None:
+    """Penalties make another text than the one that is compared; 0 is a value of its own, and not the default."""
+    source = tmp_path / "source"
+    _small_checkpoint(source)
+    own = {"eos_token_id": [1, 4], "do_sample": True, "top_k": 0, "repetition_penalty": 0.5, "no_repeat_ngram_size": 2}
+    (source / "generation_config.json").write_text(json.dumps(own))
+    result = export_model(str(source), tmp_path / "out", FolderOptions(runtime="genai"))
+    assert result.runtime_agrees is True
+    told = json.loads((tmp_path / "out" / "genai_config.json").read_text())
+    assert told["model"]["eos_token_id"] == [1, 4]
+    assert {name: told["search"][name] for name in own if name != "eos_token_id"} == {
+        name: value for name, value in own.items() if name != "eos_token_id"
+    }
+
+
+def test_a_folder_whose_configuration_cannot_be_read_is_told_as_that(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    _small_checkpoint(source)
+    (source / "config.json").write_text("{")
+    with pytest.raises(InvalidArgumentError, match=r"the configuration in the folder .* cannot be read: .*JSON"):
+        export_model(str(source), tmp_path / "out")
+
+
 def _small_checkpoint(folder: Path) -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
