@@ -155,6 +155,26 @@ void move(const fs::path& from, const fs::path& to, const fs::path& path) {
   if (::rename(from.c_str(), to.c_str()) != 0) fail(path, errno);
 }
 
+// Files of one model get their names together: saves to one folder take turns. Where folders cannot be locked they do
+// not.
+class Turn {
+ public:
+  explicit Turn(const fs::path& path) {
+    const fs::path folder = path.has_parent_path() ? path.parent_path() : fs::path(".");
+    descriptor_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (descriptor_ >= 0 && ::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+
+ private:
+  int descriptor_ = -1;
+};
+
 // One file that is being replaced. Unless committed, it puts back what was there.
 class Replacement {
  public:
@@ -219,10 +239,12 @@ OutputFile::OutputFile(fs::path path) {
 OutputFile::OutputFile(OutputFile&& other) noexcept
     : path_(std::move(other.path_)),
       temporary_(std::exchange(other.temporary_, {})),
-      descriptor_(std::exchange(other.descriptor_, -1)) {}
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      lock_(std::exchange(other.lock_, -1)) {}
 
 OutputFile::~OutputFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
+  if (lock_ >= 0) ::close(lock_);
   if (!temporary_.empty()) ::unlink(temporary_.c_str());
 }
 
@@ -241,12 +263,18 @@ void OutputFile::write(const void* data, std::size_t bytes, std::int64_t offset)
 
 void OutputFile::close() {
   if (descriptor_ < 0) return;
+  // The lock is of both descriptors: it holds until the file has its name, or another save would take it for a dead
+  // one.
+  lock_ = ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
+  if (lock_ < 0) fail(path_, errno);
   // Linux frees the descriptor even when close is interrupted.
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) fail(path_, errno);
 }
 
 void publish(std::span<OutputFile> files) {
+  if (files.empty()) return;
   for (OutputFile& file : files) file.close();
+  const Turn turn(files.back().path_);
   std::vector<Replacement> replacements;
   for (const OutputFile& file : files) replacements.emplace_back(file.path_, file.temporary_);
   // A single file is replaced in one step. For several, the old ones go first: a process that dies in between leaves no

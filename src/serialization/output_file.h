@@ -35,6 +35,7 @@ class OutputFile {
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   int descriptor_ = -1;
+  int lock_ = -1;  ///< of what was closed, and has another name yet
 };
 
 /// Gives all files their final names, the last one last. What stood under these names before is kept until all have

@@ -81,8 +81,13 @@ class GlobalNames:
 
 def is_opaque(item: Any) -> bool:
     """Whether the content of an object is its own business: tensors, classes, functions, symbolic numbers."""
-    is_foreign = _top(type(item)) in _FOREIGN and not isinstance(item, _ITERATORS)
-    return is_foreign or isinstance(item, (*_OPAQUE, type, types.FunctionType))
+    return is_opaque_class(type(item))
+
+
+def is_opaque_class(kind: type) -> bool:
+    """Whether that of the objects of a class is."""
+    is_foreign = _top(kind) in _FOREIGN and not issubclass(kind, _ITERATORS)
+    return is_foreign or issubclass(kind, (*_OPAQUE, type, types.FunctionType))
 
 
 def is_users_class(item: Any) -> bool:
@@ -102,12 +107,15 @@ def _top(kind: type) -> str:
 
 def content_of(owner: Any) -> Content | None:
     """What an object holds now; None for one that holds nothing of interest."""
-    kind = type(owner)
+    return _reader(type(owner))(owner)
+
+
+def _reader(kind: type) -> Callable[[Any], Content | None]:
     read = _BY_TYPE.get(kind)
     if read is None:
-        read = next((read for kinds, read in _READERS if issubclass(kind, kinds)), _attributes)
+        read = next((read for kinds, read in _READERS if issubclass(kind, kinds)), None) or _reader_of_attributes(kind)
         _BY_TYPE[kind] = read
-    return read(owner)
+    return read
 
 
 def content_of_cell(cell: types.CellType) -> Content:
@@ -118,10 +126,25 @@ def content_of_cell(cell: types.CellType) -> Content:
         return Content("variable", {})
 
 
-def is_unchanged(before: Content, now: Content) -> bool:
-    """Whether the same keys hold the same objects, in the same order."""
-    one, other = before.values, now.values
-    return len(one) == len(other) and all(map(is_, one.values(), other.values())) and all(map(is_, one, other))
+def is_as_before(owner: Any, before: Content) -> bool:
+    """Whether an object holds the same objects by the same keys, in the same order.
+
+    What has its places in one dictionary is not copied for it: of the thousands of objects of a model they are most.
+    """
+    kind = type(owner)
+    if kind in _DICTIONARIES:
+        return _same_entries(before.values, owner)
+    read = _reader(kind)
+    if read is _attributes:
+        return _same_entries(before.values, owner.__dict__)
+    now = read(owner)
+    return _same_entries(before.values, {} if now is None else now.values)
+
+
+def _same_entries(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:
+    return len(one) == len(other) and (
+        not one or (all(map(is_, one.values(), other.values())) and all(map(is_, one, other)))
+    )
 
 
 def differs(kind: str, before: Any, now: Any) -> bool:
@@ -131,7 +154,11 @@ def differs(kind: str, before: Any, now: Any) -> bool:
 
 def slots_of(owner: Any) -> list[str]:
     """The names of `__slots__`."""
-    names = [vars(kind).get("__slots__", ()) for kind in type(owner).__mro__]
+    return _slots_of_class(type(owner))
+
+
+def _slots_of_class(kind: type) -> list[str]:
+    names = [vars(base).get("__slots__", ()) for base in kind.__mro__]
     flat = [name for group in names for name in ((group,) if isinstance(group, str) else group)]
     return [name for name in flat if name not in ("__dict__", "__weakref__")]
 
@@ -139,14 +166,31 @@ def slots_of(owner: Any) -> list[str]:
 # ---------------------------------------------------------------------------------------------------- by kind
 
 
-def _attributes(owner: Any) -> Content | None:
-    attributes = getattr(owner, "__dict__", None)
-    if is_opaque(owner):
-        return None
-    slots = slots_of(owner) if type(owner).__module__ != "builtins" else []
-    if not isinstance(attributes, dict):
-        return Content("attribute", _in_slots(owner, slots)) if slots else None
-    return Content("attribute", attributes | _in_slots(owner, slots) if slots else attributes.copy())
+def _reader_of_attributes(kind: type) -> Callable[[Any], Content | None]:
+    """What reads the attributes of the objects of a class."""
+    if is_opaque_class(kind):
+        return _nothing
+    if kind.__module__ != "builtins" and _slots_of_class(kind):
+        return _attributes_and_slots
+    return _attributes if kind.__dictoffset__ else _attributes_if_any
+
+
+def _nothing(_: Any) -> None:
+    return None
+
+
+def _attributes(owner: Any) -> Content:
+    return Content("attribute", owner.__dict__.copy())
+
+
+def _attributes_if_any(owner: Any) -> Content | None:
+    held = getattr(owner, "__dict__", None)  # a property of the class
+    return Content("attribute", held.copy()) if isinstance(held, dict) else None
+
+
+def _attributes_and_slots(owner: Any) -> Content:
+    slots = slots_of(owner)
+    return Content("attribute", getattr(owner, "__dict__", {}) | _in_slots(owner, slots))
 
 
 def _in_slots(owner: Any, slots: list[str]) -> dict[str, Any]:
@@ -242,6 +286,7 @@ class _Progress:
 
 
 _BY_TYPE: weakref.WeakKeyDictionary[type, Callable[[Any], Content | None]] = weakref.WeakKeyDictionary()
+_DICTIONARIES = frozenset({dict, collections.OrderedDict, collections.defaultdict})
 _DEEPEST = 6  # iterators over iterators
 
 _READERS: list[tuple[Any, Callable[[Any], Content | None]]] = [

@@ -23,7 +23,7 @@ from exportguard.rewrites.contents import (
     content_of,
     content_of_cell,
     differs,
-    is_unchanged,
+    is_as_before,
     slots_of,
 )
 from exportguard.rewrites.places import line_now
@@ -177,9 +177,8 @@ class Snapshot:
         """
         found: list[tuple[Slot, Any]] = []
         for owner, before in self._owners.values():
-            now = content_of(owner) or Content(before.kind, {})
-            if not is_unchanged(before, now):
-                found += self._changed(owner, before, now)
+            if not is_as_before(owner, before):
+                found += self._changed(owner, before, content_of(owner) or Content(before.kind, {}))
         return found
 
     def _changed(self, owner: Any, before: Content, now: Content) -> Iterator[tuple[Slot, Any]]:

@@ -4,6 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
 #include "exportguard/common/errors.h"
 #include "serialization/files.h"
 #include "serialization/output_file.h"
@@ -52,6 +57,35 @@ TEST_F(PlaceTest, WhatALivingSaveWritesStays) {
   ::close(descriptor);
   save_inline();
   EXPECT_THAT(listing(), ElementsAre("m.onnx"));
+}
+
+TEST_F(PlaceTest, WhatALivingSaveHasClosedStaysUntilItHasItsName) {
+  OutputFile file(folder_ / "m.onnx");
+  file.write("whole", 5, 0);
+  file.close();
+  const OutputFile other(folder_ / "other.onnx");  // looks for what dead saves left
+  publish({&file, 1});
+  EXPECT_EQ(read_file(folder_ / "m.onnx"), "whole");
+}
+
+TEST_F(PlaceTest, OfSavesToTheSameNamesTheFilesOfOneStay) {
+  constexpr int kFiles = 40;
+  const auto path = [&](int number) { return folder_ / std::to_string(number); };
+  const auto save = [&](char content) {
+    std::vector<OutputFile> files;
+    for (int number = 0; number < kFiles; ++number) files.emplace_back(path(number)).write(&content, 1, 0);
+    publish(files);
+  };
+
+  for (int round = 0; round < 8; ++round) {
+    {
+      std::vector<std::jthread> threads;
+      for (const char content : {'a', 'b', 'c', 'd'}) threads.emplace_back(save, content);
+    }
+    std::set<std::string> contents;
+    for (int number = 0; number < kFiles; ++number) contents.insert(read_file(path(number)));
+    EXPECT_THAT(contents, testing::SizeIs(1));
+  }
 }
 
 TEST_F(PlaceTest, APipeIsNotReplaced) {
