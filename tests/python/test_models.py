@@ -25,7 +25,9 @@ from exportguard.models import (
 )
 from exportguard.models.input_sets import input_sets, sliding_window
 from exportguard.models.natural_inputs import main_input
+from exportguard.models.kinds import kinds_of, kinds_of_config, missing_kinds, shrunk_with_every_kind
 from exportguard.models.shrink import shrunk
+from exportguard.models.tables import exceptions
 
 
 @pytest.mark.parametrize("name", architectures())
@@ -288,6 +290,44 @@ def test_layers_of_every_kind_are_kept() -> None:
     small = shrunk(CONFIG_MAPPING["gemma3_text"]())
     assert sorted(set(small.layer_types)) == ["full_attention", "sliding_attention"]
     assert small.num_hidden_layers == len(small.layer_types)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "switch_transformers",
+        "nllb-moe",
+        "flint",
+        "mllama",
+        "swiftformer",
+        "electra",
+        "gemma3n_text",
+        "nemotron_h",
+        "zamba2",
+    ],
+)
+def test_a_small_model_has_every_kind_of_layer(name: str) -> None:
+    config = CONFIG_MAPPING[name]()
+    small = shrunk_with_every_kind(config, exceptions().get(name, {}))
+    assert missing_kinds(kinds_of_config(config), kinds_of_config(small)) == []
+
+
+def test_a_class_that_is_missing_stands_for_its_traits() -> None:
+    one, other = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.ELU()), torch.nn.Sequential(torch.nn.ReLU(inplace=True))
+    missing = missing_kinds(kinds_of(one), kinds_of(other))
+    assert list(map(str, missing)) == ["ELU", "ReLU with inplace=False"]
+
+
+def test_of_the_layers_that_a_list_numbers_some_are_left_and_some_are_not() -> None:
+    assert shrunk(CONFIG_MAPPING["qwen2_5_vl"]()).vision_config.fullatt_block_indexes == [1]
+    assert shrunk(CONFIG_MAPPING["mllama"]()).text_config.cross_attention_layers == [1]
+
+
+def test_layers_that_share_keys_and_values_come_behind_one_of_each_kind() -> None:
+    small = shrunk(CONFIG_MAPPING["gemma3n_text"]())
+    kinds, count = small.layer_types, small.num_kv_shared_layers
+    assert 0 < count < len(kinds)
+    assert set(kinds[-count:]) <= set(kinds[:-count])
 
 
 def test_special_tokens_lie_in_the_small_vocabulary() -> None:

@@ -54,7 +54,9 @@ def mistral_inputs(batch: int, length: int, past: int) -> dict[str, Any]:
 
 
 #: Patches of models whose construct a patch of constructs can rewrite as well: left out together with it.
-COVERED_BY = {f"selective scan of {family}": "loops over tokens" for family in ("falcon_mamba", "jamba", "mamba")}
+COVERED_BY = {
+    f"selective scan of {family}": "loops over tokens" for family in ("falcon_mamba", "jamba", "mamba", "zamba")
+}
 MODELS: dict[str, tuple[Callable[[], PreTrainedModel], Callable[..., dict[str, Any]]]] = {
     "mamba": (lambda: transformers.MambaForCausalLM(MAMBA), mamba_inputs),
     "mistral": (lambda: transformers.MistralForCausalLM(MISTRAL), mistral_inputs),

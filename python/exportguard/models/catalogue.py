@@ -15,7 +15,8 @@ import torch
 
 from ..errors import REFUSALS, InvalidArgumentError
 from ..optional import OptionalModule
-from .shrink import shallow, shrunk, small_fields
+from .kinds import shrunk_with_every_kind
+from .shrink import shallow, small_fields
 from .tables import Architecture, Task, architectures, exceptions, tasks
 from .untrained import make_visible
 
@@ -112,7 +113,7 @@ def _from_architecture(architecture: Architecture, options: BuildOptions) -> Mod
     own = {**architecture.config, **_task_fields(config, task)}
     changes = {**exceptions().get(architecture.model_type, {}), **own}
     build = functools.partial(_case, architecture.name, task, options=options)
-    return _first_that_runs(build, lambda: shrunk(config, changes), lambda: shallow(config, own))
+    return _first_that_runs(build, lambda: shrunk_with_every_kind(config, changes), lambda: shallow(config, own))
 
 
 def _first_that_runs(

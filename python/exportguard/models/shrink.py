@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,19 +18,23 @@ else:
     transformers = OptionalModule("transformers")
 
 
+_LAYERS = 2  # of a small model that has every kind of layer in as many
+
+
 def shrunk(
-    config: transformers.PretrainedConfig, changes: Mapping[str, Any] | None = None
+    config: transformers.PretrainedConfig, changes: Mapping[str, Any] | None = None, *, layers: int = _LAYERS
 ) -> transformers.PretrainedConfig:
     """A new configuration of the same class with few layers, narrow ones, and a small vocabulary.
 
-    `changes` are fields set on top; those of a nested configuration are a dictionary under its name.
+    `changes` are fields set on top; those of a nested configuration are a dictionary under its name. There are as many
+    `layers` unless it names the kind of each of them.
 
     >>> from transformers import LlamaConfig
     >>> small = shrunk(LlamaConfig(), {"num_hidden_layers": 3})
     >>> small.hidden_size, small.num_attention_heads, small.num_hidden_layers
     (64, 4, 3)
     """
-    fields = small_fields(config, _vocabulary(config))
+    fields = small_fields(config, _vocabulary(config), layers)
     return type(config)(**_merged(fields, changes or {}))
 
 
@@ -47,10 +51,11 @@ def shallow(
 def _shallow_fields(config: transformers.PretrainedConfig, vocabulary: int) -> dict[str, Any]:
     own, rules = _own_fields(config), table("shrink")
     kept = {*rules["names_of_depths"], *rules["names_of_vocabularies"]}
-    fields = {name: value for name, value in _bounded(own) if value != own[name] and name in kept}
+    fields = {name: value for name, value in _bounded(own, _LAYERS) if value != own[name] and name in kept}
     fields.update(_small_pictures(own))
     fields.update(_single_layers(own))
     fields.update(_kinds_of_layers(own, fields))
+    fields.update(_chosen_layers(own, fields))
     fields.update(_token_numbers(own, min(_vocabulary_of(own) or vocabulary, vocabulary)))
     for name in _nested(config):
         nested = getattr(config, name)
@@ -67,29 +72,31 @@ def _small_pictures(own: Mapping[str, Any]) -> dict[str, Any]:
     return {"image_size": min(side, 8 * patch if isinstance(patch, int) else 128)}
 
 
-def small_fields(config: transformers.PretrainedConfig, vocabulary: int) -> dict[str, Any]:
+def small_fields(config: transformers.PretrainedConfig, vocabulary: int, layers: int = _LAYERS) -> dict[str, Any]:
     """The fields of `config` that become smaller, by name; nested configurations as dictionaries.
 
     `vocabulary` bounds the token numbers of a configuration without a vocabulary of its own.
     """
     own = _own_fields(config)
-    fields = {name: value for name, value in _bounded(own) if value != own[name]}
-    fields.update(_single_layers(own))
+    fields = {name: value for name, value in _bounded(own, layers) if value != own[name]}
+    fields.update(_single_layers(own, layers))
     fields.update(_kinds_of_layers(own, fields))
+    fields.update(_chosen_layers(own, fields))
     fields.update(_heads(own, fields))
+    fields.update(_embeddings(own, fields))
     fields.update(_token_numbers(own, min(_vocabulary_of(own) or vocabulary, vocabulary)))
     fields.update(_rope_sections(config, own, fields))
     fields.update(_windows_of_pixels(own, fields))
     for name in _nested(config):
-        fields[name] = _nested_fields(getattr(config, name), vocabulary)
+        fields[name] = _nested_fields(getattr(config, name), vocabulary, layers)
     fields.update(_resolutions(config, fields))
     return fields
 
 
-def _nested_fields(config: transformers.PretrainedConfig, vocabulary: int) -> dict[str, Any]:
+def _nested_fields(config: transformers.PretrainedConfig, vocabulary: int, layers: int) -> dict[str, Any]:
     if config.model_type == "timm_backbone" and importlib.util.find_spec("timm") is None:
         return _own_backbone(config)
-    fields = {"model_type": config.model_type, **_set_by_outer(config), **small_fields(config, vocabulary)}
+    fields = {"model_type": config.model_type, **_set_by_outer(config), **small_fields(config, vocabulary, layers)}
     return _merged(fields, exceptions().get(config.model_type, {}))
 
 
@@ -121,33 +128,55 @@ def _nested(config: transformers.PretrainedConfig) -> Iterator[str]:
     return (name for name, value in vars(config).items() if isinstance(value, transformers.PretrainedConfig))
 
 
-def _bounded(own: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _bounded(own: Mapping[str, Any], layers: int) -> Iterator[tuple[str, Any]]:
     """Widths of a network in stages follow from each other in ways of its own: those stay."""
     rules = table("shrink")
     staged = any(isinstance(own.get(name), (list, tuple)) for name in rules["lists_of_stages"])
     for name, bound in rules["at_most_if_staged" if staged else "at_most"].items():
         value = own.get(name)
         if isinstance(value, int) and not isinstance(value, bool):
-            yield name, min(value, bound)
+            yield name, min(value, layers if name in rules["names_of_depths"] else bound)
 
 
-def _single_layers(own: Mapping[str, Any]) -> dict[str, Any]:
-    """Stages of several layers each become stages of one."""
+def _single_layers(own: Mapping[str, Any], layers: int = _LAYERS) -> dict[str, Any]:
+    """Stages of several layers each become stages of one, or of one less than there are `layers` elsewhere."""
     names = [name for name in table("shrink")["single_layers"] if isinstance(own.get(name), (list, tuple))]
-    return {name: [1] * len(own[name]) for name in names}
+    return {name: [min(count, layers - 1) for count in own[name]] for name in names}
 
 
 def _kinds_of_layers(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """One layer of each kind that the default has, at least two; every list of kinds has that length."""
+    """One layer of each kind that the default has, at least two; every list of kinds has that length.
+
+    Layers at the end that take keys and values of earlier ones come behind one of each kind that keeps its own.
+    """
     rules = table("shrink")
     lists = {name: own[name] for name in rules["names_of_kinds_of_layers"] if isinstance(own.get(name), list)}
     lists = {name: kinds for name, kinds in lists.items() if kinds and all(isinstance(kind, str) for kind in kinds)}
     if not lists:
         return {}
+    length = len(next(iter(lists.values())))
+    switches = {name: own[name] for name in rules["names_of_switches_of_layers"] if isinstance(own.get(name), list)}
+    lists |= {name: switch for name, switch in switches.items() if len(switch) == length}
     rows = list(dict.fromkeys(zip(*lists.values(), strict=False)))
     rows = (rows * 2)[: max(2, len(rows))]
+    sharing = {"num_kv_shared_layers": len(rows)} if own.get("num_kv_shared_layers") else {}
+    rows = rows * 2 if sharing else rows
     counts = {name: len(rows) for name in rules["names_of_layer_counts"] if name in fields or name in own}
-    return {**{name: [row[i] for row in rows] for i, name in enumerate(lists)}, **counts}
+    return {**{name: [row[i] for row in rows] for i, name in enumerate(lists)}, **counts, **sharing}
+
+
+def _chosen_layers(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists of the numbers of some layers name about the same share of the layers that are left, but not all of them."""
+    rules = table("shrink")
+    counts = [(own[name], fields.get(name, own[name])) for name in rules["names_of_depths"] if own.get(name)]
+    before, after = next((both for both in counts if all(isinstance(one, int) for one in both)), (0, 0))
+    lists = {name: own[name] for name in rules["names_of_chosen_layers"] if isinstance(own.get(name), (list, tuple))}
+    return {name: _share(chosen, before, after) for name, chosen in lists.items() if chosen and after < before}
+
+
+def _share(chosen: Sequence[int], before: int, after: int) -> list[int]:
+    found = sorted({number * after // before for number in chosen})
+    return found if len(found) < after or len(chosen) == before else found[1:]
 
 
 def _heads(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,6 +191,15 @@ def _heads(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     if own.get("head_dim") and own["head_dim"] == own.get("qk_head_dim"):
         result["head_dim"] = small["qk_head_dim"]
     return result
+
+
+def _embeddings(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """An embedding that is projected to the width of the layers has another width."""
+    small = {**own, **fields}
+    widths = [one.get(name) for one in (own, small) for name in ("embedding_size", "hidden_size")]
+    if not all(isinstance(width, int) for width in widths) or widths[0] == widths[1] or widths[2] != widths[3]:
+        return {}
+    return {"embedding_size": widths[2] // 2}
 
 
 def _token_numbers(own: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:
@@ -183,8 +221,10 @@ def _rope_sections(
 ) -> dict[str, Any]:
     """The parts of a rotary embedding over several position axes add up to half of the head."""
     rope = own.get("rope_parameters")
-    sections = (rope.get("mrope_section") or _sections_in_code(config)) if isinstance(rope, dict) else None
-    if not isinstance(rope, dict) or not sections:
+    if not isinstance(rope, dict) or not rope:  # one that is left out may be one for each kind of layer
+        return {}
+    sections = rope.get("mrope_section") or _sections_in_code(config)
+    if not sections:
         return {}
     small = {**own, **fields}
     if not small.get("head_dim") and "num_attention_heads" not in small:

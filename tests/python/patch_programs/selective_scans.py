@@ -6,7 +6,7 @@ import importlib
 
 import torch
 from torch.export import Dim
-from transformers import FalconMambaConfig, JambaConfig, PretrainedConfig
+from transformers import FalconMambaConfig, JambaConfig, PretrainedConfig, ZambaConfig
 
 from exportguard import torch_export_patches
 
@@ -16,6 +16,11 @@ FALCON_MAMBA = FalconMambaConfig(
 JAMBA = JambaConfig(
     hidden_size=16, num_hidden_layers=1, vocab_size=20, intermediate_size=16, num_attention_heads=2,
     num_key_value_heads=2, mamba_d_state=4, mamba_dt_rank=4, num_experts=1, attn_layer_offset=1, attn_layer_period=2,
+    use_mamba_kernels=False,
+)  # fmt: skip
+ZAMBA = ZambaConfig(
+    hidden_size=16, num_hidden_layers=1, layers_block_type=["linear_attention"], vocab_size=20, intermediate_size=16,
+    num_attention_heads=2, num_key_value_heads=2, mamba_d_state=4, mamba_dt_rank=4, n_mamba_heads=2,
     use_mamba_kernels=False,
 )  # fmt: skip
 
@@ -35,7 +40,56 @@ def is_right_for_any_number_of_tokens(config: PretrainedConfig, name: str) -> No
             torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
 
 
+class BoundedScan(torch.nn.Module):
+    """The scan of mamba2 with steps of 1 and more, behind a state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.models = importlib.import_module("transformers.models.zamba2.modeling_zamba2")
+        self.A = torch.nn.Parameter(-torch.rand(2))
+
+    def forward(
+        self, x: torch.Tensor, dt: torch.Tensor, B: torch.Tensor, C: torch.Tensor, state: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        limits = {"dt_softplus": True, "dt_limit": (1.0, float("inf")), "return_final_states": True}
+        found: tuple[torch.Tensor, torch.Tensor] = self.models.mamba2_chunk_scan(
+            x, dt, self.A, B, C, chunk_size=4, initial_states=state, **limits
+        )
+        return found
+
+    def one_step(
+        self, x: torch.Tensor, dt: torch.Tensor, B: torch.Tensor, C: torch.Tensor, state: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the models do for a single token behind a state, which they change."""
+        steps = dt.transpose(1, 2).expand(-1, -1, x.shape[-1])
+        rates = self.A[:, None, None].expand(-1, x.shape[-1], state.shape[-1])
+        output = self.models.mamba2_selective_state_update(
+            state, x[:, 0], steps, rates, B[:, 0], C[:, 0], dt_softplus=True
+        )
+        return output[:, None], state
+
+
+def scan_inputs(length: int) -> tuple[torch.Tensor, ...]:
+    shapes = [(2, length, 2, 3), (2, length, 2), (2, length, 1, 4), (2, length, 1, 4), (2, 2, 3, 4)]
+    return tuple(torch.randn(shape, generator=torch.Generator().manual_seed(length)) for shape in shapes)
+
+
+def bounds_the_steps_of_several_tokens_alone() -> None:
+    torch.manual_seed(0)
+    model = BoundedScan().eval()
+    axes = ({1: Dim.DYNAMIC},) * 4 + (None,)
+    with torch_export_patches(), torch.no_grad():
+        program = torch.export.export(model, scan_inputs(6), dynamic_shapes=axes, strict=False)
+    run = program.module(check_guards=False)  # they say that there are several chunks
+    with torch.no_grad():
+        for length in (6, 9, 3):
+            torch.testing.assert_close(run(*scan_inputs(length)), model(*scan_inputs(length)))
+        torch.testing.assert_close(run(*scan_inputs(1)), model.one_step(*scan_inputs(1)))
+
+
 PROGRAMS = {
+    "bounds of time steps": bounds_the_steps_of_several_tokens_alone,
+    "selective scan of zamba": lambda: is_right_for_any_number_of_tokens(ZAMBA, "ZambaForCausalLM"),
     "selective scan of falcon_mamba": lambda: is_right_for_any_number_of_tokens(FALCON_MAMBA, "FalconMambaForCausalLM"),
     "selective scan of jamba": lambda: is_right_for_any_number_of_tokens(JAMBA, "JambaForCausalLM"),
 }

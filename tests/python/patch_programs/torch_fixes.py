@@ -46,6 +46,24 @@ def keeps_the_number_of_classes_symbolic() -> None:
         assert torch.equal(program.module()(x, torch.zeros(size)), OneHot()(x, torch.zeros(size)))
 
 
+class MovesItsHead(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = torch.nn.Linear(3, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.head = self.head.to(x.device, torch.float32)
+        y: torch.Tensor = self.head(x.float())
+        return y
+
+
+def exports_a_module_that_is_where_it_is_moved_to() -> None:
+    model, x = MovesItsHead().eval(), torch.randn(3, 3)
+    with torch_export_patches():
+        program = torch.export.export(model, (x,), dynamic_shapes=({0: Dim.DYNAMIC},))
+    assert torch.equal(program.module()(x[:2]), model(x[:2]))
+
+
 class Doubles(torch.nn.Module):
     def forward(self, cache: Any) -> Any:
         return cache.layers[0].keys * 2
@@ -219,6 +237,7 @@ PROGRAMS = {
     "hints of causal masks": does_not_look_at_masks,
     **{f"{name} of a symbolic length": partial(keeps_the_axes, uses) for name, uses in SIZES_AS_NUMBERS.items()},
     "attributes of traced modules": leaves_the_module_as_it_was,
+    "modules moved to where they are": exports_a_module_that_is_where_it_is_moved_to,
     "one hot of a symbolic length": keeps_the_number_of_classes_symbolic,
     "lengths of recurrent layers": keeps_the_lengths_of_recurrent_layers,
     "packed sequences": keeps_the_lengths_of_packed_sequences,

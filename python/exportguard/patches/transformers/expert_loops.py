@@ -15,8 +15,8 @@ from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import rewrite
 
 
-class Position(tuple[int]):
-    """A row of `nonzero` of a vector whose number is known."""
+class Position(list[int]):
+    """A row of `nonzero` of a vector whose number is known; as an index it keeps an axis of one, as the row does."""
 
     def item(self) -> int:
         """The number, as a tensor gives it."""
@@ -27,7 +27,7 @@ def every_position(flags: torch.Tensor, has_none: bool) -> Any:
     """Each row that `flags.nonzero()` can have; with `has_none` the last flag stands for no expert at all."""
     if flags.dim() != 1 or not isinstance(flags.shape[0], int):
         return flags.nonzero()
-    return [Position((number,)) for number in range(flags.shape[0] - has_none)]
+    return [Position([number]) for number in range(flags.shape[0] - has_none)]
 
 
 class EveryExpert(ast.NodeTransformer):

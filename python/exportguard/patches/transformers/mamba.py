@@ -25,6 +25,7 @@ for index in range($length):
 _SCAN = "$state, scan_outputs = selective_scan($factors, $terms, kwargs.get('state', $state), $readout.to($dtype))"
 # The decorator of the callee drops arguments that a kernel does not take.
 _STATE = "state_for(recurrent_state, seq_len)"
+_STATE_OF_HEAD = "state_for(of_head(recurrent_state, {head}), seq_len)"
 
 
 def _step(state: torch.Tensor, factor_and_term: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -40,6 +41,11 @@ def state_for(cached: torch.Tensor | None, length: Any) -> dict[str, torch.Tenso
     size: Any = length
     is_single = torch.full((), size, dtype=torch.int64, device=cached.device) == 1
     return {"state": torch.where(is_single, cached, torch.zeros_like(cached))}
+
+
+def of_head(cached: torch.Tensor | None, head: int) -> torch.Tensor | None:
+    """The cached state of one head, where there is one: (batch, heads, width, states) as (batch, width, states)."""
+    return None if cached is None else cached[:, head]
 
 
 def selective_scan(
@@ -67,17 +73,31 @@ class SelectiveScan(Exchange):
         (Template("torch.stack(scan_outputs, dim=-1)"), Template("scan_outputs")),
     )
 
+    _head: str | None = None  # the variable that counts the heads, within a loop over them
+
+    def visit_For(self, node: ast.For) -> ast.AST:  # noqa: N802
+        outer, self._head = self._head, node.target.id if isinstance(node.target, ast.Name) else None
+        self.generic_visit(node)
+        self._head = outer
+        return node
+
     def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802
         self.generic_visit(node)
         if ast.unparse(node.func) == "mamba_selective_scan":
             node.func = ast.copy_location(ast.Call(ast.Name("unwrap", ast.Load()), [node.func], []), node)
-            node.keywords.append(ast.keyword(None, ast.parse(_STATE, mode="eval").body))
+            state = _STATE_OF_HEAD.format(head=self._head) if self._head else _STATE
+            node.keywords.append(ast.keyword(None, ast.parse(state, mode="eval").body))
         return node
 
 
 def _patch(family: str, mixer: str) -> Patch:
     module = f"transformers.models.{family}.modeling_{family}"
-    names: dict[str, Any] = {"selective_scan": selective_scan, "state_for": state_for, "unwrap": inspect.unwrap}
+    names: dict[str, Any] = {
+        "selective_scan": selective_scan,
+        "state_for": state_for,
+        "of_head": of_head,
+        "unwrap": inspect.unwrap,
+    }
     return Patch(
         name=f"selective scan of {family}",
         kind="transformers",
@@ -93,6 +113,7 @@ _MIXERS = {
     "falcon_mamba": "FalconMambaMixer",
     "jamba": "JambaMambaMixer",
     "mamba": "MambaMixer",
+    "zamba": "ZambaMambaMixer",
 }
 
 PATCHES = tuple(_patch(family, mixer) for family, mixer in _MIXERS.items())
