@@ -24,8 +24,8 @@ logger = logging.getLogger(__name__)
 _WHY = {
     "blt": "a projection between widths that are equal by default is none; in the small one it is one",
     "deepseek_v2": "the default router chooses no number of experts, which no weights have",
-    "inkling2": "a block of layers begins at every second one, and two of four kinds of layers fall on its beginning",
-    "inkling2_text": "a block of layers begins at every second one, and two of four kinds of layers fall on its beginning",
+    "inkling2": "blocks of layers begin at every second layer, on which two of the kinds fall",
+    "inkling2_text": "blocks of layers begin at every second layer, on which two of the kinds fall",
     "reformer": "buckets are drawn from the length of the first text and kept; the small one has them configured",
     "textnet": "a stage of one layer has no layer that keeps the size of its input",
     "xcodec": "the bandwidths of the default are too small for a codebook at the small rate of frames",
@@ -35,10 +35,18 @@ _HEAD = """# Kinds of layers
 
 Made by `python benchmarks/kinds_of_layers.py -o docs/kinds_of_layers.md` with transformers {version}.
 
-A small model (see [sweeping](sweeping.md)) stands for its architecture only if it has every kind of layer that the default configuration has. A kind is a class of modules with what
-tells its instances apart: switches, words, and whether something optional is there. Both models are built without memory and their kinds counted. Of {count} architectures {whole}
-have every kind in their small model.
+A small model (see [sweeping](sweeping.md)) stands for its architecture only if it has every kind of layer that the
+default configuration has. A kind is a class of modules with what tells its instances apart: switches, words, and
+whether something optional is there. Both models are built without memory and their kinds counted. Of {count}
+architectures {whole} have every kind in their small model.
 """
+_LEFT_OUT = "## Left out\n\n| architecture | kinds | why |\n|---|---|---|"
+_NOT_COUNTED = """## Not counted
+
+What stops the default configuration, or the small one.
+
+| architecture | reason |
+|---|---|"""
 
 
 def kinds_left_out(names: Sequence[str]) -> Iterator[tuple[str, list[str] | None, str]]:
@@ -61,14 +69,8 @@ def page(found: Sequence[tuple[str, list[str] | None, str]]) -> str:
     whole = sum(not kinds for _, kinds in counted)
     rows = [f"| {name} | {', '.join(kinds)} | {_WHY.get(name, '')} |" for name, kinds in counted if kinds]
     others = [f"| {name} | {reason.replace('|', '/')} |" for name, kinds, reason in found if kinds is None]
-    parts = [
-        _HEAD.format(version=transformers.__version__, count=len(counted), whole=whole),
-        "## Left out\n\n| architecture | kinds | why |\n|---|---|---|\n" + "\n".join(rows) + "\n",
-        "## Not counted\n\nWhat stops the default configuration, or the small one.\n\n| architecture | reason |\n|---|---|\n"
-        + "\n".join(others)
-        + "\n",
-    ]
-    return "\n".join(parts)
+    head = _HEAD.format(version=transformers.__version__, count=len(counted), whole=whole)
+    return "\n".join([head, _LEFT_OUT, *rows, "", _NOT_COUNTED, *others, ""])
 
 
 def main() -> None:

@@ -24,8 +24,8 @@ from exportguard.models import (
     tasks_of,
 )
 from exportguard.models.input_sets import input_sets, sliding_window
-from exportguard.models.natural_inputs import main_input
 from exportguard.models.kinds import kinds_of, kinds_of_config, missing_kinds, shrunk_with_every_kind
+from exportguard.models.natural_inputs import main_input
 from exportguard.models.shrink import shrunk
 from exportguard.models.tables import exceptions
 

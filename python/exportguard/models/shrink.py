@@ -166,7 +166,7 @@ def _kinds_of_layers(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[
 
 
 def _chosen_layers(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Lists of the numbers of some layers name about the same share of the layers that are left, but not all of them."""
+    """Lists of the numbers of some layers name about the same share of those that are left, but not all of them."""
     rules = table("shrink")
     counts = [(own[name], fields.get(name, own[name])) for name in rules["names_of_depths"] if own.get(name)]
     before, after = next((both for both in counts if all(isinstance(one, int) for one in both)), (0, 0))
@@ -196,10 +196,11 @@ def _heads(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
 def _embeddings(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """An embedding that is projected to the width of the layers has another width."""
     small = {**own, **fields}
-    widths = [one.get(name) for one in (own, small) for name in ("embedding_size", "hidden_size")]
-    if not all(isinstance(width, int) for width in widths) or widths[0] == widths[1] or widths[2] != widths[3]:
+    before, after = ((one.get("embedding_size"), one.get("hidden_size")) for one in (own, small))
+    width = after[0]
+    if not isinstance(width, int) or before[0] == before[1] or after[0] != after[1]:
         return {}
-    return {"embedding_size": widths[2] // 2}
+    return {"embedding_size": width // 2}
 
 
 def _token_numbers(own: Mapping[str, Any], vocabulary: int) -> dict[str, Any]:

@@ -46,25 +46,25 @@ class BoundedScan(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.models = importlib.import_module("transformers.models.zamba2.modeling_zamba2")
-        self.A = torch.nn.Parameter(-torch.rand(2))
+        self.rates = torch.nn.Parameter(-torch.rand(2))
 
     def forward(
-        self, x: torch.Tensor, dt: torch.Tensor, B: torch.Tensor, C: torch.Tensor, state: torch.Tensor
+        self, x: torch.Tensor, dt: torch.Tensor, write: torch.Tensor, read: torch.Tensor, state: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         limits = {"dt_softplus": True, "dt_limit": (1.0, float("inf")), "return_final_states": True}
         found: tuple[torch.Tensor, torch.Tensor] = self.models.mamba2_chunk_scan(
-            x, dt, self.A, B, C, chunk_size=4, initial_states=state, **limits
+            x, dt, self.rates, write, read, chunk_size=4, initial_states=state, **limits
         )
         return found
 
     def one_step(
-        self, x: torch.Tensor, dt: torch.Tensor, B: torch.Tensor, C: torch.Tensor, state: torch.Tensor
+        self, x: torch.Tensor, dt: torch.Tensor, write: torch.Tensor, read: torch.Tensor, state: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """What the models do for a single token behind a state, which they change."""
         steps = dt.transpose(1, 2).expand(-1, -1, x.shape[-1])
-        rates = self.A[:, None, None].expand(-1, x.shape[-1], state.shape[-1])
+        rates = self.rates[:, None, None].expand(-1, x.shape[-1], state.shape[-1])
         output = self.models.mamba2_selective_state_update(
-            state, x[:, 0], steps, rates, B[:, 0], C[:, 0], dt_softplus=True
+            state, x[:, 0], steps, rates, write[:, 0], read[:, 0], dt_softplus=True
         )
         return output[:, None], state
 

@@ -21,7 +21,8 @@ def where_it_is_not(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def to(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         # The parser of the arguments that torch.nn.Module.to itself calls, in torch 2.11 to 2.13.
-        device, dtype, _, memory_format = torch._C._nn._parse_to(*args, **kwargs)  # type: ignore[attr-defined]
+        parsed: Any = torch._C._nn._parse_to(*args, **kwargs)
+        device, dtype, _, memory_format = parsed
         if memory_format is None and all(_is_there(one, device, dtype) for one in _tensors(self)):
             return self
         return original(self, *args, **kwargs)
