@@ -64,8 +64,17 @@ MaybeBounds bounds_of_arithmetic(const Facts& facts, const ir::Node& node, int& 
   return bounds_of_product(a, b);
 }
 
+/// Every number that an integer dtype has.
+MaybeBounds bounds_of_integers(DType dtype) {
+  if (!is_integral(dtype)) return std::nullopt;
+  const int width = bit_width(dtype);
+  return is_unsigned(dtype) ? Bounds{0, std::ldexp(1.0, width)}
+                            : Bounds{-std::ldexp(1.0, width - 1), std::ldexp(1.0, width - 1)};
+}
+
 MaybeBounds bounds_of_cast(const Facts& facts, const ir::Node& node, int& visits) {
-  const MaybeBounds from = bounds_at(facts, node.find_input(0), visits);
+  MaybeBounds from = bounds_at(facts, node.find_input(0), visits);
+  if (!from) from = bounds_of_integers(node.input(0).dtype());
   if (node.output().dtype() == DType::kBool) return Bounds{0, 1};
   return from && is_finite_in(*from, node.output().dtype()) ? from : std::nullopt;
 }

@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "optimizer/passes.h"
@@ -68,9 +71,45 @@ bool is_commutative(const Node& node) {
   return node.domain().empty() && is_one_of(node.op(), {"Add", "Mul", "And", "Or", "Xor", "Equal"});
 }
 
-bool is_comparable(const Node& node) {
-  return !node.is_torch() && node.output_count() > 0 && !is_random(node) && node.subgraphs().empty();
-}
+bool is_standard(const Node& node) { return node.domain().empty() || node.domain() == "ai.onnx.ml"; }
+
+/// Which nodes give the same for the same, whenever they run.
+class Repeatable {
+ public:
+  explicit Repeatable(const ir::Model& model) {
+    for (const ir::Function& function : model.functions) functions_[{function.domain, function.name}].body = &function;
+  }
+
+  bool operator()(const Node& node) {
+    if (node.is_torch() || is_random(node)) return false;
+    for (const ir::Graph* nested : node.subgraphs()) {
+      if (!all_of(*nested)) return false;
+    }
+    return is_standard(node) || calls_repeatable(node);
+  }
+
+ private:
+  struct Known {
+    const ir::Function* body = nullptr;
+    std::optional<bool> answer;
+  };
+
+  bool all_of(const ir::Graph& graph) {
+    return std::ranges::all_of(graph, [&](const Node& node) { return node.is("", "return") || (*this)(node); });
+  }
+
+  bool calls_repeatable(const Node& node) {
+    const auto found = functions_.find({node.domain(), node.op()});
+    if (found == functions_.end()) return false;
+    Known& known = found->second;
+    if (known.answer) return *known.answer;
+    known.answer = false;  // one that calls itself
+    known.answer = all_of(*known.body->body);
+    return *known.answer;
+  }
+
+  std::map<std::pair<std::string, std::string>, Known> functions_;
+};
 
 std::string key_of(const Node& node) {
   std::string key = node.domain() + ':' + node.op();
@@ -112,12 +151,15 @@ void merge(Node& kept, Node& other) {
 /// The nodes that a graph can see, by what they compute; those of graphs around it included.
 class Merger {
  public:
+  explicit Merger(const ir::Model& model) : is_repeatable_(model) {}
+
   std::size_t merge_in(ir::Graph& graph) {
     scopes_.emplace_back();
     std::size_t merged = 0;
     for (Node& node : graph) {
       for (ir::Graph* nested : node.subgraphs()) merged += merge_in(*nested);
-      if (is_comparable(node)) merged += merge_node(node);
+      const bool is_comparable = node.output_count() > 0 && node.subgraphs().empty() && is_repeatable_(node);
+      if (is_comparable) merged += merge_node(node);
     }
     scopes_.pop_back();
     return merged;
@@ -136,11 +178,14 @@ class Merger {
     return 0;
   }
 
+  Repeatable is_repeatable_;
   std::vector<std::unordered_map<std::string, Node*>> scopes_;
 };
 
 }  // namespace
 
-std::size_t merge_common_subexpressions(ir::Graph& graph) { return Merger().merge_in(graph); }
+std::size_t merge_common_subexpressions(const ir::Model& model, ir::Graph& graph) {
+  return Merger(model).merge_in(graph);
+}
 
 }  // namespace exportguard::optimizer

@@ -67,7 +67,8 @@ MaybeSizes sizes_of_slice(const Facts& facts, const ir::Node& node) {
 MaybeSizes sizes_of_arithmetic(const Facts& facts, const ir::Node& node) {
   const MaybeSizes& a = facts.sizes(node.find_input(0));
   const MaybeSizes& b = facts.sizes(node.find_input(1));
-  if (!a || !b || a->empty() || b->empty()) return std::nullopt;
+  const bool wraps_late = node.output().dtype() == DType::kInt64;  // narrower integers would be taken modulo their size
+  if (!a || !b || a->empty() || b->empty() || !wraps_late) return std::nullopt;
   const std::size_t count = std::max(a->size(), b->size());
   const bool fits = (a->size() == count || a->size() == 1) && (b->size() == count || b->size() == 1);
   if (!fits) return std::nullopt;
@@ -162,6 +163,19 @@ double float_attribute(const ir::Node& node, std::string_view name, double fallb
 const std::vector<std::int64_t>* find_ints_attribute(const ir::Node& node, std::string_view name) {
   const ir::Attribute* attribute = node.find_attribute(name);
   return attribute ? std::get_if<std::vector<std::int64_t>>(attribute) : nullptr;
+}
+
+std::vector<ir::NamedAttribute> attributes_of(const ir::Node& node) {
+  std::vector<ir::NamedAttribute> attributes;
+  for (const auto& [name, value] : node.attributes()) {
+    std::visit(
+        [&, &key = name](const auto& content) {
+          using Content = std::decay_t<decltype(content)>;
+          if constexpr (!std::is_same_v<Content, std::unique_ptr<ir::Graph>>) attributes.emplace_back(key, content);
+        },
+        value);
+  }
+  return attributes;
 }
 
 Value* other_operand(const ir::Node& node, const Value* one) {

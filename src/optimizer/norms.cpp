@@ -9,7 +9,7 @@ bool is_square_of(const Facts& facts, const Value* value, const Value* x) {
   if (const ir::Node* product = producer_of(value, "Mul"))
     return product->find_input(0) == x && product->find_input(1) == x;
   const ir::Node* power = producer_of(value, "Pow");
-  return power && power->find_input(0) == x && facts.is_number(power->find_input(1), 2);
+  return power && power->find_input(0) == x && facts.is_number(power->find_input(1), 2) && same_shape(*value, *x);
 }
 
 /// The mean over the last axis of `of`, with that axis kept; null if the value is something else.
@@ -21,13 +21,13 @@ ir::Node* mean_over_last(const Facts& facts, const Value* value, const Value& of
   return is_last && axis_from_start(of, -1) ? mean : nullptr;
 }
 
-/// The epsilon if `value` is mean(x²) over the last axis, plus a positive number.
+/// The epsilon if `value` is mean(x²) over the last axis, plus a number that is not negative.
 std::optional<double> epsilon_of_mean_square(const Facts& facts, const Value* value, const Value& x) {
   const ir::Node* sum = producer_of(value, "Add");
   for (std::size_t i = 0; sum && i < 2; ++i) {
     const auto epsilon = facts.number(sum->find_input(i));
     const ir::Node* mean = mean_over_last(facts, sum->find_input(1 - i), x);
-    if (epsilon && mean && is_square_of(facts, mean->find_input(0), &x)) return epsilon;
+    if (epsilon && *epsilon >= 0 && mean && is_square_of(facts, mean->find_input(0), &x)) return epsilon;
   }
   return std::nullopt;
 }
@@ -54,10 +54,11 @@ std::optional<RootMeanSquare> root_mean_square_of(const Facts& facts, const ir::
     if (inside == nullptr || x == nullptr || !shape_of(*x) || shape_of(*x)->empty()) continue;
     const auto epsilon = epsilon_of_mean_square(facts, inside, *x);
     const auto size = dim(*x, -1)->constant();
-    reason = !epsilon                        ? "there is no mean of squares under the root"
-             : !size || *size == 0           ? "the size of the axis is not known"
-             : x->dtype() != DType::kFloat32 ? "it is not computed in float32"
-                                             : nullptr;
+    reason = !epsilon                         ? "there is no mean of squares under the root"
+             : !size || *size == 0            ? "the size of the axis is not known"
+             : !same_shape(*x, node.output()) ? "the epsilon stretches the result"
+             : x->dtype() != DType::kFloat32  ? "it is not computed in float32"
+                                              : nullptr;
     return reason ? std::nullopt : std::optional(RootMeanSquare{x, *epsilon, *size});
   }
   return std::nullopt;

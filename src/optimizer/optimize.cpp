@@ -120,7 +120,7 @@ class Run {
   void clean(ir::Graph& graph) {
     if (is_wanted(kDeadCode)) pass(kDeadCode, [&] { return graph.erase_dead_nodes(); });
     if (is_wanted(kCommonSubexpressions))
-      pass(kCommonSubexpressions, [&] { return merge_common_subexpressions(graph); });
+      pass(kCommonSubexpressions, [&] { return merge_common_subexpressions(model_, graph); });
   }
 
   template <typename F>

@@ -46,10 +46,23 @@ std::optional<Part> part_of_split(const Facts& facts, const Value& value) {
   return part.end <= *size ? std::optional(part) : std::nullopt;
 }
 
+/// A list of one position.
+std::optional<Part> part_of_gather(const Facts& facts, const ir::Node& gather) {
+  const auto positions = facts.ints(gather.find_input(1));
+  const bool is_single = positions && positions->size() == 1 && has_rank(gather.input(1), 1);
+  Value& from = gather.input(0);
+  const auto axis = axis_from_start(from, int_attribute(gather, "axis", 0));
+  const auto size = axis ? dim(from, *axis)->constant() : std::nullopt;
+  if (!is_single || !size) return std::nullopt;
+  const std::int64_t at = positions->front() < 0 ? positions->front() + *size : positions->front();
+  return at >= 0 && at < *size ? std::optional(Part{&from, *axis, at, at + 1, 1, *size}) : std::nullopt;
+}
+
 }  // namespace
 
 std::optional<Part> part_of(const Facts& facts, const Value* value) {
   if (const ir::Node* slice = producer_of(value, "Slice")) return part_of_slice(facts, *slice);
+  if (const ir::Node* gather = producer_of(value, "Gather")) return part_of_gather(facts, *gather);
   return producer_of(value, "Split") ? part_of_split(facts, *value) : std::nullopt;
 }
 

@@ -19,8 +19,8 @@ struct Part {
   bool is_range(std::int64_t first, std::int64_t last) const { return step == 1 && start == first && end == last; }
 };
 
-/// What a Slice of one axis, or an output of a Split, shows of its operand; nothing unless the numbers are known and
-/// the step is positive.
+/// What a Slice of one axis, a Gather of one position or an output of a Split shows of its operand; nothing unless the
+/// numbers are known and the step is positive.
 std::optional<Part> part_of(const Facts& facts, const Value* value);
 
 }  // namespace exportguard::optimizer

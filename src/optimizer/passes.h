@@ -7,8 +7,9 @@
 namespace exportguard::optimizer {
 
 /// Nodes that compute the same from the same become one, in nested graphs too; returns how many went. Nodes that draw
-/// random numbers and nodes with a nested graph stay.
-std::size_t merge_common_subexpressions(ir::Graph& graph);
+/// random numbers, calls of functions that do, nodes of domains that `model` has no function for and nodes with a
+/// nested graph stay.
+std::size_t merge_common_subexpressions(const ir::Model& model, ir::Graph& graph);
 
 /// Calls of local functions become what the functions do, as far as the function has the model's opsets and no
 /// attributes; functions that nobody calls any more go. Returns how many calls went.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 namespace exportguard::optimizer {
@@ -73,6 +74,10 @@ Value* summand_beside(const Facts& facts, const Value* value, double number) {
   if (sum == nullptr) return nullptr;
   if (facts.is_number(sum->find_input(0), number)) return sum->find_input(1);
   return facts.is_number(sum->find_input(1), number) ? sum->find_input(0) : nullptr;
+}
+
+bool is_scale(double number) {
+  return number >= std::numeric_limits<float>::min() && number <= std::numeric_limits<float>::max();
 }
 
 bool is_about(double number, double expected, DType dtype) {

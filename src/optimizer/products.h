@@ -22,6 +22,9 @@ struct Product {
 /// even if it is a product. A number may stretch what it multiplies: compare shapes.
 Product product_of(const Facts& facts, Value* value, const Value* whole = nullptr);
 
+/// Whether float32 has the number, positive, in full precision: what attributes of operators may say.
+bool is_scale(double number);
+
 /// The other summand of c + y or y + c, for that number c; null if the value is something else.
 Value* summand_beside(const Facts& facts, const Value* value, double number);
 

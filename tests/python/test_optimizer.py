@@ -437,6 +437,21 @@ def test_a_block_of_a_language_model_is_fused_and_right(
         torch.testing.assert_close(one, reference, rtol=1e-4, atol=1e-5)
 
 
+def test_a_head_of_keys_that_torch_broadcasts_is_shared() -> None:
+    class Shared(torch.nn.Module):
+        def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    module = Shared().eval()
+    mask = torch.rand(2, 1, 3, 5) > 0.5
+    mask[0, :, 1] = False  # a query that sees no key
+    args = (torch.randn(2, 4, 3, 8), torch.randn(2, 1, 5, 8), torch.randn(2, 1, 5, 8), mask)
+    model = exportguard.to_onnx(module, args, opset=23)
+    assert "Attention(" in model.text()
+    got = model.run(dict(zip([value.name for value in model.inputs], args, strict=True)))
+    torch.testing.assert_close(next(iter(got.values())), module(*args), rtol=1e-4, atol=1e-5)
+
+
 def test_without_optimization_nothing_is_fused() -> None:
     model = exportguard.to_onnx(
         Block().eval(), block_inputs(2, 3, 5), dynamic_shapes=BLOCK_SHAPES, opset=23, optimize=False

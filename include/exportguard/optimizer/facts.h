@@ -50,6 +50,9 @@ double float_attribute(const ir::Node& node, std::string_view name, double fallb
 /// Null if there is none.
 const std::vector<std::int64_t>* find_ints_attribute(const ir::Node& node, std::string_view name);
 
+/// A copy of every attribute but for nested graphs.
+std::vector<ir::NamedAttribute> attributes_of(const ir::Node& node);
+
 /// Whether just one operand reads the value.
 inline bool has_one_use(const Value& value) { return value.use_count() == 1; }
 /// The operand of a binary operator beside `one`; null if `one` is not an operand.

@@ -227,10 +227,11 @@ Attention attention_of(LoweringContext& ctx, std::size_t dropout, std::size_t is
           .dropout = ctx.number(dropout)};
 }
 
+/// The operator shares heads of keys as grouped queries do; a single one is what torch would broadcast as well.
 bool has_fused_heads(LoweringContext& ctx, const Attention& attention, bool is_grouped) {
   const std::int64_t heads = *ctx.size(attention.query, 1).constant();
   const std::int64_t groups = *ctx.size(attention.key, 1).constant();
-  return is_grouped ? heads % groups == 0 : heads == groups;
+  return is_grouped ? heads % groups == 0 : heads == groups || groups == 1;
 }
 
 Attention scaled_dot_product_attention(LoweringContext& ctx) {

@@ -8,21 +8,12 @@
 namespace exportguard::optimizer {
 namespace {
 
-enum Operand : std::uint8_t { kQuery, kKey, kValue, kMask, kPastKey, kPastValue };
+enum Operand : std::uint8_t { kQuery, kKey, kValue, kMask, kPastKey, kPastValue, kSizes };
 
 std::vector<Value*> operands_of(const ir::Node& node) {
   std::vector<Value*> operands;
   for (std::size_t i = 0; i < node.input_count(); ++i) operands.push_back(node.find_input(i));
   return operands;
-}
-
-std::vector<ir::NamedAttribute> numbers_of(const ir::Node& node) {
-  std::vector<ir::NamedAttribute> attributes;
-  for (const auto& [name, value] : node.attributes()) {
-    if (const auto* number = std::get_if<std::int64_t>(&value)) attributes.emplace_back(name, *number);
-    if (const auto* number = std::get_if<double>(&value)) attributes.emplace_back(name, *number);
-  }
-  return attributes;
 }
 
 std::vector<ir::Type> output_types(const ir::Node& node) {
@@ -34,7 +25,7 @@ std::vector<ir::Type> output_types(const ir::Node& node) {
 /// The same node with other operands; its outputs take the place of the old ones.
 void write_with(Rewriter& rewriter, const std::vector<Value*>& operands) {
   ir::Node& old = rewriter.root();
-  const auto made = rewriter.op_many("Attention", operands, numbers_of(old), output_types(old));
+  const auto made = rewriter.op_many("Attention", operands, attributes_of(old), output_types(old));
   for (std::size_t i = 0; i < made.size(); ++i) rewriter.replace(old.output(i), *made[i]);
 }
 
@@ -93,10 +84,11 @@ Match match_scaled_query(const Facts& facts, ir::Node& node) {
   const ir::Attribute* given = node.find_attribute("scale");
   const double scale = float_attribute(node, "scale", 0);
   if (given == nullptr || !(scale > 0) || !size) return Match::no("the operator has no scale of its own");
+  if (!is_scale(scale * product.number)) return Match::no("the scale would be no positive number of float32");
   return Match([=, &node](Rewriter& rewriter) {
     std::vector<Value*> operands = operands_of(node);
     operands[kQuery] = product.factors.front();
-    std::vector<ir::NamedAttribute> attributes = numbers_of(node);
+    std::vector<ir::NamedAttribute> attributes = attributes_of(node);
     std::erase_if(attributes, [](const auto& attribute) { return attribute.first == "scale"; });
     attributes.emplace_back("scale", scale * product.number);
     const auto made = rewriter.op_many("Attention", operands, std::move(attributes), output_types(node));
@@ -133,6 +125,10 @@ ir::Node* joined_cache(const Value* value) {
   return fits ? concat : nullptr;
 }
 
+std::ptrdiff_t operand_count(const ir::Node& node, const Value& value) {
+  return std::ranges::count(operands_of(node), &value);
+}
+
 bool same_but_length(const Value& a, const Value& b) {
   const auto& left = shape_of(a);
   const auto& right = shape_of(b);
@@ -142,6 +138,7 @@ bool same_but_length(const Value& a, const Value& b) {
 
 Match match_cache(const Facts&, ir::Node& node) {
   if (node.find_input(kPastKey)) return Match::no("it has a cache already");
+  if (node.find_input(kSizes)) return Match::no("it has a number of keys for each sample");
   if (int_attribute(node, "is_causal", 0) != 0) return Match::no("the triangle would move with the cache");
   const ir::Node* keys = joined_cache(node.find_input(kKey));
   const ir::Node* values = joined_cache(node.find_input(kValue));
@@ -151,6 +148,8 @@ Match match_cache(const Facts&, ir::Node& node) {
       dim(keys->input(0), 2) == dim(values->input(0), 2) && dim(keys->input(1), 2) == dim(values->input(1), 2);
   if (!is_shape_known) return Match::no("the shapes of cache and new keys are not known");
   if (dim(keys->input(1), 2) != dim(node.input(kQuery), 2)) return Match::no("there may be no new key");
+  const bool is_read_otherwise = operand_count(node, keys->output()) > 1 || operand_count(node, values->output()) > 1;
+  if (is_read_otherwise) return Match::no("the operator reads the joined keys or values in another place as well");
   if (!is_read_behind(keys->output(), node) || !is_read_behind(values->output(), node))
     return Match::no("the new cache is read before");
   return Match([=, &node](Rewriter& rewriter) {
@@ -160,7 +159,7 @@ Match match_cache(const Facts&, ir::Node& node) {
     operands[kValue] = &values->input(1);
     operands[kPastKey] = &keys->input(0);
     operands[kPastValue] = &values->input(0);
-    const auto made = rewriter.op_many("Attention", operands, numbers_of(node),
+    const auto made = rewriter.op_many("Attention", operands, attributes_of(node),
                                        {node.output().type(), keys->output().type(), values->output().type()});
     rewriter.replace(node.output(), *made[0]);
     rewriter.replace(keys->output(), *made[1]);
@@ -186,11 +185,14 @@ bool is_swapped_back(const Value& value) {
 }
 
 Match match_three_axes(const Facts&, ir::Node& node) {
-  if (!has_rank(node.input(kQuery), 4)) return Match::no("it has three axes already");
+  const bool counts_heads = node.find_attribute("q_num_heads") || node.find_attribute("kv_num_heads");
+  if (!has_rank(node.input(kQuery), 4) || counts_heads) return Match::no("it has three axes already");
   Value* query = before_swap(node.find_input(kQuery));
   Value* key = before_swap(node.find_input(kKey));
   Value* value = before_swap(node.find_input(kValue));
   if (!query || !key || !value) return Match::no("an operand does not come with the heads behind the sequence");
+  const bool has_one_batch = dim(*query, 0) == dim(*key, 0) && dim(*query, 0) == dim(*value, 0);
+  if (!has_one_batch) return Match::no("the operands are not known to have as many samples");
   if (!is_swapped_back(node.output())) return Match::no("the result is wanted with the heads in front");
   return Match([=, &node](Rewriter& rewriter) {
     std::vector<Value*> operands = operands_of(node);
@@ -201,7 +203,7 @@ Match match_three_axes(const Facts&, ir::Node& node) {
     const ir::Dim size = (*shape_of(*value))[3];
     std::vector<ir::Type> types = output_types(node);
     types[0].shape = ir::Shape{q[0], q[1], q[2] * size};
-    std::vector<ir::NamedAttribute> attributes = numbers_of(node);
+    std::vector<ir::NamedAttribute> attributes = attributes_of(node);
     attributes.emplace_back("q_num_heads", *q[2].constant());
     attributes.emplace_back("kv_num_heads", *(*shape_of(*key))[2].constant());
     const auto made = rewriter.op_many("Attention", operands, std::move(attributes), std::move(types));

@@ -16,7 +16,8 @@ constexpr double kHides = -1e30;
 /// Numbers that are added to the scores, in the order of the sum.
 struct Mask {
   std::vector<Value*> summands;
-  Value* shown = nullptr;  ///< bool: what is false has the score `hidden` instead
+  double factor = 1;       ///< of the summands
+  Value* shown = nullptr;  ///< bool: what is false has the score `hidden` instead of the sum
   double hidden = 0;
   bool is_inverted = false;  ///< what is true has it
 };
@@ -75,9 +76,8 @@ const char* reason_against(const Facts& facts, const Mask& mask) {
   for (const Value* summand : mask.summands) {
     const auto bounds = bounds_of(facts, summand);
     if (!bounds) return "the mask may hide every key from a query with minus infinity";
-    sum = {sum.low + bounds->low, sum.high + bounds->high};
+    sum = {sum.low + mask.factor * bounds->low, sum.high + mask.factor * bounds->high};
   }
-  if (!mask.summands.empty() && mask.shown) return "there is a mask of bools and one of numbers";
   return is_finite_in(sum, DType::kFloat32) ? nullptr : "the masks together may be minus infinity";
 }
 
@@ -93,14 +93,6 @@ Value& above_lowest(Rewriter& rewriter) {
   return number(rewriter, next, "constant.f32.above_lowest");
 }
 
-Value& chosen(Rewriter& rewriter, const Mask& mask) {
-  Value& hidden = mask.hidden > kLowest ? number(rewriter, mask.hidden, "constant.f32.hidden") : above_lowest(rewriter);
-  Value& zero = number(rewriter, 0, "constant.f32.0");
-  const std::vector<Value*> inputs = mask.is_inverted ? std::vector<Value*>{mask.shown, &hidden, &zero}
-                                                      : std::vector<Value*>{mask.shown, &zero, &hidden};
-  return rewriter.op("Where", inputs, {}, as_numbers(*mask.shown));
-}
-
 std::optional<ir::Shape> stretched(const Value& a, const Value& b) {
   if (!shape_of(a) || !shape_of(b)) return std::nullopt;
   ir::Shape wide = *shape_of(a);
@@ -113,13 +105,29 @@ std::optional<ir::Shape> stretched(const Value& a, const Value& b) {
   return wide;
 }
 
-Value* mask_of(Rewriter& rewriter, const Mask& mask) {
-  if (mask.shown) return &chosen(rewriter, mask);
+Value& chosen(Rewriter& rewriter, const Mask& mask, Value* sum) {
+  Value& hidden = mask.hidden > kLowest ? number(rewriter, mask.hidden, "constant.f32.hidden") : above_lowest(rewriter);
+  Value& seen = sum ? *sum : number(rewriter, 0, "constant.f32.0");
+  const std::vector<Value*> inputs = mask.is_inverted ? std::vector<Value*>{mask.shown, &hidden, &seen}
+                                                      : std::vector<Value*>{mask.shown, &seen, &hidden};
+  return rewriter.op("Where", inputs, {}, ir::Type::tensor(DType::kFloat32, stretched(*mask.shown, seen)));
+}
+
+/// The summands added up, times their factor; null if there are none.
+Value* sum_of(Rewriter& rewriter, const Mask& mask) {
   Value* sum = nullptr;
   for (Value* summand : mask.summands) {
     sum = sum ? &rewriter.op("Add", {sum, summand}, {}, ir::Type::tensor(DType::kFloat32, stretched(*sum, *summand)))
               : summand;
   }
+  if (sum == nullptr || mask.factor == 1) return sum;
+  Value& factor = number(rewriter, mask.factor, "constant.f32.mask_factor");
+  return &rewriter.op("Mul", {sum, &factor}, {}, as_numbers(*sum));
+}
+
+Value* mask_of(Rewriter& rewriter, const Mask& mask) {
+  Value* sum = sum_of(rewriter, mask);
+  if (mask.shown) return &chosen(rewriter, mask, sum);
   const auto bounds = sum ? bounds_of(rewriter.facts(), sum) : std::nullopt;
   if (!bounds || bounds->low > kLowest * 0.99) return sum;
   Value& lowest = number(rewriter, kLowest, "constant.f32.lowest");
@@ -154,9 +162,20 @@ Value* without_softcap(const Facts& facts, Value* scores, Eager& eager) {
   const Product outer = product_of(facts, scores);
   const ir::Node* tanh = outer.factors.size() == 1 ? producer_of(outer.factors.front(), "Tanh") : nullptr;
   if (tanh == nullptr) return scores;
-  eager.softcap = outer.number;
-  eager.scale = outer.number;
+  eager.softcap = eager.scale * outer.number;
+  eager.scale *= outer.number;
   return tanh->find_input(0);
+}
+
+/// c · (y + mask) as y + mask, with c for both of them.
+Value* without_outer_number(const Facts& facts, Value* scores, Eager& eager) {
+  const Product product = product_of(facts, scores);
+  const bool is_sum = product.factors.size() == 1 && product.factors.front() != scores && product.number > 0 &&
+                      producer_of(product.factors.front(), "Add");
+  if (!is_sum || !same_shape(*scores, *product.factors.front())) return scores;
+  eager.scale = product.number;
+  eager.mask.factor = product.number;
+  return product.factors.front();
 }
 
 /// The operand without a number that it is multiplied with, which goes to the scale.
@@ -184,6 +203,7 @@ std::optional<Eager> eager_of(const Facts& facts, const ir::Node& softmax, Value
   Eager eager;
   eager.value = &value;
   Value* scores = without_choice(facts, &softmax.input(0), eager.mask);
+  scores = without_outer_number(facts, scores, eager);
   scores = without_summands(scores, eager.mask);
   scores = without_softcap(facts, scores, eager);
   const Product product = product_of(facts, scores);
@@ -221,7 +241,8 @@ bool is_positive_sum(const SymExpr& expression) {
 }
 
 bool shows_input(const Value* value) {
-  static constexpr std::string_view kViews[] = {"Transpose", "Reshape", "Unsqueeze", "Squeeze", "Expand", "Cast"};
+  static constexpr std::string_view kViews[] = {"Identity", "Transpose", "Reshape", "Unsqueeze", "Squeeze",
+                                                "Expand",   "Cast",      "Slice",   "Split"};
   while (value->producer() && std::ranges::find(kViews, value->producer()->op()) != std::end(kViews))
     value = value->producer()->find_input(0);
   return value->is_input();
@@ -270,7 +291,8 @@ Match match_eager(const Facts& facts, ir::Node& node) {
   const auto eager = eager_of(facts, *softmax, node.input(1));
   if (!eager) return Match::no("the softmax is of no product of queries and transposed keys");
   if (node.output().dtype() != DType::kFloat32) return Match::no("it is not computed in float32");
-  if (!(eager->scale > 0) || eager->softcap < 0) return Match::no("the scale or the softcap is not positive");
+  if (!is_scale(eager->scale) || (eager->softcap != 0 && !is_scale(eager->softcap)))
+    return Match::no("the scale or the softcap is no positive number of float32");
   if (!has_shapes(*eager) || !has_mask_shape(*eager)) return Match::no("the shapes are not known, or stretched");
   if (!has_a_key(*eager)) return Match::no("there may be no key");
   if (const char* reason = reason_against(facts, eager->mask)) return Match::no(reason);

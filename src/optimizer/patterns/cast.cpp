@@ -44,8 +44,7 @@ Match match_chain(const Facts&, ir::Node& node) {
     return Match::no("the first Cast tests for zero");
   return Match([=, &node, &from](Rewriter& rewriter) {
     if (from.dtype() == node.output().dtype()) return rewriter.replace(node.output(), from);
-    const auto to = static_cast<std::int64_t>(node.output().dtype());
-    rewriter.replace(node.output(), rewriter.op("Cast", {&from}, {{"to", to}}, node.output().type()));
+    rewriter.replace(node.output(), rewriter.op("Cast", {&from}, attributes_of(node), node.output().type()));
   });
 }
 

@@ -48,24 +48,15 @@ bool is_total(const ir::Node& node) {
   if (is_one_of(node.op(), {"Shape", "Size", "Transpose", "Identity", "Not", "Neg", "Abs", "Exp", "Sqrt", "Sin", "Cos",
                             "Tanh", "Sigmoid", "Relu", "Erf", "Softmax", "Reciprocal"}))
     return true;
-  if (node.op() == "Cast") return is_floating(node.output().dtype()) || !is_floating(node.input(0).dtype());
+  if (node.op() == "Cast") {
+    const DType from = node.input(0).dtype();
+    if (from == DType::kString || from == DType::kUndefined) return false;
+    return is_floating(node.output().dtype()) || !is_floating(from);
+  }
   const bool is_binary = is_one_of(node.op(), {"Add", "Sub", "Mul", "And", "Or", "Equal", "Less", "Greater"}) ||
                          (node.op() == "Div" && is_floating(node.output().dtype()));
   return is_binary && node.input_count() == 2 && shape_of(node.input(0)) && shape_of(node.input(1)) &&
          stretches(*shape_of(node.input(0)), *shape_of(node.input(1)));
-}
-
-std::vector<ir::NamedAttribute> copied(const ir::Node& node) {
-  std::vector<ir::NamedAttribute> attributes;
-  for (const auto& [name, value] : node.attributes()) {
-    std::visit(
-        [&, &key = name](const auto& content) {
-          using Content = std::decay_t<decltype(content)>;
-          if constexpr (!std::is_same_v<Content, std::unique_ptr<ir::Graph>>) attributes.emplace_back(key, content);
-        },
-        value);
-  }
-  return attributes;
 }
 
 /// What a turn of the loop computes from nothing that the turn has.
@@ -88,7 +79,7 @@ Match match_invariant(const Facts&, ir::Node& node) {
     ir::Node& made = loop->graph().insert_before(*loop, {.domain = node.domain(),
                                                          .op = node.op(),
                                                          .inputs = inputs,
-                                                         .attributes = copied(node),
+                                                         .attributes = attributes_of(node),
                                                          .outputs = {node.output().type()},
                                                          .source = node.source()});
     rewriter.replace(node.output(), made.output());

@@ -59,16 +59,6 @@ std::optional<Weights> with_affine(const Convolution& convolution, const Affine&
   return fits ? std::optional(Weights{weight, bias}) : std::nullopt;
 }
 
-std::vector<ir::NamedAttribute> attributes_of(const ir::Node& node) {
-  std::vector<ir::NamedAttribute> attributes;
-  for (const auto& [name, value] : node.attributes()) {
-    if (const auto* number = std::get_if<std::int64_t>(&value)) attributes.emplace_back(name, *number);
-    if (const auto* text = std::get_if<std::string>(&value)) attributes.emplace_back(name, *text);
-    if (const auto* numbers = std::get_if<std::vector<std::int64_t>>(&value)) attributes.emplace_back(name, *numbers);
-  }
-  return attributes;
-}
-
 void write_convolution(Rewriter& rewriter, const ir::Node& old, const Weights& weights) {
   Value& weight = rewriter.constant(ir::Tensor(weights.weight), old.input(1).name());
   const std::string bias_name = old.find_input(2) ? old.input(2).name() : old.input(1).name() + ".bias";

@@ -35,6 +35,7 @@ std::optional<Positions> positions_of(Value* part) {
   const auto axis = only_axis(*shape_of(*lying));
   if (!axis) return std::nullopt;
   const ir::Dim size = (*shape_of(*lying))[*axis];
+  if ((*shape_of(*part))[*axis] != size) return std::nullopt;  // of size 1 at a run, it would be stretched
   while (shows_same_elements(lying->producer()) && lying->producer()->op() != "Expand" && !has_rank(*lying, 1))
     lying = &lying->producer()->input(0);
   const bool is_list = has_rank(*lying, 1) && dim(*lying, 0) == size;

@@ -73,7 +73,9 @@ Match match_whole_slice(const Facts& facts, ir::Node& node) {
   const auto ends = facts.ints(node.find_input(2));
   const auto axes = facts.ints(node.find_input(3));
   const auto steps = facts.ints(node.find_input(4));
-  if (!starts || !ends || !axes || !shape_of(node.input(0))) return Match::no("the range is not known");
+  const bool is_known = starts && ends && axes && shape_of(node.input(0)) && ends->size() == starts->size() &&
+                        axes->size() == starts->size() && (!steps || steps->size() == starts->size());
+  if (!is_known) return Match::no("the range is not known");
   for (std::size_t i = 0; i < starts->size(); ++i) {
     const auto size = dim(node.input(0), (*axes)[i]);
     const auto number = size ? size->constant() : std::nullopt;

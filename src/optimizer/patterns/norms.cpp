@@ -9,6 +9,8 @@
 namespace exportguard::optimizer {
 namespace {
 
+constexpr std::int64_t kFloat32 = 1;  // TensorProto.FLOAT
+
 Value& ones(Rewriter& rewriter, std::int64_t size, DType dtype) {
   return rewriter.constant(ir::Tensor::filled(1, dtype, std::vector<std::int64_t>{size}),
                            fmt::format("ones.{}[{}]", name(dtype), size));
@@ -18,14 +20,18 @@ ir::AttributeList over_last_axis(double epsilon) { return {{"axis", -1}, {"epsil
 
 double epsilon_of(const ir::Node& norm) { return float_attribute(norm, "epsilon", 1e-5); }
 
-/// A norm over the last axis alone.
+/// A weight or bias for the last axis, that stretches nothing.
+bool is_row(const Value* value) { return value == nullptr || value->type().rank().value_or(2) < 2; }
+
+/// A norm over the last axis alone, computed in float32.
 ir::Node* norm_of(const Value* value) {
   ir::Node* norm = producer_of(value, "RMSNormalization");
   if (norm == nullptr) norm = producer_of(value, "LayerNormalization");
   const bool is_single =
-      norm && norm->output_count() == 1 &&
+      norm && norm->output_count() == 1 && int_attribute(*norm, "stash_type", kFloat32) == kFloat32 &&
       axis_from_start(norm->input(0), int_attribute(*norm, "axis", -1)) == axis_from_start(norm->input(0), -1);
-  return is_single && shape_of(norm->input(0)) ? norm : nullptr;
+  return is_single && shape_of(norm->input(0)) && is_row(norm->find_input(1)) && is_row(norm->find_input(2)) ? norm
+                                                                                                             : nullptr;
 }
 
 /// The same norm of another operand.
@@ -65,6 +71,7 @@ Match match_centered(const Facts& facts, ir::Node& node) {
   if (norm_of(&node.output()) == nullptr) return Match::no("it is not over the last axis alone");
   Value* x = centered(facts, node.find_input(0));
   if (x == nullptr) return Match::no("the operand is not moved to a mean of 0");
+  if (x->dtype() == DType::kFloat64) return Match::no("the mean would be taken in float32");
   return Match([=, &node](Rewriter& rewriter) {
     rewriter.replace(node.output(), rewriter.op("LayerNormalization", {x, &node.input(1)},
                                                 over_last_axis(epsilon_of(node)), node.output().type()));
@@ -86,7 +93,7 @@ Match match_narrowed(const Facts& facts, ir::Node& node) {
   const bool is_widened = widening && widening->input(0).dtype() == narrow;
   if (!is_widened || !is_narrow_float(narrow)) return Match::no("it does not go to float32 and back");
   return Match([=, &node](Rewriter& rewriter) {
-    Value& weight = ones(rewriter, norm->input(1).initializer()->shape().front(), narrow);
+    Value& weight = ones(rewriter, rewriter.facts().constant(norm->find_input(1))->numel(), narrow);
     rewriter.replace(node.output(), norm_like(rewriter, *norm, {&widening->input(0), &weight}, node.output().type()));
   });
 }

@@ -34,10 +34,8 @@ Match match_elementwise(const Facts& facts, ir::Node& node) {
     std::vector<Value*> inputs = {&part};
     if (node.input_count() == 2)
       inputs.insert(operand == 0 ? inputs.end() : inputs.begin(), node.find_input(1 - operand));
-    ir::AttributeList attributes;
-    if (node.op() == "Cast") attributes = {{"to", int_attribute(node, "to", 0)}};
     Value& once =
-        rewriter.op(node.op(), inputs, std::move(attributes), ir::Type::tensor(node.output().dtype(), shape_of(part)));
+        rewriter.op(node.op(), inputs, attributes_of(node), ir::Type::tensor(node.output().dtype(), shape_of(part)));
     write_again(rewriter, *concat, once, int_attribute(*concat, "axis", 0));
   });
 }
@@ -60,9 +58,7 @@ Match match_stretched(const Facts&, ir::Node& node) {
     const ir::Node* widened = producer_of(&expand->input(0), "Unsqueeze");
     Value& part = widened ? widened->input(0) : expand->input(0);
     const DType dtype = node.output().dtype();
-    ir::AttributeList attributes;
-    if (node.op() == "Cast") attributes = {{"to", int_attribute(node, "to", 0)}};
-    Value* made = &rewriter.op(node.op(), {&part}, std::move(attributes), ir::Type::tensor(dtype, shape_of(part)));
+    Value* made = &rewriter.op(node.op(), {&part}, attributes_of(node), ir::Type::tensor(dtype, shape_of(part)));
     if (widened) {
       made = &rewriter.op("Unsqueeze", {made, &widened->input(1)}, {},
                           ir::Type::tensor(dtype, shape_of(expand->input(0))));

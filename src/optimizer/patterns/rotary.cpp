@@ -262,6 +262,13 @@ std::optional<Turned> turned_of(const Value* value) {
   return Turned{rotary, &joined->input(0), heads};
 }
 
+/// The tables and, if it has them, the positions of a rotation, for another tensor.
+std::vector<Value*> operands_with(const ir::Node& rotary, Value& x) {
+  std::vector<Value*> operands = {&x};
+  for (std::size_t i = 1; i < rotary.input_count(); ++i) operands.push_back(rotary.find_input(i));
+  return operands;
+}
+
 /// [rotated(x[..., :n]), x[..., n:]]
 Match match_partial(const Facts& facts, ir::Node& node) {
   if (node.input_count() != 2) return Match::no("it does not join two parts");
@@ -275,14 +282,15 @@ Match match_partial(const Facts& facts, ir::Node& node) {
   const bool is_whole = first->is_range(0, first->end) && rest->is_range(first->end, rest->size) &&
                         first->end % 2 == 0 && has_rank(*x, 4);
   if (!is_whole || !joins_last_axis(node.output(), node)) return Match::no("the parts are not all of the last axis");
+  const std::int64_t turns = int_attribute(*turned->rotary, "rotary_embedding_dim", 0);
+  if (turns != 0 && turns != first->end) return Match::no("the first part is not turned as a whole");
   return Match([=, &node](Rewriter& rewriter) {
     const ir::Node& rotary = *turned->rotary;
     std::vector<ir::NamedAttribute> attributes = turning(int_attribute(rotary, "interleaved", 0) != 0);
     attributes.emplace_back("rotary_embedding_dim", first->end);
     if (turned->heads > 0) attributes.emplace_back("num_heads", turned->heads);
     Value& operand = turned->heads > 0 ? heads_joined(rewriter, *x) : *x;
-    Value& made = rewriter.op("RotaryEmbedding", {&operand, &rotary.input(1), &rotary.input(2)}, std::move(attributes),
-                              operand.type());
+    Value& made = rewriter.op("RotaryEmbedding", operands_with(rotary, operand), std::move(attributes), operand.type());
     rewriter.replace(node.output(), turned->heads > 0 ? rewriter.reshape(made, *shape_of(*x)) : made);
   });
 }
@@ -297,7 +305,7 @@ Match match_transposed(const Facts&, ir::Node& node) {
   if (!is_known) return Match::no("the number of heads or their size is not known");
   return Match([=, &node, &x](Rewriter& rewriter) {
     Value& joined = heads_joined(rewriter, x);
-    Value& turned = rewriter.op("RotaryEmbedding", {&joined, &node.input(1), &node.input(2)},
+    Value& turned = rewriter.op("RotaryEmbedding", operands_with(node, joined),
                                 {{"num_heads", *(*shape_of(x))[2].constant()},
                                  {"interleaved", int_attribute(node, "interleaved", 0)},
                                  {"rotary_embedding_dim", int_attribute(node, "rotary_embedding_dim", 0)}},

@@ -26,6 +26,7 @@ Match match_skip(const Facts&, ir::Node& norm) {
   if (axis_from_start(x, int_attribute(norm, "axis", -1)) != static_cast<std::int64_t>(*x.type().rank()) - 1)
     return Match::no("it normalizes over more than the last axis");
   if (int_attribute(norm, "stash_type", kFloat32) != kFloat32) return Match::no("it does not compute in float32");
+  if (float_attribute(norm, "epsilon", 1e-5) < 0) return Match::no("the kernel takes no negative epsilon");
   if (!is_weight_of(norm.find_input(1), x)) return Match::no("the weight is not as long as the last axis");
   return Match([sum, &norm](Rewriter& rewriter) {
     norm.graph().move_before(norm, *sum);  // what else reads the sum stands behind it

@@ -15,23 +15,28 @@ struct Piece {
   Part part;
 };
 
-/// Every Slice of that axis of the value.
+/// Every Slice of that axis of the value, and every Gather that is one.
 std::vector<Piece> slices_of(const Facts& facts, const Value& value, std::int64_t axis) {
   std::vector<Piece> pieces;
   for (const ir::Use* use : value.uses()) {
     ir::Node& reader = use->user();
-    if (!reader.is("", "Slice") || use->index() != 0) continue;
+    const bool is_slice = reader.is("", "Slice") || reader.is("", "Gather");
+    if (!is_slice || use->index() != 0) continue;
     const auto part = part_of(facts, &reader.output());
     if (part && part->axis == axis) pieces.push_back({&reader, *part});
   }
   return pieces;
 }
 
-/// The slices cover the axis once, in order and without a gap.
+bool before(const ir::Node* a, const ir::Node* b) { return a != b && a->is_before(*b); }
+
+/// The slices cover the axis once, in order and without a gap, all in one graph.
 bool is_partition(const std::vector<Piece>& pieces) {
   std::int64_t reached = 0;
   for (const Piece& piece : pieces) {
-    if (piece.part.step != 1 || piece.part.start != reached || piece.part.count() == 0) return false;
+    if (&piece.node->graph() != &pieces.front().node->graph() || piece.part.step != 1 || piece.part.start != reached ||
+        piece.part.count() == 0)
+      return false;
     reached = piece.part.end;
   }
   return pieces.size() > 1 && reached == pieces.front().part.size;
@@ -43,11 +48,11 @@ Match match_partition(const Facts& facts, ir::Node& node) {
   std::vector<Piece> pieces = slices_of(facts, *part->from, part->axis);
   std::ranges::sort(pieces, {}, [](const Piece& piece) { return piece.part.start; });
   if (!is_partition(pieces)) return Match::no("the slices are not all of the axis");
-  for (const Piece& piece : pieces) {
-    const bool is_behind = &piece.node->graph() == &node.graph() && !piece.node->is_before(node);
-    if (!is_behind) return Match::no("a slice comes before the first one");
-  }
   return Match([pieces, axis = part->axis](Rewriter& rewriter) {
+    // What reads a part stands behind its slice, so the split goes where the earliest of them is.
+    ir::Node& earliest = *std::ranges::min_element(pieces, before, &Piece::node)->node;
+    if (&earliest != &rewriter.root()) earliest.graph().move_before(rewriter.root(), earliest);
+
     std::vector<std::int64_t> sizes;
     std::vector<ir::Type> types;
     for (const Piece& piece : pieces) {
@@ -102,9 +107,9 @@ Match match_empty_operand(const Facts&, ir::Node& node) {
 
 void populate_slices(PatternTable& table) {
   table.add({.name = "slices_as_split",
-             .matches = "`Slice`s that take an axis apart, every element once",
+             .matches = "`Slice`s, and `Gather`s of one position, that take an axis apart, every element once",
              .makes = "one `Split`",
-             .roots = {"Slice"},
+             .roots = {"Slice", "Gather"},
              .match = match_partition,
              .stage = Stage::kFinish});
   table.add({.name = "slice_of_concat",

@@ -118,6 +118,12 @@ TEST(FusedAttention, KeysBehindACacheAreAtLeastAsManyAsQueries) {
   EXPECT_EQ(lowered_as_one(graph), "  %y = Attention(%q, %k, %v, %m) {scale=0.5}\n  return (%y)\n");
 }
 
+TEST(FusedAttention, ASingleHeadOfKeysIsSharedAsTorchBroadcastsIt) {
+  std::string graph = replaced(kSelfAttention, "%k: f32[b,2,s,4]", "%k: f32[b,1,s,4]");
+  graph = replaced(graph, "%v: f32[b,2,s,4]", "%v: f32[b,1,s,4]");
+  EXPECT_THAT(lowered_as_one(graph), testing::HasSubstr("Attention("));
+}
+
 TEST(FusedAttention, ASizeOfZeroHasNoKernel) {
   EXPECT_THAT(lowered_as_one(replaced(kSelfAttention, "%v: f32[b,2,s,4]", "%v: f32[b,2,s,0]")),
               testing::HasSubstr("Softmax"));

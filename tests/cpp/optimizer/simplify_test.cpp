@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -250,6 +251,37 @@ TEST(CommonSubexpressions, RandomNumbersAreDrawnAsOftenAsBefore) {
       %c: f32[n] = Sub(%a, %b)
       return (%c))";
   EXPECT_EQ(optimized_nodes(graph), unchanged(graph));
+}
+
+std::size_t calls_left(std::string_view body, std::string_view function) {
+  ir::Model model = ir::parse_model(fmt::format(R"(opset 25
+opset own 1
+graph(%x: f32[n]):
+  %a: f32[n] = own::{1}(%x)
+  %b: f32[n] = own::{1}(%x)
+  %c: f32[n] = Sub(%a, %b)
+  return (%c)
+function own::noise(%v) opsets(25, own 1):
+  %r = {0}(%v)
+  return (%r)
+function own::outer(%u) opsets(25, own 1):
+  %s = own::noise(%u)
+  return (%s)
+)",
+                                                body, function));
+  optimize(model, {.only = {"common_subexpressions"}});
+  std::size_t calls = 0;
+  for (const ir::Node& node : *model.graph) calls += node.domain() == "own" ? 1 : 0;
+  return calls;
+}
+
+TEST(CommonSubexpressions, FunctionsThatDrawRandomNumbersAreCalledAsOftenAsBefore) {
+  EXPECT_EQ(calls_left("RandomNormalLike", "outer"), 2U);
+  EXPECT_EQ(calls_left("Exp", "outer"), 1U);
+}
+
+TEST(CommonSubexpressions, OperatorsThatNobodyKnowsAreRunAsOftenAsBefore) {
+  EXPECT_EQ(calls_left("Exp", "stranger"), 2U);
 }
 
 TEST(CommonSubexpressions, AttributesTellNodesApart) {
