@@ -19,6 +19,7 @@ from exportguard.source.errors import RewriteError
 _HOLE = "_hole_of_template_"
 _EITHER_ORDER = (ast.Mult, ast.BitAnd, ast.BitOr)
 _MIRRORED = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE, ast.Eq: ast.Eq, ast.NotEq: ast.NotEq}
+_KINDS = (ast.expr, ast.stmt)
 _NOT_COMPARED = ("ctx", "type_comment", "kind", "type_params")
 
 
@@ -28,6 +29,17 @@ class Match:
 
     holes: dict[str, ast.expr] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+
+    def with_names(self) -> Match:
+        """The match with the template's own variables as holes, for another template about the same ones."""
+        return Match({**{name: ast.Name(own, ast.Load()) for name, own in self.names.items()}, **self.holes})
+
+    def joined(self, other: Match) -> Match | None:
+        """What both found; None where one hole would stand for two things."""
+        known = {hole: ast.unparse(node) for hole, node in self.holes.items()}
+        if any(known.get(hole, text := ast.unparse(node)) != text for hole, node in other.holes.items()):
+            return None
+        return Match({**self.holes, **other.holes}, {**self.names, **other.names})
 
     def text(self, hole: str) -> str:
         """The source of what a hole stands for."""
@@ -60,6 +72,15 @@ class Template:
         )
         return match if is_same else None
 
+    def within(self, *trees: ast.AST) -> list[Match]:
+        """Every place in the trees that is this expression, or this single statement.
+
+        >>> [match.text("x") for match in Template("f($x)").within(ast.parse("f(a) + g(f(b))"))]
+        ['a', 'b']
+        """
+        matches = (self.match(node) for tree in trees for node in ast.walk(tree) if isinstance(node, _KINDS))
+        return [match for match in matches if match is not None]
+
     def filled(self, match: Match, like: ast.AST) -> list[Any]:
         """The template's statements, or its expression, with what `match` found, at the place of `like`.
 
@@ -67,6 +88,11 @@ class Template:
         """
         filling = _Filling(match)
         return [_at(filling.visit(copy.deepcopy(part)), like) for part in self._parts]
+
+    def statements(self, match: Match, like: ast.AST) -> list[ast.stmt]:
+        """The same where statements stand: an expression is a statement of its own."""
+        parts = self.filled(match, like)
+        return [ast.copy_location(ast.Expr(part), like) for part in parts] if self.is_expression else parts
 
     def _is_same(self, pattern: Any, node: Any, match: Match) -> bool:
         if isinstance(pattern, ast.Name) and isinstance(node, ast.expr):
@@ -171,7 +197,7 @@ class Exchange(ast.NodeTransformer):
             for old, new in self.pairs:
                 found = None if old.is_expression else old.match(*body[at : at + len(old)])
                 if found is not None:
-                    made += new.filled(found, body[at])
+                    made += new.statements(found, body[at])
                     at += len(old)
                     break
             else:
@@ -192,5 +218,9 @@ def exchange(name: str, *pairs: tuple[str, str]) -> type[Exchange]:
     >>> ast.unparse(rule().visit(ast.parse("y = f(a.b + a.b) + c")))
     'y = f(2 * a.b) + c'
     """
-    templates = [(Template(old), Template(new)) for old, new in pairs]
-    return type(name, (Exchange,), {"pairs": templates})
+    return type(name, (Exchange,), {"pairs": pairs_of(*pairs)})
+
+
+def pairs_of(*pairs: tuple[str, str]) -> list[tuple[Template, Template]]:
+    """The templates of a rule that has more to do than to exchange them."""
+    return [(Template(old), Template(new)) for old, new in pairs]

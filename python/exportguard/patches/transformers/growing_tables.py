@@ -62,7 +62,7 @@ class FormulaBeyond(Exchange):
         ),
     )
 
-    def visit_If(self, node: ast.If) -> Any:  # noqa: N802
+    def visit_If(self, node: ast.If) -> Any:
         """Leaves out the test that makes a table anew."""
         self.generic_visit(node)
         return ast.copy_location(ast.Pass(), node) if _grows(node) else node

@@ -75,13 +75,13 @@ class SelectiveScan(Exchange):
 
     _head: str | None = None  # the variable that counts the heads, within a loop over them
 
-    def visit_For(self, node: ast.For) -> ast.AST:  # noqa: N802
+    def visit_For(self, node: ast.For) -> ast.AST:
         outer, self._head = self._head, node.target.id if isinstance(node.target, ast.Name) else None
         self.generic_visit(node)
         self._head = outer
         return node
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         if ast.unparse(node.func) == "mamba_selective_scan":
             node.func = ast.copy_location(ast.Call(ast.Name("unwrap", ast.Load()), [node.func], []), node)

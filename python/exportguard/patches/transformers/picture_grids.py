@@ -6,7 +6,6 @@ frame by frame, and within a frame in blocks of `merge` by `merge`.
 
 from __future__ import annotations
 
-import ast
 import functools
 import types
 from collections.abc import Callable, Iterator
@@ -16,7 +15,8 @@ import torch
 from torch.nn.functional import pad
 
 from exportguard.declaration.constructs import SearchPatch
-from exportguard.source.editing import placed, rewrite
+from exportguard.source.editing import rewrite
+from exportguard.source.templates import exchange
 
 _HOME = "transformers.vision_utils"
 
@@ -119,14 +119,8 @@ def _starts(grid: torch.Tensor) -> torch.Tensor:
     return counts.cumsum(0) - counts
 
 
-class OwnStarts(ast.NodeTransformer):
-    """Where each picture begins is what is before its end, without its own patches: as many numbers as pictures."""
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        if ast.unparse(node) != "F.pad(counts.cumsum(0)[:-1], (1, 0))":
-            return node
-        return placed(ast.parse("counts.cumsum(0) - counts", mode="eval").body, node)
+#: Where each picture begins is what is before its end, without its own patches: as many numbers as pictures.
+OwnStarts = exchange("OwnStarts", ("F.pad($counts.cumsum(0)[:-1], (1, 0))", "$counts.cumsum(0) - $counts"))
 
 
 #: What takes the place of each function, and the arguments of a call that has it computed before.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
+import copy
+from typing import Any, TypeGuard
 
 import torch
 
 from exportguard.declaration.constructs import construct_patch
 from exportguard.patches.transformers.picture_grids import OwnStarts, in_blocks, patches_of
-from exportguard.source.editing import placed, rewrite
+from exportguard.source.editing import rewrite
+from exportguard.source.templates import Exchange, Match, Template, pairs_of
 
 
 def resized_positions(table: torch.Tensor, grid_thw: torch.Tensor, side: int, mode: str) -> torch.Tensor:
@@ -67,54 +69,83 @@ def convolved(states: torch.Tensor, grid_thw: Any, merge: int, layer: torch.nn.C
     return total if layer.bias is None else total + layer.bias
 
 
-#: What a loop goes over, a word of its body, and the statement for all pictures.
-_LOOPS = (
+_AT_ONCE = pairs_of(
     (
-        "grid_thw",
-        "interpolate_pos_encoding",
-        "position_embeddings_list.append(resized_positions(self.position_embedding.weight[1:], grid_thw, "
-        "self.position_edge, self.config.interpolate_mode))",
+        """
+for frames, height, width in $grid:
+    $found.append($module.interpolate_pos_encoding($states, height, width).squeeze(0).repeat(frames, 1))
+""",
+        "$found.append(resized_positions($module.position_embedding.weight[1:], $grid, $module.position_edge, "
+        "$module.config.interpolate_mode))",
     ),
     (
-        "zip(grid_thw.tolist(), split_items)",
-        "patch_merger",
-        "processed_items.append(merged_rows(self.patch_merger, hidden_states, grid_thw))",
-    ),
-    (
-        "zip(torch.split(gated, lengths, dim=0), grid_thw)",
-        "spatial_conv",
-        "conv_outputs.append(convolved(gated, grid_thw, merge, self.spatial_conv))",
+        """
+lengths = $grid.prod(dim=-1).tolist()
+parts = torch.split($states, lengths, dim=1)
+found = []
+for sizes, part in zip($grid.tolist(), parts):
+    _, height, width = sizes
+    found.append($merger(part, size=(height, width)))
+""",
+        "found = [merged_rows($merger, $states, $grid)]",
     ),
 )
-#: What was only made for such a loop, or holds the sizes as Python numbers for it.
-_ONLY_FOR_LOOPS = {
-    "split_sizes = grid_thw.prod(dim=-1).tolist()": "pass",
-    "split_items = torch.split(hidden_states, split_sizes, dim=1)": "pass",
-    "lengths = [temporal * height * width for temporal, height, width in grid_thw]": "pass",
-    "grid_thw_list = grid_thw.tolist()": "grid_thw_list = grid_thw",
-}
+
+# A convolution of the frames of each picture, between two changes of their order in memory.
+_LENGTHS = Template("lengths = [frames * height * width for frames, height, width in $grid]")
+_FRAMES = Template("zip(torch.split($states, $lengths, dim=0), $grid)")
+_BLOCKS = Template("$height // $merge")
+_CONVOLVED = Template("$found.append(convolved($states, $grid, $merge, $layer))")
+_REORDERING = {"view", "permute", "reshape", "append"}
+_NUMBERS = Template("numbers = $grid.tolist()")
 
 
-def _call_for(loop: ast.For) -> str | None:
-    """What a loop over the pictures becomes; None for a loop that does something else, such as counting positions."""
-    over, body = ast.unparse(loop.iter), ast.unparse(loop)
-    return next((call for source, word, call in _LOOPS if source == over and word in body), None)
+def _convolution(loop: ast.For) -> Match | None:
+    """What the loop convolves, if it does nothing else with the frames; $lengths are those it splits them by."""
+    match, blocks = _FRAMES.match(loop.iter), _BLOCKS.within(loop)
+    calls = [node for node in ast.walk(loop) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    methods = [call.func for call in calls if isinstance(call.func, ast.Attribute)]
+    layers = [method for method in methods if ast.unparse(method.value) == "self"]
+    others = {method.attr for method in methods if method not in layers} - {"split"}
+    kept = [method.value for method in methods if method.attr == "append"]
+    if match is None or not blocks or len(layers) != 1 or others != _REORDERING:
+        return None
+    match.holes |= {"merge": blocks[0].holes["merge"], "layer": layers[0], "found": kept[0]}
+    return match
+
+
+class AllPictures(Exchange):
+    """The loop over the pictures becomes one call, what was made for it goes."""
+
+    pairs = _AT_ONCE
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        for place, statement in enumerate(node.body):
+            match = _convolution(statement) if isinstance(statement, ast.For) else None
+            lengths = _LENGTHS.match(node.body[place - 1]) if match is not None else None
+            if match is not None and lengths is not None and lengths.names["lengths"] == match.text("lengths"):
+                node.body[place - 1 : place + 1] = _CONVOLVED.statements(match, statement)
+                break
+        handed = {ast.unparse(part.value) for part in ast.walk(node) if _is_grid_for_layer(part)}
+        node.body = [_without_numbers(statement, handed) for statement in node.body]
+        return node
+
+
+def _is_grid_for_layer(node: ast.AST) -> TypeGuard[ast.keyword]:
+    return isinstance(node, ast.keyword) and node.arg == "grid_thw"
+
+
+def _without_numbers(statement: ast.stmt, handed: set[str]) -> ast.stmt:
+    """The sizes of pictures that are handed to layers as they are, not as Python's numbers."""
+    match = _NUMBERS.match(statement)
+    if match is None or match.names["numbers"] not in handed:
+        return statement
+    return Template("numbers = $grid").statements(match, statement)[0]
 
 
 def _is_meant(definition: ast.FunctionDef) -> bool:
-    return any(isinstance(node, ast.For) and _call_for(node) is not None for node in ast.walk(definition))
-
-
-class AllPictures(ast.NodeTransformer):
-    """The loop over the pictures becomes one call, what was made for it goes."""
-
-    def visit_For(self, node: ast.For) -> ast.AST:
-        call = _call_for(node)
-        return node if call is None else placed(ast.parse(call).body[0], node)
-
-    def visit_Assign(self, node: ast.Assign) -> ast.AST:
-        text = _ONLY_FOR_LOOPS.get(ast.unparse(node))
-        return node if text is None else placed(ast.parse(text).body[0], node)
+    return ast.unparse(AllPictures().visit(copy.deepcopy(definition))) != ast.unparse(definition)
 
 
 _replace = rewrite(AllPictures, convolved=convolved, merged_rows=merged_rows, resized_positions=resized_positions)
@@ -123,8 +154,8 @@ _replace = rewrite(AllPictures, convolved=convolved, merged_rows=merged_rows, re
 PATCHES = (
     construct_patch(
         name="layers over the rows and columns of pictures",
-        marker=r"for t, h, w in grid_thw:|for grid, item in zip\(grid_thw|, width\) in zip\(torch|grid_thw_list = grid",
-        mentions=("in grid_thw:", "in zip(grid_thw", ", width) in zip(torch", "grid_thw_list = grid"),
+        marker=r"\b(for|zip)\b.*grid_thw|grid_thw\.tolist",
+        mentions=("grid_thw",),
         replace=_replace,
         has=_is_meant,
         reason="the loop over the pictures fixes how many there are, and the size of each",

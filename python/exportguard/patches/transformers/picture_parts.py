@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from exportguard.declaration.constructs import construct_patch
-from exportguard.source.editing import placed, rewrite
+from exportguard.source.editing import rewrite
+from exportguard.source.templates import Template, exchange
 
 
 def numbers_of(sizes: torch.Tensor) -> Any:
@@ -32,42 +33,34 @@ def rows_of(tensor: Any) -> list[Any]:
     return list(tensor)
 
 
-class Joined(ast.NodeTransformer):
-    """Numbers, splits by them and lists of rows that are taken from a tensor while it is exported."""
+#: Numbers, splits by them and lists of rows that are taken from a tensor while it is exported.
+Joined = exchange(
+    "Joined",
+    (
+        "[$number for height, width in $sizes]",
+        "numbers_of((lambda height, width: $number)(*$sizes.unbind(-1)))",
+    ),
+    ("torch.split($states, $sizes, dim=$axis)", "parts_of($states, $sizes, dim=$axis)"),
+    ("torch.split($states, $sizes, $axis)", "parts_of($states, $sizes, $axis)"),
+    ("torch.split($states, $sizes)", "parts_of($states, $sizes)"),
+    ("$states.split($sizes, dim=$axis)", "parts_of($states, $sizes, dim=$axis)"),
+    ("$states.split($sizes)", "parts_of($states, $sizes)"),
+    ("list(image_features)", "rows_of(image_features)"),
+    ("$sizes.tolist()", "numbers_of($sizes)"),
+)
 
-    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
-        """A number for each height and width becomes one expression for all of them."""
-        self.generic_visit(node)
-        if ast.unparse(node.generators[0]).strip() != "for height, width in image_sizes":
-            return node
-        call = f"numbers_of((lambda height, width: {ast.unparse(node.elt)})(*image_sizes.unbind(-1)))"
-        return placed(ast.parse(call, mode="eval").body, node)
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        function = node.func
-        if ast.unparse(function) == "torch.split":
-            return _call("parts_of", node, node.args)
-        if ast.unparse(node) == "list(image_features)":
-            return _call("rows_of", node, node.args)
-        if isinstance(function, ast.Attribute) and function.attr == "tolist":
-            return _call("numbers_of", node, [function.value])
-        if isinstance(function, ast.Attribute) and function.attr == "split":
-            return _call("parts_of", node, [function.value, *node.args])
-        return node
-
-
-def _call(name: str, like: ast.Call, arguments: list[ast.expr]) -> ast.AST:
-    return ast.copy_location(ast.Call(ast.Name(name, ast.Load()), arguments, like.keywords), like)
+_SIZE = Template("$held.numel()")
 
 
 class Unchecked(ast.NodeTransformer):
-    """`if …numel() != …: raise` goes: whether a text has a place for each feature is for eager mode to say."""
+    """A test of numbers of elements that only raises goes: whether a text has a place for each feature is for eager
+    mode to say."""
 
-    def visit_If(self, node: ast.If) -> ast.AST | None:
+    def visit_If(self, node: ast.If) -> ast.AST:
         self.generic_visit(node)
-        test = ast.unparse(node.test)
-        is_check = ".numel() != " in test and not node.orelse and isinstance(node.body[0], ast.Raise)
+        comparisons = [part for part in ast.walk(node.test) if isinstance(part, ast.Compare)]
+        sizes = [part for part in comparisons if isinstance(part.ops[0], ast.NotEq) and _SIZE.within(part)]
+        is_check = bool(sizes) and not node.orelse and isinstance(node.body[0], ast.Raise)
         return ast.copy_location(ast.Pass(), node) if is_check else node
 
 

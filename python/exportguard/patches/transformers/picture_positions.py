@@ -12,13 +12,31 @@ from typing import Any
 import torch
 
 from exportguard.declaration.constructs import construct_patch
-from exportguard.source.editing import placed, rewrite
+from exportguard.source.editing import rewrite
+from exportguard.source.templates import Match, Template
 
 _PICTURE, _CLIP = 1, 2  # kinds of tokens; 0 is text
-_GRIDS = f"{{{_PICTURE}: image_grid_thw, {_CLIP}: video_grid_thw}}"
-_FIRST = "mrope_position_deltas = []"
-_FIRST_OF_RANKED = "grid_iter = iter(image_grid_thw) if image_grid_thw is not None else None"
-_WALK = "itertools.groupby(enumerate(input_token_type.tolist())"
+
+# The walk over one text after the other, and what it is made of.
+_WALK = Template("itertools.groupby(enumerate($own.tolist()), $key)")
+_KINDS = Template("own = $kinds[$text]")
+_MASK = Template("$mask[$text].bool()")
+_LIST = Template("found = []")
+_SIDE = Template("side = $configuration.spatial_merge_size")
+_GRIDS = Template(
+    "grids = {1: iter($pictures) if $pictures is not None else None, 2: iter($clips) if $clips is not None else None}"
+)
+_GRID = Template("grid = iter($pictures) if $pictures is not None else None")
+_RANKED_SIDES = Template("$ranks($sizes[1:], spatial_merge_size=$side, device=$device)")
+_AXES = Template("torch.zeros($axes, $x.shape[0], $x.shape[1], dtype=$x.dtype, device=$x.device)")
+_SECONDS = Template("iter($seconds) if $seconds is not None else iter([1] * $count)")
+_RATE = Template("rate = $configuration.tokens_per_second")
+
+_ALL = Template("return positions_with_pictures($kinds, $mask, {1: $pictures, 2: $clips}, $side)")
+_ALL_TIMED = Template(
+    "return positions_with_pictures($kinds, $mask, {1: $pictures, 2: $clips}, $side, clip_interval($seconds, $rate))"
+)
+_ALL_RANKED = Template("return ranked_positions($kinds, $mask, $pictures, $axes, $side)")
 
 
 def positions_with_pictures(
@@ -120,28 +138,59 @@ class AllAtOnce(ast.NodeTransformer):
     """What makes the positions becomes one call; what stands before it, such as other grids, stays."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        texts = [ast.unparse(statement) for statement in node.body]
-        if not any(_WALK in text for text in texts):
+        known = _kinds_and_mask(node)
+        if known is None:
             return node
-        if _FIRST in texts:
-            known = f"mm_token_type_ids, attention_mask, {_GRIDS}, spatial_merge_size{_interval(node)}"
-            return _ending_in(node, texts.index(_FIRST), f"positions_with_pictures({known})")
-        if _FIRST_OF_RANKED in texts:
-            known = "mm_token_type_ids, attention_mask, image_grid_thw, num_mrope_axes"
-            merge = "self.config.vision_config.spatial_merge_size"
-            return _ending_in(node, texts.index(_FIRST_OF_RANKED), f"ranked_positions({known}, {merge})")
+        for place, statement in enumerate(node.body):
+            if not (_LIST.match(statement) or _GRID.match(statement)):
+                continue
+            before, rest = node.body[:place], node.body[place:]
+            made = _all_at_once(known, before, rest, statement) or _all_ranked(known, before, rest, statement)
+            if made is not None:
+                node.body = [*before, *made]
+                return ast.fix_missing_locations(node)
         return node
 
 
-def _ending_in(node: ast.FunctionDef, first: int, call: str) -> ast.FunctionDef:
-    """The function with `return call` from its statement `first` on."""
-    node.body = [*node.body[:first], placed(ast.parse(f"return {call}").body[0], node.body[first])]
-    return ast.fix_missing_locations(node)
+def _kinds_and_mask(function: ast.FunctionDef) -> Match | None:
+    """The kinds of tokens that are walked over in one text after the other, and the mask."""
+    for walk in _WALK.within(function):
+        own = walk.holes["own"]
+        for kinds in _KINDS.within(function):
+            masks = _MASK.within(function)
+            if kinds.names["own"] == ast.unparse(own) and masks:
+                return kinds.joined(Match({"mask": masks[0].holes["mask"]}))
+    return None
 
 
-def _interval(node: ast.FunctionDef) -> str:
-    names = {argument.arg for argument in node.args.args}
-    return ", clip_interval(second_per_grid_ts, tokens_per_second)" if "second_per_grid_ts" in names else ""
+def _all_at_once(known: Match, before: list[ast.stmt], rest: list[ast.stmt], like: ast.stmt) -> list[ast.stmt] | None:
+    sides, grids = _SIDE.within(*before), _GRIDS.within(*rest)
+    match = known.joined(grids[0]) if sides and grids else None
+    if match is None:
+        return None
+    match.holes["side"] = _variable(sides[-1], "side")
+    seconds, rates = _SECONDS.within(*rest), _RATE.within(*before, *rest)
+    if not seconds and not rates:
+        return _ALL.statements(match, like)
+    if not seconds or not rates:
+        return None
+    match.holes |= {"seconds": seconds[0].holes["seconds"], "rate": _variable(rates[-1], "rate")}
+    return _ALL_TIMED.statements(match, like)
+
+
+def _all_ranked(known: Match, before: list[ast.stmt], rest: list[ast.stmt], like: ast.stmt) -> list[ast.stmt] | None:
+    """Where each axis has a rank of its own: a picture takes as many places as it has tokens."""
+    grid = _GRID.match(rest[0])
+    sides, axes = _RANKED_SIDES.within(*rest), _AXES.within(*before)
+    match = known.joined(grid) if grid is not None and sides and axes else None
+    if match is None:
+        return None
+    match.holes |= {"side": sides[0].holes["side"], "axes": axes[0].holes["axes"]}
+    return _ALL_RANKED.statements(match, like)
+
+
+def _variable(match: Match, name: str) -> ast.expr:
+    return ast.Name(match.names[name], ast.Load())
 
 
 _replace = rewrite(
@@ -155,8 +204,9 @@ _replace = rewrite(
 PATCHES = (
     construct_patch(
         name="positions of texts with pictures",
-        marker=r"itertools\.groupby\(enumerate\(input_token_type\.tolist\(\)",
-        mentions=("itertools.groupby(enumerate(input_token_type.tolist()",),
+        marker=r"itertools\.groupby\(",
+        mentions=("itertools.groupby(",),
+        has=lambda function: bool(_WALK.within(function)),
         replace=_replace,
         reason="the walk from picture to picture needs the tokens, and fixes the number of texts",
         upstream="https://github.com/pytorch/pytorch/issues/158786",

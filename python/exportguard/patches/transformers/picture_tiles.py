@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import torch
 
 from exportguard.declaration.constructs import construct_patch
-from exportguard.source.editing import placed, rewrite
+from exportguard.source.editing import rewrite
+from exportguard.source.templates import Exchange, Template, pairs_of
 
 _ROUNDING = 5e-8  # models round the sizes of pictures to seven decimals before they cut them off
 
@@ -150,77 +151,70 @@ def _resized(
 
 _EXPORTING = "torch.compiler.is_exporting()"
 
+# Of each picture how many tiles it has, that it is cut at all, and its own tiles among those that fill the batch.
+_COUNT = "image_size_to_num_patches(image_size=size, grid_pinpoints=$resolutions, patch_size=$side)"
+_COUNTS = f"[{_COUNT} for size in $sizes]"
+_COUNTS_OF_CUT = f"[{_COUNT} if is_cut else 1 for size, is_cut in zip($sizes, $cut)]"
+_SINGLE = "[count == 1 for count in $counts for _ in range(count)]"
+_OWN = "[tiles[:count] for tiles, count in zip($pixels, $counts)]"
 
-class AllTiles(ast.NodeTransformer):
+_AT_ONCE = pairs_of(
+    (_COUNTS, f"tile_counts($sizes, $resolutions, $side) if {_EXPORTING} else {_COUNTS}"),
+    (_COUNTS_OF_CUT, f"tile_counts($sizes, $resolutions, $side, $cut) if {_EXPORTING} else {_COUNTS_OF_CUT}"),
+    (_SINGLE, f"torch.repeat_interleave($counts == 1, $counts) if {_EXPORTING} else {_SINGLE}"),
+    (_OWN, "first_tiles($pixels, $counts)"),
+    ("[True] * len($sizes)", f"None if {_EXPORTING} else [True] * len($sizes)"),
+    ("torch.split($features, $counts, dim=$axis)", "split_tiles($features, $counts, dim=$axis)"),
+    ("torch.split($features, $counts)", "split_tiles($features, $counts)"),
+    (
+        "torch.tensor($lengths, dtype=$dtype, device=$device)",
+        "torch.as_tensor($lengths, dtype=$dtype, device=$device)",
+    ),
+)
+
+_OVER = Template("enumerate($features)")
+_CUT = Template("get_anyres_image_grid_shape($sizes[$index], $resolutions, $side)")
+_NEWLINE = Template("$newline is not None")
+_LIMIT = Template("int($limit.strip('anyres_max_'))")
+_APPENDED = Template("$all.append($one)")
+_LENGTHS = (Template("$feature.size(0)"), Template("$feature.shape[0]"))
+
+
+class AllTiles(Exchange):
     """Counts, splits and the loop over the pictures, each for all of them while the model is exported."""
 
-    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
-        text, source = ast.unparse(node), ast.unparse(node.generators[0].iter)
-        counted = _call_of("image_size_to_num_patches", node)
-        if counted is not None:
-            given = {keyword.arg: ast.unparse(keyword.value) for keyword in counted.keywords}
-            sizes = source.removeprefix("zip(").removesuffix(")")
-            names = sizes.split(", ")
-            sizes = ", ".join([names[0], given["grid_pinpoints"], given["patch_size"], *names[1:]])
-            return _while_exporting(f"tile_counts({sizes})", text, node)
-        if text == "[n == 1 for n in batch_num_images for _ in range(n)]":
-            return _while_exporting("torch.repeat_interleave(batch_num_images == 1, batch_num_images)", text, node)
-        if text.startswith("[pix_val[:num_patch] for pix_val, num_patch in zip("):
-            return _expression(f"first_tiles({source.removeprefix('zip(')}", node)
-        return node
+    pairs = _AT_ONCE
 
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        text = ast.unparse(node)
-        return _while_exporting("None", text, node) if text == "[True] * len(image_sizes)" else node
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
+    def visit_For(self, node: ast.For) -> ast.AST:
         self.generic_visit(node)
-        if ast.unparse(node.func) == "torch.split" and ast.unparse(node.args[1]) == "image_num_patches":
-            node.func = _expression("split_tiles", node)
-        if ast.unparse(node).startswith("torch.tensor(feature_lens, "):
-            node.func = _expression("torch.as_tensor", node)
-        return node
+        over, cut = _OVER.match(node.iter), _CUT.within(node)
+        newline = [match for match in _NEWLINE.within(node) if isinstance(match.holes["newline"], ast.Name)]
+        made = [match for statement in node.body for match in _APPENDED.within(statement)]
+        lengths = [match for match in made if any(length.match(match.holes["one"]) for length in _LENGTHS)]
+        features = [match for match in made if match not in lengths]
+        if over is None or not cut or not newline or len(features) != 1:
+            return node
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        self.generic_visit(node)
-        is_limited = any(argument.arg == "vision_aspect_ratio" for argument in node.args.args)
-        limit = "vision_aspect_ratio" if is_limited else "None"
-        node.body = [_packed(statement, limit) for statement in node.body]
-        return ast.fix_missing_locations(node)
-
-
-def _packed(statement: ast.stmt, limit: str) -> ast.stmt:
-    """The loop over the pictures, behind a test of whether their tiles come in one tensor."""
-    cut = _call_of("get_anyres_image_grid_shape", statement)
-    if not isinstance(statement, ast.For) or cut is None:
-        return statement
-    known = ", ".join(ast.unparse(argument) for argument in cut.args[1:])
-    call = f"packed_tiles(image_features, image_sizes, ({known}), image_newline, {limit})"
-    text = f"if isinstance(image_features, Tiles):\n    new_image_features, feature_lens = {call}\nelse:\n    pass"
-    branches = placed(ast.parse(text).body[0], statement)
-    assert isinstance(branches, ast.If)
-    branches.orelse = [statement]
-    return branches
+        known = f"({cut[0].text('resolutions')}, {cut[0].text('side')})"
+        limit = next((match.text("limit") for match in _LIMIT.within(node)), None)
+        targets = f"{features[0].text('all')}, {lengths[0].text('all') if lengths else '_'}"
+        packed = f"packed_tiles($features, {cut[0].text('sizes')}, {known}, {newline[0].text('newline')}, {limit})"
+        choice = Template(f"if isinstance($features, Tiles):\n    {targets} = {packed}\nelse:\n    pass")
+        (branches,) = choice.statements(over, node)
+        assert isinstance(branches, ast.If)
+        branches.orelse = [node]
+        return ast.fix_missing_locations(branches)
 
 
-def _call_of(name: str, node: ast.AST) -> ast.Call | None:
-    calls = (part for part in ast.walk(node) if isinstance(part, ast.Call))
-    return next((call for call in calls if ast.unparse(call.func) == name), None)
-
-
-def _while_exporting(new: str, old: str, like: ast.AST) -> ast.expr:
-    return _expression(f"{new} if {_EXPORTING} else {old}", like)
-
-
-def _expression(text: str, like: ast.AST) -> ast.expr:
-    return placed(ast.parse(text, mode="eval").body, like)
+def _calls(name: str, tree: ast.AST) -> bool:
+    return any(isinstance(node, ast.Call) and ast.unparse(node.func) == name for node in ast.walk(tree))
 
 
 def _goes_over_pictures(function: ast.FunctionDef) -> bool:
     """Whether it counts tiles or puts them together picture by picture, in whatever way."""
     loops = [node for node in ast.walk(function) if isinstance(node, ast.For | ast.ListComp)]
     names = ("image_size_to_num_patches", "get_anyres_image_grid_shape")
-    return any(_call_of(name, loop) is not None for loop in loops for name in names)
+    return any(_calls(name, loop) for loop in loops for name in names)
 
 
 _replace = rewrite(
