@@ -11,7 +11,7 @@ import logging
 import os
 import types
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -184,6 +184,7 @@ class _Search:
         self._refusals: list[RewriteError] = []  # of attempts, in their order
         self._failures: list[_Failed] = []  # of attempts that came no further
         self._fixed = FixedAxes()  # by the last attempt
+        self._known: dict[Hashable, _Failed] = {}  # what became of attempts, by what was rewritten for them
         self.steps = list(steps)
 
     def run(self) -> Any:
@@ -215,13 +216,23 @@ class _Search:
                 self._refusals.append(error)
             return _Failed(error, self._fixed.loops() if _fixes_an_axis(error) else places_of(error))
 
+    def _attempt_once(self, steps: Sequence[RewritingStep]) -> Any:
+        """An attempt, or how one with the same functions rewritten in the same way failed."""
+        key = frozenset((step.patch.functions, step.lines, step.absorbs) for step in steps)
+        if key not in self._known:
+            outcome = self._attempt(steps)
+            if not isinstance(outcome, _Failed):
+                return outcome
+            self._known[key] = outcome
+        return self._known[key]
+
     def _beyond(self, failed: _Failed, steps: list[RewritingStep]) -> tuple[Any, list[RewritingStep]] | None:
         """The program of an attempt with more rewritten, and all steps; None if nothing leads to one."""
         for step in self._candidates(failed, steps):
             if self._attempts >= _ATTEMPTS:
                 break
             others = [known for known in steps if known.patch.functions != step.patch.functions]
-            outcome = self._attempt([*others, step])
+            outcome = self._attempt_once([*others, step])
             if not isinstance(outcome, _Failed):
                 return outcome, [*others, step]
             if not _is_progress(outcome, failed, step):

@@ -7,6 +7,7 @@
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
 #include "lowering/iteration.h"
+#include "lowering/kernels.h"
 #include "lowering/size_arithmetic.h"
 
 // Control flow of exported programs. The importer keeps the bodies as graph attributes and None at their positions. A
@@ -162,18 +163,71 @@ std::vector<Value*> make_scan(LoweringContext& ctx, const ScanOperands& operands
       {{"body", empty_graph("body")}, {"num_scan_inputs", static_cast<std::int64_t>(operands.cut.size())}});
 }
 
-/// The torch-level body's inputs are the state, one slice of each tensor, and what is captured.
+/// What a turn makes of its state and its slices; the state comes out in the dtypes in which it went in.
+std::vector<Value*> turned(LoweringContext& ctx, const ir::Graph& step, const std::vector<Value*>& inputs,
+                           const ScanOperands& given) {
+  std::vector<Value*> results = ctx.inlined(step, joined(inputs, given.captured));
+  std::erase(results, nullptr);
+  for (std::size_t i = 0; i < given.state.size(); ++i) results[i] = ctx.cast(results[i], step.input(i).dtype());
+  return results;
+}
+
+std::vector<Value*> made_by_scan(LoweringContext& ctx, const ir::Graph& step, const ScanOperands& given,
+                                 std::size_t count) {
+  const std::vector<Value*> outputs = make_scan(ctx, given, count);
+  ir::Graph& graph = body_of(outputs.front(), "body");
+  const std::vector<Value*> inputs = add_inputs(graph, step, given.state.size() + given.cut.size());
+  const LoweringContext::Inside inside(ctx, graph);
+  return_from(ctx, graph, turned(ctx, step, inputs, given));
+  return outputs;
+}
+
+/// The same by Loop, whose turns take their slices themselves.
+std::vector<Value*> made_by_loop(LoweringContext& ctx, const ir::Graph& step, const ScanOperands& given,
+                                 std::size_t count) {
+  const std::vector<Value*> outputs =
+      ctx.op_many("Loop", joined({ctx.dim_scalar(given.cut.front(), 0), nullptr}, given.state), count,
+                  {{"body", empty_graph("body")}});
+  ir::Graph& graph = body_of(outputs.front(), "body");
+  Value& turn = graph.add_input("iteration", ir::Type::tensor(DType::kInt64, ir::Shape{}));
+  graph.add_input("continues", ir::Type::tensor(DType::kBool, ir::Shape{}));
+  std::vector<Value*> inputs = add_inputs(graph, step, given.state.size());
+  const LoweringContext::Inside inside(ctx, graph);
+  for (std::size_t i = 0; i < given.cut.size(); ++i) {
+    Value* slice = ctx.gather(given.cut[i], &turn, 0);
+    slice->set_type(step.input(given.state.size() + i).type());
+    inputs.push_back(slice);
+  }
+  const std::vector<Value*> results = turned(ctx, step, inputs, given);
+  return_from(ctx, graph, joined({ctx.constant(true, DType::kBool)}, results));
+  return outputs;
+}
+
+/// What a Loop collects in no turn at all has 0 where the size of an element is not written in the file; this gives it
+/// the sizes that torch says, where the inputs tell them.
+Value* of_full_size(LoweringContext& ctx, Value* collected, const ir::Type& type) {
+  if (!type.shape) return collected;
+  const auto is_known = [](const ir::Dim& size) { return size.constant().has_value(); };
+  if (std::all_of(type.shape->begin() + 1, type.shape->end(), is_known)) return collected;
+  std::vector<Size> sizes;
+  for (const ir::Dim& size : *type.shape) {
+    Value* value = ctx.find_dim_value(size);
+    if (value == nullptr) return collected;
+    sizes.emplace_back(value);
+  }
+  return ctx.reshape(collected, sizes);
+}
+
+/// The torch-level body's inputs are the state, one slice of each tensor, and what is captured. A Scan of no slice
+/// fails in some runtimes; there a Loop goes through what may have none.
 void lower_as_scan(LoweringContext& ctx, const ir::Graph& step, const ScanOperands& given) {
+  ctx.require(!given.cut.empty(), "there must be a tensor to run over");
   const std::vector<std::size_t> positions = output_positions(step);
-  const std::vector<Value*> outputs = make_scan(ctx, given, positions.size());
-  {
-    ir::Graph& graph = body_of(outputs.front(), "body");
-    const std::vector<Value*> inputs = add_inputs(graph, step, given.state.size() + given.cut.size());
-    const LoweringContext::Inside inside(ctx, graph);
-    std::vector<Value*> results = ctx.inlined(step, joined(inputs, given.captured));
-    std::erase(results, nullptr);
-    for (std::size_t i = 0; i < given.state.size(); ++i) results[i] = ctx.cast(results[i], step.input(i).dtype());
-    return_from(ctx, graph, results);
+  const bool may_be_empty = ctx.shape(given.cut.front()).at(0).constant().value_or(0) == 0;
+  const bool is_loop = may_be_empty && departs(ctx, Departure::kScanOfNothing);
+  std::vector<Value*> outputs = (is_loop ? made_by_loop : made_by_scan)(ctx, step, given, positions.size());
+  for (std::size_t i = given.state.size(); is_loop && i < outputs.size(); ++i) {
+    outputs[i] = of_full_size(ctx, outputs[i], ctx.output_type(positions[i]));
   }
   finish(ctx, outputs, positions);
 }

@@ -45,8 +45,8 @@ TEST(HigherOrderLowering, WhileLoopTestsBeforeTheFirstStep) {
 
 TEST(HigherOrderLowering, ScanHandsItsStateOn) {
   const std::string_view graph = R"(
-    graph(%s: f32[4], %x: f32[n,4]):
-      %z: f32[4], %y: f32[n,4] = higher_order.scan(None, [%s], [%x], []) {combine_fn=graph(%a: f32[4], %b: f32[4]):
+    graph(%s: f32[4], %x: f32[3,4]):
+      %z: f32[4], %y: f32[3,4] = higher_order.scan(None, [%s], [%x], []) {combine_fn=graph(%a: f32[4], %b: f32[4]):
           %c: f32[4] = aten.add.Tensor(%a, %b)
           %d: f32[4] = aten.mul.Tensor(%a, %b)
           return (%c, %d)}
@@ -55,6 +55,29 @@ TEST(HigherOrderLowering, ScanHandsItsStateOn) {
       %c = Add(%a, %b)
       %d = Mul(%a, %b)
       return (%c, %d), num_scan_inputs=1}
+  return (%z, %y)
+)");
+}
+
+TEST(HigherOrderLowering, ALoopGoesThroughWhatMayHaveNoSlice) {
+  const std::string_view graph = R"(
+    graph(%s: f32[m], %x: f32[n,m]):
+      %z: f32[m], %y: f32[n,m] = higher_order.scan(None, [%s], [%x], []) {combine_fn=graph(%a: f32[m], %b: f32[m]):
+          %c: f32[m] = aten.add.Tensor(%a, %b)
+          %d: f32[m] = aten.mul.Tensor(%a, %b)
+          return (%c, %d)}
+      return (%z, %y))";
+  EXPECT_EQ(lowered(graph), R"(  %0 = Shape(%x) {start=0, end=1}
+  %1 = Squeeze(%0, %"constant.i64[0]")
+  %z, %2 = Loop(%1, _, %s) {body=graph(%iteration, %continues, %a):
+      %3 = Gather(%x, %iteration) {axis=0}
+      %c = Add(%a, %3)
+      %d = Mul(%a, %3)
+      %4 = Identity(%constant.bool.1)
+      return (%4, %c, %d)}
+  %5 = Shape(%s) {start=0, end=1}
+  %6 = Concat(%0, %5) {axis=0}
+  %y = Reshape(%2, %6) {allowzero=1}
   return (%z, %y)
 )");
 }
