@@ -50,6 +50,9 @@ def only_looks(func: Any) -> bool:
     return name == "__get__" or name in _LOOKS
 
 
+_NOW: list[Aliases] = []
+
+
 class Aliases:
     """Which tensors may be one storage in Python, and which of them a write has made stale."""
 
@@ -78,15 +81,25 @@ class Aliases:
             if key in self._stale:
                 self._stale[own] = self._stale[key]
 
-    def read(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Refuses to read what a write under another name may have changed."""
+    def begin_again(self, carried: torch.Tensor, end: Any) -> None:
+        """In its next step a loop finds in a variable what the step before left there, stale or not."""
+        if isinstance(end, torch.Tensor) and end is not carried:
+            self._stale.pop(self._key(carried), None)
+            self.link(carried, [end])
+
+    def read(self, tensors: Iterable[torch.Tensor], what: str = "") -> None:
+        """Refuses to read what a write under another name may have changed.
+
+        :param what: what is read; a tensor at the line that runs now, if it is not said
+        """
         if not self._stale or self._is_internal:
             return
         for tensor in tensors:
             where = self._stale.get(self._key(tensor))
             if where is not None:
+                read = what or f"{line_now()}: a tensor is read"
                 raise RewriteError(
-                    f"{line_now()}: a tensor is read that {where} changes in place under another name; the two share "
+                    f"{read} that {where} changes in place under another name; the two share "
                     "memory in Python where a branch or a loop over tensor data says so, which no graph can tell: "
                     "write `y = y + …` instead of `y += …`, or clone it before"
                 )
@@ -123,3 +136,18 @@ class Aliases:
     def set_stale(self, stale: dict[int, str]) -> None:
         """Comes back to what was stale."""
         self._stale = dict(stale)
+
+
+def aliases_now() -> Aliases:
+    """Those of the export that goes on, or new ones."""
+    return _NOW[-1] if _NOW else Aliases()
+
+
+@contextmanager
+def followed(aliases: Aliases) -> Iterator[None]:
+    """For the time of an export."""
+    _NOW.append(aliases)
+    try:
+        yield
+    finally:
+        _NOW.pop()

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, SupportsIndex
 import torch
 from torch.utils import _pytree as pytree
 
+from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.numbers import as_number, is_number, number_tensor, require_one_kind
 from exportguard.source.errors import RewriteError
 
@@ -80,10 +81,22 @@ def chosen(rows: Any, are_there: torch.Tensor) -> Collected:
 
 
 def row_of(leaf: torch.Tensor, index: Any) -> torch.Tensor:
-    """A row, which is a number if the rows stand for numbers."""
+    """A row, which is a number if the rows stand for numbers, else a part of them, as it is one in Python."""
     position = index.reshape(1) if isinstance(index, torch.Tensor) else None
     row = leaf[index] if position is None else leaf[position].squeeze(0)
-    return as_number(row) if rows_are_numbers(leaf) else row
+    if rows_are_numbers(leaf):
+        return as_number(row)
+    if position is not None:
+        aliases_now().link(row, [leaf])
+    return row
+
+
+def like_a_row(leaf: torch.Tensor) -> torch.Tensor:
+    """What stands for any row where there may be none."""
+    row = torch.empty(leaf.shape[1:], dtype=leaf.dtype, device=leaf.device)
+    if not rows_are_numbers(leaf):
+        aliases_now().link(row, [leaf])
+    return row
 
 
 def like_rows(rows: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:

@@ -9,13 +9,14 @@ from typing import Any
 import torch
 
 from exportguard.model_code import is_users
+from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.catching import handler_of
 from exportguard.rewrites.collected import Grown, Maybe, truth_of
 from exportguard.rewrites.data import as_predicate, depends_on_data
 from exportguard.rewrites.merging import Merge
 from exportguard.rewrites.recording import Captured, record, substituted
 from exportguard.rewrites.state import Slot, Snapshot
-from exportguard.rewrites.watch import aliases_now, is_stop, note_containers, note_put
+from exportguard.rewrites.watch import is_stop, note_containers, note_put
 from exportguard.source.errors import RewriteError
 
 Branch = Callable[..., Any]

@@ -15,6 +15,7 @@ from exportguard.rewrites.collected import (
     Collected,
     Grown,
     is_open,
+    like_a_row,
     like_rows,
     number_rows,
     row_of,
@@ -61,6 +62,10 @@ class Rows:
     def at(self, index: Any) -> Any:
         """The row of a number, which may be a tensor itself."""
         return self.item([row_of(leaf, index) for leaf in pytree.tree_leaves(self.tensors)])
+
+    def like_one(self) -> Any:
+        """What stands for a row while it is looked at what a step does: there may be none."""
+        return self.item([like_a_row(leaf) for leaf in pytree.tree_leaves(self.tensors)])
 
     def item(self, leaves: list[torch.Tensor]) -> Any:
         """The row that has these leaves, its numbers marked as such."""

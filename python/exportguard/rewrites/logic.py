@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
+from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.collected import truth_of
 from exportguard.rewrites.conditional import Condition, Run
 from exportguard.rewrites.data import as_flag, as_predicate, depends_on_data
 from exportguard.rewrites.numbers import as_number, number_tensor
 from exportguard.rewrites.recording import Captured
 from exportguard.rewrites.state import Snapshot
-from exportguard.rewrites.watch import aliases_now
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "Eq": operator.eq,

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
+from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.carrying import Kind, Kinds, UnstableError, is_inner, is_leaf, undefined_like
 from exportguard.rewrites.collected import Collected, Grown, Maybe, chosen, number_rows
 from exportguard.rewrites.conditional import if_
@@ -19,7 +21,7 @@ from exportguard.rewrites.numbers import is_number, number_tensor, require_one_k
 from exportguard.rewrites.opening import Opening, closed
 from exportguard.rewrites.recording import Captured, record, substituted
 from exportguard.rewrites.state import MISSING, UNDEFINED, Slot, Snapshot
-from exportguard.rewrites.watch import aliases_now, note_put
+from exportguard.rewrites.watch import note_put
 from exportguard.source.errors import RewriteError, forget
 
 Body = Callable[..., tuple[Any, tuple[Any, ...]]]
@@ -49,7 +51,11 @@ def for_(iterable: Any, body: Body, names: Sequence[str], values: tuple[Any, ...
 def _over_rows(
     rows: Rows, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int, *, may_be_empty: bool = False
 ) -> tuple[Any, ...]:
-    loop = _Loop(body, names, values, line, lambda: (rows.at(0),)).analysed()
+    loop = _Loop(body, names, values, line, lambda: (rows.like_one(),)).analysed()
+    if has_free_unbacked_symbols(rows.length):  # torch 2.11 to 2.13: a scan asks whether there are rows
+        may_be_empty = True
+        if loop.appends:
+            torch._check(rows.length > 0)  # type: ignore[no-untyped-call]
     if loop.breaks or (may_be_empty and not loop.appends):
         return _counted(steps_of(rows), lambda i, *current: body(rows.at(i), *current), names, values, line)
     return loop.scan(rows)
@@ -188,6 +194,9 @@ class _Loop:
         """
         self._captured = self._captured.of_the_next_step() if again else Captured()
         values, held, made = self._inputs()
+        if again:
+            for place, (_, tensor) in self._made.items():
+                aliases_now().begin_again(tensor, self._ends[place])
         for tensor in made:
             self._captured.made[id(tensor)] = tensor
         for slot, content in builtins.zip(self._slots, held, strict=True):

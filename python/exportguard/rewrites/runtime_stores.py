@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.collected import Grown
 from exportguard.rewrites.numbers import affine_of, is_number
 from exportguard.source.errors import RewriteError
@@ -31,7 +32,23 @@ _UPDATES: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def get_item(container: Any, index: Any) -> Any:
-    """`container[index]`."""
+    """`container[index]`, which is known as a part of it where it is one in Python."""
+    found = _got(container, index)
+    if isinstance(container, torch.Tensor) and isinstance(found, torch.Tensor) and _makes_a_view(index):
+        aliases_now().link(found, [container])
+    return found
+
+
+def _makes_a_view(index: Any) -> bool:
+    """Whether torch gives a part of the memory: slices and single numbers, which may be tensors."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return all(
+        part is None or part is Ellipsis or isinstance(part, slice | int | torch.SymInt) or _is_scalar_index(part)
+        for part in parts
+    )
+
+
+def _got(container: Any, index: Any) -> Any:
     if isinstance(container, Grown):
         return container.item(index)
     _require_tensor(container, index)
@@ -40,7 +57,7 @@ def get_item(container: Any, index: Any) -> Any:
     if found is None:
         return container[parts if isinstance(index, tuple) else parts[0]]
     view, row, axis, place = found
-    return get_item(view[row], (*row[:axis], 0, *parts[place + 1 :]))
+    return _got(view[row], (*row[:axis], 0, *parts[place + 1 :]))
 
 
 def set_item(content: Any, container: Any, index: Any) -> None:
@@ -59,7 +76,7 @@ def set_item(content: Any, container: Any, index: Any) -> None:
 
 def update_item(name: str, container: Any, index: Any, operand: Any) -> None:
     """`container[index] += operand`, or another operator."""
-    set_item(_UPDATES[name](get_item(container, index), operand), container, index)
+    set_item(_UPDATES[name](_got(container, index), operand), container, index)
 
 
 def _require_tensor(container: Any, index: Any) -> None:

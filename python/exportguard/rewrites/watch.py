@@ -16,7 +16,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
-from exportguard.rewrites.aliases import Aliases, only_looks
+from exportguard.rewrites.aliases import Aliases, followed, only_looks
 from exportguard.rewrites.catching import handler_of
 from exportguard.rewrites.collected import holds_parts, is_open, of_open_list, require_closed
 from exportguard.rewrites.numbers import with_numbers
@@ -92,11 +92,6 @@ def is_stop(error: BaseException) -> bool:
 
     stops = (UserError, GuardOnDataDependentSymNode, DataDependentOutputException, DynamicOutputShapeException)
     return isinstance(error, stops) or "data-dependent" in str(error)
-
-
-def aliases_now() -> Aliases:
-    """Those of the export that goes on, or new ones."""
-    return _OPEN[-1].aliases if _OPEN else Aliases()
 
 
 def note_put(slots: Iterable[Slot], snapshot: Snapshot) -> None:
@@ -188,7 +183,7 @@ def _run_watched(model: Any, export: Callable[[], Any]) -> Any:
     watch = Watch()
     _OPEN.append(watch)
     try:
-        with noted_errors() as noted, _left_clean(model, watch), watch:
+        with noted_errors() as noted, _left_clean(model, watch), followed(watch.aliases), watch:
             program = export()
     finally:
         _OPEN.pop()
@@ -215,8 +210,10 @@ def _left_clean(model: Any, watch: Watch) -> Iterator[None]:
         if module is not model:
             return
         require_closed(outputs)
-        watch.aliases.read(leaf for leaf in pytree.tree_leaves(outputs) if isinstance(leaf, torch.Tensor))
-        watch.aliases.read(model.buffers())
+        tensors = (leaf for leaf in pytree.tree_leaves(outputs) if isinstance(leaf, torch.Tensor))
+        watch.aliases.read(tensors, "the model returns a tensor")
+        for name, buffer in model.named_buffers():
+            watch.aliases.read([buffer], f"the model leaves a buffer, {name},")
         for two in watch.containers:
             two.require_unchanged()
         snapshot.restore([(slot, value) for slot, value in snapshot.changes() if holds_parts(value)])

@@ -186,8 +186,8 @@ std::vector<Value*> made_by_scan(LoweringContext& ctx, const ir::Graph& step, co
 std::vector<Value*> made_by_loop(LoweringContext& ctx, const ir::Graph& step, const ScanOperands& given,
                                  std::size_t count) {
   const std::vector<Value*> outputs =
-      ctx.op_many("Loop", joined({ctx.dim_scalar(given.cut.front(), 0), nullptr}, given.state), count,
-                  {{"body", empty_graph("body")}});
+      ctx.op_many("Loop", joined({ctx.dim_scalar(given.cut.front(), 0), ctx.constant(true, DType::kBool)}, given.state),
+                  count, {{"body", empty_graph("body")}});
   ir::Graph& graph = body_of(outputs.front(), "body");
   Value& turn = graph.add_input("iteration", ir::Type::tensor(DType::kInt64, ir::Shape{}));
   graph.add_input("continues", ir::Type::tensor(DType::kBool, ir::Shape{}));

@@ -69,7 +69,7 @@ TEST(HigherOrderLowering, ALoopGoesThroughWhatMayHaveNoSlice) {
       return (%z, %y))";
   EXPECT_EQ(lowered(graph), R"(  %0 = Shape(%x) {start=0, end=1}
   %1 = Squeeze(%0, %"constant.i64[0]")
-  %z, %2 = Loop(%1, _, %s) {body=graph(%iteration, %continues, %a):
+  %z, %2 = Loop(%1, %constant.bool.1, %s) {body=graph(%iteration, %continues, %a):
       %3 = Gather(%x, %iteration) {axis=0}
       %c = Add(%a, %3)
       %d = Mul(%a, %3)

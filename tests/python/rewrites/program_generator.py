@@ -1,6 +1,6 @@
-"""Makes random programs of Python over tensors for `random_programs.py`: each of a seed, small, and known by its classes.
+"""Makes random programs of Python over tensors for `random_programs.py`: each of a seed, and small.
 
-A class is a construct that rewriting has a rule for: `CLASSES` names them all, and a program tells which it has.
+A program tells which classes of constructs it has: "late binding", "a slice added to", "return in a loop".
 """
 
 from __future__ import annotations
@@ -285,7 +285,9 @@ class Generator:
             "a slice added to": self._slice,
             "an alias": lambda: Statement([self._pick(["v = w", "w = v", "v = w.view(4)", "w = v[:]"])]),
             "an attribute": self._attribute,
-            "a buffer changed": lambda: Statement([f"self.bias {self._pick(['+=', '*='])} {self._scalar_or_number()} * 0.1"]),
+            "a buffer changed": lambda: Statement(
+                [f"self.bias {self._pick(['+=', '*='])} {self._scalar_or_number()} * 0.1"]
+            ),
             "an assertion": lambda: Statement([f"assert {self._test()}, 'no'"]),
         }
         if self._lists:
@@ -329,7 +331,9 @@ class Generator:
 
     def _slice(self) -> Statement:
         v = self._pick(self._vectors)
-        return Statement([self._pick([f"{v}[1:3] += 1.0", f"{v}[:2] *= {self._pick(self._scalars)}", f"{v}[::2] -= 0.5"])])
+        return Statement(
+            [self._pick([f"{v}[1:3] += 1.0", f"{v}[:2] *= {self._pick(self._scalars)}", f"{v}[::2] -= 0.5"])]
+        )
 
     def _attribute(self) -> Statement:
         read = f"{self._pick(self._vectors)} = self.last * 0.5"
@@ -381,7 +385,12 @@ class Generator:
 
     def _while(self) -> Statement:
         count, s = self._new("c"), self._pick(self._scalars)
-        tests = [f"{count} < 3", f"{s} < 3 and {count} < 4", f"v.sum() < 2 and {count} < 5", f"({count} := {count} + 1) < 3"]
+        tests = [
+            f"{count} < 3",
+            f"{s} < 3 and {count} < 4",
+            f"v.sum() < 2 and {count} < 5",
+            f"({count} := {count} + 1) < 3",
+        ]
         test = self._pick(tests)
         self._loops += 1
         body = [*([] if ":=" in test else [Statement([f"{count} += 1"])]), *self._block(self._random.randint(1, 2))]
@@ -418,7 +427,9 @@ class Generator:
 
     def _match(self) -> Statement:
         heads = self._pick(["match n:", "match v.dim():", "match (x.dim(), k):"])
-        first = {"match n:": "case 0 | 1:", "match v.dim():": "case 1:", "match (x.dim(), k):": "case (2, other):"}[heads]
+        first = {"match n:": "case 0 | 1:", "match v.dim():": "case 1:", "match (x.dim(), k):": "case (2, other):"}[
+            heads
+        ]
         cases = Statement([first, "case _:"], [self._block(1), self._block(1)])
         return Statement([heads], [[cases]])
 
@@ -443,8 +454,12 @@ class Generator:
         return {
             "star-unpacking": lambda: Statement([f"v, *rest = {self._vector()}, w, s", "w = rest[0] + 1.0"]),
             "star-unpacking of a list": lambda: Statement(["*_, v = [w, " + self._vector() + "]"]),
-            "a number of tensor data": lambda: Statement([f"n = {self._pick(['int(s)', 'float(v.sum())', 'round(2.4)'])}"]),
-            "a cache that is filled": lambda: Statement(["if self.cache is None:"], [[Statement(["self.cache = w * 1.0"])]]),
+            "a number of tensor data": lambda: Statement(
+                [f"n = {self._pick(['int(s)', 'float(v.sum())', 'round(2.4)'])}"]
+            ),
+            "a cache that is filled": lambda: Statement(
+                ["if self.cache is None:"], [[Statement(["self.cache = w * 1.0"])]]
+            ),
             "a float of tensor data": lambda: Statement(["w = w * float(v.sum())"]),
             "numbers in a list": lambda: Statement(["sums = [float(r.sum()) for r in x]", "s = s + max([*sums, 0.0])"]),
         }

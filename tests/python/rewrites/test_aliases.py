@@ -51,6 +51,18 @@ class ReadBeforeTheWrite(Module):
 
 
 @PROGRAMS.add()
+class ATableOfRowsThatReadTheOneBefore(Module):
+    def forward(self, x):
+        table = torch.zeros_like(x)
+        table[0] = x[0]
+        before = table[0]
+        for i in range(1, x.shape[0]):
+            table[i] = before * 0.5 + x[i]
+            before = table[i]
+        return table
+
+
+@PROGRAMS.add()
 class AListOfBothBranches(Module):
     def forward(self, x):
         items = [x]
@@ -140,7 +152,40 @@ class AListThatIsChangedLater(Module):
         return items[0], first[-1]
 
 
+class ARowThatALoopLeft(Module):
+    def forward(self, x):
+        y = x * 2
+        best = y[0]
+        for row in y:
+            if row.sum() > 1:
+                best = row
+                break
+        best += 1
+        return y
+
+
+class ARowByTheNumberOfALoop(Module):
+    def forward(self, x):
+        y = x * 2
+        for i in range(x.shape[0]):
+            row = y[i]
+            row += 1
+        return y
+
+
+class AWindowByTheNumberOfALoop(Module):
+    def forward(self, x):
+        y = x * 2
+        for i in range(x.shape[0] - 1):
+            rows = y[i : i + 2]
+            rows += 1
+        return y
+
+
 REFUSED = [
+    ARowThatALoopLeft,
+    ARowByTheNumberOfALoop,
+    AWindowByTheNumberOfALoop,
     MeetAtATest,
     AnAugmentedAssignmentReadsWhatATestBound,
     AViewInABranch,
