@@ -37,6 +37,9 @@ from exportguard import ExportError, ExportGuardError, RewriteError, to_onnx, to
 #: Rows and scale of the inputs: the first is exported.
 CASES = ((3, 1.0), (5, -1.0), (2, 3.0), (1, 0.7), (4, -0.3), (0, 1.0))
 
+#: What torch 2.11 to 2.13 says of a scan over no rows, which runs in onnxruntime.
+_SCAN_OF_NOTHING = "select(): index 0 out of range for tensor of size [0"
+
 _TOLD = 50  # programs between two lines of counts
 
 
@@ -121,7 +124,6 @@ def _compared(model: torch.nn.Module, expected: Any, *, with_onnx: bool) -> Verd
             raise ExportError(f"{type(error).__name__}: {error}") from error
         module = program.module()
         run = functools.partial(_outputs_of, module)
-        expected = [(x, wanted) for x, wanted in expected if len(x)]  # torch's scan takes no tensor without rows
     left = _left_behind(model)
     if left:
         return Verdict("different", left)
@@ -130,6 +132,8 @@ def _compared(model: torch.nn.Module, expected: Any, *, with_onnx: bool) -> Verd
         try:
             found = run(x.clone())
         except Exception as error:
+            if not with_onnx and _SCAN_OF_NOTHING in str(error):
+                continue
             if x.shape[0] != example.shape[0] and _is_about_shapes(error):
                 is_fixed = True
                 continue
