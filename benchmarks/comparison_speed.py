@@ -1,7 +1,7 @@
 """The comparison of two tensors beside torch.allclose, numpy.allclose and the memory's own speed.
 
 The bandwidth is that of the fastest plain read of as many bytes: torch's sum of both tensors, whose bytes are read once
-and not written.
+and not written. All forms run in turn, several times, and each has its fastest round.
 
     python benchmarks/comparison_speed.py --gib 1
 """
@@ -18,14 +18,11 @@ import torch
 from exportguard import _core
 
 
-def least(work: Callable[[], object], rounds: int) -> float:
-    """Seconds of the fastest of several runs."""
-    best = float("inf")
-    for _ in range(rounds):
-        begin = time.perf_counter()
-        work()
-        best = min(best, time.perf_counter() - begin)
-    return best
+def seconds_of(work: Callable[[], object]) -> float:
+    """Wall time of one run."""
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
 
 
 def main() -> None:
@@ -51,11 +48,11 @@ def main() -> None:
     }
     if options.device == "cpu" and dtype != torch.bfloat16:
         forms["numpy.allclose"] = lambda: np.allclose(got.numpy(), expected.numpy(), 1e-4, 1e-4)
-    floor = 0.0
+    rounds = [{name: seconds_of(work) for name, work in forms.items()} for _ in range(options.rounds)]
+    least = {name: min(times[name] for times in rounds) for name in forms}
+    floor = next(iter(least.values()))
     print(f"{gib:.1f} GiB in two {options.dtype} tensors on {options.device}, {options.threads} threads")
-    for name, work in forms.items():
-        seconds = least(work, options.rounds)
-        floor = floor or seconds
+    for name, seconds in least.items():
         print(f"{name:26} {seconds:8.3f} s {gib / seconds:8.1f} GiB/s {floor / seconds:6.0%} of the plain read")
 
 

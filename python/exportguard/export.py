@@ -179,26 +179,32 @@ def _converted(
 ) -> OnnxModel:
     program = exported.program
     outputs = None if options.mutated_outputs else len(returned_leaves(program))
-    converters = options.dispatcher.rows() if options.dispatcher is not None else {}
+    model = OnnxModel(core, opset, exported.axes(), exported.rewriting_steps)
+    convert_graph(model, options=options, optimize=optimize, outputs=outputs)
+    if options.modules_as_functions:
+        _core.outline_modules(core, functions_of_program(program, options.modules_as_functions))
+    return model
+
+
+def convert_graph(
+    model: OnnxModel, *, options: ExportOptions, optimize: Optimize = True, outputs: int | None = None
+) -> None:
+    """From torch's operators to those of the model's opset, in place; `outputs` of the graph stay, all if None."""
     chosen = chosen_decompositions(options.decompositions)
     with phase("converting"):
         _core.convert(
-            core,
-            opset=opset,
+            model._core,
+            opset=model.opset,
             trace=decompose.tracer(chosen),
             outputs=outputs,
             target=options.target,
             fused_attention=optimize is not False,
-            converters=converters,
+            converters=options.dispatcher.rows() if options.dispatcher is not None else {},
             decompositions=list(chosen),
         )
-    model = OnnxModel(core, opset, exported.axes(), exported.rewriting_steps)
     if optimize:
         with phase("optimizing"):
             model.optimize(target=optimize if isinstance(optimize, str) else "portable")
-    if options.modules_as_functions:
-        _core.outline_modules(core, functions_of_program(program, options.modules_as_functions))
-    return model
 
 
 def imported(

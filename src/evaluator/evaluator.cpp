@@ -138,27 +138,60 @@ Program::~Program() = default;
 Program::Program(Program&&) noexcept = default;
 Program& Program::operator=(Program&&) noexcept = default;
 
-std::vector<Value> Program::run(std::span<const Value> inputs) const {
+std::vector<Value> Program::run(std::span<const Value> inputs) const { return Run(*this, inputs).outputs(); }
+
+// ------------------------------------------------------------------------------------------------ runs
+
+struct Run::State {
+  explicit State(const Program::Implementation& of)
+      : program(of),
+        strings(&of.routines.strings()),
+        borrowed(of.constants),
+        setting{strings, of.device, of.options.observer, of.options.substitute},
+        machine(of.routines.main(), setting) {}
+
+  const Program::Implementation& program;
+  StringPool strings;
+  Storages borrowed;
+  Machine::Setting setting;
+  Machine machine;
+};
+
+Run::Run(const Program& program, std::span<const Value> inputs)
+    : state_(std::make_unique<State>(*program.implementation_)) {
   const PlainTensors plain;
-  const Implementation& self = *implementation_;
-  const auto& declared = self.model.graph->inputs();
+  const auto& declared = state_->program.model.graph->inputs();
   if (inputs.size() != declared.size()) {
     throw InvalidArgument(fmt::format("the graph has {} inputs, got {}", declared.size(), inputs.size()));
   }
-  StringPool strings(&self.routines.strings());
-  Storages borrowed = self.constants;
   Data data;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    data.push_back(to_datum(inputs[i], strings, self.device));
+    data.push_back(to_datum(inputs[i], state_->strings, state_->program.device));
     check(*declared[i], data.back());
-    note_storage(data.back(), borrowed);
+    note_storage(data.back(), state_->borrowed);
   }
-  const Machine::Setting setting{strings, self.device, self.options.observer, self.options.substitute};
-  Data results = Machine(self.routines.main(), setting).run(std::move(data));
+  state_->machine.begin(std::move(data));
+}
+
+Run::~Run() = default;
+
+bool Run::advance() {
+  const PlainTensors plain;
+  return state_->machine.advance();
+}
+
+std::vector<Value> Run::outputs() {
+  const PlainTensors plain;
+  while (state_->machine.advance()) {
+  }
   std::vector<Value> outputs;
-  for (const Datum& result : results) outputs.push_back(to_value(of_its_own(result, borrowed), strings));
+  for (const Datum& result : state_->machine.end()) {
+    outputs.push_back(to_value(of_its_own(result, state_->borrowed), state_->strings));
+  }
   return outputs;
 }
+
+// ------------------------------------------------------------------------------------------------ single runs
 
 std::vector<Value> run(const ir::Model& model, std::span<const Value> inputs, const Options& options) {
   return Program(model, options).run(inputs);

@@ -23,22 +23,37 @@ Machine::Machine(const Routine& routine, const Setting& setting)
 }
 
 Data Machine::run(const Code& code, Data inputs, std::string_view what) {
+  take(code, std::move(inputs), what);
+  for (const Code::Step& step : code.steps) execute(step);
+  return results_of(code);
+}
+
+bool Machine::advance() {
+  if (next_ == routine_.code.steps.size()) return false;
+  execute(routine_.code.steps[next_++]);
+  return true;
+}
+
+void Machine::take(const Code& code, Data inputs, std::string_view what) {
   if (inputs.size() != code.inputs.size()) {
     throw EvaluationError(fmt::format("{} takes {} inputs, got {}", what, code.inputs.size(), inputs.size()));
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     values_[static_cast<std::size_t>(code.inputs[i])] = std::move(inputs[i]);
   }
-  for (const Code::Step& step : code.steps) {
-    Data results = run_step(step);
-    for (std::size_t i = 0; i < results.size() && i < step.outputs.size(); ++i) {
-      values_[static_cast<std::size_t>(step.outputs[i])] = std::move(results[i]);
-    }
-    if (setting_.observer) observe(step);
-    if (setting_.substitute) substitute(step);
-    for (const int slot : step.dead) values_[static_cast<std::size_t>(slot)] = {};
-  }
+}
 
+void Machine::execute(const Code::Step& step) {
+  Data results = run_step(step);
+  for (std::size_t i = 0; i < results.size() && i < step.outputs.size(); ++i) {
+    values_[static_cast<std::size_t>(step.outputs[i])] = std::move(results[i]);
+  }
+  if (setting_.observer) observe(step);
+  if (setting_.substitute) substitute(step);
+  for (const int slot : step.dead) values_[static_cast<std::size_t>(slot)] = {};
+}
+
+Data Machine::results_of(const Code& code) {
   Data outputs;
   for (const int slot : code.outputs) outputs.push_back(slot < 0 ? Datum() : values_[static_cast<std::size_t>(slot)]);
   for (const int slot : code.own) values_[static_cast<std::size_t>(slot)] = {};

@@ -2,6 +2,8 @@
 
 #include <pybind11/stl.h>
 
+#include <memory>
+
 #include "exportguard/evaluator/evaluator.h"
 #include "exportguard/serialization/settled_names.h"
 #include "exportguard/validation/divergence.h"
@@ -108,6 +110,13 @@ py::dict inputs_of(const DivergenceView& view) {
   return inputs;
 }
 
+py::object beside_of(const DivergenceView& view) {
+  if (!view.found->beside) return py::none();
+  checks::Beside copy = view.found->beside->copy();
+  return py::make_tuple(std::make_unique<ir::Model>(std::move(copy.reference)),
+                        std::make_unique<ir::Model>(std::move(copy.model)), values_to_python(copy.inputs));
+}
+
 void bind_node(py::module_& m) {
   py::class_<NodeView>(m, "NodeView", "A node of a graph, and where it comes from in the user's model.")
       .def_readonly("name", &NodeView::name)
@@ -150,6 +159,9 @@ void bind_report(py::module_& m) {
                                return self.found->got ? value_to_python(*self.found->got) : py::object(py::none());
                              })
       .def_property_readonly("error", [](const DivergenceView& self) { return self.found->error; })
+      .def("beside", &beside_of,
+           "Copies of the same place of the reference and of the model, and right values for both; None where one node "
+           "alone makes the wrong value.")
       .def_property_readonly("is_runtimes_own", [](const DivergenceView& self) { return self.found->is_runtimes_own; })
       .def_property_readonly("times_rounding", [](const DivergenceView& self) { return self.found->times_rounding; })
       .def_property_readonly(

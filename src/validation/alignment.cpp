@@ -7,6 +7,8 @@
 #include <array>
 #include <cctype>
 #include <map>
+#include <optional>
+#include <ranges>
 #include <string_view>
 #include <unordered_set>
 
@@ -165,6 +167,10 @@ double share_of_names(const ByName& known, const Graph& model) {
   return all == 0 ? 0.0 : static_cast<double>(shared) / static_cast<double>(all);
 }
 
+bool is_constant(const Value& value) {
+  return value.initializer() != nullptr || (value.producer() != nullptr && value.producer()->is("", "Constant"));
+}
+
 /// What a node reads, values of the model by those of the reference beside them; nothing if one has none.
 class Readings {
  public:
@@ -195,10 +201,6 @@ class Readings {
       }
     }
     return key;
-  }
-
-  static bool is_constant(const Value& value) {
-    return value.initializer() != nullptr || (value.producer() != nullptr && value.producer()->is("", "Constant"));
   }
 
   const Pairs& pairs_;
@@ -244,6 +246,9 @@ class ModelAligner {
       if (const Node* alike = find_by_reading(node)) add_node(*alike, node);
       for (std::size_t i = 0; i < node.output_count(); ++i) add_by_name(node.output(i));
     }
+    std::vector<const Node*> nodes;
+    for (const Node& node : model_) nodes.push_back(&node);
+    for (const Node* node : nodes | std::views::reverse) add_by_reader(*node);
   }
 
  private:
@@ -267,6 +272,37 @@ class ModelAligner {
     const auto found = known_.find(output.name());
     if (found == known_.end() || (is_made_up(output) && !is_copy_)) return;
     pairs_.add(*found->second, output, has_same_naming_ || is_copy_);
+  }
+
+  // Where a node and the one beside it read the same but for one input, these inputs should be the same as well: one of
+  // them may be what another operator makes.
+  void add_by_reader(const Node& node) {
+    const Value* expected = node.output_count() == 0 ? nullptr : pairs_.find_expected(&node.output());
+    const Node* alike = expected == nullptr ? nullptr : expected->producer();
+    const bool is_alike = alike != nullptr && alike->qualified_name() == node.qualified_name() &&
+                          alike->input_count() == node.input_count() && attributes_of(*alike) == attributes_of(node);
+    if (!is_alike) return;
+
+    std::optional<std::size_t> other;
+    for (std::size_t i = 0; i < node.input_count(); ++i) {
+      if (reads_the_same(alike->find_input(i), node.find_input(i))) continue;
+      if (other) return;
+      other = i;
+    }
+    if (other) add_if_free(alike->find_input(*other), node.find_input(*other));
+  }
+
+  bool reads_the_same(const Value* expected, const Value* got) const {
+    if (expected == nullptr || got == nullptr) return expected == got;
+    if (is_constant(*expected) && is_constant(*got)) return expected->type() == got->type();
+    return pairs_.find_expected(got) == expected;
+  }
+
+  void add_if_free(const Value* expected, const Value* got) {
+    if (expected == nullptr || got == nullptr) return;
+    const bool are_made = expected->producer() != nullptr && got->producer() != nullptr;
+    const bool is_free = !pairs_.is_taken(expected) && pairs_.find_expected(got) == nullptr;
+    if (are_made && is_free && !is_constant(*expected) && !is_constant(*got)) pairs_.add(*expected, *got, false);
   }
 
   /// The same operator, for the same line of the same module.

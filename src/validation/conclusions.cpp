@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "exportguard/common/torch_dtypes.h"
 #include "exportguard/evaluator/evaluator.h"
@@ -58,14 +59,16 @@ double inexactness(const Finding& finding) {
 }  // namespace
 
 bool Search::differs_somewhere() const {
-  return !report_.outputs_agree() ||
-         std::ranges::any_of(states_, [](const State& state) { return state.as_it_is && !state.as_it_is->agrees(); });
+  return !report_.outputs_agree() || std::ranges::any_of(states_, [](const State& state) {
+    return (state.in_runtime && !state.in_runtime->agrees()) || (state.of_right && !state.of_right->agrees());
+  });
 }
 
 // Whether the model is given the reference's value: where it is one for certain, and where both agree.
 bool Search::is_given(std::size_t pair) const {
-  const auto& seen = states_[pair].as_it_is;
-  return pairs_[pair].is_sure || pairs_[pair].is_chance || (seen && seen->agrees());
+  const auto agrees = [](const std::optional<Finding>& finding) { return finding && finding->agrees(); };
+  const State& state = states_[pair];
+  return pairs_[pair].is_sure || pairs_[pair].is_chance || agrees(state.in_runtime) || agrees(state.of_right);
 }
 
 // A pair that stands together by its names alone may be no pair; it counts where outputs are wrong as well.
@@ -76,6 +79,11 @@ bool Search::is_wrong(std::size_t pair) const {
 }
 
 void Search::conclude() {
+  for (std::size_t i = 0; i < pairs_.size(); ++i) {
+    if (!is_given(i)) continue;
+    given_.insert(pairs_[i].got);
+    given_expected_.insert(pairs_[i].expected);
+  }
   std::optional<std::size_t> first;
   for (std::size_t i = 0; i < pairs_.size(); ++i) {
     if (!is_wrong(i)) continue;
@@ -86,23 +94,35 @@ void Search::conclude() {
       report_.further.back().name = pairs_[i].got->name();
     }
   }
-  if (first) {
-    report_.first = divergence_at(*pairs_[*first].got, pairs_[*first].expected);
-    fill_figures(*report_.first, pairs_[*first].expected, {});
-    return;
-  }
-  if (stopped_at_ != nullptr && !stopped_because_.empty()) return conclude_stopped();
+  if (first) return conclude_first(*first);
   if (report_.outputs_agree()) return;
+  if (stopped_at_ != nullptr && stopped_at_->output_count() > 0) return conclude_stopped();
   if (options_.run && conclude_runtime()) return;
   conclude_by_rounding();
 }
 
+void Search::conclude_first(std::size_t pair) {
+  Divergence& first = report_.first.emplace(divergence_at(*pairs_[pair].got, pairs_[pair].expected));
+  fill_figures(first, pair, {});
+  first.finding = *states_[pair].of_right;  // of the reference's value as it is, not in the form of the model's
+  first.finding.name = pairs_[pair].got->name();
+  if (first.nodes.size() > 1) first.beside = beside(pair);
+}
+
+// The first value that would have been made of the node's tells what stands beside it.
 void Search::conclude_stopped() {
   const auto found = by_got_.find(&stopped_at_->output());
   report_.first =
       divergence_at(stopped_at_->output(), found == by_got_.end() ? nullptr : pairs_[found->second].expected);
   report_.first->error = stopped_because_;
   report_.first->finding.structural = "it cannot be run";
+  if (report_.first->nodes.size() < 2) return;
+  const auto behind = std::ranges::find_if(pairs_, [this](const AlignedPair& pair) {
+    if (right_.find(by_got_.at(pair.got)) != nullptr || pair.expected->producer() == nullptr) return false;
+    const std::vector<const ir::Node*> nodes = segment_behind(*pair.got, given_).nodes;
+    return std::ranges::find(nodes, stopped_at_) != nodes.end();
+  });
+  if (behind != pairs_.end()) report_.first->beside = beside(static_cast<std::size_t>(behind - pairs_.begin()));
 }
 
 // The graph is right in the evaluator: the runtime is looked at from its first wrong value on.
@@ -110,11 +130,11 @@ bool Search::conclude_runtime() {
   std::size_t tried = 0;
   std::optional<Divergence> first;  // right by itself: the runtime does another thing with the nodes around it
   for (std::size_t i = 0; i < pairs_.size() && tried < kMostTried; ++i) {
-    const auto& seen = states_[i].as_it_is;
+    const auto& seen = states_[i].in_runtime;
     if (!seen || seen->agrees()) continue;
     ++tried;
     Divergence candidate = divergence_at(*pairs_[i].got, pairs_[i].expected);
-    fill_figures(candidate, pairs_[i].expected, options_.run);
+    fill_figures(candidate, i, options_.run);
     candidate.is_runtimes_own = true;
     if (!candidate.finding.agrees() || !candidate.error.empty()) {
       report_.first = std::move(candidate);
@@ -132,7 +152,7 @@ bool Search::conclude_runtime() {
 void Search::conclude_by_rounding() {
   for (const std::size_t pair : least_exact()) {
     Divergence candidate = divergence_at(*pairs_[pair].got, pairs_[pair].expected);
-    fill_figures(candidate, pairs_[pair].expected, {});
+    fill_figures(candidate, pair, {});
     candidate.times_rounding = times_rounding(candidate);
     const double least = report_.first ? report_.first->times_rounding : kBeyondRounding;
     if (candidate.times_rounding > least) report_.first = std::move(candidate);
@@ -169,66 +189,31 @@ double Search::times_rounding(const Divergence& divergence) const {
 
 // ------------------------------------------------------------------------------------------------ one divergence
 
-Values Search::given_values() const {
-  Values values;
-  for (std::size_t i = 0; i < pairs_.size(); ++i) {
-    if (is_given(i)) values.insert(pairs_[i].got);
-  }
-  return values;
-}
-
-std::vector<const ir::Node*> Search::reference_nodes(const ir::Value& expected) const {
-  Values given;
-  for (std::size_t i = 0; i < pairs_.size(); ++i) {
-    if (is_given(i)) given.insert(pairs_[i].expected);
-  }
-  return expected.producer() == nullptr ? std::vector<const ir::Node*>() : segment_behind(expected, given).nodes;
-}
-
 Divergence Search::divergence_at(const ir::Value& got, const ir::Value* expected) {
-  const Segment segment = segment_behind(got, given_values());
+  const Segment segment = segment_behind(got, given_);
   Divergence divergence;
   divergence.node = got.producer();
   divergence.nodes = segment.nodes;
   divergence.finding.name = got.name();
-  if (expected != nullptr) {
+  if (expected != nullptr && expected->producer() != nullptr) {
     divergence.reference_node = expected->producer();
-    divergence.reference_nodes = reference_nodes(*expected);
+    divergence.reference_nodes = segment_behind(*expected, given_expected_).nodes;
   }
   divergence.reproduction = cut_out(model_, {&got}, &segment.frontier);
-  fill_inputs(divergence, segment);
+
+  const Contents contents = right_contents(segment.frontier);
+  for (std::size_t i = 0; i < contents.size(); ++i) {
+    divergence.inputs.push_back({divergence.reproduction.graph->input(i).name(), contents[i]});
+  }
+  fix_inputs(divergence.reproduction, contents);
   return divergence;
 }
 
-void Search::fill_inputs(Divergence& divergence, const Segment& segment) {
-  Values asked;
-  for (const ir::Value* value : segment.frontier) {
-    const auto found = by_got_.find(value);
-    if (found != by_got_.end()) asked.insert(pairs_[found->second].expected);
-  }
-  ReferenceRun reference(reference_, inputs_, options_.device, asked, options_.window);
-  std::vector<Value> contents;
-  for (std::size_t i = 0; i < segment.frontier.size(); ++i) {
-    const ir::Value* value = segment.frontier[i];
-    const auto found = by_got_.find(value);
-    if (found == by_got_.end()) {
-      contents.push_back(inputs_[value->output_index()]);
-    } else {
-      const Value content = content_of(*pairs_[found->second].expected, reference);
-      contents.push_back(in_form_of(content, states_[found->second].form).value_or(content));
-    }
-    divergence.inputs.push_back({divergence.reproduction.graph->input(i).name(), contents.back()});
-  }
-  fix_inputs(divergence.reproduction, contents);
-}
-
 // The wrong value by the nodes alone, beside the right one.
-void Search::fill_figures(Divergence& divergence, const ir::Value* expected, const RunModel& runtime) {
+void Search::fill_figures(Divergence& divergence, std::size_t pair, const RunModel& runtime) {
   const std::string name = divergence.finding.name;
-  const Values asked{expected};
-  ReferenceRun reference(reference_, inputs_, options_.device, asked, options_.window);
-  divergence.expected = content_of(*expected, reference);
-  std::vector<Value> contents;
+  divergence.expected = right_contents({pairs_[pair].got}).front();
+  Contents contents;
   for (const NamedValue& input : divergence.inputs) contents.push_back(input.content);
   try {
     divergence.got = run_part(divergence.reproduction, contents, runtime).front();
@@ -238,6 +223,62 @@ void Search::fill_figures(Divergence& divergence, const ir::Value* expected, con
     divergence.error = error.what();
   }
   divergence.finding.name = name;
+}
+
+// Values of the model in the place of which the reference's stand; those that were let go are made again.
+Search::Contents Search::right_contents(const std::vector<const ir::Value*>& values) const {
+  Values asked;
+  for (const ir::Value* value : values) {
+    const auto pair = by_got_.find(value);
+    if (pair != by_got_.end() && right_.find(pair->second) == nullptr) asked.insert(pairs_[pair->second].expected);
+  }
+  std::optional<ReferenceRun> again;
+  if (!asked.empty()) again.emplace(reference_, inputs_, options_.device, asked);
+
+  Contents contents;
+  for (const ir::Value* value : values) {
+    const auto pair = by_got_.find(value);
+    if (pair == by_got_.end()) {
+      contents.push_back(inputs_[value->output_index()]);
+    } else if (const Value* held = right_.find(pair->second)) {
+      contents.push_back(*held);
+    } else {
+      const Value content = content_of(*pairs_[pair->second].expected, *again);
+      contents.push_back(in_form_of(content, right_.form(pair->second)).value_or(content));
+    }
+  }
+  return contents;
+}
+
+// Numbers of a program are left to be computed: an input of a model is a tensor.
+std::optional<Beside> Search::beside(std::size_t pair) const {
+  Values given;
+  Values given_expected;
+  std::map<const ir::Value*, const ir::Value*> by_expected;
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    by_expected.emplace(&reference_.graph->input(i), &model_.graph->input(i));
+  }
+  for (std::size_t i = 0; i < pairs_.size(); ++i) {
+    const ir::Type& type = pairs_[i].expected->type();
+    if (!is_given(i) || type.is_scalar || type.kind != ir::Type::Kind::kTensor) continue;
+    given.insert(pairs_[i].got);
+    given_expected.insert(pairs_[i].expected);
+    by_expected.emplace(pairs_[i].expected, pairs_[i].got);
+  }
+  const Segment of_model = segment_behind(*pairs_[pair].got, given);
+  const Segment of_reference = segment_behind(*pairs_[pair].expected, given_expected);
+
+  const Values read_by_model(of_model.frontier.begin(), of_model.frontier.end());
+  std::vector<const ir::Value*> expected_inputs = of_reference.frontier;
+  std::vector<const ir::Value*> got_inputs;
+  for (const ir::Value* value : expected_inputs) got_inputs.push_back(by_expected.at(value));
+  for (const auto& [expected, got] : by_expected) {
+    if (!read_by_model.contains(got) || std::ranges::find(got_inputs, got) != got_inputs.end()) continue;
+    expected_inputs.push_back(expected);
+    got_inputs.push_back(got);
+  }
+  return Beside{cut_out(reference_, {pairs_[pair].expected}, &expected_inputs),
+                cut_out(model_, {pairs_[pair].got}, &got_inputs), right_contents(got_inputs)};
 }
 
 }  // namespace exportguard::validation

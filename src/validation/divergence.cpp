@@ -13,6 +13,10 @@ bool DivergenceReport::outputs_agree() const {
   return error.empty() && std::ranges::all_of(outputs, [](const Finding& finding) { return finding.agrees(); });
 }
 
+Beside Beside::copy() const {
+  return {cut_out(reference, outputs_of(*reference.graph)), cut_out(model, outputs_of(*model.graph)), inputs};
+}
+
 DivergenceReport find_divergence(const ir::Model& reference, const ir::Model& model,
                                  std::span<const evaluator::Value> inputs, const DivergenceOptions& options) {
   return Search({reference, model, inputs, options}).run();

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "exportguard/common/errors.h"
 #include "exportguard/common/torch_dtypes.h"
@@ -131,6 +132,26 @@ bool looks_alike(const Tensor& expected, const Tensor& got) {
 }
 
 }  // namespace
+
+bool are_same(const Value& expected, const Value& got) {
+  const Tensor* want = expected.find_tensor();
+  const Tensor* have = got.find_tensor();
+  if (want == nullptr || have == nullptr || !has_numbers(*want) || !looks_alike(*want, *have)) return false;
+  const at::Tensor& a = want->aten();
+  const at::Tensor& b = have->aten();
+  const auto is_plain = [](const at::Tensor& tensor) {
+    return tensor.device().is_cpu() && tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+  };
+  if (!is_plain(a) || !is_plain(b) || a.scalar_type() != b.scalar_type()) return false;
+  return a.const_data_ptr() == b.const_data_ptr() || a.nbytes() == 0 ||
+         std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
+}
+
+bool has_no_difference(const Finding& finding) {
+  const Comparison& figures = finding.figures;
+  return finding.structural.empty() && figures.count > 0 && figures.finite == figures.count &&
+         figures.max_absolute == 0.0;
+}
 
 std::optional<Value> in_form_of(const Value& expected, const Value& got) {
   const Tensor* want = expected.find_tensor();

@@ -21,6 +21,13 @@ std::optional<evaluator::Value> in_form_of(const evaluator::Value& expected, con
 /// One element, or as many items, with the dtypes and sizes of the value: what `in_form_of` asks of it.
 evaluator::Value form_of(const evaluator::Value& value);
 
+/// Whether both are tensors of one dtype and one shape that show the same bits, as far as that can be told without a
+/// copy; what cannot is not.
+bool are_same(const evaluator::Value& expected, const evaluator::Value& got);
+
+/// Whether two tensors have the same numbers.
+bool has_no_difference(const Finding& finding);
+
 /// Compares two values: tensors by the tolerance of the coarser of their dtypes unless one is given, strings exactly,
 /// sequences item by item (the figures are those of the first that differs). With `kMeaning` the absolute tolerance
 /// grows with the values, whose sums are of their size.

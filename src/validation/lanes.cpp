@@ -138,11 +138,20 @@ T relative_at(const Block<T>& block, std::size_t i) {
   return difference_at(block, i) / (size > static_cast<T>(kSmallest) ? size : static_cast<T>(kSmallest));
 }
 
-/// The first pair of the block with that value, by the same arithmetic as in the lanes.
 template <typename T>
-std::int64_t position_of(const Block<T>& block, T value, T (*measure)(const Block<T>&, std::size_t)) {
-  for (std::size_t i = 0; i < block.count; ++i) {
-    if (measure(block, i) == value) return block.position + static_cast<std::int64_t>(i);
+using Measure = T (*)(const Block<T>&, std::size_t);
+
+/// The first pair of the block with that value, by the same arithmetic as in the lanes; several are looked at at once.
+template <typename T, Measure<T> kMeasure>
+std::int64_t position_of(const Block<T>& block, T value) {
+  std::size_t begin = 0;
+  for (; begin < block.count; begin += kLanes) {
+    int found = 0;
+    for (std::size_t k = 0; k < kLanes; ++k) found |= static_cast<int>(kMeasure(block, begin + k) == value);
+    if (found != 0) break;
+  }
+  for (std::size_t i = begin; i < block.count; ++i) {
+    if (kMeasure(block, i) == value) return block.position + static_cast<std::int64_t>(i);
   }
   return block.position;
 }
@@ -151,11 +160,11 @@ template <typename T>
 void note_largest(Figures& into, const Block<T>& block, double absolute, double relative) {
   if (absolute > into.max_absolute) {
     into.max_absolute = absolute;
-    into.max_absolute_at = position_of<T>(block, static_cast<T>(absolute), difference_at<T>);
+    into.max_absolute_at = position_of<T, difference_at<T>>(block, static_cast<T>(absolute));
   }
   if (relative > into.max_relative) {
     into.max_relative = relative;
-    into.max_relative_at = position_of<T>(block, static_cast<T>(relative), relative_at<T>);
+    into.max_relative_at = position_of<T, relative_at<T>>(block, static_cast<T>(relative));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #ifdef EXPORTGUARD_AVX512
 
+#include <algorithm>
 #include <bit>
 
 // GCC 12's own headers leave the lanes that a conversion does not use unset, and warn of it.
@@ -17,41 +18,34 @@ bool is_supported() {
 
 namespace {
 
-constexpr int kPackedBuckets = 16;  // in bytes of two 64-bit integers
-static_assert(kBlock / kLanes <= 255, "a byte counts no further");
+#define EXPORTGUARD_AVX512_INLINE EXPORTGUARD_AVX512_CODE __attribute__((always_inline)) inline
+
+constexpr std::size_t kAtOnce = 4;  // vectors, whose buckets fill one vector of bytes
+constexpr int kCountedAtOnce = 8;   // buckets, each in a register with a byte for each lane
+constexpr char kNotCounted = 127;   // is no number of zeros
+static_assert(kBlock / kLanes / kAtOnce < 255, "a byte counts no further");
 
 // Without initial values: the compiler's own constructors would not have the instructions.
 struct Sums {
-  __m512 max_absolute, max_relative;
+  __m512 max_relative;
   __m512 absolute, relative, noise, expected, got, product;
-  __m512i max_bits;
-  std::int64_t over;
+  __m512i max_absolute_bits, max_size_bits, over;
 };
 
-/// One byte for each of eight buckets in every 64-bit lane, for both halves of the lanes: buckets 0 to 7 and 8 to 15.
-struct Counters {
-  __m512i low[2];
-  __m512i high[2];
-};
-
-EXPORTGUARD_AVX512_CODE inline Sums no_sums() {
+EXPORTGUARD_AVX512_INLINE Sums no_sums() {
   const __m512 zero = _mm512_setzero_ps();
-  return {zero, zero, zero, zero, zero, zero, zero, zero, _mm512_setzero_si512(), 0};
+  const __m512i none = _mm512_setzero_si512();
+  return {zero, zero, zero, zero, zero, zero, zero, none, none, none};
 }
 
-EXPORTGUARD_AVX512_CODE inline Counters no_counts() {
-  const __m512i zero = _mm512_setzero_si512();
-  return {{zero, zero}, {zero, zero}};
-}
+// ------------------------------------------------------------------------------------------------ units in the last
+// place
 
-EXPORTGUARD_AVX512_CODE inline __m512i keys_of(__m512 value, __m512i size_bits, const UlpScale& scale) {
-  __m512i keys = size_bits;
-  if (scale.shift != 0) {
-    const __m512i shifted = _mm512_srl_epi32(size_bits, _mm_cvtsi32_si128(scale.shift));
-    keys = _mm512_sub_epi32(shifted, _mm512_set1_epi32(static_cast<int>(scale.base)));
-  }
+EXPORTGUARD_AVX512_INLINE __m512i keys_of(__m512 value, const UlpScale& scale) {
+  const __m512 size = _mm512_abs_ps(value);
+  const __m512i shifted = _mm512_srl_epi32(_mm512_castps_si512(size), _mm_cvtsi32_si128(scale.shift));
+  __m512i keys = _mm512_sub_epi32(shifted, _mm512_set1_epi32(static_cast<int>(scale.base)));
   if (scale.smallest_normal > 0) {
-    const __m512 size = _mm512_castsi512_ps(size_bits);
     const __m512 units = _mm512_mul_ps(size, _mm512_set1_ps(static_cast<float>(scale.per_unit)));
     const __mmask16 is_subnormal =
         _mm512_cmp_ps_mask(size, _mm512_set1_ps(static_cast<float>(scale.smallest_normal)), _CMP_LT_OQ);
@@ -61,56 +55,79 @@ EXPORTGUARD_AVX512_CODE inline __m512i keys_of(__m512 value, __m512i size_bits, 
   return _mm512_sub_epi32(_mm512_xor_si512(keys, sign), sign);
 }
 
-EXPORTGUARD_AVX512_CODE inline __m512i buckets_of(__m512i a, __m512i b) {
-  const __m512i distance = _mm512_sub_epi32(_mm512_max_epi32(a, b), _mm512_min_epi32(a, b));
-  return _mm512_sub_epi32(_mm512_set1_epi32(32), _mm512_lzcnt_epi32(distance));
+/// Of any format. 32 for equal values, one less for each bit of the distance.
+EXPORTGUARD_AVX512_INLINE __m512i zeros_before_distance(__m512 expected, __m512 got, const UlpScale& scale) {
+  const __m512i a = keys_of(expected, scale);
+  const __m512i b = keys_of(got, scale);
+  return _mm512_lzcnt_epi32(_mm512_sub_epi32(_mm512_max_epi32(a, b), _mm512_min_epi32(a, b)));
 }
 
-/// A shift by 64 or more gives zero, so that each bucket is counted in one of the two.
-EXPORTGUARD_AVX512_CODE inline void count_half(__m512i& low, __m512i& high, __m256i buckets) {
-  const __m512i one = _mm512_set1_epi64(1);
-  const __m512i shifts = _mm512_slli_epi64(_mm512_cvtepi32_epi64(buckets), 3);
-  low = _mm512_add_epi8(low, _mm512_sllv_epi64(one, shifts));
-  const __m512i beyond = _mm512_sub_epi64(shifts, _mm512_set1_epi64(64));
-  high = _mm512_add_epi8(high, _mm512_sllv_epi64(one, beyond));
+/// The same of float32 itself: bits of one sign are as far apart as their keys.
+EXPORTGUARD_AVX512_INLINE __m512i zeros_before_distance(__m512 expected, __m512 got) {
+  const __m512i a = _mm512_castps_si512(expected);
+  const __m512i b = _mm512_castps_si512(got);
+  const __m512i zeros = _mm512_lzcnt_epi32(_mm512_abs_epi32(_mm512_sub_epi32(a, b)));
+  const __mmask16 differs_in_sign = _mm512_movepi32_mask(_mm512_xor_si512(a, b));
+  if (__builtin_expect(differs_in_sign != 0, 0)) return zeros_before_distance(expected, got, UlpScale{});
+  return zeros;
 }
 
-EXPORTGUARD_AVX512_CODE inline void count_rare(Histogram& ulps, __m512i buckets, __mmask16 rare) {
-  alignas(64) std::int32_t each[kLanes];
-  _mm512_store_si512(each, buckets);
-  for (unsigned left = rare; left != 0; left &= left - 1) {
-    ++ulps[static_cast<std::size_t>(each[std::countr_zero(left)])];
+/// Counts buckets [first, first + kCountedAtOnce) of bytes, which hold 32 less the bucket, and returns whether there
+/// are any beyond.
+EXPORTGUARD_AVX512_CODE bool count_some(Histogram& ulps, const std::uint8_t* zeros, std::size_t pairs, int first) {
+  __m512i counters[kCountedAtOnce];
+  for (__m512i& counter : counters) counter = _mm512_setzero_si512();
+  const __m512i one = _mm512_set1_epi8(1);
+  const __m512i last = _mm512_set1_epi8(static_cast<char>(32 - first - kCountedAtOnce));
+  __mmask64 beyond = 0;
+  for (std::size_t i = 0; i < pairs; i += kAtOnce * kLanes) {
+    const __m512i bytes = _mm512_load_si512(zeros + i);
+#pragma GCC unroll 8
+    for (int k = 0; k < kCountedAtOnce; ++k) {
+      const __mmask64 here = _mm512_cmpeq_epi8_mask(bytes, _mm512_set1_epi8(static_cast<char>(32 - first - k)));
+      counters[k] = _mm512_mask_add_epi8(counters[k], here, counters[k], one);
+    }
+    beyond |= _mm512_cmple_epi8_mask(bytes, last);
+  }
+  for (int k = 0; k < kCountedAtOnce; ++k) {
+    const __m512i sums = _mm512_sad_epu8(counters[k], _mm512_setzero_si512());
+    ulps[static_cast<std::size_t>(first + k)] += _mm512_reduce_add_epi64(sums);
+  }
+  return beyond != 0;
+}
+
+/// `pairs` is a multiple of a whole vector of bytes. Values that are alike take one round.
+EXPORTGUARD_AVX512_CODE void count(Histogram& ulps, const std::uint8_t* zeros, std::size_t pairs) {
+  for (int first = 0; first <= 32; first += kCountedAtOnce) {
+    if (!count_some(ulps, zeros, pairs, first)) return;
   }
 }
 
-EXPORTGUARD_AVX512_CODE inline void flush_one(Histogram& ulps, __m512i counters, std::size_t first) {
-  alignas(64) std::uint8_t bytes[64];
-  _mm512_store_si512(bytes, counters);
-  for (std::size_t i = 0; i < sizeof(bytes); ++i) ulps[first + i % 8] += bytes[i];
+// ------------------------------------------------------------------------------------------------ sums
+
+/// 1 / value, for values of at least `kSmallest`: within a unit in the last place or two.
+EXPORTGUARD_AVX512_INLINE __m512 inverse_of(__m512 value) {
+  const __m512 guess = _mm512_rcp14_ps(value);
+  return _mm512_fmadd_ps(guess, _mm512_fnmadd_ps(value, guess, _mm512_set1_ps(1.0F)), guess);
 }
 
-EXPORTGUARD_AVX512_CODE inline void flush(Histogram& ulps, const Counters& counters) {
-  for (std::size_t half = 0; half < 2; ++half) {
-    flush_one(ulps, counters.low[half], 0);
-    flush_one(ulps, counters.high[half], 8);
-  }
+EXPORTGUARD_AVX512_INLINE __m512 at_least_smallest(__m512 size) {
+  return _mm512_max_ps(size, _mm512_set1_ps(static_cast<float>(kSmallest)));
 }
 
-EXPORTGUARD_AVX512_CODE inline void add_lanes(Sums& sums, __m512 expected, __m512 got, __m512 absolute,
-                                              __m512 tolerated) {
+// As integers NaN is above infinity, and that above every number; all sizes are positive.
+EXPORTGUARD_AVX512_INLINE void add_lanes(Sums& sums, __m512 expected, __m512 got, __m512 absolute, __m512 tolerated) {
   const __m512 difference = _mm512_abs_ps(_mm512_sub_ps(got, expected));
   const __m512 size = _mm512_abs_ps(expected);
-  const __m512 least = _mm512_set1_ps(static_cast<float>(kSmallest));
-  const __m512 relative = _mm512_div_ps(difference, _mm512_max_ps(size, least));
-
-  // As integers NaN is above infinity, and that above every number.
-  const __m512i bits = _mm512_max_epi32(_mm512_castps_si512(size), _mm512_castps_si512(_mm512_abs_ps(got)));
-  sums.max_bits = _mm512_max_epi32(sums.max_bits, bits);
-
-  const __m512 bound = _mm512_add_ps(absolute, _mm512_mul_ps(tolerated, size));
-  sums.over += std::popcount(static_cast<unsigned>(_mm512_cmp_ps_mask(difference, bound, _CMP_GT_OQ)));
-  sums.max_absolute = _mm512_max_ps(sums.max_absolute, difference);
+  const __m512 relative = _mm512_mul_ps(difference, inverse_of(at_least_smallest(size)));
+  sums.max_absolute_bits = _mm512_max_epi32(sums.max_absolute_bits, _mm512_castps_si512(difference));
+  sums.max_size_bits = _mm512_max_epi32(sums.max_size_bits, _mm512_castps_si512(size));
   sums.max_relative = _mm512_max_ps(sums.max_relative, relative);
+
+  const __m512 bound = _mm512_fmadd_ps(tolerated, size, absolute);
+  const __mmask16 over = _mm512_cmp_ps_mask(difference, bound, _CMP_GT_OQ);
+  sums.over = _mm512_mask_add_epi32(sums.over, over, sums.over, _mm512_set1_epi32(1));
+
   sums.absolute = _mm512_add_ps(sums.absolute, difference);
   sums.relative = _mm512_add_ps(sums.relative, relative);
   sums.noise = _mm512_fmadd_ps(difference, difference, sums.noise);
@@ -119,14 +136,16 @@ EXPORTGUARD_AVX512_CODE inline void add_lanes(Sums& sums, __m512 expected, __m51
   sums.product = _mm512_fmadd_ps(expected, got, sums.product);
 }
 
-EXPORTGUARD_AVX512_CODE inline double total(__m512 lanes) {
+EXPORTGUARD_AVX512_INLINE double total(__m512 lanes) {
   return _mm512_reduce_add_pd(_mm512_cvtps_pd(_mm512_castps512_ps256(lanes))) +
          _mm512_reduce_add_pd(_mm512_cvtps_pd(_mm512_extractf32x8_ps(lanes, 1)));
 }
 
-EXPORTGUARD_AVX512_CODE inline BlockTotals totals_of(const Sums& sums) {
-  return {.over = sums.over,
-          .max_absolute = static_cast<double>(_mm512_reduce_max_ps(sums.max_absolute)),
+EXPORTGUARD_AVX512_INLINE float largest_of(__m512i bits) { return std::bit_cast<float>(_mm512_reduce_max_epi32(bits)); }
+
+EXPORTGUARD_AVX512_INLINE BlockTotals totals_of(const Sums& sums) {
+  return {.over = _mm512_reduce_add_epi32(sums.over),
+          .max_absolute = static_cast<double>(largest_of(sums.max_absolute_bits)),
           .max_relative = static_cast<double>(_mm512_reduce_max_ps(sums.max_relative)),
           .absolute = total(sums.absolute),
           .relative = total(sums.relative),
@@ -136,34 +155,70 @@ EXPORTGUARD_AVX512_CODE inline BlockTotals totals_of(const Sums& sums) {
           .product = total(sums.product)};
 }
 
+/// The largest relative difference by division, which the lanes estimate by an inverse.
+EXPORTGUARD_AVX512_CODE double max_relative_of(const Block<float>& block) {
+  __m512 most = _mm512_setzero_ps();
+  for (std::size_t i = 0; i < block.count; i += kLanes) {
+    const __m512 expected = _mm512_loadu_ps(block.expected + i);
+    const __m512 difference = _mm512_abs_ps(_mm512_sub_ps(_mm512_loadu_ps(block.got + i), expected));
+    most = _mm512_max_ps(most, _mm512_div_ps(difference, at_least_smallest(_mm512_abs_ps(expected))));
+  }
+  return static_cast<double>(_mm512_reduce_max_ps(most));
+}
+
+constexpr double kEstimate = 1.0 + 1e-6;  // an estimate is no further off
+
+/// The sums of a block, and for each pair the zeros before its distance, a byte in any order within each four vectors.
+/// What fills up the last of these has no distance that is counted.
+template <bool kIsPlain>
+EXPORTGUARD_AVX512_INLINE Sums added(const Block<float>& block, const Bounds& bounds, const UlpScale& scale,
+                                     std::uint8_t* zeros) {
+  const __m512 absolute = _mm512_set1_ps(static_cast<float>(bounds.absolute));
+  const __m512 tolerated = _mm512_set1_ps(static_cast<float>(bounds.relative));
+  Sums sums = no_sums();
+  std::size_t i = 0;
+  for (; i + kAtOnce * kLanes <= block.count; i += kAtOnce * kLanes) {
+    __m512i four[kAtOnce];
+#pragma GCC unroll 4
+    for (std::size_t k = 0; k < kAtOnce; ++k) {
+      const __m512 expected = _mm512_loadu_ps(block.expected + i + k * kLanes);
+      const __m512 got = _mm512_loadu_ps(block.got + i + k * kLanes);
+      add_lanes(sums, expected, got, absolute, tolerated);
+      four[k] = kIsPlain ? zeros_before_distance(expected, got) : zeros_before_distance(expected, got, scale);
+    }
+    const __m512i first = _mm512_packus_epi32(four[0], four[1]);
+    const __m512i second = _mm512_packus_epi32(four[2], four[3]);
+    _mm512_store_si512(zeros + i, _mm512_packus_epi16(first, second));
+  }
+  _mm512_store_si512(zeros + i, _mm512_set1_epi8(kNotCounted));
+  for (; i < block.count; i += kLanes) {
+    const __m512 expected = _mm512_loadu_ps(block.expected + i);
+    const __m512 got = _mm512_loadu_ps(block.got + i);
+    add_lanes(sums, expected, got, absolute, tolerated);
+    const __m512i few = zeros_before_distance(expected, got, scale);
+    _mm_store_si128(reinterpret_cast<__m128i*>(zeros + i), _mm512_cvtepi32_epi8(few));
+  }
+  return sums;
+}
+
 }  // namespace
 
 EXPORTGUARD_AVX512_CODE bool add_block(Figures& into, Histogram& ulps, const Block<float>& block, const Bounds& bounds,
                                        const UlpScale& scale) {
-  const __m512 absolute = _mm512_set1_ps(static_cast<float>(bounds.absolute));
-  const __m512 tolerated = _mm512_set1_ps(static_cast<float>(bounds.relative));
-  Sums sums = no_sums();
-  Counters counters = no_counts();
-  Histogram counted{};
-  for (std::size_t i = 0; i < block.count; i += kLanes) {
-    const __m512 expected = _mm512_loadu_ps(block.expected + i);
-    const __m512 got = _mm512_loadu_ps(block.got + i);
-    add_lanes(sums, expected, got, absolute, tolerated);
+  constexpr std::size_t kBytes = kAtOnce * kLanes;
+  alignas(64) std::uint8_t zeros[kBlock + kBytes];
+  const bool is_plain = scale.shift == 0 && scale.base == 0 && scale.smallest_normal == 0;
+  const Sums sums = is_plain ? added<true>(block, bounds, scale, zeros) : added<false>(block, bounds, scale, zeros);
 
-    const __m512i expected_bits = _mm512_castps_si512(_mm512_abs_ps(expected));
-    const __m512i got_bits = _mm512_castps_si512(_mm512_abs_ps(got));
-    const __m512i buckets = buckets_of(keys_of(expected, expected_bits, scale), keys_of(got, got_bits, scale));
-    count_half(counters.low[0], counters.high[0], _mm512_castsi512_si256(buckets));
-    count_half(counters.low[1], counters.high[1], _mm512_extracti32x8_epi32(buckets, 1));
-    const __mmask16 rare = _mm512_cmpge_epi32_mask(buckets, _mm512_set1_epi32(kPackedBuckets));
-    if (rare != 0) count_rare(counted, buckets, rare);
-  }
-  flush(counted, counters);
-
-  const auto largest = std::bit_cast<float>(_mm512_reduce_max_epi32(sums.max_bits));
-  if (!(largest < kLargestFloat) || (largest > 0 && largest < kLeastFloat)) return false;
-  take_over(into, block, totals_of(sums));
-  for (std::size_t i = 0; i < ulps.size(); ++i) ulps[i] += counted[i];
+  const float largest = std::max(largest_of(sums.max_size_bits), largest_of(sums.max_absolute_bits));
+  const bool is_usual =
+      largest_of(sums.max_size_bits) < kLargestFloat && largest_of(sums.max_absolute_bits) < kLargestFloat;
+  if (!is_usual || (largest > 0 && largest < kLeastFloat)) return false;
+  BlockTotals totals = totals_of(sums);
+  const bool may_be_more = totals.max_relative * kEstimate > into.max_relative;
+  if (may_be_more) totals.max_relative = max_relative_of(block);
+  take_over(into, block, totals);
+  count(ulps, zeros, (block.count + kBytes - 1) / kBytes * kBytes);
   return true;
 }
 

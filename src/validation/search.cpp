@@ -25,7 +25,8 @@ Search::Search(const Subject& subject)
       inputs_(subject.inputs),
       options_(subject.options),
       pairs_(align(*subject.reference.graph, *subject.model.graph)),
-      states_(pairs_.size()) {
+      states_(pairs_.size()),
+      right_(pairs_.size(), subject.options.window) {
   for (std::size_t i = 0; i < pairs_.size(); ++i) by_got_.emplace(pairs_[i].got, i);
   for (const ir::Value* output : outputs_of(*reference_.graph)) is_output_.insert(output);
 }
@@ -36,63 +37,93 @@ DivergenceReport Search::run() {
   if (options_.run) {
     run_in_runtime();
   } else {
-    run_as_it_is();
+    run_in_evaluator();
   }
-  if (differs_somewhere()) {
-    run_with_right_inputs();
-    conclude();
-  }
+  if (differs_somewhere()) conclude();
   return std::move(report_);
 }
 
 // ------------------------------------------------------------------------------------------------ runs
 
-std::optional<std::vector<Value>> Search::run_beside(const Replace& replace) {
+// First on right inputs, which tells most; then as it is, for its outputs, unless that would be the same run.
+void Search::run_in_evaluator() {
+  const std::optional<Contents> outputs = run_with_right_inputs();
+  try {
+    judge_outputs(outputs && is_as_it_is_ ? *outputs : run_as_it_is());
+  } catch (const evaluator::EvaluationError& error) {
+    report_.error = error.what();
+  }
+}
+
+Search::Contents Search::run_as_it_is() const {
+  evaluator::Substitute chance;
+  if (!chance_.empty()) {
+    chance = [this](const ir::Value& value, const Value&) -> std::optional<Value> {
+      const auto pair = by_got_.find(&value);
+      const auto found = pair == by_got_.end() ? chance_.end() : chance_.find(pair->second);
+      return found == chance_.end() ? std::nullopt : std::optional(found->second);
+    };
+  }
+  return evaluator::run(model_, inputs_, {.device = options_.device, .observer = {}, .substitute = std::move(chance)});
+}
+
+std::optional<Search::Contents> Search::run_with_right_inputs() {
   const Values values = wanted();
-  ReferenceRun reference(reference_, inputs_, options_.device, values, options_.window);
-  std::unordered_set<const ir::Node*> seen;
+  ReferenceRun reference(reference_, inputs_, options_.device, values);
   bool is_references_fault = false;
   const auto substitute = [&](const ir::Value& value, const Value& got) -> std::optional<Value> {
-    if (value.producer() != nullptr) seen.insert(value.producer());
     const auto found = by_got_.find(&value);
     if (found == by_got_.end()) return std::nullopt;
     is_references_fault = true;
     const Value expected = remembered(*pairs_[found->second].expected, reference);
     is_references_fault = false;
-    return replace(found->second, expected, got);
+    return given_instead(found->second, expected, got);
   };
   const evaluator::Program program(model_, {.device = options_.device, .observer = {}, .substitute = substitute});
+  std::optional<Contents> outputs;
+  evaluator::Run run(program, inputs_);
+  std::size_t steps = 0;
   try {
-    std::vector<Value> outputs = program.run(inputs_);
-    is_references_fault = true;
-    for (const ir::Value* output : outputs_of(*reference_.graph)) remembered(*output, reference);
-    return outputs;
+    while (run.advance()) ++steps;
+    outputs = run.outputs();
   } catch (const evaluator::EvaluationError& error) {
     if (is_references_fault) throw;
     stopped_because_ = error.what();
+    stopped_at_ = node_of_step(steps);
   }
-  stopped_at_ = nullptr;
+  for (const ir::Value* output : outputs_of(*reference_.graph)) remembered(*output, reference);
+  return outputs;
+}
+
+const ir::Node* Search::node_of_step(std::size_t step) const {
   for (const ir::Node& node : *model_.graph) {
-    const bool is_step = !node.is("", "Constant") && node.output_count() > 0;
-    if (is_step && stopped_at_ == nullptr && !seen.contains(&node)) stopped_at_ = &node;
+    if (!node.is("", "Constant") && step-- == 0) return &node;
   }
-  return std::nullopt;
+  return nullptr;
 }
 
-void Search::run_as_it_is() {
-  const auto outputs = run_beside([this](std::size_t pair, const Value& expected, const Value& got) {
-    if (pairs_[pair].is_chance) return in_form_of(expected, got);
-    states_[pair].as_it_is = judge(expected, got, Likeness::kMeaning, options_.tolerance);
-    return std::optional<Value>();
-  });
-  if (outputs) {
-    judge_outputs(*outputs);
-  } else {
-    report_.error = stopped_because_;
+// The model keeps its own value where that is the right one, so that one run serves for two.
+std::optional<Value> Search::given_instead(std::size_t pair, const Value& expected, const Value& got) {
+  const bool is_chance = pairs_[pair].is_chance;
+  if (!is_chance && are_same(expected, got)) {
+    states_[pair].of_right = Finding();
+    right_.put(pair, got);
+    return std::nullopt;
   }
+  auto formed = in_form_of(expected, got);
+  Value right = formed ? *std::move(formed) : expected;
+  if (is_chance) chance_.insert_or_assign(pair, right);
+  if (!is_chance) states_[pair].of_right = judge(expected, got, Likeness::kMeaning, options_.tolerance);
+  if (!is_chance && !states_[pair].of_right->agrees()) right_.keep();
+  right_.put(pair, right);
+
+  const bool is_equal = !is_chance && expected.find_tensor() != nullptr && has_no_difference(*states_[pair].of_right);
+  if (is_equal || !is_given(pair)) return std::nullopt;
+  is_as_it_is_ = is_as_it_is_ && is_chance;
+  return right;
 }
 
-void Search::judge_outputs(const std::vector<Value>& got) {
+void Search::judge_outputs(const Contents& got) {
   const std::vector<const ir::Value*> expected = outputs_of(*reference_.graph);
   for (std::size_t i = 0; i < std::min(expected.size(), got.size()); ++i) {
     report_.outputs.push_back(judge(expected_outputs_.at(expected[i]), got[i], Likeness::kExact, options_.tolerance));
@@ -105,7 +136,7 @@ void Search::run_in_runtime() {
   {
     const std::vector<const ir::Value*> outputs = outputs_of(*reference_.graph);
     const Values values(outputs.begin(), outputs.end());
-    ReferenceRun reference(reference_, inputs_, options_.device, values, options_.window);
+    ReferenceRun reference(reference_, inputs_, options_.device, values);
     for (const ir::Value* output : outputs) remembered(*output, reference);
   }
   try {
@@ -113,14 +144,16 @@ void Search::run_in_runtime() {
   } catch (const Error& error) {
     report_.error = error.what();
   }
-  if (!report_.outputs_agree()) observe_runtime();
+  if (report_.outputs_agree()) return;
+  observe_runtime();
+  run_with_right_inputs();
 }
 
 void Search::observe_runtime() {
   const Values values = wanted();
-  ReferenceRun reference(reference_, inputs_, options_.device, values, options_.window);
+  ReferenceRun reference(reference_, inputs_, options_.device, values);
   std::vector<std::size_t> window;
-  std::vector<Value> expected;
+  Contents expected;
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < pairs_.size(); ++i) {
     window.push_back(i);
@@ -134,37 +167,23 @@ void Search::observe_runtime() {
   }
 }
 
-void Search::observe_window(const std::vector<std::size_t>& window, const std::vector<Value>& expected) {
+void Search::observe_window(const std::vector<std::size_t>& window, const Contents& expected) {
   std::vector<const ir::Value*> asked;
   for (const std::size_t pair : window) asked.push_back(pairs_[pair].got);
   try {
-    const std::vector<Value> got = run_part(cut_out(model_, asked), {inputs_.begin(), inputs_.end()}, options_.run);
+    const Contents got = run_part(cut_out(model_, asked), {inputs_.begin(), inputs_.end()}, options_.run);
     for (std::size_t i = 0; i < window.size(); ++i) {
       if (pairs_[window[i]].is_chance) continue;
-      states_[window[i]].as_it_is = judge(expected[i], got.at(i), Likeness::kMeaning, options_.tolerance);
+      states_[window[i]].in_runtime = judge(expected[i], got.at(i), Likeness::kMeaning, options_.tolerance);
     }
   } catch (const Error& error) {  // the search goes on with what the evaluator makes of it
     if (report_.error.empty()) report_.error = error.what();
   }
 }
 
-std::vector<Value> Search::run_part(const ir::Model& part, const std::vector<Value>& inputs,
-                                    const RunModel& runtime) const {
+Search::Contents Search::run_part(const ir::Model& part, const Contents& inputs, const RunModel& runtime) const {
   if (runtime) return runtime(part, inputs);
   return evaluator::run(part, inputs, {.device = options_.device, .observer = {}, .substitute = {}});
-}
-
-void Search::run_with_right_inputs() {
-  stopped_because_.clear();
-  run_beside([this](std::size_t pair, const Value& expected, const Value& got) -> std::optional<Value> {
-    State& state = states_[pair];
-    state.form = form_of(got);
-    if (!pairs_[pair].is_chance) state.of_right = judge(expected, got, Likeness::kMeaning, options_.tolerance);
-    if (!is_given(pair)) return std::nullopt;
-    auto formed = in_form_of(expected, got);
-    if (!formed) state.form = form_of(expected);
-    return formed ? std::move(formed) : std::optional(expected);
-  });
 }
 
 // ------------------------------------------------------------------------------------------------ the reference

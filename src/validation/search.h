@@ -8,6 +8,7 @@
 
 #include "exportguard/validation/divergence.h"
 #include "validation/alignment.h"
+#include "validation/held_values.h"
 #include "validation/judgement.h"
 #include "validation/lockstep.h"
 #include "validation/segment.h"
@@ -33,40 +34,40 @@ class Search {
  private:
   /// What is known of one aligned pair.
   struct State {
-    std::optional<Finding> as_it_is;  ///< of the model as it runs; nothing: not seen
-    std::optional<Finding> of_right;  ///< of what the node makes of right inputs
-    evaluator::Value form;            ///< one element with the dtype and sizes of the model's value
+    std::optional<Finding> in_runtime;  ///< of the model as another runtime runs it; nothing: not seen
+    std::optional<Finding> of_right;    ///< of what the node makes of right inputs; nothing: not reached
   };
+  using Contents = std::vector<evaluator::Value>;
 
   // -------------------------------------------------------------- runs
-  void run_as_it_is();
+  void run_in_evaluator();
+  /// The outputs of the model in the evaluator, each node of which reads right values; nothing where it stops.
+  std::optional<Contents> run_with_right_inputs();
+  Contents run_as_it_is() const;
+  std::optional<evaluator::Value> given_instead(std::size_t pair, const evaluator::Value& expected,
+                                                const evaluator::Value& got);
+  const ir::Node* node_of_step(std::size_t step) const;
   void run_in_runtime();
   void observe_runtime();
-  void observe_window(const std::vector<std::size_t>& window, const std::vector<evaluator::Value>& expected);
-  void run_with_right_inputs();
-  using Replace = std::function<std::optional<evaluator::Value>(std::size_t pair, const evaluator::Value& expected,
-                                                                const evaluator::Value& got)>;
-  /// The model beside the reference in the evaluator; its outputs, or nothing where it stops.
-  std::optional<std::vector<evaluator::Value>> run_beside(const Replace& replace);
-  std::vector<evaluator::Value> run_part(const ir::Model& part, const std::vector<evaluator::Value>& inputs,
-                                         const RunModel& runtime) const;
-  void judge_outputs(const std::vector<evaluator::Value>& got);
+  void observe_window(const std::vector<std::size_t>& window, const Contents& expected);
+  Contents run_part(const ir::Model& part, const Contents& inputs, const RunModel& runtime) const;
+  void judge_outputs(const Contents& got);
 
   // -------------------------------------------------------------- conclusions
   bool differs_somewhere() const;
   bool is_given(std::size_t pair) const;
   bool is_wrong(std::size_t pair) const;
   void conclude();
+  void conclude_first(std::size_t pair);
   void conclude_stopped();
   bool conclude_runtime();
   void conclude_by_rounding();
   std::vector<std::size_t> least_exact() const;
   Divergence divergence_at(const ir::Value& got, const ir::Value* expected);
-  void fill_inputs(Divergence& divergence, const Segment& segment);
-  void fill_figures(Divergence& divergence, const ir::Value* expected, const RunModel& runtime);
+  void fill_figures(Divergence& divergence, std::size_t pair, const RunModel& runtime);
   double times_rounding(const Divergence& divergence) const;
-  Values given_values() const;
-  std::vector<const ir::Node*> reference_nodes(const ir::Value& expected) const;
+  std::optional<Beside> beside(std::size_t pair) const;
+  Contents right_contents(const std::vector<const ir::Value*>& values) const;
 
   // -------------------------------------------------------------- values of the reference
   std::optional<evaluator::Value> known_content(const ir::Value& expected) const;
@@ -81,7 +82,12 @@ class Search {
   std::vector<AlignedPair> pairs_;
   std::unordered_map<const ir::Value*, std::size_t> by_got_;
   std::vector<State> states_;
-  Values is_output_;  ///< of the reference
+  HeldValues right_;
+  std::unordered_map<std::size_t, evaluator::Value> chance_;  ///< right values that the model cannot make by itself
+  bool is_as_it_is_ = true;  ///< no value that the model was given differs from its own
+  Values given_;             ///< of the model
+  Values given_expected_;    ///< beside them
+  Values is_output_;         ///< of the reference
   std::unordered_map<const ir::Value*, evaluator::Value> expected_outputs_;
   const ir::Node* stopped_at_ = nullptr;  ///< the node that could not be run on right inputs
   std::string stopped_because_;

@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <unordered_map>
+#include <utility>
+
+#include "ir/copier.h"
 
 namespace exportguard::validation {
 namespace {
@@ -25,34 +26,62 @@ void for_each_read(const Node& node, const Graph& graph, const Visit& visit) {
   }
 }
 
-/// Values of a graph by those of the graph that it is a copy of.
-std::unordered_map<const Value*, Value*> values_of_copy(const Graph& graph, const Graph& copy) {
-  std::unordered_map<const Value*, Value*> found;
-  for (std::size_t i = 0; i < graph.input_count(); ++i) found.emplace(&graph.input(i), &copy.input(i));
-  for (std::size_t i = 0; i < graph.initializers().size(); ++i) {
-    found.emplace(graph.initializers()[i].get(), copy.initializers()[i].get());
-  }
-  ir::NodeIterator other = copy.begin();
-  for (const Node& node : graph) {
-    for (std::size_t i = 0; i < node.output_count(); ++i) found.emplace(&node.output(i), &other->output(i));
-    ++other;
-  }
-  return found;
-}
-
 std::string name_for(const Value& value, std::size_t position) {
   return value.name().empty() ? fmt::format("input.{}", position) : value.name();
 }
 
-void read_from_inputs(Graph& graph, const std::vector<Value*>& values) {
-  const std::size_t old_count = graph.input_count();
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    Value& input = graph.add_input(name_for(*values[i], i), values[i]->type());
-    values[i]->replace_all_uses_with(input);
-    values[i]->set_name({});
+/// Nodes behind values, which are read from `frontier` on: those of `given`, and inputs of the graph.
+struct Reach {
+  std::unordered_set<const Node*> nodes;
+  Values constants;
+  Values frontier;
+};
+
+Reach reach_of(const std::vector<const Value*>& targets, const Values& given) {
+  const Values are_targets(targets.begin(), targets.end());
+  Reach reach;
+  std::vector<const Value*> waiting = targets;
+  while (!waiting.empty()) {
+    const Value* value = waiting.back();
+    waiting.pop_back();
+    if (value->initializer() != nullptr) {
+      reach.constants.insert(value);
+    } else if (value->producer() == nullptr || (!are_targets.contains(value) && given.contains(value))) {
+      reach.frontier.insert(value);
+    } else if (reach.nodes.insert(value->producer()).second) {
+      for_each_read(*value->producer(), value->graph(), [&](const Value& read) { waiting.push_back(&read); });
+    }
   }
-  graph.erase_dead_nodes();
-  for (std::size_t i = old_count; i-- > 0;) graph.erase_input(i);
+  return reach;
+}
+
+void copy_inputs(const std::vector<const Value*>& values, Graph& graph, ir::Copier& copier) {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    copier.map(*values[i], &graph.add_input(name_for(*values[i], i), values[i]->type()));
+  }
+}
+
+void copy_constants(const Graph& from, const Values& read, Graph& to, ir::Copier& copier) {
+  for (const auto& value : from.initializers()) {
+    if (!read.contains(value.get())) continue;
+    Value& made = to.add_initializer(value->name(), *value->initializer());
+    made.set_type(value->type());
+    copier.map(*value, &made);
+  }
+}
+
+// What a node makes beside a target may be read from an input as well: that has the name.
+void copy_node(const Node& node, const Values& given, Graph& graph, ir::Copier& copier) {
+  std::vector<std::pair<const Value*, Value*>> inputs;
+  for (std::size_t i = 0; i < node.output_count(); ++i) {
+    const Value* output = &node.output(i);
+    if (given.contains(output)) inputs.emplace_back(output, copier.find(const_cast<Value*>(output)));
+  }
+  copier.copy_node(node, graph, nullptr);
+  for (const auto& [output, input] : inputs) {
+    copier.find(const_cast<Value*>(output))->set_name({});
+    copier.map(*output, input);
+  }
 }
 
 ir::Function copied(const ir::Function& function) {
@@ -63,27 +92,14 @@ ir::Function copied(const ir::Function& function) {
 
 Segment segment_behind(const Value& target, const Values& given) {
   const Graph& graph = target.graph();
-  std::unordered_set<const Node*> within;
-  Values frontier;
-  std::vector<const Value*> waiting{&target};
-  while (!waiting.empty()) {
-    const Value* value = waiting.back();
-    waiting.pop_back();
-    if (value->initializer() != nullptr) continue;
-    if (value->producer() == nullptr || (value != &target && given.contains(value))) {
-      frontier.insert(value);
-    } else if (within.insert(value->producer()).second) {
-      for_each_read(*value->producer(), graph, [&](const Value& read) { waiting.push_back(&read); });
-    }
-  }
-
+  const Reach reach = reach_of({&target}, given);
   Segment segment;
   const auto add = [&](const Value& value) {
-    if (frontier.contains(&value)) segment.frontier.push_back(&value);
+    if (reach.frontier.contains(&value)) segment.frontier.push_back(&value);
   };
   for (const auto& input : graph.inputs()) add(*input);
   for (const Node& node : graph) {
-    if (within.contains(&node)) segment.nodes.push_back(&node);
+    if (reach.nodes.contains(&node)) segment.nodes.push_back(&node);
     for (std::size_t i = 0; i < node.output_count(); ++i) add(node.output(i));
   }
   return segment;
@@ -92,27 +108,30 @@ Segment segment_behind(const Value& target, const Values& given) {
 ir::Model cut_out(const ir::Model& model, const std::vector<const Value*>& outputs,
                   const std::vector<const Value*>* inputs) {
   ir::Model part;
-  part.graph = model.graph->clone();
   for (const ir::Function& function : model.functions) part.functions.push_back(copied(function));
   part.opsets = model.opsets;
   part.producer = model.producer;
   part.producer_version = model.producer_version;
+  part.graph = std::make_unique<Graph>(model.graph->name());
 
-  Graph& graph = *part.graph;
-  const auto copies = values_of_copy(*model.graph, graph);
-  for (std::size_t i = graph.output_count(); i-- > 0;) graph.erase_output(i);
+  std::vector<const Value*> read;
+  if (inputs != nullptr) read = *inputs;
+  for (std::size_t i = 0; inputs == nullptr && i < model.graph->input_count(); ++i)
+    read.push_back(&model.graph->input(i));
+  const Values given(read.begin(), read.end());
+  const Reach reach = reach_of(outputs, given);
+
+  ir::Copier copier;
+  copy_inputs(read, *part.graph, copier);
+  copy_constants(*model.graph, reach.constants, *part.graph, copier);
+  for (const Node& node : *model.graph) {
+    if (reach.nodes.contains(&node)) copy_node(node, given, *part.graph, copier);
+  }
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const std::string& name = outputs[i]->name();
-    graph.add_output(copies.at(outputs[i]), name.empty() ? fmt::format("output.{}", i) : name);
+    part.graph->add_output(copier.find(const_cast<Value*>(outputs[i])),
+                           name.empty() ? fmt::format("output.{}", i) : name);
   }
-  if (inputs != nullptr) {
-    std::vector<Value*> read;
-    for (const Value* input : *inputs) read.push_back(copies.at(input));
-    read_from_inputs(graph, read);
-  }
-  graph.erase_dead_nodes();
-  graph.erase_unused_initializers();
-  graph.sweep();
   return part;
 }
 

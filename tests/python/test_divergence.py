@@ -18,6 +18,7 @@ from exportguard.command_line import main
 from exportguard.export import convert, export_program
 from exportguard.request import ExportOptions
 from exportguard.tracing import Exported
+from exportguard.validation import divergence
 from exportguard.validation.tensor_files import load_tensors, save_tensors
 from fault_models import FAMILIES
 from graph_faults import KINDS, planted
@@ -148,6 +149,24 @@ def test_little_is_held_of_either_side() -> None:
         )
         assert report.first is not None
         assert fault.is_named_by(report.first.node.outputs)
+
+
+@pytest.mark.parametrize("kind", ["activation", "permutation", "cast"])
+@pytest.mark.parametrize("optimize", [True, False])
+def test_of_several_nodes_one_is_named_without_the_whole_program(
+    kind: str, optimize: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The place alone is converted again: beside thousands of nodes that is nothing."""
+    subject = converted("decoder", 2, optimize)
+    monkeypatch.setattr(divergence, "convert", None)
+    for seed in range(6):
+        result = planted(subject.proto, kind, seed)
+        if result is None or not outputs_change(subject, result[0].SerializeToString()):
+            continue
+        wrong, fault = result[0].SerializeToString(), result[1]
+        report = exportguard.find_divergence(subject.exported.program, wrong, subject.inputs)
+        assert report.first is not None
+        assert fault.is_named_by(report.first.node.outputs), f"{fault}\n{report}"
 
 
 class Small(torch.nn.Module):

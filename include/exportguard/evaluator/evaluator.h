@@ -50,8 +50,29 @@ class Program {
   std::vector<Value> run(std::span<const Value> inputs) const;
 
  private:
+  friend class Run;
   struct Implementation;
   std::unique_ptr<Implementation> implementation_;
+};
+
+/// A run of a program that goes on a node at a time, so that somebody may look at another run in between.
+class Run {
+ public:
+  /// The program must outlive the run.
+  /// @throws InvalidArgument as `Program::run`.
+  Run(const Program& program, std::span<const Value> inputs);
+  ~Run();
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  /// Runs the next node of the main graph; false if there is none. @throws EvaluationError, after which it is over.
+  bool advance();
+  /// The outputs in order; what is left is run first.
+  std::vector<Value> outputs();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 /// Runs a model once.

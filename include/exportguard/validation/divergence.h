@@ -29,6 +29,15 @@ struct NamedValue {
   evaluator::Value content;
 };
 
+/// The same place of two models, from the same right values to what should be one value, under names of their own.
+struct Beside {
+  ir::Model reference;
+  ir::Model model;
+  std::vector<evaluator::Value> inputs;  ///< of both, in the form of the model's
+
+  Beside copy() const;  ///< weights are shared
+};
+
 /// Where a model stops computing what its reference does.
 struct Divergence {
   const ir::Node* node = nullptr;                ///< of the model: its output is the first wrong value
@@ -41,6 +50,7 @@ struct Divergence {
   std::optional<evaluator::Value> got;  ///< nothing where the model stops with an error
   std::string error;                    ///< of the node that could not be run
   ir::Model reproduction;               ///< `nodes` alone, from `inputs` to the wrong value
+  std::optional<Beside> beside;         ///< of several nodes that make the wrong value
   bool is_runtimes_own = false;         ///< the nodes are right in the evaluator: what ran the model is not
   /// Noise that it is above of: how many times the rounding of its inputs its error is; 0 where a tolerance told.
   double times_rounding = 0.0;
@@ -63,7 +73,7 @@ using RunModel = std::function<std::vector<evaluator::Value>(const ir::Model&, s
 struct DivergenceOptions {
   std::string device = "cpu";
   std::optional<Tolerance> tolerance;         ///< nothing: `tolerance_for` each dtype
-  std::size_t window = std::size_t{1} << 30;  ///< bytes of values of one side held for the other
+  std::size_t window = std::size_t{1} << 30;  ///< bytes of values that are held at once, for what is told of one
   RunModel run;                               ///< another runtime for the model; empty: the evaluator
 };
 
@@ -71,13 +81,14 @@ struct DivergenceOptions {
 /// ones. The reference is a functional program of torch operators (whose values the lowering and the optimizer keep by
 /// name) or another ONNX model; inputs and outputs of both stand in one order.
 ///
-/// The two are aligned by the names and sources of nodes and by what nodes read. Where values differ, the model runs
-/// once more with the reference's values in the place of its own, so that each node is judged by what it makes of right
-/// inputs; where no node is beyond its tolerance, by how far it is beyond the rounding of its inputs. Values that only
-/// differ because a runtime draws random numbers or leaves memory unset are not compared.
+/// The two are aligned by the names and sources of nodes and by what nodes read. They run in step, once: where the
+/// model's value is another one, later nodes are given the reference's, so that each node is judged by what it makes of
+/// right inputs. Then the model runs as it is, for its outputs, unless it had its own values all the way. Where outputs
+/// are wrong and no node is beyond its tolerance, nodes are judged by how far they are beyond the rounding of their
+/// inputs. Values that only differ because a runtime draws random numbers or leaves memory unset are not compared.
 ///
-/// Memory: both sides run in step, and what one is ahead of the other is bounded by `window`. The models must outlive
-/// the report.
+/// Memory: each side holds what it still reads, and beyond that `window` bytes are held. The models must outlive the
+/// report.
 /// @throws EvaluationError if the reference cannot be run; InvalidArgument for inputs that do not fit it.
 DivergenceReport find_divergence(const ir::Model& reference, const ir::Model& model,
                                  std::span<const evaluator::Value> inputs, const DivergenceOptions& options = {});

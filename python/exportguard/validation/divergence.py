@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,10 +17,11 @@ from .. import _core
 from ..arguments import require_choice, require_count, require_kind, require_named
 from ..dynamic_shapes import DynamicShapes
 from ..errors import ExportGuardError, InvalidArgumentError
-from ..export import convert, export_program, imported
+from ..export import convert, convert_graph, export_program, imported
 from ..guard import torch_export_patches
 from ..inputs import CallInputs, flatten_named, ordered_call
 from ..onnx_model import OnnxModel, load
+from ..optimization import Optimize
 from ..request import ExportOptions
 from ..runners.names import require_same
 from ..signature import taken_leaves
@@ -30,6 +32,8 @@ from .model_inputs import random_inputs
 Runner = Literal["onnxruntime", "evaluator"]
 RUNNERS = ("onnxruntime", "evaluator")
 Model = OnnxModel | str | Path | bytes
+_WAYS: tuple[Optimize, ...] = (True, "onnxruntime", False)  # in which a model may have been optimized
+logger = logging.getLogger(__name__)
 _LARGEST_IN_MEMORY = 1 << 30  # bytes of a model that onnxruntime is given without a file
 
 
@@ -37,7 +41,7 @@ _LARGEST_IN_MEMORY = 1 << 30  # bytes of a model that onnxruntime is given witho
 class DivergenceOptions:
     """How to search. `runner` is what runs the model; `tolerance` is that of each dtype if None.
 
-    Both sides run in step; what one is ahead of the other takes `window` bytes at the most.
+    Both sides run in step; beyond what each still reads, `window` bytes of values are held for the report.
     """
 
     runner: Runner = "evaluator"
@@ -206,10 +210,16 @@ def search_beside(
     _core.functionalize(program)
     names = [name for name, _, _, _ in program.inputs]
     require_same(names, list(inputs))
-    found = _report(_search(program, model, [inputs[name] for name in names], options))
+    searched = _search(program, model, [inputs[name] for name in names], options)
+    found = _report(searched)
     if found.first is None or len(found.first.nodes) < 2:
         return found
-    return _narrowed(found, exported, model, inputs, options, export)
+    node = _node_here(searched, options, export)
+    if node not in found.first.nodes:
+        node = _node_of_whole(exported, model, inputs, options, export)
+    if node is None or node not in found.first.nodes:
+        return found
+    return replace(found, first=replace(found.first, node=node))
 
 
 def compare(
@@ -314,42 +324,74 @@ def _in_onnxruntime(device: str) -> Callable[[_core.Model, list[Any]], list[Any]
     return run
 
 
-def _narrowed(
-    found: DivergenceReport,
+def _node_here(
+    searched: tuple[_core.ReportView, OnnxModel], options: DivergenceOptions, export: ExportOptions
+) -> NodePlace | None:
+    """The node that differs from a conversion of now of the place alone; None if that does not tell."""
+    first, opset = searched[0].first, searched[1].opset
+    candidates = []
+    for optimize in _WAYS:
+        beside = first.beside() if first is not None else None
+        if beside is None:
+            return None
+        made = OnnxModel(beside[0], opset)
+        try:
+            convert_graph(made, options=export, optimize=optimize)
+        except ExportGuardError as error:
+            logger.debug("the place alone is not converted: %s", error)
+            continue
+        candidates.append((made, OnnxModel(beside[1], opset), beside[2]))
+    found = _search_likest(candidates, options)
+    if found is None or (other := found[0].first) is None:
+        return None
+
+    # With a value of the model beside each of the conversion, that of the whole program would tell no more.
+    is_sure = len(other.nodes) == 1 or found[0].aligned >= found[1].node_count
+    return other.node if is_sure else None
+
+
+def _node_of_whole(
     exported: Exported,
     model: OnnxModel,
-    feeds: Mapping[str, Any],
+    inputs: Mapping[str, Any],
     options: DivergenceOptions,
     export: ExportOptions,
-) -> DivergenceReport:
-    """Of several nodes that make the wrong value the one that differs from a conversion of now, if one does."""
-    if found.first is None:
-        return found
-    fresh = _fresh_conversion(exported, model, export)
-    if fresh is None:
-        return found
-    other = _report(_search(fresh._core, model, [feeds[value.name] for value in fresh.inputs], options)).first
-    if other is None or other.node not in found.first.nodes:
-        return found
-    return replace(found, first=replace(found.first, node=other.node))
-
-
-def _fresh_conversion(exported: Exported, model: OnnxModel, export: ExportOptions) -> OnnxModel | None:
-    """The conversion that is most like the model: optimized in the way it was, or not at all."""
-    wanted = model._core.operators
+) -> NodePlace | None:
+    """The same of a conversion of the whole program."""
     candidates = []
-    for optimize in (True, "onnxruntime", False):
+    for optimize in _WAYS:
         try:
             made = convert(exported, opset=model.opset, options=export, optimize=optimize)
-            _core.settle_names(made._core)
-        except ExportGuardError:
+        except ExportGuardError as error:
+            logger.debug("the program is not converted again: %s", error)
             continue
-        missing = Counter(wanted)
-        missing.subtract(made._core.operators)
-        same_inputs = [value.name for value in made.inputs] == [value.name for value in model.inputs]
-        if same_inputs:
-            candidates.append((sum(map(abs, missing.values())), made))
-    return min(candidates, key=lambda pair: pair[0], default=(0, None))[1]
+        names = [value.name for value in made.inputs]
+        if names == [value.name for value in model.inputs]:
+            candidates.append((made, model, [inputs[name] for name in names]))
+    found = _search_likest(candidates, options)
+    return found[0].first.node if found is not None and found[0].first is not None else None
+
+
+def _search_likest(
+    candidates: Sequence[tuple[OnnxModel, OnnxModel, Sequence[Any]]], options: DivergenceOptions
+) -> tuple[DivergenceReport, OnnxModel] | None:
+    """Looks beside the conversion that is most like the model: optimized in its way, or not at all."""
+    if not candidates:
+        return None
+    made, model, feeds = min(candidates, key=lambda candidate: _unlikeness(*candidate[:2]))
+    _core.settle_names(made._core)
+    try:
+        return _report(_search(made._core, model, feeds, options)), made
+    except ExportGuardError as error:
+        logger.debug("a conversion of now does not run beside it: %s", error)
+        return None
+
+
+def _unlikeness(a: OnnxModel, b: OnnxModel) -> int:
+    """How many operators one has more than the other."""
+    missing = Counter(b._core.operators)
+    missing.subtract(a._core.operators)
+    return sum(map(abs, missing.values()))
 
 
 def _report(searched: tuple[_core.ReportView, OnnxModel]) -> DivergenceReport:

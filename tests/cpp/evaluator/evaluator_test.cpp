@@ -77,6 +77,28 @@ TEST(Evaluator, AnObserverSeesEachValueAsItIsMade) {
 
 auto refuses(const std::string& text) { return ThrowsMessage<EvaluationError>(HasSubstr(text)); }
 
+TEST(Evaluator, ARunGoesOnANodeAtATime) {
+  const ir::Model model = ir::parse_model(R"(opset 22
+graph(%x: f32[]):
+  %a = Neg(%x)
+  %b = Exp(%a)
+  return (%b))");
+  std::vector<std::string> made;
+  const auto note = [&](const ir::Value& value, const Value&) { made.push_back(value.name()); };
+  const Program program(model, {.device = "cpu", .observer = note, .substitute = {}});
+  const Value x = ir::Tensor::scalar(0.0, DType::kFloat32);
+  evaluator::Run one(program, {{x}});
+  EXPECT_THAT(made, IsEmpty());
+  EXPECT_TRUE(one.advance());
+  EXPECT_THAT(made, ElementsAre("a"));
+  evaluator::Run other(program, {{x}});
+  EXPECT_THAT(numbers(other.outputs().front()), ElementsAre(1));
+  EXPECT_TRUE(one.advance());
+  EXPECT_FALSE(one.advance());
+  EXPECT_THAT(numbers(one.outputs().front()), ElementsAre(1));
+  EXPECT_THAT(made, ElementsAre("a", "a", "b", "b"));
+}
+
 TEST(Evaluator, AnErrorNamesTheNodeAndItsInputs) {
   const ir::Model model = ir::parse_model("opset 22\ngraph(%x: f32[n,m]):\n  %y = MatMul(%x, %x)\n  return (%y)");
   const Value x = ir::Tensor::filled(1, DType::kFloat32, std::vector<std::int64_t>{2, 3});

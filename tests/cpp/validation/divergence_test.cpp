@@ -104,6 +104,54 @@ TEST(FindDivergence, TellsARuntimesOwnFault) {
   EXPECT_TRUE(report.first->is_runtimes_own);
 }
 
+// A value that is made beside the wrong one, by one node, is read from an input in its reproduction.
+TEST(FindDivergence, ANodeMakesOneValueThatIsGivenAndOneThatIsNot) {
+  const ir::Model right = ir::parse_model(R"(opset 23
+graph(%x: f32[4,4], %first: i64[2] = {0, 1}):
+  %a: f32[4,2] = Gather(%x, %first) {axis=1}
+  %d: f32[4,2] = Neg(%a)
+  return (%d))");
+  const ir::Model model = ir::parse_model(R"(opset 23
+graph(%x: f32[4,4]):
+  %a: f32[4,2], %u: f32[4,2] = Split(%x) {axis=1, num_outputs=2}
+  %d: f32[4,2] = Mul(%u, %a)
+  return (%d))");
+  const DivergenceReport report = find_divergence(right, model, inputs());
+  ASSERT_TRUE(report.first.has_value());
+  EXPECT_EQ(report.first->node->op(), "Mul");
+  EXPECT_THAT(names(*report.first), ElementsAre("x", "a"));
+
+  std::vector<Value> given;
+  for (const NamedValue& input : report.first->inputs) given.push_back(input.content);
+  given[1] = ir::Tensor(at::zeros({4, 2}));  // it is read from the input, not from the node
+  const std::vector<Value> again = evaluator::run(report.first->reproduction, given);
+  EXPECT_TRUE(again.front().tensor().aten().eq(0).all().item<bool>());
+}
+
+TEST(FindDivergence, AlignsWhatOneReaderReadsByOtherOperators) {
+  std::string wrong = with("%soft: f32[n,4] = Softmax(%scaled) {axis=-1}", "%Sigmoid_7: f32[n,4] = Sigmoid(%scaled)");
+  wrong.replace(wrong.find("Add(%soft"), 9, "Add(%Sigmoid_7");
+  const DivergenceReport report = searched(wrong);
+  ASSERT_TRUE(report.first.has_value());
+  EXPECT_EQ(report.first->node->op(), "Sigmoid");
+}
+
+TEST(FindDivergence, ShowsSeveralNodesBesideTheReferences) {
+  std::string wrong =
+      with("%scaled: f32[n,4] = Mul(%x, %w)", "%Neg_3: f32[n,4] = Neg(%x)\n  %Abs_3: f32[n,4] = Abs(%Neg_3)");
+  wrong.replace(wrong.find("Softmax(%scaled"), 15, "Softmax(%Abs_3");
+  const ir::Model right = ir::parse_model(kRight);
+  const ir::Model model = ir::parse_model(wrong);
+  const DivergenceReport report = find_divergence(right, model, inputs());
+  ASSERT_TRUE(report.first.has_value());
+  ASSERT_TRUE(report.first->beside.has_value());
+  const Beside copy = report.first->beside->copy();
+  const Value expected = evaluator::run(copy.reference, copy.inputs).front();
+  const Value got = evaluator::run(copy.model, copy.inputs).front();
+  EXPECT_FALSE(expected.tensor() == got.tensor());
+  EXPECT_TRUE(got.tensor() == report.first->got->tensor());
+}
+
 TEST(FindDivergence, HoldsNoMoreThanItsWindow) {
   const DivergenceOptions options{.device = "cpu", .tolerance = {}, .window = 1, .run = {}};
   EXPECT_FALSE(searched(std::string(kRight), options).first.has_value());
