@@ -15,6 +15,7 @@ import torch
 
 from ..errors import REFUSALS, InvalidArgumentError
 from ..optional import OptionalModule
+from . import mapped
 from .kinds import shrunk_with_every_kind
 from .shrink import shallow, small_fields
 from .tables import Architecture, Task, architectures, exceptions, tasks
@@ -223,11 +224,34 @@ def _from_checkpoint(name: str, options: BuildOptions) -> ModelCase:
             "architecture, for a small untrained model"
         )
     task, model_class = _class_of_checkpoint(name, config, options.task)
+    large = _mapped_checkpoint(Path(name), config, model_class, options)
+    if large is not None:
+        return ModelCase(name=name, model=large, task=task)
     model, info = model_class.from_pretrained(
         name, dtype=options.dtype, output_loading_info=True, trust_remote_code=False
     )
     _require_all_weights(name, model, info)
     return ModelCase(name=name, model=model.to(options.device).eval(), task=task)
+
+
+def _mapped_checkpoint(
+    folder: Path, config: transformers.PretrainedConfig, model_class: Any, options: BuildOptions
+) -> torch.nn.Module | None:
+    """A large model whose weights stay on disk; None where transformers is to load it, which knows more checkpoints."""
+    stored = mapped.stored_tensors(folder) if folder.is_dir() else {}
+    size = sum(one.count for one in stored.values()) * options.dtype.itemsize
+    if size < mapped.MAPPED_FROM or options.device != "cpu" or getattr(config, "quantization_config", None):
+        return None
+    build = getattr(model_class, "from_config", None) or model_class._from_config
+    with mapped.parameters_on_meta():
+        model: Any = build(config, dtype=options.dtype)
+    if options.dtype != torch.float32 and getattr(model, "_keep_in_fp32_modules", None):
+        return None
+    if not mapped.mapped_model(model, stored, options.dtype):
+        return None
+    if model.can_generate() and (folder / "generation_config.json").is_file():
+        model.generation_config = transformers.GenerationConfig.from_pretrained(folder)
+    return model.eval()  # type: ignore[no-any-return]
 
 
 def _checkpoint_config(name: str) -> transformers.PretrainedConfig:

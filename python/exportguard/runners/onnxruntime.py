@@ -46,11 +46,14 @@ _DTYPES = {number: dtype for dtype, number in _ELEMENT_TYPES.items()}
 class SessionOptions:
     """Where a model runs, and with how many threads (0: as many as onnxruntime likes).
 
-    `profile` is the beginning of the name of a file that onnxruntime writes its times to.
+    Without `packs_weights` they stay where they are in the data file, mapped, instead of being laid out in memory for
+    the kernels: it starts at once and runs slower. `profile` is the beginning of the name of a file that onnxruntime
+    writes its times to.
     """
 
     device: str = "cpu"
     threads: int = 0
+    packs_weights: bool = True
     profile: Path | None = None
 
 
@@ -68,6 +71,8 @@ class OrtSession:
         settings = onnxruntime.SessionOptions()
         settings.intra_op_num_threads = options.threads
         settings.log_severity_level = 3  # what it says about its own optimizations is no news to the user
+        if not options.packs_weights:
+            settings.add_session_config_entry("session.disable_prepacking", "1")
         if options.profile is not None:
             settings.enable_profiling = True
             settings.profile_file_prefix = str(options.profile)

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from exportguard.optional import OptionalModule
-from exportguard.runners.onnxruntime import OrtSession
 from exportguard.validation.discrepancies import Discrepancy, compare_outputs
 
 from .decoder import KeysAndValues, empty_past, feeds
+from .sessions import session_of
 
 transformers: Any = OptionalModule("transformers")
 
@@ -106,7 +106,7 @@ def agreement_of(expected: Sequence[torch.Tensor], got: Sequence[torch.Tensor]) 
 
 def generated_by(file: Path, cache: KeysAndValues, prompts: Prompts, dtype: torch.dtype) -> torch.Tensor:
     """The prompts and what the file itself goes on with in onnxruntime, as (batch, tokens)."""
-    session = OrtSession(file)
+    session = session_of(file)
     ids, mask = prompts.input_ids, prompts.attention_mask
     past = empty_past(session.input_names, cache, len(ids), dtype)
     tokens = ids
@@ -146,7 +146,7 @@ def _steps(
     calls: list[dict[str, torch.Tensor]] | None = None,
 ) -> Iterator[dict[str, torch.Tensor]]:
     """The outputs of each step by name; its inputs are added to `calls`."""
-    session = OrtSession(file)
+    session = session_of(file)
     length = prompts.input_ids.shape[1]
     past = empty_past(session.input_names, cache, len(prompts.input_ids), dtype)
     ids, mask = prompts.input_ids, prompts.attention_mask

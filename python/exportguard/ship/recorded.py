@@ -17,6 +17,7 @@ from exportguard.validation.discrepancies import Tolerance, compare_outputs
 from exportguard.validation.validate import SetResult, ValidationReport
 
 from .layout import file_of
+from .sessions import session_of
 from .staging import REPORT
 
 EXAMPLES = "examples.pt"
@@ -29,7 +30,7 @@ def record(folder: Path, calls: Mapping[str, Sequence[Feeds]]) -> None:
     """Runs each file in the folder on its inputs and keeps both sides; to be called when the files are proved."""
     kept = []
     for name, inputs in calls.items():
-        session = OrtSession(folder / name)
+        session = session_of(folder / name)
         for feeds in inputs:
             outputs = dict(zip(session.output_names, session.run(feeds), strict=True))
             kept.append({"file": name, "inputs": dict(feeds), "outputs": outputs})
@@ -82,7 +83,7 @@ def _compared_all(
         name: str = call["file"]
         if name not in sessions:
             file = file_of(folder, name)
-            sessions[name] = OrtSession(file) if runner == "onnxruntime" else EvaluatorSession(file)
+            sessions[name] = session_of(file) if runner == "onnxruntime" else EvaluatorSession(file)
         names, expected = list(call["outputs"]), list(call["outputs"].values())
         outputs = compare_outputs(names, expected, sessions[name].run(call["inputs"]), tolerance)
         results.append(SetResult(name=f"recorded {number}", sizes={}, outputs=outputs))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import fcntl
+import glob
 import os
 import shutil
 import tempfile
@@ -12,14 +15,16 @@ from pathlib import Path
 from exportguard.errors import FileError
 
 REPORT = "export_report.json"  # what tells a folder of ours
+_STAGING, _LOCK = ".part", ".lock"
+_HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of fcntl.h
 
 
 @contextlib.contextmanager
 def staged_folder(target: Path) -> Iterator[Path]:
     """Yields a folder beside `target` that takes its place when the block ends without an error.
 
-    A process that is killed leaves nothing under the name of `target`. An earlier export there is replaced; any other
-    folder with something in it is not.
+    A process that is killed leaves nothing under the name of `target`; what it had written beside it is removed by the
+    next one that writes there. An earlier export there is replaced; any other folder with something in it is not.
 
     Raises:
         FileError: the target is taken by something else, or cannot be written; found out before the block.
@@ -27,7 +32,11 @@ def staged_folder(target: Path) -> Iterator[Path]:
     require_free(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+        _remove_abandoned(target)
+        lock, lock_name = tempfile.mkstemp(prefix=f".{target.name}-", suffix=_LOCK, dir=target.parent)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        staging = Path(lock_name).with_suffix(_STAGING)
+        staging.mkdir()
     except OSError as error:
         raise FileError(f"cannot write {target}: {error.strerror}; pass another folder") from error
     try:
@@ -35,6 +44,8 @@ def staged_folder(target: Path) -> Iterator[Path]:
         _put_in_place(staging, target)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+        Path(lock_name).unlink(missing_ok=True)
+        os.close(lock)
 
 
 def require_free(target: Path) -> None:
@@ -46,27 +57,32 @@ def require_free(target: Path) -> None:
         raise FileError(f"cannot write {target}: it is {what}; pass a folder that is new, or of an earlier export")
 
 
+def _remove_abandoned(target: Path) -> None:
+    """What killed processes left beside the target: a lock that nobody holds tells them."""
+    for path in target.parent.glob(f".{glob.escape(target.name)}-*{_LOCK}"):
+        with contextlib.suppress(OSError), path.open("ab") as lock:  # held by another one, or removed just now
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path.with_suffix(_STAGING), ignore_errors=True)
+            path.unlink()
+
+
 def _put_in_place(staging: Path, target: Path) -> None:
-    """Renames; between the two renames of a replacement the old folder is still there under its other name."""
-    os.chmod(staging, 0o777 & ~_umask())  # mkdtemp's are for the owner alone
+    """In one step, also where an earlier export stands: `staging` has that one then."""
     try:
         if not target.exists():
             staging.rename(target)
-            return
-        old = Path(tempfile.mkdtemp(prefix=f".{target.name}-old-", dir=target.parent))
-        target.rename(old)
-        try:
+        elif not _exchanged(staging, target):
+            # On a file system that cannot; between the two renames the earlier one is there under another name.
+            earlier = Path(tempfile.mkdtemp(prefix=f".{target.name}-earlier-", dir=target.parent))
+            target.rename(earlier)
             staging.rename(target)
-        except OSError:
-            old.rename(target)
-            raise
+            earlier.rename(staging)
     except OSError as error:
         raise FileError(f"cannot put the export in its place at {target}: {error.strerror}") from error
-    shutil.rmtree(old, ignore_errors=True)
 
 
-def _umask() -> int:
-    """The process' mask, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _exchanged(first: Path, second: Path) -> bool:
+    """Gives each folder the name of the other (Linux 3.15, glibc 2.28: `renameat2`, which Python has no name for)."""
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    names = os.fsencode(first.absolute()), os.fsencode(second.absolute())
+    return rename is not None and rename(_HERE, names[0], _HERE, names[1], _EXCHANGE) == 0

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from exportguard.runners.onnxruntime import OrtSession
 from exportguard.validation.discrepancies import Discrepancy, compare_outputs
 
 from .encoder_decoder import DECODER_FILE, ENCODER_FILE, Source, Tensors, empty_past, feeds, next_past
 from .generation import NEW_TOKENS, Agreement, agreement_of
+from .sessions import session_of
 
 _SHORTER = 2  # tokens that the second text lacks: it is padded behind
 _LENGTH = 9
@@ -69,7 +69,7 @@ def calls_of_targets(folder: Path, source: Source, targets: Targets) -> Calls:
 
 def _steps(folder: Path, source: Source, targets: Targets, calls: Calls | None = None) -> Iterator[torch.Tensor]:
     """The logits of each step's last token, (batch, vocabulary)."""
-    encoder, decoder = OrtSession(folder / ENCODER_FILE), OrtSession(folder / DECODER_FILE)
+    encoder, decoder = session_of(folder / ENCODER_FILE), session_of(folder / DECODER_FILE)
     encoded = {name: targets.inputs[name] for name in encoder.input_names}
     states = dict(zip(encoder.output_names, encoder.run(encoded), strict=True))["last_hidden_state"]
     mask = targets.inputs.get("attention_mask")

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 import shutil
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +161,12 @@ def test_an_error_in_the_block_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_earlier_export_is_replaced_and_another_folder_is_not(tmp_path: Path) -> None:
+@pytest.mark.parametrize("exchanges", [True, False], ids=["in one step", "in two"])
+def test_an_earlier_export_is_replaced_and_another_folder_is_not(
+    exchanges: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not exchanges:
+        monkeypatch.setattr("exportguard.ship.staging._exchanged", lambda first, second: False)
     target = tmp_path / "out"
     for text in ("first", "second"):
         with staged_folder(target) as staging:
@@ -169,6 +178,49 @@ def test_an_earlier_export_is_replaced_and_another_folder_is_not(tmp_path: Path)
     with pytest.raises(FileError, match="it is a folder with other files in it"), staged_folder(target):
         pass
     assert (target / "mine.txt").read_text() == "second"
+
+
+def _write_for_ever(target: Path, pipe: int) -> None:
+    for number in range(100_000):
+        with staged_folder(target) as staging:
+            (staging / "first").write_text(str(number))
+            os.write(pipe, b".")
+            (staging / "second").write_text(str(number))
+            (staging / REPORT).write_text(str(number))
+
+
+def test_a_process_that_is_killed_leaves_a_whole_folder_or_none(tmp_path: Path) -> None:
+    """At many moments of writing, replacing and renaming; the next one cleans up what was left."""
+    target = tmp_path / "out"
+    delays = random.Random(0)
+    for _ in range(60):
+        readable, writable = os.pipe()
+        process = os.fork()
+        if process == 0:
+            _write_for_ever(target, writable)
+        os.read(readable, 1)  # it works
+        time.sleep(delays.uniform(0, 0.01))
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+        os.close(readable)
+        os.close(writable)
+        if target.exists():
+            assert sorted(path.name for path in target.iterdir()) == [REPORT, "first", "second"]
+            assert len({path.read_text() for path in target.iterdir()}) == 1
+    with staged_folder(target) as staging:
+        (staging / REPORT).write_text("last")
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_what_another_process_is_writing_is_not_cleaned_up(tmp_path: Path) -> None:
+    with staged_folder(tmp_path / "out") as first:
+        (first / "mine").write_text("x")
+        with staged_folder(tmp_path / "out") as second:
+            assert first != second
+        assert (first / "mine").read_text() == "x"
+        (first / REPORT).write_text("first")
+        (tmp_path / "out" / REPORT).write_text("second")
+    assert (tmp_path / "out" / REPORT).read_text() == "first"
 
 
 def test_a_file_under_the_name_is_not_replaced(tmp_path: Path) -> None:
