@@ -34,6 +34,17 @@ struct Eager {
 
 // ------------------------------------------------------------------------------------------------ the mask
 
+/// Max(scores, number) as the scores, if the number is the smallest one: it lifts minus infinity alone.
+Value* without_floor(const Facts& facts, Value* scores) {
+  const ir::Node* larger = producer_of(scores, "Max");
+  for (std::size_t i = 0; larger && larger->input_count() == 2 && i < 2; ++i) {
+    const auto floor = facts.number(larger->find_input(i));
+    const bool is_low = floor && *floor <= kLowest && std::isfinite(*floor);
+    if (is_low && same_shape(larger->input(1 - i), *scores)) return &larger->input(1 - i);
+  }
+  return scores;
+}
+
 /// Takes Where(shown, scores, number) apart, or leaves the scores as they are.
 Value* without_choice(const Facts& facts, Value* scores, Mask& mask) {
   const ir::Node* choice = producer_of(scores, "Where");
@@ -202,7 +213,7 @@ bool take_keys(Value* transposed, Eager& eager) {
 std::optional<Eager> eager_of(const Facts& facts, const ir::Node& softmax, Value& value) {
   Eager eager;
   eager.value = &value;
-  Value* scores = without_choice(facts, &softmax.input(0), eager.mask);
+  Value* scores = without_choice(facts, without_floor(facts, &softmax.input(0)), eager.mask);
   scores = without_outer_number(facts, scores, eager);
   scores = without_summands(scores, eager.mask);
   scores = without_softcap(facts, scores, eager);

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "exportguard/optimizer/rewriter.h"
+#include "optimizer/heads.h"
 #include "optimizer/parts.h"
 
 namespace exportguard::optimizer {
@@ -90,6 +91,36 @@ Match match_joined(const Facts& facts, ir::Node& node) {
   return Match([=, &node](Rewriter& rewriter) { rewriter.replace(node.output(), *operand); });
 }
 
+/// A packed projection whose heads come to the front before it is taken apart: what reads the parts can do without
+/// that.
+Match match_swapped(const Facts&, ir::Node& node) {
+  ir::Node* swap = producer_of(node.find_input(0), "Transpose");
+  const auto axis = axis_from_start(node.input(0), int_attribute(node, "axis", 0));
+  if (!swaps_heads(swap) || !has_one_use(swap->output()) || !shape_of(swap->input(0)) || axis != 3)
+    return Match::no("the operand is no Transpose that brings heads to the front");
+  for (std::size_t i = 0; i < node.output_count(); ++i) {
+    for (const ir::Use* use : node.output(i).uses()) {
+      const ir::Node& reader = use->user();
+      if (!reader.is("", "RotaryEmbedding") && !reader.is("", "Attention"))
+        return Match::no("a part is read by something else than attention and its rotation");
+    }
+    if (!dim(node.output(i), 3)) return Match::no("the shapes are not known");
+  }
+  return Match([=, &node](Rewriter& rewriter) {
+    std::vector<Value*> operands = {&swap->input(0)};
+    if (Value* sizes = node.find_input(1)) operands.push_back(sizes);
+    std::vector<ir::Type> types;
+    for (std::size_t i = 0; i < node.output_count(); ++i) {
+      ir::Shape shape = *shape_of(swap->input(0));
+      shape[3] = *dim(node.output(i), 3);
+      types.push_back(ir::Type::tensor(node.output(i).dtype(), std::move(shape)));
+    }
+    const auto parts = rewriter.op_many("Split", operands, attributes_of(node), types);
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      rewriter.replace(node.output(i), rewriter.transpose(*parts[i], {0, 2, 1, 3}));
+  });
+}
+
 /// Operands without an element along the axis.
 Match match_empty_operand(const Facts&, ir::Node& node) {
   const auto axis = axis_from_start(node.output(), int_attribute(node, "axis", 0));
@@ -117,6 +148,13 @@ void populate_slices(PatternTable& table) {
              .makes = "that operand",
              .roots = {"Slice"},
              .match = match_joined});
+  table.add(
+      {.name = "split_of_swapped",
+       .matches = "`Split` of heads that a `Transpose` brought to the front, for `RotaryEmbedding` and `Attention`",
+       .makes = "the `Split` of what the `Transpose` reads; a `Transpose` of each part",
+       .roots = {"Split"},
+       .match = match_swapped,
+       .stage = Stage::kFuse});
   table.add({.name = "concat_of_empty",
              .matches = "`Concat` with operands that have no element along its axis",
              .makes = "`Concat` of the others",
