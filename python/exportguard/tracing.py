@@ -25,7 +25,7 @@ from .axis_report import AxisOutcome, axis_outcomes
 from .dynamic_shapes import LeafShape
 from .errors import ExportError
 from .export_errors import explained_export
-from .garbage import old_objects_left_alone
+from .garbage import without_full_collections
 from .phases import phase, recorded_phases
 from .repeats.counts import Counts
 from .repeats.markers import expand as expand_markers
@@ -86,7 +86,7 @@ def exported_module(request: ExportRequest) -> Exported:
     # A converter needs no gradients, and what is traced without them has fewer changes of mode to keep.
     with (
         torch.no_grad(),
-        old_objects_left_alone(),
+        without_full_collections(),
         serializers_of(request.guard),
         traced_with_markers(request.repeats) as counts,
         recorded_phases() as seconds,
