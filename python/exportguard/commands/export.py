@@ -17,6 +17,7 @@ from ..ship import FolderOptions, export_model
 from ..ship.folder import plan, summary
 from ..ship.outcome import Runtime
 from ..ship.quantization import QUANTIZATIONS
+from ..ship.shards import bytes_of
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16}
 
@@ -37,6 +38,9 @@ class Options:
         default=None,
         choices=tuple(QUANTIZATIONS),
     )
+    shard_size: str | None = argument(
+        "--shard-size", help="Of the files that weights beside the model are cut into, 2GB for example.", default=None
+    )
     dry_run: bool = argument("--dry-run", help="Load the model and tell what would be written.", default=False)
     verify: bool = argument("--verify/--no-verify", help="Run it and compare.", default=True)
     verbose: int = argument("-v", "--verbose", help="0: nothing but errors; 1: a summary.", default=1)
@@ -51,6 +55,7 @@ def run(options: Options) -> int:
         opset=options.opset,
         verify=options.verify,
         quantize=QUANTIZATIONS[options.quantize] if options.quantize else None,
+        shard_size=bytes_of(options.shard_size) if options.shard_size else None,
     )
     if options.dry_run:
         _print(plan(options.model, options.output, settings), console)

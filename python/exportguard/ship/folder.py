@@ -19,6 +19,7 @@ from .decoder import shapes_of
 from .encoder_decoder import Source
 from .layout import MODEL_FILE, arrange_for_transformers_js
 from .outcome import ExportedFolder, FolderOptions, Progress, Step, Timer
+from .shards import split_data
 from .staging import REPORT, require_free, staged_folder
 from .writers import parts_of, write_files
 
@@ -54,6 +55,9 @@ def export_model(
         result.dtype = str(options.build.dtype).removeprefix("torch.")
         result.parameters = sum(parameter.numel() for parameter in case.model.parameters())
         write_files(case, parts_of(case, options), staging, options, Step(result, timer))
+        if options.shard_size is not None:
+            for name in result.files:
+                split_data(staging / name, options.shard_size)
         result.bytes = sum(path.stat().st_size for name in result.files for path in staging.glob(f"{name}*"))
         with timer("configuration", "writing configuration and tokenizer"):
             write_companions(model, case, staging)

@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from exportguard.optional import OptionalModule
-
-onnx: Any = OptionalModule("onnx")
+from .shards import rename_data
 
 MODEL_FILE = "model.onnx"
 
@@ -31,26 +28,26 @@ def arrange_for_transformers_js(folder: Path, files: Sequence[str] = (MODEL_FILE
     """
     target = folder / _JS_FOLDER
     target.mkdir()
-    with_data = [name for name in files if (folder / f"{name}.data").is_file()]
-    for name in with_data:
-        _rename_data(folder / name, f"{name}_data")
-        (folder / f"{name}.data").rename(target / f"{name}_data")
-    for name in files:
+    parts = {name: sorted(path.name for path in folder.glob(f"{name}.data*")) for name in files}
+    for name, data in parts.items():
+        if data:
+            rename_data(folder / name, _js_name)
         (folder / name).rename(target / name)
+        for one in data:
+            (folder / one).rename(target / _js_name(one))
 
     path = folder / "config.json"
     config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     # Without a dtype it looks for files named after one, such as model_quantized.onnx.
-    data = {"use_external_data_format": {Path(name).stem: True for name in with_data}} if with_data else {}
-    config["transformers.js_config"] = {"dtype": "fp32", **data}
+    counts = {Path(name).stem: len(data) for name, data in parts.items() if data}
+    config["transformers.js_config"] = {"dtype": "fp32", **({"use_external_data_format": counts} if counts else {})}
     path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
-def _rename_data(file: Path, data_name: str) -> None:
-    """Writes into the file the name that its weights will have."""
-    model = onnx.load(str(file), load_external_data=False)
-    for tensor in model.graph.initializer:
-        for entry in tensor.external_data:
-            if entry.key == "location":
-                entry.value = data_name
-    onnx.save(model, str(file))
+def _js_name(data: str) -> str:
+    """The name there of a data file.
+
+    >>> _js_name("model.onnx.data"), _js_name("model.onnx.data_2")
+    ('model.onnx_data', 'model.onnx_data_2')
+    """
+    return data.replace(".onnx.data", ".onnx_data")

@@ -22,7 +22,8 @@ Progress = Callable[[str], None]
 class FolderOptions:
     """For which `runtime` the folder is, and how the model is built; without `verify` nothing is run.
 
-    With `quantize` the file is compared as it is exported, and what the quantized one differs by is measured.
+    With `quantize` the file is compared as it is exported, and what the quantized one differs by is measured. Weights
+    beside a file are cut into files of at most `shard_size` bytes.
     """
 
     build: BuildOptions = BuildOptions()
@@ -30,6 +31,7 @@ class FolderOptions:
     opset: int | None = None
     verify: bool = True
     quantize: Quantization | None = None
+    shard_size: int | None = None
 
 
 @dataclass(kw_only=True)

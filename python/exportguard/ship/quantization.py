@@ -17,14 +17,13 @@ import numpy
 from exportguard.errors import InvalidArgumentError
 from exportguard.optional import OptionalModule
 
+from .weights import Array, Weights, WeightsInMemory, WeightsOnDisk, graphs_of, tensor_bytes
+
 onnx: Any = OptionalModule("onnx")
-numpy_helper: Any = OptionalModule("onnx.numpy_helper")
 
 Form = Literal["MatMulNBits", "DequantizeLinear", "MatMulInteger"]
-Array = Any  # numpy.ndarray, whose element types are found at run time
-
 _LEAST_OPSET = 21  # of DequantizeLinear by blocks, and of 4 bits
-_EXTERNAL_FROM = 1 << 20  # bytes of weights above which they lie beside the file
+_CHUNK = 1 << 18  # elements that are worked on at a time, so that they stay in the cache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,44 +80,40 @@ def quantize_file(file: Path, how: Quantization) -> QuantizationReport:
         InvalidArgumentError: the form needs a newer opset than the file's.
         PackageError: onnx is not installed.
     """
-    model = onnx.load(str(file))
-    report = quantize_model(model, how)
-    data = file.with_name(f"{file.name}.data")
-    data.unlink(missing_ok=True)
-    if report.bytes_after > _EXTERNAL_FROM:
-        onnx.save(model, str(file), save_as_external_data=True, location=data.name, size_threshold=1024)
-    else:
-        onnx.save(model, str(file))
+    model = onnx.load(str(file), load_external_data=False)
+    weights = WeightsOnDisk(file)
+    report = quantize_model(model, how, weights)
+    weights.finish(model)
     return report
 
 
-def quantize_model(model: Any, how: Quantization) -> QuantizationReport:
-    """Quantizes the weights of a ModelProto in place."""
+def quantize_model(model: Any, how: Quantization, weights: Weights | None = None) -> QuantizationReport:
+    """Quantizes the weights of a ModelProto in place; without `weights` it holds them itself."""
     opset = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
     if how.form == "DequantizeLinear" and opset < _LEAST_OPSET:
         raise InvalidArgumentError(
             f"DequantizeLinear by blocks is of opset {_LEAST_OPSET}, and the file has {opset}; pass --opset "
             f"{_LEAST_OPSET}, or another quantization"
         )
-    return _Quantizer(model.graph, how).run(model)
+    return _Quantizer(model.graph, how, weights or WeightsInMemory()).run(model)
 
 
 class _Quantizer:
     """Replaces products by a constant matrix, in the main graph and in the bodies of its nodes."""
 
-    def __init__(self, graph: Any, how: Quantization) -> None:
-        self._graph, self._how = graph, how
+    def __init__(self, graph: Any, how: Quantization, store: Weights) -> None:
+        self._graph, self._how, self._store = graph, how, store
         self._weights = {one.name: one for one in graph.initializer}
         self._added: set[str] = set()
         self._products = self._replaced = 0
 
     def run(self, model: Any) -> QuantizationReport:
-        before = sum(_bytes(one) for one in self._graph.initializer)
+        before = sum(tensor_bytes(one) for one in self._graph.initializer)
         self._replace_in(self._graph, {})
         self._drop_unused_weights()
         if self._replaced and self._how.form == "MatMulNBits":
             _import(model, "com.microsoft", 1)
-        after = sum(_bytes(one) for one in self._graph.initializer)
+        after = sum(tensor_bytes(one) for one in self._graph.initializer)
         return QuantizationReport(
             quantized=self._replaced, products=self._products, bytes_before=before, bytes_after=after
         )
@@ -128,7 +123,7 @@ class _Quantizer:
         visible = {**around, **{name: node for node in graph.node for name in node.output}}
         for node in graph.node:
             for attribute in node.attribute:
-                for inner in _graphs_of(attribute):
+                for inner in graphs_of(attribute):
                     self._replace_in(inner, visible)
 
         replaced: list[Any] = []
@@ -175,9 +170,9 @@ class _Quantizer:
             return None
         if weight is None or len(weight.dims) != 2:
             return None
-        array = numpy_helper.to_array(weight)
-        if array.dtype not in (numpy.float32, numpy.float16) or array.size == 0:
+        if weight.data_type not in (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16) or 0 in weight.dims:
             return None
+        array = self._store.array(weight)
         return f"{name}{'_T' if turned else ''}", array.T if turned else array
 
     def _by_blocks(self, x: str, name: str, matrix: Array, result: str) -> list[Any]:
@@ -227,7 +222,8 @@ class _Quantizer:
     def _add(self, name: str, array: Array) -> str:
         if name not in self._added:
             self._added.add(name)
-            self._graph.initializer.append(numpy_helper.from_array(numpy.ascontiguousarray(array), name))
+            kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+            self._graph.initializer.append(self._store.tensor(name, kind, array.shape, array))
         return name
 
     def _add_integers(self, name: str, signed: Array) -> str:
@@ -237,9 +233,8 @@ class _Quantizer:
             self._added.add(name)
             flat = signed.reshape(-1).view(numpy.uint8) & 15
             flat = numpy.append(flat, numpy.zeros(len(flat) % 2, numpy.uint8))
-            raw = (flat[0::2] | flat[1::2] << 4).tobytes()
-            kind = onnx.TensorProto.INT4
-            self._graph.initializer.append(onnx.helper.make_tensor(name, kind, signed.shape, raw, raw=True))
+            packed = flat[0::2] | flat[1::2] << 4
+            self._graph.initializer.append(self._store.tensor(name, onnx.TensorProto.INT4, signed.shape, packed))
         return name
 
     def _drop_unused_weights(self) -> None:
@@ -262,18 +257,30 @@ def blocks(matrix: Array, bits: int, block: int) -> tuple[Array, Array]:
     """
     rows, columns = matrix.shape
     count = math.ceil(rows / block)
-    padded = numpy.zeros((columns, count * block), numpy.float32)
-    padded[:, :rows] = matrix.T
-    parts = padded.reshape(columns, count, block)
+    quantized = numpy.empty((columns, count, block), numpy.uint8)
+    scales = numpy.empty((columns, count), numpy.float32)
+    step = max(1, _CHUNK // max(1, count * block))
+    for start in range(0, columns, step):
+        padded = numpy.zeros((min(step, columns - start), count * block), numpy.float32)
+        padded[:, :rows] = matrix.T[start : start + step]
+        _quantize(padded.reshape(-1, count, block), bits, quantized[start : start + step], scales[start : start + step])
+    return quantized, scales
+
+
+def _quantize(parts: Array, bits: int, quantized: Array, scales: Array) -> None:
+    """Writes the values and scales of blocks, (n, blocks, block), whose memory is used up."""
     low, high = parts.min(axis=2), parts.max(axis=2)
     zero = numpy.float32(1 << (bits - 1))
-    scales = numpy.where(numpy.abs(high) > numpy.abs(low), high, low) / -zero
+    numpy.divide(numpy.where(numpy.abs(high) > numpy.abs(low), high, low), -zero, out=scales)
     with numpy.errstate(divide="ignore"):
         inverse = numpy.where(scales != 0, numpy.float32(1) / scales, numpy.float32(0)).astype(numpy.float32)
-    steps = parts * inverse[..., None] + zero
-    whole = numpy.floor(steps)
-    rounded = whole + (steps - whole >= 0.5)  # halves go up, not to the even number
-    return numpy.clip(rounded, 0, 2 * zero - 1).astype(numpy.uint8), scales.astype(numpy.float32)
+    parts *= inverse[..., None]
+    parts += zero
+    whole = numpy.floor(parts)
+    parts -= whole
+    whole += parts >= 0.5  # halves go up, not to the even number
+    numpy.clip(whole, 0, 2 * zero - 1, out=whole)
+    quantized[...] = whole
 
 
 def packed_bits(values: Array, bits: int, rows: int) -> Array:
@@ -286,20 +293,8 @@ def packed_bits(values: Array, bits: int, rows: int) -> Array:
     return packed
 
 
-def _bytes(tensor: Any) -> int:
-    count: int = math.prod(tensor.dims)
-    if tensor.data_type == onnx.TensorProto.INT4:
-        return math.ceil(count / 2)
-    size: int = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
-    return count * size
-
-
 def _attributes(node: Any) -> dict[str, Any]:
     return {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
-
-
-def _graphs_of(attribute: Any) -> list[Any]:
-    return [*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs]
 
 
 def _nodes_below(graph: Any) -> Iterator[Any]:
@@ -307,7 +302,7 @@ def _nodes_below(graph: Any) -> Iterator[Any]:
     for node in graph.node:
         yield node
         for attribute in node.attribute:
-            for inner in _graphs_of(attribute):
+            for inner in graphs_of(attribute):
                 yield from _nodes_below(inner)
 
 
@@ -316,7 +311,7 @@ def _outputs_below(graph: Any) -> Iterator[str]:
     yield from (value.name for value in graph.output)
     for node in graph.node:
         for attribute in node.attribute:
-            for inner in _graphs_of(attribute):
+            for inner in graphs_of(attribute):
                 yield from _outputs_below(inner)
 
 
@@ -328,7 +323,7 @@ def _without_unused(nodes: list[Any], outputs: set[str]) -> list[Any]:
         if used.intersection(node.output):
             used.update(node.input)
             for attribute in node.attribute:
-                for inner in _graphs_of(attribute):
+                for inner in graphs_of(attribute):
                     used.update(name for below in _nodes_below(inner) for name in below.input)
                     used.update(_outputs_below(inner))
             kept.append(node)

@@ -363,7 +363,9 @@ def test_weights_beside_the_file_get_the_name_that_transformers_js_asks_for(tmp_
     assert sorted(path.name for path in (tmp_path / "onnx").iterdir()) == ["model.onnx", "model.onnx_data"]
     session = OrtSession(tmp_path / "onnx" / "model.onnx")
     assert session.run({"input": torch.zeros(2, 64)})[0].shape == (2, 64)
-    assert json.loads((tmp_path / "config.json").read_text())["transformers.js_config"]["use_external_data_format"]
+    assert json.loads((tmp_path / "config.json").read_text())["transformers.js_config"]["use_external_data_format"] == {
+        "model": 1
+    }
 
 
 @needs_node

@@ -68,6 +68,35 @@ def test_a_quantized_file_computes_nearly_the_same(name: str, written: Path, tmp
         assert 0 < error < (0.03 if QUANTIZATIONS[name].bits == 8 else 0.25)
 
 
+class Wide(torch.nn.Module):
+    """Enough weights to lie beside the file before and after, one of which is not multiplied by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Embedding(600, 512)
+        self.layer = torch.nn.Linear(512, 4096)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.layer(self.table(ids))
+
+
+@pytest.mark.parametrize("name", QUANTIZATIONS)
+@pytest.mark.parametrize("net", [Net, Wide], ids=["small", "large"])
+def test_weights_beside_the_file_become_what_they_become_in_memory(
+    net: type[torch.nn.Module], name: str, tmp_path: Path
+) -> None:
+    file = to_onnx(net().eval(), (IDS,), dynamic_shapes=({0: "b", 1: "n"},)).save(tmp_path / "m.onnx", "always")
+    in_memory = onnx.load(str(file))
+    expected = quantize_model(in_memory, QUANTIZATIONS[name])
+    assert quantize_file(file, QUANTIZATIONS[name]) == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == (["m.onnx"] if net is Net else ["m.onnx", "m.onnx.data"])
+    onnx.checker.check_model(str(file))
+    on_disk = onnx.load(str(file))
+    for ours, theirs in zip(on_disk.graph.initializer, in_memory.graph.initializer, strict=True):
+        assert (ours.name, ours.data_type, ours.dims) == (theirs.name, theirs.data_type, theirs.dims)
+        assert numpy.array_equal(onnx.numpy_helper.to_array(ours), onnx.numpy_helper.to_array(theirs))
+
+
 def elements(packed: Any, bits: int, rows: int) -> Any:
     """The values of each column, (N, rows)."""
     flat = packed.reshape(len(packed), -1)
