@@ -222,16 +222,54 @@ std::vector<Value*> ComplexSite::again(const std::vector<Value*>& operands, std:
   return results;
 }
 
+Argument ComplexSite::argument_of_row(const Argument& argument, std::vector<Value*>& operands) {
+  const auto pushed = [&](Value* value) {
+    operands.push_back(value);
+    return Argument{Argument::Operand{operands.size() - 1}};
+  };
+  if (const auto* list = argument.get_if<Argument::List>()) {
+    Argument::List items;
+    for (const Argument& item : *list) items.push_back(argument_of_row(item, operands));
+    return {std::move(items)};
+  }
+  const auto* operand = argument.get_if<Argument::Operand>();
+  if (operand == nullptr) return argument;
+  Value& value = node_.input(operand->index);
+  if (!exportguard::is_complex(value.dtype())) return pushed(&value);
+  const Parts split = values_.parts(value);
+  return {Argument::List{pushed(split.real), pushed(split.imaginary)}};
+}
+
+void ComplexSite::leave_to_row() {
+  ir::NodeSpec spec = aten_node(node_.op(), {});
+  spec.domain = "complex";
+  spec.source = node_.source();
+  for (const Argument& argument : node_.arguments()) spec.arguments.push_back(argument_of_row(argument, spec.inputs));
+  const auto is_pair = [&](std::size_t i) { return exportguard::is_complex(node_.output(i).dtype()); };
+  spec.outputs.clear();
+  for (std::size_t i = 0; i < node_.output_count(); ++i)
+    spec.outputs.resize(spec.outputs.size() + (is_pair(i) ? 2 : 1), output_type(i));
+  const ir::Node& row = values_.graph().insert_before(node_, std::move(spec));
+  for (std::size_t i = 0, next = 0; i < node_.output_count(); ++i) {
+    Value& first = row.output(next++);
+    if (is_pair(i)) {
+      give({&first, &row.output(next++)}, i);
+    } else {
+      node_.output(i).replace_all_uses_with(first);
+    }
+  }
+}
+
 // ------------------------------------------------------------------------------------------------ the graph
 
-void separate_complex(ir::Graph& graph, int opset) {
+void separate_complex(ir::Graph& graph, const LoweringTable& table, int opset) {
   ComplexValues values(graph);
   const std::set<const ir::Node*> selections = separate_inputs(graph, values);
   std::vector<ir::Node*> rewritten;
   std::map<std::string, std::set<std::string>> unknown;  // and where they are
   for (ir::Node& node : graph) {
     if (!node.is_torch() || !touches_complex(node) || selections.contains(&node)) continue;
-    const ComplexRule rule = find_complex_rule(node.qualified_name());
+    const ComplexRule rule = table.find_complex(node.qualified_name());
     if (rule == nullptr) {
       unknown[node.qualified_name()].insert(node.source() ? node.source()->where() : std::string());
       continue;

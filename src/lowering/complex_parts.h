@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "exportguard/ir/graph.h"
+#include "exportguard/lowering/table.h"
 
 /// ONNX runtimes have no complex arithmetic, so nodes on complex tensors are
 /// rewritten, still at the torch level, as nodes on two real tensors of the
@@ -74,6 +75,9 @@ class ComplexSite {
   /// This node once more, on real tensors: `operands` take the place of its
   /// operands.
   std::vector<Value*> again(const std::vector<Value*>& operands, std::vector<ir::Argument> arguments);
+  /// Writes a node of the domain "complex" with this node's operator and arguments, for a row of the table: a complex
+  /// operand is the list of its parts there, a complex output two outputs.
+  void leave_to_row();
   Parts in_parts(Value& value) { return values_.parts(value); }
 
   ir::Type output_type(std::size_t i = 0) const { return real_type(node_.output(i).type()); }
@@ -82,39 +86,20 @@ class ComplexSite {
   [[noreturn]] void fail(const std::string& reason) const;
 
  private:
+  ir::Argument argument_of_row(const ir::Argument& argument, std::vector<Value*>& operands);
+
   ComplexValues& values_;
   ir::Node& node_;
   int opset_;
 };
 
-using ComplexRule = void (*)(ComplexSite&);
-
 /// A complex tensor goes into the node or comes out.
 bool touches_complex(const ir::Node& node);
-
-/// A rule and the operators that it is for.
-struct ComplexClaim {
-  ComplexRule rule;
-  std::vector<std::string_view> targets;
-};
-
-/// The rule of each operator. @throws InvalidArgument if two claim one.
-std::unordered_map<std::string_view, ComplexRule> complex_rules_by_target(const std::vector<ComplexClaim>& claims);
-
-/// What to do with an operator when a complex tensor goes in or comes out; null
-/// if there is no rule.
-ComplexRule find_complex_rule(std::string_view target);
-
-/// Fourier transforms: `aten._fft_c2c`, `_fft_r2c`, `_fft_c2r`.
-void separate_fft_c2c(ComplexSite& site);
-void separate_fft_r2c(ComplexSite& site);
-void separate_fft_c2r(ComplexSite& site);
-void separate_stft(ComplexSite& site);
 
 /// Rewrites every node of the graph that touches a complex tensor. Complex
 /// inputs and outputs of the graph become real ones with a last axis of 2, as
 /// `torch.view_as_real` shows them.
 /// @throws LoweringError with every operator that has no rule.
-void separate_complex(ir::Graph& graph, int opset);
+void separate_complex(ir::Graph& graph, const LoweringTable& table, int opset);
 
 }  // namespace exportguard::lowering

@@ -105,7 +105,7 @@ void lower_nodes(LoweringContext::Shared& shared, ir::Node& first, const ir::Nod
 
 bool can_lower(const ir::Node& node, const LoweringTable& table) {
   const std::string target = node.qualified_name();
-  return touches_complex(node) ? find_complex_rule(target) != nullptr : table.contains(target);
+  return touches_complex(node) ? table.find_complex(target) != nullptr : table.contains(target);
 }
 
 void lower(ir::Model& model, const LoweringOptions& options) {
@@ -118,7 +118,7 @@ void lower(ir::Model& model, const LoweringOptions& options) {
   model.opsets[""] = options.opset;
   model.next_symbol = 0;  // torch names no symbol so
   LoweringContext::Shared shared{model, table, options.target, {}, {}};
-  separate_complex(*model.graph, options.opset);
+  separate_complex(*model.graph, table, options.opset);
   lower_graph(shared, *model.graph);
   if (!shared.failures.empty()) throw LoweringError(describe(shared.failures));
   model.graph->erase_dead_nodes();

@@ -23,6 +23,18 @@ void LoweringTable::replace(std::string_view target, Lowering lowering) {
   rows_.insert_or_assign(std::string(target), std::move(lowering));
 }
 
+void LoweringTable::add_complex(std::initializer_list<std::string_view> targets, ComplexRule rule) {
+  for (const std::string_view target : targets) {
+    const bool is_new = complex_rules_.emplace(target, rule).second;
+    if (!is_new) throw InvalidArgument(fmt::format("{} has a rule for complex tensors already; keep one", target));
+  }
+}
+
+ComplexRule LoweringTable::find_complex(std::string_view target) const {
+  const auto rule = complex_rules_.find(target);
+  return rule == complex_rules_.end() ? nullptr : rule->second;
+}
+
 const Lowering* LoweringTable::find(std::string_view target) const {
   const auto row = rows_.find(target);
   return row == rows_.end() ? nullptr : &row->second;

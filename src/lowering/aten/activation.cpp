@@ -2,6 +2,7 @@
 #include <numbers>
 
 #include "exportguard/lowering/table.h"
+#include "lowering/complex_arithmetic.h"
 #include "lowering/double_functions.h"
 #include "lowering/elementwise.h"
 #include "lowering/integer_arithmetic.h"
@@ -220,6 +221,16 @@ void lower_rrelu(LoweringContext& ctx) { ctx.result(rrelu(ctx, 1, 3)); }
 
 void lower_rrelu_with_noise_functional(LoweringContext& ctx) { ctx.results({rrelu(ctx, 2, 4), ctx.input(1)}); }
 
+/// 1 / (1 + exp(-z))
+void separate_sigmoid(ComplexSite& site) {
+  const Parts z = site.parts(0);
+  const ir::Type& type = z.real->type();
+  const Parts tail =
+      exponential(site, {of_part(site, "neg.default", z.real), of_part(site, "neg.default", z.imaginary)});
+  Value* real = site.emit("add.Tensor", {tail.real, literal(std::int64_t{1})}, type);
+  site.give(inverted(site, {real, tail.imaginary}));
+}
+
 }  // namespace
 
 void populate_activation(LoweringTable& table) {
@@ -248,6 +259,7 @@ void populate_activation(LoweringTable& table) {
   table.add("aten.softshrink.default", lower_softshrink);
   table.add("aten.rrelu.default", lower_rrelu);
   table.add("aten.rrelu_with_noise_functional.default", lower_rrelu_with_noise_functional);
+  table.add_complex({"aten.sigmoid.default"}, separate_sigmoid);
 }
 
 }  // namespace exportguard::lowering

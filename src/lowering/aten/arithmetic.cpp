@@ -2,7 +2,8 @@
 #include <limits>
 
 #include "exportguard/lowering/table.h"
-
+#include "lowering/complex_arithmetic.h"
+#include "lowering/complex_rules.h"
 #include "lowering/elementwise.h"
 #include "lowering/integer_arithmetic.h"
 #include "lowering/kernels.h"
@@ -195,6 +196,64 @@ void lower_lerp(LoweringContext& ctx) {
   ctx.result(ctx.where(is_near_start, from_start, from_end));
 }
 
+void separate_reciprocal(ComplexSite& site) { site.give(inverted(site, site.parts(0))); }
+
+void separate_quotient(ComplexSite& site) {
+  if (!site.is_complex(1)) return separate_each(site);
+  const Parts inverse = inverted(site, site.parts(1));
+  site.give(multiplied(site, "mul.Tensor", site.number(0), {inverse.real, inverse.imaginary}));
+}
+
+void separate_square(ComplexSite& site) {
+  const Number number = site.number(0);
+  site.give(multiplied(site, "mul.Tensor", number, number));
+}
+
+/// z / |z|, 0 at 0.
+void separate_sgn(ComplexSite& site) {
+  const Scaled z = scaled(site, site.parts(0));
+  const ir::Type& type = z.scale->type();
+  Value* size = of_part(site, "sqrt.default", squared_size(site, z.parts));
+  Value* is_zero = site.emit("eq.Scalar", {size, literal(std::int64_t{0})}, ir::Type::tensor(DType::kBool, type.shape));
+  size = site.emit("where.self", {is_zero, of_part(site, "ones_like.default", size), size}, type);
+  const auto over = [&](Value* part) { return site.emit("div.Tensor", {part, size}, type); };
+  site.give({over(z.parts.real), over(z.parts.imaginary)});
+}
+
+constexpr std::int64_t kMostFactors = 16;
+
+Parts as_parts(ComplexSite& site, std::size_t argument) {
+  if (site.is_complex(argument)) return site.parts(argument);
+  Value& real = site.value(argument);
+  return {&real, site.zeros_like(real)};
+}
+
+Parts whole_power(ComplexSite& site, const Parts& z, std::int64_t exponent) {
+  Parts power = z;
+  for (std::int64_t i = 1; i < exponent; ++i) power = multiplied_parts(site, power, z);
+  return power;
+}
+
+/// exp(w log z), where w is what argument 1 is.
+Parts general_power(ComplexSite& site, const Parts& z) {
+  const Parts log = logarithm(site, z);
+  return exponential(site, multiplied(site, "mul.Tensor", {log.real, log.imaginary}, site.number(1)));
+}
+
+/// Small whole exponents are products; every other power is that of a number that is not 0.
+void separate_power(ComplexSite& site) {
+  const Parts z = as_parts(site, 0);
+  const auto* whole = site.argument(1).get_if<std::int64_t>();
+  const auto* number = site.argument(1).get_if<double>();
+  const double exponent = whole ? static_cast<double>(*whole) : number ? *number : 0.5;
+  const bool is_product = exponent == std::floor(exponent) && exponent != 0 && std::abs(exponent) <= kMostFactors;
+  if (!is_product) return site.give(general_power(site, z));
+  const Parts power = whole_power(site, z, static_cast<std::int64_t>(std::abs(exponent)));
+  site.give(exponent < 0 ? inverted(site, power) : power);
+}
+
+void separate_abs(ComplexSite& site) { site.give_real(size_of(site, site.parts(0))); }
+
 }  // namespace
 
 void populate_arithmetic(LoweringTable& table) {
@@ -224,6 +283,17 @@ void populate_arithmetic(LoweringTable& table) {
   table.add("aten.addcmul.default", lower_addcmul);
   table.add("aten.addcdiv.default", lower_addcdiv);
   table.add({"aten.lerp.Scalar", "aten.lerp.Tensor"}, lower_lerp);
+  table.add_complex({"aten.neg.default"}, separate_each);
+  table.add_complex({"aten.add.Tensor", "aten.add.Scalar", "aten.sub.Scalar", "aten.rsub.Scalar", "aten.rsub.Tensor",
+                     "aten.sub.Tensor"},
+                    separate_sum);
+  table.add_complex({"aten.mul.Tensor"}, separate_product);
+  table.add_complex({"aten.reciprocal.default"}, separate_reciprocal);
+  table.add_complex({"aten.div.Tensor"}, separate_quotient);
+  table.add_complex({"aten.square.default"}, separate_square);
+  table.add_complex({"aten.sgn.default"}, separate_sgn);
+  table.add_complex({"aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor"}, separate_power);
+  table.add_complex({"aten.abs.default"}, separate_abs);
 }
 
 }  // namespace exportguard::lowering

@@ -1,5 +1,6 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
+#include "lowering/complex_rules.h"
 
 namespace exportguard::lowering {
 namespace {
@@ -21,6 +22,12 @@ void populate_casting(LoweringTable& table) {
              "aten.lift_fresh_copy.default", "aten.resolve_conj.default", "aten.resolve_neg.default",
              "aten._lazy_clone.default", "prims.device_put.default", "prims.clone.default", "aten.pin_memory.default"},
             lower_same);
+  table.add_complex({"aten.clone.default", "aten.contiguous.default", "aten.alias.default", "aten.detach.default",
+                     "aten.lift_fresh_copy.default", "aten.resolve_neg.default"},
+                    separate_each);
+  table.add_complex({"aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device",
+                     "prims.convert_element_type.default", "aten.resolve_conj.default"},
+                    separate_cast);
 }
 
 }  // namespace exportguard::lowering

@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "exportguard/lowering/table.h"
+#include "lowering/complex_parts.h"
 #include "lowering/elementwise.h"
 #include "lowering/kernels.h"
 
@@ -56,6 +57,18 @@ void lower_heaviside(LoweringContext& ctx) {
   ctx.result(ctx.where(is_zero, ctx.input(1), ctx.cast(is_above, x->dtype())));
 }
 
+/// Of each part whether it holds, and both answers together.
+void ask_parts(ComplexSite& site, std::string_view question, std::string_view together) {
+  const Parts z = site.parts(0);
+  const ir::Type type = site.node().output().type();
+  site.give_real(
+      site.emit(together, {site.emit(question, {z.real}, type), site.emit(question, {z.imaginary}, type)}, type));
+}
+
+void separate_isnan(ComplexSite& site) { ask_parts(site, "isnan.default", "logical_or.default"); }
+void separate_isinf(ComplexSite& site) { ask_parts(site, "isinf.default", "logical_or.default"); }
+void separate_isfinite(ComplexSite& site) { ask_parts(site, "isfinite.default", "logical_and.default"); }
+
 }  // namespace
 
 void populate_classification(LoweringTable& table) {
@@ -67,6 +80,9 @@ void populate_classification(LoweringTable& table) {
   table.add("aten.isreal.default", lower_isreal);
   table.add("aten.signbit.default", lower_signbit);
   table.add("aten.heaviside.default", lower_heaviside);
+  table.add_complex({"aten.isnan.default"}, separate_isnan);
+  table.add_complex({"aten.isinf.default"}, separate_isinf);
+  table.add_complex({"aten.isfinite.default"}, separate_isfinite);
 }
 
 }  // namespace exportguard::lowering

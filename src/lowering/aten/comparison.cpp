@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "exportguard/lowering/table.h"
+#include "lowering/complex_arithmetic.h"
 #include "lowering/kernels.h"
 #include "lowering/reductions.h"
 
@@ -46,6 +47,24 @@ Value* close(LoweringContext& ctx) {
 void lower_isclose(LoweringContext& ctx) { ctx.result(close(ctx)); }
 void lower_allclose(LoweringContext& ctx) { ctx.result(all_true(ctx, close(ctx), {})); }
 
+Item or_zero(const std::optional<Item>& part) { return part ? *part : Item(literal(std::int64_t{0})); }
+
+void compare(ComplexSite& site, std::string_view question, std::string_view together) {
+  Number a = site.number(0);
+  Number b = site.number(1);
+  if (std::get_if<Value*>(&a.first) == nullptr) std::swap(a, b);
+  const ir::Type type = site.node().output().type();
+  const auto ask = [&](Item x, Item y) {
+    if (std::get_if<Value*>(&x) == nullptr) std::swap(x, y);
+    const bool is_tensor = std::get_if<Value*>(&y) != nullptr;
+    return site.emit(std::string(question) + (is_tensor ? ".Tensor" : ".Scalar"), {std::move(x), std::move(y)}, type);
+  };
+  site.give_real(site.emit(together, {ask(a.first, b.first), ask(or_zero(a.second), or_zero(b.second))}, type));
+}
+
+void separate_eq(ComplexSite& site) { compare(site, "eq", "logical_and.default"); }
+void separate_ne(ComplexSite& site) { compare(site, "ne", "logical_or.default"); }
+
 }  // namespace
 
 void populate_comparison(LoweringTable& table) {
@@ -58,6 +77,8 @@ void populate_comparison(LoweringTable& table) {
   table.add("aten.equal.default", lower_equal);
   table.add("aten.isclose.default", lower_isclose);
   table.add("aten.allclose.default", lower_allclose);
+  table.add_complex({"aten.eq.Tensor", "aten.eq.Scalar"}, separate_eq);
+  table.add_complex({"aten.ne.Tensor", "aten.ne.Scalar"}, separate_ne);
 }
 
 }  // namespace exportguard::lowering

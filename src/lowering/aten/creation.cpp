@@ -1,5 +1,6 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
+#include "lowering/complex_rules.h"
 
 namespace exportguard::lowering {
 namespace {
@@ -163,6 +164,12 @@ void populate_creation(LoweringTable& table) {
   table.add("aten.eye.m", lower_eye_m);
   table.add("aten.tril_indices.default", lower_tril_indices);
   table.add("aten.triu_indices.default", lower_triu_indices);
+  table.add_complex({"aten.zeros_like.default"}, separate_each);
+  table.add_complex({"aten.full.default", "aten.full_like.default", "aten.ones.default", "aten.ones_like.default",
+                     "aten.zeros.default", "aten.new_full.default", "aten.new_ones.default", "aten.new_zeros.default",
+                     "aten.scalar_tensor.default", "aten.eye.default", "aten.eye.m", "aten.empty.memory_format",
+                     "aten.empty_like.default"},
+                    separate_creation);
 }
 
 }  // namespace exportguard::lowering

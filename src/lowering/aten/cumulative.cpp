@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "exportguard/lowering/table.h"
+#include "lowering/complex_rules.h"
 #include "lowering/dtype_limits.h"
 #include "lowering/elementwise.h"
 #include "lowering/integer_arithmetic.h"
@@ -131,6 +132,7 @@ void populate_cumulative(LoweringTable& table) {
   table.add("aten.logcumsumexp.default", lower_logcumsumexp);
   table.add("aten.cummax.default", lower_cummax);
   table.add("aten.cummin.default", lower_cummin);
+  table.add_complex({"aten.cumsum.default"}, separate_each);
 }
 
 }  // namespace exportguard::lowering

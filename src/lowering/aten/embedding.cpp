@@ -1,6 +1,7 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
+#include "lowering/complex_rules.h"
 #include "lowering/dtype_limits.h"
 #include "lowering/kernels.h"
 #include "lowering/moments.h"
@@ -121,6 +122,7 @@ void populate_embedding(LoweringTable& table) {
              "aten._embedding_bag_forward_only.default"},
             lower_embedding_bag);
   table.add("aten.embedding_renorm.default", lower_embedding_renorm);
+  table.add_complex({"aten.embedding.default"}, separate_each);
 }
 
 }  // namespace exportguard::lowering

@@ -2,6 +2,7 @@
 #include <numbers>
 
 #include "exportguard/lowering/table.h"
+#include "lowering/complex_arithmetic.h"
 #include "lowering/elementwise.h"
 #include "lowering/kernels.h"
 
@@ -84,6 +85,36 @@ void lower_logit(LoweringContext& ctx) {
   ctx.result(ctx.op("Log", {ctx.op("Div", {x, rest})}));
 }
 
+Parts times_number(ComplexSite& site, const Parts& z, double factor) {
+  const ir::Type& type = z.real->type();
+  return {product(site, z.real, literal(factor), type), product(site, z.imaginary, literal(factor), type)};
+}
+
+Parts plus_number(ComplexSite& site, const Parts& z, double term) {
+  return {site.emit("add.Tensor", {z.real, literal(term)}, z.real->type()), z.imaginary};
+}
+
+void separate_exp2(ComplexSite& site) {
+  site.give(exponential(site, times_number(site, site.parts(0), std::numbers::ln2)));
+}
+
+void separate_expm1(ComplexSite& site) { site.give(plus_number(site, exponential(site, site.parts(0)), -1)); }
+void separate_log1p(ComplexSite& site) { site.give(logarithm(site, plus_number(site, site.parts(0), 1))); }
+
+void separate_log2(ComplexSite& site) {
+  site.give(times_number(site, logarithm(site, site.parts(0)), std::numbers::log2e));
+}
+
+void separate_log10(ComplexSite& site) {
+  site.give(times_number(site, logarithm(site, site.parts(0)), std::numbers::log10e));
+}
+
+void separate_exp(ComplexSite& site) { site.give(exponential(site, site.parts(0))); }
+void separate_log(ComplexSite& site) { site.give(logarithm(site, site.parts(0))); }
+
+void separate_sqrt(ComplexSite& site) { site.give(square_root(site, site.parts(0))); }
+void separate_rsqrt(ComplexSite& site) { site.give(inverted(site, square_root(site, site.parts(0)))); }
+
 }  // namespace
 
 void populate_exponential(LoweringTable& table) {
@@ -105,6 +136,15 @@ void populate_exponential(LoweringTable& table) {
             lower_xlog1py);
   table.add("aten.special_entr.default", lower_entr);
   table.add({"aten.logit.default", "aten.special_logit.default"}, lower_logit);
+  table.add_complex({"aten.exp.default"}, separate_exp);
+  table.add_complex({"aten.exp2.default"}, separate_exp2);
+  table.add_complex({"aten.expm1.default"}, separate_expm1);
+  table.add_complex({"aten.log.default"}, separate_log);
+  table.add_complex({"aten.log2.default"}, separate_log2);
+  table.add_complex({"aten.log10.default"}, separate_log10);
+  table.add_complex({"aten.log1p.default"}, separate_log1p);
+  table.add_complex({"aten.sqrt.default"}, separate_sqrt);
+  table.add_complex({"aten.rsqrt.default"}, separate_rsqrt);
 }
 
 }  // namespace exportguard::lowering

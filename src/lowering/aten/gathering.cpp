@@ -1,5 +1,6 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
+#include "lowering/complex_rules.h"
 #include "lowering/scatter.h"
 #include "lowering/size_arithmetic.h"
 #include "lowering/vectors.h"
@@ -62,6 +63,7 @@ void populate_gathering(LoweringTable& table) {
   table.add("aten.take.default", lower_take);
   table.add("aten.take_along_dim.default", lower_take_along_dim);
   table.add("aten.put.default", lower_put);
+  table.add_complex({"aten.index_select.default", "aten.gather.default"}, separate_each);
 }
 
 }  // namespace exportguard::lowering

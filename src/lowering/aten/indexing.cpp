@@ -4,6 +4,7 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
+#include "lowering/complex_rules.h"
 #include "lowering/kernels.h"
 #include "lowering/scatter.h"
 #include "lowering/size_arithmetic.h"
@@ -258,6 +259,7 @@ void populate_indexing(LoweringTable& table) {
             lower_index_put);
   table.add("aten._unsafe_masked_index.default", lower_masked_index);
   table.add("aten._unsafe_masked_index_put_accumulate.default", lower_masked_index_put);
+  table.add_complex({"aten.index.Tensor", "aten.index_put.default"}, separate_each);
 }
 
 }  // namespace exportguard::lowering

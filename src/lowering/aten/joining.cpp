@@ -3,6 +3,7 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
+#include "lowering/complex_rules.h"
 #include "lowering/size_arithmetic.h"
 
 namespace exportguard::lowering {
@@ -158,12 +159,21 @@ bool advance(std::vector<std::int64_t>& chosen, std::int64_t count, bool repeats
   return false;
 }
 
+/// Of any number of elements: the places of the upper triangle of a square.
+Value* pairs(LoweringContext& ctx, Value* x, bool repeats) {
+  Value* numbers = range(ctx, size_of(ctx, x, 0));
+  Value* is_pair = ctx.op(repeats ? "LessOrEqual" : "Less", {ctx.unsqueeze(numbers, {1}), numbers});
+  return ctx.gather(x, ctx.transpose(ctx.op("NonZero", {is_pair}), {1, 0}), 0);
+}
+
 void lower_combinations(LoweringContext& ctx) {
   Value* x = ctx.input(0);
   const auto count = ctx.size(x, 0).constant();
-  ctx.require(count.has_value(), "combinations need a vector of a constant size");
   const std::int64_t length = ctx.integer(1);
   const bool repeats = ctx.flag(2);
+  if (!count && length == 1) return ctx.result(ctx.unsqueeze(x, {1}));
+  if (!count && length == 2) return ctx.result(pairs(ctx, x, repeats));
+  ctx.require(count.has_value(), "combinations of three or more need a vector of a constant size");
   std::vector<std::int64_t> chosen(static_cast<std::size_t>(length));
   for (std::int64_t i = 0; i < length && !repeats; ++i) chosen[static_cast<std::size_t>(i)] = i;
   std::vector<std::int64_t> all;
@@ -187,6 +197,7 @@ void populate_joining(LoweringTable& table) {
   table.add({"aten.meshgrid.default", "aten.meshgrid.indexing"}, lower_meshgrid);
   table.add("aten.cartesian_prod.default", lower_cartesian_prod);
   table.add("aten.combinations.default", lower_combinations);
+  table.add_complex({"aten.cat.default", "aten.stack.default"}, separate_sum);
 }
 
 }  // namespace exportguard::lowering

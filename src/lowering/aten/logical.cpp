@@ -1,5 +1,6 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
+#include "lowering/complex_rules.h"
 
 namespace exportguard::lowering {
 namespace {
@@ -20,6 +21,9 @@ void populate_logical(LoweringTable& table) {
   table.add("aten.logical_or.default", lower_logical_or);
   table.add("aten.logical_xor.default", lower_logical_xor);
   table.add("aten.logical_not.default", lower_logical_not);
+  table.add_complex(
+      {"aten.logical_not.default", "aten.logical_and.default", "aten.logical_or.default", "aten.logical_xor.default"},
+      separate_truth);
 }
 
 }  // namespace exportguard::lowering

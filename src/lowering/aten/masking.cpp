@@ -1,5 +1,6 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
+#include "lowering/complex_rules.h"
 #include "lowering/kernels.h"
 #include "lowering/size_arithmetic.h"
 #include "lowering/vectors.h"
@@ -79,6 +80,8 @@ void populate_masking(LoweringTable& table) {
   table.add({"aten.nonzero.default", "aten.argwhere.default"}, lower_nonzero);
   table.add("aten.nonzero_numpy.default", lower_nonzero_numpy);
   table.add("aten.nonzero_static.default", lower_nonzero_static);
+  table.add_complex({"aten.masked_select.default"}, separate_each);
+  table.add_complex({"aten.nonzero.default"}, separate_truth);
 }
 
 }  // namespace exportguard::lowering

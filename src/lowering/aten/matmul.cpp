@@ -1,5 +1,6 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
+#include "lowering/complex_rules.h"
 #include "lowering/contraction.h"
 #include "lowering/kernels.h"
 #include "lowering/reductions.h"
@@ -193,6 +194,9 @@ void populate_matmul(LoweringTable& table) {
   table.add("aten.addr.default", lower_addr);
   table.add("aten.bilinear.default", lower_bilinear);
   table.add("aten.tensordot.default", lower_tensordot);
+  table.add_complex(
+      {"aten.mm.default", "aten.bmm.default", "aten.matmul.default", "aten.mv.default", "aten.dot.default"},
+      separate_product);
 }
 
 }  // namespace exportguard::lowering

@@ -3,6 +3,7 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
+#include "lowering/complex_rules.h"
 #include "lowering/kernels.h"
 #include "lowering/size_arithmetic.h"
 
@@ -152,6 +153,7 @@ void populate_padding(LoweringTable& table) {
   table.add({"aten.replication_pad1d.default", "aten.replication_pad2d.default", "aten.replication_pad3d.default"},
             lower_replication_pad);
   table.add("aten._pad_circular.default", lower_circular_pad);
+  table.add_complex({"aten.constant_pad_nd.default", "aten.pad.default"}, separate_padding);
 }
 
 }  // namespace exportguard::lowering

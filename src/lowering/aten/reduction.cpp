@@ -1,4 +1,5 @@
 #include "exportguard/lowering/table.h"
+#include "lowering/complex_rules.h"
 #include "lowering/kernels.h"
 #include "lowering/reductions.h"
 
@@ -126,6 +127,10 @@ void populate_reduction(LoweringTable& table) {
   table.add("aten.argmin.default", lower_argmin);
   table.add("aten.nansum.default", lower_nansum);
   table.add("aten.nanmean.default", lower_nanmean);
+  table.add_complex({"aten.sum.default", "aten.sum.dim_IntList", "aten.mean.default", "aten.mean.dim"}, separate_each);
+  table.add_complex({"aten.any.default", "aten.any.dim", "aten.any.dims", "aten.all.default", "aten.all.dim",
+                     "aten.all.dims", "aten.count_nonzero.default", "aten.count_nonzero.dim_IntList"},
+                    separate_truth);
 }
 
 }  // namespace exportguard::lowering

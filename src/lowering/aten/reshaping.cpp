@@ -3,6 +3,7 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
+#include "lowering/complex_rules.h"
 #include "lowering/size_arithmetic.h"
 
 namespace exportguard::lowering {
@@ -223,6 +224,34 @@ void populate_reshaping(LoweringTable& table) {
   table.add("aten.repeat_interleave.Tensor", lower_repeat_interleave_positions);
   table.add("aten.repeat_interleave.self_Tensor", lower_repeat_interleave_by_tensor);
   table.add("aten.repeat_interleave.self_int", lower_repeat_interleave_by_count);
+  table.add_complex({"aten.view.default",
+                     "aten.reshape.default",
+                     "aten._unsafe_view.default",
+                     "aten.unsqueeze.default",
+                     "aten.squeeze.default",
+                     "aten.squeeze.dim",
+                     "aten.squeeze.dims",
+                     "aten.transpose.int",
+                     "aten.permute.default",
+                     "aten.t.default",
+                     "aten.expand.default",
+                     "aten.expand_as.default",
+                     "aten.flatten.using_ints",
+                     "aten.unflatten.int",
+                     "aten.repeat.default",
+                     "aten.movedim.intlist",
+                     "aten.movedim.int",
+                     "aten.view_as.default",
+                     "aten.reshape_as.default",
+                     "aten.ravel.default",
+                     "aten.numpy_T.default",
+                     "aten.mT.default",
+                     "aten.tile.default",
+                     "aten.squeeze_copy.default",
+                     "aten.repeat_interleave.self_int",
+                     "aten.atleast_1d.default",
+                     "aten.swapaxes.default"},
+                    separate_each);
 }
 
 }  // namespace exportguard::lowering

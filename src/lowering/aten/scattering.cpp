@@ -1,6 +1,7 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
+#include "lowering/complex_rules.h"
 #include "lowering/dtype_limits.h"
 #include "lowering/elementwise.h"
 #include "lowering/kernels.h"
@@ -178,6 +179,7 @@ void populate_scattering(LoweringTable& table) {
   table.add("aten.index_copy.default", lower_index_copy);
   table.add({"aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor"}, lower_index_fill);
   table.add("aten.index_reduce.default", lower_index_reduce);
+  table.add_complex({"aten.scatter.src", "aten.index_copy.default"}, separate_each);
 }
 
 }  // namespace exportguard::lowering

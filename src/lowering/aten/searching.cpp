@@ -21,7 +21,10 @@ Value* places(LoweringContext& ctx, Value* list, Value* values, bool is_right) {
   const bool is_vector = ctx.rank(list) == 1;
   const auto value_rank = static_cast<std::int64_t>(ctx.rank(values));
   Value* lists = is_vector ? list : ctx.unsqueeze(list, {value_rank - 1});
-  Value* precedes = ctx.op(is_right ? "LessOrEqual" : "Less", {lists, ctx.unsqueeze(values, {value_rank})});
+  Value* searched = ctx.unsqueeze(values, {value_rank});
+  Value* precedes = ctx.op(is_right ? "LessOrEqual" : "Less", {lists, searched});
+  // NaN is behind every element.
+  if (is_floating(values->dtype())) precedes = ctx.op("Or", {precedes, kernel_op(ctx, "IsNaN", {searched})});
   return ctx.reduce("ReduceSum", ctx.cast(precedes, DType::kInt64), {value_rank}, false);
 }
 

@@ -5,6 +5,7 @@
 
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
+#include "lowering/complex_rules.h"
 
 namespace exportguard::lowering {
 namespace {
@@ -62,6 +63,7 @@ void populate_selection(LoweringTable& table) {
   table.add("aten.where.default", lower_where_indices);
   table.add({"aten.masked_fill.Scalar", "aten.masked_fill.Tensor"}, lower_masked_fill);
   table.add("aten.nan_to_num.default", lower_nan_to_num);
+  table.add_complex({"aten.where.self"}, separate_sum);
 }
 
 }  // namespace exportguard::lowering

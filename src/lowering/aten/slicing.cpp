@@ -3,6 +3,7 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
+#include "lowering/complex_rules.h"
 #include "lowering/size_arithmetic.h"
 
 namespace exportguard::lowering {
@@ -274,6 +275,12 @@ void populate_slicing(LoweringTable& table) {
   table.add({"aten.unfold.default", "aten.unfold_copy.default"}, lower_unfold);
   table.add("aten.slice_scatter.default", lower_slice_scatter);
   table.add("aten.select_scatter.default", lower_select_scatter);
+  table.add_complex(
+      {"aten.select.int", "aten.slice.Tensor", "aten.flip.default", "aten.roll.default", "aten.split.Tensor",
+       "aten.split_with_sizes.default", "aten.chunk.default", "aten.unbind.int", "aten.narrow.default",
+       "aten.slice_scatter.default", "aten.select_scatter.default", "aten.unfold.default", "aten.unsafe_split.Tensor",
+       "aten.tensor_split.sections", "aten.rot90.default", "aten.fliplr.default"},
+      separate_each);
 }
 
 }  // namespace exportguard::lowering

@@ -74,11 +74,19 @@ struct Found {
   Value* index;
 };
 
+/// The tensor with one more element along the axis: something is to be found of an empty one, too.
+Value* never_empty(LoweringContext& ctx, Value* x, std::int64_t axis) {
+  if (ctx.size(x, axis).constant().value_or(0) > 0) return x;
+  std::vector<Size> sizes = ctx.sizes_of(x);
+  sizes[static_cast<std::size_t>(axis)] = 1;
+  return ctx.concat({x, ctx.filled(sizes, ctx.number_like(0, x))}, axis);
+}
+
 /// What stands at `position` (one for each result, axis kept) of the elements in ascending order.
 Found at_rank(LoweringContext& ctx, Value* x, std::int64_t axis, Value* position) {
   const Ranked sorted = fully_ranked(ctx, x, {axis, false});
-  return {ctx.op("GatherElements", {sorted.values, position}, {{"axis", axis}}),
-          ctx.op("GatherElements", {sorted.positions, position}, {{"axis", axis}})};
+  return {ctx.op("GatherElements", {never_empty(ctx, sorted.values, axis), position}, {{"axis", axis}}),
+          ctx.op("GatherElements", {never_empty(ctx, sorted.positions, axis), position}, {{"axis", axis}})};
 }
 
 /// The place of the lower of the two in the middle of `count` elements.

@@ -3,6 +3,7 @@
 
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
+#include "lowering/complex_rules.h"
 #include "lowering/scatter.h"
 #include "lowering/size_arithmetic.h"
 #include "lowering/vectors.h"
@@ -56,6 +57,7 @@ void lower_as_strided_scatter(LoweringContext& ctx) {
 void populate_strided(LoweringTable& table) {
   table.add({"aten.as_strided.default", "aten.as_strided_copy.default"}, lower_as_strided);
   table.add("aten.as_strided_scatter.default", lower_as_strided_scatter);
+  table.add_complex({"aten.as_strided.default"}, separate_each);
 }
 
 }  // namespace exportguard::lowering

@@ -1,6 +1,8 @@
 #include <algorithm>
 
 #include "exportguard/lowering/table.h"
+#include "lowering/complex_parts.h"
+#include "lowering/complex_rules.h"
 #include "lowering/double_functions.h"
 #include "lowering/elementwise.h"
 #include "lowering/kernels.h"
@@ -240,6 +242,9 @@ void populate_functions(LoweringTable& table) {
   table.add("torch.sym_sum", lower_sum);
 }
 
+/// A check of what the conversion knows leaves nothing behind.
+void separate_assertion(ComplexSite&) {}
+
 }  // namespace
 
 void populate_symbolic(LoweringTable& table) {
@@ -256,6 +261,8 @@ void populate_symbolic(LoweringTable& table) {
              "aten._assert_async.msg", "aten.promote_types.default", "aten._functional_assert_async.msg",
              "aten._assert_tensor_metadata.default", "aten._make_dep_token.default", "aten._print.default"},
             lower_assertion);
+  table.add_complex({"aten.sym_size.int", "aten.sym_numel.default"}, separate_size);
+  table.add_complex({"aten._assert_tensor_metadata.default"}, separate_assertion);
 }
 
 }  // namespace exportguard::lowering

@@ -3,6 +3,7 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
+#include "lowering/complex_rules.h"
 #include "lowering/kernels.h"
 #include "lowering/reductions.h"
 #include "lowering/size_arithmetic.h"
@@ -167,6 +168,9 @@ void populate_triangular(LoweringTable& table) {
   table.add("aten.diag.default", lower_diag);
   table.add("aten.diagflat.default", lower_diagflat);
   table.add("aten.one_hot.default", lower_one_hot);
+  table.add_complex({"aten.diagonal.default", "aten.tril.default", "aten.triu.default", "aten.trace.default",
+                     "aten.diag_embed.default"},
+                    separate_each);
 }
 
 }  // namespace exportguard::lowering

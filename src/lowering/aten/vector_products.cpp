@@ -97,7 +97,14 @@ Value* euclidean_by_product(LoweringContext& ctx, Value* a, Value* b) {
 /// The p-norm of the last axis.
 Value* norm(LoweringContext& ctx, Value* x, double p) {
   Value* sizes = ctx.op("Abs", {x});
-  if (std::isinf(p)) return ctx.reduce("ReduceMax", sizes, {-1}, false);
+  if (std::isinf(p)) {
+    // A zero beside the differences: rows without a coordinate have none.
+    std::vector<Size> column = ctx.sizes_of(sizes);
+    column.back() = 1;
+    Value* zero = ctx.filled(column, ctx.number_like(0, sizes));
+    return ctx.reduce("ReduceMax", ctx.concat({sizes, zero}, static_cast<std::int64_t>(column.size()) - 1), {-1},
+                      false);
+  }
   if (p == 2) return ctx.reduce("ReduceL2", x, {-1}, false);
   if (p == 1) return ctx.reduce("ReduceL1", x, {-1}, false);
   if (p == 0) return ctx.reduce("ReduceSum", ctx.op("Sign", {sizes}), {-1}, false);
@@ -157,6 +164,19 @@ void lower_cdist(LoweringContext& ctx) {
   ctx.result(mode == 1 ? euclidean_by_product(ctx, a, b) : euclidean(ctx, a, b));
 }
 
+/// pdist(self, p): the distances of every row to those behind it.
+void lower_pdist(LoweringContext& ctx) {
+  Value* rows = operand(ctx, 0);
+  const double p = ctx.has(1) ? ctx.number(1) : 2;
+  const Size count = size_of(ctx, rows, 0);
+  Value* numbers = range(ctx, count);
+  Value* is_behind = ctx.op("Less", {ctx.unsqueeze(numbers, {1}), numbers});
+  Value* pairs = ctx.op("NonZero", {is_behind});
+  Value* first = ctx.gather(pairs, ctx.constant(0, DType::kInt64), 0);
+  Value* second = ctx.gather(pairs, ctx.constant(1, DType::kInt64), 0);
+  ctx.result(norm(ctx, ctx.op("Sub", {ctx.gather(rows, first, 0), ctx.gather(rows, second, 0)}), p));
+}
+
 void lower_euclidean_dist(LoweringContext& ctx) {
   ctx.result(euclidean_by_product(ctx, operand(ctx, 0), operand(ctx, 1)));
 }
@@ -170,6 +190,7 @@ void populate_vector_products(LoweringTable& table) {
   table.add("aten.cross.default", lower_cross);
   table.add("aten.linalg_cross.default", lower_linalg_cross);
   table.add({"aten.cdist.default", "aten._cdist_forward.default"}, lower_cdist);
+  table.add({"aten.pdist.default", "aten._pdist_forward.default"}, lower_pdist);
   table.add("aten._euclidean_dist.default", lower_euclidean_dist);
 }
 

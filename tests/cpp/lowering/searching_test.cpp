@@ -12,8 +12,10 @@ TEST(SearchingLowering, SearchsortedCountsWhatComesBefore) {
       return (%y))";
   EXPECT_EQ(lowered(graph), R"(  %0 = Unsqueeze(%v, %"constant.i64[1]")
   %1 = Less(%x, %0)
-  %2 = Cast(%1) {to=7}
-  %y = ReduceSum(%2, %"constant.i64[1]") {keepdims=0}
+  %2 = IsNaN(%0)
+  %3 = Or(%1, %2)
+  %4 = Cast(%3) {to=7}
+  %y = ReduceSum(%4, %"constant.i64[1]") {keepdims=0}
   return (%y)
 )");
 }

@@ -62,6 +62,10 @@ FUNCTIONS = {
     "roots and logarithms": lambda a, b: a.sqrt() + b.log() + (-a.real.abs() + 0j).sqrt(),
     "other bases": lambda a, b: a.exp2() + b.log2() - a.log10() + b.log1p() * a.expm1(),
     "sines": lambda a, b: a.sin() + b.cos() * a.sinh() - b.cosh() + a.tanh() + b.sigmoid(),
+    "other sines": lambda a, b: a.tan() + a.asin() - b.acos() + a.atan(),
+    "other hyperbolic sines": lambda a, b: a.asinh() - b.acosh() + a.atanh(),
+    "inverse roots": lambda a, b: a.rsqrt() + (b + 1e-3).rsqrt(),
+    "margins": lambda a, b: torch.nn.functional.pad(a, (1, 2), value=3.0) + torch.constant_pad_nd(b, (2, 1), 1.5),
     "directions": lambda a, b: a.sgn() + (b * 0).sgn(),
     "new tensors": lambda a, b: (
         a + torch.full_like(b, 2) + torch.full((3,), 1 + 2j) + torch.ones_like(a) - torch.zeros(3, dtype=a.dtype)
@@ -186,3 +190,15 @@ def test_half_a_spectrum_that_is_not_scaled(count: int, check: Check) -> None:
         return torch.view_as_real(half), torch.view_as_real(both), whole
 
     check(transformed, [torch.randn(2, 3, count).double()], others=[[torch.randn(1, 3, count).double()]])
+
+
+def test_parts_keep_the_signs_of_zeros(check: Check) -> None:
+    zeros = torch.tensor([0.0, -0.0, 0.0, -0.0, 1.0, -1.0])
+    check(lambda x, y: torch.complex(x, y).angle(), [zeros, zeros.roll(1)], others=[[zeros[:2], zeros[1:3]]])
+
+
+def test_roots_beside_the_axes_lose_no_digits(check: Check) -> None:
+    x = torch.tensor([1.0, -1, 1e-3, -1e3, 0, 0, 2, -2])
+    y = torch.tensor([1e-6, 1e-6, -1e-6, 1e-4, 0, -3, 0, -0.0])
+    check(lambda x, y: torch.complex(x, y).sqrt().real, [x, y])
+    check(lambda x, y: torch.complex(x, y).sqrt().imag * 1e4, [x, y])

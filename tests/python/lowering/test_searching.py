@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import pytest
@@ -39,6 +40,11 @@ CASES: dict[str, Case] = {
         [[VALUES[:0], LIST]],
     ),
     "bucketize a number": (lambda x: torch.bucketize(2, x), [LIST], []),
+    "places of NaN and infinity": (
+        lambda v, x: (torch.bucketize(v, x), torch.searchsorted(x, v, right=True)),
+        [torch.tensor([math.nan, 0.5, math.inf, -math.inf]), LIST],
+        [[torch.tensor([math.nan]), LIST]],
+    ),
     "isin": (
         lambda x, t: (torch.isin(x, t), torch.isin(x, t, invert=True), torch.isin(x, 3), torch.isin(2, t)),
         [integers(3, 4), integers(2, 2)],

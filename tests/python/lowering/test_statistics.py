@@ -50,3 +50,7 @@ def test_medians(name: str, check: Check) -> None:
 
 def test_medians_of_integers(check: Check) -> None:
     check(lambda x: (x.median(), x.median(1).values), [torch.tensor([[3, 1, 2], [9, 7, 8]])])
+
+
+def test_medians_of_nothing(check: Check) -> None:
+    check(lambda x: (x.median(), x.nanmedian()), [torch.rand(4, 3)], others=[[torch.rand(0, 3)], [torch.rand(2, 3)]])

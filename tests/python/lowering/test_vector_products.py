@@ -40,6 +40,16 @@ CASES: dict[str, Case] = {
         [floats(6, 4)],
         [[floats(25, 4)], [floats(1, 4)]],
     ),
+    "distances of nothing": (
+        lambda x, y: [torch.cdist(x, y, p) for p in (1.0, 2.0, math.inf)],
+        [floats(3, 4), floats(5, 4)],
+        [[floats(3, 0), floats(5, 0)], [floats(0, 2), floats(5, 2)]],
+    ),
+    "distances of each pair": (
+        lambda x: [torch.nn.functional.pdist(x, p) for p in (0.0, 1.0, 2.0, 3.0, math.inf)],
+        [floats(5, 4)],
+        [[floats(3, 4)], [floats(1, 4)]],
+    ),
     "powers": (
         lambda x: (torch.vander(x), torch.vander(x, 3, True), torch.linalg.vander(x, N=4)),
         [floats(4)],

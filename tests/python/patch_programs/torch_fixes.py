@@ -181,6 +181,11 @@ def _turned(x: torch.Tensor, align_corners: bool) -> torch.Tensor:
     return torch.nn.functional.grid_sample(x, grid, align_corners=align_corners)
 
 
+def _back(x: torch.Tensor, window: torch.Tensor) -> torch.Tensor:
+    spectra = torch.stft(x, 8, 4, window=window, return_complex=True)
+    return torch.istft(spectra, 8, 4, window=window, length=x.shape[1])
+
+
 SIZES_AS_NUMBERS: dict[str, list[Callable[[torch.Tensor], torch.Tensor]]] = {
     "linspace": [
         lambda x: x * torch.linspace(0, 1, x.shape[3]),
@@ -199,6 +204,12 @@ SIZES_AS_NUMBERS: dict[str, list[Callable[[torch.Tensor], torch.Tensor]]] = {
         lambda x: x * torch.hann_window(x.shape[3], periodic=False),
     ],
     "Hamming window": [lambda x: x * torch.hamming_window(x.shape[3])],
+    "frequencies": [
+        lambda x: x * torch.fft.fftfreq(x.shape[3]),
+        lambda x: x * torch.fft.fftfreq(x.shape[3], d=0.5, dtype=torch.float64),
+    ],
+    "half of the frequencies": [lambda x: torch.fft.rfft(x).abs() * torch.fft.rfftfreq(x.shape[3], 2.0)],
+    "signal of spectra": [lambda x: _back(x.flatten(1).repeat(1, 8), torch.ones(8))],
 }
 
 

@@ -16,6 +16,63 @@ from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
 
 _Function = Callable[..., Any]
 
+
+@torch.library.custom_op("exportguard::inverse_stft", mutates_args=())
+def _inverse_stft(
+    input: torch.Tensor,
+    n_fft: int,
+    hop_length: int | None,
+    win_length: int | None,
+    window: torch.Tensor | None,
+    center: bool,
+    normalized: bool,
+    onesided: bool | None,
+    length: int,
+    return_complex: bool,
+) -> torch.Tensor:
+    """`torch.istft`, which takes no symbolic length."""
+    found: torch.Tensor = torch.ops.aten.istft.default(
+        input, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex
+    )
+    return found.clone()
+
+
+@_inverse_stft.register_fake
+def _(
+    input: torch.Tensor,
+    n_fft: int,
+    hop_length: int | None,
+    win_length: int | None,
+    window: torch.Tensor | None,
+    center: bool,
+    normalized: bool,
+    onesided: bool | None,
+    length: int,
+    return_complex: bool,
+) -> torch.Tensor:
+    return input.new_empty((*input.shape[:-2], length), dtype=input.dtype if return_complex else input.dtype.to_real())
+
+
+def inverse_stft(
+    input: torch.Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: torch.Tensor | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: Any = None,
+    return_complex: bool = False,
+) -> Any:
+    """As many samples as `length`, a symbolic size, says."""
+    if length is None or any(map(_is_symbolic, (n_fft, hop_length, win_length))):
+        return NotImplemented
+    return _inverse_stft(
+        input, n_fft, hop_length, win_length, window, center, normalized, onesided, length, return_complex
+    )
+
+
 # Without annotations in torch 2.11 to 2.13.
 _sym_max: _Function = torch.sym_max
 
@@ -110,6 +167,21 @@ def _window(first: float, second: float) -> _Function:
     return window
 
 
+def _frequencies(half: bool) -> _Function:
+    """The frequencies of a transform of `n` samples, or those of the first half of its spectrum."""
+
+    def frequencies(n: Any, d: float = 1.0, **options: Any) -> Any:
+        dtype = options.pop("dtype", None) or torch.get_default_dtype()
+        if set(options) - {"device"}:
+            return NotImplemented
+        place: torch.Tensor = torch.arange(n // 2 + 1 if half else n, **options)
+        if not half:
+            place = torch.where(place < (n + 1) // 2, place, place - n)
+        return place.to(dtype) * (1.0 / (n * d))
+
+    return frequencies
+
+
 def _probe(schema: Any, argument: str) -> Callable[[], Verdict]:
     # The schema as text: its types show a SymInt as an int.
     def probe() -> Verdict:
@@ -159,6 +231,9 @@ _WRITTEN: tuple[tuple[str, str, _Function, Callable[[], Verdict]], ...] = (
     ("upper triangle", "torch.triu_indices", _indices(torch.triu), _probe(_aten.triu_indices.default, "row")),
     ("lower triangle", "torch.tril_indices", _indices(torch.tril), _probe(_aten.tril_indices.default, "row")),
     ("Hann window", "torch.hann_window", _window(0.5, 0.5), _probe(_aten.hann_window.default, "window_length")),
+    ("frequencies", "torch.fft.fftfreq", _frequencies(half=False), _probe(_aten.fft_fftfreq.default, "n")),
+    ("half of the frequencies", "torch.fft.rfftfreq", _frequencies(half=True), _probe(_aten.fft_rfftfreq.default, "n")),
+    ("signal of spectra", "torch.istft", inverse_stft, _probe(_aten.istft.default, "length")),
     (
         "Hamming window",
         "torch.hamming_window",

@@ -1,0 +1,179 @@
+"""Operators of torch that are made of others in C++ and read sizes as numbers there: dynamic axes become constants.
+
+Each is written in Python, in operators that take symbolic sizes, where the dispatcher looks for what a composite
+operator is made of. It stays in the program, with the shape that it then has; the converter has a lowering of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
+
+if TYPE_CHECKING:
+    from exportguard._core import Changes
+
+_aten = torch.ops.aten
+_Made = Callable[..., Any]
+
+# Without annotations in torch 2.11 to 2.13.
+_broadcast_shapes: _Made = torch.broadcast_shapes
+_check: _Made = torch._check
+
+
+def take_along_dim(self: torch.Tensor, indices: torch.Tensor, dim: int | None = None) -> torch.Tensor:
+    """`gather` of tensors that broadcast to each other but for the axis."""
+    if dim is None:
+        return self.reshape(-1).gather(0, indices.reshape(-1))
+    axis = dim % self.ndim
+    others = [tuple(1 if i == axis else size for i, size in enumerate(x.shape)) for x in (self, indices)]
+    shape = _broadcast_shapes(*others)
+
+    def grown(x: torch.Tensor) -> torch.Tensor:
+        return x.expand([x.shape[i] if i == axis else size for i, size in enumerate(shape)])
+
+    return grown(self).gather(axis, grown(indices))
+
+
+def kron(self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Every element of the one times the other."""
+    rank = max(self.ndim, other.ndim)
+    a, b = (x[(None,) * (rank - x.ndim)] for x in (self, other))
+    shape = [m * n for m, n in zip(a.shape, b.shape, strict=True)]
+    for axis in range(rank):
+        a, b = a.unsqueeze(2 * axis + 1), b.unsqueeze(2 * axis)
+    return (a * b).reshape(shape)
+
+
+def multi_dot(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The product of matrices, the first and the last perhaps vectors, from left to right.
+
+    torch looks for the order with the least work, which depends on the sizes.
+    """
+    product: torch.Tensor = functools.reduce(torch.matmul, tensors)
+    return product
+
+
+def vander(x: torch.Tensor, N: int | None = None, increasing: bool = False) -> torch.Tensor:  # noqa: N803 - torch's
+    """The powers of every element."""
+    count: Any = x.shape[0] if N is None else N
+    rising = x.unsqueeze(-1) ** torch.arange(count, device=x.device)
+    return rising if increasing else rising.flip(-1)
+
+
+def _is_fake(value: torch.Tensor) -> bool:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return isinstance(value, FakeTensor)
+
+
+def combinations(self: torch.Tensor, r: int = 2, with_replacement: bool = False) -> torch.Tensor:
+    """Which are chosen is for the converter; here, how many there are."""
+    if not _is_fake(self):
+        chosen: torch.Tensor = _in_cpp(_aten.combinations.default, self, r, with_replacement)
+        return chosen
+    count: Any = self.shape[0] + (r - 1 if with_replacement else 0)
+    ways = functools.reduce(operator.mul, (count - i for i in range(r)), 1) // math.factorial(r)
+    return self.new_empty((ways, r))
+
+
+def _in_cpp(op: Any, *args: Any, **kwargs: Any) -> Any:
+    return op._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+
+
+def _slope(x: torch.Tensor, axis: int, edge_order: int) -> torch.Tensor:
+    _check(x.shape[axis] > edge_order)
+    return torch.empty_like(x) if x.is_floating_point() or x.is_complex() else torch.empty_like(x, dtype=torch.float32)
+
+
+def _axes(x: torch.Tensor, dim: int | Sequence[int] | None) -> list[int]:
+    if dim is None:
+        return list(range(x.ndim))
+    return [axis % x.ndim for axis in ([dim] if isinstance(dim, int) else dim)]
+
+
+def _gradient(op: Any) -> _Made:
+    """Differences along some axes, by one overload: here, their shapes."""
+
+    def gradient(self: torch.Tensor, **options: Any) -> list[torch.Tensor]:
+        if not _is_fake(self):
+            found: list[torch.Tensor] = _in_cpp(op, self, **options)
+            return found
+        edge_order = options.get("edge_order", 1)
+        return [_slope(self, axis, edge_order) for axis in _axes(self, options.get("dim"))]
+
+    return gradient
+
+
+def covariance(
+    self: torch.Tensor,
+    *,
+    correction: int = 1,
+    fweights: torch.Tensor | None = None,
+    aweights: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Of the rows, over the columns, each as often as `fweights` says and as heavy as `aweights` says."""
+    rows = self.reshape(1, -1) if self.ndim < 2 else self
+    weights = [w for w in (fweights, aweights) if w is not None]
+    total: Any = rows.shape[1]
+    weighted, rest = rows, total - correction
+    if weights:
+        weight = functools.reduce(torch.mul, weights)
+        total, weighted = weight.sum(), rows * weight
+        share = (weight * aweights).sum() / total if aweights is not None else 1
+        rest = total - correction * share
+    centred = rows - (weighted.sum(1) / total).unsqueeze(1)
+    spread = centred * functools.reduce(torch.mul, weights) if weights else centred
+    covered = torch.matmul(centred, spread.mT.conj())
+    divisor = (rows.new_ones(()) * rest).clamp(min=0)
+    found: torch.Tensor = covered / divisor
+    return found.reshape(()) if self.ndim < 2 else found.squeeze()
+
+
+_MADE: dict[Any, _Made] = {
+    _aten.take_along_dim.default: take_along_dim,
+    _aten.kron.default: kron,
+    _aten.linalg_multi_dot.default: multi_dot,
+    _aten.vander.default: vander,
+    _aten.gradient.scalarint: _gradient(_aten.gradient.scalarint),
+    _aten.gradient.scalararray: _gradient(_aten.gradient.scalararray),
+    _aten.gradient.array: _gradient(_aten.gradient.array),
+    _aten.gradient.scalarrayint: _gradient(_aten.gradient.scalarrayint),
+    _aten.gradient.scalarrayarray: _gradient(_aten.gradient.scalarrayarray),
+    _aten.combinations.default: combinations,
+    _aten.cov.default: covariance,
+}
+
+
+def _apply(changes: Changes) -> None:
+    # torch 2.11 to 2.13: an operator asks `py_kernels` before C++, and remembers in `_dispatch_cache` what it found.
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    for op, made in _MADE.items():
+        if key not in op.py_kernels:
+            changes.set_item(op.py_kernels, key, made)
+            changes.set_attribute(op, "_dispatch_cache", {})
+
+
+def _probe() -> Verdict:
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    is_missing = any(key not in op.py_kernels for op in _MADE)
+    return NEEDED if is_missing else not_needed("torch has them in Python")
+
+
+PATCHES = (
+    Patch(
+        name="sizes of composite operators",
+        kind="torch",
+        target=tuple(f"torch.ops.{op}" for op in _MADE),
+        reason="operators that C++ makes of others read sizes as numbers, and dynamic axes become constants",
+        upstream="https://github.com/pytorch/pytorch/issues/148702",
+        probe=_probe,
+        apply=_apply,
+    ),
+)

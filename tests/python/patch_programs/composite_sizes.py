@@ -1,0 +1,49 @@
+"""Operators of torch that read sizes as numbers in C++."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from exportguard import to_onnx
+
+Function = Callable[..., object]
+
+FUNCTIONS: list[Function] = [
+    lambda x: x.take_along_dim(x.argsort(1), 1),
+    lambda x: torch.take_along_dim(x, x[:1].argsort(1), dim=-1),
+    lambda x: torch.take_along_dim(x, x.flatten().argsort()),
+    lambda x: torch.kron(x, torch.ones(2, 3)) + torch.kron(torch.eye(2, 3), x).sum(),
+    lambda x: torch.linalg.multi_dot([x, x.T, x]),
+    lambda x: torch.linalg.multi_dot([x[0], x.T, x, x[0]]),
+    lambda x: torch.vander(x[0], 3),
+    lambda x: torch.vander(x[0], increasing=True),
+    lambda x: torch.gradient(x),
+    lambda x: torch.gradient(x, spacing=2.0, dim=1)[0],
+    lambda x: torch.combinations(x[0]),
+    lambda x: torch.combinations(x[0], with_replacement=True),
+    lambda x: (torch.cov(x), torch.corrcoef(x)),
+]
+
+
+class Applies(torch.nn.Module):
+    def __init__(self, function: Function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> object:
+        return self.function(x)
+
+
+def keep_the_axes() -> None:
+    for function in FUNCTIONS:
+        model = to_onnx(Applies(function).eval(), (torch.randn(5, 7),), dynamic_shapes=({0: "rows", 1: "columns"},))
+        for sizes in [(5, 7), (3, 4), (2, 9)]:
+            x = torch.randn(sizes)
+            expected = torch.utils._pytree.tree_leaves(function(x))
+            for want, got in zip(expected, model.run({"x": x}).values(), strict=True):
+                torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+PROGRAMS = {"sizes of composite operators": keep_the_axes}
