@@ -30,6 +30,7 @@ class Content(NamedTuple):
 
 
 PROGRESS = "progress"  # of an iterator
+OF_TENSOR = "attribute of a tensor"  # which no graph can hand on
 ARRAY = "array"  # the numbers of an array of numpy, or the bytes of a bytearray
 
 _OPAQUE = (
@@ -228,6 +229,20 @@ def _of_array(owner: Any) -> Content:
     return Content(ARRAY, {None: _Numbers(owner.copy())})
 
 
+#: What torch 2.11 to 2.13 itself notes on a tensor that stands for another while a program is traced.
+_TORCHS = frozenset(("constant", "dispatch_keys", "fake_device", "fake_mode", "grad", "pytype", "real_tensor"))
+
+
+def attributes_of_tensor(owner: torch.Tensor) -> dict[str, Any]:
+    """What code has set on a tensor, without what torch and libraries note there under names with an underscore."""
+    held = getattr(owner, "__dict__", {})
+    return {k: v for k, v in held.items() if not (k.startswith(("_", "exportguard_")) or k in _TORCHS)}
+
+
+def _of_tensor(owner: torch.Tensor) -> Content:
+    return Content(OF_TENSOR, attributes_of_tensor(owner))
+
+
 def _of_iterator(owner: Any) -> Content:
     return Content(PROGRESS, {None: _Progress(owner)})
 
@@ -300,4 +315,5 @@ _READERS: list[tuple[Any, Callable[[Any], Content | None]]] = [
     (bytearray, _of_array),
     (_ITERATORS, _of_iterator),
     (np.ndarray, _of_array),
+    (torch.Tensor, _of_tensor),
 ]

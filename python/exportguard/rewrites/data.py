@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 
-from exportguard.rewrites.state import MISSING
+from exportguard.rewrites.contents import attributes_of_tensor
+from exportguard.rewrites.state import MISSING, of_a_tensor
 from exportguard.source.errors import RewriteError
 
 _LONGEST_TEXT = 60
@@ -43,6 +44,12 @@ def as_flag(item: Any) -> torch.Tensor:
     is_data = isinstance(item, torch.Tensor | torch.SymBool | torch.SymInt | torch.SymFloat)
     predicate = as_predicate(item) if is_data else bool(item)
     return predicate if isinstance(predicate, torch.Tensor) else torch.scalar_tensor(predicate, dtype=torch.bool)
+
+
+def require_no_attributes(leaf: Any) -> None:
+    """Refuses a tensor with attributes, which are lost where a graph hands it on."""
+    for name in attributes_of_tensor(leaf) if isinstance(leaf, torch.Tensor) else ():
+        raise of_a_tensor(name)
 
 
 def describe(item: Any) -> str:

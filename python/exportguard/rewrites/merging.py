@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.carrying import NUMBERS, Kind, kind_of
 from exportguard.rewrites.collected import Maybe
-from exportguard.rewrites.data import describe
+from exportguard.rewrites.data import describe, require_no_attributes
 from exportguard.rewrites.numbers import is_number
 from exportguard.rewrites.opening import Opening, closed
 from exportguard.rewrites.state import MISSING, UNDEFINED, Slot
@@ -139,6 +139,8 @@ class Merge:
             self._kinds.append(None)
             self._common.append(a)
             return
+        for leaf in (a, b):
+            require_no_attributes(leaf)
         known = [leaf for leaf in (a, b) if leaf is not UNDEFINED]
         if len(known) == 1 and isinstance(
             known[0], torch.Tensor | NUMBERS

@@ -15,7 +15,7 @@ from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.carrying import Kind, Kinds, UnstableError, is_inner, is_leaf, undefined_like
 from exportguard.rewrites.collected import Collected, Grown, Maybe, chosen, number_rows
 from exportguard.rewrites.conditional import if_
-from exportguard.rewrites.data import as_flag, depends_on_data
+from exportguard.rewrites.data import as_flag, depends_on_data, require_no_attributes
 from exportguard.rewrites.iteration import Rows, Steps, SymbolicRange, rows_of, steps_of
 from exportguard.rewrites.numbers import is_number, number_tensor, require_one_kind
 from exportguard.rewrites.opening import Opening, closed
@@ -258,6 +258,7 @@ class _Loop:
         appended = [now[slot.identity()] for slot in self._appended if slot.identity() in now]
         for leaf in [*leaves, *pytree.tree_leaves(appended)]:  # a tensor from outside that no function has seen
             if isinstance(leaf, torch.Tensor):
+                require_no_attributes(leaf)
                 self._captured.add(leaf)
         self._written = self._captured.mark_written()
         self._link_step(appended)

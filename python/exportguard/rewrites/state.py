@@ -18,6 +18,7 @@ import torch
 
 from exportguard.rewrites.contents import (
     ARRAY,
+    OF_TENSOR,
     PROGRESS,
     Content,
     content_of,
@@ -74,7 +75,7 @@ class Slot:
         return MISSING if content is None else content.values.get(self.key, MISSING)
 
     def put(self, value: Any) -> None:
-        if self.kind in ("attribute", "class attribute"):
+        if self.kind in ("attribute", "class attribute", OF_TENSOR):
             _put_attribute(self.owner, self.key, value)
         elif self.kind == "entry":
             _put_entry(self.owner, self.key, value)
@@ -186,6 +187,9 @@ class Snapshot:
             value = now.values.get(key, MISSING)
             if not differs(before.kind, before.values.get(key, MISSING), value):
                 continue
+            if before.kind == OF_TENSOR and self._reach is not None:
+                _put_attribute(owner, key, before.values.get(key, MISSING))
+                raise of_a_tensor(key)
             if before.kind != PROGRESS:
                 yield Slot(owner, key, before.kind), value
             elif self._reach is not None:
@@ -219,6 +223,14 @@ class Snapshot:
         else:
             owner.clear()
             owner.extend(held)
+
+
+def of_a_tensor(name: Hashable) -> RewriteError:
+    """An attribute of a tensor, which is lost where a graph hands the tensor on."""
+    return RewriteError(
+        f"{line_now()}: a branch of a test on tensor data, or a step of a loop, sets the attribute {name} of a tensor "
+        "or hands on a tensor that has it, which no graph can: keep what it holds in a variable"
+    )
 
 
 def _of_an_iterator(owner: Any) -> RewriteError:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import copy
 import functools
-import gc
 import json
 import linecache
 import logging
@@ -268,8 +267,6 @@ class _Run:
     def check(self, seeds: Sequence[int]) -> None:
         """Checks the programs of the seeds that were not checked before."""
         checked(seeds[0], with_onnx=True)  # imports what an export imports
-        gc.collect()
-        gc.freeze()  # a search for the functions of a model goes through all objects that are not frozen
         start = time.process_time()
         left = [seed for seed in seeds if seed not in self._done]
         for count, seed in enumerate(left, 1):

@@ -1,6 +1,6 @@
 """Loops over rows of which there may be none, in onnxruntime."""
 
-# ruff: noqa: B905, RUF005, RUF007 - the programs are what users write
+# ruff: noqa: B905, RUF007 - the programs are what users write
 
 from __future__ import annotations
 

@@ -169,6 +169,49 @@ class SetInABranch(torch.nn.Module):
 
 
 @REFUSED.add()
+class AttributeOfATensorInABranch(torch.nn.Module):
+    def forward(self, x):
+        y = x * 2
+        if x.sum() > 0:
+            y.scale = x.max()
+        return y * getattr(y, "scale", 1.0)
+
+
+@REFUSED.add()
+class AttributeOfATensorThatABranchMakes(torch.nn.Module):
+    def forward(self, x):
+        y = x * 2
+        if x.sum() > 0:
+            y = x + 1
+            y.scale = 3.0
+        return y * getattr(y, "scale", 1.0)
+
+
+@REFUSED.add()
+class AttributeOfATensorThatALoopCarries(torch.nn.Module):
+    def forward(self, x):
+        h = torch.zeros(4)
+        for row in x:
+            h = h * getattr(h, "scale", 1.0) + row
+            h.scale = 0.5
+        return h
+
+
+@REFUSED.add()
+class AttributeOfAParameterInALoop(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        h = torch.zeros(4)
+        for row in x:
+            h = h + row * getattr(self.weight, "scale", 1.0)
+            self.weight.scale = 0.5
+        return h
+
+
+@REFUSED.add()
 class SetInALoop(torch.nn.Module):
     def forward(self, x):
         seen, total = set(), torch.zeros(4)
