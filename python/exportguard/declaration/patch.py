@@ -118,6 +118,14 @@ class Installation:
     folder: str = ""  # for the sources of what is replaced later
 
 
+def replaced(changes: Changes, path: str, replace: Callable[[Any], Any]) -> Replacement:
+    """Puts what `replace` makes of the function at a path in its place, for an `apply` that changes more than one."""
+    target = resolve(path)
+    replacement = Replacement(path, target, target.wrapped_as_before(replace(target.function)))
+    replacement.put(changes)
+    return replacement
+
+
 def keep_frames(changes: Changes, functions: Iterable[Any]) -> None:
     """Lets the nodes that the functions make name them in their stack trace, which holds but `forward` otherwise.
 
@@ -149,6 +157,7 @@ class Patch:
     :param owner: the class or module whose attribute it is, if the path does not lead there; it may lack the attribute
     :param awaits: the module that must be imported before `apply` runs; of `replace` the targets say it
     :param searches: where targets are looked for, if only an install finds them
+    :param is_in_traces: whether the nodes that a new function makes name it, as code of the model
     :param probe: looks at the installed versions, changes nothing; left out: needed wherever the target is
 
     A patch of a module that is not imported waits for that: a model that does not exist costs nothing.
@@ -167,6 +176,7 @@ class Patch:
     owner: Any = None
     awaits: str = ""
     searches: str = ""
+    is_in_traces: bool = True
     probe: Callable[[], Verdict] | None = None
     replace: Callable[[Any], Any] | None = None
     apply: Callable[[Changes], Iterable[Replacement] | None] | None = None
@@ -277,7 +287,8 @@ class Patch:
             self.state.replaced += (replacements := self.replacements())
             for replacement in replacements:
                 replacement.put(changes)
-        keep_frames(changes, [replacement.after for replacement in self.installed])
+        if self.is_in_traces:
+            keep_frames(changes, [replacement.after for replacement in self.installed])
 
     def _wait(self, changes: Changes, awaited: frozenset[str]) -> None:
         """Installs the patch when the last of the modules that it changes is imported."""

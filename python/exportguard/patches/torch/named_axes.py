@@ -12,7 +12,7 @@ from exportguard.declaration import NEEDED, Patch, Verdict, does_not_fit, resolv
 from exportguard.repeats.plan import current_plan
 
 if TYPE_CHECKING:
-    from exportguard._core import Changes
+    pass
 
 _TARGET = "torch.fx.experimental.symbolic_shapes.ShapeEnv.create_symbol"
 _PARAMETERS = ("self", "val", "source", "dynamic_dim", "constraint_dim")
@@ -80,11 +80,6 @@ def probe() -> Verdict:
     return NEEDED if missing is None else does_not_fit(f"{_TARGET} does not have {missing}")
 
 
-def _apply(changes: Changes) -> None:
-    target = resolve(_TARGET)
-    changes.set_attribute(target.owner, target.name, one_symbol(target.function))
-
-
 PATCHES = (
     Patch(
         name="one symbol for axes of one name",
@@ -94,7 +89,7 @@ PATCHES = (
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/experimental/symbolic_shapes.py",
         versions="torch 2.11 to 2.13",
         probe=probe,
-        awaits="torch.fx.experimental.symbolic_shapes",
-        apply=_apply,
+        is_in_traces=False,
+        replace=one_symbol,
     ),
 )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
-from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
+from exportguard.declaration.patch import NEEDED, Patch, Replacement, Verdict, not_needed, replaced
 from exportguard.declaration.targets import resolve_object
 
 if TYPE_CHECKING:
@@ -182,11 +182,9 @@ _TARGETS: tuple[tuple[str, Callable[[Callable[..., Any]], Callable[..., Any]]], 
 )
 
 
-def _apply(changes: Changes) -> None:
+def _apply(changes: Changes) -> list[Replacement]:
     open_lengths(changes)
-    for path, replace in _TARGETS:
-        owner, _, name = path.rpartition(".")
-        changes.set_attribute(resolve_object(owner), name, replace(resolve_object(path)))
+    return [replaced(changes, path, replace) for path, replace in _TARGETS]
 
 
 def _probe() -> Verdict:
@@ -202,6 +200,7 @@ PATCHES = (
         target=("torch.nn.utils.rnn._VF", *(path for path, _ in _TARGETS)),
         reason="torch.export stops at the lengths of packed sequences, which depend on data",
         upstream="https://github.com/pytorch/pytorch/issues/112044",
+        is_in_traces=False,
         probe=_probe,
         apply=_apply,
     ),

@@ -13,7 +13,7 @@ from exportguard.repeats.plan import counted, current_plan, repeats_planned
 from exportguard.rewrites.state import Snapshot
 
 if TYPE_CHECKING:
-    from exportguard._core import Changes
+    pass
 
 logger = logging.getLogger(__name__)
 
@@ -34,17 +34,6 @@ def _replacement(original: Callable[..., Any]) -> Callable[..., Any]:
         "__sym_dispatch__": tracing.dispatching_sizes,
     }
     return replacements[original.__name__](original)
-
-
-def _replace_all(changes: Changes) -> None:
-    for path in _EXPECTED:
-        _replace(changes, path, _replacement)
-
-
-def _replace(changes: Changes, path: str, replacement: Callable[[Any], Any]) -> None:
-    """Not by `Patch.replace`, which lets the nodes that a new function makes name it, as code of the model."""
-    target = resolve(path)
-    changes.set_attribute(target.owner, target.name, replacement(target.function))
 
 
 #: The parameters of what is replaced, and what its source says, in torch 2.11 to 2.13.
@@ -140,9 +129,9 @@ PATCHES = (
         reason="torch.export traces every block of a model anew, though most make the same operator calls",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/experimental/proxy_tensor.py",
         versions="torch 2.11 to 2.13",
-        awaits="torch.fx.experimental.proxy_tensor",
+        is_in_traces=False,
         probe=_probe,
-        apply=_replace_all,
+        replace=_replacement,
     ),
     Patch(
         name="exports that replaying stops",
@@ -150,8 +139,8 @@ PATCHES = (
         target=_EXPORT,
         reason="where a call cannot be traced once, the export is made with every call traced",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/export/_trace.py",
-        awaits="torch.fx.experimental.proxy_tensor",
+        is_in_traces=False,
         probe=_probe_export,
-        apply=lambda changes: _replace(changes, _EXPORT, _exporting),
+        replace=_exporting,
     ),
 )

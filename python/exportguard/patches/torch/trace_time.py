@@ -32,11 +32,6 @@ def no_metadata(original: Callable[..., Any]) -> Callable[..., Any]:
     return extract
 
 
-def _no_metadata(changes: Changes) -> None:
-    target = resolve(_METADATA)
-    changes.set_attribute(target.owner, target.name, no_metadata(target.function))
-
-
 def _no_cache(changes: Changes) -> None:
     """A look-up in the cache costs more than most fake kernels, and what repeats is not asked for."""
     config = resolve_object(_CONFIG)
@@ -67,11 +62,6 @@ def few_overrides(original: Callable[..., Any]) -> Callable[..., Any]:
         return func, args, kwargs
 
     return override
-
-
-def _few_overrides(changes: Changes) -> None:
-    target = resolve(_OVERRIDE)
-    changes.set_attribute(target.owner, target.name, few_overrides(target.function))
 
 
 def _probe_overrides() -> Verdict:
@@ -110,9 +100,9 @@ PATCHES = (
         target=_METADATA,
         reason="a fifth of the time of a trace goes into a record of each value that a converter does not read",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/experimental/proxy_tensor.py",
-        awaits="torch.fx.experimental.proxy_tensor",
+        is_in_traces=False,
         probe=_probe_metadata,
-        apply=_no_metadata,
+        replace=no_metadata,
     ),
     Patch(
         name="cache of fake tensors",
@@ -130,9 +120,9 @@ PATCHES = (
         target=_OVERRIDE,
         reason="each function that a model calls is looked up among the few that torch.export replaces",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_export/non_strict_utils.py",
-        awaits="torch._export.non_strict_utils",
+        is_in_traces=False,
         probe=_probe_overrides,
-        apply=_few_overrides,
+        replace=few_overrides,
     ),
     Patch(
         name="code of graphs",
