@@ -14,6 +14,7 @@ from . import _core
 from .arguments import path_of, require_choice, require_flags, require_kind, require_named
 from .axis_report import AxisOutcome
 from .errors import FileError, InvalidArgumentError
+from .notebook_tables import bars, page, table
 from .optimization import OptimizationReport, OptimizeOptions, OwnPattern, Target, optimized
 from .phases import phase, recorded_phases
 from .runners.evaluator import EvaluatorSession
@@ -196,6 +197,21 @@ class OnnxModel:
         for name, value in inputs.items():
             _require_input(known[name], value)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: inputs and outputs, the axes that were asked to change, how many of each operator."""
+        ends = [("input", value) for value in self.inputs] + [("output", value) for value in self.outputs]
+        values = [(kind, value.name, value.dtype, _shape_text(value.shape)) for kind, value in ends]
+        axes = [(axis.input, axis.axis, axis.asked, "kept" if axis.kept else "not kept", axis) for axis in self.axes]
+        return page(
+            f"OnnxModel, opset {self.opset}, {self.node_count} nodes",
+            (
+                table("inputs and outputs", ("", "name", "dtype", "shape"), values),
+                table("axes that were asked to change", ("input", "axis", "asked", "", "how"), axes),
+                bars("operators", self._core.operators),
+                bars("seconds", self.seconds, "{:.2f}"),
+            ),
+        )
+
     def __repr__(self) -> str:
         names = ", ".join(f"{name}: {text}" for name, text, _, _ in self._core.inputs)
         return f"OnnxModel(opset {self.opset}, {self.node_count} nodes, inputs {names})"
@@ -233,6 +249,10 @@ def _name_of(dtype: torch.dtype) -> str:
         return ""
     kind = "f" if dtype.is_floating_point else "c" if dtype.is_complex else "i" if dtype.is_signed else "u"
     return f"{kind}{8 * dtype.itemsize}"
+
+
+def _shape_text(shape: Sequence[int | str] | None) -> str:
+    return "any rank" if shape is None else " × ".join(map(str, shape)) or "a number"
 
 
 def first_difference(a: OnnxModel, b: OnnxModel) -> str:

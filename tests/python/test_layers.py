@@ -16,7 +16,7 @@ ROOT = Path(exportguard.__file__).parent
 #: From the lowest layer up: a part sees those of lower layers, and no other of its own. Those between slashes are one
 #: part.
 LAYERS = (
-    "errors version phases garbage _core model_code",
+    "errors version phases garbage _core model_code notebook_tables",
     "optional progress",
     "arguments emptied_caches foreign_names optimization onnx_types vmaps torch_version devices opsets memory_order "
     "export_errors",

@@ -22,6 +22,7 @@ from ..guard import torch_export_patches
 from ..inputs import Leaf, flatten_named, ordered_call, output_name
 from ..models import BuildOptions, ModelCase, build_model
 from ..models.input_sets import InputSet, input_sets
+from ..notebook_tables import bars, page, table
 from ..observed_shapes import observed_dynamic_shapes
 from ..onnx_model import load, made_folder
 from ..opsets import checked_opset
@@ -146,6 +147,25 @@ class ValidationReport:
             return "axes fixed"
         return "ok" if self.ok else "differs"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the verdict, the axes, and each comparison."""
+        word = "ok" if self.ok else f"not ok: {self.failure or self.outcome}"
+        axes = [(axis.input, axis.axis, axis.asked, "kept" if axis.kept else "not kept", axis) for axis in self.axes]
+        outputs = [(one, output) for one in self.sets for output in one.outputs]
+        rows = [
+            (one.name, one.sizes, output.name, f"{output.max_absolute:.1e}", output.problem or _word(output.agrees))
+            for one, output in outputs
+        ]
+        errors = [(one.name, one.sizes, "", "", one.error) for one in self.sets if one.error]
+        return page(
+            f"{self.model}, {self.task or 'a module'}, {self.dtype}, opset {self.opset}: {word}",
+            (
+                table("axes that were asked to change", ("input", "axis", "asked", "", "how"), axes),
+                table("comparisons with eager", ("inputs", "sizes", "output", "largest", ""), [*rows, *errors]),
+                bars("seconds", self.seconds, "{:.2f}"),
+            ),
+        )
+
     def as_dict(self) -> dict[str, Any]:
         """For a JSON report."""
         sets = [
@@ -161,6 +181,10 @@ class ValidationReport:
             "outcome": self.outcome,
             "versions": versions(),
         }
+
+
+def _word(agrees: bool) -> str:
+    return "agrees" if agrees else "differs"
 
 
 def validate_model(
