@@ -23,7 +23,7 @@ from exportguard.models import (
     tasks,
     tasks_of,
 )
-from exportguard.models.input_sets import input_sets, sliding_window
+from exportguard.models.input_sets import all_input_sets, input_sets, sliding_window
 from exportguard.models.kinds import kinds_of, kinds_of_config, missing_kinds, shrunk_with_every_kind
 from exportguard.models.natural_inputs import main_input
 from exportguard.models.shrink import shrunk
@@ -290,6 +290,27 @@ def test_layers_of_every_kind_are_kept() -> None:
     small = shrunk(CONFIG_MAPPING["gemma3_text"]())
     assert sorted(set(small.layer_types)) == ["full_attention", "sliding_attention"]
     assert small.num_hidden_layers == len(small.layer_types)
+
+
+def test_every_combination_of_sizes_is_among_all_sets() -> None:
+    case = build_model("mistral")
+    combined = [one.sizes for one in all_input_sets(case) if one.name == "combined"]
+    window = sliding_window(case)
+    assert window is not None
+    assert {(one["seq"], one["past"]) for one in combined} >= {(1, 0), (1, 1), (1, window + 4), (window + 4, 0)}
+    assert any(one.get("padded") for one in combined)
+
+
+def test_padding_is_among_the_new_tokens_where_there_is_no_past() -> None:
+    inputs = build_model("llama").inputs({"batch": 2, "seq": 4, "past": 0, "padded": 2})
+    assert inputs["attention_mask"].tolist() == [[0, 0, 1, 1], [1, 1, 1, 1]]
+    assert inputs["position_ids"][0].tolist() == [0, 0, 0, 1]
+
+
+def test_a_single_token_is_a_past() -> None:
+    inputs = build_model("llama").inputs({"batch": 2, "seq": 1, "past": 1})
+    assert inputs["past_key_values"].layers[0].keys.shape[2] == 1
+    assert inputs["attention_mask"].shape == (2, 2)
 
 
 @pytest.mark.parametrize(

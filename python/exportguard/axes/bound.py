@@ -16,6 +16,7 @@ class Kind(enum.Enum):
     MET = "every example that was given meets it; others could not be tried"
     OPEN = "other sizes could not be tried"
     INNER = "other sizes could not be tried, but only operators ask, which do so again when the file runs"
+    EMPTY = "no name asks for a cache without tokens; the model takes one, and the program not in the same way"
     SINGLE = "the data counts how many there are; the model takes a single one too, and the program not in the same way"
 
 

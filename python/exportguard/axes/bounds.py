@@ -5,7 +5,8 @@ of them is tried at sizes that break it: the model may refuse these, so that the
 what the model does all the same; or the axis is not what was asked for.
 
 Torch traces with sizes from 2 up. What the model itself asks of its sizes is therefore looked at once more for a size
-of 1: where the answer is another one, program and model are compared at that size.
+of 1: where the answer is another one, program and model are compared at that size. So are they for a cache without
+tokens, which every loop over a decoder begins with.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def bounds_of(
     trace = _Trace(traced, example, decisions, trial, further)
     trace.domain.update(_asked_domain(traced, example.shapes))
     found = [bound for guard in _guards(trace) if (bound := _bound_of_guard(trace, guard)) is not None]
-    return [*found, *_bounds_at_one(trace)]
+    return [*found, *_bounds_at_one(trace), *_bounds_of_empty_caches(trace)]
 
 
 def _axes_asked(traced: TracedInputs, shapes: Sequence[LeafShape]) -> Iterator[tuple[LeafShape, int, sympy.Symbol]]:
@@ -382,6 +383,43 @@ def _bound_at(trace: _Trace, sizes: Sizes) -> AxisBound | None:
         line=changed.line,
         sizes=trace.told(sizes),
     )
+
+
+def _bounds_of_empty_caches(trace: _Trace) -> list[AxisBound]:
+    """The caches that program and model treat differently before their first token."""
+    free = trace.free_symbols()
+    symbols = dict.fromkeys(symbol for symbol in _token_axes(trace) if symbol in free)
+    points = [sizes for symbol in symbols if _meets(trace.known, trace, sizes := {symbol: 0})]
+    return [bound for sizes in points if (bound := _bound_of_empty(trace, sizes)) is not None]
+
+
+def _token_axes(trace: _Trace) -> Iterator[sympy.Symbol]:
+    """What was asked for of the axes that count the tokens of keys and values."""
+    for shape, axis, symbol in _axes_asked(trace.traced, trace.example.shapes):
+        value = shape.leaf.value
+        is_cached = isinstance(value, torch.Tensor) and shape.leaf.name.endswith((".key", ".value"))
+        if is_cached and axis == value.dim() - 2:
+            yield symbol
+
+
+def _bound_of_empty(trace: _Trace, sizes: Sizes) -> AxisBound | None:
+    """Torch's symbols are positive: `past > 0` is no question that it notes, so they are compared in any case."""
+    if trace.trial is None or not trace.trial.is_affordable(trace.all_sizes(sizes)):
+        return None
+    changed = next(_decided_differently(trace, sizes), None)
+    outcomes = set(trace.trial.outcomes_by_masks(trace.all_sizes(sizes)))
+    logger.debug("at %s: %s", trace.told(sizes), outcomes)
+    if Outcome.DIFFERS not in outcomes or not _runs_as_traced(trace):
+        return None
+    bound = AxisBound(
+        condition=" and ".join(f"{trace.worded(symbol)} >= 1" for symbol in sizes),
+        symbols=frozenset(map(str, sizes)),
+        kind=Kind.EMPTY,
+        line=changed.line if changed else "",
+        sizes=trace.told(sizes),
+    )
+    logger.warning("%s; export the first step, without a cache, on its own", bound)
+    return bound
 
 
 def _decided_differently(trace: _Trace, sizes: Sizes) -> Iterator[Decision]:

@@ -55,6 +55,20 @@ class InputsOfOtherSizes:
         return tensor + noise / 8 * (1 + tensor.abs().clamp(max=8))
 
 
+def with_masks(call: CallInputs) -> CallInputs:
+    """The call whose masks, tables of ones for each row of a batch, leave out the first token of the first row."""
+    return call.with_leaves([_masked(leaf) for leaf in call.leaves()])
+
+
+def _masked(leaf: Any) -> Any:
+    is_table = isinstance(leaf, torch.Tensor) and leaf.dim() == 2 and not leaf.is_floating_point()
+    if not is_table or leaf.shape[-1] < 2 or leaf.is_complex() or not bool((leaf == 1).all()):
+        return leaf
+    masked = leaf.clone()
+    masked[:1, 0] = 0
+    return masked
+
+
 _TOO_LARGE: Any = object()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from exportguard.signature import traced_inputs
 from .expressions import Sizes
 from .model_run import ModelRun, same_random_numbers
 from .program_run import GraphWithCutTables, ProgramRun
-from .resizing import InputsOfOtherSizes
+from .resizing import InputsOfOtherSizes, with_masks
 
 logger = logging.getLogger(__name__)
 
@@ -80,6 +80,18 @@ class Trial:
             point.outcome = self._compared(point.call, sizes, self._expected(point))
             point.expected = None
         return point.outcome
+
+    def is_affordable(self, sizes: Sizes) -> bool:
+        """Whether the model can be run at these sizes, and takes no more than seconds."""
+        call = self._at(sizes).call
+        return call is not None and self._run.is_affordable(call)
+
+    def outcomes_by_masks(self, sizes: Sizes) -> Iterator[Outcome]:
+        """Whether they do the same at these sizes, and once more with masks that leave a token out."""
+        yield self.outcome(sizes)
+        call = self._at(sizes).call
+        if call is not None:
+            yield self.outcome_of(with_masks(call), sizes)
 
     def outcome_of(self, call: CallInputs, sizes: Sizes) -> Outcome:
         """Whether model and program do the same for a call, which has these sizes."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ..command_line import argument
-from ..models import tasks
+from ..models import DTYPES, tasks
 from ..onnx_model import require_writable
 from ..progress import telling
 from ..sweep import SweepOptions, SweepResult, shipped_cases, sweep, sweep_cases
@@ -34,6 +34,8 @@ class Options:
     timeout: float = argument("--timeout", help="Seconds for each model.", default=300.0)
     memory: int = argument("--memory", help="MiB for each model.", default=8192)
     patch: bool = argument("--patch/--no-patch", help="Export with the patches of the guard.", default=True)
+    all_sizes: bool = argument("--all-sizes", help="Compare on every combination of sizes.", default=False)
+    dtype: str = argument("--dtype", help="Of the weights.", default="float32", choices=tuple(DTYPES))
     junit: Path | None = argument("--junit", help="A file for the results in JUnit's form.", default=None)
     baseline: Path | None = argument(
         "--baseline", help="results.json of an earlier sweep: fail for what was right in it alone.", default=None
@@ -53,7 +55,7 @@ def run(options: Options) -> int:
         folder=options.folder,
         timeout_s=options.timeout,
         memory_mib=options.memory,
-        arguments=() if options.patch else ("--no-patch",),
+        arguments=_arguments(options),
     )
     results: list[SweepResult] = []
     with telling(quiet=not options.verbose) as tell, executor_named(options.executor, options.jobs) as executor:
@@ -69,6 +71,15 @@ def run(options: Options) -> int:
     if baseline is not None:
         return _compared(lost(results, baseline), console)
     return 0 if all(result.outcome in ("ok", "cannot run eagerly") for result in results) else 1
+
+
+def _arguments(options: Options) -> tuple[str, ...]:
+    """What each validation is told."""
+    switches = {"--no-patch": not options.patch, "--all-sizes": options.all_sizes}
+    chosen = (switch for switch, is_on in switches.items() if is_on)
+    # onnxruntime has no bfloat16 on a CPU for most operators.
+    runner = ("--runner", "evaluator") if options.dtype == "bfloat16" else ()
+    return (*chosen, "--dtype", options.dtype, *runner)
 
 
 def _compared(worse: list[SweepResult], console: Console) -> int:

@@ -11,20 +11,17 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from rich.console import Console
 
 from ..command_line import argument
 from ..errors import FileError, InvalidArgumentError
-from ..models import BuildOptions, tasks
+from ..models import DTYPES, BuildOptions, tasks
 from ..onnx_model import require_writable
 from ..progress import telling
 from ..repeats.plan import checked_repeats
 from ..ship.recorded import is_export, validate_export
 from ..validation.tables import print_report
 from ..validation.validate import ValidateOptions, ValidationReport, validate_model
-
-_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +37,7 @@ class Options:
     runner: str = argument(
         "--runner", help="What runs it.", default="onnxruntime", choices=("onnxruntime", "evaluator")
     )
+    all_sizes: bool = argument("--all-sizes", help="Compare on every combination of sizes.", default=False)
     side_by_side: bool = argument(
         "--side-by-side", help="Look for the first node that makes a wrong value of right ones.", default=False
     )
@@ -49,7 +47,7 @@ class Options:
     )
     output: Path | None = argument("-o", "--output", help="A folder for the ONNX file.", default=None)
     task: str | None = argument("-t", "--task", help="What the model is for.", default=None, choices=tuple(tasks()))
-    dtype: str = argument("--dtype", help="Of the weights.", default="float32", choices=tuple(_DTYPES))
+    dtype: str = argument("--dtype", help="Of the weights.", default="float32", choices=tuple(DTYPES))
     device: str = argument("--device", help="cpu, cuda, cuda:1, …", default="cpu")
     patch: bool = argument("--patch/--no-patch", help="Export with the patches of the guard.", default=True)
     rewrite: bool = argument("--rewrite/--no-rewrite", help="Rewrite what stops the export at data.", default=True)
@@ -82,7 +80,7 @@ def run(options: Options) -> int:
 
 def _settings(options: Options) -> ValidateOptions:
     return ValidateOptions(
-        build=BuildOptions(task=options.task, dtype=_DTYPES[options.dtype], device=options.device),
+        build=BuildOptions(task=options.task, dtype=DTYPES[options.dtype], device=options.device),
         exporter="onnx-dynamo" if options.export == "onnx-dynamo" else "exportguard",
         opset=options.opset,
         patch=options.patch,
@@ -90,6 +88,7 @@ def _settings(options: Options) -> ValidateOptions:
         repeats=checked_repeats(options.repeats),
         run=options.run,
         runner="evaluator" if options.runner == "evaluator" else "onnxruntime",
+        all_sizes=options.all_sizes,
         side_by_side=options.side_by_side,
         folder=options.output,
     )

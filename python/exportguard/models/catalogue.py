@@ -30,6 +30,9 @@ modeling_auto: Any = OptionalModule("transformers.models.auto.modeling_auto")
 configuration_auto: Any = OptionalModule("transformers.models.auto.configuration_auto")
 logger = logging.getLogger(__name__)
 
+#: The dtypes of weights, by name.
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
+
 _MOST_PARAMETERS = 200_000_000  # of a model that is as wide as its default; some 0.8 GiB
 
 

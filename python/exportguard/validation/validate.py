@@ -21,7 +21,7 @@ from ..export import convert, export_program, require_same
 from ..guard import torch_export_patches
 from ..inputs import Leaf, flatten_named, ordered_call, output_name
 from ..models import BuildOptions, ModelCase, build_model
-from ..models.input_sets import InputSet, input_sets
+from ..models.input_sets import InputSet, all_input_sets, input_sets
 from ..notebook_tables import bars, page, table
 from ..observed_shapes import observed_dynamic_shapes
 from ..onnx_model import load, made_folder
@@ -74,7 +74,8 @@ class ValidateOptions:
     """How to validate. Without `folder` the ONNX file goes to a temporary folder; without `run` nothing is compared.
 
     With `rewrite`, functions that stop the export at tensor data are rewritten; that is one of the patches.
-    `repeats` is that of `ExportOptions`. With `side_by_side` the exported program and the converted model run beside
+    `repeats` is that of `ExportOptions`. With `all_sizes` it is compared on every combination of sizes, those left out
+    that the original refuses. With `side_by_side` the exported program and the converted model run beside
     each other, on the first set of inputs that does not agree (or the first one), in search of the first wrong node.
     """
 
@@ -86,6 +87,7 @@ class ValidateOptions:
     repeats: Repeats = "trace once"
     run: bool = True
     runner: Runner = "onnxruntime"
+    all_sizes: bool = False
     side_by_side: bool = False
     folder: Path | None = None
 
@@ -305,7 +307,7 @@ def _validate(case: ModelCase, options: ValidateOptions, run: _Run) -> None:
     run.report.task = case.task.name
     run.report.parameters = sum(parameter.numel() for parameter in case.model.parameters())
     run.report.refused = list(case.refused) if isinstance(case, ModuleCase) else []
-    sets = _sets_of(case) if options.run else []
+    sets = _sets_of(case, options) if options.run else []
     with run.step("eager", f"running {case.name} eagerly on {len(sets)} sets of inputs"):
         results = _eager_results(case, sets)
     with run.step("export", "exporting with torch.export"):
@@ -341,8 +343,10 @@ def _side_by_side(converted: _Converted, exported: Exported, file: Path, one: In
     return search_beside(exported, load(file), _feeds(converted, one), options=DivergenceOptions(runner=runner))
 
 
-def _sets_of(case: ModelCase) -> list[InputSet]:
-    return list(case.sets) if isinstance(case, ModuleCase) else input_sets(case)
+def _sets_of(case: ModelCase, options: ValidateOptions) -> list[InputSet]:
+    if isinstance(case, ModuleCase):
+        return list(case.sets)
+    return all_input_sets(case) if options.all_sizes else input_sets(case)
 
 
 @dataclass(frozen=True)
@@ -413,6 +417,8 @@ def _eager_results(case: ModelCase, sets: Sequence[InputSet]) -> list[tuple[Inpu
         try:
             leaves = _eager(case, one)
         except REFUSALS:
+            if one.may_be_refused:
+                continue
             if one.instead is None:
                 raise
             leaves = []

@@ -18,14 +18,17 @@ _CACHE_NAMES = ("past_key_values", "cache_params")
 
 
 def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
-    """`seq` new tokens after `past` cached ones, and their positions; the first row starts with a padded token."""
+    """`seq` new tokens after `past` cached ones, and their positions; the first row starts with `padded` tokens.
+
+    That is one where it is not said, behind a past or among new tokens behind none.
+    """
     batch, seq, past = sizes["batch"], sizes["seq"], sizes["past"]
-    padded = 1 if past > 1 else 0
-    cache = _past(model, batch, past, padded)
+    padded = sizes.get("padded", 1 if past > 1 or (past == 0 and seq > 1) else 0)
+    cache = _past(model, batch, past, min(padded, (past or 2) - 1))
     seen = past if any(keeps_tokens(value) for value in cache.values()) else 0
     inputs = {
         "input_ids": tokens(model, (batch, seq)),
-        "attention_mask": mask(model, batch, seen + seq, padded if seen else 0),
+        "attention_mask": mask(model, batch, seen + seq, padded if seen or not past else 0),
         **cache,
     }
     positions = {"position_ids": _positions(inputs["attention_mask"], seq)}
@@ -60,7 +63,7 @@ def _past(model: Any, batch: int, past: int, padded: int) -> dict[str, Any]:
 
     A single token has no past to look back on: two are run for an empty one, and then forgotten.
     """
-    ids = tokens(model, (batch, max(past, 2)))
+    ids = tokens(model, (batch, past or 2))
     with torch.no_grad():
         outputs = model(input_ids=ids, attention_mask=mask(model, batch, ids.shape[1], padded), use_cache=True)
     name = next((name for name in _CACHE_NAMES if outputs.get(name) is not None), None)

@@ -29,7 +29,7 @@ def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
 
 def decoder_past(model: Any, encoded: dict[str, Any], batch: int, past: int) -> Any:
     """The cache that the decoder leaves behind after `past` tokens over what the encoder got."""
-    ids = tokens(model, (batch, max(past, 2)))
+    ids = tokens(model, (batch, past or 2))
     with torch.no_grad():
         # What the configuration says comes first: some models hand the argument on to their encoder, which refuses it.
         cache = model(**encoded, decoder_input_ids=ids).past_key_values

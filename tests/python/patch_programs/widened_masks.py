@@ -1,0 +1,58 @@
+"""Masks of a text behind the picture in a cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.export import Dim
+from transformers import DynamicCache, GitConfig, GitForCausalLM
+
+from exportguard import torch_export_patches
+from exportguard.caches.build import make_dynamic_cache
+
+CONFIG = GitConfig(
+    hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, vocab_size=20,
+    max_position_embeddings=32,
+    vision_config={
+        "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 8,
+        "patch_size": 4,
+    },
+)  # fmt: skip
+
+
+def inputs(model: torch.nn.Module, past: int, tokens: int) -> dict[str, Any]:
+    """The first row starts with a padded token."""
+    states = [torch.randn(2, 2, past, 8, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1)]
+    mask = torch.ones(2, past + tokens, dtype=torch.int64)
+    mask[0, 0] = 0
+    ids = torch.arange(2 * tokens).view(2, tokens) % 19 + 1
+    return {"input_ids": ids, "attention_mask": mask, "past_key_values": make_dynamic_cache([(states[0], states[1])])}
+
+
+def keeps_the_mask_of_a_first_step() -> None:
+    torch.manual_seed(0)
+    model = GitForCausalLM(CONFIG).eval()
+    layers = len(inputs(model, 4, 3)["past_key_values"].layers)
+    axes = {
+        "input_ids": {1: Dim.DYNAMIC},
+        "attention_mask": {1: Dim.DYNAMIC},
+        "past_key_values": [{2: Dim.DYNAMIC}] * 2 * layers,
+    }
+    with torch_export_patches() as prepare, torch.no_grad():
+        example = prepare(inputs(model, 4, 3))
+        program = torch.export.export(model, (), example, dynamic_shapes=axes, strict=False)
+        run = program.module(check_guards=False)
+        for past, tokens in [(4, 3), (6, 2), (0, 3)]:
+            got = run(**prepare(inputs(model, past, tokens))).logits
+            expected = model(**_first(inputs(model, past, tokens))).logits
+            torch.testing.assert_close(got, expected)
+
+
+def _first(call: dict[str, Any]) -> dict[str, Any]:
+    """Without a cache where it is empty, as the first step of a loop."""
+    cache: DynamicCache = call["past_key_values"]
+    return call if cache.get_seq_length() else {**call, "past_key_values": None}
+
+
+PROGRAMS = {"masks widened by a cached picture": keeps_the_mask_of_a_first_step}
