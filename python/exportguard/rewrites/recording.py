@@ -175,16 +175,23 @@ _IN_PLACE = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", 
 
 
 class _Substitution(TorchFunctionMode):
-    def __init__(self, replacements: dict[int, torch.Tensor]) -> None:
+    """Gives functions the operands; `y += 1`, which returns what it changes, leaves the name with the captured one.
+
+    :param replacements: the operands by the ids of what was captured, which `originals` are, in the same order
+    """
+
+    def __init__(self, replacements: dict[int, torch.Tensor], originals: Sequence[torch.Tensor]) -> None:
         super().__init__()
         self._replacements = replacements
+        self._originals = dict(zip(map(id, replacements.values()), originals, strict=True))
 
     def replace(self, leaf: Any) -> Any:
         return self._replacements.get(id(leaf), leaf) if isinstance(leaf, torch.Tensor) else leaf
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         args, kwargs = pytree.tree_map(self.replace, (args, kwargs or {}))
-        return func(*args, **kwargs)
+        result = func(*args, **kwargs)
+        return self._originals.get(id(result), result) if isinstance(result, torch.Tensor) else result
 
 
 def record(function: Callable[[], Any], captured: Captured) -> Any:
@@ -216,6 +223,6 @@ def _ignored_symbols() -> AbstractContextManager[Any]:
 @contextmanager
 def substituted(captured: list[torch.Tensor], operands: list[torch.Tensor]) -> Iterator[Callable[[Any], Any]]:
     """While open, every torch function sees `operands` where it is given `captured`. Yields the same for a pytree."""
-    mode = _Substitution({id(c): marked_like(o, c) for c, o in zip(captured, operands, strict=True)})
+    mode = _Substitution({id(c): marked_like(o, c) for c, o in zip(captured, operands, strict=True)}, captured)
     with mode, _unrecorded_buffers():
         yield lambda tree: pytree.tree_map(mode.replace, tree)

@@ -18,6 +18,7 @@ from exportguard.rewrites.logic import and_, and_value, bool_, compare, float_, 
 from exportguard.rewrites.runtime_loops import for_, while_
 from exportguard.rewrites.runtime_stores import get_item, set_item, update_item
 from exportguard.rewrites.state import UNDEFINED
+from exportguard.rewrites.texts import filled_, format_, joined_, percent_, repr_, str_
 
 
 def value(read: Callable[[], Any]) -> Any:
@@ -29,8 +30,9 @@ def value(read: Callable[[], Any]) -> Any:
 
 
 __all__ = [
-    "UNDEFINED", "all_", "and_", "and_value", "any_", "bool_", "check", "compare", "comprehension", "div", "divmod_",
-    "enumerate_", "float_", "for_", "get_item", "grow", "if_", "ifexp", "int_", "item", "known", "lazily", "len_",
-    "list_", "math_", "max_", "min_", "not_", "or_", "or_value", "plain", "range_", "reversed_", "round_", "set_item",
-    "sum_", "tensor", "tolist", "unbind", "update_item", "value", "while_", "zip_",
+    "UNDEFINED", "all_", "and_", "and_value", "any_", "bool_", "check", "compare", "comprehension", "div",
+    "divmod_", "enumerate_", "filled_", "float_", "for_", "format_", "get_item", "grow", "if_", "ifexp", "int_", "item",
+    "joined_", "known", "lazily", "len_", "list_", "math_", "max_", "min_", "not_", "or_", "or_value", "percent_",
+    "plain", "range_", "repr_", "reversed_", "round_", "set_item", "str_", "sum_", "tensor", "tolist", "unbind",
+    "update_item", "value", "while_", "zip_",
 ]  # fmt: skip

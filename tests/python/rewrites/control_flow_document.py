@@ -71,8 +71,9 @@ A program means what it means in Python, or the export fails with the line and t
 - **Shared memory.** What comes out of a branch or a loop is a new tensor in the graph, and may be one that has
   another name in Python. Each result is known with the storages that it may be; a change in place makes the others
   stale, and to read a stale tensor (in the model, as its output, or as a buffer that it leaves behind) is refused
-  with both lines. The same holds for two views that one body takes as two operands. What an input holds after the
-  call is not told. Lists and dicts from before a test that one branch replaces must not be changed behind it while
+  with both lines. The same holds for two views that one body takes as two operands. A row or a window by the number of
+  a loop, `y[i]`, may be any part of `y`: behind a change of `y` it is stale, and `row = y[i]; row += 1` is refused,
+  for the graph reads a copy (write `y[i] += 1`). What an input holds after the call is not told. Lists and dicts from before a test that one branch replaces must not be changed behind it while
   both are in use.
 - **Numbers.** A Python number that a loop or a branch changes is an int64 or float64 tensor of rank 0 that computes
   as Python does, and decides a dtype no more than a Python number would. Its kind may widen: bool, int, float, and a
@@ -83,11 +84,26 @@ A program means what it means in Python, or the export fails with the line and t
 - **State.** What code changes is found by what it can reach: its variables, the globals it names, the objects behind
   them with their attributes, slots, entries and members, submodules, classes, functions with their default arguments.
   A place that both branches or the steps of a loop fill comes out of the graph; a set, an array of numpy, an iterator
-  that only one path changes is refused. State in modules written in C, and attributes of tensors, are not seen.
+  that only one path changes is refused. So is an attribute of a tensor that a branch or a loop sets, or that a tensor
+  has which comes out of one (names with an underscore are left to torch). State in modules written in C is not seen.
+- **Texts** that hold a number of tensor data or a dynamic size (`f"{x.sum()}"`, `str(…)`, `"…".format(…)`, `"…" % …`)
+  may be told in messages; to compare one, to look something up by it or to take it apart is refused.
 - **Lists.** A list that a loop fills knows its first and last elements, slices, `reversed`, `len`, `+`, loops over
   it, `torch.stack` and `torch.cat`; what needs its length while the model is traced is refused: unpacking, `in`,
   `sort`, returning it. Elements that data leaves out (`if …: rows.append(row)`, comprehensions with a filter) are
   left out when the program runs. A list that was made outside of the function cannot be filled.
+- **No rows.** A loop over no rows leaves everything as it was, in onnxruntime as in Python. torch's own `scan` takes no
+  tensor without rows, so that the exported program as a module raises there.
+
+`python tests/python/rewrites/random_programs.py --count 10000 --results results.jsonl` makes random programs, exports
+each, and compares it with eager mode for several sizes and signs, every tenth in onnxruntime as well. They have
+assignments, branches, `elif`, `for` over rows, ranges, slices, `zip`, `enumerate`, `reversed`, generators, `tolist()`
+and no rows, `while`, `else` behind loops, `break`, `continue` and `return` in loops, nested in each other; `try`,
+`finally`, `suppress`, context managers that swallow, assertions, exceptions of methods; `and` and `or` as values,
+chained comparisons, conditional expressions, `any`, `all`, `sum`, `min`, `max`, walrus, `match`; aliases, views,
+changes in place of slices and buffers; lambdas, nested functions and lists of them, `nonlocal`; lists, nested lists,
+pairs and comprehensions with filters, sliced, reversed, added and looped over; dicts, objects, dataclasses, attributes,
+submodules; Python numbers that loops carry, star-unpacking, and texts of tensors.
 """
 
 _HEAD = """\

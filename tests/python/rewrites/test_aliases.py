@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from control_flow_program import Programs, check, up
+from control_flow_program import Programs, check, exported, up
 from torch.nn import Module
 
 from exportguard import RewriteError, torch_export_rewrite
@@ -60,6 +60,30 @@ class ATableOfRowsThatReadTheOneBefore(Module):
             table[i] = before * 0.5 + x[i]
             before = table[i]
         return table
+
+
+@PROGRAMS.add()
+class ALoopInABranchChangesWhatItFinds(Module):
+    def forward(self, x):
+        h = x.sum(0)
+        if x.sum() > 0:
+            for row in x:
+                h += row
+                h[1:] *= 0.5
+        return h
+
+
+class ABufferThatALoopInABranchChanges(Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("state", torch.zeros(4))
+
+    def forward(self, x):
+        if x.sum() > 0:
+            for row in x:
+                if row.sum() > 1:
+                    self.state += row
+        return self.state * 2
 
 
 @PROGRAMS.add()
@@ -201,3 +225,10 @@ def test_a_change_that_a_graph_cannot_see_is_refused(cls: type[Module]) -> None:
     text = r"changes in place under another name|shares its memory|one of the two is changed later"
     with torch_export_rewrite(cls), pytest.raises(RewriteError, match=text):
         torch.export.export(cls(), (up(3),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), strict=False)
+
+
+def test_a_buffer_holds_what_a_loop_in_a_branch_left_there() -> None:
+    x, model = up(3, 2), ABufferThatALoopInABranchChanges()
+    module = exported(ABufferThatALoopInABranchChanges(), (x,)).module()
+    torch.testing.assert_close(module(x), model(x))
+    torch.testing.assert_close(module.get_buffer("state"), model.get_buffer("state"))

@@ -1,0 +1,60 @@
+"""f-strings, `str(…)`, `repr(…)`, `format(…)`, `"…".format(…)` and `"…" % …` become texts that know tensor data."""
+
+from __future__ import annotations
+
+import ast
+
+from exportguard.rewrites import build, scope
+from exportguard.rewrites.engine import Unit
+
+ORDER = 56
+_BUILT_IN = {"str": "str_", "repr": "repr_", "format": "format_"}
+
+
+def apply(unit: Unit) -> None:
+    """Rewrites what makes a text of values; it is no change by itself."""
+    _Texts(unit).visit(unit.node)
+
+
+class _Texts(ast.NodeTransformer):
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+        self._own = {*scope.parameters(unit.node), *scope.assigned(unit.node.body), *unit.original.__globals__}
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
+        self.generic_visit(node)
+        parts = [_part(value) for value in node.values]
+        return ast.copy_location(build.call("joined_", ast.List(parts, ast.Load())), node)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        if node.keywords or any(isinstance(argument, ast.Starred) for argument in node.args):
+            return node
+        function = node.func
+        if isinstance(function, ast.Name) and function.id in _BUILT_IN and function.id not in self._own:
+            node.func = build.runtime(_BUILT_IN[function.id])
+        elif isinstance(function, ast.Attribute) and function.attr == "format" and _is_text(function.value):
+            return ast.copy_location(build.call("filled_", function.value, *node.args), node)
+        return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        if not _is_text(node.left) or not isinstance(node.op, ast.Mod):
+            return node
+        return ast.copy_location(build.call("percent_", node.left, node.right), node)
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _part(value: ast.expr) -> ast.expr:
+    """One part of an f-string, as the text that it makes."""
+    if not isinstance(value, ast.FormattedValue):
+        return value
+    content = value.value
+    if value.conversion in (ord("r"), ord("a")):
+        content = build.call("repr_", content)
+    elif value.conversion == ord("s"):
+        content = build.call("str_", content)
+    return build.call("format_", content, *([value.format_spec] if value.format_spec is not None else []))

@@ -1,0 +1,108 @@
+"""Texts with numbers of tensor data in them: told as they are, refused where the model looks at their characters."""
+
+# ruff: noqa: UP031, UP032 - what users write
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from control_flow_program import SIGNS, Programs, check, up
+
+from exportguard import RewriteError, to_onnx
+
+RIGHT = Programs()
+REFUSED = Programs()
+
+
+@RIGHT.add()
+class TellsInAnError(torch.nn.Module):
+    def forward(self, x):
+        if x.max() > 100:
+            raise ValueError(f"too large: {x.max():.3f} of {x.shape}")
+        return x * 2 if x.sum() > 0 else x
+
+
+@RIGHT.add()
+class KeepsItForLater(torch.nn.Module):
+    def forward(self, x):
+        told = []
+        if x.sum() > 0:
+            x = x * 2
+        told.append("sum %s" % x.sum() + ", " + str(x.mean()) + " {}".format(x.shape[0]))
+        return x
+
+
+@RIGHT.add()
+class ComparesATextOfNumbersThatPythonKnows(torch.nn.Module):
+    def forward(self, x):
+        weights = {"layer_0": 2.0, "layer_1": 3.0}
+        for i in range(2):
+            x = x * weights[f"layer_{i}"]
+        if x.sum() > 0 and f"{x.dim():>2}" == " 2" and repr("a") == "'a'" and f"{'b'!r}" == "'b'":
+            x = x + 1
+        return x
+
+
+@REFUSED.add()
+class ComparesAnFString(torch.nn.Module):
+    def forward(self, x):
+        n = 0
+        for row in x:
+            if row.sum() > 0:
+                n += 1
+        return x * 2 if f"{n > 1}" == "True" else x
+
+
+@REFUSED.add()
+class LooksUpByAText(torch.nn.Module):
+    def forward(self, x):
+        n = 0
+        if x.sum() > 0:
+            n = 1
+        return x * {"layer_0": 2.0}.get(f"layer_{n}", 3.0)
+
+
+@REFUSED.add()
+class AsksForTheStart(torch.nn.Module):
+    def forward(self, x):
+        y = x if x.sum() > 0 else -x
+        return y * 2 if str(y.sum()).startswith("tensor(-") else y
+
+
+@REFUSED.add()
+class ComparesAFormat(torch.nn.Module):
+    def forward(self, x):
+        y = x if x.sum() > 0 else -x
+        return y * 2 if "{}".format(str(y.sum())) == "1" else y
+
+
+@REFUSED.add()
+class ComparesAPercent(torch.nn.Module):
+    def forward(self, x):
+        y = x if x.sum() > 0 else -x
+        return y * 2 if "%.1f" % y.sum() == "1.0" else y
+
+
+@REFUSED.add()
+class ComparesADynamicSize(torch.nn.Module):
+    def forward(self, x):
+        y = x if x.sum() > 0 else -x
+        return y * 2 if f"{x.shape[0]}" == "3" else y
+
+
+@pytest.mark.parametrize("program", RIGHT, ids=lambda cls: cls.__name__)
+def test_what_is_only_told_is_right(program: type[torch.nn.Module]) -> None:
+    check(program)
+
+
+@pytest.mark.parametrize("program", REFUSED, ids=lambda cls: cls.__name__)
+def test_what_depends_on_the_characters_is_refused(program: Any) -> None:
+    with pytest.raises(RewriteError, match=r"line \d+ of .*: a text with"):
+        to_onnx(program(), (up(3),), dynamic_shapes=({0: "rows"},), rewrite=program)
+
+
+def test_an_export_by_itself_refuses_them_as_well() -> None:
+    with pytest.raises(RewriteError, match="a text with"):
+        to_onnx(ComparesAnFString(), SIGNS[0], dynamic_shapes=({0: "rows"},), rewrite="auto")
