@@ -197,13 +197,6 @@ def assert_same(got: list[np.ndarray], expected: list[np.ndarray], feeds: Feeds)
             np.testing.assert_array_equal(one, reference, err_msg=feeds.kind)
 
 
-def outputs_of(runner: Runner, feeds: Feeds) -> list[np.ndarray] | None:
-    try:
-        return runner.run(feeds)
-    except RUN_ERRORS:
-        return None
-
-
 def assert_keeps_answers(program: Program, given: Program, target: str) -> bool:
     """Whether anything was changed, and the answers were compared."""
     data = typed(program)
@@ -229,24 +222,38 @@ def runner_of(model: _core.Model, runtime: str) -> Runner | None:
         return None
 
 
+def runtimes_for(model: _core.Model, feeds: Feeds) -> list[str]:
+    """onnxruntime divides by the number of heads, and reads the first key, without looking whether there is one."""
+    is_empty = any(value.size == 0 for value in feeds.values.values())
+    if is_empty and "Attention(" in model.text():
+        return ["evaluator"]
+    return [runtime for runtime in ("evaluator", "onnxruntime") if runner_of(model, runtime)]
+
+
 def compared(models: tuple[_core.Model, _core.Model], program: Program, given: Program) -> bool:
     """Compares wherever the graph as it is runs, in both runtimes alike: one of them reads what is not there."""
-    runtimes = [runtime for runtime in ("evaluator", "onnxruntime") if runner_of(models[0], runtime)]
-    references = [Runner(models[0], runtime) for runtime in runtimes]
     after = models[1].text()
     has_compared = False
-    runners: dict[str, Runner] = {}  # of the optimized graph
+    runners: dict[tuple[int, str], Runner] = {}
+
+    def run(which: int, runtime: str, feeds: Feeds) -> list[np.ndarray]:
+        if (which, runtime) not in runners:
+            runners[which, runtime] = Runner(models[which], runtime)
+        return runners[which, runtime].run(feeds)
+
     for feeds in all_feeds(program, given):
-        expected = [outputs_of(reference, feeds) for reference in references]
-        if not expected or any(outputs is None for outputs in expected) or not are_alike(expected):
+        runtimes = runtimes_for(models[0], feeds)
+        try:
+            expected = {runtime: run(0, runtime, feeds) for runtime in runtimes}
+        except RUN_ERRORS:
+            expected = {}
+        if not expected or not are_alike(list(expected.values())):
             if feeds.kind == "several":
                 return False
             continue
-        for runtime, outputs in zip(runtimes, expected, strict=True):
-            if outputs is not None and is_compared(runtime, feeds, models[0].text(), after):
-                if runtime not in runners:
-                    runners[runtime] = Runner(models[1], runtime)
-                assert_same(runners[runtime].run(feeds), outputs, feeds)
+        for runtime, outputs in expected.items():
+            if is_compared(runtime, feeds, models[0].text(), after):
+                assert_same(run(1, runtime, feeds), outputs, feeds)
                 has_compared = True
     return has_compared
 

@@ -211,6 +211,20 @@ Match match_marked_pool(const Facts&, ir::Node& node) {
   });
 }
 
+/// A choice between tensors of one shape has a faster kernel than one that stretches a number.
+Match match_nan(const Facts& facts, ir::Node& node) {
+  const ir::Node* is_nan = producer_of(node.find_input(0), "IsNaN");
+  const auto number = facts.number(node.find_input(1));
+  if (is_nan == nullptr || !number || !std::isnan(*number)) return Match::no("it does not put NaN where NaN is");
+  Value& x = is_nan->input(0);
+  if (x.dtype() != node.output().dtype() || !same_shape(x, node.output()))
+    return Match::no("the flags are of another dtype or shape");
+  return Match([&node, &x](Rewriter& rewriter) {
+    rewriter.replace(node.output(),
+                     rewriter.op("Where", {&node.input(0), &x, &node.input(2)}, {}, node.output().type()));
+  });
+}
+
 }  // namespace
 
 void populate_convolution(PatternTable& table) {
@@ -240,6 +254,12 @@ void populate_convolution(PatternTable& table) {
              .match = match_marked_pool,
              .stage = Stage::kFuse,
              .opset = 19});
+  table.add({.name = "nan_of_itself",
+             .matches = "`Where` that puts NaN in the places in which a tensor of its shape has NaN",
+             .makes = "`Where` of that tensor itself",
+             .roots = {"Where"},
+             .match = match_nan,
+             .stage = Stage::kFuse});
 }
 
 }  // namespace exportguard::optimizer
