@@ -73,8 +73,8 @@ A program means what it means in Python, or the export fails with the line and t
   stale, and to read a stale tensor (in the model, as its output, or as a buffer that it leaves behind) is refused
   with both lines. The same holds for two views that one body takes as two operands. A row or a window by the number of
   a loop, `y[i]`, may be any part of `y`: behind a change of `y` it is stale, and `row = y[i]; row += 1` is refused,
-  for the graph reads a copy (write `y[i] += 1`). What an input holds after the call is not told. Lists and dicts from before a test that one branch replaces must not be changed behind it while
-  both are in use.
+  for the graph reads a copy (write `y[i] += 1`). What an input holds after the call is not told. Lists and dicts
+  from before a test that one branch replaces must not be changed behind it while both are in use.
 - **Numbers.** A Python number that a loop or a branch changes is an int64 or float64 tensor of rank 0 that computes
   as Python does, and decides a dtype no more than a Python number would. Its kind may widen: bool, int, float, and a
   tensor of the dtype and shape that the body makes (`total = 0`). Where a variable has its kind only behind the first
