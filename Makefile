@@ -20,7 +20,7 @@ CPP_FILES = $(shell git ls-files 'include/*.h' 'src/*.h' 'src/*.cpp' 'src/*.cu' 
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: help setup build wheel demo test test-cpp test-python test-install test-oldest lint format format-check figures sanitize bench speed table clean
+.PHONY: help setup build wheel demo test test-cpp test-python test-install test-oldest lint format format-check figures sanitize bench speed table site clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -111,6 +111,14 @@ speed: build ## the section on speed and memory in the README (needs 12 GiB)
 
 table: build ## the table of models in the README
 	$(PYTHON) benchmarks/model_table.py --write README.md
+
+$(VENV)/.site: requirements/site.txt $(VENV)/.packages
+	$(PYTHON) -m pip install -q --disable-pip-version-check -r requirements/site.txt
+	@touch $@
+
+site: build $(VENV)/.site ## the documentation as a site, in build/site
+	$(PYTHON) -m sphinx -q -W --keep-going -b html docs $(BUILD)/site
+	@echo "$(BUILD)/site/index.html"
 
 clean: ## remove what was built, not the environment
 	rm -rf $(BUILD) $(BUILD)-sanitize python/exportguard/*.so

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 #: Pages whose programs no other test runs; those of a page follow each other.
-RUN = ("coming_from", "own_modules", "shipping")
+RUN = ("coming_from", "image_text", "llm_to_genai", "own_modules", "shipping")
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -31,6 +31,21 @@ def test_the_programs_of_a_page_run(name: str, tmp_path: Path, monkeypatch: pyte
     path = tmp_path / "page.py"
     path.write_text("\n".join(programs))
     exec(compile(path.read_text(), str(path), "exec"), {"__name__": "page"})
+
+
+def test_every_page_is_in_the_site() -> None:
+    listed = [line for block in blocks(ROOT / "docs" / "index.md", r"\{toctree\}") for line in block.splitlines()]
+    pages = [line for line in listed if line and not line.startswith(":")]
+    assert sorted(pages) == sorted(page.stem for page in (ROOT / "docs").glob("*.md") if page.stem != "index")
+
+
+@pytest.mark.parametrize(("language", "file"), [("cpp", "lower_text.cpp"), ("cmake", "CMakeLists.txt")])
+def test_what_the_page_on_cpp_shows_is_in_the_project_that_is_built(language: str, file: str) -> None:
+    """`tests/install` builds and runs it."""
+    source = (ROOT / "examples" / "cmake_project" / file).read_text("utf-8")
+    shown = blocks(ROOT / "docs" / "embedding_in_cpp.md", language)
+    assert shown
+    assert all(block in source for block in shown)
 
 
 def commands(page: Path) -> list[list[str]]:

@@ -226,7 +226,7 @@ def test_code_of_a_checkpoint_is_never_asked_for(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("builtins.input", ask)
     content = {"model_type": "own", "auto_map": {"AutoConfig": "own.OwnConfig"}}
     (tmp_path / "config.json").write_text(json.dumps(content))
-    with pytest.raises(InvalidArgumentError, match="unknown model"):
+    with pytest.raises(InvalidArgumentError, match="contains custom code"):
         build_model(str(tmp_path))
 
 
@@ -264,7 +264,7 @@ def test_a_task_that_the_model_cannot_do_is_refused_with_those_it_can() -> None:
 
 def test_a_folder_that_is_no_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "no-such-type"}))
-    with pytest.raises(InvalidArgumentError, match="unknown model"):
+    with pytest.raises(InvalidArgumentError, match="no-such-type"):
         build_model(str(tmp_path))
 
 

@@ -6,6 +6,7 @@ import difflib
 import functools
 import importlib
 import logging
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..errors import REFUSALS, InvalidArgumentError
+from ..errors import REFUSALS, FileError, InvalidArgumentError
 from ..optional import OptionalModule
 from . import mapped
 from .kinds import shrunk_with_every_kind
@@ -230,11 +231,28 @@ def _from_checkpoint(name: str, options: BuildOptions) -> ModelCase:
     large = _mapped_checkpoint(Path(name), config, model_class, options)
     if large is not None:
         return ModelCase(name=name, model=large, task=task)
-    model, info = model_class.from_pretrained(
-        name, dtype=options.dtype, output_loading_info=True, trust_remote_code=False
-    )
+    model, info = _loaded(name, model_class, options.dtype)
     _require_all_weights(name, model, info)
     return ModelCase(name=name, model=model.to(options.device).eval(), task=task)
+
+
+def _loaded(name: str, model_class: Any, dtype: torch.dtype) -> tuple[Any, Mapping[str, Any]]:
+    """The model, and what transformers tells of its weights.
+
+    Raises:
+        FileError: files are missing, cut short, or do not go together; transformers has no error of its own for that.
+    """
+    try:
+        loaded: tuple[Any, Mapping[str, Any]] = model_class.from_pretrained(
+            name, dtype=dtype, output_loading_info=True, trust_remote_code=False
+        )
+    except (*REFUSALS, OSError, EOFError, pickle.UnpicklingError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise FileError(
+            f"{model_class.__name__} cannot be loaded from {name}: {type(error).__name__}: {reason}; compare the files "
+            "with those that save_pretrained wrote"
+        ) from error
+    return loaded
 
 
 def _mapped_checkpoint(
@@ -262,7 +280,7 @@ def _checkpoint_config(name: str) -> transformers.PretrainedConfig:
         # Never asked for on a terminal: code of a stranger runs when its user says so in Python, or not at all.
         return transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0].rstrip(" .")
         if Path(name).is_dir():
             raise InvalidArgumentError(
                 f"the configuration in the folder {name} cannot be read: {reason}; pass a folder with the config.json "

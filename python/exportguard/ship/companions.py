@@ -6,11 +6,15 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from exportguard.errors import REFUSALS
 from exportguard.models import ModelCase
 from exportguard.optional import OptionalModule
 
 transformers: Any = OptionalModule("transformers")
 logger = logging.getLogger(__name__)
+
+#: The parts of a processor, one of which may be there alone.
+_PARTS = ("AutoTokenizer", "AutoFeatureExtractor", "AutoImageProcessor")
 
 
 def write_companions(source: str, case: ModelCase, staging: Path) -> None:
@@ -23,11 +27,17 @@ def write_companions(source: str, case: ModelCase, staging: Path) -> None:
         model.generation_config.save_pretrained(staging)
     if not Path(source).is_dir() and "/" not in source:
         return  # an architecture: untrained, without words
-    for loader in (transformers.AutoProcessor, transformers.AutoTokenizer):
-        try:
-            loader.from_pretrained(source, trust_remote_code=False).save_pretrained(staging)
-        except (OSError, ValueError, KeyError, ImportError) as error:
-            logger.info("%s has no %s: %s", source, loader.__name__, error)
-            continue
+    if _has_written("AutoProcessor", source, staging):
         return
-    logger.warning("%s has no tokenizer or processor that can be loaded; the folder is without", source)
+    if not [part for part in _PARTS if _has_written(part, source, staging)]:
+        logger.warning("%s has no tokenizer or processor that can be loaded; the folder is without", source)
+
+
+def _has_written(loader: str, source: str, staging: Path) -> bool:
+    """Loads and saves one; a file that is missing is found out by each class in a way of its own."""
+    try:
+        getattr(transformers, loader).from_pretrained(source, trust_remote_code=False).save_pretrained(staging)
+    except (*REFUSALS, OSError, ImportError) as error:
+        logger.info("%s has no %s: %s", source, loader, error)
+        return False
+    return True

@@ -54,15 +54,15 @@ def export_model(
         result.opset = checked_opset(options.opset)
         result.dtype = str(options.build.dtype).removeprefix("torch.")
         result.parameters = sum(parameter.numel() for parameter in case.model.parameters())
+        with timer("configuration", "writing configuration and tokenizer"):
+            write_companions(model, case, staging)  # first: what cannot be written is found out before the work
         write_files(case, parts_of(case, options), staging, options, Step(result, timer))
         if options.shard_size is not None:
             for name in result.files:
                 split_data(staging / name, options.shard_size)
         result.bytes = sum(path.stat().st_size for name in result.files for path in staging.glob(f"{name}*"))
-        with timer("configuration", "writing configuration and tokenizer"):
-            write_companions(model, case, staging)
-            if options.runtime == "transformers.js":
-                arrange_for_transformers_js(staging, result.files)
+        if options.runtime == "transformers.js":
+            arrange_for_transformers_js(staging, result.files)
         result.seconds = dict(timer.seconds)
         (staging / REPORT).write_text(json.dumps(result.as_dict(), indent=1) + "\n", encoding="utf-8")
     return result

@@ -103,6 +103,44 @@ def test_a_folder_whose_configuration_cannot_be_read_is_told_as_that(tmp_path: P
         export_model(str(source), tmp_path / "out")
 
 
+def test_a_processor_that_lacks_a_part_is_left_out(tmp_path: Path) -> None:
+    """A feature extractor without the tokenizer that its processor wants."""
+    source = tmp_path / "source"
+    config = transformers.Wav2Vec2Config(
+        hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, vocab_size=8, conv_dim=(8,),
+        conv_stride=(5,), conv_kernel=(10,), num_feat_extract_layers=1, num_conv_pos_embeddings=4,
+        num_conv_pos_embedding_groups=2,
+    )  # fmt: skip
+    transformers.Wav2Vec2ForCTC(config).save_pretrained(source)
+    transformers.Wav2Vec2FeatureExtractor().save_pretrained(source)
+    export_model(str(source), tmp_path / "out")
+    assert (tmp_path / "out" / "preprocessor_config.json").is_file()
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "bin", "sizes", "generation"])
+def test_files_that_do_not_go_together_are_told_in_a_line(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "source"
+    _small_checkpoint(source)
+    weights = source / "model.safetensors"
+    if kind == "bin":
+        weights.unlink()
+        (source / "pytorch_model.bin").write_bytes(b"no weights at all")
+    elif kind == "safetensors":
+        weights.write_bytes(weights.read_bytes()[:-100])
+    elif kind == "generation":
+        (source / "generation_config.json").write_text('{"max_new_tokens": -1}')
+    else:
+        config = json.loads((source / "config.json").read_text())
+        (source / "config.json").write_text(json.dumps({**config, "intermediate_size": 24}))
+    assert main(["export", "-m", str(source), "-o", str(tmp_path / "out")]) in (1, 2)
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.startswith("Error: ")
+    assert str(source) in told
+    assert not (tmp_path / "out").exists()
+
+
 def _small_checkpoint(folder: Path) -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
