@@ -12,6 +12,8 @@ import types
 
 #: Code without a file of its own. Cells of a notebook have names in angle brackets as well, and are somebody's code.
 _GENERATED = ("<string>", "<frozen ", "<eval_with_key>", "<lambdifygenerated", "<__array_function__")
+#: Folders of torch that hold models' arithmetic, with tests on data, and not what runs it.
+_MODELS_IN_TORCH = ("distributions",)
 _RUNNING_MODELS = ("torch", "sympy", "exportguard")
 
 
@@ -28,6 +30,16 @@ def is_users(file: str) -> bool:
     return not file.startswith(_standard_library()) or file.startswith(_installed())
 
 
+def is_models(file: str) -> bool:
+    """Whether a file of code is that of a model: the user's, or torch's own arithmetic that has tests on its data.
+
+    >>> import torch
+    >>> is_models(torch.distributions.normal.__file__), is_users(torch.distributions.normal.__file__)
+    (True, False)
+    """
+    return is_users(file) or file.startswith(_models_in_torch())
+
+
 def is_users_class(cls: type) -> bool:
     """Whether a class is defined in the user's code: one of its functions is, under its decorators, or its module."""
     functions = [inspect.unwrap(value) for value in vars(cls).values() if isinstance(value, types.FunctionType)]
@@ -39,6 +51,12 @@ def is_users_class(cls: type) -> bool:
         return False
     file = getattr(module, "__file__", None)
     return file is None or is_users(file)
+
+
+@functools.cache
+def _models_in_torch() -> tuple[str, ...]:
+    torch = importlib.import_module("torch").__file__ or ""
+    return tuple(os.path.join(os.path.dirname(torch), name, "") for name in _MODELS_IN_TORCH)
 
 
 @functools.cache

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from exportguard.model_code import is_users
+from exportguard.model_code import is_models
 from exportguard.rewrites import scope
 
 #: Modules whose context managers let every exception pass.
@@ -46,7 +46,7 @@ def handler_of(kind: type[BaseException]) -> Handler | None:
     """The innermost block of the model that may catch an exception of this class, if it is raised now."""
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != _ROOT:
-        if is_users(frame.f_code.co_filename):
+        if is_models(frame.f_code.co_filename):
             found = _handler_in(frame, kind)
             if found is not None:
                 return found

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from exportguard.model_code import is_users
+from exportguard.model_code import is_models
 from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.catching import handler_of
 from exportguard.rewrites.collected import Grown, Maybe, truth_of
@@ -234,6 +234,6 @@ def is_of_the_model(error: Exception) -> bool:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    if trace is None or not is_users(trace.tb_frame.f_code.co_filename):
+    if trace is None or not is_models(trace.tb_frame.f_code.co_filename):
         return False
     return dis.opname[trace.tb_frame.f_code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from exportguard.declaration.targets import resolve
-from exportguard.model_code import is_users
+from exportguard.model_code import is_models, is_users
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ def places_among(running: Sequence[tuple[types.CodeType, int]]) -> list[Place]:
     places = [
         Place(code=_outermost(code, codes), ran=code, line=line)
         for code, line in reversed(running)
-        if is_users(code.co_filename)
+        if is_models(code.co_filename)
     ]
     return places
 

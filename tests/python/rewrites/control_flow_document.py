@@ -167,6 +167,8 @@ What a branch writes - variables, attributes, entries, elements, globals, variab
 changes of tensors, caches - comes out of the graph as its results. A variable that nothing reads behind the test may be
 anything. Where the branches leave what no graph can hold, such as None and a tensor, `rewrite="auto"` moves what
 follows the test into its branches (`absorb_rest=True` of `transform_method`).
+
+The functions of `torch.distributions`, which check their arguments on data, are rewritten as those of a model are.
 """
 
 _LIMITS = """\
