@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def walk_scope(nodes: Iterable[ast.AST]) -> Iterable[ast.AST]:
-    """Every node of these statements that runs in the same function, in the order of the source."""
-    for node in nodes:
+def walk_scope(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Every node of these statements that runs in the same function, in the order of the source.
+
+    What says of a name that it is read or written is no node here: they would be half of them.
+    """
+    pending = [*nodes][::-1]
+    while pending:
+        node = pending.pop()
         yield node
-        if isinstance(node, _SCOPES):
-            continue
-        yield from walk_scope(ast.iter_child_nodes(node))
+        if not isinstance(node, _SCOPES):
+            pending += _children(node)[::-1]
+
+
+def _children(node: ast.AST) -> list[ast.AST]:
+    found: list[ast.AST] = []
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            found += [item for item in value if isinstance(item, ast.AST)]
+        elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+            found.append(value)
+    return found
 
 
 def parameters(function: ast.FunctionDef) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 import functools
 import types
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from typing import Any, TypeVar
 
 from exportguard.source.compiling import compiled, require_free_names
 from exportguard.source.errors import RewriteError
-from exportguard.source.reading import definition_of, name_of
+from exportguard.source.reading import copied, definition_of, name_of
 from exportguard.source.wrapping import innermost, plain, rewrap
 
 _SOURCES = "__exportguard_sources__"
@@ -38,7 +37,7 @@ def _rewrite(function: Any, rule: Any, names: tuple[tuple[str, Any], ...]) -> An
     definition = definition_of(inner)
     definition.decorator_list = []  # the copy takes the place of what the decorators were given
     before = ast.unparse(definition)
-    changed = rule().visit(copy.deepcopy(definition))
+    changed = rule().visit(copied(definition))
     after = ast.unparse(changed)
     if after == before:
         raise RewriteError(f"{name_of(inner)} does not contain what {rule.__name__} rewrites")

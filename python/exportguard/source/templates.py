@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from exportguard.source.errors import RewriteError
+from exportguard.source.reading import copied
 
 _HOLE = "_hole_of_template_"
 _EITHER_ORDER = (ast.Mult, ast.BitAnd, ast.BitOr)
@@ -87,7 +88,7 @@ class Template:
         :raises RewriteError: it has a hole that the match does not know
         """
         filling = _Filling(match)
-        return [_at(filling.visit(copy.deepcopy(part)), like) for part in self._parts]
+        return [_at(filling.visit(copied(part)), like) for part in self._parts]
 
     def statements(self, match: Match, like: ast.AST) -> list[ast.stmt]:
         """The same where statements stand: an expression is a statement of its own."""
@@ -161,7 +162,7 @@ class _Filling(ast.NodeTransformer):
         hole = node.id.removeprefix(_HOLE)
         if hole not in self._match.holes:
             raise RewriteError(f"the template has no value for ${hole}")
-        found = copy.deepcopy(self._match.holes[hole])
+        found = copied(self._match.holes[hole])
         if hasattr(found, "ctx"):
             found.ctx = node.ctx
         return found

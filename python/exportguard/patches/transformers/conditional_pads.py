@@ -8,7 +8,6 @@ A test of sizes is decided while a model is traced, and the program pads, or doe
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ import torch
 
 from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import placed, rewrite
+from exportguard.source.reading import copied
 
 _MARKER = r"(?:nn\.functional|F)\.pad\(|^\s+(\w+) = \1\[[^\]]*:-[a-z]"
 _SIGNS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
@@ -93,7 +93,7 @@ class PadByNothing(ast.NodeTransformer):
         test = f"{unless}({applies} := size_test({', '.join(comparisons)})) is not None"
         head = ast.If(placed(ast.parse(test, mode="eval").body, node.test), [], [])
         ast.copy_location(head, node)
-        head.body = [_by_amounts(copy.deepcopy(one), applies) for one in always]
+        head.body = [_by_amounts(copied(one), applies) for one in always]
         head.orelse = [node]
         return head
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 from typing import Any, TypeGuard
 
 import torch
@@ -11,6 +10,7 @@ import torch
 from exportguard.declaration.constructs import construct_patch
 from exportguard.patches.transformers.picture_grids import OwnStarts, in_blocks, patches_of
 from exportguard.source.editing import rewrite
+from exportguard.source.reading import copied
 from exportguard.source.templates import Exchange, Match, Template, pairs_of
 
 
@@ -145,7 +145,7 @@ def _without_numbers(statement: ast.stmt, handed: set[str]) -> ast.stmt:
 
 
 def _is_meant(definition: ast.FunctionDef) -> bool:
-    return ast.unparse(AllPictures().visit(copy.deepcopy(definition))) != ast.unparse(definition)
+    return ast.unparse(AllPictures().visit(copied(definition))) != ast.unparse(definition)
 
 
 _replace = rewrite(AllPictures, convolved=convolved, merged_rows=merged_rows, resized_positions=resized_positions)

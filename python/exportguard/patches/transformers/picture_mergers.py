@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +10,7 @@ import torch
 from exportguard.declaration.constructs import construct_patch
 from exportguard.patches.transformers.picture_grids import in_blocks, patches_of
 from exportguard.source.editing import rewrite
+from exportguard.source.reading import copied
 from exportguard.source.templates import Match, Template
 
 
@@ -178,7 +178,7 @@ class AllBlocks(ast.NodeTransformer):
 
 
 def _is_meant(definition: ast.FunctionDef) -> bool:
-    return ast.unparse(AllBlocks().visit(copy.deepcopy(definition))) != ast.unparse(definition)
+    return ast.unparse(AllBlocks().visit(copied(definition))) != ast.unparse(definition)
 
 
 _names: dict[str, Any] = {
