@@ -9,17 +9,18 @@ import os
 import sys
 import sysconfig
 import types
+import weakref
 
 #: Code without a file of its own. Cells of a notebook have names in angle brackets as well, and are somebody's code.
 _GENERATED = ("<string>", "<frozen ", "<eval_with_key>", "<lambdifygenerated", "<__array_function__")
 #: Folders of torch that hold models' arithmetic, with tests on data, and not what runs it.
 _MODELS_IN_TORCH = ("distributions",)
-_RUNNING_MODELS = ("torch", "sympy", "exportguard")
+_RUNNING_MODELS = ("torch", "sympy", "numpy", "exportguard")
 
 
 @functools.cache
 def is_users(file: str) -> bool:
-    """Whether a file of code is the user's, or a model library's: not of torch, sympy, this package or Python itself.
+    """Whether a file of code is the user's, or a model library's: not of torch, sympy, numpy, this package or Python.
 
     >>> import ast
     >>> is_users("model.py"), is_users("<ipython-input-1>"), is_users(ast.__file__), is_users("<frozen runpy>")
@@ -40,17 +41,31 @@ def is_models(file: str) -> bool:
     return is_users(file) or file.startswith(_models_in_torch())
 
 
+#: What was found out of classes, which may come and go.
+_CLASSES: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
+
+
 def is_users_class(cls: type) -> bool:
     """Whether a class is defined in the user's code: one of its functions is, under its decorators, or its module."""
+    known = _CLASSES.get(cls)
+    if known is None:
+        known = _CLASSES[cls] = _has_users_code(cls)
+    return known
+
+
+def is_users_module(module: types.ModuleType) -> bool:
+    """Whether a module is the user's code; one without a file is, unless Python has it built in."""
+    file = getattr(module, "__file__", None)
+    return is_users(file) if file is not None else module.__name__ not in sys.builtin_module_names
+
+
+def _has_users_code(cls: type) -> bool:
     functions = [inspect.unwrap(value) for value in vars(cls).values() if isinstance(value, types.FunctionType)]
     codes = [code for function in functions if (code := getattr(function, "__code__", None)) is not None]
     if any(is_users(code.co_filename) for code in codes):
         return True
     module = sys.modules.get(cls.__module__)
-    if cls.__module__ in sys.builtin_module_names:
-        return False
-    file = getattr(module, "__file__", None)
-    return file is None or is_users(file)
+    return cls.__module__ not in sys.builtin_module_names if module is None else is_users_module(module)
 
 
 @functools.cache

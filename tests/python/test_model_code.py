@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import sysconfig
+import types
 from pathlib import Path
 
+import numpy
 import pytest
 import sympy
 import torch
@@ -14,7 +17,7 @@ import transformers
 
 import exportguard
 from exportguard import _core, model_code
-from exportguard.model_code import is_users, is_users_class
+from exportguard.model_code import is_users, is_users_class, is_users_module
 
 ROOT = Path(exportguard.__file__).parents[2]
 
@@ -76,3 +79,10 @@ def test_the_source_of_a_node_is_a_line_of_the_model() -> None:
     text = _core.import_program(program).text(sources=True)
     assert Path(__file__).name in text
     assert "one_hot.py" not in text
+
+
+def test_arrays_are_no_code_of_the_model() -> None:
+    assert not is_users_module(numpy)
+    assert not is_users_module(sys)
+    assert is_users_module(types.ModuleType("of_a_notebook"))
+    assert not is_users_class(numpy.ndarray)

@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from exportguard.model_code import is_users_class
+
 
 class Content(NamedTuple):
     """What an object holds: the kind of its places, and their values by key."""
@@ -57,7 +59,6 @@ _WITH_ATTRIBUTES = (
     "abc",
 )
 _FOREIGN = frozenset(sys.stdlib_module_names) - frozenset(_WITH_ATTRIBUTES)
-_NOT_USERS = frozenset((*sys.stdlib_module_names, "torch", "exportguard", "numpy", "sympy"))
 
 _MADE: tuple[Any, ...] = ([], (), range(0), range(1 << 70), {}, set(), "", b"", bytearray(), {}.items(), {}.values())
 _ITERATORS: tuple[type, ...] = (
@@ -89,17 +90,6 @@ def is_opaque_class(kind: type) -> bool:
     """Whether that of the objects of a class is."""
     is_foreign = _top(kind) in _FOREIGN and not issubclass(kind, _ITERATORS)
     return is_foreign or issubclass(kind, (*_OPAQUE, type, types.FunctionType))
-
-
-def is_users_class(item: Any) -> bool:
-    """Whether a class is neither Python's nor torch's nor this package's."""
-    return isinstance(item, type) and _top(item) not in _NOT_USERS and item.__module__ != "builtins"
-
-
-def is_users_module(item: types.ModuleType | types.FunctionType) -> bool:
-    """Whether a module, or that of a function, is neither Python's nor torch's nor this package's."""
-    name = item.__name__ if isinstance(item, types.ModuleType) else item.__module__
-    return str(name).partition(".")[0] not in _NOT_USERS
 
 
 def _top(kind: type) -> str:

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from exportguard.model_code import is_users
-from exportguard.rewrites.contents import GlobalNames, content_of_cell, is_opaque, is_users_class, is_users_module
+from exportguard.model_code import is_users, is_users_class, is_users_module
+from exportguard.rewrites.contents import GlobalNames, content_of_cell, is_opaque
 
 _STORES = ("STORE_GLOBAL", "STORE_DEREF", "DELETE_GLOBAL", "DELETE_DEREF")
 
@@ -94,7 +94,7 @@ class Reach:
             self.value(next(iter(content_of_cell(cell).values.values()), None))
         named = _names_in(code)
         self.found += [cells[name] for name in named.stored_cells if name in cells]
-        if not is_users(code.co_filename) or not is_users_module(function):
+        if not is_users(code.co_filename):
             return
         if named.stored_globals:
             self.found.append(GlobalNames(function.__globals__, named.stored_globals))
@@ -123,7 +123,7 @@ class Reach:
         elif isinstance(value, types.MethodType):
             self.value(value.__self__)
             self.value(value.__func__)
-        elif is_users_class(value):
+        elif isinstance(value, type) and is_users_class(value):
             self.found.append(value)
             self.kind(value)
         elif not is_opaque(value) and value is not None:
