@@ -30,20 +30,22 @@ struct Stack {
   double dropout;
   bool is_bidirectional;
   bool is_batch_first;
-  Value* lengths = nullptr;  ///< int32[batch]: the steps of each sequence; null: all
+  Value* lengths = nullptr;   ///< int32[batch]: the steps of each sequence; null: all
+  bool is_projected = false;  ///< proj_size: each direction ends with the weight of a projection of the hidden state
 
   std::size_t directions() const { return is_bidirectional ? 2 : 1; }
-  std::size_t per_direction() const { return has_biases ? 4 : 2; }
+  std::size_t per_direction() const { return (has_biases ? 4 : 2) + (is_projected ? 1 : 0); }
+  std::size_t expected() const { return per_direction() * directions() * static_cast<std::size_t>(layers); }
 };
 
 /// From the arguments params, has_biases, num_layers, dropout, train, bidirectional, which begin at `first`.
 Stack stack_at(LoweringContext& ctx, std::size_t first) {
   const double dropout = ctx.flag(first + 4) ? ctx.number(first + 3) : 0.0;
   Stack stack = {ctx.inputs(first), ctx.flag(first + 1), ctx.integer(first + 2), dropout, ctx.flag(first + 5), false};
-  const std::size_t expected = stack.per_direction() * stack.directions() * static_cast<std::size_t>(stack.layers);
-  ctx.require(stack.parameters.size() == expected,
-              "expected " + std::to_string(expected) + " weights and biases, got " +
-                  std::to_string(stack.parameters.size()) + "; ONNX has no projection of the hidden state (proj_size)");
+  stack.is_projected = stack.parameters.size() > stack.expected();
+  ctx.require(stack.parameters.size() == stack.expected(), "expected " + std::to_string(stack.expected()) +
+                                                               " weights and biases, got " +
+                                                               std::to_string(stack.parameters.size()));
   return stack;
 }
 
@@ -71,8 +73,14 @@ Value* of_directions(LoweringContext& ctx, const Stack& stack, std::size_t layer
   return ctx.concat(directions, 0);
 }
 
+/// [hidden, projected]
+Value* projection(LoweringContext& ctx, const Stack& stack, std::size_t layer, std::size_t direction) {
+  const std::size_t next = (layer * stack.directions() + direction + 1) * stack.per_direction();
+  return ctx.swap_axes(stack.parameters.at(next - 1), 0, 1);
+}
+
 std::int64_t hidden_size(LoweringContext& ctx, const Stack& stack) {
-  const auto size = ctx.size(stack.parameters.at(1), 1).constant();
+  const auto size = ctx.size(stack.parameters.at(stack.is_projected ? stack.per_direction() - 1 : 1), 1).constant();
   ctx.require(size.has_value(), "the hidden size must be known");
   return *size;
 }
@@ -95,22 +103,90 @@ Value* joined_directions(LoweringContext& ctx, Value* y, Value* x, std::int64_t 
   return ctx.reshape(ctx.transpose(y, {0, 2, 1, 3}), {size_of(ctx, x, 0), size_of(ctx, x, 1), width});
 }
 
+/// What one layer of the operator is given.
+struct Layer {
+  Value* x;
+  Value* of_input;  ///< weights [directions, gates, features]
+  Value* of_state;
+  std::vector<Value*> states;
+};
+
+Layer plain_layer(LoweringContext& ctx, const Stack& stack, const Kind& kind, std::size_t layer, Value* x,
+                  const std::vector<Value*>& states) {
+  const auto first = static_cast<std::int64_t>(layer * stack.directions());
+  const auto last = first + static_cast<std::int64_t>(stack.directions());
+  Layer result = {x, of_directions(ctx, stack, layer, kind, {0}), of_directions(ctx, stack, layer, kind, {1}), {}};
+  for (Value* state : states) result.states.push_back(stack.layers == 1 ? state : ctx.slice(state, 0, first, last));
+  return result;
+}
+
+// ------------------------------------------------------------------------------------------------ projected states
+//
+// ONNX's operator has no projection h = P m of the hidden state m. It gives m where the weights of the state are R P
+// instead of R, but for the first step, which starts from a state h that is P m for no m: it comes as further features
+// of that step's input, whose weights are R.
+
+/// bool [steps, batch or 1, 1]: the step that a direction begins with.
+Value* first_steps(LoweringContext& ctx, const Stack& stack, Value* x, bool is_backward) {
+  Value* steps = ctx.unsqueeze(range(ctx, size_of(ctx, x, 0)), {1, 2});
+  if (!is_backward) return ctx.op("Equal", {steps, ctx.constant(0, DType::kInt64)});
+  Value* count =
+      stack.lengths ? ctx.unsqueeze(ctx.cast(stack.lengths, DType::kInt64), {1}) : as_scalar(ctx, size_of(ctx, x, 0));
+  return ctx.op("Equal", {steps, ctx.op("Sub", {count, ctx.constant(1, DType::kInt64)})});
+}
+
+Layer projected_layer(LoweringContext& ctx, const Stack& stack, const Kind& kind, std::size_t layer, Value* x,
+                      const std::vector<Value*>& states) {
+  const Layer plain = plain_layer(ctx, stack, kind, layer, x, states);
+  const std::int64_t count = stack.is_bidirectional ? 2 : 1;
+  std::vector<Value*> inputs = {x};
+  std::vector<Value*> of_input;
+  std::vector<Value*> of_state;
+  for (std::int64_t i = 0; i < count; ++i) {
+    Value* state = ctx.slice(plain.states.front(), 0, i, i + 1);
+    inputs.push_back(ctx.where(first_steps(ctx, stack, x, i == 1), state, ctx.number_like(0, state)));
+    Value* recurrent = ctx.slice(plain.of_state, 0, i, i + 1);
+    Value* zeros = ctx.filled(ctx.sizes_of(recurrent), ctx.number_like(0, recurrent));
+    std::vector<Value*> columns = {ctx.slice(plain.of_input, 0, i, i + 1)};
+    for (std::int64_t j = 0; j < count; ++j) columns.push_back(i == j ? recurrent : zeros);
+    of_input.push_back(ctx.concat(columns, 2));
+    Value* projecting = ctx.swap_axes(projection(ctx, stack, layer, static_cast<std::size_t>(i)), 0, 1);
+    of_state.push_back(ctx.op("MatMul", {recurrent, projecting}));
+  }
+  Value* cell = plain.states.at(1);
+  Value* zero_state = ctx.filled(ctx.sizes_of(cell), ctx.number_like(0, cell));
+  return {ctx.concat(inputs, 2), ctx.concat(of_input, 0), ctx.concat(of_state, 0), {zero_state, cell}};
+}
+
+/// [..., directions, batch, hidden] → [..., directions, batch, projected]
+Value* projected(LoweringContext& ctx, const Stack& stack, std::size_t layer, Value* states) {
+  std::vector<Value*> weights;
+  for (std::size_t i = 0; i < stack.directions(); ++i)
+    weights.push_back(ctx.unsqueeze(ctx.cast(projection(ctx, stack, layer, i), states->dtype()), {0}));
+  return ctx.op("MatMul", {states, ctx.concat(weights, 0)});
+}
+
+// ------------------------------------------------------------------------------------------------ layers
+
 /// One layer: output, then its last states, one for each of `states`.
 std::vector<Value*> run_layer(LoweringContext& ctx, const Stack& stack, const Kind& kind, std::size_t layer, Value* x,
                               const std::vector<Value*>& states) {
-  const auto first = static_cast<std::int64_t>(layer * stack.directions());
-  const auto last = first + static_cast<std::int64_t>(stack.directions());
+  const auto laid_out = stack.is_projected ? projected_layer : plain_layer;
+  const Layer given = laid_out(ctx, stack, kind, layer, x, states);
   Value* biases = stack.has_biases ? of_directions(ctx, stack, layer, kind, {2, 3}) : nullptr;
-  std::vector<Value*> operands = {x, of_directions(ctx, stack, layer, kind, {0}),
-                                  of_directions(ctx, stack, layer, kind, {1}), biases, stack.lengths};
-  for (Value* state : states) operands.push_back(stack.layers == 1 ? state : ctx.slice(state, 0, first, last));
+  std::vector<Value*> operands = {given.x, given.of_input, given.of_state, biases, stack.lengths};
+  operands.insert(operands.end(), given.states.begin(), given.states.end());
   const DType dtype = kernel_dtype(ctx, kind.op, x->dtype());
   for (Value*& operand : operands) {
     if (operand != nullptr && operand != stack.lengths) operand = ctx.cast(operand, dtype);
   }
   auto outputs = ctx.op_many(kind.op, operands, 1 + states.size(), attributes_of(ctx, stack, kind));
-  const auto width = hidden_size(ctx, stack) * static_cast<std::int64_t>(stack.directions());
-  outputs.front() = joined_directions(ctx, outputs.front(), x, width);
+  std::int64_t width = hidden_size(ctx, stack);
+  if (stack.is_projected) {
+    for (std::size_t i = 0; i < 2; ++i) outputs[i] = projected(ctx, stack, layer, outputs[i]);
+    width = ctx.size(stack.parameters.at(1), 1).constant().value_or(-1);
+  }
+  outputs.front() = joined_directions(ctx, outputs.front(), x, width * static_cast<std::int64_t>(stack.directions()));
   return outputs;
 }
 
