@@ -342,8 +342,21 @@ Type merged(Model& model, const Type& a, const Type& b) {
 
 namespace {
 
-/// Known dtype, rank and sizes of `declared` beside what was inferred; of two names for a size the declared one.
-Type refined(const Type& declared, const Type& inferred) {
+/// Whether a size is told by those of the model's inputs, so that it changes with them.
+bool is_size_of_inputs(const Model& model, const Dim& size) {
+  const auto is_of_input = [&](const std::string& symbol) {
+    return std::ranges::any_of(model.graph->inputs(), [&](const auto& input) {
+      const auto& shape = input->type().shape;
+      return shape && std::ranges::any_of(*shape, [&](const Dim& dim) { return dim.symbol_name() == symbol; });
+    });
+  };
+  return !size.is_constant() && std::ranges::all_of(size.symbols(), is_of_input);
+}
+
+/// Known dtype, rank and sizes of `declared` beside what was inferred; of two names for a size the declared one. A
+/// number is not believed where the inputs tell the size: tools that free an input leave what the file says of values
+/// behind it.
+Type refined(const Model& model, const Type& declared, const Type& inferred) {
   if (inferred.kind != declared.kind) return declared.dtype == DType::kUndefined ? inferred : declared;
   Type result = declared;
   if (result.dtype == DType::kUndefined) result.dtype = inferred.dtype;
@@ -353,7 +366,9 @@ Type refined(const Type& declared, const Type& inferred) {
     return result;
   }
   for (std::size_t i = 0; i < result.shape->size(); ++i) {
-    if ((*inferred.shape)[i].is_constant()) (*result.shape)[i] = (*inferred.shape)[i];
+    const Dim& size = (*inferred.shape)[i];
+    const bool is_stale = (*result.shape)[i].is_constant() && is_size_of_inputs(model, size);
+    if (size.is_constant() || is_stale) (*result.shape)[i] = size;
   }
   return result;
 }
@@ -365,7 +380,7 @@ void infer_node(Node& node, const InferenceContext::Known& known) {
   const InferredTypes inferred =
       infer({node.domain(), node.op(), inputs, node.attributes(), node.output_count(), node.source()}, known);
   for (std::size_t i = 0; i < node.output_count(); ++i) {
-    node.output(i).set_type(refined(node.output(i).type(), inferred.types[i]));
+    node.output(i).set_type(refined(known.model, node.output(i).type(), inferred.types[i]));
   }
   if (inferred.elements) known.elements.set(node.output(), *inferred.elements);
 }

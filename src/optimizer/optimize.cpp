@@ -54,7 +54,7 @@ void require_known(const PatternTable& table, const std::vector<std::string>& na
   }
 }
 
-/// Files of other producers often say nothing of the values between inputs and outputs.
+/// Files of other producers often say nothing of the values between inputs and outputs, or what was so once.
 bool lacks_types(const ir::Graph& graph) {
   for (const ir::Node& node : graph) {
     for (std::size_t i = 0; i < node.output_count(); ++i) {
@@ -156,7 +156,8 @@ Report optimize(ir::Model& model, const OptimizeOptions& options) {
   Run run(model, options, report);
   if (options.inlines_functions) run.inline_functions();
   // Inference follows calls of local functions, and a file's may call themselves.
-  if (model.functions.empty() && lacks_types(*model.graph)) infer_types(model);
+  const bool is_typed = model.producer == ir::Model().producer && !lacks_types(*model.graph);
+  if (model.functions.empty() && !is_typed) infer_types(model);
   run.optimize(*model.graph, opset_of(model), model.opsets);
   for (ir::Function& function : model.functions) {
     run.optimize(*function.body, opset_of(model, function), function.opsets);

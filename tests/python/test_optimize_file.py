@@ -8,8 +8,10 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
+import torch
 from onnx import TensorProto, helper, numpy_helper
 
+import exportguard
 from exportguard.command_line import main
 
 
@@ -48,6 +50,27 @@ def output_of(path: Path) -> np.ndarray:
 
 def operators(path: Path) -> list[str]:
     return [node.op_type for node in onnx.load(path, load_external_data=False).graph.node]
+
+
+@pytest.mark.parametrize("said", [[1, 4], ["N", 4]], ids=["stale", "right"])
+def test_a_size_that_the_file_says_is_not_believed_where_the_input_tells_it(said: list[int | str]) -> None:
+    nodes = [
+        helper.make_node("Neg", ["x"], ["n"]),
+        helper.make_node("Reshape", ["n", "to"], ["r"]),
+        helper.make_node("Exp", ["r"], ["y"]),
+    ]
+    kind = TensorProto.FLOAT
+    info = helper.make_tensor_value_info
+    to = helper.make_tensor("to", TensorProto.INT64, [2], [1, -1])
+    between = [info("n", kind, said), info("r", kind, [1, 4] if said == [1, 4] else None)]
+    graph = helper.make_graph(
+        nodes, "g", [info("x", kind, ["N", 4])], [info("y", kind, [1, "M"])], [to], value_info=between
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    loaded = exportguard.load(model.SerializeToString())
+    loaded.optimize()
+    got = loaded.run({"x": torch.zeros(2, 4)})
+    assert next(iter(got.values())).shape == (1, 8)
 
 
 def test_a_file_without_types_is_optimized(tmp_path: Path) -> None:
