@@ -57,8 +57,16 @@ void require_memory(const at::Tensor& tensor) {
 
 at::Tensor dense_on_cpu(const at::Tensor& tensor) { return tensor.cpu().resolve_conj().resolve_neg().contiguous(); }
 
+// A piece that lies on a GPU is made dense there, and comes through pinned memory, which torch keeps for the next one.
+at::Tensor dense_through_pinned(const at::Tensor& tensor) {
+  const at::Tensor dense = tensor.resolve_conj().resolve_neg().contiguous();
+  const at::Tensor host = at::empty(dense.sizes(), dense.options().device(at::kCPU).pinned_memory(true));
+  return host.copy_(dense);
+}
+
 // The same of what is copied a piece at a time.
 at::Tensor dense_piece(const at::Tensor& tensor) {
+  if (tensor.is_cuda()) return dense_through_pinned(tensor);
   std::optional<at::Tensor> dense = dense_of_columns(tensor);
   return dense ? *std::move(dense) : dense_on_cpu(tensor);
 }
@@ -138,15 +146,14 @@ at::Tensor shared(c10::ScalarType type, at::IntArrayRef shape, std::span<const s
   return copy;
 }
 
-// Elements of a shape, nothing if a size is negative or the product does not fit.
+// Elements of a shape, nothing if a size is negative or a product does not fit: strides count a size of 0 as 1.
 std::optional<std::int64_t> elements_of(std::span<const std::int64_t> shape) {
   if (std::ranges::any_of(shape, [](std::int64_t size) { return size < 0; })) return std::nullopt;
-  if (std::ranges::find(shape, 0) != shape.end()) return 0;
   std::int64_t count = 1;
   for (const std::int64_t size : shape) {
-    if (__builtin_mul_overflow(count, size, &count)) return std::nullopt;
+    if (__builtin_mul_overflow(count, std::max<std::int64_t>(size, 1), &count)) return std::nullopt;
   }
-  return count;
+  return std::ranges::find(shape, 0) != shape.end() ? 0 : count;
 }
 
 [[noreturn]] void fail_sizes(std::span<const std::int64_t> shape) {

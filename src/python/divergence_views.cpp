@@ -51,13 +51,15 @@ struct DivergenceView {
   std::optional<NodeView> reference_node;
   std::vector<NodeView> nodes;
   std::vector<NodeView> reference_nodes;
+  std::optional<NodeView> inside;
   std::shared_ptr<checks::Divergence> found;
 };
 
 std::optional<DivergenceView> view_of(std::optional<checks::Divergence> found) {
   if (!found) return std::nullopt;
   DivergenceView view{view_of(*found->node), std::nullopt, views_of(found->nodes), views_of(found->reference_nodes),
-                      nullptr};
+                      std::nullopt,          nullptr};
+  if (found->inside) view.inside = view_of(*found->inside->node);
   if (found->reference_node != nullptr) view.reference_node = view_of(*found->reference_node);
   view.found = std::make_shared<checks::Divergence>(std::move(*found));
   return view;
@@ -159,6 +161,11 @@ void bind_report(py::module_& m) {
                                return self.found->got ? value_to_python(*self.found->got) : py::object(py::none());
                              })
       .def_property_readonly("error", [](const DivergenceView& self) { return self.found->error; })
+      .def_readonly("inside", &DivergenceView::inside, "The node within a body of If, Loop or Scan; None elsewhere.")
+      .def_property_readonly("iteration",
+                             [](const DivergenceView& self) {
+                               return self.found->inside ? std::optional(self.found->inside->iteration) : std::nullopt;
+                             })
       .def("beside", &beside_of,
            "Copies of the same place of the reference and of the model, and right values for both; None where one node "
            "alone makes the wrong value.")

@@ -345,6 +345,14 @@ bool is_program(const Graph& graph) {
   return std::any_of(graph.begin(), graph.end(), [](const Node& node) { return node.is_torch(); });
 }
 
+void add_nodes(const Graph& reference, const Graph& model, Pairs& pairs) {
+  if (is_program(reference)) {
+    align_program(reference, model, pairs);
+  } else {
+    ModelAligner(reference, model, pairs).run();
+  }
+}
+
 }  // namespace
 
 std::vector<const Value*> outputs_of(const Graph& graph) {
@@ -359,11 +367,19 @@ std::vector<AlignedPair> align(const Graph& reference, const Graph& model) {
   Pairs pairs;
   add_inputs(reference, model, pairs);
   add_outputs(reference, model, pairs);
-  if (is_program(reference)) {
-    align_program(reference, model, pairs);
-  } else {
-    ModelAligner(reference, model, pairs).run();
+  add_nodes(reference, model, pairs);
+  return pairs.in_order(model);
+}
+
+std::vector<AlignedPair> align_bodies(const Graph& reference, const Graph& model, bool is_one_operator,
+                                      const std::vector<AlignedPair>& around) {
+  Pairs pairs;
+  for (const AlignedPair& pair : around) pairs.add(*pair.expected, *pair.got, pair.is_sure);
+  if (is_one_operator) {
+    add_inputs(reference, model, pairs);
+    add_outputs(reference, model, pairs);
   }
+  add_nodes(reference, model, pairs);
   return pairs.in_order(model);
 }
 

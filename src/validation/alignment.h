@@ -27,4 +27,9 @@ std::vector<const ir::Value*> outputs_of(const ir::Graph& graph);
 /// and where they are not by what nodes read: the same operator of values that are aligned gives values that are.
 std::vector<AlignedPair> align(const ir::Graph& reference, const ir::Graph& model);
 
+/// The same of two bodies, of which values of `around` are known. Inputs and outputs stand for each other by position
+/// if the two are bodies of one operator.
+std::vector<AlignedPair> align_bodies(const ir::Graph& reference, const ir::Graph& model, bool is_one_operator,
+                                      const std::vector<AlignedPair>& around);
+
 }  // namespace exportguard::validation

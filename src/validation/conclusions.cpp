@@ -11,6 +11,7 @@
 
 #include "exportguard/common/torch_dtypes.h"
 #include "exportguard/evaluator/evaluator.h"
+#include "validation/bodies.h"
 #include "validation/search.h"
 
 namespace exportguard::validation {
@@ -106,7 +107,10 @@ void Search::conclude_first(std::size_t pair) {
   fill_figures(first, pair, {});
   first.finding = *states_[pair].of_right;  // of the reference's value as it is, not in the form of the model's
   first.finding.name = pairs_[pair].got->name();
-  if (first.nodes.size() > 1) first.beside = beside(pair);
+  const bool has_bodies =
+      std::ranges::any_of(first.nodes, [](const ir::Node* node) { return !node->subgraphs().empty(); });
+  if (first.nodes.size() > 1 || has_bodies) first.beside = beside(pair);
+  if (has_bodies && first.beside) first.inside = look_inside(*first.beside, options_);
 }
 
 // The first value that would have been made of the node's tells what stands beside it.

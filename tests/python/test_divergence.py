@@ -11,6 +11,7 @@ from pathlib import Path
 import onnx
 import pytest
 import torch
+from torch._higher_order_ops import while_loop
 
 import exportguard
 from exportguard import DivergenceOptions, OnnxModel, Tolerance
@@ -167,6 +168,38 @@ def test_of_several_nodes_one_is_named_without_the_whole_program(
         report = exportguard.find_divergence(subject.exported.program, wrong, subject.inputs)
         assert report.first is not None
         assert fault.is_named_by(report.first.node.outputs), f"{fault}\n{report}"
+
+
+class Branches(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda x: torch.tanh(x * 2), lambda x: torch.sin(x) - 1, (x,)).relu()
+
+
+class Steps(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def step(i: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return i + 1, torch.tanh(x * i) + 1
+
+        return while_loop(lambda i, x: i < 4, step, (torch.tensor(0), x))[1] * 2  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("module", [Branches(), Steps()], ids=["branches", "steps"])
+@pytest.mark.parametrize("optimize", [True, False])
+def test_a_fault_within_a_body_is_named_with_its_iteration(module: torch.nn.Module, optimize: bool) -> None:
+    x = torch.rand(3, 4) + 0.1
+    exported = export_program(module.eval(), (x,), None, dynamic_shapes=None, options=ExportOptions())
+    model = convert(exported, opset=OPSET, options=ExportOptions(), optimize=optimize)
+    assert exportguard.find_divergence(exported.program, model, {"x": x}).agrees
+    wrong = onnx.load_from_string(model.to_bytes())
+    bodies = [body.g for node in wrong.graph.node for body in node.attribute if body.HasField("g")]
+    node = next(node for body in bodies for node in body.node if node.op_type == "Tanh")
+    node.op_type = "Softsign"
+    report = exportguard.find_divergence(exported.program, wrong.SerializeToString(), {"x": x})
+    assert report.first is not None
+    assert report.first.inside is not None, str(report)
+    assert report.first.inside.outputs == tuple(node.output)
+    assert report.first.iteration == (0 if isinstance(module, Branches) else 1)  # tanh(0) is softsign(0)
+    assert "within it, in iteration" in str(report)
 
 
 class Small(torch.nn.Module):

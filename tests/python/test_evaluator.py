@@ -115,7 +115,12 @@ def test_a_model_runs_on_a_gpu() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "rounds", "told"), [("hostile_nodes.py", "15", "were refused"), ("hostile_graphs.py", "150", " errors")]
+    ("script", "rounds", "told"),
+    [
+        ("hostile_nodes.py", "15", "were refused"),
+        ("hostile_graphs.py", "150", " errors"),
+        ("hostile_seeds.py", "25", " errors"),
+    ],
 )
 def test_what_is_hostile_gives_errors_and_never_a_crash(script: str, rounds: str, told: str) -> None:
     """In a process of its own, which a crash would end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import numpy
 import onnx
 import onnxruntime
 import pytest
+import torch
 
+import exportguard
 from exportguard import _core
 from exportguard.errors import ExportGuardError, FileError, GraphError, InvalidArgumentError, ParseError
 
@@ -58,6 +61,21 @@ def test_a_saved_file_passes_the_checker_and_runs(tmp_path: Path, external_data:
         x = numpy.arange(2 * rows, dtype=numpy.float32).reshape(rows, 2)
         (y,) = session(str(path)).run(["logits"], {"x": x})
         numpy.testing.assert_array_equal(y, x @ numpy.array([[1, 2, 3], [4, 5, 6]], numpy.float32))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_on_a_gpu_are_written_a_piece_at_a_time(tmp_path: Path, dtype: torch.dtype) -> None:
+    """Transposed there, through one pinned buffer: the host never has them whole."""
+    module = torch.nn.Linear(4096, 8192, bias=False, device="cuda", dtype=dtype)
+    x = torch.rand(2, 4096, device="cuda", dtype=dtype)
+    model = exportguard.to_onnx(module, (x,))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    model.save(tmp_path / "gpu.onnx")
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10
+    assert grown < module.weight.nbytes // 2
+    exportguard.to_onnx(module.cpu(), (x.cpu(),)).save(tmp_path / "cpu.onnx")
+    assert (tmp_path / "gpu.onnx.data").read_bytes() == (tmp_path / "cpu.onnx.data").read_bytes()
 
 
 def test_branches_see_an_outer_value_that_is_an_output_as_well() -> None:

@@ -38,6 +38,14 @@ struct Beside {
   Beside copy() const;  ///< weights are shared
 };
 
+/// A place within a body of If, Loop or Scan.
+struct Inside {
+  const ir::Node* node = nullptr;            ///< makes a wrong value of right ones
+  const ir::Node* reference_node = nullptr;  ///< or null, where an input of the body stands beside it
+  std::size_t iteration = 0;                 ///< how often the value had been made before
+  Finding finding;
+};
+
 /// Where a model stops computing what its reference does.
 struct Divergence {
   const ir::Node* node = nullptr;                ///< of the model: its output is the first wrong value
@@ -50,7 +58,8 @@ struct Divergence {
   std::optional<evaluator::Value> got;  ///< nothing where the model stops with an error
   std::string error;                    ///< of the node that could not be run
   ir::Model reproduction;               ///< `nodes` alone, from `inputs` to the wrong value
-  std::optional<Beside> beside;         ///< of several nodes that make the wrong value
+  std::optional<Beside> beside;         ///< of several nodes that make the wrong value, and of those with bodies
+  std::optional<Inside> inside;         ///< of nodes with bodies; its nodes are those of `beside`
   bool is_runtimes_own = false;         ///< the nodes are right in the evaluator: what ran the model is not
   /// Noise that it is above of: how many times the rounding of its inputs its error is; 0 where a tolerance told.
   double times_rounding = 0.0;

@@ -82,7 +82,8 @@ class Divergence:
     `node` is the one whose output is the first wrong value, or the one in `nodes` (all between right values and that
     one) that differs from what a conversion makes now. `expected` and `got` are the value by right `inputs`; `got` is
     None where the model stops with the `error`. `times_rounding` is not 0 where no value is beyond its tolerance but
-    the outputs are: how many times the rounding of its inputs the error of this node is.
+    the outputs are: how many times the rounding of its inputs the error of this node is. Within a body of `If`, `Loop`
+    or `Scan`, `inside` is the node there that is wrong first, and `iteration` counts from 0.
     """
 
     value: str
@@ -97,6 +98,8 @@ class Divergence:
     error: str = ""
     is_runtimes_own: bool = False
     times_rounding: float = 0.0
+    inside: NodePlace | None = None
+    iteration: int | None = None
     reproduction: OnnxModel = field(repr=False)
 
     @property
@@ -115,6 +118,8 @@ class Divergence:
             lines.append(f"  it should be that of {self.reference_node}")
         if self.node.code:
             lines.append(f"  line: {self.node.code.strip()}")
+        if self.inside is not None:
+            lines.append(f"  within it, in iteration {self.iteration}: {self.inside}")
         if len(self.nodes) > 1:
             lines.append(f"  between right values and it: {'; '.join(map(str, self.nodes))}")
         lines += [f"  input {name}: {_described(value)}" for name, value in self.inputs.items()]
@@ -420,6 +425,8 @@ def _divergence(found: _core.DivergenceView, model: OnnxModel) -> Divergence:
         error=found.error,
         is_runtimes_own=found.is_runtimes_own,
         times_rounding=found.times_rounding,
+        inside=_place(found.inside) if found.inside is not None else None,
+        iteration=found.iteration,
         reproduction=OnnxModel(found.reproduction, model.opset),
     )
 

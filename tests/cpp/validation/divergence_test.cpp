@@ -152,6 +152,43 @@ TEST(FindDivergence, ShowsSeveralNodesBesideTheReferences) {
   EXPECT_TRUE(got.tensor() == report.first->got->tensor());
 }
 
+constexpr std::string_view kLoop = R"(opset 23
+graph(%x: f32[4,4], %n: i64[] = {3}):
+  %last: f32[4,4] = Loop(%n, _, %x) {body=graph(%i: i64[], %c: bool[], %s: f32[4,4]):
+      %f: f32[] = Cast(%i) {to=1}
+      %t: f32[4,4] = Add(%s, %f)
+      %u: f32[4,4] = Tanh(%t)
+      return (%c, %u)}
+  %y: f32[4,4] = Neg(%last)
+  return (%y)
+)";
+
+DivergenceReport searched_in_loop(std::string_view from, std::string_view to, const DivergenceOptions& options = {}) {
+  static std::vector<ir::Model> kept;
+  std::string wrong(kLoop);
+  kept.push_back(ir::parse_model(kLoop));
+  kept.push_back(ir::parse_model(wrong.replace(wrong.find(from), from.size(), to)));
+  return find_divergence(kept[kept.size() - 2], kept.back(), inputs(), options);
+}
+
+TEST(FindDivergence, NamesTheNodeWithinABody) {
+  const DivergenceReport report = searched_in_loop("Tanh", "Sigmoid");
+  ASSERT_TRUE(report.first.has_value());
+  EXPECT_EQ(report.first->node->op(), "Loop");
+  ASSERT_TRUE(report.first->inside.has_value());
+  EXPECT_EQ(report.first->inside->node->op(), "Sigmoid");
+  EXPECT_EQ(report.first->inside->reference_node->op(), "Tanh");
+  EXPECT_EQ(report.first->inside->iteration, 0u);
+}
+
+// The first iteration adds nothing and takes nothing away.
+TEST(FindDivergence, TellsTheIterationInWhichABodyIsWrong) {
+  const DivergenceReport report = searched_in_loop("Add(%s, %f)", "Sub(%s, %f)");
+  ASSERT_TRUE(report.first.has_value() && report.first->inside.has_value());
+  EXPECT_EQ(report.first->inside->node->op(), "Sub");
+  EXPECT_EQ(report.first->inside->iteration, 1u);
+}
+
 TEST(FindDivergence, HoldsNoMoreThanItsWindow) {
   const DivergenceOptions options{.device = "cpu", .tolerance = {}, .window = 1, .run = {}};
   EXPECT_FALSE(searched(std::string(kRight), options).first.has_value());

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <optional>
+
+#include "exportguard/validation/divergence.h"
+
+namespace exportguard::validation {
+
+/// The first value within the bodies of If, Loop and Scan that a node makes wrongly of right ones, iteration by
+/// iteration; nothing if there are no bodies beside each other, or each value in them is right. The nodes are those of
+/// `place`.
+std::optional<Inside> look_inside(const Beside& place, const DivergenceOptions& options);
+
+}  // namespace exportguard::validation
