@@ -69,8 +69,9 @@ def ranks(draw: random.Random) -> ModelProto:
     operator, count = draw.choice(
         [("MatMul", 2), ("Gemm", 3), ("Conv", 3), ("ConvTranspose", 2), ("LayerNormalization", 3), ("GRU", 3),
          ("LSTM", 3), ("BatchNormalization", 5), ("Concat", 3), ("ScatterND", 3), ("Attention", 3),
-         ("GroupNormalization", 3), ("GridSample", 2), ("RotaryEmbedding", 3), ("InstanceNormalization", 3), ("Det", 1), ("DepthToSpace", 1),
-         ("MaxPool", 1), ("LpPool", 1), ("GlobalAveragePool", 1), ("RoiAlign", 3), ("Col2Im", 3), ("CumSum", 2)]
+         ("GroupNormalization", 3), ("GridSample", 2), ("RotaryEmbedding", 3), ("InstanceNormalization", 3),
+         ("Det", 1), ("DepthToSpace", 1), ("MaxPool", 1), ("LpPool", 1), ("GlobalAveragePool", 1), ("RoiAlign", 3),
+         ("Col2Im", 3), ("CumSum", 2)]
     )  # fmt: skip
     constants = {f"w{i}": tuple(draw.choice([0, 1, 2, 3]) for _ in range(draw.randint(0, 6))) for i in range(count)}
     inputs = ["x" if draw.random() < 0.2 else name for name in constants]
@@ -110,11 +111,11 @@ def huge_sizes(draw: random.Random) -> ModelProto:
     settings: dict[str, Any] = {}
     operator, inputs = draw.choice(
         [("ConstantOfShape", ["s"]), ("Expand", ["x", "s"]), ("Tile", ["x", "s"]), ("Reshape", ["x", "s"]),
-         ("Range", ["a", "b", "c"]), ("Pad", ["x", "p"]), ("Resize", ["x", "", "", "s2"]), ("OneHot", ["s", "b", "v"]),
-         ("RandomNormal", []), ("RandomUniform", []), ("Trilu", ["x", "b"]), ("Split", ["x"]), ("TopK", ["x", "k"]),
-         ("CenterCropPad", ["x", "s2"]), ("Upsample", ["x", "s2"]), ("MelWeightMatrix", ["b", "b", "b", "f", "f"]),
-         ("HannWindow", ["b"]), ("BlackmanWindow", ["b"]), ("DFT", ["x3", "b"]), ("STFT", ["x3", "b"]),
-         ("EyeLike", ["x"])]
+         ("Range", ["a", "b", "c"]), ("Pad", ["x", "p"]), ("Resize", ["x", "", "", "s2"]),
+         ("OneHot", ["s", "b", "v"]), ("RandomNormal", []), ("RandomUniform", []), ("Trilu", ["x", "b"]),
+         ("Split", ["x"]), ("TopK", ["x", "k"]), ("CenterCropPad", ["x", "s2"]), ("Upsample", ["x", "s2"]),
+         ("MelWeightMatrix", ["b", "b", "b", "f", "f"]), ("HannWindow", ["b"]), ("BlackmanWindow", ["b"]),
+         ("DFT", ["x3", "b"]), ("STFT", ["x3", "b"]), ("EyeLike", ["x"])]
     )  # fmt: skip
     if operator in ("RandomNormal", "RandomUniform"):
         settings["shape"] = sizes
@@ -140,13 +141,14 @@ def attributes(draw: random.Random) -> ModelProto:
     operator, name, inputs = draw.choice(
         [("Cast", "to", 1), ("Constant", "value", 0), ("ConstantOfShape", "value", 1), ("Softmax", "axis", 1),
          ("Transpose", "perm", 1), ("Concat", "axis", 2), ("Gather", "axis", 2), ("Split", "num_outputs", 1),
-         ("Flatten", "axis", 1), ("DepthToSpace", "blocksize", 1), ("MaxPool", "kernel_shape", 1), ("Conv", "group", 2),
-         ("Conv", "pads", 2), ("Conv", "strides", 2), ("Conv", "dilations", 2), ("RandomNormal", "dtype", 0),
-         ("RandomNormal", "shape", 0), ("EyeLike", "dtype", 1), ("QuantizeLinear", "block_size", 3),
-         ("Einsum", "equation", 2), ("LSTM", "hidden_size", 3), ("LayerNormalization", "axis", 2),
-         ("LayerNormalization", "epsilon", 2), ("Multinomial", "sample_size", 1), ("Bernoulli", "dtype", 1), ("TopK", "axis", 2), ("LRN", "size", 1),
-         ("MaxUnpool", "kernel_shape", 2), ("GroupNormalization", "num_groups", 3), ("Attention", "q_num_heads", 3),
-         ("BitShift", "direction", 2), ("If", "then_branch", 1), ("Loop", "body", 1), ("Scan", "num_scan_inputs", 1)]
+         ("Flatten", "axis", 1), ("DepthToSpace", "blocksize", 1), ("MaxPool", "kernel_shape", 1),
+         ("Conv", "group", 2), ("Conv", "pads", 2), ("Conv", "strides", 2), ("Conv", "dilations", 2),
+         ("RandomNormal", "dtype", 0), ("RandomNormal", "shape", 0), ("EyeLike", "dtype", 1),
+         ("QuantizeLinear", "block_size", 3), ("Einsum", "equation", 2), ("LSTM", "hidden_size", 3),
+         ("LayerNormalization", "axis", 2), ("LayerNormalization", "epsilon", 2), ("Multinomial", "sample_size", 1),
+         ("Bernoulli", "dtype", 1), ("TopK", "axis", 2), ("LRN", "size", 1), ("MaxUnpool", "kernel_shape", 2),
+         ("GroupNormalization", "num_groups", 3), ("Attention", "q_num_heads", 3), ("BitShift", "direction", 2),
+         ("If", "then_branch", 1), ("Loop", "body", 1), ("Scan", "num_scan_inputs", 1)]
     )  # fmt: skip
     constants = {f"w{i}": draw.choice([(1, 2, 4, 4), (2, 3), (), [1, 2]]) for i in range(inputs)}
     node = helper.make_node(operator, list(constants), ["y"])

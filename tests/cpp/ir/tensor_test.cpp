@@ -140,6 +140,13 @@ TEST(Tensor, TensorsWithoutElementsInMemoryAreRefused) {
   EXPECT_THAT([] { Tensor{at::Tensor()}; }, ThrowsMessage<InvalidArgument>(HasSubstr("undefined")));
 }
 
+// Torch counts strides with a size of 0 as one of 1.
+TEST(Tensor, SizesWhoseStridesDoNotFitAreRefusedEvenWithoutElements) {
+  const std::vector<std::int64_t> sizes{0, std::int64_t{1} << 40, std::int64_t{1} << 40};
+  EXPECT_THAT([&] { Tensor::from_memory(DType::kFloat32, sizes, {}, nullptr); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("a tensor cannot have the sizes [0, ")));
+}
+
 TEST(Tensor, TheSameMemorySeenAlikeHasOneIdentity) {
   const at::Tensor base = at::arange(12, at::kFloat);
   EXPECT_EQ(Tensor(base).identity(), Tensor(base.view({12})).identity());
