@@ -1,4 +1,4 @@
-"""Sliding-window layers of `transformers.cache_utils`: no branch on the number of tokens seen."""
+"""Layers of `transformers.cache_utils`, of sliding windows and of convolutions: no branch on the number of tokens."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 
 from exportguard.declaration.patch import Patch
 from exportguard.source.editing import rewrite
+from exportguard.source.templates import exchange
 
 
 def _is_symbolic(*values: Any) -> bool:
@@ -60,9 +61,39 @@ def sliding_mask_sizes(original: Callable[..., tuple[int, int]]) -> Callable[...
     return get_mask_sizes
 
 
+def at_least(states: torch.Tensor, length: int) -> torch.Tensor:
+    """The states, (batch, width, tokens), behind as many zeros as they are fewer than `length`."""
+    tokens = states.shape[-1]
+    if not _is_symbolic(tokens):
+        return torch.nn.functional.pad(states, (max(length - tokens, 0), 0))
+    behind = torch.nn.functional.pad(states, (length, 0))
+    # A slice would do, but torch then asks whether there are more than `length`.
+    first = torch.sym_min(tokens, length)  # type: ignore[no-untyped-call]
+    return behind.index_select(-1, torch.arange(first, tokens + length, device=states.device))
+
+
+AtLeast = exchange(
+    "AtLeast",
+    (
+        "if not self.record_past and $states.shape[-1] < $length:\n"
+        "    padding_length = $length - $states.shape[-1]\n"
+        "    $states = torch.nn.functional.pad($states, (padding_length, 0), value=0)",
+        "if not self.record_past:\n    $states = at_least($states, $length)",
+    ),
+)
+
 _LAYER = "transformers.cache_utils.DynamicSlidingWindowLayer"
 
 PATCHES = (
+    Patch(
+        name="states of short texts",
+        kind="transformers",
+        target="transformers.cache_utils.LinearAttentionLayer.update_conv_state",
+        reason="whether the first text is shorter than the convolution is decided for the traced one",
+        upstream="https://github.com/huggingface/transformers/blob/main/src/transformers/cache_utils.py",
+        versions="transformers>=5.16",
+        replace=rewrite(AtLeast, at_least=at_least),
+    ),
     Patch(
         name="sliding window update",
         kind="transformers",
