@@ -11,10 +11,11 @@ tokens, which every loop over a decoder begins with.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sympy
@@ -355,8 +356,22 @@ def _bounds_at_one(trace: _Trace) -> list[AxisBound]:
     if trace.trial is None:
         return []
     free = [symbol for symbol in trace.free_symbols() if _may_be_one(trace, symbol)]
-    points = [sizes for symbol in free if _meets(trace.known, trace, sizes := {symbol: 1})]
-    return [bound for sizes in points if (bound := _bound_at(trace, sizes)) is not None]
+    points: list[Sizes] = [{symbol: 1} for symbol in free]
+    points += _points_with_ones(trace, free)
+    met = [sizes for sizes in points if _meets(trace.known, trace, sizes)]
+    return [bound for sizes in met if (bound := _bound_at(trace, sizes)) is not None]
+
+
+def _points_with_ones(trace: _Trace, free: Sequence[sympy.Symbol]) -> Iterator[Sizes]:
+    """Sizes at which something that the model asks of several of them fails only since some are 1."""
+    ones = {symbol: replace(trace.domain.get(symbol, Range(2)), low=1) for symbol in free}
+    for decision in trace.decisions:
+        condition = trace.replaced(_with_relations(trace, decision.condition))
+        if not decision.is_of_model or len(condition.free_symbols & {*free}) < 2:
+            continue
+        found = decide(condition, {**trace.domain, **ones}).counterexamples
+        points = (sizes for sizes in found if any(sizes.get(symbol) == 1 for symbol in free))
+        yield from itertools.islice(points, 1)
 
 
 def _may_be_one(trace: _Trace, symbol: sympy.Symbol) -> bool:
@@ -376,8 +391,11 @@ def _bound_at(trace: _Trace, sizes: Sizes) -> AxisBound | None:
         return None
     # What takes one entry and no other number of them, as its data counts them, broadcasts that one for all.
     is_broadcast = not _takes_others(trace, trace.trial)
+    is_single = len(sizes) == 1
     return AxisBound(
-        condition=" and ".join(f"{trace.worded(symbol)} >= 2" for symbol in sizes),
+        condition=" and ".join(f"{trace.worded(symbol)} >= 2" for symbol in sizes)
+        if is_single
+        else trace.worded(changed.condition),
         symbols=frozenset(map(str, sizes)),
         kind=Kind.SINGLE if is_broadcast else Kind.WRONG,
         line=changed.line,

@@ -263,3 +263,27 @@ def test_a_single_row_that_stands_for_all_that_the_data_counts_is_told_and_no_er
     (axis,) = model.axes
     assert axis.kept
     assert Kind.SINGLE in {bound.kind for bound in axis.bounds}
+
+
+class UnlikeBelow(torch.nn.Module):
+    """Does something else where the product of two sizes is small, which none of them is alone."""
+
+    def __init__(self, least: int, factor: float) -> None:
+        super().__init__()
+        self.least, self.factor = least, factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.shape[0] * x.shape[1] > self.least else x * self.factor
+
+
+@pytest.mark.parametrize("least", [1, 2, 3])
+def test_a_condition_that_fails_only_where_several_sizes_are_one_is_found(least: int) -> None:
+    shapes = ({0: "batch", 1: "seq"},)
+    with pytest.raises(AxisError, match=r"batch\*seq|seq\*batch"):
+        to_onnx(UnlikeBelow(least, 3.0), (torch.randn(3, 4),), dynamic_shapes=shapes)
+
+
+@pytest.mark.parametrize("least", [1, 2, 3])
+def test_where_the_model_does_the_same_beyond_it_is_no_bound(least: int) -> None:
+    model = to_onnx(UnlikeBelow(least, 2.0), (torch.randn(3, 4),), dynamic_shapes=({0: "batch", 1: "seq"},))
+    assert all(axis.kept for axis in model.axes)
