@@ -176,12 +176,12 @@ def _names_of(seen: Iterable[tuple[int, ...]]) -> dict[tuple[int, ...], str]:
     """A name for what an axis measured in each call, `d1+d4` for the sum of two others."""
     sizes = list(seen)
     sums = {total: parts for total in sizes if (parts := _parts(total, sizes)) is not None}
-    names = {one: f"d{number}" for number, one in enumerate(one for one in sizes if one not in sums)}
+    names = {one: f"d{number}" for number, one in enumerate(size for size in sizes if size not in sums)}
 
     def name(one: tuple[int, ...]) -> str:
         return "+".join(map(name, sums[one])) if one in sums else names[one]
 
-    return {one: name(one) for one in sizes}
+    return {size: name(size) for size in sizes}
 
 
 def _parts(total: tuple[int, ...], sizes: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:

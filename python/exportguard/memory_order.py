@@ -23,7 +23,7 @@ def refuse_strides_of_views(program: ExportedProgram) -> None:
         LoweringError: with the line of the model.
     """
     graphs = (module.graph for module in program.graph_module.modules() if isinstance(module, torch.fx.GraphModule))
-    for node in (node for graph in graphs for one in _OPERATORS for node in _calls(graph, one)):
+    for node in (node for graph in graphs for operator in _OPERATORS for node in _calls(graph, operator)):
         if not _lies_in_order(node.args[0].meta.get("val")):
             raise LoweringError(
                 f"{node.target}: the strides are those of a view; call contiguous() on the tensor before\n"

@@ -54,7 +54,7 @@ def as_wanted(wanted: ModulesAsFunctions) -> list[str]:
     given: Iterable[Any] = [wanted] if isinstance(wanted, str | type) else wanted
     if not isinstance(given, Iterable):
         raise InvalidArgumentError(f'modules_as_functions must be classes of modules or "{REPEATED}", got {wanted!r}')
-    return [_name_of(one) for one in given]
+    return [_name_of(item) for item in given]
 
 
 def _name_of(one: Any) -> str:

@@ -44,7 +44,11 @@ class OptimizationReport:
 
     def __str__(self) -> str:
         """A line for each pattern that did something, and the totals."""
-        lines = [f"{one.name}: {one.applied} times, {1e3 * one.seconds:.1f} ms" for one in self.patterns if one.applied]
+        lines = [
+            f"{pattern.name}: {pattern.applied} times, {1e3 * pattern.seconds:.1f} ms"
+            for pattern in self.patterns
+            if pattern.applied
+        ]
         total = f"{self.nodes_before} nodes before, {self.nodes_after} after, {1e3 * self.seconds:.1f} ms"
         return "\n".join([*lines, total])
 
@@ -90,5 +94,5 @@ def optimized(core: _core.Model, options: OptimizeOptions) -> OptimizationReport
         inline_functions=options.inline_functions,
         own=[pattern.described(opset) for pattern in own],
     )
-    uses = [PatternUse(*one) for one in done["patterns"]]
+    uses = [PatternUse(*part) for part in done["patterns"]]
     return OptimizationReport(uses, done["nodes_before"], done["nodes_after"], done["seconds"])

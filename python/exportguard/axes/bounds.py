@@ -175,10 +175,10 @@ def _guards(trace: _Trace) -> Iterator[sympy.Basic]:
     conditions = dict.fromkeys(
         guard.expr for guard in trace.shape_env.guards if guard.expr.free_symbols <= {*trace.hints}
     )
-    equalities = [one for one in conditions if trace.replaced(one) == sympy.true]
-    others = [one for one in conditions if one not in equalities]
+    equalities = [condition for condition in conditions if trace.replaced(condition) == sympy.true]
+    others = [condition for condition in conditions if condition not in equalities]
     yield from equalities
-    yield from sorted(others, key=lambda one: len(one.free_symbols))
+    yield from sorted(others, key=lambda entry: len(entry.free_symbols))
 
 
 def _bound_of_guard(trace: _Trace, guard: sympy.Basic) -> AxisBound | None:
@@ -228,7 +228,7 @@ def _bound_of_guard(trace: _Trace, guard: sympy.Basic) -> AxisBound | None:
 
 def _beyond_the_known(trace: _Trace, condition: sympy.Basic) -> Sequence[Sizes]:
     """Sizes that break a condition within the bounds that are known, looked for among more than those that are told."""
-    return decide(sympy.Or(condition, *(sympy.Not(one) for one in trace.known)), trace.domain).counterexamples
+    return decide(sympy.Or(condition, *(sympy.Not(entry) for entry in trace.known)), trace.domain).counterexamples
 
 
 def _with_relations(trace: _Trace, guard: sympy.Basic) -> sympy.Basic:
@@ -262,9 +262,11 @@ def _input_symbols(trace: _Trace, condition: sympy.Basic) -> frozenset[str]:
 def _meets(conditions: Sequence[sympy.Basic], trace: _Trace, sizes: Sizes) -> bool:
     known = trace.all_sizes(sizes)
     return not any(
-        Evaluation(one, sorted(one.free_symbols, key=str))({symbol: known[symbol] for symbol in one.free_symbols})
+        Evaluation(condition, sorted(condition.free_symbols, key=str))(
+            {symbol: known[symbol] for symbol in condition.free_symbols}
+        )
         is False
-        for one in conditions
+        for condition in conditions
     )
 
 
@@ -321,7 +323,9 @@ def _takes_others(trace: _Trace, trial: Trial) -> bool:
     A model that counts in its data what it has in an axis takes none; its refusal says nothing about the sizes.
     """
     conditions = [trace.replaced(guard.expr) for guard in trace.shape_env.guards]
-    known = [one for one in conditions if one.free_symbols and one.free_symbols <= {*trace.hints}]
+    known = [
+        condition for condition in conditions if condition.free_symbols and condition.free_symbols <= {*trace.hints}
+    ]
     example = {symbol: trace.hints[symbol] for symbol in trace.free_symbols()}
     candidates = other_sizes(example, lambda sizes: _in_domain(trace, sizes) and _meets(known, trace, sizes))
     tried = [trial.refuses(trace.all_sizes(sizes)) for sizes, _ in zip(candidates, range(2), strict=False)]
@@ -339,7 +343,7 @@ def _told_by_examples(trace: _Trace, condition: sympy.Basic) -> Kind | None:
     if trace.trial is None or not are_telling(condition, all_sizes):
         return None
     answers = is_met(condition, all_sizes)
-    others = [one for one, answer in zip(known, answers, strict=True) if answer is not True]
+    others = [entry for entry, answer in zip(known, answers, strict=True) if answer is not True]
     outcomes = {trace.trial.outcome_of(call, sizes) for call, sizes in others}
     if Outcome.DIFFERS in outcomes:
         return Kind.WRONG if _runs_as_traced(trace) else Kind.OPEN
@@ -378,7 +382,7 @@ def _may_be_one(trace: _Trace, symbol: sympy.Symbol) -> bool:
     """Whether a size of 1 was asked for: by a name, a hint, or a `Dim` that begins there."""
     asked_for = _axes_asked(trace.traced, trace.example.shapes)
     asked = [shape.axes[axis] for shape, axis, other in asked_for if other == symbol]
-    return all((ends_of(one)[0] or 0) < 2 for one in asked)
+    return all((ends_of(axis)[0] or 0) < 2 for axis in asked)
 
 
 def _bound_at(trace: _Trace, sizes: Sizes) -> AxisBound | None:
@@ -446,5 +450,5 @@ def _decided_differently(trace: _Trace, sizes: Sizes) -> Iterator[Decision]:
     for decision in trace.decisions:
         symbols = sorted(decision.condition.free_symbols, key=str)
         is_asked = decision.is_of_model and all(symbol in known for symbol in symbols)
-        if is_asked and Evaluation(decision.condition, symbols)({one: known[one] for one in symbols}) is False:
+        if is_asked and Evaluation(decision.condition, symbols)({symbol: known[symbol] for symbol in symbols}) is False:
             yield decision

@@ -82,7 +82,7 @@ def periods(expression: sympy.Basic, symbol: sympy.Symbol) -> list[int]:
 def _nested_divisor(expression: sympy.Basic, symbol: sympy.Symbol) -> int:
     if not expression.has(symbol):
         return 1
-    return math.lcm(*(_nested_divisor(one, symbol) for one in expression.args)) * _divisor(expression)
+    return math.lcm(*(_nested_divisor(argument, symbol) for argument in expression.args)) * _divisor(expression)
 
 
 def _divisor(expression: sympy.Basic) -> int:
@@ -133,13 +133,13 @@ def polynomial(expression: sympy.Basic, case: Case) -> Polynomial:
     if isinstance(expression, sympy.Symbol):
         return case.values[expression]
     operation = _operation(expression)
-    return operation([polynomial(one, case) for one in _operands(expression)], case)
+    return operation([polynomial(operand, case) for operand in _operands(expression)], case)
 
 
 def candidates(extreme: sympy.Basic, case: Case) -> list[sympy.Basic]:
     """The arguments of a Max or Min that may be its value, without those that another one is always ahead of."""
     sign = 1 if type(extreme).__name__ == "Max" else -1
-    values = [polynomial(one, case).times(sign) for one in extreme.args]
+    values = [polynomial(argument, case).times(sign) for argument in extreme.args]
     return [
         argument
         for number, argument in enumerate(extreme.args)
@@ -187,15 +187,15 @@ def _first(operands: Sequence[Polynomial], case: Case) -> Polynomial:
 
 def _sum(operands: Sequence[Polynomial], case: Case) -> Polynomial:
     total = Polynomial({})
-    for one in operands:
-        total = total + one
+    for operand in operands:
+        total = total + operand
     return total
 
 
 def _product(operands: Sequence[Polynomial], case: Case) -> Polynomial:
     product = Polynomial.constant(1)
-    for one in operands:
-        product = product * one
+    for operand in operands:
+        product = product * operand
     return product
 
 

@@ -89,8 +89,8 @@ def _decided_by_ranges(symbol: sympy.Symbol, breaking: Sequence[Range]) -> Decis
     """The answer where all sizes are known that break a guard on one size."""
     if not breaking:
         return Decision(Answer.PROVED)
-    is_complete = all(one.high is not None and one.high - one.low < _SHOWN for one in breaking)
-    found = sorted({size for one in breaking for size in _told(one, is_all=is_complete)})
+    is_complete = all(span.high is not None and span.high - span.low < _SHOWN for span in breaking)
+    found = sorted({size for span in breaking for size in _told(span, is_all=is_complete)})
     return Decision(Answer.DISPROVED, [{symbol: size} for size in found], is_complete)
 
 
@@ -124,14 +124,14 @@ def _is_own_multiple(size: sympy.Expr, divisor: sympy.Expr) -> bool:
 
 def _number_of_points(domain: Domain) -> int | None:
     """How many sizes there are, if it is few enough to try all."""
-    widths = [None if one.high is None else max(one.high - one.low + 1, 0) for one in domain.values()]
+    widths = [None if span.high is None else max(span.high - span.low + 1, 0) for span in domain.values()]
     known = [width for width in widths if width is not None]
     count = math.prod(known)
     return count if len(known) == len(widths) and count <= _POINTS else None
 
 
 def _all_points(domain: Domain) -> Iterator[Sizes]:
-    spans = [range(one.low, (one.high or 0) + 1) for one in domain.values()]
+    spans = [range(span.low, (span.high or 0) + 1) for span in domain.values()]
     for sizes in itertools.product(*spans):
         yield dict(zip(domain, sizes, strict=True))
 
@@ -141,8 +141,8 @@ def _some_points(guard: sympy.Basic, domain: Domain) -> Iterator[Sizes]:
 
     The same ones at each call.
     """
-    numbers = {int(one) for one in guard.atoms(sympy.Integer, sympy.Float) if abs(one) < 2**62}
-    spans = [sorted(_sizes_to_try(one, numbers)) for one in domain.values()]
+    numbers = {int(atom) for atom in guard.atoms(sympy.Integer, sympy.Float) if abs(atom) < 2**62}
+    spans = [sorted(_sizes_to_try(span, numbers)) for span in domain.values()]
     if math.prod(map(len, spans)) <= _POINTS:
         yield from (dict(zip(domain, sizes, strict=True)) for sizes in itertools.product(*spans))
         return
@@ -199,9 +199,9 @@ def _holds(guard: sympy.Basic, case: Case) -> bool:
     if guard in (sympy.true, sympy.false):
         return bool(guard == sympy.true)
     if isinstance(guard, sympy.And):
-        return all(_holds(one, case) for one in guard.args)
+        return all(_holds(argument, case) for argument in guard.args)
     if isinstance(guard, sympy.Or):
-        return any(_holds(one, case) for one in guard.args)
+        return any(_holds(argument, case) for argument in guard.args)
     test = _TESTS.get(type(guard))
     if test is None:
         return False
@@ -209,9 +209,9 @@ def _holds(guard: sympy.Basic, case: Case) -> bool:
         extreme = innermost_extreme(guard)
         if extreme is not None:
             if _is_eased(guard, extreme):
-                return any(_holds(guard.xreplace({extreme: one}), case) for one in extreme.args)
+                return any(_holds(guard.xreplace({extreme: argument}), case) for argument in extreme.args)
             # Its value is that of one argument, for each size of some one: it suffices that each makes the guard true.
-            return all(_holds(guard.xreplace({extreme: one}), case) for one in candidates(extreme, case))
+            return all(_holds(guard.xreplace({extreme: candidate}), case) for candidate in candidates(extreme, case))
         difference = polynomial(guard.args[0], case) - polynomial(guard.args[1], case)
     except NotPolynomialError:
         return False

@@ -43,7 +43,7 @@ def tendency(expression: sympy.Basic, domain: Domain) -> Tendency:
         ends = domain.get(expression, Range())
         return Tendency(ends.low, math.inf if ends.high is None else ends.high, 1)
     rule = _RULES.get(type(expression).__name__)
-    return _UNKNOWN if rule is None else rule([tendency(one, domain) for one in expression.args])
+    return _UNKNOWN if rule is None else rule([tendency(argument, domain) for argument in expression.args])
 
 
 def always_holds(guard: sympy.Basic, domain: Domain) -> bool:
@@ -149,7 +149,7 @@ def _direction_of(parts: Sequence[Tendency]) -> int | None:
 
 
 def _sum(parts: Sequence[Tendency]) -> Tendency:
-    return Tendency(sum(one.low for one in parts), sum(one.high for one in parts), _direction_of(parts))
+    return Tendency(sum(part.low for part in parts), sum(part.high for part in parts), _direction_of(parts))
 
 
 def _times(a: _Number, b: _Number) -> _Number:
@@ -158,9 +158,9 @@ def _times(a: _Number, b: _Number) -> _Number:
 
 def _product(parts: Sequence[Tendency]) -> Tendency:
     total = Tendency(1, 1, 0)
-    for one in parts:
-        corners = [_times(a, b) for a in (total.low, total.high) for b in (one.low, one.high)]
-        total = Tendency(min(corners), max(corners), _direction_of_product(total, one))
+    for part in parts:
+        corners = [_times(a, b) for a in (total.low, total.high) for b in (part.low, part.high)]
+        total = Tendency(min(corners), max(corners), _direction_of_product(total, part))
     return total
 
 
@@ -206,11 +206,11 @@ def _remainder(parts: Sequence[Tendency]) -> Tendency:
 
 
 def _largest(parts: Sequence[Tendency]) -> Tendency:
-    return Tendency(max(one.low for one in parts), max(one.high for one in parts), _direction_of(parts))
+    return Tendency(max(part.low for part in parts), max(part.high for part in parts), _direction_of(parts))
 
 
 def _least(parts: Sequence[Tendency]) -> Tendency:
-    return Tendency(min(one.low for one in parts), min(one.high for one in parts), _direction_of(parts))
+    return Tendency(min(part.low for part in parts), min(part.high for part in parts), _direction_of(parts))
 
 
 _RULES: dict[str, Callable[[Sequence[Tendency]], Tendency]] = {

@@ -116,8 +116,8 @@ class Polynomial:
         return max((dict(monomial).get(name, 0) for monomial in self.terms), default=0)
 
 
-def _joined(one: Monomial, other: Monomial) -> Monomial:
-    powers = dict(one)
+def _joined(monomial: Monomial, other: Monomial) -> Monomial:
+    powers = dict(monomial)
     for name, power in other:
         powers[name] = powers.get(name, 0) + power
     return tuple(sorted(powers.items()))

@@ -108,8 +108,8 @@ class SearchPatch(Patch):
     def verdict_here(self) -> Verdict:
         """What the modules that are imported have: "needed" and where, "does not fit", or "not needed": met nowhere."""
         found = self._found_everywhere()
-        replaced = [one.path for one in found if isinstance(one, Replacement)]
-        misfits = [one for one in found if isinstance(one, Misfit)]
+        replaced = [result.path for result in found if isinstance(result, Replacement)]
+        misfits = [result for result in found if isinstance(result, Misfit)]
         if replaced:
             return Verdict(NEEDED.fit, f"in {len(replaced)} functions")
         return does_not_fit(_text(misfits)) if misfits else not_needed("met nowhere in the installed models")
@@ -126,18 +126,18 @@ class SearchPatch(Patch):
         outcome = "installed" if self.installed else "skipped" if self.misfits else "waiting"
         reason = {"installed": self.reason, "waiting": "met nowhere in the models that are imported"}.get(outcome, "")
         misfits = f"does not fit: {_text(self.misfits)}" if self.misfits else ""
-        return outcome, [one.path for one in self.installed], "; ".join(filter(None, (reason, misfits)))
+        return outcome, [replacement.path for replacement in self.installed], "; ".join(filter(None, (reason, misfits)))
 
     def _act(self, changes: Changes, module: types.ModuleType) -> None:
         self._put(changes, self._found(self._places_in(module)))
 
     def _put(self, changes: Changes, found: list[Replacement | Misfit]) -> None:
-        replaced = [one for one in found if isinstance(one, Replacement)]
+        replaced = [result for result in found if isinstance(result, Replacement)]
         for one in replaced:
             one.put(changes)
-        keep_frames(changes, [one.after for one in replaced])
+        keep_frames(changes, [replacement.after for replacement in replaced])
         self.installed.extend(replaced)
-        self.misfits.extend(one for one in found if isinstance(one, Misfit))
+        self.misfits.extend(result for result in found if isinstance(result, Misfit))
         self._dump(replaced)
 
     def _tell(self, later: LaterChanges, module: types.ModuleType) -> None:
@@ -156,7 +156,7 @@ class SearchPatch(Patch):
 
     def _found(self, places: Iterable[tuple[Any, str]]) -> list[Replacement | Misfit]:
         found = (self._replacement(*place) for place in places)
-        return [one for one in found if one is not None]
+        return [result for result in found if result is not None]
 
     def _replacement(self, owner: Any, name: str) -> Replacement | Misfit | None:
         """What takes the place of `owner.name`, found out once for each object that stood there."""

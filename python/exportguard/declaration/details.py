@@ -125,7 +125,7 @@ def _frames(graph_module: torch.fx.GraphModule) -> Iterator[tuple[str, int]]:
 def patched_functions(patch: Patch, replacements: Iterable[Replacement] | None = None) -> list[PatchedFunction]:
     """What these replacements change, or else those that the patch made when it was installed last."""
     replaced = patch.installed if replacements is None else replacements
-    return [PatchedFunction(patch, one.path, one.before, one.after) for one in replaced]
+    return [PatchedFunction(patch, replacement.path, replacement.before, replacement.after) for replacement in replaced]
 
 
 @dataclass

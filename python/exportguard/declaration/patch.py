@@ -263,7 +263,7 @@ class Patch:
 
     def told(self) -> Told:
         """What the last install came to: the outcome, the targets that it replaced, and why if it can say more."""
-        return self.state.outcome, [one.path for one in self.installed], self.state.reason
+        return self.state.outcome, [replacement.path for replacement in self.installed], self.state.reason
 
     def install(self, changes: Changes) -> None:
         """Makes the changes, now or when the modules are imported; the guard takes them back."""

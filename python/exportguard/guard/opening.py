@@ -154,8 +154,8 @@ class torch_export_patches(PatchOptions, ContextDecorator):  # noqa: N801 - it i
         if isinstance(options, cls):
             return options
         if isinstance(options, PatchOptions):
-            return cls(**{one.name: getattr(options, one.name) for one in fields(PatchOptions)})
-        known = [one.name for one in fields(cls) if one.init]
+            return cls(**{field_.name: getattr(options, field_.name) for field_ in fields(PatchOptions)})
+        known = [field_.name for field_ in fields(cls) if field_.init]
         unknown = [name for name in options if name not in known]
         if unknown:
             raise InvalidArgumentError(

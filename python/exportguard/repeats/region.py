@@ -125,9 +125,9 @@ class Region:
         number = self._numbers.get(place)
         if number is not None:
             return Local.of(number)
-        for one in taken:
-            if one.place == place:
-                return one.local
+        for value in taken:
+            if value.place == place:
+                return value.local
         look = appearance(tensor)
         local = Local.of(self._count + len(taken))
         taken.append(Taken(place, local, look, slot))
@@ -135,10 +135,10 @@ class Region:
 
     def _bind(self, taken: list[Taken]) -> None:
         """Numbers what a call takes from outside, in the order of its arguments."""
-        for one in taken:
-            node = one.slot.proxy.node
-            self._numbers[one.place] = self._numbers[node] = one.local.number
-            self._nodes[one.local.number] = node
+        for value in taken:
+            node = value.slot.proxy.node
+            self._numbers[value.place] = self._numbers[node] = value.local.number
+            self._nodes[value.local.number] = node
         self._count += len(taken)
 
     # ------------------------------------------------------------------------------------------------ replaying
@@ -180,7 +180,7 @@ class Region:
             returned=returned,
             place=self.place,
             first=first,
-            outside=tuple([one.look for one in taken]),
+            outside=tuple([value.look for value in taken]),
         )
         self._append(key, step)
         self.session.counts.recorded += 1

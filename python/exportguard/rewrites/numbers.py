@@ -202,7 +202,7 @@ def _result_type(tensor: torch.Tensor, other: Any) -> torch.dtype:
 
 
 def _of_two_dtypes(leaf: torch.Tensor, other: torch.Tensor) -> RewriteError:
-    dtypes = sorted(str(_result_type(other, one)) for one in _alternatives(leaf))
+    dtypes = sorted(str(_result_type(other, alternative)) for alternative in _alternatives(leaf))
     return RewriteError(
         f"{line_now()}: a number that is {_names(leaf)}, by the path that it came by, meets a {other.dtype} tensor: "
         f"the result is {' or '.join(dict.fromkeys(dtypes))} in Python, and a graph has one dtype; give the number one "

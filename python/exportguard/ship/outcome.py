@@ -61,7 +61,7 @@ class ExportedFolder:
 
     def as_dict(self) -> dict[str, Any]:
         """For the report in the folder."""
-        comparisons = [one.as_dict() for one in self.comparisons]
+        comparisons = [comparison.as_dict() for comparison in self.comparisons]
         return {**asdict(self), "comparisons": comparisons, "versions": versions()}
 
 

@@ -103,17 +103,17 @@ class _Quantizer:
 
     def __init__(self, graph: Any, how: Quantization, store: Weights) -> None:
         self._graph, self._how, self._store = graph, how, store
-        self._weights = {one.name: one for one in graph.initializer}
+        self._weights = {tensor.name: tensor for tensor in graph.initializer}
         self._added: set[str] = set()
         self._products = self._replaced = 0
 
     def run(self, model: Any) -> QuantizationReport:
-        before = sum(tensor_bytes(one) for one in self._graph.initializer)
+        before = sum(tensor_bytes(tensor) for tensor in self._graph.initializer)
         self._replace_in(self._graph, {})
         self._drop_unused_weights()
         if self._replaced and self._how.form == "MatMulNBits":
             _import(model, "com.microsoft", 1)
-        after = sum(tensor_bytes(one) for one in self._graph.initializer)
+        after = sum(tensor_bytes(tensor) for tensor in self._graph.initializer)
         return QuantizationReport(
             quantized=self._replaced, products=self._products, bytes_before=before, bytes_after=after
         )
@@ -240,7 +240,7 @@ class _Quantizer:
     def _drop_unused_weights(self) -> None:
         used = {name for node in _nodes_below(self._graph) for name in node.input}
         used.update(_outputs_below(self._graph))
-        kept = [one for one in self._graph.initializer if one.name in used]
+        kept = [tensor for tensor in self._graph.initializer if tensor.name in used]
         del self._graph.initializer[:]
         self._graph.initializer.extend(kept)
 
@@ -294,7 +294,7 @@ def packed_bits(values: Array, bits: int, rows: int) -> Array:
 
 
 def _attributes(node: Any) -> dict[str, Any]:
-    return {one.name: onnx.helper.get_attribute_value(one) for one in node.attribute}
+    return {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
 
 
 def _nodes_below(graph: Any) -> Iterator[Any]:

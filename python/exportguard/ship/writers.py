@@ -200,7 +200,7 @@ def _why_not(report: ValidationReport) -> str:
     fixed = [str(axis) for axis in report.axes if not axis.kept]
     if fixed:
         return f"{report.model} was not exported: {'; '.join(fixed)}"
-    wrong = [f"{one.name}: {one.error or 'other numbers'}" for one in report.sets if not one.agrees]
+    wrong = [f"{compared.name}: {compared.error or 'other numbers'}" for compared in report.sets if not compared.agrees]
     return f"{report.model} was not exported: its file differs from eager ({'; '.join(wrong)})"
 
 
@@ -223,10 +223,10 @@ def _quantize(staging: Path, options: FolderOptions, step: Step) -> None:
     with step.timer("quantize", f"quantizing the weights to {options.quantize.bits} bits"):
         done = [quantize_file(staging / name, options.quantize) for name in step.result.files]
     step.result.quantization = QuantizationReport(
-        quantized=sum(one.quantized for one in done),
-        products=sum(one.products for one in done),
-        bytes_before=sum(one.bytes_before for one in done),
-        bytes_after=sum(one.bytes_after for one in done),
+        quantized=sum(part.quantized for part in done),
+        products=sum(part.products for part in done),
+        bytes_before=sum(part.bytes_before for part in done),
+        bytes_after=sum(part.bytes_after for part in done),
     )
 
 
@@ -237,7 +237,7 @@ def _require_numbers(name: str, agreement: Mapping[str, float]) -> None:
 
 
 def _require_agreement(name: str, comparisons: Sequence[Discrepancy]) -> None:
-    wrong = [one for one in comparisons if not one.agrees]
+    wrong = [comparison for comparison in comparisons if not comparison.agrees]
     if wrong:
         first = wrong[0]
         what = (

@@ -112,7 +112,7 @@ def _figures(results: Sequence[SweepResult], known: Mapping[str, int]) -> Iterat
 
 def _texts_alone(results: Sequence[SweepResult]) -> list[str]:
     """Models of pictures and texts that were given no picture."""
-    shown = [one for one in results if one.task == "image-text-to-text" and one.inputs]
+    shown = [result for result in results if result.task == "image-text-to-text" and result.inputs]
     names = [one.model for one in shown if not any(name in one.inputs for name in _PICTURES)]
     if not names:
         return []
@@ -120,7 +120,9 @@ def _texts_alone(results: Sequence[SweepResult]) -> list[str]:
 
 
 def _reasons(results: Sequence[SweepResult]) -> str:
-    rows = [f"| {one.task} | {one.model} | {one.outcome} | {short_reason(one.reason)} |" for one in results]
+    rows = [
+        f"| {result.task} | {result.model} | {result.outcome} | {short_reason(result.reason)} |" for result in results
+    ]
     return "\n".join(["| task | model | outcome | reason |", "|---|---|---|---|", *rows])
 
 
@@ -137,4 +139,4 @@ def short_reason(reason: str, length: int = 240) -> str:
 def regressions(with_patches: Sequence[SweepResult], without: Sequence[SweepResult]) -> list[SweepResult]:
     """The results with patches of the models that are right without them and not with them."""
     right = {(result.task, result.model) for result in without if result.outcome == "ok"}
-    return [one for one in with_patches if (one.task, one.model) in right and one.outcome != "ok"]
+    return [patch for patch in with_patches if (patch.task, patch.model) in right and patch.outcome != "ok"]

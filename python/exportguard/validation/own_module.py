@@ -150,7 +150,7 @@ def _by_keyword(module: torch.nn.Module, call: CallInputs) -> dict[str, Any]:
     """The arguments by name."""
     if not call.args:
         return dict(call.kwargs)
-    kinds = {one.kind for one in inspect.signature(module.forward).parameters.values()}
+    kinds = {parameter.kind for parameter in inspect.signature(module.forward).parameters.values()}
     if kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY}:
         raise InvalidArgumentError(
             f"{type(module).__name__}.forward takes arguments by position alone, and inputs of other sizes are passed "
@@ -231,15 +231,15 @@ def _with_sets(case: ModuleCase) -> ModuleCase:
     """With the sets of sizes that the module takes; where it raises is kept, too."""
     traced = case.task.sizes
     sets, refused = [InputSet(name="traced", sizes=traced)], []
-    for one in _other_sets(traced, _ends(case.shapes), _may_be_empty(case.shapes)):
+    for compared in _other_sets(traced, _ends(case.shapes), _may_be_empty(case.shapes)):
         try:
             with torch.no_grad(), buffers_kept(case.model):
-                case.model(**case.inputs(one.sizes))
+                case.model(**case.inputs(compared.sizes))
         except REFUSALS as error:
-            sizes = " ".join(f"{name}={size}" for name, size in one.sizes.items())
-            refused.append(f"{one.name} ({sizes}): {type(error).__name__}: {str(error).partition(chr(10))[0]}")
+            sizes = " ".join(f"{name}={size}" for name, size in compared.sizes.items())
+            refused.append(f"{compared.name} ({sizes}): {type(error).__name__}: {str(error).partition(chr(10))[0]}")
         else:
-            sets.append(one)
+            sets.append(compared)
     return replace(case, sets=sets, refused=refused)
 
 

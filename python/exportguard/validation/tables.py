@@ -58,10 +58,10 @@ def sets_table(report: ValidationReport, *, every_output: bool) -> Table:
     table = Table(
         "inputs", "sizes", "max abs", "max rel", "over", "result", title="comparisons", title_justify="left", box=None
     )
-    for one in report.sets:
-        sizes = " ".join(f"{name}={size}" for name, size in one.sizes.items())
-        table.add_row(one.name, sizes, *_worst(one), _result(one))
-        for output in one.outputs if every_output else ():
+    for compared in report.sets:
+        sizes = " ".join(f"{name}={size}" for name, size in compared.sizes.items())
+        table.add_row(compared.name, sizes, *_worst(compared), _result(compared))
+        for output in compared.outputs if every_output else ():
             measured = (f"{output.max_absolute:.1e}", f"{output.max_relative:.1e}", f"{output.share_over:.1%}")
             table.add_row(f"  {escape(output.name)}", str(list(output.shape)), *measured, escape(output.problem))
     return table
@@ -69,7 +69,9 @@ def sets_table(report: ValidationReport, *, every_output: bool) -> Table:
 
 def tolerances(report: ValidationReport) -> str:
     """Which tolerance each dtype of the outputs has, and why."""
-    found = {output.dtype: output.tolerance for one in report.sets for output in one.outputs if output.tolerance}
+    found = {
+        output.dtype: output.tolerance for compared in report.sets for output in compared.outputs if output.tolerance
+    }
     exact = [dtype for dtype, bound in found.items() if bound.absolute == bound.relative == 0.0]
     parts = [
         f"{dtype} {bound.absolute:.1e} + {bound.relative:.1e} * |expected| (the same arithmetic in another order)"
@@ -101,21 +103,21 @@ def _heading(report: ValidationReport) -> str:
     )
 
 
-def _worst(one: SetResult) -> tuple[str, str, str]:
-    if not one.outputs:
+def _worst(set_result: SetResult) -> tuple[str, str, str]:
+    if not set_result.outputs:
         return "-", "-", "-"
     return (
-        f"{max(output.max_absolute for output in one.outputs):.1e}",
-        f"{max(output.max_relative for output in one.outputs):.1e}",
-        f"{max(output.share_over for output in one.outputs):.1%}",
+        f"{max(output.max_absolute for output in set_result.outputs):.1e}",
+        f"{max(output.max_relative for output in set_result.outputs):.1e}",
+        f"{max(output.share_over for output in set_result.outputs):.1%}",
     )
 
 
-def _result(one: SetResult) -> str:
-    if one.agrees:
+def _result(set_result: SetResult) -> str:
+    if set_result.agrees:
         return "[green]agrees[/]"
     problems = [
-        one.error,
-        *(f"{output.name}: {output.problem or 'differs'}" for output in one.outputs if not output.agrees),
+        set_result.error,
+        *(f"{output.name}: {output.problem or 'differs'}" for output in set_result.outputs if not output.agrees),
     ]
     return f"[red]{escape('; '.join(problem for problem in problems if problem)[:200])}[/]"

@@ -137,7 +137,9 @@ class ValidationReport:
     @property
     def ok(self) -> bool:
         """Whether it was converted, every axis that was asked to change does, and every comparison agrees."""
-        return not self.failure and all(axis.kept for axis in self.axes) and all(one.agrees for one in self.sets)
+        return (
+            not self.failure and all(axis.kept for axis in self.axes) and all(compared.agrees for compared in self.sets)
+        )
 
     @property
     def outcome(self) -> Outcome:
@@ -153,12 +155,12 @@ class ValidationReport:
         """What a notebook shows: the verdict, the axes, and each comparison."""
         word = "ok" if self.ok else f"not ok: {self.failure or self.outcome}"
         axes = [(axis.input, axis.axis, axis.asked, "kept" if axis.kept else "not kept", axis) for axis in self.axes]
-        outputs = [(one, output) for one in self.sets for output in one.outputs]
+        outputs = [(compared, output) for compared in self.sets for output in compared.outputs]
         rows = [
             (one.name, one.sizes, output.name, f"{output.max_absolute:.1e}", output.problem or _word(output.agrees))
             for one, output in outputs
         ]
-        errors = [(one.name, one.sizes, "", "", one.error) for one in self.sets if one.error]
+        errors = [(compared.name, compared.sizes, "", "", compared.error) for compared in self.sets if compared.error]
         return page(
             f"{self.model}, {self.task or 'a module'}, {self.dtype}, opset {self.opset}: {word}",
             (
@@ -171,8 +173,12 @@ class ValidationReport:
     def as_dict(self) -> dict[str, Any]:
         """For a JSON report."""
         sets = [
-            {**asdict(one), "outputs": [output.as_dict() for output in one.outputs], "agrees": one.agrees}
-            for one in self.sets
+            {
+                **asdict(compared),
+                "outputs": [output.as_dict() for output in compared.outputs],
+                "agrees": compared.agrees,
+            }
+            for compared in self.sets
         ]
         axes = [axis.as_dict() for axis in self.axes]
         return {
@@ -337,10 +343,10 @@ def _validate(case: ModelCase, options: ValidateOptions, run: _Run) -> None:
             run.report.side_by_side = f"{one.name}: {_side_by_side(converted, exported, file, one)}"
 
 
-def _side_by_side(converted: _Converted, exported: Exported, file: Path, one: InputSet) -> DivergenceReport:
+def _side_by_side(converted: _Converted, exported: Exported, file: Path, input_set: InputSet) -> DivergenceReport:
     """In the runner of the validation; what the model raises for is no different from what it computes wrongly."""
     runner: Runner = "evaluator" if isinstance(converted.session, EvaluatorSession) else "onnxruntime"
-    return search_beside(exported, load(file), _feeds(converted, one), options=DivergenceOptions(runner=runner))
+    return search_beside(exported, load(file), _feeds(converted, input_set), options=DivergenceOptions(runner=runner))
 
 
 def _sets_of(case: ModelCase, options: ValidateOptions) -> list[InputSet]:
@@ -413,19 +419,19 @@ def _verify_repeats(case: ModelCase, options: ValidateOptions, once: Exported) -
 def _eager_results(case: ModelCase, sets: Sequence[InputSet]) -> list[tuple[InputSet, list[Leaf]]]:
     """What the original returns on each set, or on the one to take instead."""
     results: list[tuple[InputSet, list[Leaf]]] = []
-    for one in sets:
+    for compared in sets:
         try:
-            leaves = _eager(case, one)
+            leaves = _eager(case, compared)
         except REFUSALS:
-            if one.may_be_refused:
+            if compared.may_be_refused:
                 continue
-            if one.instead is None:
+            if compared.instead is None:
                 raise
             leaves = []
-        if one.instead and _ranks(leaves) != _ranks(results[0][1]):
-            results.append((one.instead, _eager(case, one.instead)))
+        if compared.instead and _ranks(leaves) != _ranks(results[0][1]):
+            results.append((compared.instead, _eager(case, compared.instead)))
         else:
-            results.append((one, leaves))
+            results.append((compared, leaves))
     return results
 
 
@@ -433,9 +439,9 @@ def _ranks(leaves: Sequence[Leaf]) -> list[int | None]:
     return [leaf.value.dim() if isinstance(leaf.value, torch.Tensor) else None for leaf in leaves]
 
 
-def _eager(case: ModelCase, one: InputSet) -> list[Leaf]:
+def _eager(case: ModelCase, input_set: InputSet) -> list[Leaf]:
     """The outputs of the original, without any patch; the serializers only take it apart."""
-    inputs = case.inputs(one.sizes)
+    inputs = case.inputs(input_set.sizes)
     with torch.no_grad(), buffers_kept(case.model) if isinstance(case, ModuleCase) else nullcontext():
         outputs = case.model(**inputs)
         with _serializers():
@@ -444,25 +450,25 @@ def _eager(case: ModelCase, one: InputSet) -> list[Leaf]:
 
 
 def _compare(
-    converted: _Converted, one: InputSet, expected: Sequence[Leaf], calls: list[dict[str, torch.Tensor]]
+    converted: _Converted, input_set: InputSet, expected: Sequence[Leaf], calls: list[dict[str, torch.Tensor]]
 ) -> SetResult:
     try:
-        feeds = _feeds(converted, one)
+        feeds = _feeds(converted, input_set)
         calls.append(feeds)
         got = converted.session.run(feeds)
     except Exception as error:  # onnxruntime has no common base for its own
-        return SetResult(name=one.name, sizes=one.sizes, error=f"{type(error).__name__}: {error}")
+        return SetResult(name=input_set.name, sizes=input_set.sizes, error=f"{type(error).__name__}: {error}")
     expected = expected if len(expected) == len(converted.returns) else _joined(expected)
     if len(expected) != len(converted.returns):
         problem = f"the original returns {len(expected)} values on these inputs, {len(converted.returns)} when traced"
-        return SetResult(name=one.name, sizes=one.sizes, error=problem)
+        return SetResult(name=input_set.name, sizes=input_set.sizes, error=problem)
     leaves = [leaf for leaf, returned in zip(expected, converted.returns, strict=True) if returned]
     # Buffers and inputs that the model changes come behind the outputs of the original.
     extra = converted.session.output_names[len(leaves) :]
     got = got[: len(leaves)] if all(name.endswith("_mutated") for name in extra) else got
     outputs = compare_outputs([output_name(leaf.name) for leaf in leaves], [leaf.value for leaf in leaves], got)
     blind = not can_tell([leaf.value for leaf in leaves])
-    return SetResult(name=one.name, sizes=one.sizes, outputs=outputs, error=_BLIND if blind else "")
+    return SetResult(name=input_set.name, sizes=input_set.sizes, outputs=outputs, error=_BLIND if blind else "")
 
 
 def _joined(leaves: Sequence[Leaf]) -> list[Leaf]:
@@ -477,9 +483,9 @@ def _joined(leaves: Sequence[Leaf]) -> list[Leaf]:
     ]
 
 
-def _feeds(converted: _Converted, one: InputSet) -> dict[str, torch.Tensor]:
+def _feeds(converted: _Converted, input_set: InputSet) -> dict[str, torch.Tensor]:
     """The inputs of a set under the names of the ONNX model, which has them in the same order."""
-    call = ordered_call(converted.case.model, (), converted.case.inputs(one.sizes))
+    call = ordered_call(converted.case.model, (), converted.case.inputs(input_set.sizes))
     with _serializers():
         leaves = flatten_named(dict(call.kwargs))
     values = [_as_tensor(leaf.value) for leaf, taken in zip(leaves, converted.takes, strict=True) if taken]

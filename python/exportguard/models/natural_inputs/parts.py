@@ -41,7 +41,11 @@ def required_arguments(model: Any) -> list[str]:
     """What `model.forward` cannot be called without."""
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     parameters = inspect.signature(model.forward).parameters.values()
-    return [one.name for one in parameters if one.default is one.empty and one.kind not in kinds]
+    return [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty and parameter.kind not in kinds
+    ]
 
 
 def drawn_arguments(model: Any) -> list[str]:

@@ -23,7 +23,7 @@ def where_it_is_not(original: Callable[..., Any]) -> Callable[..., Any]:
         # The parser of the arguments that torch.nn.Module.to itself calls, in torch 2.11 to 2.13.
         parsed: Any = torch._C._nn._parse_to(*args, **kwargs)
         device, dtype, _, memory_format = parsed
-        if memory_format is None and all(_is_there(one, device, dtype) for one in _tensors(self)):
+        if memory_format is None and all(_is_there(tensor, device, dtype) for tensor in _tensors(self)):
             return self
         return original(self, *args, **kwargs)
 

@@ -79,7 +79,7 @@ _sym_max: _Function = torch.sym_max
 
 def _is_symbolic(value: Any) -> bool:
     values = value if isinstance(value, list | tuple) else [value]
-    return any(isinstance(one, torch.SymInt) for one in values)
+    return any(isinstance(item, torch.SymInt) for item in values)
 
 
 def _instead_of(written: _Function) -> Callable[[_Function], _Function]:

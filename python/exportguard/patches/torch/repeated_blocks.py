@@ -87,7 +87,7 @@ def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 return original(mod, *args, **kwargs)
             except Exception as error:
-                if not any(one.replayed for one in counts) or _is_on_constraints(error):
+                if not any(count.replayed for count in counts) or _is_on_constraints(error):
                     raise
                 failed = error
         snapshot.restore(snapshot.changes())

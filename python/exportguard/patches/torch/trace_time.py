@@ -70,7 +70,11 @@ def _probe_overrides() -> Verdict:
     body = source.partition("):")[2]
     known = ("iffuncintraceable_collective_remaps:", "iffuncistorch.tensor:", 'iffunc.__name__=="__getitem__"and')
     conditions = body.count("iffunc") - body.count("iffuncin(")
-    if conditions != len(known) or not all(one in body for one in known) or not body.endswith("returnfunc,args,kwargs"):
+    if (
+        conditions != len(known)
+        or not all(entry in body for entry in known)
+        or not body.endswith("returnfunc,args,kwargs")
+    ):
         return does_not_fit("it overrides other functions too")
     return NEEDED
 

@@ -32,9 +32,9 @@ Comparison = tuple[Any, str, Any]
 
 def size_test(*comparisons: Comparison) -> Any:
     """1 where one of them holds and 0 elsewhere, as a size; None where there is no symbolic size to decide it."""
-    if not all(_is_open(*one) for one in comparisons):
+    if not all(_is_open(*comparison) for comparison in comparisons):
         return None
-    first, *others = (_indicator(*one) for one in comparisons)
+    first, *others = (_indicator(*comparison) for comparison in comparisons)
     for other in others:
         first = _max(first, other)
     return first if _may_vary(first) else None
@@ -83,29 +83,38 @@ class PadByNothing(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> ast.AST:
         self.generic_visit(node)
         comparisons = _comparisons(node.test)
-        flags = [one for one in node.body if isinstance(one, ast.If) and isinstance(one.test, ast.Name)]
-        always = [one for one in node.body if one not in flags]
+        flags = [
+            statement
+            for statement in node.body
+            if isinstance(statement, ast.If) and isinstance(statement.test, ast.Name)
+        ]
+        always = [statement for statement in node.body if statement not in flags]
         if not comparisons or node.orelse or not self._is_all(node, always):
             return node
         self._count += 1
         applies = f"_applies_{self._count}"
-        unless = "".join(f"not {ast.unparse(one.test)} and " for one in flags)
+        unless = "".join(f"not {ast.unparse(flag.test)} and " for flag in flags)
         test = f"{unless}({applies} := size_test({', '.join(comparisons)})) is not None"
         head = ast.If(placed(ast.parse(test, mode="eval").body, node.test), [], [])
         ast.copy_location(head, node)
-        head.body = [_by_amounts(copied(one), applies) for one in always]
+        head.body = [_by_amounts(copied(statement), applies) for statement in always]
         head.orelse = [node]
         return head
 
     def _is_all(self, node: ast.If, always: Sequence[ast.stmt]) -> bool:
         """Whether the test decides nothing but how far to pad, where the flags in it are not set."""
-        made = [one for one in always if _pad_call(one) is None and _cut(one) is None]
-        if len(made) == len(always) or not all(_is_arithmetic(one) for one in made):
+        made = [statement for statement in always if _pad_call(statement) is None and _cut(statement) is None]
+        if len(made) == len(always) or not all(_is_arithmetic(statement) for statement in made):
             return False
-        names = {name.id for one in made for name in ast.walk(one) if isinstance(name, ast.Name) and _is_store(name)}
-        inside = {id(one) for one in ast.walk(node)}
-        outside = [one for one in ast.walk(self._function) if id(one) not in inside]
-        tests = {ast.unparse(one.test) for one in outside if isinstance(one, ast.If | ast.IfExp)}
+        names = {
+            name.id
+            for statement in made
+            for name in ast.walk(statement)
+            if isinstance(name, ast.Name) and _is_store(name)
+        }
+        inside = {id(inner) for inner in ast.walk(node)}
+        outside = [inner for inner in ast.walk(self._function) if id(inner) not in inside]
+        tests = {ast.unparse(inner.test) for inner in outside if isinstance(inner, ast.If | ast.IfExp)}
         return not names & _reads_of_others(outside) and ast.unparse(node.test) not in tests
 
 
@@ -115,10 +124,10 @@ def _reads_of_others(nodes: Sequence[ast.AST]) -> set[str]:
     for branch in nodes:
         given: set[str] = set()
         for statement in branch.body if isinstance(branch, ast.If) else ():
-            own |= {id(one) for one in ast.walk(statement) if isinstance(one, ast.Name) and one.id in given}
+            own |= {id(node) for node in ast.walk(statement) if isinstance(node, ast.Name) and node.id in given}
             targets = statement.targets if isinstance(statement, ast.Assign) else []
             given |= {target.id for target in targets if isinstance(target, ast.Name)}
-    return {one.id for one in nodes if isinstance(one, ast.Name) and not _is_store(one) and id(one) not in own}
+    return {node.id for node in nodes if isinstance(node, ast.Name) and not _is_store(node) and id(node) not in own}
 
 
 def _is_store(name: ast.Name) -> bool:
@@ -133,7 +142,7 @@ def _comparisons(test: ast.expr) -> list[str]:
     if not isinstance(test, ast.Compare) or len(test.ops) > 1 or type(test.ops[0]) not in _SIGNS:
         return []
     sides = (test.left, test.comparators[0])
-    if not all(isinstance(one, _ARITHMETIC) for side in sides for one in ast.walk(side)):
+    if not all(isinstance(node, _ARITHMETIC) for side in sides for node in ast.walk(side)):
         return []
     return [f"({ast.unparse(sides[0])}, {_SIGNS[type(test.ops[0])]!r}, {ast.unparse(sides[1])})"]
 
@@ -141,7 +150,7 @@ def _comparisons(test: ast.expr) -> list[str]:
 def _is_arithmetic(statement: ast.stmt) -> bool:
     if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
         return False
-    return all(isinstance(one, _ARITHMETIC) for one in ast.walk(statement.value))
+    return all(isinstance(node, _ARITHMETIC) for node in ast.walk(statement.value))
 
 
 def _pad_call(statement: ast.stmt) -> ast.Call | None:
@@ -167,7 +176,7 @@ def _cut(statement: ast.stmt) -> tuple[ast.Slice, str] | None:
         return None
     if not isinstance(part.upper, ast.UnaryOp) or not isinstance(part.upper.op, ast.USub):
         return None
-    is_from_end = any(ast.unparse(one) == "..." for one in parts[: cuts[0]])
+    is_from_end = any(ast.unparse(piece) == "..." for piece in parts[: cuts[0]])
     return part, f"{variable}.shape[{cuts[0] - len(parts) if is_from_end else cuts[0]}]"
 
 
@@ -191,8 +200,10 @@ def _by_amounts(statement: ast.stmt, applies: str) -> ast.stmt:
 
 def _has_test(function: ast.FunctionDef) -> bool:
     """Whether a comparison decides about a padding or a cut, in whatever way."""
-    tests = [one for one in ast.walk(function) if isinstance(one, ast.If) and _comparisons(one.test)]
-    return any(_pad_call(one) is not None or _cut(one) is not None for test in tests for one in test.body)
+    tests = [node for node in ast.walk(function) if isinstance(node, ast.If) and _comparisons(node.test)]
+    return any(
+        _pad_call(statement) is not None or _cut(statement) is not None for test in tests for statement in test.body
+    )
 
 
 _replace = rewrite(PadByNothing, size_test=size_test, amounts=amounts)

@@ -28,8 +28,8 @@ class KeepAtMost(ast.NodeTransformer):
         if found is None:
             return node
         mask, count = found.text("mask"), found.text("count")
-        nodes = (one for statement in node.body for one in ast.walk(statement))
-        calls = [one for one in nodes if isinstance(one, ast.Call) and _is_of_best(one, mask, count)]
+        nodes = (inner for statement in node.body for inner in ast.walk(statement))
+        calls = [inner for inner in nodes if isinstance(inner, ast.Call) and _is_of_best(inner, mask, count)]
         for call in calls:
             least = ast.parse(f"at_most({count}, {mask}.shape[-1])", mode="eval").body
             call.args[1] = placed(least, call.args[1])
@@ -37,7 +37,7 @@ class KeepAtMost(ast.NodeTransformer):
 
 
 def _is_of_best(call: ast.Call, mask: str, count: str) -> bool:
-    return ast.unparse(call.func) == "torch.topk" and [ast.unparse(one) for one in call.args] == [mask, count]
+    return ast.unparse(call.func) == "torch.topk" and [ast.unparse(argument) for argument in call.args] == [mask, count]
 
 
 PATCHES = (

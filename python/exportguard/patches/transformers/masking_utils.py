@@ -39,10 +39,10 @@ def broadcast_expansion(original: Callable[..., Any]) -> Callable[..., Any]:
         def expanded(*indices: torch.Tensor) -> torch.Tensor:
             if args or kwargs or len(indices) != _AXES:
                 return _mapped(original(mask_function, *args, **kwargs), indices)
-            mask = mask_function(*(_along(axis, one) for axis, one in enumerate(indices)))
+            mask = mask_function(*(_along(axis, index) for axis, index in enumerate(indices)))
             if mask.dim() > _AXES:  # it took something whole by an index, which is no function of single elements
                 return _mapped(original(mask_function), indices)
-            return mask.expand([one.shape[0] for one in indices])
+            return mask.expand([index.shape[0] for index in indices])
 
         return expanded
 

@@ -44,9 +44,9 @@ class OpenChunks(ast.NodeTransformer):
     """`torch.div` → `quotient`; chunks by `unfold`; `is_global_attn = x` only where there may be such tokens."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        self._takes_mask = any(one.arg == _GLOBAL_MASK for one in node.args.args)
+        self._takes_mask = any(argument.arg == _GLOBAL_MASK for argument in node.args.args)
         self.generic_visit(node)
-        if self._takes_mask and any(ast.unparse(one) == "self.encoder" for one in ast.walk(node)):
+        if self._takes_mask and any(ast.unparse(inner) == "self.encoder" for inner in ast.walk(node)):
             note = ast.parse(f"note_global_mask(self.encoder, {_GLOBAL_MASK})").body[0]
             node.body.insert(0, placed(note, node.body[0]))
         return ast.fix_missing_locations(node)
