@@ -142,6 +142,7 @@ void fill_while(LoweringContext& ctx, ir::Graph& graph, std::size_t carried, con
 void lower_while_loop(LoweringContext& ctx) {
   const std::vector<Value*> initial = cast_to_inputs(ctx, operands(ctx, 2), ctx.body("body_fn"));
   const std::vector<Value*> captured = operands(ctx, 3);
+  if (initial.empty()) return finish(ctx, {}, {});  // nothing comes out of it
   Value* first = ctx.inlined(ctx.body("cond_fn"), joined(initial, captured)).at(0);
   const std::vector<Value*> outputs = ctx.op_many("Loop", joined({nullptr, as_condition(ctx, first)}, initial),
                                                   initial.size(), {{"body", empty_graph("body")}});
@@ -223,6 +224,7 @@ Value* of_full_size(LoweringContext& ctx, Value* collected, const ir::Type& type
 void lower_as_scan(LoweringContext& ctx, const ir::Graph& step, const ScanOperands& given) {
   ctx.require(!given.cut.empty(), "there must be a tensor to run over");
   const std::vector<std::size_t> positions = output_positions(step);
+  if (positions.empty()) return finish(ctx, {}, {});  // nothing comes out of it
   const bool may_be_empty = ctx.shape(given.cut.front()).at(0).constant().value_or(0) == 0;
   const bool is_loop = may_be_empty && departs(ctx, Departure::kScanOfNothing);
   std::vector<Value*> outputs = (is_loop ? made_by_loop : made_by_scan)(ctx, step, given, positions.size());
@@ -251,6 +253,7 @@ void lower_map(LoweringContext& ctx) { lower_as_scan(ctx, sole_body(ctx), {{}, o
 void lower_associative_scan(LoweringContext& ctx) {
   const ir::Graph& combine = ctx.body("combine_fn");
   const std::vector<Value*> whole = operands(ctx, 1);
+  ctx.require(!whole.empty(), "there must be a tensor to run over");
   const std::vector<Value*> captured = operands(ctx, 2);
   ScanOperands given;
   for (Value* x : whole) {

@@ -82,6 +82,18 @@ TEST(HigherOrderLowering, ALoopGoesThroughWhatMayHaveNoSlice) {
 )");
 }
 
+TEST(HigherOrderLowering, ALoopOfWhichNothingComesOutIsLeftOut) {
+  const std::string_view graph = R"(
+    graph(%x: f32[n,4]):
+      higher_order.scan(None, [], [%x], []) {combine_fn=graph(%b: f32[4]):
+          return ()}
+      %z: f32[n,4] = aten.neg.default(%x)
+      return (%z))";
+  EXPECT_EQ(lowered(graph), R"(  %z = Neg(%x)
+  return (%z)
+)");
+}
+
 TEST(HigherOrderLowering, AConditionKnownAtConversionLeavesOneBranch) {
   const std::string_view graph = R"(
     graph(%x: f32[n]):
