@@ -13,7 +13,7 @@ from .errors import InvalidArgumentError
 _Kinds = type | types.UnionType | tuple[type, ...]
 
 
-def require_kind(name: str, value: Any, kinds: _Kinds, wanted: str) -> None:
+def require_kind(name: str, value: object, kinds: _Kinds, wanted: str) -> None:
     """Raises unless `value` is of one of the kinds; `wanted` says so in words.
 
     >>> require_kind("strict", True, bool, "True or False")
@@ -25,7 +25,7 @@ def require_kind(name: str, value: Any, kinds: _Kinds, wanted: str) -> None:
         raise wrong(name, value, wanted)
 
 
-def wrong(name: str, value: Any, wanted: str) -> InvalidArgumentError:
+def wrong(name: str, value: object, wanted: str) -> InvalidArgumentError:
     """The error for an argument."""
     shown = repr(value)
     shown = shown if len(shown) <= 60 and "\n" not in shown else f"a {type(value).__name__}"
@@ -38,19 +38,19 @@ def require_flags(**values: Any) -> None:
         require_kind(name, value, bool, "True or False")
 
 
-def require_choice(name: str, value: Any, choices: Collection[str]) -> None:
+def require_choice(name: str, value: object, choices: Collection[str]) -> None:
     """Raises unless the value is one of the words."""
     if not isinstance(value, str) or value not in choices:
         raise wrong(name, value, " or ".join(map(repr, choices)))
 
 
-def require_callable(name: str, value: Any, wanted: str = "a function") -> None:
+def require_callable(name: str, value: object, wanted: str = "a function") -> None:
     """Raises unless the value can be called."""
     if not callable(value):
         raise wrong(name, value, wanted)
 
 
-def require_count(name: str, value: Any, at_least: int = 0) -> None:
+def require_count(name: str, value: object, at_least: int = 0) -> None:
     """Raises unless the value is an integer that is large enough."""
     if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
         raise wrong(name, value, f"an integer of at least {at_least}")
@@ -68,13 +68,13 @@ def require_names(name: str, value: Any) -> None:
         raise InvalidArgumentError(f"{name} has {twice!r} twice; give each value a name of its own")
 
 
-def require_named(name: str, value: Any) -> None:
+def require_named(name: str, value: object) -> None:
     """Raises unless the value is a mapping by names."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise wrong(name, value, "a dictionary by name")
 
 
-def path_of(name: str, value: Any) -> Path:
+def path_of(name: str, value: object) -> Path:
     """The value as a path.
 
     Raises:

@@ -86,7 +86,7 @@ def axis_outcomes(
     given, ranges, traced = too_small or {}, program.range_constraints, traced_inputs(program)
     names, shape_env = symbol_names(traced, shapes), traced.shape_env
 
-    def outcome(shape: LeafShape, axis: int, value: Any) -> AxisOutcome:
+    def outcome(shape: LeafShape, axis: int, value: object) -> AxisOutcome:
         size, asked = _size(value, axis), _asked(shape.axes[axis])
         own = _bounds_of(value, axis, bounds or ())
         wrong = next((bound for bound in own if bound.excludes_what_was_asked), None)
@@ -125,13 +125,13 @@ def _asked(axis: Axis) -> str:
     return name_of(axis) or str(getattr(hint, "name", axis))
 
 
-def _size(value: Any, axis: int) -> sympy.Expr:
+def _size(value: object, axis: int) -> sympy.Expr:
     """The traced size of an axis, or the traced integer, as an expression; a constant one if torch fixed it."""
     size = value.shape[axis] if isinstance(value, torch.Tensor) else value
     return size.node.expr if isinstance(size, torch.SymInt) else sympy.sympify(size)
 
 
-def _bounds_of(value: Any, axis: int, bounds: Sequence[AxisBound]) -> list[AxisBound]:
+def _bounds_of(value: object, axis: int, bounds: Sequence[AxisBound]) -> list[AxisBound]:
     size = value.shape[axis] if isinstance(value, torch.Tensor) else value
     if not isinstance(size, torch.SymInt):
         return []
@@ -153,7 +153,7 @@ def _upper_bound(ranges: Mapping[Any, Any], size: sympy.Expr) -> int | None:
     return int(upper) if upper is not None and upper.is_Integer else None
 
 
-def _why_fixed(shape_env: Any, place: str, lines: Mapping[str, str]) -> str:
+def _why_fixed(shape_env: object, place: str, lines: Mapping[str, str]) -> str:
     """The line of the model that made the axis a constant, if it was recorded."""
     symbols = _symbols_of(shape_env, place)
     return next(
@@ -161,11 +161,11 @@ def _why_fixed(shape_env: Any, place: str, lines: Mapping[str, str]) -> str:
     )
 
 
-def _symbols_of(shape_env: Any, place: str) -> list[str]:
+def _symbols_of(shape_env: object, place: str) -> list[str]:
     return [symbol for symbol, source in _symbols(shape_env) if _place(source) == place]
 
 
-def _fixing_guard(shape_env: Any, place: str, name: str) -> str:
+def _fixing_guard(shape_env: object, place: str, name: str) -> str:
     """What torch assumed of the axis, in the user's words: `Eq(batch, 3)`."""
     symbols = _symbols_of(shape_env, place)
     guards = getattr(shape_env, "guards", ())

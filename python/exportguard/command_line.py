@@ -29,7 +29,7 @@ from .version import VERSION, versions
 _LOG_LEVELS = (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG)
 
 
-def argument(*flags: str, help: str, default: Any = dataclasses.MISSING, choices: Sequence[str] = ()) -> Any:
+def argument(*flags: str, help: str, default: object = dataclasses.MISSING, choices: Sequence[str] = ()) -> Any:
     """A field of a subcommand's `Options`: without flags it stands by position, without a default it is required."""
     return dataclasses.field(default=default, metadata={"flags": flags, "help": help, "choices": tuple(choices)})
 
@@ -127,7 +127,7 @@ def _callback(module: types.ModuleType) -> Callable[..., int]:
     return call
 
 
-def _parameter(field: dataclasses.Field[Any], hint: Any) -> click.Parameter:
+def _parameter(field: dataclasses.Field[Any], hint: object) -> click.Parameter:
     flags, choices = field.metadata["flags"], field.metadata["choices"]
     kind = click.Choice(choices) if choices else _click_type(hint)
     # click tells "no default" from the default None.
@@ -146,7 +146,7 @@ def _parameter(field: dataclasses.Field[Any], hint: Any) -> click.Parameter:
     )
 
 
-def _click_type(hint: Any) -> Any:
+def _click_type(hint: object) -> Any:
     kinds = [kind for kind in typing.get_args(hint) or (hint,) if kind is not type(None)]
     if kinds == [Path]:
         return click.Path(path_type=Path)

@@ -52,7 +52,7 @@ def name_of(axis: Axis) -> str | None:
     return None
 
 
-def is_derived(axis: Any) -> bool:
+def is_derived(axis: object) -> bool:
     """Whether what stands for an axis is a `Dim` that follows from another one, or a size."""
     return type(axis).__name__ in _DERIVED
 
@@ -80,7 +80,7 @@ def ends_of(axis: Axis) -> tuple[int | None, int | None]:
     return (int(low) if isinstance(low, int) else None), (int(high) if isinstance(high, int) else None)
 
 
-def all_dynamic_shapes_from_inputs(inputs: Any, dim_prefix: str | _DimHint = "d") -> Any:
+def all_dynamic_shapes_from_inputs(inputs: object, dim_prefix: str | _DimHint = "d") -> Any:
     """Dynamic shapes that ask for every axis of every tensor, nested like `inputs`.
 
     `inputs` is a tuple of arguments, a dictionary of them, or any nesting of containers and registered classes.
@@ -94,7 +94,7 @@ def all_dynamic_shapes_from_inputs(inputs: Any, dim_prefix: str | _DimHint = "d"
         raise wrong("dim_prefix", dim_prefix, "a text or a hint such as Dim.AUTO")
     tensors = iter(range(len(pytree.tree_leaves(inputs))))
 
-    def every_axis(value: Any) -> dict[int, Axis] | None:
+    def every_axis(value: object) -> dict[int, Axis] | None:
         if not isinstance(value, torch.Tensor):
             return None
         number = next(tensors)
@@ -106,7 +106,7 @@ def all_dynamic_shapes_from_inputs(inputs: Any, dim_prefix: str | _DimHint = "d"
     return mirror(inputs, every_axis)
 
 
-def mirror(tree: Any, leaf: Callable[[Any], Any]) -> Any:
+def mirror(tree: object, leaf: Callable[[Any], Any]) -> Any:
     """The containers of `tree` with `leaf(value)` in each place; a registered class becomes the list of its children.
 
     That is the form in which torch.export takes dynamic shapes.
@@ -139,7 +139,7 @@ def _as_asked(call: CallInputs, dynamic_shapes: DynamicShapes) -> list[LeafShape
     return list(_pair("", named, spec))
 
 
-def check_inputs(model: Any, calls: Sequence[Any], dynamic_shapes: DynamicShapes) -> None:
+def check_inputs(model: object, calls: Sequence[Any], dynamic_shapes: DynamicShapes) -> None:
     """Raises if the calls do not fit the dynamic shapes: each is a tuple or a dictionary of arguments.
 
     An axis that was not asked for has one size in all of them, axes of one name have one size in each, and a `Dim`
@@ -217,7 +217,7 @@ def _require_same_leaf(first: LeafShape, value: Any, where: str) -> None:
             )
 
 
-def use_dyn_not_str(dynamic_shapes: Any, default_value: Axis = Dim.DYNAMIC) -> Any:
+def use_dyn_not_str(dynamic_shapes: object, default_value: Axis = Dim.DYNAMIC) -> Any:
     """The same dynamic shapes with `default_value` for every name, as torch.export takes them.
 
     >>> use_dyn_not_str({"x": {0: "batch"}}, Dim.AUTO)["x"][0] == Dim.AUTO
@@ -226,7 +226,7 @@ def use_dyn_not_str(dynamic_shapes: Any, default_value: Axis = Dim.DYNAMIC) -> A
     return _with_names(dynamic_shapes, lambda name: default_value)
 
 
-def use_dims_not_str(dynamic_shapes: Any) -> Any:
+def use_dims_not_str(dynamic_shapes: object) -> Any:
     """The same dynamic shapes with one `Dim` for every name: axes of one name are equal to torch.export.
 
     >>> use_dims_not_str({"x": {0: "batch"}})["x"][0].__name__
@@ -235,7 +235,7 @@ def use_dims_not_str(dynamic_shapes: Any) -> Any:
     return _with_names(dynamic_shapes, functools.cache(Dim))
 
 
-def _with_names(spec: Any, of_name: Callable[[str], Any]) -> Any:
+def _with_names(spec: object, of_name: Callable[[str], Any]) -> Any:
     if isinstance(spec, str):
         return of_name(spec)
     if isinstance(spec, Mapping):
@@ -245,7 +245,7 @@ def _with_names(spec: Any, of_name: Callable[[str], Any]) -> Any:
     return spec
 
 
-def _is_container(tree: Any) -> bool:
+def _is_container(tree: object) -> bool:
     return pytree._get_node_type(tree) in pytree.BUILTIN_TYPES
 
 
@@ -303,7 +303,7 @@ def _require_known_names(named: Mapping[str, Any], dynamic_shapes: Mapping[str, 
         )
 
 
-def _pair(path: str, value: Any, spec: Any) -> Iterator[LeafShape]:
+def _pair(path: str, value: object, spec: object) -> Iterator[LeafShape]:
     """The leaves below `value` with the part of `spec` that is theirs."""
     node = pytree.SUPPORTED_NODES.get(pytree._get_node_type(value))
     if node is None:
@@ -318,7 +318,7 @@ def _pair(path: str, value: Any, spec: Any) -> Iterator[LeafShape]:
         yield from _pair_children(path, value, spec)
 
 
-def _of_a_count(container: Any, number: Any, spec: Any) -> Axis:
+def _of_a_count(container: object, number: object, spec: object) -> Axis:
     """What a registered class counts in an integer, a cache its tokens, changes as the axes of its tensors do.
 
     An integer in a container of the user's own is an argument of the model, and stays what it is.
@@ -328,7 +328,7 @@ def _of_a_count(container: Any, number: Any, spec: Any) -> Axis:
     return Dim.DYNAMIC if any(map(_asks_for_change, asked)) else None
 
 
-def _asks_for_change(asked: Any) -> bool:
+def _asks_for_change(asked: object) -> bool:
     return asked is not None and not isinstance(asked, int) and asked != Dim.STATIC
 
 
@@ -342,7 +342,7 @@ def _pair_children(path: str, value: Any, spec: Any) -> Iterator[LeafShape]:
         yield from _pair(f"{path}.{name}", child, part)
 
 
-def _children(value: Any) -> tuple[list[str], list[Any]]:
+def _children(value: object) -> tuple[list[str], list[Any]]:
     """The direct children of a registered container under the names that paths use."""
     children, _ = pytree.SUPPORTED_NODES[pytree._get_node_type(value)].flatten_fn(value)
     entries, _ = pytree.tree_flatten_with_path(value, is_leaf=lambda inner: inner is not value)
@@ -352,7 +352,7 @@ def _children(value: Any) -> tuple[list[str], list[Any]]:
     )
 
 
-def _parts(path: str, names: Sequence[str], spec: Any, value: Any) -> list[Any]:
+def _parts(path: str, names: Sequence[str], spec: object, value: object) -> list[Any]:
     if isinstance(spec, Mapping):
         by_name = {str(name): part for name, part in spec.items()}
         unknown = [name for name in by_name if name not in names]
@@ -394,14 +394,14 @@ def _of_keys_and_values(path: str, names: Sequence[str], spec: Sequence[Any]) ->
     return readings[0] if readings else list(spec)
 
 
-def _is_axes(value: Any, spec: Any) -> bool:
+def _is_axes(value: object, spec: object) -> bool:
     if not isinstance(spec, Mapping) or not spec:
         return False
     keys_are_axes = all(isinstance(axis, int) for axis in spec)
     return keys_are_axes and not (isinstance(value, dict) and any(axis in value for axis in spec))
 
 
-def _axes(path: str, value: Any, spec: Any) -> dict[int, Axis]:
+def _axes(path: str, value: object, spec: object) -> dict[int, Axis]:
     if spec is None:
         return {}
     if not isinstance(value, torch.Tensor):
@@ -423,7 +423,7 @@ def _axes(path: str, value: Any, spec: Any) -> dict[int, Axis]:
     return dict(axes)
 
 
-def _number_axis(path: str, value: Any, spec: Any) -> dict[int, Axis]:
+def _number_axis(path: str, value: object, spec: object) -> dict[int, Axis]:
     if isinstance(value, int) and not isinstance(value, bool) and isinstance(spec, (str, Dim, _DimHint)):
         return {0: spec}
     raise InvalidArgumentError(
@@ -440,7 +440,7 @@ def _entries_by_position(path: str, value: torch.Tensor, spec: Sequence[Any]) ->
     return list(enumerate(spec))
 
 
-def _axis_number(path: str, value: torch.Tensor, axis: Any) -> int:
+def _axis_number(path: str, value: torch.Tensor, axis: object) -> int:
     rank = value.dim()
     if not isinstance(axis, int) or isinstance(axis, bool) or not -rank <= axis < rank:
         raise InvalidArgumentError(
@@ -451,7 +451,7 @@ def _axis_number(path: str, value: torch.Tensor, axis: Any) -> int:
     return axis % rank
 
 
-def _known(path: str, axis: Any, asked: Any) -> Axis:
+def _known(path: str, axis: object, asked: object) -> Axis:
     if isinstance(asked, (str, Dim, _DimHint, int)) and asked != "" and not isinstance(asked, bool):
         return asked
     raise InvalidArgumentError(

@@ -10,13 +10,13 @@ import torch
 _BY_TOKEN = {"keys": -2, "values": -2, "indexer_keys": -2, "indexer_position_ids": -1}
 
 
-def keeps_tokens(cache: Any) -> bool:
+def keeps_tokens(cache: object) -> bool:
     """Whether something of every past token is kept, rather than one state for all of them."""
     layers = getattr(getattr(cache, "self_attention_cache", cache), "layers", ())
     return any(isinstance(getattr(layer, "keys", None), torch.Tensor) for layer in layers)
 
 
-def keeps_only_tokens(cache: Any) -> bool:
+def keeps_only_tokens(cache: object) -> bool:
     """Whether it is a cache that keeps something of every past token, and nothing else."""
     layers = getattr(cache, "layers", None)
     if not isinstance(layers, list) or not layers:
@@ -24,7 +24,7 @@ def keeps_only_tokens(cache: Any) -> bool:
     return all(isinstance(getattr(layer, "keys", None), torch.Tensor) and not _states(layer) for layer in layers)
 
 
-def _states(layer: Any) -> list[str]:
+def _states(layer: object) -> list[str]:
     return [name for name in ("conv_states", "recurrent_states") if getattr(layer, name, None)]
 
 

@@ -48,7 +48,7 @@ def to_onnx(
     opset: int | None = None,
     on_fixed_axis: OnFixedAxis = "error",
     output: str | os.PathLike[str] | None = None,
-    rewrite: Any = (),
+    rewrite: object = (),
     optimize: Optimize = True,
     dispatcher: Dispatcher | None = None,
     decompositions: Decompositions = (),
@@ -131,7 +131,7 @@ def export_program(
     *,
     dynamic_shapes: DynamicShapes,
     options: ExportOptions,
-    rewrite: Any = (),
+    rewrite: object = (),
 ) -> Exported:
     """torch.export under the guard; `rewrite` is that of `torch_export_patches`."""
     return exported_module(

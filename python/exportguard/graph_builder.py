@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 
@@ -50,7 +50,7 @@ class Subgraph:
         sizes = None if shape is None else list(shape)
         return self._scope.input(name, "" if dtype is None else dtype_name(dtype), sizes, kind)
 
-    def constant(self, value: Any, dtype: DTypeLike | None = None, *, name: str = "") -> Value:
+    def constant(self, value: object, dtype: DTypeLike | None = None, *, name: str = "") -> Value:
         """A tensor that is known now: a tensor (whose memory is shared), an array, a number or nested lists.
 
         A constant with a name is an initializer of that name; equal numbers without one are made once.

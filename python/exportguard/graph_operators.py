@@ -174,14 +174,14 @@ class _Operator:
 
     # ------------------------------------------------------------------------------------------------ attributes
 
-    def _attribute(self, name: str, value: Any) -> tuple[str, str, Any]:
+    def _attribute(self, name: str, value: object) -> tuple[str, str, Any]:
         kind = self._kind(name, value)
         try:
             return name, kind, _converted(kind, value)
         except (TypeError, ValueError) as error:
             raise self._fail(f"attribute {name} must be {_ARTICLES[kind]}, got {value!r}") from error
 
-    def _kind(self, name: str, value: Any) -> str:
+    def _kind(self, name: str, value: object) -> str:
         if self.schema is None:
             return _natural_kind(value)
         kinds = {attribute.name: attribute.kind for attribute in self.schema.attributes}
@@ -234,11 +234,11 @@ _ARTICLES = {
 }
 
 
-def _is_graph(value: Any) -> bool:
+def _is_graph(value: object) -> bool:
     return isinstance(getattr(value, "_scope", None), _core.GraphScope)
 
 
-def _natural_kind(value: Any) -> str:
+def _natural_kind(value: object) -> str:
     """The kind of an attribute that no definition tells."""
     if _is_graph(value):
         return "graph"
@@ -276,7 +276,7 @@ def _converted(kind: str, value: Any) -> Any:
     raise TypeError(value)
 
 
-def _integer(value: Any) -> int:
+def _integer(value: object) -> int:
     """An integer, or the code of a dtype: `to=torch.float16`, `to="f16"`."""
     if isinstance(value, (str, torch.dtype)):
         return _core.dtype_code(dtype_name(value))

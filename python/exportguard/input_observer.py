@@ -84,7 +84,7 @@ class ObservedCalls:
         specs = [{axis: names[sizes] for axis, sizes in axes.items()} for axes in changing]
         remaining = iter(specs)
 
-        def spec(value: Any) -> Any:
+        def spec(value: object) -> Any:
             axes = next(remaining)
             return (axes or None) if isinstance(value, torch.Tensor) else axes.get(0)
 
@@ -142,11 +142,11 @@ def observe_inputs(model: torch.nn.Module) -> Iterator[ObservedCalls]:
         handle.remove()
 
 
-def _holds_tensors(value: Any) -> bool:
+def _holds_tensors(value: object) -> bool:
     return any(isinstance(leaf.value, torch.Tensor) for leaf in flatten_named(value))
 
 
-def _sizes(value: Any) -> tuple[int, ...]:
+def _sizes(value: object) -> tuple[int, ...]:
     if isinstance(value, torch.Tensor):
         return tuple(value.shape)
     return (value,) if isinstance(value, int) and not isinstance(value, bool) else ()

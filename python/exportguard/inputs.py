@@ -95,7 +95,7 @@ def forward_of(model: Any) -> Callable[..., Any]:
     return function
 
 
-def ordered_call(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> CallInputs:
+def ordered_call(model: object, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> CallInputs:
     """The call with its named arguments in the order of the model's signature, the order torch.export flattens in.
 
     Raises:
@@ -119,21 +119,21 @@ def ordered_call(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | No
     return replace(call, kwargs={name: call.kwargs[name] for name in names})
 
 
-def _as_torch(inputs: Any) -> Any:
+def _as_torch(inputs: object) -> Any:
     """The same inputs with tensors for arrays of numpy and numbers for its numbers."""
     if not any(isinstance(leaf, numpy.ndarray | numpy.generic) for leaf in pytree.tree_leaves(inputs)):
         return inputs
     return pytree.tree_map(_from_numpy, inputs)
 
 
-def _from_numpy(leaf: Any) -> Any:
+def _from_numpy(leaf: object) -> Any:
     if isinstance(leaf, numpy.generic):
         return leaf.item()
     # Torch wants memory that can be written, and strides that do not go backwards.
     return torch.from_numpy(numpy.array(leaf)) if isinstance(leaf, numpy.ndarray) else leaf
 
 
-def flatten_named(tree: Any) -> list[Leaf]:
+def flatten_named(tree: object) -> list[Leaf]:
     """Every leaf of a tree of containers with its path; classes registered with pytree are opened too.
 
     >>> [leaf.name for leaf in flatten_named({"x": 1, "pair": (2, 3)})]
@@ -143,7 +143,7 @@ def flatten_named(tree: Any) -> list[Leaf]:
     return [Leaf(".".join(_step(key) for key in path), value) for path, value in pairs]
 
 
-def _step(key: Any) -> str:
+def _step(key: object) -> str:
     for attribute in ("key", "idx", "name"):
         if hasattr(key, attribute):
             return str(getattr(key, attribute))

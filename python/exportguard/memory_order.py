@@ -35,7 +35,7 @@ def _calls(graph: torch.fx.Graph, operator: Any) -> list[Any]:
     return list(graph.find_nodes(op="call_function", target=operator))
 
 
-def _lies_in_order(value: Any) -> bool:
+def _lies_in_order(value: object) -> bool:
     """Whether the strides are surely the products of the sizes behind each axis."""
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 

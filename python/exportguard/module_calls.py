@@ -133,7 +133,7 @@ def _called(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, A
     return pytree.tree_map(lambda leaf: next(results) if leaf is _TENSOR else leaf, call.returned[0])
 
 
-def _placed(leaf: Any, tensors: list[torch.Tensor], sizes: list[Any]) -> Any:
+def _placed(leaf: object, tensors: list[torch.Tensor], sizes: list[Any]) -> Any:
     if isinstance(leaf, torch.Tensor):
         tensors.append(leaf)
         return _Place(is_size=False, index=len(tensors) - 1)

@@ -57,7 +57,7 @@ def as_wanted(wanted: ModulesAsFunctions) -> list[str]:
     return [_name_of(item) for item in given]
 
 
-def _name_of(one: Any) -> str:
+def _name_of(one: object) -> str:
     if isinstance(one, str) and (one == REPEATED or "." in one):
         return one
     if isinstance(one, type) and issubclass(one, torch.nn.Module):

@@ -66,14 +66,14 @@ def observed_dynamic_shapes(make_inputs: Callable[[Sizes], Any], sizes: Sizes, o
     return mirror(inputs, lambda value: _spec(*next(remaining)))
 
 
-def _sizes_of(value: Any) -> tuple[int, ...]:
+def _sizes_of(value: object) -> tuple[int, ...]:
     """What can follow a size: the axes of a tensor, or an integer itself."""
     if isinstance(value, torch.Tensor):
         return tuple(value.shape)
     return (value,) if isinstance(value, int) and not isinstance(value, bool) else ()
 
 
-def _sizes_like(base: Sequence[Leaf], inputs: Any) -> list[tuple[int, ...]]:
+def _sizes_like(base: Sequence[Leaf], inputs: object) -> list[tuple[int, ...]]:
     leaves = flatten_named(inputs)
     _require_same_leaves(base, leaves)
     return [_sizes_of(leaf.value) for leaf in leaves]

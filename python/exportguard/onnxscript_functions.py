@@ -46,7 +46,7 @@ def _split(
     return inputs, {name: value for name, value in given.items() if value is not None}
 
 
-def _value(g: Subgraph, value: Any) -> _core.GraphValue:
+def _value(g: Subgraph, value: object) -> _core.GraphValue:
     return value if isinstance(value, _core.GraphValue) else g.constant(value)
 
 
@@ -62,10 +62,10 @@ def _calling_model(proto: onnx.FunctionProto, inputs: Sequence[Any], attributes:
     return onnx.helper.make_model(graph, functions=[proto], opset_imports=imports)
 
 
-def _declared(name: str, value: Any) -> onnx.ValueInfoProto:
+def _declared(name: str, value: object) -> onnx.ValueInfoProto:
     dtype = value.dtype if isinstance(value, _core.GraphValue) else dtype_name(_torch_dtype(value))
     return onnx.helper.make_tensor_value_info(name, _core.dtype_code(dtype), None)
 
 
-def _torch_dtype(value: Any) -> torch.dtype:
+def _torch_dtype(value: object) -> torch.dtype:
     return torch.as_tensor(value).dtype

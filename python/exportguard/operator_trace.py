@@ -163,7 +163,7 @@ def _operands(arguments: Any) -> Iterator[_core.Operand]:
             yield from _operands(argument)
 
 
-def _filled(argument: Any, operands: Iterator[Any]) -> Any:
+def _filled(argument: object, operands: Iterator[Any]) -> Any:
     if isinstance(argument, _core.Operand):
         return next(operands)
     if isinstance(argument, list):

@@ -53,7 +53,7 @@ class OptimizationReport:
         return "\n".join([*lines, total])
 
 
-def checked_optimize(optimize: Any) -> Optimize:
+def checked_optimize(optimize: object) -> Optimize:
     """`optimize` itself.
 
     Raises:

@@ -154,7 +154,7 @@ def builtin_patterns() -> list[str]:
     return [*(row[0] for row in _core.optimizer_patterns()), *_core.optimizer_passes()]
 
 
-def _listed(returned: Any) -> list[Any]:
+def _listed(returned: object) -> list[Any]:
     return list(returned) if isinstance(returned, (tuple, list)) else [returned]
 
 
@@ -179,7 +179,7 @@ def _checked_holes(match: Callable[..., Any], holes: Mapping[str, Hole], name: s
     return {key: holes.get(key, Hole()) for key in names}
 
 
-def _operator_and_attribute(key: str, text: Any) -> tuple[str, str]:
+def _operator_and_attribute(key: str, text: object) -> tuple[str, str]:
     operator, _, attribute = text.rpartition(".") if isinstance(text, str) else ("", "", "")
     if not operator or not attribute:
         raise InvalidArgumentError(f"attribute {key} must be of the form 'LeakyRelu.alpha', got {text!r}")

@@ -104,7 +104,7 @@ class ExportRequest:
         *,
         dynamic_shapes: DynamicShapes,
         options: ExportOptions,
-        rewrite: Any = (),
+        rewrite: object = (),
     ) -> ExportRequest:
         """What the arguments of `to_onnx` ask for.
 
@@ -133,7 +133,7 @@ def serializers_of(guard: torch_export_patches | None) -> Iterator[None]:
         yield
 
 
-def _with_rewrite(options: ExportOptions, rewrite: Any) -> ExportOptions:
+def _with_rewrite(options: ExportOptions, rewrite: object) -> ExportOptions:
     patches = as_rewrites(rewrite)
     if not patches:
         return options
@@ -153,7 +153,7 @@ def _with_module_calls(options: ExportOptions) -> torch_export_patches | None:
     return replace(guard, custom_patches=(*guard.custom_patches, *patches_for(options.dispatcher.modules)))
 
 
-def _require_module(model: Any) -> None:
+def _require_module(model: object) -> None:
     if isinstance(model, torch.jit.ScriptModule):
         raise InvalidArgumentError(
             f"{type(model).__name__} is a TorchScript module, which torch.export does not take; pass the module "
@@ -168,7 +168,7 @@ def _require_module(model: Any) -> None:
         logger.warning("%s is in training mode and is exported so; call eval() first", type(model).__name__)
 
 
-def _instead_of(model: Any) -> str:
+def _instead_of(model: object) -> str:
     if isinstance(model, str | os.PathLike):
         return "load the model first, or run `exportguard export -m MODEL -o FOLDER`"
     if isinstance(model, type):

@@ -159,7 +159,7 @@ def dimension_names(inputs: Sequence[str], examples: Sequence[Any], named: Mappi
     return names
 
 
-def _sizes(example: Any) -> Iterable[tuple[int | None, Any]]:
+def _sizes(example: object) -> Iterable[tuple[int | None, Any]]:
     return enumerate(example.shape) if isinstance(example, torch.Tensor) else [(None, example)]
 
 
@@ -189,13 +189,13 @@ def traced_inputs(program: ExportedProgram) -> TracedInputs:
     return TracedInputs(leaves, [_raw_sizes(leaf) for leaf in leaves], mode.shape_env if mode is not None else None)
 
 
-def _raw_sizes(leaf: Any) -> list[sympy.Expr]:
+def _raw_sizes(leaf: object) -> list[sympy.Expr]:
     if isinstance(leaf, torch.Tensor):
         return [raw_size(size) for size in leaf.shape]
     return [raw_size(leaf)] if isinstance(leaf, int | torch.SymInt) else []
 
 
-def raw_size(size: Any) -> sympy.Expr:
+def raw_size(size: object) -> sympy.Expr:
     """The size as torch first called it, before it was found equal to something else."""
     # torch 2.11 to 2.13: `expr` of a node is its `_expr` with what was found out since.
     if isinstance(size, torch.SymInt | torch.SymFloat):
@@ -234,7 +234,7 @@ def symbol_names(traced: TracedInputs, shapes: Sequence[LeafShape]) -> dict[str,
     return names
 
 
-def _named_symbol(shape: LeafShape, axis: int, size: Any) -> tuple[str | None, str]:
+def _named_symbol(shape: LeafShape, axis: int, size: object) -> tuple[str | None, str]:
     """What the user calls a symbol, and torch's name of it; the root of a derived `Dim` is what has a name."""
     expression = size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(0)
     root = getattr(shape.axes[axis], "root", None)

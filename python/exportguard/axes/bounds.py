@@ -162,7 +162,7 @@ def _asked_domain(traced: TracedInputs, shapes: Sequence[LeafShape]) -> dict[sym
     return domain
 
 
-def _hints(shape_env: Any) -> dict[sympy.Symbol, int]:
+def _hints(shape_env: object) -> dict[sympy.Symbol, int]:
     # The name of this table changed in torch 2.12.
     table: Mapping[sympy.Symbol, Any] = getattr(shape_env, "backed_var_to_val", None) or getattr(
         shape_env, "var_to_val", {}

@@ -114,7 +114,7 @@ def _grows(groups: Sequence[Sequence[Place]], amounts: Sequence[int]) -> dict[Pl
     return {place: amount for group, amount in zip(groups, amounts, strict=True) for place in group}
 
 
-def _grown(leaf: Any, number: int, growth: Growth) -> Any:
+def _grown(leaf: object, number: int, growth: Growth) -> Any:
     if not isinstance(leaf, torch.Tensor):
         return leaf
     shape = [size + growth.get(Place(number, axis), 0) for axis, size in enumerate(leaf.shape)]

@@ -40,7 +40,7 @@ def _sizes(traced: Sequence[Any], leaves: Sequence[Any]) -> Sizes | None:
     return found
 
 
-def _pairs(value: Any, leaf: Any) -> Iterator[tuple[sympy.Expr, int]]:
+def _pairs(value: object, leaf: object) -> Iterator[tuple[sympy.Expr, int]]:
     if isinstance(value, torch.Tensor) and isinstance(leaf, torch.Tensor):
         yield from ((raw_size(size), int(actual)) for size, actual in zip(value.shape, leaf.shape, strict=False))
     elif isinstance(value, torch.SymInt) and isinstance(leaf, int):

@@ -40,7 +40,7 @@ class _Symbols:
     made: dict[Place, Any] = field(default_factory=dict)
 
     @contextlib.contextmanager
-    def of_next_leaf(self, mode: Any, value: Any) -> Iterator[None]:
+    def of_next_leaf(self, mode: object, value: object) -> Iterator[None]:
         """While the next leaf of the inputs is made fake; leaves come in the order of `shapes`."""
         if mode is not self.mode:
             self.mode, self.leaves = mode, 0
@@ -54,7 +54,7 @@ class _Symbols:
         finally:
             self.leaf = None
 
-    def first_of(self, env: Any, axis: int) -> Place | None:
+    def first_of(self, env: object, axis: int) -> Place | None:
         """The first axis of the name that an axis of the leaf has."""
         if self.leaf is None or env is not self.mode.shape_env:
             return None
@@ -92,7 +92,7 @@ def one_symbol_for_a_name(example: Example) -> tuple[Patch, ...]:
 
 def _counting(symbols: _Symbols, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def fakify(mode: Any, kp: Any, t: Any, *args: Any, **kwargs: Any) -> Any:
+    def fakify(mode: object, kp: object, t: object, *args: Any, **kwargs: Any) -> Any:
         with symbols.of_next_leaf(mode, t):
             return original(mode, kp, t, *args, **kwargs)
 

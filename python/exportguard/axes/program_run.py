@@ -64,7 +64,7 @@ def _own_value(program: ExportedProgram, spec: Any) -> Any:
     return value.detach().clone() if is_written and isinstance(value, torch.Tensor) else value
 
 
-def copied(arguments: Any) -> Any:
+def copied(arguments: object) -> Any:
     """The arguments with copies of their tensors."""
     return pytree.tree_map_only(torch.Tensor, torch.clone, arguments)
 
@@ -143,7 +143,7 @@ def _compiled(path: Path, numbers: Sequence[int]) -> _Block:
     return GraphModule({}, graph).forward
 
 
-def is_assertion(target: Any) -> bool:
+def is_assertion(target: object) -> bool:
     """Whether a node only checks what the trace assumed."""
     return getattr(target, "__name__", "").startswith(("_assert", "sym_constrain_range"))
 
@@ -196,7 +196,7 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
     def _squeezed(self, node: Node) -> Any:
         return torch.squeeze(self.fetch_args_kwargs_from_env(node)[0][0], squeezed_axes(node))
 
-    def _require_shape(self, node: Node, value: Any, traced: Any) -> None:
+    def _require_shape(self, node: Node, value: object, traced: object) -> None:
         if not isinstance(value, torch.Tensor) or not isinstance(traced, torch.Tensor):
             return
         shape = [self._sizes(size) for size in traced.shape]
@@ -218,6 +218,6 @@ class GraphWithCutTables(GraphWithTrueShapes):
         return all(size == 1 for size in others)
 
 
-def _values(outputs: Any) -> list[Any]:
+def _values(outputs: object) -> list[Any]:
     """The outputs of one node, of which one alone is no list."""
     return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]

@@ -48,11 +48,11 @@ class TraceRecord:
     fixing_lines: dict[str, str] = field(default_factory=dict)
     _decisions: dict[int, dict[sympy.Basic, Decision]] = field(default_factory=dict)
 
-    def of(self, shape_env: Any) -> list[Decision]:
+    def of(self, shape_env: object) -> list[Decision]:
         """The decisions of one trace in their order, each once."""
         return [*self._decisions.get(id(shape_env), {}).values()]
 
-    def note(self, shape_env: Any, condition: sympy.Basic) -> None:
+    def note(self, shape_env: object, condition: sympy.Basic) -> None:
         """Remembers a condition that was found true at the line that is running."""
         known = self._decisions.setdefault(id(shape_env), {})
         before = known.get(condition)
@@ -128,7 +128,7 @@ def _as_of_torch(function: _Function) -> _Function:
     return function
 
 
-def _condition(question: sympy.Basic, answer: Any) -> sympy.Basic:
+def _condition(question: sympy.Basic, answer: object) -> sympy.Basic:
     """What the answer says: the question, its negation, or that it equals a number."""
     if answer in (True, sympy.true):
         return question

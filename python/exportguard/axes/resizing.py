@@ -72,7 +72,7 @@ def _masked(leaf: Any) -> Any:
 _TOO_LARGE: Any = object()
 
 
-def _resized(leaf: Any, traced: Any, sizes: Sizes, finish: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+def _resized(leaf: object, traced: object, sizes: Sizes, finish: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     if isinstance(leaf, torch.Tensor) and isinstance(traced, torch.Tensor):
         shape = [_value(raw_size(size), sizes) for size in traced.shape]
         return _TOO_LARGE if math.prod(shape) > _LARGEST else finish(wrapped(leaf, shape))

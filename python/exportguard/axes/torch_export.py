@@ -62,7 +62,7 @@ def for_torch(example: Example, dims: Mapping[str, Dim]) -> dict[str, Any] | Non
         return None
     remaining = iter(example.shapes)
 
-    def spec(_: Any) -> Any:
+    def spec(_: object) -> Any:
         shape = next(remaining)
         return _torch_spec(shape, dims)
 

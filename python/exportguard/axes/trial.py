@@ -171,7 +171,7 @@ def agree(expected: Sequence[Any], got: Sequence[Any]) -> bool:
     return all(_same(one, other) for one, other in zip(expected, got, strict=True))
 
 
-def _same(expected: Any, got: Any) -> bool:
+def _same(expected: object, got: object) -> bool:
     if not isinstance(expected, torch.Tensor) or not isinstance(got, torch.Tensor):
         return (
             bool(expected == got) if not isinstance(expected, torch.Tensor | float) else _close_numbers(expected, got)

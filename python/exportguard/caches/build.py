@@ -50,7 +50,7 @@ def _required_window(window: int | None) -> int:
     return window
 
 
-def make_dynamic_cache(key_values: KeyValues, *, config: Any = None) -> Any:
+def make_dynamic_cache(key_values: KeyValues, *, config: object = None) -> Any:
     """A `DynamicCache` that holds these keys and values, each of shape (batch, heads, length, width).
 
     With the `config` of a model its layers are of the kinds that the model uses, sliding windows for instance.
@@ -114,7 +114,7 @@ def make_static_cache(
     return cache
 
 
-def make_encoder_decoder_cache(self_attention_cache: Any, cross_attention_cache: Any) -> Any:
+def make_encoder_decoder_cache(self_attention_cache: object, cross_attention_cache: object) -> Any:
     """An `EncoderDecoderCache` of two caches: the decoder's own past, and its view of the encoder.
 
     >>> pair = [(torch.zeros(2, 4, 3, 8), torch.zeros(2, 4, 3, 8))]

@@ -31,7 +31,7 @@ def _counters(layers: list[Any]) -> Iterator[tuple[int, str, Any]]:
                 yield i, name, count
 
 
-def _keeps_every_token(layer: Any) -> bool:
+def _keeps_every_token(layer: object) -> bool:
     if any(name in vars(layer) for name in LENGTHS) or not getattr(layer, "is_initialized", False):
         return False
     keys = getattr(layer, "keys", None)

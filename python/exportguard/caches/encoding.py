@@ -39,7 +39,7 @@ def class_at(path: str) -> Any:
     return _known_classes[path]
 
 
-def is_config(value: Any) -> bool:
+def is_config(value: object) -> bool:
     """Whether it is the configuration of a model of transformers."""
     module = sys.modules.get("transformers.configuration_utils")
     names = ("PreTrainedConfig", "PretrainedConfig")  # of transformers 5 and 4
@@ -71,7 +71,7 @@ def _cache_bases() -> tuple[type, ...]:
     return tuple(getattr(module, name) for name in names if hasattr(module, name))
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     """Whether its attributes are all that it is: a dataclass, or an object that has none."""
     return dataclasses.is_dataclass(value) or (hasattr(value, "__dict__") and not vars(value))
 
@@ -85,7 +85,7 @@ def _decode_size(names: list[str], leaves: dict[str, Any]) -> Any:
     return torch.Size(sizes) if all(type(size) is int for size in sizes) else _Sizes(sizes)
 
 
-def encode(value: Any, name: str, leaves: dict[str, Any]) -> Any:
+def encode(value: object, name: str, leaves: dict[str, Any]) -> Any:
     """`value` as JSON data; its tensors go to `leaves` under names that start with `name`.
 
     :raises GuardError: for an object of which nothing is known
@@ -117,7 +117,7 @@ def encode(value: Any, name: str, leaves: dict[str, Any]) -> Any:
     )
 
 
-def decode(data: Any, leaves: dict[str, Any]) -> Any:
+def decode(data: object, leaves: dict[str, Any]) -> Any:
     """What `encode` was given."""
     if isinstance(data, list):
         return [decode(item, leaves) for item in data]
@@ -141,7 +141,7 @@ def _batch_of(state: dict[str, Any]) -> Any:
     return None if first is None else first.shape[0]
 
 
-def encode_attributes(value: Any, prefix: str, leaves: dict[str, Any]) -> dict[str, Any]:
+def encode_attributes(value: object, prefix: str, leaves: dict[str, Any]) -> dict[str, Any]:
     """The attributes of an object as JSON data, its batch left out."""
     data, batches = {}, []
     for attribute, content in vars(value).items():

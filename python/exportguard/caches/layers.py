@@ -28,7 +28,7 @@ _LEAF_NAMES = {
 LENGTHS = ("cumulative_length", "cumulative_length_int")
 
 
-def _tensors_of(value: Any) -> Iterator[Any]:
+def _tensors_of(value: object) -> Iterator[Any]:
     if isinstance(value, dict):
         value = tuple(value.values())
     if isinstance(value, tuple):
@@ -94,7 +94,7 @@ def _leaf_name(attribute: str) -> str:
     return _LEAF_NAMES.get(attribute, attribute.lstrip("_"))
 
 
-def _kept_attributes(layer: Any) -> Iterator[tuple[str, Any]]:
+def _kept_attributes(layer: object) -> Iterator[tuple[str, Any]]:
     for attribute, value in vars(layer).items():
         if attribute in _FROM_DATA or (attribute in LENGTHS and not isinstance(value, torch.Tensor)):
             continue
@@ -104,7 +104,7 @@ def _kept_attributes(layer: Any) -> Iterator[tuple[str, Any]]:
         yield attribute, value
 
 
-def flatten_layer(layer: Any, prefix: str, leaves: dict[str, Any]) -> dict[str, Any]:
+def flatten_layer(layer: object, prefix: str, leaves: dict[str, Any]) -> dict[str, Any]:
     """The context of `layer`; its tensors go to `leaves`, named "<prefix>.key", "<prefix>.value", …"""
     data = {name: encode(value, f"{prefix}.{_leaf_name(name)}", leaves) for name, value in _kept_attributes(layer)}
     following = sorted(name for name in vars(layer) if name in _FOLLOWING and vars(layer)[name] is not None)

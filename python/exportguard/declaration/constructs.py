@@ -158,7 +158,7 @@ class SearchPatch(Patch):
         found = (self._replacement(*place) for place in places)
         return [result for result in found if result is not None]
 
-    def _replacement(self, owner: Any, name: str) -> Replacement | Misfit | None:
+    def _replacement(self, owner: object, name: str) -> Replacement | Misfit | None:
         """What takes the place of `owner.name`, found out once for each object that stood there."""
         path, raw = _path(owner, name), vars(owner)[name]
         if raw not in self._known:
@@ -174,13 +174,13 @@ class SearchPatch(Patch):
             return CodeReplacement.of(path, innermost(raw), known)
         return Replacement(path, Target(owner, name, raw), known)
 
-    def _has(self, raw: Any) -> bool:
+    def _has(self, raw: object) -> bool:
         try:
             return self.has(definition_of(innermost(raw)))
         except RewriteError:  # what cannot be read may have it
             return True
 
-    def _made(self, raw: Any) -> Any:
+    def _made(self, raw: object) -> Any:
         assert self.replace is not None
         return self.replace(raw)
 

@@ -29,7 +29,7 @@ class Target:
         """The function behind a staticmethod or classmethod, else the object itself."""
         return self.raw.__func__ if isinstance(self.raw, (staticmethod, classmethod)) else self.raw
 
-    def wrapped_as_before(self, function: Any) -> Any:
+    def wrapped_as_before(self, function: object) -> Any:
         """`function` as a staticmethod or classmethod if the target is one, unless it says itself what it is."""
         if isinstance(function, (staticmethod, classmethod, property)):
             return function
@@ -61,7 +61,7 @@ def resolve_object(path: str) -> Any:
         raise TargetMissingError(f"there is no {path}: {error}") from error
 
 
-def raw_attribute(owner: Any, name: str) -> Any:
+def raw_attribute(owner: object, name: str) -> Any:
     """What `owner` or one of its bases has under this name, no descriptor bound.
 
     :raises TargetMissingError: if it is not there

@@ -19,11 +19,11 @@ def path_of(value: Any) -> str:
     return f"{value.__module__}.{value.__qualname__}"
 
 
-def _link(value: Any) -> str:
+def _link(value: object) -> str:
     return str(getattr(value, "_PATCHED_PR_", "") or "")
 
 
-def _reason(value: Any) -> str:
+def _reason(value: object) -> str:
     return (inspect.getdoc(value) or "a custom patch").strip().splitlines()[0]
 
 
@@ -63,7 +63,7 @@ def _from_function(function: types.FunctionType) -> Patch:
     return replacement(path, function)
 
 
-def replacement(path: str, function: Any) -> Patch:
+def replacement(path: str, function: object) -> Patch:
     """The patch that puts `function` at the dotted path."""
     return Patch(
         name=f"{path_of(function)} for {path}",
@@ -81,7 +81,7 @@ def _from_module(module: types.ModuleType) -> list[Patch]:
     return [patch for cls in classes for patch in _from_class(cls)] + (patches_of(saved) if saved else [])
 
 
-def _as_patches(custom: Any) -> list[Patch]:
+def _as_patches(custom: object) -> list[Patch]:
     if isinstance(custom, Patch):
         return [custom]
     if isinstance(custom, str | os.PathLike):
@@ -106,7 +106,7 @@ def _as_patches(custom: Any) -> list[Patch]:
     )
 
 
-def as_patches(custom_patches: Any) -> tuple[Patch, ...]:
+def as_patches(custom_patches: object) -> tuple[Patch, ...]:
     """One patch for every function that is replaced.
 
     :raises InvalidArgumentError: for anything that does not say what it replaces

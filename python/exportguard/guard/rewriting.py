@@ -16,7 +16,7 @@ from exportguard.rewrites.selection import as_rewrites
 
 
 @contextmanager
-def torch_export_rewrite(rewrite: Any, dump_rewriting: str | os.PathLike[str] | None = None) -> Iterator[Guard]:
+def torch_export_rewrite(rewrite: object, dump_rewriting: str | os.PathLike[str] | None = None) -> Iterator[Guard]:
     """Puts rewritten functions in force for the block, and the originals back at its end, also after an error.
 
     :param rewrite: a module, or methods, classes, (class, "name") pairs and dicts of a "target" with options of

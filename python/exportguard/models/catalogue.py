@@ -318,7 +318,7 @@ def _classes(task: Task, model_type: str) -> tuple[str, ...]:
     return (found,) if isinstance(found, str) else tuple(found)
 
 
-def _require_all_weights(name: str, model: Any, info: Mapping[str, Any]) -> None:
+def _require_all_weights(name: str, model: object, info: Mapping[str, Any]) -> None:
     """Raises InvalidArgumentError where weights would be random; those that nobody takes are logged."""
     missing = sorted(info.get("missing_keys", ()))
     mismatched = sorted(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from exportguard._core import Changes
 
 
-def _flatten_with_keys(flatten: Callable[[Any], tuple[list[Any], Any]], output: Any) -> Any:
+def _flatten_with_keys(flatten: Callable[[Any], tuple[list[Any], Any]], output: object) -> Any:
     """What the class' own flatten gives, each value with its key: that is what it keeps as the context."""
     values, keys = flatten(output)
     return [(pytree.MappingKey(key), value) for key, value in zip(keys, values, strict=True)], keys

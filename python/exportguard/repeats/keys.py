@@ -71,7 +71,7 @@ def _size_key(size: Any) -> Any:
     return size if type(size) is int else size.node.expr
 
 
-def appearance(tensor: Any) -> tuple[Any, ...]:
+def appearance(tensor: object) -> tuple[Any, ...]:
     """All that a fake kernel and the model's Python can see of a fake tensor.
 
     :raises UncomparableError: a tensor of a class with its own operators, a constant, one that is sparse, or seen

@@ -69,7 +69,7 @@ class Place:
         }
 
 
-def _name_of(kind: Any) -> str:
+def _name_of(kind: object) -> str:
     return f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else str(kind)
 
 
@@ -101,7 +101,7 @@ class Step:
         )
 
 
-def _looks(returned: Any) -> list[Any]:
+def _looks(returned: object) -> list[Any]:
     """What is returned, in a form that can be compared; numbers with their classes."""
     return [
         (leaf.value, leaf.argument, leaf.look) if type(leaf) is Likeness else (type(leaf), leaf)
@@ -109,7 +109,7 @@ def _looks(returned: Any) -> list[Any]:
     ]
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _leaves(value: object) -> Iterator[Any]:
     if isinstance(value, (tuple, list)):
         for item in value:
             yield from _leaves(item)
@@ -131,7 +131,7 @@ def operands(template: Template) -> Iterator[Any]:
 def concrete(arguments: Any, node_of: Callable[[Any], Node]) -> Any:
     """Arguments with a node in the place of each `Local` and `Shared`."""
 
-    def node(leaf: Any) -> Any:
+    def node(leaf: object) -> Any:
         return node_of(leaf) if type(leaf) is Local or type(leaf) is Shared else leaf
 
     return map_aggregate(arguments, node)
@@ -256,7 +256,7 @@ def shared_argument(node: Node) -> int:
     return next((position for position, memories in enumerate(arguments) if memories & results), -1)
 
 
-def _memories(example: Any) -> Iterator[int]:
+def _memories(example: object) -> Iterator[int]:
     for leaf in _leaves(example):
         if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
             yield leaf.untyped_storage()._cdata

@@ -23,7 +23,7 @@ def tracing_once(original: Callable[..., Graph]) -> Callable[..., Graph]:
     """`_ModuleStackTracer.trace`: the trace of a model, with a session."""
 
     @functools.wraps(original)
-    def trace(tracer: Any, root: Any, *args: Any, **kwargs: Any) -> Graph:
+    def trace(tracer: object, root: object, *args: Any, **kwargs: Any) -> Graph:
         plan = current_plan()
         if _SESSIONS:
             return original(tracer, root, *args, **kwargs)
@@ -82,7 +82,7 @@ def creating_nodes(original: Callable[..., Any]) -> Callable[..., Any]:
     """`_ModuleStackTracer.create_node`: nodes are noted for the block that is running."""
 
     @functools.wraps(original)
-    def create_node(tracer: Any, kind: str, target: Any, *args: Any, **kwargs: Any) -> Any:
+    def create_node(tracer: object, kind: str, target: object, *args: Any, **kwargs: Any) -> Any:
         session = _SESSIONS.get(id(tracer))
         if session is None:
             return original(tracer, kind, target, *args, **kwargs)

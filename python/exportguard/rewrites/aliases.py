@@ -44,7 +44,7 @@ def storage_of(tensor: torch.Tensor) -> Any:
     return tensor.untyped_storage()
 
 
-def only_looks(func: Any) -> bool:
+def only_looks(func: object) -> bool:
     """Whether a torch function asks for no number in a tensor: sizes, dtypes, attributes."""
     name = getattr(func, "__name__", "")
     return name == "__get__" or name in _LOOKS
@@ -81,7 +81,7 @@ class Aliases:
             if key in self._stale:
                 self._stale[own] = self._stale[key]
 
-    def begin_again(self, carried: torch.Tensor, end: Any) -> None:
+    def begin_again(self, carried: torch.Tensor, end: object) -> None:
         """In its next step a loop finds in a variable what the step before left there, stale or not."""
         if isinstance(end, torch.Tensor) and end is not carried:
             self._stale.pop(self._key(carried), None)
@@ -114,7 +114,7 @@ class Aliases:
         for other in others - {key}:
             self._stale[other] = line_now()
 
-    def is_stale(self, tensor: Any) -> bool:
+    def is_stale(self, tensor: object) -> bool:
         """Whether a tensor may hold other numbers in Python."""
         return isinstance(tensor, torch.Tensor) and bool(self._stale) and self._key(tensor) in self._stale
 

@@ -22,7 +22,7 @@ class UnstableError(RewriteError):
     """The variables of a loop are not of one kind before it and behind a step."""
 
 
-def is_leaf(item: Any) -> bool:
+def is_leaf(item: object) -> bool:
     """What pytree must not open."""
     return item is None or item is UNDEFINED
 
@@ -45,7 +45,7 @@ class Kind:
         """A tensor of this kind, of which only the kind matters."""
         return self.standing_for(torch.empty(self.shape, dtype=self.dtype))
 
-    def start(self, value: Any) -> torch.Tensor:
+    def start(self, value: object) -> torch.Tensor:
         """What the variable holds before the loop."""
         if value is UNDEFINED:
             return torch.zeros(self.shape, dtype=self.dtype)
@@ -62,7 +62,7 @@ class Kind:
         return replace(self, kinds=self.kinds | other.kinds)
 
 
-def kind_of(item: Any) -> Kind:
+def kind_of(item: object) -> Kind:
     """The kind of a tensor or a number."""
     if isinstance(item, torch.Tensor) and not is_number(item):
         return Kind(tuple(item.shape), item.dtype, is_number=False, kinds=kinds_of(item))
@@ -74,7 +74,7 @@ def kind_of(item: Any) -> Kind:
     return Kind((), dtype, is_number=True, kinds=kinds_of(item))
 
 
-def same(start: Any, end: Any) -> bool:
+def same(start: object, end: object) -> bool:
     """Whether a step leaves a variable as it is."""
     if start is end:
         return True
@@ -93,7 +93,7 @@ class Kinds:
         self._names = names
         self.of: dict[int, Kind] = {}
 
-    def widen(self, place: int, start: Any, end: Any, name: str) -> bool:
+    def widen(self, place: int, start: object, end: object, name: str) -> bool:
         """Takes in what a step makes of a variable; whether its kind changed.
 
         :raises UnstableError: no tensor can be what it is before the step and behind it
@@ -105,7 +105,7 @@ class Kinds:
         self.of[place] = wanted
         return known is None or not _is_same_kind(known, wanted)
 
-    def _joined(self, known: Kind | None, start: Any, end: Any, name: str) -> Kind:
+    def _joined(self, known: Kind | None, start: object, end: object, name: str) -> Kind:
         if not isinstance(end, torch.Tensor | NUMBERS):
             raise self._unstable(name, start, end)
         after = kind_of(end)
@@ -115,7 +115,7 @@ class Kinds:
             raise self._unstable(name, start, end)
         return self._both(known or kind_of(start), after, name, start, end)
 
-    def _both(self, first: Kind, second: Kind, name: str, start: Any, end: Any) -> Kind:
+    def _both(self, first: Kind, second: Kind, name: str, start: object, end: object) -> Kind:
         if first.is_number and second.is_number:
             return first.joined(second) if first.rank >= second.rank else second.joined(first)
         if first.is_number or second.is_number:
@@ -128,7 +128,7 @@ class Kinds:
             raise self._unstable(name, start, end)
         return first.joined(second)
 
-    def _unstable(self, name: str, start: Any, end: Any) -> UnstableError:
+    def _unstable(self, name: str, start: object, end: object) -> UnstableError:
         return UnstableError(
             f"line {self._line}: a loop over tensors carries {name}, which is {describe(start)} before it but "
             f"{describe(end)} behind a step; give the variable the shape and dtype that the body makes before the loop"
@@ -154,7 +154,7 @@ def _is_same_shape(first: Sequence[Any], second: Sequence[Any]) -> bool:
     return len(first) == len(second) and all(statically_known_true(a == b) for a, b in zip(first, second, strict=True))
 
 
-def undefined_like(start: Any, end: Any) -> Any:
+def undefined_like(start: object, end: object) -> Any:
     """A variable without a value as the structure of tensors that the body gives it."""
     if start is not UNDEFINED or isinstance(end, torch.Tensor | NUMBERS) or is_leaf(end):
         return start
@@ -163,6 +163,6 @@ def undefined_like(start: Any, end: Any) -> Any:
     return pytree.tree_unflatten([UNDEFINED] * len(leaves), spec) if can_be_carried else start
 
 
-def is_inner(start: Any, end: Any) -> bool:
+def is_inner(start: object, end: object) -> bool:
     """Whether only the body uses a variable, for no graph can carry what it holds, such as a function."""
     return start is UNDEFINED and not isinstance(end, torch.Tensor | NUMBERS) and end is not MISSING

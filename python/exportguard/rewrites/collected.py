@@ -32,7 +32,7 @@ class _NotATensor:
     """What torch functions must not take for an element: the watch over the export gives them tensors instead."""
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
+    def __torch_function__(cls, func: object, types: object, args: object = (), kwargs: object = None) -> NoReturn:
         _refuse(f"torch.{getattr(func, '__name__', func)}")
 
 
@@ -46,7 +46,7 @@ class Collected(_NotATensor):
     def length(self) -> Any:
         return pytree.tree_leaves(self.rows)[0].shape[0]
 
-    def at(self, index: Any) -> Any:
+    def at(self, index: object) -> Any:
         """The element of a number, which may be a tensor or negative."""
         if isinstance(index, int):
             torch._check(self.length > (index if index >= 0 else -index - 1))  # type: ignore[no-untyped-call]
@@ -75,7 +75,7 @@ class Maybe(_NotATensor):
         return chosen(rows, number_tensor(self.is_there).reshape(1))
 
 
-def chosen(rows: Any, are_there: torch.Tensor) -> Collected:
+def chosen(rows: object, are_there: torch.Tensor) -> Collected:
     """The rows where a mask is true."""
     return Collected(pytree.tree_map(lambda leaf: like_rows(leaf[are_there], leaf), rows))
 
@@ -112,12 +112,12 @@ def number_rows(rows: torch.Tensor) -> torch.Tensor:
     return rows
 
 
-def rows_are_numbers(leaf: Any) -> bool:
+def rows_are_numbers(leaf: object) -> bool:
     """Whether the rows of a tensor stand for Python numbers."""
     return isinstance(leaf, torch.Tensor) and hasattr(leaf, _NUMBERS)
 
 
-def _as_rows(element: Any) -> torch.Tensor:
+def _as_rows(element: object) -> torch.Tensor:
     require_one_kind(element, "be an element of a list that a loop over tensors fills")
     if isinstance(element, torch.Tensor) and not is_number(element):
         return element.unsqueeze(0)
@@ -154,7 +154,7 @@ def _require_one_dtype(*leaves: torch.Tensor) -> None:
         )
 
 
-def _collected(part: Any) -> Collected:
+def _collected(part: object) -> Collected:
     if isinstance(part, Maybe):
         return part.as_rows()
     return part if isinstance(part, Collected) else Collected(pytree.tree_map(_as_rows, part))
@@ -197,7 +197,7 @@ class Grown(list[Any]):
         parts = self.parts[::-1] if reverse else self.parts
         return next((k for k, p in enumerate(parts) if isinstance(p, Collected | Maybe)), len(parts))
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: object) -> Any:
         found = self.item(index)
         return Grown(found) if isinstance(index, slice) and not isinstance(found, Grown) else found
 
@@ -219,23 +219,23 @@ class Grown(list[Any]):
     def __reversed__(self) -> Any:
         return Grown([self.rows().sliced(slice(None, None, -1))]) if self.is_open else list.__reversed__(self)
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: object) -> Any:
         return Grown([*self.parts, *parts_of(other)])
 
-    def __radd__(self, other: Any) -> Any:
+    def __radd__(self, other: object) -> Any:
         return Grown([*parts_of(other), *self.parts])
 
-    def __iadd__(self, other: Any) -> Any:
+    def __iadd__(self, other: object) -> Any:
         list.extend(self, parts_of(other))
         return self
 
-    def extend(self, other: Any) -> None:
+    def extend(self, other: object) -> None:
         list.extend(self, parts_of(other))
 
     def copy(self) -> Any:
         return Grown(self.parts)
 
-    def insert(self, index: SupportsIndex, item: Any) -> None:
+    def insert(self, index: SupportsIndex, item: object) -> None:
         if self.is_open and index != 0:
             _refuse("insert(…) behind its first element")
         list.insert(self, index, item)
@@ -264,7 +264,7 @@ class Grown(list[Any]):
         self._close("del")
         list.__delitem__(self, index)
 
-    def __contains__(self, item: Any) -> bool:
+    def __contains__(self, item: object) -> bool:
         self._close("`in`")
         return list.__contains__(self, item)
 
@@ -284,11 +284,11 @@ class Grown(list[Any]):
         self._close("index(…)")
         return list.index(self, *arguments)
 
-    def count(self, item: Any) -> int:
+    def count(self, item: object) -> int:
         self._close("count(…)")
         return list.count(self, item)
 
-    def remove(self, item: Any) -> None:
+    def remove(self, item: object) -> None:
         self._close("remove(…)")
         list.remove(self, item)
 
@@ -314,7 +314,7 @@ def parts_of(other: Any) -> list[Any]:
     return other.parts if isinstance(other, Grown) else list(other)
 
 
-def is_open(item: Any) -> bool:
+def is_open(item: object) -> bool:
     """Whether something is a list with parts of unknown length."""
     return isinstance(item, Grown) and item.is_open
 
@@ -353,7 +353,7 @@ _JOINING: dict[str, Callable[..., Any]] = {
 }
 
 
-def holds_parts(item: Any) -> bool:
+def holds_parts(item: object) -> bool:
     """Whether something is, or holds, a list or a number that only a trace knows."""
     if isinstance(item, list | tuple) and not isinstance(item, Grown):
         return any(holds_parts(element) for element in item)
@@ -362,7 +362,7 @@ def holds_parts(item: Any) -> bool:
     return isinstance(item, Grown | Collected | Maybe) or is_number(item)
 
 
-def require_closed(outputs: Any) -> None:
+def require_closed(outputs: object) -> None:
     """Refuses an output of a model that is a list of unknown length."""
     for leaf in pytree.tree_leaves(outputs, is_leaf=is_open):
         if is_open(leaf):
@@ -379,7 +379,7 @@ def plain(item: Any) -> Any:
 
 
 def _register(cls: type, children: Callable[[Any], list[Any]], make: Callable[[list[Any]], Any]) -> None:
-    def with_keys(item: Any) -> tuple[list[tuple[Any, Any]], None]:
+    def with_keys(item: object) -> tuple[list[tuple[Any, Any]], None]:
         return [(pytree.SequenceKey(k), child) for k, child in enumerate(children(item))], None
 
     pytree.register_pytree_node(

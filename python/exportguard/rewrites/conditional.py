@@ -23,7 +23,7 @@ Branch = Callable[..., Any]
 
 
 def if_(
-    test: Any, then: Branch, orelse: Branch, names: Sequence[str] = (), values: Sequence[Any] = (), line: int = 0
+    test: object, then: Branch, orelse: Branch, names: Sequence[str] = (), values: Sequence[Any] = (), line: int = 0
 ) -> Any:
     """`if test: … else: …` where both branches take and return the variables `names`.
 
@@ -38,7 +38,7 @@ def if_(
     return Condition(lambda: then(*values), lambda: orelse(*values), tuple(names), line).build(as_predicate(test))
 
 
-def ifexp(test: Any, then: Callable[[], Any], orelse: Callable[[], Any], line: int = 0) -> Any:
+def ifexp(test: object, then: Callable[[], Any], orelse: Callable[[], Any], line: int = 0) -> Any:
     """`then if test else orelse`."""
     test = truth_of(test)
     if not depends_on_data(test):
@@ -89,7 +89,7 @@ class Condition:
         self._names = names
         self._line = line
 
-    def build(self, predicate: Any) -> Any:
+    def build(self, predicate: object) -> Any:
         captured = Captured()
         snapshot = Snapshot(functions=self._branches)
         for number in snapshot.numbers():  # a comparison of one in a branch is no function of torch's
@@ -130,7 +130,7 @@ class Condition:
         aliases.set_stale(after)
         return runs
 
-    def _without_error(self, predicate: Any, errors: Sequence[Exception | None]) -> Any:
+    def _without_error(self, predicate: object, errors: Sequence[Exception | None]) -> Any:
         """The branch that does not raise, behind a check that it is the one that runs."""
         then, orelse = errors
         if then is not None and orelse is not None:
@@ -180,7 +180,7 @@ def _negated(predicate: Any) -> Any:
 # ---------------------------------------------------------------------------------------------------- checks
 
 
-def check(test: Any, fail: Callable[[], Any]) -> None:
+def check(test: object, fail: Callable[[], Any]) -> None:
     """`assert test` or `if not test: raise …`: on tensor data a check that the program keeps, else what it was.
 
     Raises:
@@ -200,7 +200,7 @@ def check(test: Any, fail: Callable[[], Any]) -> None:
 _CHECKS = [0]  # how many were made
 
 
-def check_data(test: Any) -> None:
+def check_data(test: object) -> None:
     """A check of the program."""
     _CHECKS[0] += 1
     if isinstance(test, torch.Tensor):

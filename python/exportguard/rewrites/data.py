@@ -19,7 +19,7 @@ def is_tracing() -> bool:
     return torch.compiler.is_exporting() or torch._guards.detect_fake_mode() is not None
 
 
-def depends_on_data(test: Any) -> bool:
+def depends_on_data(test: object) -> bool:
     """Whether Python cannot decide `test` at trace time because it depends on tensor data."""
     if isinstance(test, torch.Tensor):
         return is_tracing()
@@ -27,7 +27,7 @@ def depends_on_data(test: Any) -> bool:
     return is_symbolic and bool(has_free_unbacked_symbols(test))
 
 
-def as_predicate(test: Any) -> Any:
+def as_predicate(test: object) -> Any:
     """`test` as cond takes it: a bool tensor of rank 0, or a SymBool."""
     if isinstance(test, torch.Tensor):
         if test.numel() != 1:
@@ -39,20 +39,20 @@ def as_predicate(test: Any) -> Any:
     return test if isinstance(test, torch.SymBool) else test != 0
 
 
-def as_flag(item: Any) -> torch.Tensor:
+def as_flag(item: object) -> torch.Tensor:
     """The truth value of anything as a bool tensor of rank 0."""
     is_data = isinstance(item, torch.Tensor | torch.SymBool | torch.SymInt | torch.SymFloat)
     predicate = as_predicate(item) if is_data else bool(item)
     return predicate if isinstance(predicate, torch.Tensor) else torch.scalar_tensor(predicate, dtype=torch.bool)
 
 
-def require_no_attributes(leaf: Any) -> None:
+def require_no_attributes(leaf: object) -> None:
     """Refuses a tensor with attributes, which are lost where a graph hands it on."""
     for name in attributes_of_tensor(leaf) if isinstance(leaf, torch.Tensor) else ():
         raise of_a_tensor(name)
 
 
-def describe(item: Any) -> str:
+def describe(item: object) -> str:
     """A value as an error message shows it: tensors by dtype and shape."""
     if isinstance(item, torch.Tensor):
         sizes = ", ".join(str(size) for size in item.shape)

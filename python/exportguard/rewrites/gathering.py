@@ -42,11 +42,11 @@ def comprehension(iterable: Any, element: Element, test: Element | None = None, 
         return [element(item) for item in iterable if test is None or test(item)]
     made = Grown()
 
-    def append(item: Any) -> tuple[()]:
+    def append(item: object) -> tuple[()]:
         made.append(element(item))
         return ()
 
-    def body(item: Any) -> tuple[Any, tuple[()]]:
+    def body(item: object) -> tuple[Any, tuple[()]]:
         if test is None:
             append(item)
         else:
@@ -72,7 +72,7 @@ class Lazily:
         return (self.element(item) for item in self.iterable if self.test is None or self.test(item))
 
 
-def lazily(iterable: Any, element: Element, test: Element | None = None) -> Any:
+def lazily(iterable: object, element: Element, test: Element | None = None) -> Any:
     """`(element(i) for i in iterable if test(i))` as the argument of a call."""
     return Lazily(iterable, element, test).through()
 
@@ -105,7 +105,7 @@ def all_(items: Any) -> Any:
     return found if depends_on_data(found) else bool(found)
 
 
-def _rows(items: Any) -> Rows | None:
+def _rows(items: object) -> Rows | None:
     return rows_of(items) if is_tracing() else None
 
 
@@ -151,7 +151,7 @@ def _extreme(function: Callable[..., Any], is_better: Callable[[Any, Any], Any],
     return best
 
 
-def tensor(data: Any, *args: Any, **options: Any) -> torch.Tensor:
+def tensor(data: object, *args: Any, **options: Any) -> torch.Tensor:
     """`torch.tensor(data)`, of numbers that are tensors as well."""
     leaves = pytree.tree_leaves(data)
     if not is_tracing() or not any(isinstance(leaf, torch.Tensor | Collected | Maybe) for leaf in leaves):
@@ -166,7 +166,7 @@ def tensor(data: Any, *args: Any, **options: Any) -> torch.Tensor:
     return made if dtype is None else made.to(dtype)
 
 
-def _is(item: Any) -> bool:
+def _is(item: object) -> bool:
     return isinstance(item, torch.Tensor)
 
 

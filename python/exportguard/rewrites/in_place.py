@@ -77,7 +77,7 @@ def in_place(functions: Sequence[types.FunctionType], rewritten: RewrittenMethod
 
 
 def _at(lines: frozenset[int]) -> Callable[[Any], bool]:
-    def stands_there(node: Any) -> bool:
+    def stands_there(node: object) -> bool:
         first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0) or 0
         return any(first <= line <= last for line in lines)
 

@@ -59,7 +59,7 @@ class Rows:
     def length(self) -> Any:
         return pytree.tree_leaves(self.tensors)[0].shape[0]
 
-    def at(self, index: Any) -> Any:
+    def at(self, index: object) -> Any:
         """The row of a number, which may be a tensor itself."""
         return self.item([row_of(leaf, index) for leaf in pytree.tree_leaves(self.tensors)])
 

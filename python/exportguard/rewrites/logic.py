@@ -44,7 +44,7 @@ def compare(operators: Sequence[str], *operands: Callable[[], Any]) -> Any:
     return result
 
 
-def known(item: Any) -> Callable[[], Any]:
+def known(item: object) -> Callable[[], Any]:
     """An operand that was read already."""
     return lambda: item
 
@@ -71,13 +71,13 @@ def _tested(operands: Sequence[Callable[[], Any]], *, is_or: bool) -> Any:
     return current
 
 
-def _both(current: Any, read: Callable[[], Any]) -> Any:
+def _both(current: object, read: Callable[[], Any]) -> Any:
     if _leaves_no_trace(read):
         return _combine(torch.logical_and, current, read())
     return Condition(lambda: as_flag(read()), lambda: False, ("the value",), 0).build(as_predicate(current))
 
 
-def _either(current: Any, read: Callable[[], Any]) -> Any:
+def _either(current: object, read: Callable[[], Any]) -> Any:
     if _leaves_no_trace(read):
         return _combine(torch.logical_or, current, read())
     return Condition(lambda: True, lambda: as_flag(read()), ("the value",), 0).build(as_predicate(current))
@@ -115,7 +115,7 @@ def _valued(operands: Sequence[Callable[[], Any]], line: int, *, is_or: bool) ->
     return Condition(then, orelse, ("the value",), line).build(as_predicate(current))
 
 
-def not_(operand: Any) -> Any:
+def not_(operand: object) -> Any:
     """`not a`."""
     operand = truth_of(operand)
     if not depends_on_data(operand):
@@ -123,7 +123,7 @@ def not_(operand: Any) -> Any:
     return torch.logical_not(operand) if isinstance(operand, torch.Tensor) else torch.sym_not(as_predicate(operand))  # type: ignore[no-untyped-call]
 
 
-def bool_(item: Any) -> Any:
+def bool_(item: object) -> Any:
     """`bool(item)`; of tensor data a bool tensor."""
     item = truth_of(item)
     return as_flag(item) if depends_on_data(item) else bool(item)
@@ -154,5 +154,5 @@ def item(tensor: Any) -> Any:
     return float_(tensor) if tensor.is_floating_point() else int_(tensor)
 
 
-def _combine(function: Callable[..., torch.Tensor], a: Any, b: Any) -> torch.Tensor:
+def _combine(function: Callable[..., torch.Tensor], a: object, b: object) -> torch.Tensor:
     return function(as_flag(a), as_flag(b))

@@ -134,7 +134,7 @@ class Merge:
 
     # -------------------------------------------------------------------------------------- leaves
 
-    def _add(self, path: Any, a: Any, b: Any) -> None:
+    def _add(self, path: object, a: object, b: object) -> None:
         if a is b or _is_same(a, b):
             self._kinds.append(None)
             self._common.append(a)
@@ -157,7 +157,7 @@ class Merge:
         self._common.append(None)
         self._tensors += [leaf for leaf in (a, b) if isinstance(leaf, torch.Tensor)]
 
-    def _kind(self, path: Any, a: Any, b: Any) -> Kind:
+    def _kind(self, path: object, a: object, b: object) -> Kind:
         first, second = kind_of(a), kind_of(b)
         if first.is_number and second.is_number:
             return first.joined(second) if first.rank >= second.rank else second.joined(first)
@@ -187,23 +187,23 @@ class Merge:
     def _where(self) -> str:
         return f"line {self._line}: " if self._line else ""
 
-    def _error(self, what: str, a: Any, b: Any) -> RewriteError:
+    def _error(self, what: str, a: object, b: object) -> RewriteError:
         return RewriteError(
             f"{self._where()}the branches of a test on tensor data {what}: {describe(a)} and {describe(b)}; "
             "give both branches tensors of one shape and dtype"
         )
 
 
-def _is_leaf(item: Any) -> bool:
+def _is_leaf(item: object) -> bool:
     return item is None
 
 
-def _in_common(a: Any, b: Any) -> bool:
+def _in_common(a: object, b: object) -> bool:
     """Whether both branches leave one object that is more than a value."""
     return a is b and not isinstance(a, NUMBERS | str) and a is not None and a is not UNDEFINED
 
 
-def _left_out(slot: Slot, a: Any, b: Any) -> Any:
+def _left_out(slot: Slot, a: object, b: object) -> Any:
     """For an element that one branch alone appends: what stands for it where it is missing."""
     if slot.kind != "element" or (a is MISSING) == (b is MISSING):
         return None
@@ -214,7 +214,7 @@ def _left_out(slot: Slot, a: Any, b: Any) -> Any:
     return value
 
 
-def _perhaps(element: Any, template: Any) -> Maybe:
+def _perhaps(element: object, template: object) -> Maybe:
     if isinstance(element, Maybe):
         return element
     if element is not MISSING:
@@ -222,14 +222,14 @@ def _perhaps(element: Any, template: Any) -> Maybe:
     return Maybe(pytree.tree_map(_nothing_like, template), False)
 
 
-def _nothing_like(leaf: Any) -> Any:
+def _nothing_like(leaf: object) -> Any:
     if not isinstance(leaf, torch.Tensor):
         return type(leaf)(0) if isinstance(leaf, bool | int | float) else 0
     made = torch.zeros(leaf.shape, dtype=leaf.dtype)
     return kind_of(leaf).standing_for(made) if is_number(leaf) else made
 
 
-def _is_same(a: Any, b: Any) -> bool:
+def _is_same(a: object, b: object) -> bool:
     if isinstance(a, torch.SymInt | torch.SymFloat | torch.SymBool) and type(a) is type(b):
         return bool(a.node.expr == b.node.expr)
     return (

@@ -83,7 +83,7 @@ def may_be(tensor: torch.Tensor, kinds: frozenset[int]) -> torch.Tensor:
     return tensor
 
 
-def kinds_of(item: Any) -> frozenset[int]:
+def kinds_of(item: object) -> frozenset[int]:
     """The kinds of Python numbers that something may be: none for what is a tensor on every path."""
     if isinstance(item, torch.Tensor):
         marked: frozenset[int] | None = getattr(item, _KINDS, None)
@@ -95,7 +95,7 @@ def kinds_of(item: Any) -> frozenset[int]:
     return frozenset((_FLOAT if isinstance(item, float | torch.SymFloat) else _INT,))
 
 
-def is_number(item: Any) -> bool:
+def is_number(item: object) -> bool:
     """Whether a value is a tensor that stands for a Python number."""
     return isinstance(item, torch.Tensor) and hasattr(item, _MARK)
 
@@ -108,7 +108,7 @@ def marked_like(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
-def require_one_kind(item: Any, what: str) -> None:
+def require_one_kind(item: object, what: str) -> None:
     """Refuses a number that may be of several kinds.
 
     :param what: what needs to know its kind
@@ -120,7 +120,7 @@ def require_one_kind(item: Any, what: str) -> None:
         )
 
 
-def affine_of(item: Any) -> Affine | None:
+def affine_of(item: object) -> Affine | None:
     """What is known of a number of a loop."""
     return getattr(item, _MARK, None) if isinstance(item, torch.Tensor) else None
 
@@ -187,7 +187,7 @@ def _require_one_dtype(leaves: Sequence[torch.Tensor]) -> None:
                     raise _of_two_dtypes(leaf, beside)
 
 
-def _result_type(tensor: torch.Tensor, other: Any) -> torch.dtype:
+def _result_type(tensor: torch.Tensor, other: object) -> torch.dtype:
     """torch.result_type, which a trace would take for an operator: axes decide before numbers of rank 0, and these
     before Python's; each only within its category."""
     if not isinstance(other, torch.Tensor):
@@ -235,7 +235,7 @@ def _exponent(name: str, args: Any) -> Any:
     return args[0] if name == "__rpow__" else args[1] if len(args) > 1 else None
 
 
-def _is_natural(exponent: Any) -> bool:
+def _is_natural(exponent: object) -> bool:
     """Whether a power of integers is surely one: Python's `2 ** -1` is a float."""
     if isinstance(exponent, torch.Tensor):
         known = affine_of(exponent)
@@ -253,7 +253,7 @@ def _arithmetic(name: str, func: Callable[..., Any], args: Any, kwargs: dict[str
     return as_number(result, affine, kinds) if isinstance(result, torch.Tensor) else result
 
 
-def _operand(leaf: Any, divides: bool) -> Any:
+def _operand(leaf: object, divides: bool) -> Any:
     """A number as Python's arithmetic takes it."""
     if isinstance(leaf, float) or (divides and isinstance(leaf, int)):
         return torch.full((), leaf, dtype=torch.float64)

@@ -19,7 +19,7 @@ _DEPTH = 8  # objects in objects; one that refers to itself is left as it is
 class Opening:
     """Which leaves of two outcomes are objects of one class that are not the same object, level by level."""
 
-    def __init__(self, first: Any, second: Any) -> None:
+    def __init__(self, first: object, second: object) -> None:
         self._levels: list[frozenset[int]] = []
         for _ in range(_DEPTH):
             places = _differing_objects(first, second)
@@ -28,18 +28,18 @@ class Opening:
             self._levels.append(places)
             first, second = _open(first, places), _open(second, places)
 
-    def opened(self, outcome: Any) -> Any:
+    def opened(self, outcome: object) -> Any:
         """An outcome of this shape with its objects as their attributes."""
         for places in self._levels:
             outcome = _open(outcome, places)
         return outcome
 
 
-def _is_leaf(item: Any) -> bool:
+def _is_leaf(item: object) -> bool:
     return item is None
 
 
-def _differing_objects(first: Any, second: Any) -> frozenset[int]:
+def _differing_objects(first: object, second: object) -> frozenset[int]:
     first_leaves, spec = pytree.tree_flatten(first, is_leaf=_is_leaf)
     second_leaves, other = pytree.tree_flatten(second, is_leaf=_is_leaf)
     if spec != other:
@@ -48,23 +48,23 @@ def _differing_objects(first: Any, second: Any) -> frozenset[int]:
     return frozenset(i for i, (a, b) in pairs if a is not b and _is_object(a) and type(a) is type(b))
 
 
-def _is_object(item: Any) -> bool:
+def _is_object(item: object) -> bool:
     is_plain = isinstance(getattr(item, "__dict__", None), dict) and not is_opaque(item)
     return is_plain and not isinstance(item, torch.nn.Module | BaseException)
 
 
-def _open(tree: Any, places: frozenset[int]) -> Any:
+def _open(tree: object, places: frozenset[int]) -> Any:
     leaves, spec = pytree.tree_flatten(tree, is_leaf=_is_leaf)
     opened = [{_CLASS: type(leaf), **vars(leaf)} if i in places else leaf for i, leaf in enumerate(leaves)]
     return pytree.tree_unflatten(opened, spec)
 
 
-def closed(tree: Any) -> Any:
+def closed(tree: object) -> Any:
     """The tree with new objects for the attributes."""
     return pytree.tree_map(_close, tree, is_leaf=lambda item: item is None or _is_opened(item))
 
 
-def _is_opened(item: Any) -> bool:
+def _is_opened(item: object) -> bool:
     return isinstance(item, dict) and _CLASS in item
 
 

@@ -8,7 +8,6 @@ import sys
 import types
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from exportguard.declaration.targets import resolve
 from exportguard.model_code import is_models, is_users
@@ -119,7 +118,7 @@ def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
             yield from _nested(constant)
 
 
-def _reachable(value: Any) -> list[types.FunctionType]:
+def _reachable(value: object) -> list[types.FunctionType]:
     """The functions inside descriptors, decorators and their closures, outermost first."""
     found: dict[int, types.FunctionType] = {}
     pending = [value]

@@ -63,7 +63,7 @@ def _methods_of(kind: type) -> dict[str, types.FunctionType]:
     return {name: function for name, function in found.items() if function is not None}
 
 
-def _function_in(value: Any) -> types.FunctionType | None:
+def _function_in(value: object) -> types.FunctionType | None:
     if isinstance(value, staticmethod | classmethod | types.MethodType):
         value = value.__func__
     elif isinstance(value, property):
@@ -104,7 +104,7 @@ class Reach:
         for name in named.globals:
             self._global(function.__globals__.get(name), named.attributes)
 
-    def _global(self, value: Any, attributes: frozenset[str]) -> None:
+    def _global(self, value: object, attributes: frozenset[str]) -> None:
         if not isinstance(value, types.ModuleType):
             self.value(value)
             return
@@ -112,7 +112,7 @@ class Reach:
             for name in attributes & vars(value).keys():
                 self.value(vars(value)[name])
 
-    def value(self, value: Any) -> None:
+    def value(self, value: object) -> None:
         """Takes in a value that code leads to."""
         if isinstance(value, torch.SymInt):
             self.numbers.append(value)

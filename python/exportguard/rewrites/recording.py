@@ -112,7 +112,7 @@ def _storage(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
-def _symbols(item: Any) -> set[Any]:
+def _symbols(item: object) -> set[Any]:
     """What tensor data decides in a number or in the sizes of a tensor."""
     sizes = item.shape if isinstance(item, torch.Tensor) else (item,)
     symbolic = (size for size in sizes if isinstance(size, torch.SymInt | torch.SymFloat))
@@ -149,7 +149,7 @@ class _Recorder(TorchFunctionMode):
                 captured.note_origin(leaf, tensors)
         return result
 
-    def _note_made(self, leaf: Any) -> None:
+    def _note_made(self, leaf: object) -> None:
         if isinstance(leaf, torch.Tensor) and id(leaf) not in self._captured.ids:
             self._captured.made[id(leaf)] = leaf
         self._captured.own_symbols |= _symbols(leaf) - self._captured.outer_symbols
@@ -159,7 +159,7 @@ _BY_INDEX = ("__getitem__", "index_select", "gather", "take", "take_along_dim", 
 _BY_VALUE = ("item", "inverse", "inv", "linalg_inv", "cholesky", "linalg_cholesky", "solve", "linalg_solve")
 
 
-def _may_fail(func: Any, tensors: Sequence[torch.Tensor]) -> bool:
+def _may_fail(func: object, tensors: Sequence[torch.Tensor]) -> bool:
     name = getattr(func, "__name__", "")
     return name in _BY_VALUE or (name in _BY_INDEX and len(tensors) > 1)
 
@@ -185,7 +185,7 @@ class _Substitution(TorchFunctionMode):
         self._replacements = replacements
         self._originals = dict(zip(map(id, replacements.values()), originals, strict=True))
 
-    def replace(self, leaf: Any) -> Any:
+    def replace(self, leaf: object) -> Any:
         return self._replacements.get(id(leaf), leaf) if isinstance(leaf, torch.Tensor) else leaf
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -282,10 +282,10 @@ class _Loop:
             [] if len(held) != len(self._slots) else pytree.tree_leaves(self._opened((values, held)), is_leaf=is_leaf)
         )
 
-    def _opened(self, tree: Any) -> Any:
+    def _opened(self, tree: object) -> Any:
         return tree if self._opening is None else self._opening.opened(tree)
 
-    def _widen(self, place: int, end: Any, inputs: list[Any]) -> bool:
+    def _widen(self, place: int, end: object, inputs: list[Any]) -> bool:
         given = inputs[place] if place < len(inputs) else self._start[place]
         if place in self._kinds.of and end is given:
             return False  # a tensor that stands for the variable comes out as it went in
@@ -363,7 +363,7 @@ class _Loop:
 
     # -------------------------------------------------------------------------------------- while_loop
 
-    def while_loop(self, goes_on: Any = True) -> tuple[Any, ...]:
+    def while_loop(self, goes_on: object = True) -> tuple[Any, ...]:
         """The loop as `while` with its test."""
         if self._appended:
             raise RewriteError(
@@ -461,7 +461,7 @@ class _Loop:
         return values
 
 
-def _versions(items: Any) -> list[int]:
+def _versions(items: object) -> list[int]:
     return [leaf._version for leaf in pytree.tree_leaves(items) if isinstance(leaf, torch.Tensor)]
 
 

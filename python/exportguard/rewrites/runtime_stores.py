@@ -31,7 +31,7 @@ _UPDATES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def get_item(container: Any, index: Any) -> Any:
+def get_item(container: object, index: object) -> Any:
     """`container[index]`, which is known as a part of it where it is one in Python."""
     found = _got(container, index)
     if isinstance(container, torch.Tensor) and isinstance(found, torch.Tensor) and _makes_a_view(index):
@@ -39,7 +39,7 @@ def get_item(container: Any, index: Any) -> Any:
     return found
 
 
-def _makes_a_view(index: Any) -> bool:
+def _makes_a_view(index: object) -> bool:
     """Whether torch gives a part of the memory: slices and single numbers, which may be tensors."""
     parts = index if isinstance(index, tuple) else (index,)
     return all(
@@ -74,12 +74,12 @@ def set_item(content: Any, container: Any, index: Any) -> None:
     view[row] = changed
 
 
-def update_item(name: str, container: Any, index: Any, operand: Any) -> None:
+def update_item(name: str, container: object, index: object, operand: object) -> None:
     """`container[index] += operand`, or another operator."""
     set_item(_UPDATES[name](_got(container, index), operand), container, index)
 
 
-def _require_tensor(container: Any, index: Any) -> None:
+def _require_tensor(container: object, index: object) -> None:
     if isinstance(container, list | tuple | str) and is_number(index):
         raise RewriteError(
             f"a Python {type(container).__name__} is indexed by a number that is known only when the program runs; "
@@ -87,7 +87,7 @@ def _require_tensor(container: Any, index: Any) -> None:
         )
 
 
-def _windows(container: Any, parts: tuple[Any, ...]) -> tuple[Any, ...]:
+def _windows(container: object, parts: tuple[Any, ...]) -> tuple[Any, ...]:
     """Slices between numbers of a loop as the indices that they stand for, where their length is known."""
     if not isinstance(container, torch.Tensor) or Ellipsis in [p for p in parts if not isinstance(p, torch.Tensor)]:
         return parts
@@ -102,7 +102,7 @@ def _is_dynamic(part: slice) -> bool:
     return isinstance(part.start, torch.Tensor) or isinstance(part.stop, torch.Tensor)
 
 
-def _window(part: slice, size: Any) -> Any:
+def _window(part: slice, size: object) -> Any:
     """`i:i + 3` as three indices if `0 <= i` and `i + 3 <= size` are sure; else with bounds that torch asks for."""
     if not _is_dynamic(part):
         return part
@@ -122,12 +122,12 @@ def _window(part: slice, size: Any) -> Any:
     return slice(*(_as_size(bound) for bound in (part.start, part.stop, part.step)))
 
 
-def _as_size(bound: Any) -> Any:
+def _as_size(bound: object) -> Any:
     """A bound that is a tensor as the number that torch makes of it."""
     return bound.item() if isinstance(bound, torch.Tensor) else bound
 
 
-def _row(container: Any, parts: tuple[Any, ...]) -> tuple[torch.Tensor, tuple[Any, ...], int, int] | None:
+def _row(container: object, parts: tuple[Any, ...]) -> tuple[torch.Tensor, tuple[Any, ...], int, int] | None:
     """A view, the index of the row in it that the first tensor among the parts names, its axis, that part's place."""
     place = next((k for k, part in enumerate(parts) if _is_scalar_index(part)), None)
     if place is None or not isinstance(container, torch.Tensor):
@@ -138,7 +138,7 @@ def _row(container: Any, parts: tuple[Any, ...]) -> tuple[torch.Tensor, tuple[An
     return view, (*(slice(None),) * axis, parts[place].reshape(1)), axis, place
 
 
-def _is_scalar_index(part: Any) -> bool:
+def _is_scalar_index(part: object) -> bool:
     return isinstance(part, torch.Tensor) and part.dim() == 0 and part.dtype not in (torch.bool, torch.uint8)
 
 

@@ -73,7 +73,7 @@ def rewrite_patch(owner: Any, attribute: str, **options: Any) -> RewritePatch:
     )
 
 
-def as_rewrites(rewrite: Any) -> tuple[Patch, ...]:
+def as_rewrites(rewrite: object) -> tuple[Patch, ...]:
     """One patch for every function that `rewrite` names: a module, or an iterable of patches, methods, classes, pairs
     (class, "name"), modules, and dicts of a "target" (one of these) with options of `transform_method`.
     True or "auto", alone or in the iterable, is the patch that finds out which functions need it.
@@ -94,11 +94,11 @@ def as_rewrites(rewrite: Any) -> tuple[Patch, ...]:
     return tuple({patch.name: patch for patch in patches}.values())
 
 
-def _is_automatic(item: Any) -> bool:
+def _is_automatic(item: object) -> bool:
     return item is True or (isinstance(item, str) and item == "auto")
 
 
-def _patches_of(item: Any, options: Mapping[str, Any]) -> list[Patch]:
+def _patches_of(item: object, options: Mapping[str, Any]) -> list[Patch]:
     if isinstance(item, Patch):
         return [item]
     if _is_automatic(item):
@@ -187,7 +187,7 @@ def _methods_of_module(module: torch.nn.Module) -> Iterator[tuple[type, str]]:
                 pending += _called_on_self(vars(holder)[name])
 
 
-def _called_on_self(function: Any) -> list[str]:
+def _called_on_self(function: object) -> list[str]:
     try:
         node = definition_of(innermost(function))
     except RewriteError:
@@ -227,7 +227,7 @@ def code_needing_rewriting(model: torch.nn.Module | type[torch.nn.Module]) -> li
     return [(owner, name) for owner, name in methods if _tests_data(vars(owner)[name])]
 
 
-def _tests_data(function: Any) -> bool:
+def _tests_data(function: object) -> bool:
     try:
         node = definition_of(innermost(function))
     except RewriteError:

@@ -65,7 +65,7 @@ class Slot:
             return f"a {name}"
         return f"{name}.{self.key}" if "attribute" in self.kind else f"{name}[{self.key!r}]"
 
-    def as_value(self, held: Any) -> Any:
+    def as_value(self, held: object) -> Any:
         """What a place holds, where a variable without a value is undefined, as a local one is."""
         return UNDEFINED if held is MISSING and self.kind == "variable" else held
 
@@ -90,7 +90,7 @@ class Slot:
         elif self.kind == "element":
             self._put_element(value)
 
-    def _put_element(self, value: Any) -> None:
+    def _put_element(self, value: object) -> None:
         place: Any = self.key
         if isinstance(self.owner, collections.deque):
             held = [*self.owner]
@@ -105,7 +105,7 @@ class Slot:
             list.__setitem__(self.owner, place, value)
 
 
-def _put_variable(cell: types.CellType, value: Any) -> None:
+def _put_variable(cell: types.CellType, value: object) -> None:
     if value is MISSING or value is UNDEFINED:
         if content_of_cell(cell).values:
             del cell.cell_contents
@@ -113,7 +113,7 @@ def _put_variable(cell: types.CellType, value: Any) -> None:
         cell.cell_contents = value
 
 
-def _put_entry(entries: dict[Any, Any], key: Any, value: Any) -> None:
+def _put_entry(entries: dict[Any, Any], key: object, value: object) -> None:
     if value is MISSING:
         entries.pop(key, None)
     else:
@@ -147,7 +147,7 @@ class Snapshot:
                 pending += self._enter(pending.pop())
             pending = self._reach.more() if self._reach is not None else []
 
-    def _enter(self, owner: Any) -> Iterable[Any]:
+    def _enter(self, owner: object) -> Iterable[Any]:
         """Takes in an object; returns what it leads to."""
         if type(owner) in _PLAIN or id(owner) in self._owners:
             return ()
@@ -164,7 +164,7 @@ class Snapshot:
         inner = () if content.kind in (PROGRESS, ARRAY) else content.values.values()
         return [*inner, *_held_by(owner)]
 
-    def _look(self, owner: Any) -> None:
+    def _look(self, owner: object) -> None:
         assert self._reach is not None
         if isinstance(owner, types.FunctionType | types.MethodType):
             self._reach.value(owner)
@@ -182,7 +182,7 @@ class Snapshot:
                 found += self._changed(owner, before, content_of(owner) or Content(before.kind, {}))
         return found
 
-    def _changed(self, owner: Any, before: Content, now: Content) -> Iterator[tuple[Slot, Any]]:
+    def _changed(self, owner: object, before: Content, now: Content) -> Iterator[tuple[Slot, Any]]:
         for key in (*before.values, *(key for key in now.values if key not in before.values)):
             value = now.values.get(key, MISSING)
             if not differs(before.kind, before.values.get(key, MISSING), value):
@@ -199,7 +199,7 @@ class Snapshot:
         """The symbolic numbers that the functions find in their variables."""
         return [] if self._reach is None else self._reach.numbers
 
-    def knows(self, owner: Any) -> bool:
+    def knows(self, owner: object) -> bool:
         """Whether an object was within reach when the snapshot was taken."""
         return id(owner) in self._owners
 
@@ -233,7 +233,7 @@ def of_a_tensor(name: Hashable) -> RewriteError:
     )
 
 
-def _of_an_iterator(owner: Any) -> RewriteError:
+def _of_an_iterator(owner: object) -> RewriteError:
     return RewriteError(
         f"{line_now()}: a branch of a test on tensor data, or a step of a loop, takes elements from a "
         f"{type(owner).__name__} that was made outside of it, and Python would only where it runs: call next(…) "
@@ -241,7 +241,7 @@ def _of_an_iterator(owner: Any) -> RewriteError:
     )
 
 
-def _held_by(item: Any) -> list[Any]:
+def _held_by(item: object) -> list[Any]:
     """What an object leads to beside its places."""
     if isinstance(item, types.MethodType):
         return [item.__self__, item.__func__]

@@ -77,23 +77,23 @@ def text_(made: str, *values: Any) -> str:
     return TextOfData(made) if any(_is_of_data(value) for value in values) else made
 
 
-def _is_of_data(value: Any) -> bool:
+def _is_of_data(value: object) -> bool:
     leaves = [*value] if isinstance(value, torch.Size) else pytree.tree_leaves(value)
     symbolic = (torch.SymInt, torch.SymFloat, torch.SymBool)
     return any(isinstance(leaf, (TextOfData, *symbolic)) or depends_on_data(leaf) for leaf in leaves)
 
 
-def str_(value: Any = "") -> str:
+def str_(value: object = "") -> str:
     """`str(value)`."""
     return text_(str(value), value)
 
 
-def repr_(value: Any) -> str:
+def repr_(value: object) -> str:
     """`repr(value)`."""
     return text_(repr(value), value)
 
 
-def format_(value: Any, how: str = "") -> str:
+def format_(value: object, how: str = "") -> str:
     """`format(value, how)`: what is traced has no digits to be counted."""
     if _is_of_data(value):
         return TextOfData(format(str(value), "") if isinstance(value, torch.Tensor) else str(value))
@@ -111,7 +111,7 @@ def filled_(template: str, *values: Any) -> str:
     return TextOfData(f"{template} {values}") if any(map(_is_of_data, values)) else template.format(*values)
 
 
-def percent_(template: str, values: Any) -> str:
+def percent_(template: str, values: object) -> str:
     """`template % values`."""
     if not _is_of_data(values):
         return str(template % values)

@@ -6,7 +6,6 @@ import ast
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from exportguard.rewrites.engine import RewrittenMethod, Rule, Unit, rewrite_function
 from exportguard.rewrites.rules import all_rules
@@ -18,7 +17,7 @@ Rewriter = Callable[[ast.FunctionDef], ast.FunctionDef]
 
 
 def transform_method(
-    func: Any,
+    func: object,
     *,
     filter_node: Callable[[ast.AST], bool] | None = None,
     pre_rewriter: Rewriter | None = None,

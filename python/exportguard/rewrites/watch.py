@@ -66,7 +66,7 @@ class Watch(TorchFunctionMode):
                 self.aliases.written(tensor)
         return result
 
-    def _watched(self, argument: Any) -> Any:
+    def _watched(self, argument: object) -> Any:
         """The body of a higher-order operator, which is traced while this mode is not in force."""
         if not isinstance(argument, types.FunctionType):
             return argument
@@ -109,7 +109,7 @@ def note_containers(found: Iterable[tuple[str, Any, Any]], line: int) -> None:
 class _Two:
     """A list or dict from before a test and the one that took its place, with what both held then."""
 
-    def __init__(self, name: str, line: int, older: Any, merged: Any) -> None:
+    def __init__(self, name: str, line: int, older: object, merged: object) -> None:
         self._name = name
         self._line = line
         self._merged = merged
@@ -157,7 +157,7 @@ def watch_exports(changes: Changes) -> None:
         return
 
     @functools.wraps(original)
-    def export(mod: Any, *args: Any, **kwargs: Any) -> Any:
+    def export(mod: object, *args: Any, **kwargs: Any) -> Any:
         return _run_watched(mod, lambda: original(mod, *args, **kwargs))
 
     setattr(export, _WATCHED, True)
@@ -178,7 +178,7 @@ def _noting(make_error: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
-def _run_watched(model: Any, export: Callable[[], Any]) -> Any:
+def _run_watched(model: object, export: Callable[[], Any]) -> Any:
     """The program, unless the model swallowed what was not meant for it."""
     watch = Watch()
     _OPEN.append(watch)
@@ -195,18 +195,18 @@ def _run_watched(model: Any, export: Callable[[], Any]) -> Any:
     return program
 
 
-def _is_of_a_trace(value: Any) -> bool:
+def _is_of_a_trace(value: object) -> bool:
     from torch._subclasses.fake_tensor import FakeTensor
 
     return isinstance(value, FakeTensor) or holds_parts(value)
 
 
 @contextmanager
-def _left_clean(model: Any, watch: Watch) -> Iterator[None]:
+def _left_clean(model: object, watch: Watch) -> Iterator[None]:
     """Sees to it that a model returns nothing stale, and keeps no list or number that only the trace knows."""
     snapshot = Snapshot(model.modules() if isinstance(model, torch.nn.Module) else ())
 
-    def clean(module: torch.nn.Module, _: Any, outputs: Any) -> None:
+    def clean(module: torch.nn.Module, _: object, outputs: object) -> None:
         if module is not model:
             return
         require_closed(outputs)

@@ -64,7 +64,7 @@ def shapes_of(cache: Any) -> KeysAndValues:
 
 
 def decoder_to_onnx(
-    model: torch.nn.Module, cache: Any, *, opset: int | None, options: ExportOptions = ExportOptions()
+    model: torch.nn.Module, cache: object, *, opset: int | None, options: ExportOptions = ExportOptions()
 ) -> OnnxModel:
     """The model with a cache that grows, also where it looks back through a sliding window alone: the mask keeps to the
     window, and the lengths of all layers stay equal, as runtimes want them. `cache` is a plain one.
@@ -130,7 +130,7 @@ def _cache_after(model: torch.nn.Module, length: int) -> Any:
         raise _refused(model, f"with a plain DynamicCache it raises {type(error).__name__}: {error}") from error
 
 
-def _require_plain_layers(model: torch.nn.Module, cache: Any) -> None:
+def _require_plain_layers(model: torch.nn.Module, cache: object) -> None:
     layers: Sequence[Any] = getattr(cache, "layers", ())
     others = sorted({type(layer).__name__ for layer in layers if type(layer) is not cache_utils.DynamicLayer})
     if not layers or others:

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from exportguard.errors import InvalidArgumentError
 from exportguard.models import ModelCase, build_model
@@ -92,7 +91,7 @@ def plan(model: str, output: str | os.PathLike[str], options: FolderOptions = Fo
     }
 
 
-def _form(parts: Any) -> str:
+def _form(parts: object) -> str:
     if parts is None:
         return "what its own code takes"
     kept = "keys and values that grow"

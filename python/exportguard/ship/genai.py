@@ -68,7 +68,7 @@ def write(folder: Path, config: dict[str, Any]) -> None:
     (folder / FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
-def _context_length(config: Any) -> int:
+def _context_length(config: object) -> int:
     for name in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"):
         length = getattr(config, name, None)
         if isinstance(length, int) and length > 0:
@@ -105,11 +105,11 @@ def _search(config: Any, generation: Any) -> dict[str, Any]:
     }
 
 
-def _further_search(generation: Any) -> dict[str, Any]:
+def _further_search(generation: object) -> dict[str, Any]:
     """What the runtime has under the same name, where the model asks for it."""
     size = getattr(generation, "no_repeat_ngram_size", None)
     return {"no_repeat_ngram_size": size} if size else {}
 
 
-def _or(value: Any, default: Any) -> Any:
+def _or(value: object, default: object) -> Any:
     return default if value is None else value

@@ -163,7 +163,7 @@ class _Quantizer:
             return source.input[0], not turned
         return name, turned
 
-    def _matrix(self, node: Any, name: str, turned: bool) -> tuple[str, Array] | None:
+    def _matrix(self, node: object, name: str, turned: bool) -> tuple[str, Array] | None:
         """The constant factor as (K, N), under a name that is the same for the same numbers."""
         attributes, weight = _attributes(node), self._weights.get(name)
         if attributes.get("transA", 0) or {attributes.get("alpha", 1.0), attributes.get("beta", 1.0)} != {1.0}:

@@ -24,7 +24,7 @@ _PAGE, _WORD = 4096, 64
 class Weights(Protocol):
     """Where numbers are read from and go to."""
 
-    def array(self, tensor: Any) -> Array:
+    def array(self, tensor: object) -> Array:
         """The numbers of an initializer, which is not to be changed."""
 
     def tensor(self, name: str, kind: int, dims: tuple[int, ...], data: Array) -> Any:
@@ -34,7 +34,7 @@ class Weights(Protocol):
 class WeightsInMemory:
     """Of a model whose tensors hold their numbers themselves."""
 
-    def array(self, tensor: Any) -> Array:
+    def array(self, tensor: object) -> Array:
         return numpy_helper.to_array(tensor)
 
     def tensor(self, name: str, kind: int, dims: tuple[int, ...], data: Array) -> Any:
@@ -107,11 +107,11 @@ class WeightsOnDisk:
             tensor.external_data.add(key=key, value=str(value))
         tensor.data_location = onnx.TensorProto.EXTERNAL
 
-    def _location(self, tensor: Any) -> str:
+    def _location(self, tensor: object) -> str:
         name: str = entries_of(tensor)["location"].value
         return name
 
-    def _bytes_of(self, tensor: Any, file: Path | None = None) -> Array:
+    def _bytes_of(self, tensor: object, file: Path | None = None) -> Array:
         entries = {name: entry.value for name, entry in entries_of(tensor).items()}
         source = file or self._file.with_name(entries["location"])
         return numpy.memmap(source, numpy.uint8, "r", int(entries.get("offset", 0)), (int(entries["length"]),))

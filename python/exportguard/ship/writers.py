@@ -64,7 +64,7 @@ def parts_of(case: ModelCase, options: FolderOptions) -> Any:
         return None
 
 
-def write_files(case: ModelCase, parts: Any, staging: Path, options: FolderOptions, step: Step) -> None:
+def write_files(case: ModelCase, parts: object, staging: Path, options: FolderOptions, step: Step) -> None:
     """Writes what `parts_of` told.
 
     Raises:
@@ -81,7 +81,7 @@ def write_files(case: ModelCase, parts: Any, staging: Path, options: FolderOptio
 # ------------------------------------------------------------------------------------------------------ a decoder
 
 
-def _write_decoder(case: ModelCase, cache: Any, staging: Path, options: FolderOptions, step: Step) -> None:
+def _write_decoder(case: ModelCase, cache: object, staging: Path, options: FolderOptions, step: Step) -> None:
     # Before the export, which leaves the model as it is, so that nothing of it can explain a difference away.
     prompts = _prompts(case, options, step.timer)
     with step.timer("export", "exporting and converting"):
@@ -119,7 +119,7 @@ def _prompts(case: ModelCase, options: FolderOptions, timer: Timer) -> Prompts |
         return generated(case.model, sliding_window(case))
 
 
-def _compare_in_genai(case: ModelCase, cache: Any, staging: Path, options: FolderOptions, step: Step) -> None:
+def _compare_in_genai(case: ModelCase, cache: object, staging: Path, options: FolderOptions, step: Step) -> None:
     """In one batch of two texts as long as each other; a quantized file with what it generates in onnxruntime."""
     if importlib.util.find_spec("onnxruntime_genai") is None:
         logger.warning("onnxruntime-genai is not installed: the folder was compared in onnxruntime alone")

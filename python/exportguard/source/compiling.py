@@ -130,7 +130,7 @@ def _uses(node: ast.AST) -> Counter[str]:
     return names + Counter(part.arg for part in parts if isinstance(part, ast.arg))
 
 
-def holds(cell: types.CellType, item: Any) -> bool:
+def holds(cell: types.CellType, item: object) -> bool:
     """Whether the variable of an enclosing function has this value; one without a value has none."""
     try:
         return cell.cell_contents is item

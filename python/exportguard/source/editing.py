@@ -23,7 +23,7 @@ def keep_sources(function: types.FunctionType, original: str, own: str) -> None:
     setattr(function, _SOURCES, (function.__code__, original, own))
 
 
-def sources_of(function: Any) -> tuple[str, str] | None:
+def sources_of(function: object) -> tuple[str, str] | None:
     """What `keep_sources` was given for the function, or for the one inside its decorators."""
     inner = plain(function)
     code, *sources = getattr(inner, _SOURCES, (None,))

@@ -10,7 +10,7 @@ from exportguard.source.compiling import holds
 from exportguard.source.errors import RewriteError
 
 
-def innermost(function: Any) -> types.FunctionType:
+def innermost(function: object) -> types.FunctionType:
     """The user's function inside descriptors and decorators that keep `__wrapped__`.
 
     :raises RewriteError: there is none, as for a built-in function
@@ -23,7 +23,7 @@ def innermost(function: Any) -> types.FunctionType:
     return current
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """The innermost function of `value`, or what it is if there is none."""
     try:
         return innermost(value)
@@ -31,7 +31,7 @@ def plain(value: Any) -> Any:
         return value
 
 
-def _one_inside(outer: Any) -> Any:
+def _one_inside(outer: object) -> Any:
     if isinstance(outer, staticmethod | classmethod | types.MethodType):
         return outer.__func__
     if isinstance(outer, property):
@@ -41,7 +41,7 @@ def _one_inside(outer: Any) -> Any:
     return getattr(outer, "__wrapped__", None)
 
 
-def rewrap(outer: Any, old: types.FunctionType, new: types.FunctionType) -> Any:
+def rewrap(outer: object, old: types.FunctionType, new: types.FunctionType) -> Any:
     """`outer` with `old` replaced by `new` inside its descriptors and decorators; `outer` itself is left alone.
 
     :raises RewriteError: a decorator does not keep the function where it can be replaced
@@ -65,7 +65,7 @@ def _cached_anew(outer: functools.cached_property[Any], function: Any) -> functo
     return made
 
 
-def _rewrap_closure(outer: Any, old: types.FunctionType, new: types.FunctionType) -> Any:
+def _rewrap_closure(outer: object, old: types.FunctionType, new: types.FunctionType) -> Any:
     inner = getattr(outer, "__wrapped__", None)
     if not isinstance(outer, types.FunctionType) or inner is None:
         raise RewriteError(f"{outer!r} is a decorator that hides {old.__qualname__}; rewrite the function by hand")

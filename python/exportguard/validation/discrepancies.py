@@ -113,7 +113,7 @@ def _tells(values: torch.Tensor) -> bool:
     return bool((finite != finite[0]).any())
 
 
-def discrepancy_of(found: _core.Finding, expected: Any = None) -> Discrepancy:
+def discrepancy_of(found: _core.Finding, expected: object = None) -> Discrepancy:
     """What C++ found out of one value; `expected` gives its dtype and sizes, where they are known."""
     absolute, relative = found.tolerance
     bound = Tolerance(absolute=absolute, relative=relative)

@@ -267,7 +267,7 @@ def _exported(
     return export_program(reference, args, kwargs, dynamic_shapes=dynamic_shapes, options=options)
 
 
-def _feeds(reference: Any, program: ExportedProgram, names: Sequence[str], given: tuple[Any, Any]) -> list[Any]:
+def _feeds(reference: object, program: ExportedProgram, names: Sequence[str], given: tuple[Any, Any]) -> list[Any]:
     """The inputs of the ONNX model, out of a call or by name."""
     args, kwargs = given
     if isinstance(args, Mapping):
@@ -457,7 +457,7 @@ def _figures(found: Discrepancy) -> str:
     )
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     if isinstance(value, torch.Tensor):
         return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
     return f"{len(value)} values" if isinstance(value, list) else str(type(value).__name__)

@@ -51,7 +51,7 @@ class ModuleCase(ModelCase):
         return result
 
 
-def module_case(module: torch.nn.Module, inputs: Any, dynamic_shapes: DynamicShapes) -> ModuleCase:
+def module_case(module: torch.nn.Module, inputs: object, dynamic_shapes: DynamicShapes) -> ModuleCase:
     """The case for a module; `inputs` is a tuple of arguments or a dictionary of them.
 
     Raises:
@@ -207,7 +207,7 @@ def _size_of(label: str, sizes: Mapping[str, int]) -> int:
     return sizes[label] if label in sizes else sum(sizes[part] for part in label.split("+"))
 
 
-def _sized(leaf: Any, shape: LeafShape, sizes: Mapping[str, int], draw: torch.Generator) -> Any:
+def _sized(leaf: object, shape: LeafShape, sizes: Mapping[str, int], draw: torch.Generator) -> Any:
     labels = {axis: label for axis in shape.axes if (label := _label(shape, axis)) is not None}
     if not isinstance(leaf, torch.Tensor):
         return _size_of(labels[0], sizes) if labels else leaf

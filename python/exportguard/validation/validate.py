@@ -492,7 +492,7 @@ def _feeds(converted: _Converted, input_set: InputSet) -> dict[str, torch.Tensor
     return dict(zip(converted.session.input_names, values, strict=True))
 
 
-def _as_tensor(value: Any) -> Any:
+def _as_tensor(value: object) -> Any:
     """Numbers as tensors of rank 0, as ONNX has them; the rest as it is."""
     return torch.tensor(value) if isinstance(value, (bool, int, float)) else value
 

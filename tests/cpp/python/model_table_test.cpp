@@ -13,10 +13,11 @@ class ModelTable : public PythonTest {
   ModelTable() {
     exec(R"(
 import logging, torch, exportguard
-from exportguard.export import ExportOptions, export_program
+from exportguard.export import export_program
 from exportguard.models import BuildOptions, architectures, build_model
 from exportguard.models.input_sets import input_sets
 from exportguard.observed_shapes import observed_dynamic_shapes
+from exportguard.request import ExportOptions
 logging.getLogger("exportguard").setLevel(logging.ERROR)
 
 def exported_row(name, dtype):

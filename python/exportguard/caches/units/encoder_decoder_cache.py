@@ -12,7 +12,7 @@ from exportguard.caches.subclasses import serializer_patch
 _PARTS = {"self": "self_attention_cache", "cross": "cross_attention_cache"}
 
 
-def flatten(cache: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def flatten(cache: object) -> tuple[dict[str, Any], dict[str, Any]]:
     """The two caches, which are trees themselves, and for which layers the encoder's part is filled.
 
     They are "self" and "cross", so that a leaf is named `past_key_values.self.0.key`.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _MODELS = "transformers.models"
 
 
-def flatten(cache: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def flatten(cache: object) -> tuple[dict[str, Any], dict[str, Any]]:
     """The tensors that the object holds by name ("conv_states.0", …), and what is needed to make it again."""
     leaves: dict[str, Any] = {}
     attributes = encode_attributes(cache, "", leaves)

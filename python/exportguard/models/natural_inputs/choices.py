@@ -8,7 +8,7 @@ from . import text
 from .tensors import Sizes
 
 
-def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
+def make_inputs(model: object, sizes: Sizes) -> dict[str, Any]:
     """The inputs of `batch * choices` whole texts, each of shape (batch, choices, seq)."""
     shape = (sizes["batch"], sizes["choices"], sizes["seq"])
     flat = text.make_inputs(model, {**sizes, "batch": sizes["batch"] * sizes["choices"]})

@@ -19,7 +19,7 @@ _FEATURES = ("pooler_output", "last_hidden_state")
 _places: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
 
 
-def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
+def make_inputs(model: object, sizes: Sizes) -> dict[str, Any]:
     """`batch` texts of `seq` tokens, each behind one picture, of `rows` rows where it may have any size.
 
     A model that takes pictures in none of the forms known gets the texts alone.
@@ -30,7 +30,7 @@ def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
     return _text(model, sizes) if place is None else list(_candidates(model, sizes))[place]
 
 
-def _place_of_first_that_runs(model: Any, sizes: Sizes) -> int | None:
+def _place_of_first_that_runs(model: object, sizes: Sizes) -> int | None:
     for place, inputs in enumerate(_candidates(model, sizes)):
         if inputs and _runs(model, inputs):
             return place
@@ -60,7 +60,7 @@ def _names_of_forms(model: Any) -> set[str]:
     return own if "pixel_values" in own else set(inspect.signature(model.forward).parameters)
 
 
-def _with_text(model: Any, form: Form, sizes: Sizes) -> dict[str, Any]:
+def _with_text(model: object, form: Form, sizes: Sizes) -> dict[str, Any]:
     held = _tokens_of_a_picture(model, form, sizes)
     inputs = {} if held is None else {**_text(model, sizes, held), **form}
     return {**inputs, **_positions(model, inputs)} if inputs else {}
@@ -120,7 +120,7 @@ def _features_of(found: Any) -> Any:
     return found.deepstack_features[0][1] if features is None else features
 
 
-def _feature_extractor(model: Any) -> Any:
+def _feature_extractor(model: object) -> Any:
     owners = (model, getattr(model, "model", None))
     return next((getattr(owner, _EXTRACT) for owner in owners if hasattr(owner, _EXTRACT)), None)
 

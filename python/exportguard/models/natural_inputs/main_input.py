@@ -30,7 +30,7 @@ def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
     return _inputs(model, _chosen[model], sizes)
 
 
-def _inputs(model: Any, parts: Sequence[Part], sizes: Sizes) -> dict[str, Any]:
+def _inputs(model: object, parts: Sequence[Part], sizes: Sizes) -> dict[str, Any]:
     return {name: value for part in parts for name, value in part(model, sizes).items()}
 
 

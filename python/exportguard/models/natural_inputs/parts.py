@@ -30,7 +30,7 @@ _WIDTHS = (
 _STATE_WIDTHS = ("hidden_size", "d_model", "encoder_hidden_size", "latent_dim", "input_dim", "codebook_dim")
 
 
-def parts_of(argument: str, model: Any) -> list[Part]:
+def parts_of(argument: str, model: object) -> list[Part]:
     """The parts that fill the argument, the more usual form first; none if it is not known."""
     if argument in _FORMS:
         return list(_FORMS[argument](model))
@@ -48,7 +48,7 @@ def required_arguments(model: Any) -> list[str]:
     ]
 
 
-def drawn_arguments(model: Any) -> list[str]:
+def drawn_arguments(model: object) -> list[str]:
     """What the model draws anew in each call unless it is given."""
     names = (name for name in ("noise", "noise_sequence") if name in optional_arguments(model))
     return [name for name in names if parts_of(name, model)]
@@ -73,7 +73,7 @@ def _configurations(config: PretrainedConfig) -> Iterator[PretrainedConfig]:
             yield from _configurations(value)
 
 
-def _forms_by_name(argument: str, model: Any) -> Iterator[Part]:
+def _forms_by_name(argument: str, model: object) -> Iterator[Part]:
     """What an argument of no particular kind is called after: a mask, token numbers, or states of some width."""
     if argument.endswith("_mask"):
         comes_along = argument.removesuffix("_mask") in _FORMS
@@ -94,22 +94,22 @@ def _states(argument: str, width: int, is_width_first: bool, model: Any, sizes: 
     return {argument: values(model, (sizes["batch"], *shape))}
 
 
-def _texts(model: Any) -> Iterator[Part]:
+def _texts(model: object) -> Iterator[Part]:
     yield text.make_inputs
 
 
-def _targets(model: Any) -> Iterator[Part]:
+def _targets(model: object) -> Iterator[Part]:
     yield lambda model, sizes: {"decoder_input_ids": tokens(model, (sizes["batch"], sizes["seq"]))}
 
 
-def _pictures(model: Any) -> Iterator[Part]:
+def _pictures(model: object) -> Iterator[Part]:
     """Pictures, films, and the patches of pictures side by side."""
     yield lambda model, sizes: {"pixel_values": pictures(model, model.config, sizes["batch"])}
     yield lambda model, sizes: {"pixel_values": _films(model, sizes)}
     yield lambda model, sizes: {"pixel_values": _patches(model, sizes)}
 
 
-def _films_alone(model: Any) -> Iterator[Part]:
+def _films_alone(model: object) -> Iterator[Part]:
     yield lambda model, sizes: {"pixel_values_videos": _films(model, sizes)}
 
 
@@ -127,12 +127,12 @@ def _patches(model: Any, sizes: Sizes) -> torch.Tensor:
     return values(model, (sizes["batch"] * times * rows * columns, channels * depth * side * side))
 
 
-def _flat_patches(model: Any) -> Iterator[Part]:
+def _flat_patches(model: object) -> Iterator[Part]:
     yield lambda model, sizes: {"hidden_states": _patches(model, sizes)}
 
 
 def _grids(name: str) -> Callable[[Any], Iterator[Part]]:
-    def forms(model: Any) -> Iterator[Part]:
+    def forms(model: object) -> Iterator[Part]:
         yield lambda model, sizes: {name: _rows(model, sizes, _GRID)}
         yield lambda model, sizes: {name: _rows(model, sizes, _GRID[1:])}
 
@@ -143,7 +143,7 @@ def _rows(model: Any, sizes: Sizes, row: tuple[int, ...]) -> torch.Tensor:
     return torch.tensor([row] * sizes["batch"], device=source_of(model).device)
 
 
-def _boxes(model: Any) -> Iterator[Part]:
+def _boxes(model: object) -> Iterator[Part]:
     yield lambda model, sizes: {"bbox": _corners(model, sizes).flatten(2)}
 
 
@@ -152,7 +152,7 @@ def _corners(model: Any, sizes: Sizes) -> torch.Tensor:
     return values(model, (sizes["batch"], sizes["seq"], 2, 2)).sigmoid().sort(dim=2).values
 
 
-def _samples(model: Any) -> Iterator[Part]:
+def _samples(model: object) -> Iterator[Part]:
     """A recording, with an axis of channels as well, and a spectrogram."""
     step = next(configured(model, "hop_length"), 1)
     length = -(-_SAMPLES // step) * step
@@ -162,7 +162,7 @@ def _samples(model: Any) -> Iterator[Part]:
     yield lambda model, sizes: {"input_values": values(model, (sizes["batch"], frames, bins))}
 
 
-def _features(model: Any) -> Iterator[Part]:
+def _features(model: object) -> Iterator[Part]:
     """Frames before or after the width, as many as the text is long, or else as many as there are positions."""
     for width in dict.fromkeys(configured(model, *_WIDTHS)):
         for layout in _layouts(model, width):
@@ -170,7 +170,7 @@ def _features(model: Any) -> Iterator[Part]:
             yield functools.partial(_frames, layout, True)
 
 
-def _layouts(model: Any, width: int) -> Iterator[Layout]:
+def _layouts(model: object, width: int) -> Iterator[Layout]:
     yield lambda sizes: (_FRAMES * (sizes["seq"] + 1), width)
     yield lambda sizes: (width, _FRAMES * (sizes["seq"] + 1))
     for positions in configured(model, "max_source_positions"):
@@ -193,7 +193,7 @@ def _names(model: Any) -> set[str]:
     return set(inspect.signature(model.forward).parameters)
 
 
-def _series(model: Any) -> Iterator[Part]:
+def _series(model: object) -> Iterator[Part]:
     """Numbers of the past, one or several at a time."""
     length = next(configured(model, "context_length"), _FRAMES) + max(next(configured(model, "lags_sequence"), [0]))
     width = next(configured(model, "num_input_channels", "input_size"), 1)
@@ -201,7 +201,7 @@ def _series(model: Any) -> Iterator[Part]:
     yield lambda model, sizes: {"past_values": values(model, (sizes["batch"], length, width))}
 
 
-def _noises(model: Any) -> Iterator[Part]:
+def _noises(model: object) -> Iterator[Part]:
     """A number for each patch of a picture, which orders them."""
     for side, patch in itertools.product(configured(model, "image_size"), configured(model, "patch_size")):
         yield functools.partial(_noise, (side // patch) ** 2)
@@ -211,7 +211,7 @@ def _noise(count: int, model: Any, sizes: Sizes) -> dict[str, Any]:
     return {"noise": values(model, (sizes["batch"], count))}
 
 
-def _noise_sequences(model: Any) -> Iterator[Part]:
+def _noise_sequences(model: object) -> Iterator[Part]:
     for width in configured(model, "model_in_channels"):
         yield functools.partial(_noise_sequence, width)
 

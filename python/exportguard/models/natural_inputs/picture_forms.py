@@ -17,7 +17,7 @@ _MERGES = ("spatial_merge_size", "merge_size", "spatial_patch_merge_size")
 _PAIRS_OF_MERGES = ("merge_kernel_size", "insert_layer_merge")
 
 
-def forms(model: Any, names: Collection[str], count: int, rows: int) -> Iterator[Form]:
+def forms(model: object, names: Collection[str], count: int, rows: int) -> Iterator[Form]:
     """What `count` pictures of `rows` rows may look like for a model with these arguments; the likely first."""
     for name, form in _FORMS.items():
         if name in names:
@@ -139,7 +139,7 @@ _FORMS: dict[str, Callable[[Any, str, int, int], Iterator[Form]]] = {
 }
 
 
-def merge_size(model: Any) -> int:
+def merge_size(model: object) -> int:
     """How many patches in each direction a model makes one token of."""
     single = _field(model, _MERGES)
     pair = _field(model, _PAIRS_OF_MERGES)

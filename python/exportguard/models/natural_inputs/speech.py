@@ -51,7 +51,7 @@ def recording(model: Any, batch: int) -> dict[str, torch.Tensor]:
     raise InvalidArgumentError(f"no natural inputs are known for {type(model).__name__}; pass another task")
 
 
-def _layouts(config: Any) -> list[tuple[int, int]]:
+def _layouts(config: object) -> list[tuple[int, int]]:
     """Features before frames, for as long as the positions reach (a convolution halves them), and after them."""
     parts = [config, *(getattr(config, name, None) for name in ("encoder", "encoder_config", "audio_config"))]
     widths = [getattr(part, name) for name in _WIDTHS for part in parts if hasattr(part, name)]

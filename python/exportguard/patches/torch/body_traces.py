@@ -18,7 +18,7 @@ def with_interpreter(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
     # Not at the top: whoever exports control flow has them by now.
     from torch.fx import traceback
 
-    def run_with_interpreter(fn: Any) -> Any:
+    def run_with_interpreter(fn: object) -> Any:
         if not isinstance(fn, torch.fx.GraphModule):
             return original(fn)
 

@@ -98,7 +98,7 @@ def _axes(x: torch.Tensor, dim: int | Sequence[int] | None) -> list[int]:
     return [axis % x.ndim for axis in ([dim] if isinstance(dim, int) else dim)]
 
 
-def _gradient(op: Any) -> _Made:
+def _gradient(op: object) -> _Made:
     """Differences along some axes, by one overload: here, their shapes."""
 
     def gradient(self: torch.Tensor, **options: Any) -> list[torch.Tensor]:

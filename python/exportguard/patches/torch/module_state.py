@@ -23,7 +23,7 @@ def restoring_modules(original: Callable[..., Any]) -> Callable[..., Any]:
     """The export, with every attribute of every submodule as it was before, also if the export stops."""
 
     @functools.wraps(original)
-    def export(mod: Any, *args: Any, **kwargs: Any) -> Any:
+    def export(mod: object, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(mod, torch.nn.Module):
             return original(mod, *args, **kwargs)
         snapshot = Snapshot(mod.modules())

@@ -62,7 +62,7 @@ def inverse_stft(
     center: bool = True,
     normalized: bool = False,
     onesided: bool | None = None,
-    length: Any = None,
+    length: object = None,
     return_complex: bool = False,
 ) -> Any:
     """As many samples as `length`, a symbolic size, says."""
@@ -77,7 +77,7 @@ def inverse_stft(
 _sym_max: _Function = torch.sym_max
 
 
-def _is_symbolic(value: Any) -> bool:
+def _is_symbolic(value: object) -> bool:
     values = value if isinstance(value, list | tuple) else [value]
     return any(isinstance(item, torch.SymInt) for item in values)
 
@@ -117,7 +117,7 @@ def linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = No
     )
 
 
-def _is_whole(x: torch.Tensor, kernel_size: Any, dims: int) -> bool:
+def _is_whole(x: torch.Tensor, kernel_size: object, dims: int) -> bool:
     """Whether the window is all of the last axes, for every size."""
     kernel = kernel_size if isinstance(kernel_size, list | tuple | torch.Size) else [kernel_size] * dims
     return len(kernel) == dims and all(
@@ -125,14 +125,16 @@ def _is_whole(x: torch.Tensor, kernel_size: Any, dims: int) -> bool:
     )
 
 
-def _same(size: Any, window: Any) -> bool:
+def _same(size: object, window: object) -> bool:
     if isinstance(size, torch.SymInt) and isinstance(window, torch.SymInt):
         return bool(size.node.expr == window.node.expr)
     return not _is_symbolic((size, window)) and bool(size == window)
 
 
 def _pooled(dims: int, reduce: _Function) -> _Function:
-    def pool(input: torch.Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, **options: Any) -> Any:
+    def pool(
+        input: torch.Tensor, kernel_size: object, stride: object = None, padding: object = 0, **options: Any
+    ) -> Any:
         has_defaults = padding in (0, (0,) * dims, [0] * dims) and not options
         if not has_defaults or not _is_whole(input, kernel_size, dims):
             return NotImplemented

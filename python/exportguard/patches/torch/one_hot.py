@@ -15,7 +15,7 @@ def of_any_length(original: Callable[..., torch.Tensor]) -> Callable[..., torch.
     """`one_hot` by comparison where the number of classes is symbolic."""
 
     @functools.wraps(original)
-    def one_hot(input: torch.Tensor, num_classes: Any = -1) -> torch.Tensor:
+    def one_hot(input: torch.Tensor, num_classes: object = -1) -> torch.Tensor:
         if not isinstance(num_classes, torch.SymInt):
             return original(input, num_classes)
         classes: Any = num_classes

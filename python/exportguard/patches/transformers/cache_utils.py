@@ -50,7 +50,7 @@ def _start_of_last(index: ast.expr) -> ast.expr | None:
 def sliding_mask_sizes(original: Callable[..., tuple[int, int]]) -> Callable[..., tuple[int, int]]:
     """The sizes of the mask from the sizes of the tensors, which are right on both sides of the window's length."""
 
-    def get_mask_sizes(self: Any, query: Any) -> tuple[int, int]:
+    def get_mask_sizes(self: Any, query: object) -> tuple[int, int]:
         records = getattr(self, "record_past", False)  # of transformers 5
         if records or not self.is_initialized or not _is_symbolic(self.cumulative_length, self.keys.shape[-2]):
             return original(self, query)

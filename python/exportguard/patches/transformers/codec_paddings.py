@@ -25,7 +25,7 @@ def padding_of(module: Any) -> int:
     return span - stride_of(module)
 
 
-def extra_padding(module: Any, hidden_states: torch.Tensor) -> Any:
+def extra_padding(module: object, hidden_states: torch.Tensor) -> Any:
     """What is missing for the last frame to be a whole one."""
     return -hidden_states.shape[-1] % stride_of(module)
 

@@ -40,18 +40,18 @@ def size_test(*comparisons: Comparison) -> Any:
     return first if _may_vary(first) else None
 
 
-def amounts(applies: Any, pads: Sequence[Any]) -> list[Any]:
+def amounts(applies: object, pads: Sequence[Any]) -> list[Any]:
     """How far to pad: as `pads` say where `applies` is 1, not at all where it is 0."""
     return [0 if isinstance(pad, int) and pad == 0 else pad * applies for pad in pads]
 
 
-def _is_open(left: Any, sign: str, right: Any) -> bool:
+def _is_open(left: object, sign: str, right: object) -> bool:
     sides = (left, right)
     are_sizes = all(isinstance(side, int | torch.SymInt) for side in sides)
     return are_sizes and any(isinstance(side, torch.SymInt) for side in sides)
 
 
-def _may_vary(size: Any) -> bool:
+def _may_vary(size: object) -> bool:
     """Whether the ranges of the symbols allow for several values; what the traced sizes gave rise to is no reason."""
     if not isinstance(size, torch.SymInt):
         return False
@@ -67,7 +67,7 @@ def _indicator(left: Any, sign: str, right: Any) -> Any:
     return _one_if_positive(difference + 1 if sign.endswith("=") else difference)
 
 
-def _one_if_positive(number: Any) -> Any:
+def _one_if_positive(number: object) -> Any:
     return _max(_min(number, 1), 0)
 
 

@@ -22,7 +22,7 @@ from exportguard.source.wrapping import innermost
 _UPDATE = "dynamic_frequency_update"
 
 
-def _updating(function: Any) -> types.FunctionType | None:
+def _updating(function: object) -> types.FunctionType | None:
     """The decorator's function that updates the frequencies, in a closure of which the update itself is."""
     current = function
     while current is not None:

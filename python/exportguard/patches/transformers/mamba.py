@@ -34,7 +34,7 @@ def _step(state: torch.Tensor, factor_and_term: tuple[torch.Tensor, torch.Tensor
     return state, state.clone()
 
 
-def state_for(cached: torch.Tensor | None, length: Any) -> dict[str, torch.Tensor]:
+def state_for(cached: torch.Tensor | None, length: object) -> dict[str, torch.Tensor]:
     """The argument of the scan: the cached state if the length turns out to be 1 when the program runs, else zeros."""
     if cached is None or isinstance(length, int):
         return {}

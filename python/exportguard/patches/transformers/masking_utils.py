@@ -74,7 +74,7 @@ def mask_all_but_single_tokens(original: Callable[..., Any]) -> Callable[..., An
 
     @functools.wraps(original)
     def create_recurrent_attention_mask(
-        config: Any, inputs_embeds: torch.Tensor, attention_mask: torch.Tensor | None, *args: Any, **kwargs: Any
+        config: object, inputs_embeds: torch.Tensor, attention_mask: torch.Tensor | None, *args: Any, **kwargs: Any
     ) -> Any:
         count: Any = inputs_embeds.shape[1]
         if attention_mask is None or attention_mask.dim() != 2 or isinstance(count, int):

@@ -68,7 +68,7 @@ def length(items: Any) -> Any:
     return len(items.head) + items.count if isinstance(items, Numbers) else len(items)
 
 
-def as_tensor(items: Any, **options: Any) -> torch.Tensor:
+def as_tensor(items: object, **options: Any) -> torch.Tensor:
     """`torch.tensor`, also of such a list."""
     if not isinstance(items, Numbers):
         return torch.tensor(items, **options)

@@ -43,7 +43,7 @@ def patches_of(grid: torch.Tensor, merge: Any = 1) -> Patches:
     return Patches(picture, place // (height * width), row, column)
 
 
-def position_ids(grid_thw: torch.Tensor, spatial_merge_size: Any, include_temporal: bool = False) -> torch.Tensor:
+def position_ids(grid_thw: torch.Tensor, spatial_merge_size: object, include_temporal: bool = False) -> torch.Tensor:
     """Row and column of each patch, behind its frame if that is asked for."""
     _, frame, row, column = patches_of(grid_thw, spatial_merge_size)
     return torch.stack([frame, row, column] if include_temporal else [row, column], dim=-1)

@@ -49,7 +49,7 @@ def merged_rows(merger: Any, states: torch.Tensor, grid_thw: torch.Tensor) -> to
     return merger.after_rms(tokens[None])  # type: ignore[no-any-return]
 
 
-def convolved(states: torch.Tensor, grid_thw: Any, merge: int, layer: torch.nn.Conv2d) -> torch.Tensor:
+def convolved(states: torch.Tensor, grid_thw: object, merge: int, layer: torch.nn.Conv2d) -> torch.Tensor:
     """A convolution of each channel, the size kept, over each frame; patches follow in blocks of `merge` by `merge`."""
     grid = torch.as_tensor(grid_thw, device=states.device)
     picture, frame, row, column = patches_of(grid, merge)

@@ -44,7 +44,7 @@ def positions_with_pictures(
     mask: torch.Tensor | None,
     grids: dict[int, torch.Tensor | None],
     merge: int,
-    interval: Any = 1,
+    interval: object = 1,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The positions, (3, batch, tokens), and how far each row's next one is from its number of tokens.
 

@@ -60,7 +60,7 @@ def split_tiles(features: torch.Tensor, counts: Any, dim: int = 0) -> Any:
 
 
 def packed_tiles(
-    tiles: Tiles, sizes: Any, cut: tuple[Any, int], newline: torch.Tensor | None, limit: str | None
+    tiles: Tiles, sizes: object, cut: tuple[Any, int], newline: torch.Tensor | None, limit: str | None
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
     """The features of all pictures behind each other, and how many each has.
 

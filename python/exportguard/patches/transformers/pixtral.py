@@ -17,7 +17,7 @@ _MODULE = "transformers.models.pixtral.modeling_pixtral"
 class PackedPatches:
     """The patches of pictures, (pictures, width, rows, columns), of which each has as many as its size tells."""
 
-    def __init__(self, patches: torch.Tensor, sizes: Any, patch_size: int) -> None:
+    def __init__(self, patches: torch.Tensor, sizes: object, patch_size: int) -> None:
         sizes = torch.as_tensor(sizes).to(patches.device) // patch_size
         rows, columns = (torch.arange(size, device=patches.device) for size in patches.shape[-2:])
         counts = (rows[None, :, None] < sizes[:, :1, None]) & (columns[None, None] < sizes[:, 1:, None])

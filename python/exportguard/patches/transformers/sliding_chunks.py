@@ -20,7 +20,7 @@ _GLOBAL_MASK = "global_attention_mask"
 _has_global_tokens: weakref.WeakKeyDictionary[torch.nn.Module, bool] = weakref.WeakKeyDictionary()
 
 
-def note_global_mask(encoder: torch.nn.Module, mask: Any) -> None:
+def note_global_mask(encoder: torch.nn.Module, mask: object) -> None:
     """Remembers for the encoder whether its model was called with such a mask."""
     _has_global_tokens[encoder] = mask is not None
 
@@ -30,7 +30,7 @@ def may_be_global(encoder: torch.nn.Module) -> bool:
     return _has_global_tokens.get(encoder, True)
 
 
-def quotient(number: Any, divisor: Any, **options: Any) -> Any:
+def quotient(number: object, divisor: object, **options: Any) -> Any:
     """`torch.div`, which leaves the quotient of sizes a size."""
     return div(number, divisor, **options)
 

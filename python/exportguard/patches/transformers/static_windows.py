@@ -16,7 +16,7 @@ from exportguard.declaration.patch import Patch
 _Update = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
 
-def _counter(layer: Any) -> str:
+def _counter(layer: object) -> str:
     """transformers 5 counts in a tensor, too."""
     return "cumulative_length_int" if hasattr(layer, "cumulative_length_int") else "cumulative_length"
 
@@ -63,7 +63,7 @@ def static_window_update(original: _Update) -> _Update:
 def static_window_mask_sizes(original: Callable[..., tuple[int, int]]) -> Callable[..., tuple[int, int]]:
     """The sizes of the mask for what `static_window_update` shows to attention."""
 
-    def get_mask_sizes(self: Any, query: Any) -> tuple[int, int]:
+    def get_mask_sizes(self: Any, query: object) -> tuple[int, int]:
         count = getattr(self, _counter(self))
         if not isinstance(count, torch.SymInt):
             return original(self, query)

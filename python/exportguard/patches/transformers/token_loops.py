@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import types
-from typing import Any
 
 from exportguard.declaration.constructs import construct_patch
 from exportguard.patches.transformers.forward_substitution import SolveAtOnce
@@ -53,7 +52,7 @@ def solve_at_once(unit: Unit) -> None:
     unit.node = SolveAtOnce().visit(unit.node)
 
 
-def _scanning(raw: Any) -> types.FunctionType:
+def _scanning(raw: object) -> types.FunctionType:
     """The function that scans, whose code the function itself can run: others may hold it already.
 
     :raises RewriteError: the loop is not one that can be a scan
