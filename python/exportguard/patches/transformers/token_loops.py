@@ -47,6 +47,34 @@ def one_row_at_a_time(unit: Unit) -> None:
             ast.fix_missing_locations(loop)
 
 
+_DECAY_OF_BLOCK = "torch.exp(-self.slope_rate * "
+_DECAY_OF_TOKEN = "torch.exp(-self.slope_rate)"
+
+
+class TokensFromTheStart(ast.NodeTransformer):
+    """Linear attention with decay that goes by blocks where it has no state goes by tokens, as behind a state.
+
+    Both are `state = decay * state + key^T value`, `output = query state`, for a block with the powers of the decay
+    within it: a state of zeros behind which the tokens follow gives the same, for any number of them.
+    """
+
+    def visit_If(self, node: ast.If) -> Any:
+        self.generic_visit(node)
+        text, behind = ("\n".join(map(ast.unparse, part)) for part in (node.body, node.orelse))
+        first = node.body[0]
+        begins = isinstance(first, ast.Assign) and ast.unparse(node.test) == f"{ast.unparse(first.targets[0])} is None"
+        if not begins or _DECAY_OF_BLOCK not in text or _DECAY_OF_TOKEN not in behind:
+            return node
+        body = node.orelse
+        node.body, node.orelse = [first], []
+        return [node, *body]
+
+
+def tokens_from_the_start(unit: Unit) -> None:
+    """The rule for blocks of tokens that a loop over them does the same as."""
+    unit.node = TokensFromTheStart().visit(unit.node)
+
+
 def solve_at_once(unit: Unit) -> None:
     """The rule for the loops within a block of tokens."""
     unit.node = SolveAtOnce().visit(unit.node)
@@ -58,7 +86,7 @@ def _scanning(raw: object) -> types.FunctionType:
     :raises RewriteError: the loop is not one that can be a scan
     """
     function = innermost(raw)
-    rules = [solve_at_once, one_row_at_a_time, *all_rules()]
+    rules = [tokens_from_the_start, solve_at_once, one_row_at_a_time, *all_rules()]
     rewritten = transform_function(function, rules=rules, filter_node=_is_over_tokens)
     if not rewritten.is_changed:
         raise RewriteError(f"{name_of(function)} has no loop over tokens that can be a scan")
