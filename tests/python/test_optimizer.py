@@ -355,33 +355,43 @@ def run(model: _core.Model, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
     return session.run(None, {value.name: feeds[value.name] for value in session.get_inputs()})
 
 
-def feeds_of(sizes: dict[str, int]) -> dict[str, np.ndarray]:
+def feeds_of(sizes: dict[str, int], *, finite: bool = True) -> dict[str, np.ndarray]:
     random = np.random.default_rng(0)
     b, s = sizes["b"], sizes["s"]
     x = random.standard_normal((b, s, 4), np.float32)
     x.flat[::5] = 0.0
     x.flat[2::7] = -0.0
+    if not finite:
+        x.flat[1::9], x.flat[3::8], x.flat[4::11] = np.nan, np.inf, -np.inf
     return {"x": x, "y": random.standard_normal((b, s, 4), np.float32), "n": random.integers(-3, 4, (b, s))}
 
 
-def assert_unchanged(text: str, sizes: dict[str, int], target: str) -> None:
+def assert_unchanged(text: str, sizes: dict[str, int], target: str, *, finite: bool) -> None:
     before, after = _core.Model.parse(text), _core.Model.parse(text)
     _core.optimize(after, target=target)
     after.verify()
-    feeds = feeds_of(sizes)
-    is_fused = any(name in after.text() for name in FUSED)
+    text = after.text()
+    is_hidden = "Attention(" in text and "Where(" in text  # a score that is no number shows where a key is hidden
+    feeds = feeds_of(sizes, finite=finite or is_hidden)
+    is_fused = any(name in text for name in FUSED)
     for expected, got in zip(run(before, feeds), run(after, feeds), strict=True):
         assert got.dtype == expected.dtype
         assert got.shape == expected.shape
         np.testing.assert_allclose(got, expected, rtol=1e-3 if got.dtype == np.float16 else 1e-5, atol=1e-6)
         if not is_fused and got.dtype.kind == "f":
-            np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))
+            is_number = ~np.isnan(expected)
+            np.testing.assert_array_equal(np.signbit(got[is_number]), np.signbit(expected[is_number]))
 
 
-@given(text=graphs(), sizes=st.sampled_from(SIZES), target=st.sampled_from(["portable", "onnxruntime"]))
+@given(
+    text=graphs(),
+    sizes=st.sampled_from(SIZES),
+    target=st.sampled_from(["portable", "onnxruntime"]),
+    finite=st.booleans(),
+)
 @settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-def test_a_random_graph_keeps_its_outputs(text: str, sizes: dict[str, int], target: str) -> None:
-    assert_unchanged(text, sizes, target)
+def test_a_random_graph_keeps_its_outputs(text: str, sizes: dict[str, int], target: str, finite: bool) -> None:
+    assert_unchanged(text, sizes, target, finite=finite)
 
 
 class Block(torch.nn.Module):
