@@ -38,6 +38,7 @@ from .trial import Outcome, Trial
 logger = logging.getLogger(__name__)
 
 _TRIALS = 3  # of one guard
+_LARGER = 18  # a size that few tests take for small, and that is soon computed
 
 
 @dataclass
@@ -203,7 +204,7 @@ def _bound_of_guard(trace: _Trace, guard: sympy.Basic) -> AxisBound | None:
     line = trace.lines.get(guard, "")
     if is_relation and line in trace.relations:
         return None  # one layer after the other compares its own sizes at this line
-    kind, sizes = _tried(trace, points[:1] if is_relation else points)
+    kind, sizes = _tried(trace, points[:_TRIALS] if is_relation else points)
     if kind is None:
         kind = _told_by_examples(trace, condition)
     if kind is None:
@@ -289,11 +290,32 @@ def _tried(trace: _Trace, points: Sequence[Sizes]) -> tuple[Kind | None, Sizes]:
     if Outcome.UNKNOWN in outcomes:
         return Kind.OPEN, taken[0]
     if Outcome.AGREES in outcomes:
-        return Kind.TESTED, taken[0]
+        wrong = _wrong_beside(trace, trace.trial, taken[outcomes.index(Outcome.AGREES)])
+        return (Kind.TESTED, taken[0]) if wrong is None else (Kind.WRONG, wrong)
     refused = [sizes for sizes, is_refused in known if is_refused]
     if Outcome.REPEATS in outcomes and not refused:
         return Kind.OPEN, taken[0]
     return Kind.OWN, (refused or taken)[0]
+
+
+def _wrong_beside(trace: _Trace, trial: Trial, agreed: Sizes) -> Sizes | None:
+    """Sizes at which the program is wrong, of which some are those at which it was found right.
+
+    Where a test is answered in another way, the model may ask something of its other sizes that it did not ask in the
+    trace, `a > 5 or b > 5`: they are all made small there, and all larger.
+    """
+    others = [symbol for symbol in trace.free_symbols() if symbol not in agreed]
+    has_one = 1 in agreed.values()
+    small = {symbol: 1 if has_one and _may_be_one(trace, symbol) else trace.domain[symbol].low for symbol in others}
+    larger = {symbol: max(_LARGER, trace.hints[symbol] + _LARGER // 2) for symbol in others}
+    for sizes in ({**small, **agreed}, {**larger, **agreed}) if others else ():
+        is_asked = all(trace.domain[symbol].holds(sizes[symbol]) or sizes[symbol] == 1 for symbol in others)
+        if is_asked and _meets(trace.known, trace, sizes) and trial.is_quick(trace.all_sizes(sizes)):
+            outcome = trial.outcome(trace.all_sizes(sizes))
+            logger.debug("at %s as well: %s", trace.told(sizes), outcome.value)
+            if outcome == Outcome.DIFFERS and _runs_as_traced(trace):
+                return sizes
+    return None
 
 
 def _is_asked_by_operators_alone(trace: _Trace, guard: sympy.Basic, points: Sequence[Sizes]) -> bool:
@@ -391,6 +413,10 @@ def _bound_at(trace: _Trace, sizes: Sizes) -> AxisBound | None:
         return None
     outcome = trace.trial.outcome(trace.all_sizes(sizes))
     logger.debug("at %s, where %s is another one: %s", trace.told(sizes), changed.condition, outcome.value)
+    if outcome == Outcome.AGREES:
+        wrong = _wrong_beside(trace, trace.trial, sizes)
+        if wrong is not None:
+            sizes, outcome = wrong, Outcome.DIFFERS
     if outcome != Outcome.DIFFERS or not _runs_as_traced(trace):
         return None
     # What takes one entry and no other number of them, as its data counts them, broadcasts that one for all.

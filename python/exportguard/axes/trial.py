@@ -71,6 +71,11 @@ class Trial:
             logger.debug("the model at %s: %s", sizes, "refuses" if point.refused else "runs")
         return point.refused
 
+    def is_quick(self, sizes: Sizes) -> bool:
+        """Whether the model is run at these sizes in no time."""
+        call = self._at(sizes).call
+        return call is not None and self._run.is_quick(call)
+
     def outcome(self, sizes: Sizes) -> Outcome:
         """Whether model and program do the same at these sizes."""
         point = self._at(sizes)

@@ -39,6 +39,17 @@ def random_test(chosen: random.Random) -> Test:
             lambda x: (x.shape[1] + c) // 2 >= r,
             lambda x: x.shape[0] != x.shape[1],
             lambda x: x.numel() > c * c,
+            lambda x: x.numel() > c,
+            lambda x: x.shape[0] + x.shape[1] > c,
+            lambda x: x.shape[0] * c <= x.shape[1],
+            lambda x: x.shape[1] // x.shape[0] > r,
+            lambda x: x.shape[1] % x.shape[0] == 0,
+            lambda x: x.shape[1] - x.shape[0] < c,
+            lambda x: max(x.shape) > c,
+            lambda x: min(x.shape) < c,
+            lambda x: x.shape[1] ** 2 > c,
+            lambda x: x.shape[0] > c or x.shape[1] > c,
+            lambda x: x.shape[0] > 1 and x.shape[1] % 2 == 0,
         ]
     )
 
