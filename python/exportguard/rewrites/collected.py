@@ -7,6 +7,7 @@ What Python asks of such a list is answered with tensors or refused; nothing rea
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn, SupportsIndex
@@ -160,8 +161,26 @@ def _collected(part: object) -> Collected:
     return part if isinstance(part, Collected) else Collected(pytree.tree_map(_as_rows, part))
 
 
+_CLOCK = itertools.count(1)  # moments of a trace
+
+
+def moment() -> int:
+    """A moment behind all others so far."""
+    return next(_CLOCK)
+
+
 class Grown(list[Any]):
     """A list that may have parts whose number of elements the program does not know."""
+
+    __slots__ = ("_read_at",)
+
+    def note_read(self) -> None:
+        """Notes that its elements, their number or their order were asked for or changed now."""
+        self._read_at = moment()
+
+    def was_read_since(self, begin: int) -> bool:
+        """Whether it was read behind a moment."""
+        return getattr(self, "_read_at", 0) > begin
 
     @property
     def parts(self) -> list[Any]:
@@ -175,14 +194,17 @@ class Grown(list[Any]):
 
     def rows(self) -> Collected:
         """All elements as rows of tensors."""
+        self.note_read()
         return joined(self.parts)
 
     def length(self) -> Any:
         """The number of elements, which may be symbolic."""
+        self.note_read()
         return sum(_collected(p).length if isinstance(p, Collected | Maybe) else 1 for p in self.parts)
 
     def item(self, index: Any) -> Any:
         """`self[index]`, of any kind of index."""
+        self.note_read()
         if not self.is_open and not isinstance(index, torch.Tensor):
             return list.__getitem__(self, index)
         if isinstance(index, slice):
@@ -207,22 +229,27 @@ class Grown(list[Any]):
         return list.__len__(self)
 
     def __bool__(self) -> bool:
+        self.note_read()
         if self.is_open and not any(not isinstance(p, Collected | Maybe) for p in self.parts):
             return bool(self.length() > 0)
         return bool(self.parts)
 
     def __iter__(self) -> Iterator[Any]:
+        self.note_read()
         if self.is_open:
             _refuse("going through it, or unpacking it,")
         return list.__iter__(self)
 
     def __reversed__(self) -> Any:
+        self.note_read()
         return Grown([self.rows().sliced(slice(None, None, -1))]) if self.is_open else list.__reversed__(self)
 
     def __add__(self, other: object) -> Any:
+        self.note_read()
         return Grown([*self.parts, *parts_of(other)])
 
     def __radd__(self, other: object) -> Any:
+        self.note_read()
         return Grown([*parts_of(other), *self.parts])
 
     def __iadd__(self, other: object) -> Any:
@@ -233,14 +260,17 @@ class Grown(list[Any]):
         list.extend(self, parts_of(other))
 
     def copy(self) -> Any:
+        self.note_read()
         return Grown(self.parts)
 
     def insert(self, index: SupportsIndex, item: object) -> None:
+        self.note_read()
         if self.is_open and index != 0:
             _refuse("insert(…) behind its first element")
         list.insert(self, index, item)
 
     def pop(self, index: SupportsIndex = -1) -> Any:
+        self.note_read()
         if not self.is_open:
             return list.pop(self, index)
         if index not in (0, -1):
@@ -251,12 +281,14 @@ class Grown(list[Any]):
         return found
 
     def reverse(self) -> None:
+        self.note_read()
         if self.is_open:
             list.__setitem__(self, slice(None), self.__reversed__().parts)
         else:
             list.reverse(self)
 
     def __setitem__(self, index: Any, item: Any) -> None:
+        self.note_read()
         self._close("an assignment to one of its elements")
         list.__setitem__(self, index, item)
 
@@ -297,6 +329,7 @@ class Grown(list[Any]):
         list.sort(self, **options)
 
     def _close(self, what: str) -> None:
+        self.note_read()
         if self.is_open:
             _refuse(what)
 

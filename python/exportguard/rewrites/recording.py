@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.aliases import only_looks
+from exportguard.rewrites.collected import Grown
 from exportguard.rewrites.numbers import marked_like
 from exportguard.source.errors import RewriteError
 
@@ -128,6 +129,9 @@ class _Recorder(TorchFunctionMode):
         kwargs = kwargs or {}
         captured = self._captured
         leaves = pytree.tree_leaves((args, kwargs))
+        for argument in (*args, *kwargs.values()):
+            if isinstance(argument, Grown):
+                argument.note_read()
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         for tensor in tensors:
             captured.add(tensor)

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.carrying import Kind, Kinds, UnstableError, is_inner, is_leaf, undefined_like
-from exportguard.rewrites.collected import Collected, Grown, Maybe, chosen, number_rows
+from exportguard.rewrites.collected import Collected, Grown, Maybe, chosen, moment, number_rows
 from exportguard.rewrites.conditional import if_
 from exportguard.rewrites.data import as_flag, depends_on_data, require_no_attributes
 from exportguard.rewrites.iteration import Rows, Steps, SymbolicRange, rows_of, steps_of
@@ -192,6 +192,7 @@ class _Loop:
 
         :param again: it is the step behind the one that was run before
         """
+        begin = moment()
         self._captured = self._captured.of_the_next_step() if again else Captured()
         values, held, made = self._inputs()
         if again:
@@ -208,7 +209,22 @@ class _Loop:
         finally:
             changes = self._snapshot.changes()
             self._snapshot.restore(changes)
-        return self._take_in(values, held, after, changes)
+        changes_kinds = self._take_in(values, held, after, changes)
+        self._require_appends_alone(begin)
+        return changes_kinds
+
+    def _require_appends_alone(self, begin: int) -> None:
+        """Refuses a step that reads a list which it appends to: what steps before it appended is not there to be read.
+
+        :param begin: the moment before the step
+        """
+        for slot in self._appended:
+            if isinstance(slot.owner, Grown) and slot.owner.was_read_since(begin):
+                raise RewriteError(
+                    f"line {self._line}: a step of a loop over tensors reads a list that it appends to, or puts "
+                    "elements elsewhere than at its end; keep what the next step needs in a variable (`last = …`), or "
+                    "write into a tensor of the loop's length"
+                )
 
     def _one_step(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         items = record(self._first, Captured())

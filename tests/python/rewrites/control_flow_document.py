@@ -91,7 +91,9 @@ A program means what it means in Python, or the export fails with the line and t
 - **Lists.** A list that a loop fills knows its first and last elements, slices, `reversed`, `len`, `+`, loops over
   it, `torch.stack` and `torch.cat`; what needs its length while the model is traced is refused: unpacking, `in`,
   `sort`, returning it. Elements that data leaves out (`if …: rows.append(row)`, comprehensions with a filter) are
-  left out when the program runs. A list that was made outside of the function cannot be filled.
+  left out when the program runs. A list that was made outside of the function cannot be filled. A step that reads a
+  list which it appends to (`outs[-1]`, `len(outs)`, `torch.stack(outs)`), or inserts elsewhere than at its end, is
+  refused, for what the steps before appended is nowhere in the graph: keep the last element in a variable.
 - **No rows.** A loop over no rows leaves everything as it was, in onnxruntime as in Python. torch's own `scan` takes no
   tensor without rows, so that the exported program as a module raises there.
 
