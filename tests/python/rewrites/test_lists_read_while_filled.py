@@ -1,6 +1,6 @@
-"""A loop that reads a list which it fills itself: no graph has what the steps before appended, so that it is refused."""
+"""A loop that reads a list which it fills: no graph has what the steps before appended, so that it is refused."""
 
-# ruff: noqa: B007, PERF402, PLR0133 - what users write
+
 
 from __future__ import annotations
 
