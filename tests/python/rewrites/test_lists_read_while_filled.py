@@ -1,7 +1,5 @@
 """A loop that reads a list which it fills: no graph has what the steps before appended, so that it is refused."""
 
-
-
 from __future__ import annotations
 
 import pytest
