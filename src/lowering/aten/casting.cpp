@@ -1,13 +1,33 @@
+#include <limits>
+
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/complex_rules.h"
+#include "lowering/kernels.h"
 
 namespace exportguard::lowering {
 namespace {
 
 void lower_same(LoweringContext& ctx) { ctx.result(ctx.input(0)); }
 
-void lower_cast(LoweringContext& ctx) { ctx.result(ctx.cast(ctx.input(0), ctx.output_dtype())); }
+/// What float8_e5m2 does not hold is infinite, as in torch: ONNX takes the largest number unless told not to, and
+/// onnxruntime (1.31) makes NaN of what is rounded up to infinity.
+Value* to_float8_e5m2(LoweringContext& ctx, Value* x) {
+  constexpr double kFirstInfinite = 61440;  // halfway from the largest number to the next power of two
+  Value* is_infinite =
+      kernel_op(ctx, "GreaterOrEqual", {same_dtype_op(ctx, "Abs", {x}), ctx.number_like(kFirstInfinite, x)});
+  Value* infinity = ctx.number_like(std::numeric_limits<double>::infinity(), x);
+  Value* whole = ctx.where(is_infinite, same_dtype_op(ctx, "Mul", {x, infinity}), x);
+  return ctx.op("Cast", {whole}, {{"to", static_cast<std::int64_t>(DType::kFloat8E5M2)}, {"saturate", 0}});
+}
+
+/// Of a tensor; of a number, which takes the place of one where torch takes a vmap apart.
+void lower_cast(LoweringContext& ctx) {
+  const DType to = ctx.output_dtype();
+  Value* x = ctx.is_value(0) ? ctx.input(0) : ctx.scalar(0, to);
+  const bool is_narrowed = to == DType::kFloat8E5M2 && is_floating(x->dtype()) && x->dtype() != to;
+  ctx.result(is_narrowed ? to_float8_e5m2(ctx, x) : ctx.cast(x, to));
+}
 
 }  // namespace
 

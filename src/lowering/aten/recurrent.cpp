@@ -172,8 +172,8 @@ Value* projected(LoweringContext& ctx, const Stack& stack, std::size_t layer, Va
 std::vector<Value*> run_layer(LoweringContext& ctx, const Stack& stack, const Kind& kind, std::size_t layer, Value* x,
                               const std::vector<Value*>& states) {
   const auto laid_out = stack.is_projected ? projected_layer : plain_layer;
-  const Layer given = laid_out(ctx, stack, kind, layer, x, states);
   Value* biases = stack.has_biases ? of_directions(ctx, stack, layer, kind, {2, 3}) : nullptr;
+  const Layer given = laid_out(ctx, stack, kind, layer, x, states);
   std::vector<Value*> operands = {given.x, given.of_input, given.of_state, biases, stack.lengths};
   operands.insert(operands.end(), given.states.begin(), given.states.end());
   const DType dtype = kernel_dtype(ctx, kind.op, x->dtype());

@@ -37,3 +37,10 @@ def test_copies_are_the_same(check: Check) -> None:
 
 def test_gives_an_input_back(check: Check) -> None:
     check(lambda x: x.to(torch.float32), [torch.rand(3)], others=[[torch.rand(2)]])
+
+
+@pytest.mark.parametrize("source", FLOATS, ids=str)
+def test_what_float8_does_not_hold_is_infinite(source: torch.dtype, check: Check) -> None:
+    numbers = [0.0, -0.0, 1.1, 57344.0, 59000.0, 61439.0, 61440.0, -61440.0, 65000.0, float("inf"), -float("inf")]
+    x = torch.tensor([*numbers, float("nan")], dtype=source)
+    check(lambda x: x.to(torch.float8_e5m2).to(torch.float32), [x], others=[[x[:3]]])

@@ -151,6 +151,18 @@ _MADE: dict[Any, _Made] = {
 }
 
 
+#: What calls them.
+_FUNCTIONS = (
+    "torch.take_along_dim",
+    "torch.kron",
+    "torch.linalg.multi_dot",
+    "torch.vander",
+    "torch.gradient",
+    "torch.combinations",
+    "torch.cov",
+)
+
+
 def _apply(changes: Changes) -> None:
     # torch 2.11 to 2.13: an operator asks `py_kernels` before C++, and remembers in `_dispatch_cache` what it found.
     key = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -170,7 +182,7 @@ PATCHES = (
     Patch(
         name="sizes of composite operators",
         kind="torch",
-        target=tuple(f"torch.ops.{op}" for op in _MADE),
+        target=_FUNCTIONS,
         reason="operators that C++ makes of others read sizes as numbers, and dynamic axes become constants",
         upstream="https://github.com/pytorch/pytorch/issues/148702",
         probe=_probe,
