@@ -23,7 +23,7 @@ Value* conjugated(LoweringContext& ctx, Value* signal) {
   return ctx.op("Mul", {signal, doubles(ctx, {1, -1}, DType::kFloat64)});
 }
 
-/// Forward alone: onnxruntime (1.31) scales the inverse of float64 by a float32.
+/// Forward alone: a target may scale the inverse of float64 by a float32.
 Value* forward(LoweringContext& ctx, Value* signal, std::int64_t axis) {
   if (ctx.opset() < 20) return ctx.op("DFT", {signal}, {{"axis", axis}});
   return ctx.op("DFT", {signal, nullptr, ctx.constant(axis, DType::kInt64)});

@@ -11,7 +11,7 @@ namespace {
 void lower_same(LoweringContext& ctx) { ctx.result(ctx.input(0)); }
 
 /// What float8_e5m2 does not hold is infinite, as in torch: ONNX takes the largest number unless told not to, and
-/// onnxruntime (1.31) makes NaN of what is rounded up to infinity.
+/// a target may make NaN of what is rounded up to infinity.
 Value* to_float8_e5m2(LoweringContext& ctx, Value* x) {
   constexpr double kFirstInfinite = 61440;  // halfway from the largest number to the next power of two
   Value* is_infinite =
