@@ -46,7 +46,7 @@ _CLASSES: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
 
 
 def is_users_class(cls: type) -> bool:
-    """Whether a class is defined in the user's code: one of its functions is, under its decorators, or its module."""
+    """Whether a class is the user's: its module is, or one of its functions where Python does not know the module."""
     known = _CLASSES.get(cls)
     if known is None:
         known = _CLASSES[cls] = _has_users_code(cls)
@@ -60,12 +60,12 @@ def is_users_module(module: types.ModuleType) -> bool:
 
 
 def _has_users_code(cls: type) -> bool:
+    module = sys.modules.get(cls.__module__)
+    if module is not None:
+        return is_users_module(module)  # whoever puts a function of their own into a class of torch does not own it
     functions = [inspect.unwrap(value) for value in vars(cls).values() if isinstance(value, types.FunctionType)]
     codes = [code for function in functions if (code := getattr(function, "__code__", None)) is not None]
-    if any(is_users(code.co_filename) for code in codes):
-        return True
-    module = sys.modules.get(cls.__module__)
-    return cls.__module__ not in sys.builtin_module_names if module is None else is_users_module(module)
+    return not codes or any(is_users(code.co_filename) for code in codes)
 
 
 @functools.cache

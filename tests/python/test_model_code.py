@@ -86,3 +86,12 @@ def test_arrays_are_no_code_of_the_model() -> None:
     assert not is_users_module(sys)
     assert is_users_module(types.ModuleType("of_a_notebook"))
     assert not is_users_class(numpy.ndarray)
+
+
+def test_a_class_of_torch_with_a_function_of_somebody_else_is_still_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Own(torch.nn.Module):
+        pass
+
+    monkeypatch.setattr(torch.nn.Bilinear, "extra_repr", lambda self: "somebody's")
+    assert not is_users_class(torch.nn.Bilinear)
+    assert is_users_class(Own)

@@ -58,7 +58,7 @@ class TokensFromTheStart(ast.NodeTransformer):
     within it: a state of zeros behind which the tokens follow gives the same, for any number of them.
     """
 
-    def visit_If(self, node: ast.If) -> Any:
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)
         text, behind = ("\n".join(map(ast.unparse, part)) for part in (node.body, node.orelse))
         first = node.body[0]
