@@ -46,7 +46,7 @@ _CLASSES: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
 
 
 def is_users_class(cls: type) -> bool:
-    """Whether a class is the user's: its module is, or one of its functions where Python does not know the module."""
+    """Whether a class is the user's: its module is, or all of its functions; one, if there is no such module."""
     known = _CLASSES.get(cls)
     if known is None:
         known = _CLASSES[cls] = _has_users_code(cls)
@@ -61,11 +61,13 @@ def is_users_module(module: types.ModuleType) -> bool:
 
 def _has_users_code(cls: type) -> bool:
     module = sys.modules.get(cls.__module__)
-    if module is not None:
-        return is_users_module(module)  # whoever puts a function of their own into a class of torch does not own it
+    if module is not None and is_users_module(module):
+        return True
     functions = [inspect.unwrap(value) for value in vars(cls).values() if isinstance(value, types.FunctionType)]
-    codes = [code for function in functions if (code := getattr(function, "__code__", None)) is not None]
-    return not codes or any(is_users(code.co_filename) for code in codes)
+    users = [is_users(code.co_filename) for one in functions if (code := getattr(one, "__code__", None)) is not None]
+
+    # Whoever puts a function of their own into a class of torch does not own it.
+    return not users or any(users) if module is None else bool(users) and all(users)
 
 
 @functools.cache

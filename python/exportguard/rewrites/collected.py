@@ -172,7 +172,7 @@ def moment() -> int:
 class Grown(list[Any]):
     """A list that may have parts whose number of elements the program does not know."""
 
-    __slots__ = ("_read_at",)
+    __slots__ = ("__weakref__", "_read_at")
 
     def note_read(self) -> None:
         """Notes that its elements, their number or their order were asked for or changed now."""

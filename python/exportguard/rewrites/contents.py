@@ -220,7 +220,9 @@ def _of_array(owner: Any) -> Content:
 
 
 #: What torch 2.11 to 2.13 itself notes on a tensor that stands for another while a program is traced.
-_TORCHS = frozenset(("constant", "dispatch_keys", "fake_device", "fake_mode", "grad", "pytype", "real_tensor"))
+_TORCHS = frozenset(
+    ("constant", "dispatch_keys", "fake_device", "fake_mode", "grad", "persistent", "pytype", "real_tensor")
+)
 
 
 def attributes_of_tensor(owner: torch.Tensor) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def divergence(mean: torch.Tensor, deviation: torch.Tensor) -> torch.Tensor:
 
 
 USES: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
-    "normal": lambda m, d: Normal(m, d).log_prob(m + 1),
+    "normal": lambda m, d: Normal(m, d, validate_args=True).log_prob(m + 1),
     "normal of numbers": lambda m, d: Normal(0.0, 1.0).log_prob(m * d),
     "categorical": lambda m, d: Categorical(logits=m).log_prob(d.argmax(-1)) + Categorical(logits=m).entropy(),
     "bernoulli": lambda m, d: Bernoulli(logits=m).log_prob((m > 0).float()),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed, target_missing
+from exportguard.declaration.patch import NEEDED, Patch, Replacement, Verdict, not_needed, replaced, target_missing
 
 if TYPE_CHECKING:
     from exportguard._core import Changes
@@ -86,15 +86,27 @@ def _first_block(mask_tensor: torch.Tensor, *sizes: Any, **options: Any) -> tupl
     return mask_tensor[:, :, :1, :1], None
 
 
-def _apply(changes: Changes) -> None:
+def _without_compiler() -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext()  # where torch compiles, nothing is traced
+
+
+_FUNCTIONS: tuple[tuple[str, Any], ...] = (
+    ("setup_compilation_env", _without_compiler),
+    ("_convert_mask_to_block_mask", _first_block),
+    ("_create_sparse_block_from_block_mask", _without_blocks),
+)
+
+
+def _apply(changes: Changes) -> list[Replacement]:
     # torch 2.11 to 2.13: the flag, which is there for debugging, leaves the compiler out.
     module = _module()
     changes.set_attribute(module, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
     changes.set_attribute(module, "flex_attention_hop", attention)
-    # Where torch compiles, nothing is traced.
-    changes.set_attribute(module, "setup_compilation_env", contextlib.nullcontext)
-    changes.set_attribute(module, "_convert_mask_to_block_mask", _first_block)
-    changes.set_attribute(module, "_create_sparse_block_from_block_mask", _without_blocks)
+    return [replaced(changes, f"{_MODULE}.{name}", _always(new)) for name, new in _FUNCTIONS]
+
+
+def _always(new: Any) -> Callable[[Any], Any]:
+    return lambda _: new
 
 
 _NAMES = (
