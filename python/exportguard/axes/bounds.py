@@ -302,13 +302,17 @@ def _wrong_beside(trace: _Trace, trial: Trial, agreed: Sizes) -> Sizes | None:
     """Sizes at which the program is wrong, of which some are those at which it was found right.
 
     Where a test is answered in another way, the model may ask something of its other sizes that it did not ask in the
-    trace, `a > 5 or b > 5`: they are all made small there, and all larger.
+    trace, `a > 5 or b > 5`: they are all made small there, and all larger. Integers may be positions in what is there
+    now, so inputs of them are not made larger.
     """
     others = [symbol for symbol in trace.free_symbols() if symbol not in agreed]
     has_one = 1 in agreed.values()
     small = {symbol: 1 if has_one and _may_be_one(trace, symbol) else trace.domain[symbol].low for symbol in others}
     larger = {symbol: max(_LARGER, trace.hints[symbol] + _LARGER // 2) for symbol in others}
-    for sizes in ({**small, **agreed}, {**larger, **agreed}) if others else ():
+    leaves = [leaf for leaf in trace.example.call.leaves() if isinstance(leaf, torch.Tensor)]
+    has_integers = not all(leaf.is_floating_point() or leaf.is_complex() for leaf in leaves)
+    points = [{**small, **agreed}] if has_integers else [{**small, **agreed}, {**larger, **agreed}]
+    for sizes in points if others else ():
         is_asked = all(trace.domain[symbol].holds(sizes[symbol]) or sizes[symbol] == 1 for symbol in others)
         if is_asked and _meets(trace.known, trace, sizes) and trial.is_quick(trace.all_sizes(sizes)):
             outcome = trial.outcome(trace.all_sizes(sizes))

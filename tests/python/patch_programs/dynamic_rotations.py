@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
+import transformers
 from torch.export import Dim
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -22,6 +24,8 @@ def fresh() -> LlamaForCausalLM:
 
 
 def has_the_frequencies_of_each_length() -> None:
+    if transformers.__version__.startswith("4."):
+        pytest.skip("a model of transformers 4 is traced with the frequencies of each length")
     axes = {"input_ids": {1: Dim.DYNAMIC}, "use_cache": None}
     with torch_export_patches(), torch.no_grad():
         inputs = {"input_ids": torch.arange(10)[None] % 19, "use_cache": False}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 
+import pytest
 import torch
 from torch.export import Dim
 from transformers import FalconMambaConfig, JambaConfig, PretrainedConfig, ZambaConfig
@@ -77,6 +78,8 @@ def scan_inputs(length: int) -> tuple[torch.Tensor, ...]:
 def bounds_the_steps_of_several_tokens_alone() -> None:
     torch.manual_seed(0)
     model = BoundedScan().eval()
+    if not hasattr(model.models, "mamba2_chunk_scan"):
+        pytest.skip("transformers 4 has this scan within the layer")
     axes = ({1: Dim.DYNAMIC},) * 4 + (None,)
     with torch_export_patches(), torch.no_grad():
         program = torch.export.export(model, scan_inputs(6), dynamic_shapes=axes, strict=False)

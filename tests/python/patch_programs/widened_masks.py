@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
+import transformers
 from torch.export import Dim
 from transformers import DynamicCache, GitConfig, GitForCausalLM
 
@@ -31,6 +33,8 @@ def inputs(model: torch.nn.Module, past: int, tokens: int) -> dict[str, Any]:
 
 
 def keeps_the_mask_of_a_first_step() -> None:
+    if transformers.__version__.startswith("4."):
+        pytest.skip("with transformers 4 the program asks for a past, and says so where it has none")
     torch.manual_seed(0)
     model = GitForCausalLM(CONFIG).eval()
     layers = len(inputs(model, 4, 3)["past_key_values"].layers)
