@@ -299,27 +299,35 @@ def _tried(trace: _Trace, points: Sequence[Sizes]) -> tuple[Kind | None, Sizes]:
 
 
 def _wrong_beside(trace: _Trace, trial: Trial, agreed: Sizes) -> Sizes | None:
-    """Sizes at which the program is wrong, of which some are those at which it was found right.
+    """Sizes at which the program is wrong, of which some are those at which it was found right."""
+    for sizes in _sizes_beside(trace, agreed):
+        known = trace.all_sizes(sizes)
+        if not _meets(trace.known, trace, sizes) or not trial.is_quick(known):
+            continue
+        outcome = trial.outcome(known)
+        logger.debug("at %s as well: %s", trace.told(sizes), outcome.value)
+        if outcome == Outcome.DIFFERS and _runs_as_traced(trace):
+            return sizes
+    return None
+
+
+def _sizes_beside(trace: _Trace, agreed: Sizes) -> Iterator[Sizes]:
+    """The same sizes of some axes with those of all others small, and with all of them larger.
 
     Where a test is answered in another way, the model may ask something of its other sizes that it did not ask in the
-    trace, `a > 5 or b > 5`: they are all made small there, and all larger. Integers may be positions in what is there
-    now, so inputs of them are not made larger.
+    trace, `a > 5 or b > 5`. Integers may be positions in what is there now, so inputs of them are not made larger.
     """
     others = [symbol for symbol in trace.free_symbols() if symbol not in agreed]
+    if not others:
+        return
     has_one = 1 in agreed.values()
-    small = {symbol: 1 if has_one and _may_be_one(trace, symbol) else trace.domain[symbol].low for symbol in others}
-    larger = {symbol: max(_LARGER, trace.hints[symbol] + _LARGER // 2) for symbol in others}
+    least = {symbol: 1 if has_one and _may_be_one(trace, symbol) else trace.domain[symbol].low for symbol in others}
+    yield {**least, **agreed}
+
     leaves = [leaf for leaf in trace.example.call.leaves() if isinstance(leaf, torch.Tensor)]
-    has_integers = not all(leaf.is_floating_point() or leaf.is_complex() for leaf in leaves)
-    points = [{**small, **agreed}] if has_integers else [{**small, **agreed}, {**larger, **agreed}]
-    for sizes in points if others else ():
-        is_asked = all(trace.domain[symbol].holds(sizes[symbol]) or sizes[symbol] == 1 for symbol in others)
-        if is_asked and _meets(trace.known, trace, sizes) and trial.is_quick(trace.all_sizes(sizes)):
-            outcome = trial.outcome(trace.all_sizes(sizes))
-            logger.debug("at %s as well: %s", trace.told(sizes), outcome.value)
-            if outcome == Outcome.DIFFERS and _runs_as_traced(trace):
-                return sizes
-    return None
+    larger = {symbol: max(_LARGER, trace.hints[symbol] + _LARGER // 2) for symbol in others}
+    if all(leaf.is_floating_point() or leaf.is_complex() for leaf in leaves) and _in_domain(trace, larger):
+        yield {**larger, **agreed}
 
 
 def _is_asked_by_operators_alone(trace: _Trace, guard: sympy.Basic, points: Sequence[Sizes]) -> bool:
