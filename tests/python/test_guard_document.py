@@ -37,7 +37,9 @@ def test_the_examples_run_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("line", [line for block in blocks("bash") for line in block.splitlines()])
-def test_the_commands_run(line: str) -> None:
+def test_the_commands_run(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "docs").mkdir()
+    monkeypatch.chdir(tmp_path)  # one writes a page
     program, *arguments = shlex.split(line, comments=True)
     assert program == "exportguard"
     assert main(arguments) == 0
