@@ -31,7 +31,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Replaces the validation: `result` is what it returns, `name` and `options` what it was given."""
     calls: dict[str, Any] = {"result": report()}
 
-    def validate_model(name: str, options: ValidateOptions, progress: Any) -> ValidationReport:
+    def validate_model(name: str, options: ValidateOptions, progress: Any, settled: Any) -> ValidationReport:
         calls.update(name=name, options=options)
         progress("working")
         result: ValidationReport = calls["result"]

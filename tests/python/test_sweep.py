@@ -104,6 +104,31 @@ def test_a_process_that_needs_too_much_memory_is_ended(tmp_path: Path, monkeypat
     assert (result.outcome, result.reason) == ("out of memory", "needed more than 60 MiB")
 
 
+BESIDE = {"runner": "evaluator", "outcome": "differs", "reason": "traced: logits off by 1"}
+
+
+def test_what_a_runner_beside_finds_is_no_part_of_the_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = result_of(report_script(beside=BESIDE), SweepOptions(folder=tmp_path), monkeypatch)
+    assert (result.outcome, result.beside, result.beside_reason) == ("ok", "differs", "traced: logits off by 1")
+
+
+@pytest.mark.parametrize(
+    ("end", "beside"), [("import os; os._exit(139)", "crashed"), ("import time; time.sleep(60)", "timed out")]
+)
+def test_a_runner_beside_that_takes_the_process_down_leaves_the_outcome(
+    end: str, beside: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = SweepOptions(folder=tmp_path, timeout_s=1.5)
+    settled = report_script(beside={**BESIDE, "outcome": "not finished"})
+    result = result_of(f"{settled}; {end}", options, monkeypatch)
+    assert (result.outcome, result.beside) == ("ok", beside)
+
+
+def test_a_report_that_was_cut_off_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = "import os; open('{report}', 'w').write('{'); os._exit(139)"
+    assert result_of(script, SweepOptions(folder=tmp_path), monkeypatch).outcome == "crashed"
+
+
 def test_what_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[SweepCase] = []
 
@@ -245,6 +270,20 @@ def test_a_page_names_the_models_that_were_given_no_picture() -> None:
     assert "Given a text without a picture, whose form is one of their own: c." in text
 
 
+def test_a_page_has_what_the_evaluator_made_of_the_same(tmp_path: Path) -> None:
+    results = [
+        SweepResult(model="a", task="t", outcome="ok", beside="agrees"),
+        SweepResult(model="b", task="t", outcome="wrong", beside="differs", beside_reason="x | y"),
+        SweepResult(model="c", task="t", outcome="failed"),
+    ]
+    folder = keep(tmp_path / "t", *results)
+    assert main(["sweep-report", str(folder.parent), "-o", str(tmp_path / "page.md")]) == 0
+    text = (tmp_path / "page.md").read_text()
+    assert "| t | 2 | 1 | 50.0 % |" in text
+    assert "| t | b | differs | x \\| y |" in text
+    assert "evaluator" not in markdown(RESULTS, PageOptions(made_by="a test", versions={}, known={}))
+
+
 def test_a_model_that_patches_break_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     right = [SweepResult(model=name, task="t", outcome="ok") for name in "ab"]
     without, patched = keep(tmp_path / "without", *right), keep(tmp_path / "with", *RESULTS)
@@ -259,8 +298,10 @@ def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
 
 
 def test_one_model_is_swept_from_end_to_end(tmp_path: Path) -> None:
+    options = SweepOptions(folder=tmp_path, arguments=("--beside", "evaluator"))
     with ThreadPoolExecutor(1) as executor:
-        (result,) = sweep([CASE], SweepOptions(folder=tmp_path), executor)
+        (result,) = sweep([CASE], options, executor)
+    assert result.beside == "agrees"
     assert (result.outcome, result.reason) == ("ok", "")
     assert result.comparisons == 3
     assert [path.name for path in tmp_path.iterdir()] == [CASE.file_name]

@@ -10,10 +10,12 @@ from pathlib import Path
 from rich.console import Console
 
 from ..command_line import argument
+from ..errors import InvalidArgumentError
 from ..models import DTYPES, tasks
 from ..onnx_model import require_writable
 from ..progress import telling
 from ..sweep import SweepOptions, SweepResult, shipped_cases, sweep, sweep_cases
+from ..sweep.beside import beside_summary
 from ..sweep.ci import junit, lost, read_baseline, workflow_errors
 from ..sweep.executors import executor_named
 from ..sweep.tables import page, summary, terminal_table
@@ -36,6 +38,12 @@ class Options:
     patch: bool = argument("--patch/--no-patch", help="Export with the patches of the guard.", default=True)
     all_sizes: bool = argument("--all-sizes", help="Compare on every combination of sizes.", default=False)
     dtype: str = argument("--dtype", help="Of the weights.", default="float32", choices=tuple(DTYPES))
+    beside: str | None = argument(
+        "--beside",
+        help="A runner beside onnxruntime, on the same files and inputs.",
+        default=None,
+        choices=("evaluator",),
+    )
     junit: Path | None = argument("--junit", help="A file for the results in JUnit's form.", default=None)
     baseline: Path | None = argument(
         "--baseline", help="results.json of an earlier sweep: fail for what was right in it alone.", default=None
@@ -49,6 +57,8 @@ def run(options: Options) -> int:
     baseline = read_baseline(options.baseline) if options.baseline else None
     if options.junit:
         require_writable(options.junit, "--junit")
+    if options.beside and options.dtype == "bfloat16":
+        raise InvalidArgumentError("models of bfloat16 are run by the evaluator alone; leave --beside out")
     patterns = [pattern for pattern in options.match.split(",") if pattern]
     cases = shipped_cases() if options.shipped else sweep_cases([options.task] if options.task else [], patterns)
     settings = SweepOptions(
@@ -67,7 +77,7 @@ def run(options: Options) -> int:
         options.junit.write_text(junit(results), encoding="utf-8")
     if options.verbose:
         console.print(terminal_table(results))
-    console.print(summary(results))
+    console.print(summary(results), *beside_summary(results), sep="\n")
     if baseline is not None:
         return _compared(lost(results, baseline), console)
     return 0 if all(result.outcome in ("ok", "cannot run eagerly") for result in results) else 1
@@ -79,7 +89,8 @@ def _arguments(options: Options) -> tuple[str, ...]:
     chosen = (switch for switch, is_on in switches.items() if is_on)
     # onnxruntime has no bfloat16 on a CPU for most operators.
     runner = ("--runner", "evaluator") if options.dtype == "bfloat16" else ()
-    return (*chosen, "--dtype", options.dtype, *runner)
+    beside = ("--beside", options.beside) if options.beside else ()
+    return (*chosen, "--dtype", options.dtype, *runner, *beside)
 
 
 def _compared(worse: list[SweepResult], console: Console) -> int:

@@ -11,6 +11,7 @@ from ..command_line import argument
 from ..models import models_of_task, tasks
 from ..onnx_model import require_writable
 from ..sweep import kept_results
+from ..sweep.beside import beside_summary
 from ..sweep.tables import PageOptions, markdown, summary
 from ..version import versions
 
@@ -32,5 +33,5 @@ def run(options: Options) -> int:
     installed = {name: version for name, version in versions().items() if version != "not installed"}
     page = PageOptions(made_by=made_by, versions=installed, known=known)
     options.output.write_text(markdown(results, page), encoding="utf-8")
-    Console().print(summary(results))
+    Console().print(summary(results), *beside_summary(results), sep="\n")
     return 0

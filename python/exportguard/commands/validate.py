@@ -21,7 +21,7 @@ from ..progress import telling
 from ..repeats.plan import checked_repeats
 from ..ship.recorded import is_export, validate_export
 from ..validation.tables import print_report
-from ..validation.validate import ValidateOptions, ValidationReport, validate_model
+from ..validation.validate import Runner, ValidateOptions, ValidationReport, validate_model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,12 @@ class Options:
     run: bool = argument("--run/--no-run", help="Run the converted model and compare.", default=True)
     runner: str = argument(
         "--runner", help="What runs it.", default="onnxruntime", choices=("onnxruntime", "evaluator")
+    )
+    beside: str | None = argument(
+        "--beside",
+        help="Another runner for the same inputs, told apart.",
+        default=None,
+        choices=("onnxruntime", "evaluator"),
     )
     all_sizes: bool = argument("--all-sizes", help="Compare on every combination of sizes.", default=False)
     side_by_side: bool = argument(
@@ -64,17 +70,20 @@ def run(options: Options) -> int:
     model = options.model or options.program
     if not model or (options.model and options.program):
         raise InvalidArgumentError("pass a model, either -m MODEL or path/file.py:function")
+    if options.beside and is_export(model):
+        raise InvalidArgumentError("what `export` wrote is run on what was recorded, by one runner; leave --beside out")
+    if options.beside == options.runner:
+        raise InvalidArgumentError(f"--beside {options.beside} is the runner itself; pass another --runner or --beside")
     if options.json:
         require_writable(options.json, "--json")
     with telling(quiet=not options.verbose) as tell:
         if is_export(model):
             tell(f"running {model} on what was recorded with it")
-            report = validate_export(Path(model), "evaluator" if options.runner == "evaluator" else "onnxruntime")
+            report = validate_export(Path(model), _runner(options.runner))
         else:
-            report = validate_model(model, _settings(options), tell)
+            report = validate_model(model, _settings(options), tell, lambda report: _kept(report, options.json))
     print_report(report, console, detail=options.verbose)
-    if options.json:
-        _write_json(report, options.json)
+    _kept(report, options.json)
     return 0 if report.ok else 1
 
 
@@ -87,14 +96,21 @@ def _settings(options: Options) -> ValidateOptions:
         rewrite=options.rewrite,
         repeats=checked_repeats(options.repeats),
         run=options.run,
-        runner="evaluator" if options.runner == "evaluator" else "onnxruntime",
+        runner=_runner(options.runner),
+        beside=_runner(options.beside) if options.beside else None,
         all_sizes=options.all_sizes,
         side_by_side=options.side_by_side,
         folder=options.output,
     )
 
 
-def _write_json(report: ValidationReport, path: Path) -> None:
+def _runner(name: str) -> Runner:
+    return "evaluator" if name == "evaluator" else "onnxruntime"
+
+
+def _kept(report: ValidationReport, path: Path | None) -> None:
+    if path is None:
+        return
     try:
         path.write_text(json.dumps(report.as_dict(), indent=1) + "\n", encoding="utf-8")
     except OSError as error:

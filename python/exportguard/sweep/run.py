@@ -50,7 +50,8 @@ class SweepOptions:
 class SweepResult:
     """What became of one case; `reason` is empty if it is right. `inputs` names those that change in size.
 
-    `commit` is that of exportguard, empty where it does not run from a checkout.
+    `commit` is that of exportguard, empty where it does not run from a checkout. `beside` is what the runner beside
+    came to, empty where none ran: it is no part of the outcome, even where it took the process down.
     """
 
     model: str
@@ -63,6 +64,8 @@ class SweepResult:
     comparisons: int = 0
     inputs: str = ""
     commit: str = ""
+    beside: str = ""
+    beside_reason: str = ""
 
 
 def sweep_cases(task_names: Sequence[str] = (), patterns: Sequence[str] = ()) -> list[SweepCase]:
@@ -125,7 +128,8 @@ def run_case(case: SweepCase, options: SweepOptions) -> SweepResult:
     with TemporaryDirectory(prefix="exportguard-sweep-") as folder:
         report, output = Path(folder, "report"), Path(folder, "log")
         arguments = ["validate", "-v", "0", "-m", case.model, "-t", case.task, "--json", str(report)]
-        found = _ended(_started([*arguments, *options.arguments], output), output, options) or _read_report(report)
+        ended = _ended(_started([*arguments, *options.arguments], output), output, options)
+        found = _read_report(report) if ended is None else _settled_before(report, ended)
     seconds = round(time.monotonic() - start, 1)
     return SweepResult(model=case.model, task=case.task, seconds=seconds, commit=commit_of_sources(), **found)
 
@@ -190,7 +194,18 @@ def _read_report(path: Path) -> dict[str, Any]:
     report = json.loads(path.read_text(encoding="utf-8"))
     counts = {"nodes": report["node_count"], "axes": len(report["axes"]), "comparisons": len(report["sets"])}
     inputs = ", ".join(dict.fromkeys(axis["input"].partition(".")[0] for axis in report["axes"]))
-    return {"outcome": _outcome(report), "reason": _reason(report), "inputs": inputs, **counts}
+    beside = report.get("beside") or {"outcome": "", "reason": ""}
+    told = {"beside": beside["outcome"], "beside_reason": beside["reason"][:1000]}
+    return {"outcome": _outcome(report), "reason": _reason(report), "inputs": inputs, **counts, **told}
+
+
+def _settled_before(path: Path, ended: dict[str, Any]) -> dict[str, Any]:
+    """What a process came to that was ended: where its report was there by then, the runner beside ended it."""
+    try:
+        found = _read_report(path)
+    except (OSError, ValueError):
+        return ended
+    return {**found, "beside": ended["outcome"], "beside_reason": ended["reason"]}
 
 
 def _outcome(report: Mapping[str, Any]) -> Outcome:

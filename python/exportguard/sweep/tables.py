@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..version import versions
+from .beside import beside_sections
+from .reasons import short_reason
 from .run import SweepResult
 
-_COLUMNS = ("task", "model", "outcome", "nodes", "axes", "comparisons", "seconds", "reason")
+_COLUMNS = ("task", "model", "outcome", "nodes", "axes", "comparisons", "beside", "seconds", "reason")
 
 
 def summary(results: Sequence[SweepResult]) -> str:
@@ -80,6 +81,7 @@ def markdown(results: Sequence[SweepResult], options: PageOptions) -> str:
         "| task | known to transformers | swept | run eagerly | right | share |\n|---|---|---|---|---|---|\n"
         + "\n".join(rows),
         *_texts_alone(results),
+        *beside_sections(results),
         "## Not right",
         "What stops each of them, with the line of the model where it is known.",
         _reasons(misses),
@@ -124,16 +126,6 @@ def _reasons(results: Sequence[SweepResult]) -> str:
         f"| {result.task} | {result.model} | {result.outcome} | {short_reason(result.reason)} |" for result in results
     ]
     return "\n".join(["| task | model | outcome | reason |", "|---|---|---|---|", *rows])
-
-
-def short_reason(reason: str, length: int = 240) -> str:
-    """On one line of a table: paths from the package on, no text of torch's about its own logging.
-
-    >>> short_reason("by /x/site-packages/transformers/m.py:3: a | b\\nfor more")
-    'by transformers/m.py:3: a \\\\| b for more'
-    """
-    text = re.sub(r"\S*/site-packages/", "", " ".join(reason.split())).split(" consider using data-dependent")[0]
-    return (text if len(text) <= length else f"{text[: length - 1]}…").replace("|", "\\|").replace("<", "&lt;")
 
 
 def regressions(with_patches: Sequence[SweepResult], without: Sequence[SweepResult]) -> list[SweepResult]:

@@ -7,6 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from ..axis_report import AxisOutcome
+from .beside import Beside
 from .validate import SetResult, ValidationReport
 
 
@@ -23,6 +24,8 @@ def print_report(report: ValidationReport, console: Console, detail: int = 1) ->
             console.print(tolerances(report), style="dim", highlight=False, soft_wrap=True)
         if report.side_by_side:
             console.print(f"side by side, {report.side_by_side}", markup=False, highlight=False, soft_wrap=True)
+        if report.beside:
+            console.print(beside_line(report.beside), markup=False, highlight=False, soft_wrap=True)
         for sizes in report.refused:
             console.print(f"not compared, since the module raises there: {sizes}", markup=False, soft_wrap=True)
         for seconds_of in (report.seconds, report.phases if detail > 1 else {}):
@@ -80,6 +83,18 @@ def tolerances(report: ValidationReport) -> str:
     ]
     parts += [f"{', '.join(exact)} exact"] if exact else []
     return f"tolerance: {'; '.join(parts) or 'none asked for'}"
+
+
+def beside_line(beside: Beside) -> str:
+    """What another runner made of the same inputs.
+
+    >>> beside_line(Beside(runner="evaluator", outcome="agrees", sets=4, max_absolute=2e-6))
+    'beside it, evaluator: agrees on 4 sets of inputs, off by 2.0e-06 at the most'
+    """
+    if beside.outcome == "agrees":
+        figures = f"on {beside.sets} sets of inputs, off by {beside.max_absolute:.1e} at the most"
+        return f"beside it, {beside.runner}: agrees {figures}"
+    return f"beside it, {beside.runner}: {beside.outcome}: {beside.reason}"
 
 
 def verdict(report: ValidationReport) -> str:

@@ -34,6 +34,7 @@ from ..runners.onnxruntime import OrtSession, SessionOptions
 from ..signature import returned_leaves, taken_leaves
 from ..tracing import Exported
 from ..version import made_with, versions
+from .beside import Beside, Ran, refusal, run_beside
 from .discrepancies import Discrepancy, can_tell, compare_outputs
 from .divergence import DivergenceOptions, DivergenceReport, search_beside
 from .own_module import ModuleCase, buffers_kept, case_of_program, is_program, module_case
@@ -41,6 +42,7 @@ from .own_module import ModuleCase, buffers_kept, case_of_program, is_program, m
 Exporter = Literal["exportguard", "onnx-dynamo"]
 Runner = Literal["onnxruntime", "evaluator"]
 Progress = Callable[[str], None]
+Settled = Callable[["ValidationReport"], None]
 
 Outcome = Literal[
     "ok",
@@ -77,6 +79,8 @@ class ValidateOptions:
     `repeats` is that of `ExportOptions`. With `all_sizes` it is compared on every combination of sizes, those left out
     that the original refuses. With `side_by_side` the exported program and the converted model run beside
     each other, on the first set of inputs that does not agree (or the first one), in search of the first wrong node.
+    `beside` is another runner, which is given every set of inputs as well: what it makes of them is no part of the
+    verdict.
     """
 
     build: BuildOptions = BuildOptions()
@@ -87,6 +91,7 @@ class ValidateOptions:
     repeats: Repeats = "trace once"
     run: bool = True
     runner: Runner = "onnxruntime"
+    beside: Runner | None = None
     all_sizes: bool = False
     side_by_side: bool = False
     folder: Path | None = None
@@ -131,6 +136,7 @@ class ValidationReport:
     sets: list[SetResult] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)  # sizes that a module of the user's own raises for
     side_by_side: str = ""  # what the search for the first wrong node found
+    beside: Beside | None = None  # what another runner made of the same inputs
     failure: str = ""
     details: str = ""
 
@@ -196,9 +202,14 @@ def _word(agrees: bool) -> str:
 
 
 def validate_model(
-    name: str, options: ValidateOptions = ValidateOptions(), progress: Progress = lambda step: None
+    name: str,
+    options: ValidateOptions = ValidateOptions(),
+    progress: Progress = lambda step: None,
+    settled: Settled = lambda report: None,
 ) -> ValidationReport:
     """Builds the model called `name` and validates it on the inputs of its task.
+
+    `settled` is called with the report when all but the runner beside is done: that one may take the process down.
 
     Raises:
         InvalidArgumentError: no such model, task, device or opset. What goes wrong later stands in the report.
@@ -209,7 +220,7 @@ def validate_model(
     with _folder(options) as folder, _failures_in(report):
         with _timed(report, "build"):
             case = _built(name, options)
-        _validate(case, options, _Run(report, progress, _file_in(Path(folder), case)))
+        _validate(case, options, _Run(report, progress, _file_in(Path(folder), case), settled=settled))
     return report
 
 
@@ -301,6 +312,8 @@ class _Run:
     progress: Progress
     file: Path
     calls: list[dict[str, torch.Tensor]] = field(default_factory=list)
+    runs: list[Ran] = field(default_factory=list)
+    settled: Settled = lambda report: None
 
     @contextmanager
     def step(self, name: str, text: str) -> Iterator[None]:
@@ -331,16 +344,31 @@ def _validate(case: ModelCase, options: ValidateOptions, run: _Run) -> None:
     if not sets:
         return
     with run.step("load", f"loading it in the {options.runner}"):
-        session = _session(file, options)
+        session = _session(file, options.runner, options.build.device)
     converted = _Converted(case, session, taken_leaves(exported.program), returned_leaves(exported.program))
     for one, leaves in results:
         with run.step(f"run {one.name}", f"comparing: {one.name}"):
-            run.report.sets.append(_compare(converted, one, leaves, run.calls))
+            run.report.sets.append(_compare(converted, one, leaves, run))
     if options.side_by_side and options.exporter == "exportguard":
         wrong = [one for (one, _), result in zip(results, run.report.sets, strict=True) if not result.agrees]
         one = wrong[0] if wrong else results[0][0]
         with run.step("side by side", f"running both side by side: {one.name}"):
             run.report.side_by_side = f"{one.name}: {_side_by_side(converted, exported, file, one)}"
+    if options.beside:
+        _run_beside(options.beside, options.build.device, run)
+
+
+def _run_beside(runner: Runner, device: str, run: _Run) -> None:
+    """Whatever the second runner does, the report on the first stands."""
+    run.report.beside = Beside(runner=runner)
+    run.settled(run.report)
+    with run.step(f"beside {runner}", f"running it in the {runner} as well"):
+        try:
+            session = _session(run.file, runner, device)
+        except Exception as error:  # runtimes have no common base for their own
+            run.report.beside = refusal(runner, error)
+        else:
+            run.report.beside = run_beside(runner, session, run.runs)
 
 
 def _side_by_side(converted: _Converted, exported: Exported, file: Path, input_set: InputSet) -> DivergenceReport:
@@ -365,10 +393,10 @@ class _Converted:
     returns: Sequence[bool]
 
 
-def _session(file: Path, options: ValidateOptions) -> OrtSession | EvaluatorSession:
-    if options.runner == "evaluator":
-        return EvaluatorSession(file, options.build.device)
-    return OrtSession(file, SessionOptions(device=options.build.device))
+def _session(file: Path, runner: Runner, device: str) -> OrtSession | EvaluatorSession:
+    if runner == "evaluator":
+        return EvaluatorSession(file, device)
+    return OrtSession(file, SessionOptions(device=device))
 
 
 def _export(case: ModelCase, options: ValidateOptions) -> Exported:
@@ -449,25 +477,27 @@ def _eager(case: ModelCase, input_set: InputSet) -> list[Leaf]:
     return [Leaf(leaf.name, _as_tensor(leaf.value)) for leaf in leaves]
 
 
-def _compare(
-    converted: _Converted, input_set: InputSet, expected: Sequence[Leaf], calls: list[dict[str, torch.Tensor]]
-) -> SetResult:
+def _compare(converted: _Converted, input_set: InputSet, expected: Sequence[Leaf], run: _Run) -> SetResult:
+    expected = expected if len(expected) == len(converted.returns) else _joined(expected)
+    is_comparable = len(expected) == len(converted.returns)
+    leaves = [leaf for leaf, returned in zip(expected, converted.returns, strict=False) if returned]
+    values = [leaf.value for leaf in leaves]
     try:
         feeds = _feeds(converted, input_set)
-        calls.append(feeds)
+        run.calls.append(feeds)
+        run.runs.append(Ran(name=input_set.name, feeds=feeds, expected=values if is_comparable else []))
         got = converted.session.run(feeds)
     except Exception as error:  # onnxruntime has no common base for its own
         return SetResult(name=input_set.name, sizes=input_set.sizes, error=f"{type(error).__name__}: {error}")
-    expected = expected if len(expected) == len(converted.returns) else _joined(expected)
-    if len(expected) != len(converted.returns):
+    run.runs[-1] = replace(run.runs[-1], outputs=got)
+    if not is_comparable:
         problem = f"the original returns {len(expected)} values on these inputs, {len(converted.returns)} when traced"
         return SetResult(name=input_set.name, sizes=input_set.sizes, error=problem)
-    leaves = [leaf for leaf, returned in zip(expected, converted.returns, strict=True) if returned]
     # Buffers and inputs that the model changes come behind the outputs of the original.
     extra = converted.session.output_names[len(leaves) :]
     got = got[: len(leaves)] if all(name.endswith("_mutated") for name in extra) else got
-    outputs = compare_outputs([output_name(leaf.name) for leaf in leaves], [leaf.value for leaf in leaves], got)
-    blind = not can_tell([leaf.value for leaf in leaves])
+    outputs = compare_outputs([output_name(leaf.name) for leaf in leaves], values, got)
+    blind = not can_tell(values)
     return SetResult(name=input_set.name, sizes=input_set.sizes, outputs=outputs, error=_BLIND if blind else "")
 
 
