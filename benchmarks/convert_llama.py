@@ -32,10 +32,11 @@ from sections import markdown_table, write_section
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
 from exportguard import torch_export_patches
-from exportguard.export import convert, export_program
+from exportguard.conversion import convert
 from exportguard.opsets import default_opset
-from exportguard.request import ExportOptions
-from exportguard.tracing import Exported
+from exportguard.reading import read
+from exportguard.request import ExportOptions, ExportRequest
+from exportguard.tracing import Exported, exported_module
 
 SMALL = {
     "hidden_size": 64,
@@ -84,12 +85,12 @@ def exported_llama(**config: Any) -> Exported:
         "attention_mask": {0: "batch", 1: "past+seq"},
         "past_key_values": {0: "batch", 2: "past"},
     }
-    return export_program(model, (), inputs, dynamic_shapes=shapes, options=ExportOptions())
+    return exported_module(ExportRequest.of(model, (), inputs, dynamic_shapes=shapes, options=ExportOptions()))
 
 
 def convert_here(exported: Exported, path: Path) -> None:
     """Conversion and saving with exportguard."""
-    convert(exported, opset=default_opset(), options=ExportOptions()).save(path)
+    convert(read(exported), opset=default_opset(), options=ExportOptions()).save(path)
 
 
 def convert_with_torch(exported: Exported, path: Path) -> None:

@@ -25,9 +25,11 @@ import torch
 
 import exportguard
 from exportguard import ExportOptions
-from exportguard.export import convert, export_program
+from exportguard.conversion import convert
 from exportguard.opsets import checked_opset
-from exportguard.tracing import Exported
+from exportguard.reading import read
+from exportguard.request import ExportRequest
+from exportguard.tracing import Exported, exported_module
 
 SMALL: dict[str, Any] = {
     "hidden_size": 64,
@@ -177,12 +179,12 @@ def made(name: str) -> Case:
 def exported(case: Case, repeats: str) -> Exported:
     """The program, its blocks traced as `repeats` says."""
     options = ExportOptions(repeats=repeats)  # type: ignore[arg-type]
-    return export_program(case.model, (), case.inputs, dynamic_shapes=case.shapes, options=options)
+    return exported_module(ExportRequest.of(case.model, (), case.inputs, dynamic_shapes=case.shapes, options=options))
 
 
 def save_here(case: Case, repeats: str, folder: str) -> None:
     """Module to file."""
-    model = convert(exported(case, repeats), opset=checked_opset(None), options=ExportOptions())
+    model = convert(read(exported(case, repeats)), opset=checked_opset(None), options=ExportOptions())
     model.save(f"{folder}/here.onnx")
 
 

@@ -25,9 +25,11 @@ from plain_models import MODELS, Case
 
 import exportguard
 from exportguard import torch_export_patches
-from exportguard.export import convert, export_program
+from exportguard.conversion import convert
 from exportguard.opsets import checked_opset
-from exportguard.request import ExportOptions
+from exportguard.reading import read
+from exportguard.request import ExportOptions, ExportRequest
+from exportguard.tracing import exported_module
 
 OWN = {"lowered": False, "standard": True, "onnxruntime": "onnxruntime"}
 
@@ -37,8 +39,10 @@ def own_forms(case: Case) -> dict[str, onnx.ModelProto]:
     forms = {}
     for name, optimize in OWN.items():
         with torch.no_grad():
-            exported = export_program(case.module, (), case.inputs, dynamic_shapes=case.shapes, options=ExportOptions())
-        model = convert(exported, opset=checked_opset(None), options=ExportOptions(), optimize=optimize)
+            exported = exported_module(
+                ExportRequest.of(case.module, (), case.inputs, dynamic_shapes=case.shapes, options=ExportOptions())
+            )
+        model = convert(read(exported), opset=checked_opset(None), options=ExportOptions(), optimize=optimize)
         forms[name] = onnx.load_from_string(model.to_bytes())
     return forms
 
@@ -46,7 +50,9 @@ def own_forms(case: Case) -> dict[str, onnx.ModelProto]:
 def peers(case: Case) -> dict[str, onnx.ModelProto]:
     """The same program through torch.onnx, and through onnxslim behind it; without those that fail."""
     forms: dict[str, onnx.ModelProto] = {}
-    exported = export_program(case.module, (), case.inputs, dynamic_shapes=case.shapes, options=ExportOptions())
+    exported = exported_module(
+        ExportRequest.of(case.module, (), case.inputs, dynamic_shapes=case.shapes, options=ExportOptions())
+    )
     with torch_export_patches(), torch.no_grad():
         program = torch.onnx.export(exported.expanded(), dynamo=True, verbose=False, optimize=True)
     if program is not None:

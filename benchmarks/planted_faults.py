@@ -23,8 +23,10 @@ import torch
 
 import exportguard
 from exportguard import _core
-from exportguard.export import convert, export_program, imported
-from exportguard.request import ExportOptions
+from exportguard.conversion import convert
+from exportguard.reading import read
+from exportguard.request import ExportOptions, ExportRequest
+from exportguard.tracing import exported_module
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "python"))
 
@@ -41,8 +43,10 @@ class Subject:
         torch.manual_seed(layers)
         module, args, shapes = FAMILIES[family](layers)
         self.name = f"{family} of {layers} layers{', optimized' if optimize else ''}"
-        self.exported = export_program(module, args, None, dynamic_shapes=shapes, options=ExportOptions())
-        self.model = convert(self.exported, opset=23, options=ExportOptions(), optimize=optimize)
+        self.exported = exported_module(
+            ExportRequest.of(module, args, None, dynamic_shapes=shapes, options=ExportOptions())
+        )
+        self.model = convert(read(self.exported), opset=23, options=ExportOptions(), optimize=optimize)
         self.proto = onnx.load_from_string(self.model.to_bytes())
         self.inputs = {value.name: tensor for value, tensor in zip(self.model.inputs, args, strict=True)}
         self.expected = self.model.run(self.inputs, runner="evaluator")
@@ -51,7 +55,7 @@ class Subject:
 
     def run_both(self, model: exportguard.OnnxModel) -> None:
         """What a comparison of outputs takes: the program and the model, made ready and run."""
-        program = imported(self.exported.program, self.exported.shapes)
+        program = read(self.exported).graph
         _core.functionalize(program)
         _core.Evaluator(program).run(list(self.inputs.values()))
         with contextlib.suppress(exportguard.ExportGuardError):

@@ -1,15 +1,17 @@
-"""Counts where a model stays on the way from `to_onnx` to the file: functions of the package that are handed it.
+"""Counts where a model stays on the way from `to_onnx` to the file.
 
-A stay is a function with the module, the program, the graph or what holds one of them among its arguments; a return is
-one such function that is left for one that goes on with the model. Each counts once, however often it is called.
+A stay is a file of the package with a function that is handed the module, the program, the graph or what holds one of
+them; calls that follow each other in one file are one stay, a file that comes again is one more, and a return. Each
+function counts once, however often it is called. What torch calls, patches for example, is torch's way.
 
 python benchmarks/way_of_a_model.py            # counts
-python benchmarks/way_of_a_model.py --list     # in the order of the first call
+python benchmarks/way_of_a_model.py --list     # the functions, in the order of the first call
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,40 +22,57 @@ import torch
 
 import exportguard
 from exportguard import ExportOptions, OnnxModel, _core, to_onnx
+from exportguard.axes.model_run import ModelRun
+from exportguard.axes.trial import Trial
+from exportguard.reading import ReadProgram
 from exportguard.request import ExportRequest
 from exportguard.tracing import Exported
 
-ROOT = Path(exportguard.__file__).parent
-CARRIERS = (torch.nn.Module, torch.export.ExportedProgram, _core.Model, OnnxModel, ExportRequest, Exported)
+ROOT = str(Path(exportguard.__file__).parent)
+TORCH = str(Path(torch.__file__).parent)
+CARRIERS = (
+    torch.nn.Module,
+    torch.export.ExportedProgram,
+    ExportRequest,
+    Exported,
+    ModelRun,
+    Trial,
+    ReadProgram,
+    _core.Model,
+    OnnxModel,
+)
 
 
 class Way:
-    """The functions that were handed the model, in order, and how often one was left for another of the way."""
+    """The functions that were handed the model, in the order of their first call."""
 
     def __init__(self) -> None:
-        self.stays: dict[str, None] = {}
-        self.returns: set[str] = set()
-        self._left = ""
+        self.functions: dict[tuple[str, str], None] = {}
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        if event not in ("call", "return") or not code.co_filename.startswith(str(ROOT)):
+        if event != "call" or not code.co_filename.startswith(ROOT) or code.co_name.startswith("<"):
             return
-        if code.co_name.startswith("<") or not self._is_handed(frame):
-            return
-        place = f"{Path(code.co_filename).relative_to(ROOT)}: {code.co_qualname}"
-        if event == "return":
-            self._left = place
-            return
-        if self._left:
-            self.returns.add(self._left)
-            self._left = ""
-        self.stays.setdefault(place)
+        if _is_handed_a_model(frame) and not _is_called_by_torch(frame):
+            self.functions.setdefault((str(Path(code.co_filename).relative_to(ROOT)), code.co_qualname))
 
-    @staticmethod
-    def _is_handed(frame: FrameType) -> bool:
-        names = frame.f_code.co_varnames[: frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount]
-        return any(isinstance(frame.f_locals.get(name), CARRIERS) for name in names)
+    def stays(self) -> list[str]:
+        """The files, one for each visit."""
+        return [file for file, _ in itertools.groupby(file for file, _ in self.functions)]
+
+
+def _is_handed_a_model(frame: FrameType) -> bool:
+    names = frame.f_code.co_varnames[: frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount]
+    return any(isinstance(frame.f_locals.get(name), CARRIERS) for name in names)
+
+
+def _is_called_by_torch(frame: FrameType) -> bool:
+    caller = frame.f_back
+    while caller is not None:
+        if caller.f_code.co_filename.startswith(TORCH) and caller.f_code.co_name != "decorate_context":
+            return True
+        caller = caller.f_back
+    return False
 
 
 class Model(torch.nn.Module):
@@ -71,19 +90,21 @@ def main() -> None:
     options = parser.parse_args()
 
     model, inputs = Model().eval(), (torch.zeros(3, 4),)
-    to_onnx(model, inputs)  # what is imported and read once
+    asked: Any = ({0: "batch"},)
+    to_onnx(model, inputs, dynamic_shapes=asked)  # what is imported and read once
     way = Way()
     with TemporaryDirectory() as folder:
         sys.setprofile(way)
         try:
-            to_onnx(model, inputs, output=Path(folder) / "model.onnx", options=ExportOptions(repeats="trace all"))
+            file, all_of_it = Path(folder) / "model.onnx", ExportOptions(repeats="trace all")
+            to_onnx(model, inputs, dynamic_shapes=asked, output=file, options=all_of_it)
         finally:
             sys.setprofile(None)
 
-    files = {stay.partition(":")[0] for stay in way.stays}
-    print(f"{len(way.stays)} stays in {len(files)} files, {len(way.returns)} returns")
-    for stay in way.stays if options.list else ():
-        print(f"  {stay}")
+    stays = way.stays()
+    print(f"{len(stays)} stays in {len(set(stays))} files, {len(stays) - len(set(stays))} returns")
+    for file, function in way.functions if options.list else ():
+        print(f"  {file}: {function}")
 
 
 if __name__ == "__main__":

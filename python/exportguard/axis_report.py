@@ -9,12 +9,12 @@ from typing import Any
 
 import sympy
 import torch
-from torch.export import Dim, ExportedProgram
+from torch.export import Dim
 
 from .axes.bound import AxisBound, Kind
 from .dynamic_shapes import Axis, LeafShape, ends_of, name_of
 from .inputs import input_name
-from .signature import symbol_names, traced_inputs
+from .signature import TracedInputs, symbol_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class AxisOutcome:
 
 
 def axis_outcomes(
-    program: ExportedProgram,
+    traced: TracedInputs,
     shapes: Sequence[LeafShape],
     lines: Mapping[str, str] | None = None,
     bounds: Sequence[AxisBound] | None = None,
@@ -83,8 +83,7 @@ def axis_outcomes(
     program takes for granted, None if that was not looked at. `too_small` has the sizes of the given example that torch
     would have made constants.
     """
-    given, ranges, traced = too_small or {}, program.range_constraints, traced_inputs(program)
-    names, shape_env = symbol_names(traced, shapes), traced.shape_env
+    given, names, shape_env = too_small or {}, symbol_names(traced, shapes), traced.shape_env
 
     def outcome(shape: LeafShape, axis: int, value: object) -> AxisOutcome:
         size, asked = _size(value, axis), _asked(shape.axes[axis])
@@ -102,7 +101,7 @@ def axis_outcomes(
             asked=asked,
             size=re.sub(r"\w+", lambda word: names.get(word[0], word[0]), str(size)),
             kept=bool(size.free_symbols) and wrong is None,
-            at_most=_at_most(own, shape.axes[axis]) if bounds is not None else _upper_bound(ranges, size),
+            at_most=_at_most(own, shape.axes[axis]) if bounds is not None else _upper_bound(traced.ranges, size),
             reason=reason,
             guard=guard,
             is_number=is_number,

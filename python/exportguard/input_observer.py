@@ -13,7 +13,6 @@ import torch
 
 from .arguments import require_kind
 from .axes.enlarging import enlarged
-from .axes.model_run import ModelRun
 from .dynamic_shapes import mirror
 from .emptied_caches import emptied, keeps_only_tokens
 from .errors import InvalidArgumentError
@@ -56,7 +55,7 @@ class ObservedCalls:
         """
         try:
             example = Example.of(call, self._dynamic_shapes())
-            return enlarged(example, ModelRun(self._model).refuses).call
+            return enlarged(example, self._model).call
         except InvalidArgumentError as error:
             logger.info("the example is left as it is: %s", error)
             return call

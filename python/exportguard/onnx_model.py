@@ -50,11 +50,12 @@ class OnnxModel:
         opset: int,
         axes: Sequence[AxisOutcome] = (),
         rewriting_steps: Sequence[RewritingStep] = (),
+        report: OptimizationReport | None = None,
     ) -> None:
-        """Takes over a lowered model."""
+        """Takes over a lowered model; `report` tells what the optimizer did to it."""
         self._core = core
         self._sessions: dict[tuple[str, str], OrtSession | EvaluatorSession] = {}
-        self._report: OptimizationReport | None = None
+        self._report = report
         self.opset = opset
         self.axes = tuple(axes)
         self.rewriting_steps = tuple(rewriting_steps)  # of `rewrite="auto"`

@@ -6,12 +6,13 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import torch
 
 from .arguments import require_choice, require_flags, require_named, require_names
+from .axes.enlarging import enlarged
 from .declaration import Patch
 from .decompose import Decompositions, chosen_decompositions
 from .dispatcher import Dispatcher
@@ -23,6 +24,7 @@ from .inputs import CallInputs, ordered_call
 from .module_calls import patches_for
 from .module_functions import ModulesAsFunctions, as_wanted
 from .onnx_model import EXTERNAL_DATA, ExternalData
+from .phases import phase, recorded_phases
 from .repeats.plan import Repeats
 from .rewrites.selection import as_rewrites
 
@@ -83,8 +85,9 @@ class ExportOptions:
 class ExportRequest:
     """A module with an example of its inputs, and how it is exported.
 
-    `further` are more calls of it, for a model whose inputs of other sizes cannot be made of the example. `patches` are
-    those of one attempt, beside what the guard installs.
+    The example has two or more of everything that is to change; `too_small` are the sizes, by input and axis, that were
+    enlarged for it. `further` are more calls of the module, for one whose inputs of other sizes cannot be made of the
+    example. `patches` are those of one attempt, beside what the guard installs. `seconds` are those of making this.
     """
 
     model: torch.nn.Module
@@ -94,6 +97,8 @@ class ExportRequest:
     repeats: Repeats = "trace once"
     further: Sequence[CallInputs] = ()
     patches: Sequence[Patch] = ()
+    too_small: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -109,18 +114,29 @@ class ExportRequest:
         """What the arguments of `to_onnx` ask for.
 
         Raises:
-            InvalidArgumentError: one of them is of another kind, or does not fit the module.
+            InvalidArgumentError: one of them is of another kind, or does not fit the module, or the module takes no
+                larger example than one that is too small.
         """
         _require_module(model)
         guard = _with_module_calls(_with_rewrite(options, rewrite))
         call = ordered_call(model, args, kwargs)
         further = [ordered_call(model, (), inputs) for inputs in options.examples]
-        with serializers_of(guard):
-            example = Example.of(call, dynamic_shapes)
+        with serializers_of(guard), recorded_phases() as seconds, phase("reading the axes"):
+            given = Example.of(call, dynamic_shapes)
+            example = enlarged(given, model)
 
         # A block that was not traced has the sources of another, which would be taken for its module.
         repeats: Repeats = "trace all" if options.modules_as_functions else options.repeats
-        return cls(model=model, example=example, guard=guard, strict=options.strict, repeats=repeats, further=further)
+        return cls(
+            model=model,
+            example=example,
+            guard=guard,
+            strict=options.strict,
+            repeats=repeats,
+            further=further,
+            too_small=given.small_sizes(),
+            seconds=seconds,
+        )
 
 
 @contextlib.contextmanager

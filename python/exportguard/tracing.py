@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.export import ExportedProgram
 
 from .axes.bound import AxisBound, Kind
 from .axes.bounds import bounds_of
-from .axes.enlarging import enlarged
-from .axes.model_run import ModelRun
 from .axes.one_symbol import one_symbol_for_a_name
 from .axes.open_slices import open_slices
 from .axes.recording import Decision, TraceRecord, with_recording
@@ -23,7 +22,7 @@ from .axes.torch_export import traced
 from .axes.trial import Trial
 from .axis_report import AxisOutcome, axis_outcomes
 from .dynamic_shapes import LeafShape
-from .errors import ExportError
+from .errors import AxisError, ExportError
 from .export_errors import explained_export
 from .garbage import without_full_collections
 from .phases import phase, recorded_phases
@@ -31,10 +30,12 @@ from .repeats.counts import Counts
 from .repeats.markers import expand as expand_markers
 from .repeats.plan import traced_with_markers
 from .request import ExportRequest, serializers_of
-from .rewrites.automatic import RewritingStep
-from .signature import traced_inputs
+from .rewrites.automatic import RewritingStep, loops_left
+from .signature import TracedInputs, traced_inputs
 
 logger = logging.getLogger(__name__)
+
+OnFixedAxis = Literal["error", "warn"]
 
 _Prepare = Callable[[Any], Any]
 _Steps = Callable[[], Sequence[RewritingStep]]
@@ -60,6 +61,11 @@ class Exported:
     seconds: Mapping[str, float] = field(default_factory=dict)
     decisions: Sequence[Decision] = ()
 
+    @functools.cached_property
+    def inputs(self) -> TracedInputs:
+        """The inputs of the program as they were traced."""
+        return traced_inputs(self.program)
+
     def expanded(self) -> ExportedProgram:
         """The program, with the operators in the place of the markers."""
         expand_markers(self.program.graph_module)
@@ -68,10 +74,31 @@ class Exported:
     def axes(self) -> list[AxisOutcome]:
         """What became of each axis that was asked for."""
         return (
-            axis_outcomes(self.program, self.shapes, self.fixing_lines, self.bounds, self.too_small)
+            axis_outcomes(self.inputs, self.shapes, self.fixing_lines, self.bounds, self.too_small)
             if self.shapes
             else []
         )
+
+    def require_axes(self, on_fixed_axis: OnFixedAxis) -> None:
+        """Raises, or logs, if an axis was asked to change and does not, or not to every size that the model takes.
+
+        Raises:
+            AxisError: with the line of the model and the remedy for each of them.
+        """
+        lost = [axis for axis in self.axes() if not axis.kept and not (axis.is_optional and axis.is_constant)]
+        if not lost:
+            return
+        listed = "\n".join(f"  {told}" for told in (*lost, *loops_left(self.program)))
+        text = f"of the axes that were asked to change, {len(lost)} do not, or not to every size:\n{listed}\n{_REMEDY}"
+        if on_fixed_axis == "error":
+            raise AxisError(f'{text}, or pass on_fixed_axis="warn"')
+        logger.warning("%s", text)
+
+
+_REMEDY = (
+    "What to do: write that line so that it holds for any size, leave the axis out of dynamic_shapes, or ask for the "
+    "sizes that come, with torch.export.Dim(name, min=…, max=…)"
+)
 
 
 def exported_module(request: ExportRequest) -> Exported:
@@ -91,15 +118,12 @@ def exported_module(request: ExportRequest) -> Exported:
         traced_with_markers(request.repeats) as counts,
         recorded_phases() as seconds,
     ):
-        with phase("reading the axes"):
-            example = enlarged(request.example, ModelRun(request.model).refuses)
-        asked = replace(request, example=example)
-        found = _exported(asked)
+        found = _exported(request)
         for changed, loss in ((_with_open_slices, _lost_axes_and_bounds), (_with_an_example_beyond, _lost_axes)):
-            other = changed(asked, found)
+            other = changed(request, found)
             if other is not None:
-                asked, found = other, _better(found, other, loss)
-    return replace(found, too_small=request.example.small_sizes(), counts=tuple(counts), seconds=seconds)
+                request, found = other, _better(found, other, loss)
+    return replace(found, counts=tuple(counts), seconds={**request.seconds, **seconds})
 
 
 def _with_open_slices(request: ExportRequest, found: Exported) -> ExportRequest | None:
@@ -115,25 +139,26 @@ def _with_an_example_beyond(request: ExportRequest, found: Exported) -> ExportRe
     point = next(points, None)
     if point is None:
         return None
-    call = InputsOfOtherSizes(traced_inputs(found.program), request.example.call).alike(point)
+    call = InputsOfOtherSizes(found.inputs, request.example.call).alike(point)
     return None if call is None else replace(request, example=request.example.like(call))
 
 
 def _exported(request: ExportRequest) -> Exported:
     """One export, and what torch decided about sizes on the way."""
-    record, shapes = TraceRecord(), request.example.shapes
+    record = TraceRecord()
     with _guard(request, record) as (prepare, steps):
         example = replace(request.example, call=request.example.call.mapped(prepare))
         with phase("torch.export"), explained_export():
             program = traced(request.model, example, strict=request.strict)
         rewritten = steps()
 
-    inputs = traced_inputs(program)
-    decisions = record.of(inputs.shape_env)
     with phase("proving the sizes"):
-        trial = Trial(ModelRun(request.model), request.example.call, program)
-        bounds = bounds_of(inputs, request.example, decisions, trial, request.further)
-    return Exported(program, shapes, record.fixing_lines, rewritten, bounds, decisions=decisions)
+        trial = Trial(request.model, request.example.call, program)
+        decisions = record.of(trial.inputs.shape_env)
+        bounds = bounds_of(trial, request.example, decisions, request.further)
+    return Exported(
+        program, request.example.shapes, record.fixing_lines, rewritten, bounds, request.too_small, decisions=decisions
+    )
 
 
 def _better(known: Exported, request: ExportRequest, loss: Callable[[Exported], Any]) -> Exported:

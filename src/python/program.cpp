@@ -18,53 +18,53 @@
 #include "python/operator_trace.h"
 
 namespace exportguard::python {
+namespace {
 
-ir::Model import_program(std::string_view expression) {
+/// A program as Python reads it: its graph, and the modules that are to be functions, by path.
+struct ReadProgram {
+  ir::Model model;
+  std::map<std::string, optimizer::FunctionName> functions;
+};
+
+ReadProgram read(std::string_view expression, const std::vector<std::string>& modules_as_functions) {
   if (!Interpreter::is_running())
     throw Error("there is no Python interpreter; construct exportguard::python::Interpreter");
   const py::gil_scoped_acquire gil;
   try {
     const py::dict globals = py::module_::import("__main__").attr("__dict__");
     const py::object program = py::eval(std::string(expression), globals);
-    const py::object imported = py::module_::import("exportguard.export").attr("imported")(program);
-    return std::move(imported.cast<ir::Model&>());
+    const py::object found =
+        py::module_::import("exportguard.reading").attr("read_program")(program, modules_as_functions);
+    ReadProgram result{std::move(found.attr("graph").cast<ir::Model&>()), {}};
+
+    using Names = std::map<std::string, std::pair<std::string, std::string>>;
+    for (const auto& [path, name] : found.attr("functions").cast<Names>())
+      result.functions.emplace(path, optimizer::FunctionName{name.first, name.second});
+    return result;
   } catch (const py::error_already_set& error) {
     throw Error(fmt::format("cannot import `{}`: Python raised {}", expression, error.what()));
   }
 }
 
-namespace {
-
-/// The modules of a program that are to be functions, by path.
-std::map<std::string, optimizer::FunctionName> functions_of(std::string_view expression,
-                                                            const std::vector<std::string>& wanted) {
-  if (wanted.empty()) return {};
-  const py::dict globals = py::module_::import("__main__").attr("__dict__");
-  const py::object found = py::module_::import("exportguard.module_functions")
-                               .attr("functions_of_program")(py::eval(std::string(expression), globals), wanted);
-  std::map<std::string, optimizer::FunctionName> functions;
-  for (const auto& [path, name] : found.cast<std::map<std::string, std::pair<std::string, std::string>>>())
-    functions.emplace(path, optimizer::FunctionName{name.first, name.second});
-  return functions;
-}
-
 }  // namespace
+
+ir::Model import_program(std::string_view expression) { return read(expression, {}).model; }
 
 ir::Model to_onnx(std::string_view expression, const lowering::LoweringOptions& options,
                   const std::vector<std::string>& modules_as_functions) {
-  ir::Model model = import_program(expression);
+  ReadProgram program = read(expression, modules_as_functions);
+
   const py::gil_scoped_acquire gil;
-  const auto functions = functions_of(expression, modules_as_functions);
   const py::object trace = py::module_::import("exportguard.decompose").attr("trace");
   pipeline::PipelineOptions all{.lowering = options, .trace = operator_trace(trace)};
   if (options.table == nullptr) all.lowering.table = &lowering::table_with_fused_attention();
   all.optimize = [&](ir::Model& lowered) {
     optimizer::optimize(lowered);
-    optimizer::outline_modules(lowered, functions);
+    optimizer::outline_modules(lowered, program.functions);
   };
   const py::gil_scoped_release released;
-  pipeline::convert(model, all);
-  return model;
+  pipeline::convert(program.model, all);
+  return std::move(program.model);
 }
 
 }  // namespace exportguard::python

@@ -16,9 +16,10 @@ from torch._higher_order_ops import while_loop
 import exportguard
 from exportguard import DivergenceOptions, OnnxModel, Tolerance
 from exportguard.command_line import main
-from exportguard.export import convert, export_program
-from exportguard.request import ExportOptions
-from exportguard.tracing import Exported
+from exportguard.conversion import convert
+from exportguard.reading import read
+from exportguard.request import ExportOptions, ExportRequest
+from exportguard.tracing import Exported, exported_module
 from exportguard.validation import divergence
 from exportguard.validation.tensor_files import load_tensors, save_tensors
 from fault_models import FAMILIES
@@ -38,8 +39,8 @@ class Converted:
 def converted(family: str, layers: int, optimize: bool = True) -> Converted:
     torch.manual_seed(7)
     module, args, shapes = FAMILIES[family](layers)
-    exported = export_program(module, args, None, dynamic_shapes=shapes, options=ExportOptions())
-    model = convert(exported, opset=OPSET, options=ExportOptions(), optimize=optimize)
+    exported = exported_module(ExportRequest.of(module, args, None, dynamic_shapes=shapes, options=ExportOptions()))
+    model = convert(read(exported), opset=OPSET, options=ExportOptions(), optimize=optimize)
     inputs = {value.name: tensor for value, tensor in zip(model.inputs, args, strict=True)}
     return Converted(exported, model, onnx.load_from_string(model.to_bytes()), inputs)
 
@@ -159,7 +160,7 @@ def test_of_several_nodes_one_is_named_without_the_whole_program(
 ) -> None:
     """The place alone is converted again: beside thousands of nodes that is nothing."""
     subject = converted("decoder", 2, optimize)
-    monkeypatch.setattr(divergence, "convert", None)
+    monkeypatch.setattr(divergence, "_node_of_whole", None)
     for seed in range(6):
         result = planted(subject.proto, kind, seed)
         if result is None or not outputs_change(subject, result[0].SerializeToString()):
@@ -187,8 +188,10 @@ class Steps(torch.nn.Module):
 @pytest.mark.parametrize("optimize", [True, False])
 def test_a_fault_within_a_body_is_named_with_its_iteration(module: torch.nn.Module, optimize: bool) -> None:
     x = torch.rand(3, 4) + 0.1
-    exported = export_program(module.eval(), (x,), None, dynamic_shapes=None, options=ExportOptions())
-    model = convert(exported, opset=OPSET, options=ExportOptions(), optimize=optimize)
+    exported = exported_module(
+        ExportRequest.of(module.eval(), (x,), None, dynamic_shapes=None, options=ExportOptions())
+    )
+    model = convert(read(exported), opset=OPSET, options=ExportOptions(), optimize=optimize)
     assert exportguard.find_divergence(exported.program, model, {"x": x}).agrees
     wrong = onnx.load_from_string(model.to_bytes())
     bodies = [body.g for node in wrong.graph.node for body in node.attribute if body.HasField("g")]

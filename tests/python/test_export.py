@@ -14,11 +14,12 @@ import torch
 
 import exportguard
 from exportguard import ExportError, ExportOptions, FileError, InvalidArgumentError, LoweringError, OnnxModel, to_onnx
-from exportguard.export import export_program
 from exportguard.export_errors import explained_export
 from exportguard.opsets import MAX_OPSET, MIN_OPSET, default_opset
+from exportguard.reading import returned_leaves
+from exportguard.request import ExportRequest
 from exportguard.runners.onnxruntime import OrtSession
-from exportguard.signature import returned_leaves
+from exportguard.tracing import exported_module
 
 
 class Model(torch.nn.Module):
@@ -291,7 +292,9 @@ class WithConstants(torch.nn.Module):
 
 
 def test_numbers_that_the_model_returns_are_outputs_and_other_constants_are_not() -> None:
-    exported = export_program(WithConstants(), (torch.ones(2),), {}, dynamic_shapes=None, options=ExportOptions())
+    exported = exported_module(
+        ExportRequest.of(WithConstants(), (torch.ones(2),), {}, dynamic_shapes=None, options=ExportOptions())
+    )
     assert returned_leaves(exported.program) == [True, True, False, True, True, False, True]
     names = ["plus", "three", "half", "flag", "twice"]
     model = to_onnx(WithConstants(), (torch.ones(2),), options=ExportOptions(output_names=names))

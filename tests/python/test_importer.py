@@ -14,7 +14,8 @@ from torch.export import Dim
 from torch.utils import _pytree as pytree
 
 from exportguard import InvalidArgumentError, ProgramError, _core
-from exportguard.signature import dimension_names, program_names
+from exportguard.reading import dimension_names, program_names
+from exportguard.tracing import Exported
 
 ROWS = {0: Dim.DYNAMIC}
 
@@ -34,7 +35,7 @@ def exported(model: Any, *inputs: Any, **options: Any) -> torch.export.ExportedP
 
 
 def imported(program: torch.export.ExportedProgram) -> _core.Model:
-    names = program_names(program)
+    names = program_names(Exported(program))
     model = _core.import_program(
         program, input_names=list(names.inputs), output_names=list(names.outputs), dim_names=names.dims
     )
@@ -153,8 +154,11 @@ def test_inputs_and_outputs_are_named_by_their_path() -> None:
 
 
 def test_what_a_tuple_returns_is_numbered() -> None:
-    assert program_names(exported(lambda x: (x + 1, x + 2), torch.ones(2))).outputs == ("output_0", "output_1")
-    assert program_names(exported(lambda x: x + 1, torch.ones(2))).outputs == ("output_0",)
+    assert program_names(Exported(exported(lambda x: (x + 1, x + 2), torch.ones(2)))).outputs == (
+        "output_0",
+        "output_1",
+    )
+    assert program_names(Exported(exported(lambda x: x + 1, torch.ones(2)))).outputs == ("output_0",)
 
 
 def test_an_output_does_not_take_the_name_of_an_input() -> None:
@@ -162,12 +166,12 @@ def test_an_output_does_not_take_the_name_of_an_input() -> None:
         def forward(self, x: Any, past_key_values: Any) -> dict[str, Any]:
             return {"x": x + 1, "past_key_values": [past_key_values[0] * 2]}
 
-    assert program_names(exported(Model(), torch.ones(2), [torch.ones(2)])).outputs == ("x_out", "present.0")
+    assert program_names(Exported(exported(Model(), torch.ones(2), [torch.ones(2)]))).outputs == ("x_out", "present.0")
 
 
 def test_a_cache_that_no_input_holds_is_present_all_the_same() -> None:
     program = exported(lambda x: {"logits": x + 1, "past_key_values": [x * 2]}, torch.ones(2))
-    assert program_names(program).outputs == ("logits", "present.0")
+    assert program_names(Exported(program)).outputs == ("logits", "present.0")
 
 
 def test_a_registered_class_names_its_parts_by_its_context() -> None:
@@ -189,7 +193,7 @@ def test_a_registered_class_names_its_parts_by_its_context() -> None:
         program = exported(
             lambda x, cache: Pair(cache.key + x, cache.value), torch.ones(2), Pair(torch.ones(2), torch.ones(2))
         )
-        found = program_names(program)
+        found = program_names(Exported(program))
     finally:
         pytree._deregister_pytree_node(Pair)
     assert found.inputs == ("x", "others_0.0.key", "others_0.0.value")

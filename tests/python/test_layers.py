@@ -18,8 +18,7 @@ ROOT = Path(exportguard.__file__).parent
 LAYERS = (
     "errors version phases garbage _core model_code notebook_tables",
     "optional progress",
-    "arguments emptied_caches foreign_names optimization onnx_types vmaps torch_version devices opsets memory_order "
-    "export_errors",
+    "arguments emptied_caches foreign_names optimization onnx_types torch_version devices opsets export_errors",
     "source runners models inputs graph_operators repeats",
     "declaration dynamic_shapes",
     "example",
@@ -34,6 +33,8 @@ LAYERS = (
     "decompose",
     "request",
     "tracing",
+    "reading",
+    "conversion",
     "export",
     "validation",
     "ship",

@@ -105,8 +105,10 @@ def test_a_wrong_conversion_is_found_and_two_names_for_one_axis_are_no_failure_o
             return x - y
 
     example = (torch.randn(3), torch.randn(3))
-    exported = validation.export_program(Wrong(), example, None, dynamic_shapes=None, options=ExportOptions())
-    monkeypatch.setattr(validation, "export_program", lambda *args, **options: exported)
+    exported = validation.exported_module(
+        validation.ExportRequest.of(Wrong(), example, None, dynamic_shapes=None, options=ExportOptions())
+    )
+    monkeypatch.setattr(validation, "exported_module", lambda request: exported)
     report = validate_module(Biased().eval(), example)
     assert not report.ok
     assert [one.agrees for one in report.sets] == [False]

@@ -43,18 +43,18 @@ _LARGER = 18  # a size that few tests take for small, and that is soon computed
 
 @dataclass
 class _Trace:
-    """What is known of one traced program; `traced` are its inputs."""
+    """What is known of one traced program."""
 
-    traced: TracedInputs
+    trial: Trial
     example: Example
     decisions: Sequence[Decision]
-    trial: Trial | None
     calls: Sequence[CallInputs] = ()
     domain: dict[sympy.Symbol, Range] = field(default_factory=dict)
     known: list[sympy.Basic] = field(default_factory=list)  # bounds beyond which nothing more is tried
     relations: set[str] = field(default_factory=set)  # lines at which the model wants sizes to be equal
 
     def __post_init__(self) -> None:
+        self.traced = self.trial.inputs
         self.shape_env = self.traced.shape_env
         self.asked_names = _names_as_asked(self.traced, self.example.shapes)
         self.names = {**self.asked_names, **symbol_names(self.traced, self.example.shapes)}
@@ -102,20 +102,17 @@ class _Trace:
 
 
 def bounds_of(
-    traced: TracedInputs,
-    example: Example,
-    decisions: Sequence[Decision],
-    trial: Trial | None,
-    further: Sequence[CallInputs] = (),
+    trial: Trial, example: Example, decisions: Sequence[Decision], further: Sequence[CallInputs] = ()
 ) -> list[AxisBound]:
     """Every condition on the sizes of the inputs under which a program was traced and that was not asked for.
 
-    `traced` are its inputs. Without a trial, none of them is known to be the model's own. `further` are more calls of
-    the model, asked where inputs of other sizes cannot be made of the one that was exported.
+    `trial` has the program beside the model. `further` are more calls of the model, asked where inputs of other sizes
+    cannot be made of the one that was exported.
     """
+    traced = trial.inputs
     if traced.shape_env is None or not any(shape.axes for shape in example.shapes):
         return []
-    trace = _Trace(traced, example, decisions, trial, further)
+    trace = _Trace(trial, example, decisions, further)
     trace.domain.update(_asked_domain(traced, example.shapes))
     found = [bound for guard in _guards(trace) if (bound := _bound_of_guard(trace, guard)) is not None]
     return [*found, *_bounds_at_one(trace), *_bounds_of_empty_caches(trace)]
@@ -273,15 +270,15 @@ def _meets(conditions: Sequence[sympy.Basic], trace: _Trace, sizes: Sizes) -> bo
 
 def _tried(trace: _Trace, points: Sequence[Sizes]) -> tuple[Kind | None, Sizes]:
     """Whose bound it is, and the sizes that show it; None if the model cannot be run at other sizes."""
-    if trace.trial is None or not points:
+    if not points:
         return None, points[0] if points else {}
-    answers = list(_answers(trace, trace.trial, points))
+    answers = list(_answers(trace, points))
     known = [(sizes, refused) for sizes, refused in answers if refused is not None]
     if not known:
         return None, points[0]
     taken = [sizes for sizes, refused in known if not refused]
     if not taken:
-        return (Kind.OWN if _takes_others(trace, trace.trial) else None), known[0][0]
+        return (Kind.OWN if _takes_others(trace) else None), known[0][0]
     outcomes: list[Outcome] = []
     for sizes in taken[:_TRIALS]:
         outcomes.append(trace.trial.outcome(trace.all_sizes(sizes)))
@@ -290,7 +287,7 @@ def _tried(trace: _Trace, points: Sequence[Sizes]) -> tuple[Kind | None, Sizes]:
     if Outcome.UNKNOWN in outcomes:
         return Kind.OPEN, taken[0]
     if Outcome.AGREES in outcomes:
-        wrong = _wrong_beside(trace, trace.trial, taken[outcomes.index(Outcome.AGREES)])
+        wrong = _wrong_beside(trace, taken[outcomes.index(Outcome.AGREES)])
         return (Kind.TESTED, taken[0]) if wrong is None else (Kind.WRONG, wrong)
     refused = [sizes for sizes, is_refused in known if is_refused]
     if Outcome.REPEATS in outcomes and not refused:
@@ -298,13 +295,13 @@ def _tried(trace: _Trace, points: Sequence[Sizes]) -> tuple[Kind | None, Sizes]:
     return Kind.OWN, (refused or taken)[0]
 
 
-def _wrong_beside(trace: _Trace, trial: Trial, agreed: Sizes) -> Sizes | None:
+def _wrong_beside(trace: _Trace, agreed: Sizes) -> Sizes | None:
     """Sizes at which the program is wrong, of which some are those at which it was found right."""
     for sizes in _sizes_beside(trace, agreed):
         known = trace.all_sizes(sizes)
-        if not _meets(trace.known, trace, sizes) or not trial.is_quick(known):
+        if not _meets(trace.known, trace, sizes) or not trace.trial.is_quick(known):
             continue
-        outcome = trial.outcome(known)
+        outcome = trace.trial.outcome(known)
         logger.debug("at %s as well: %s", trace.told(sizes), outcome.value)
         if outcome == Outcome.DIFFERS and _runs_as_traced(trace):
             return sizes
@@ -340,18 +337,18 @@ def _is_asked_by_operators_alone(trace: _Trace, guard: sympy.Basic, points: Sequ
     return guard not in asked and not any(any(_decided_differently(trace, sizes)) for sizes in points)
 
 
-def _answers(trace: _Trace, trial: Trial, points: Sequence[Sizes]) -> Iterator[tuple[Sizes, bool | None]]:
+def _answers(trace: _Trace, points: Sequence[Sizes]) -> Iterator[tuple[Sizes, bool | None]]:
     """Whether the model refuses each size, until it has taken as many as are tried."""
     taken = 0
     for sizes in points:
-        refused = trial.refuses(trace.all_sizes(sizes))
+        refused = trace.trial.refuses(trace.all_sizes(sizes))
         yield sizes, refused
         taken += refused is False
         if taken == _TRIALS:
             return
 
 
-def _takes_others(trace: _Trace, trial: Trial) -> bool:
+def _takes_others(trace: _Trace) -> bool:
     """Whether the model takes inputs that are made like those it refused, at sizes that meet every guard.
 
     A model that counts in its data what it has in an axis takes none; its refusal says nothing about the sizes.
@@ -362,7 +359,7 @@ def _takes_others(trace: _Trace, trial: Trial) -> bool:
     ]
     example = {symbol: trace.hints[symbol] for symbol in trace.free_symbols()}
     candidates = other_sizes(example, lambda sizes: _in_domain(trace, sizes) and _meets(known, trace, sizes))
-    tried = [trial.refuses(trace.all_sizes(sizes)) for sizes, _ in zip(candidates, range(2), strict=False)]
+    tried = [trace.trial.refuses(trace.all_sizes(sizes)) for sizes, _ in zip(candidates, range(2), strict=False)]
     return not tried or not all(tried)
 
 
@@ -374,7 +371,7 @@ def _told_by_examples(trace: _Trace, condition: sympy.Basic) -> Kind | None:
     """What the examples that were given say of a condition that cannot be tried at sizes of our own, if they do."""
     known = [(call, sizes) for call, sizes in trace.examples if condition.free_symbols <= sizes.keys()]
     all_sizes = [sizes for _, sizes in known]
-    if trace.trial is None or not are_telling(condition, all_sizes):
+    if not are_telling(condition, all_sizes):
         return None
     answers = is_met(condition, all_sizes)
     others = [entry for entry, answer in zip(known, answers, strict=True) if answer is not True]
@@ -386,13 +383,11 @@ def _told_by_examples(trace: _Trace, condition: sympy.Basic) -> Kind | None:
 
 def _runs_as_traced(trace: _Trace) -> bool:
     """Whether the program can be run at all outside of ONNX, and does what the model does at the traced sizes."""
-    return trace.trial is not None and trace.trial.outcome(trace.all_sizes({})) == Outcome.AGREES
+    return trace.trial.outcome(trace.all_sizes({})) == Outcome.AGREES
 
 
 def _bounds_at_one(trace: _Trace) -> list[AxisBound]:
     """The axes that program and model treat differently at a size of 1."""
-    if trace.trial is None:
-        return []
     free = [symbol for symbol in trace.free_symbols() if _may_be_one(trace, symbol)]
     points: list[Sizes] = [{symbol: 1} for symbol in free]
     points += _points_with_ones(trace, free)
@@ -421,18 +416,18 @@ def _may_be_one(trace: _Trace, symbol: sympy.Symbol) -> bool:
 
 def _bound_at(trace: _Trace, sizes: Sizes) -> AxisBound | None:
     changed = next(_decided_differently(trace, sizes), None)
-    if changed is None or trace.trial is None:
+    if changed is None:
         return None
     outcome = trace.trial.outcome(trace.all_sizes(sizes))
     logger.debug("at %s, where %s is another one: %s", trace.told(sizes), changed.condition, outcome.value)
     if outcome == Outcome.AGREES:
-        wrong = _wrong_beside(trace, trace.trial, sizes)
+        wrong = _wrong_beside(trace, sizes)
         if wrong is not None:
             sizes, outcome = wrong, Outcome.DIFFERS
     if outcome != Outcome.DIFFERS or not _runs_as_traced(trace):
         return None
     # What takes one entry and no other number of them, as its data counts them, broadcasts that one for all.
-    is_broadcast = not _takes_others(trace, trace.trial)
+    is_broadcast = not _takes_others(trace)
     is_single = len(sizes) == 1
     return AxisBound(
         condition=" and ".join(f"{trace.worded(symbol)} >= 2" for symbol in sizes)
@@ -464,7 +459,7 @@ def _token_axes(trace: _Trace) -> Iterator[sympy.Symbol]:
 
 def _bound_of_empty(trace: _Trace, sizes: Sizes) -> AxisBound | None:
     """Torch's symbols are positive: `past > 0` is no question that it notes, so they are compared in any case."""
-    if trace.trial is None or not trace.trial.is_affordable(trace.all_sizes(sizes)):
+    if not trace.trial.is_affordable(trace.all_sizes(sizes)):
         return None
     changed = next(_decided_differently(trace, sizes), None)
     outcomes = set(trace.trial.outcomes_by_masks(trace.all_sizes(sizes)))

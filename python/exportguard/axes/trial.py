@@ -42,9 +42,10 @@ class Trial:
     What was found out at one point is remembered: guards share their trials.
     """
 
-    def __init__(self, run: ModelRun, call: CallInputs, program: ExportedProgram) -> None:
-        """`call` is what was exported."""
-        self._run, self._call, self._program = run, call, program
+    def __init__(self, model: torch.nn.Module, call: CallInputs, program: ExportedProgram) -> None:
+        """`call` is what was exported, `inputs` then what became of it."""
+        self._run, self._call, self._program = ModelRun(model), call, program
+        self.inputs = traced_inputs(program)
         self._works_without_data: bool | None = None
         self._points: dict[Any, _Point] = {}
 
@@ -53,9 +54,8 @@ class Trial:
         return ProgramRun(self._program)
 
     @functools.cached_property
-    def _inputs(self) -> InputsOfOtherSizes | None:
-        traced = traced_inputs(self._program)
-        return InputsOfOtherSizes(traced, self._call) if self._run.is_possible() else None
+    def _others(self) -> InputsOfOtherSizes | None:
+        return InputsOfOtherSizes(self.inputs, self._call) if self._run.is_possible() else None
 
     def refuses(self, sizes: Sizes) -> bool | None:
         """Whether the model itself does not take inputs of these sizes; None if that cannot be told.
@@ -105,7 +105,7 @@ class Trial:
     def _at(self, sizes: Sizes) -> _Point:
         key = tuple(sorted((str(symbol), size) for symbol, size in sizes.items()))
         if key not in self._points:
-            self._points[key] = _Point(self._inputs(sizes) if self._inputs is not None else None)
+            self._points[key] = _Point(self._others(sizes) if self._others is not None else None)
         return self._points[key]
 
     def _refused(self, point: _Point) -> bool:

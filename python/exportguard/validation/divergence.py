@@ -15,17 +15,17 @@ from torch.export import ExportedProgram
 
 from .. import _core
 from ..arguments import require_choice, require_count, require_kind, require_named
+from ..conversion import convert
 from ..dynamic_shapes import DynamicShapes
 from ..errors import ExportGuardError, InvalidArgumentError
-from ..export import convert, convert_graph, export_program, imported
 from ..guard import torch_export_patches
 from ..inputs import CallInputs, flatten_named, ordered_call
 from ..onnx_model import OnnxModel, load
 from ..optimization import Optimize
-from ..request import ExportOptions
+from ..reading import ReadProgram, read
+from ..request import ExportOptions, ExportRequest
 from ..runners.names import require_same
-from ..signature import taken_leaves
-from ..tracing import Exported
+from ..tracing import Exported, exported_module
 from .discrepancies import Discrepancy, Tolerance, discrepancy_of
 from .model_inputs import random_inputs
 
@@ -182,8 +182,8 @@ def find_divergence(
     is a mapping by the names of the ONNX model's inputs.
 
     >>> layer = torch.nn.Linear(4, 2)
-    >>> model = convert(export_program(layer, (torch.zeros(3, 4),), None, dynamic_shapes=None, options=ExportOptions()),
-    ...                 opset=23, options=ExportOptions())
+    >>> from exportguard import to_onnx
+    >>> model = to_onnx(layer, (torch.zeros(3, 4),), opset=23)
     >>> find_divergence(layer, model, (torch.ones(3, 4),)).first is None
     True
 
@@ -197,8 +197,8 @@ def find_divergence(
     if exported is None:
         return compare(_as_model("reference", reference), onnx_model, _named(args), options=options)
 
-    names = [name for name, _, _, _ in imported(exported.program, exported.shapes, export).inputs]
-    feeds = _feeds(reference, exported.program, names, (args, kwargs))
+    names = [name for name, _, _, _ in read(exported, export).graph.inputs]
+    feeds = _feeds(reference, exported, names, (args, kwargs))
     return search_beside(exported, onnx_model, dict(zip(names, feeds, strict=True)), options=options, export=export)
 
 
@@ -211,7 +211,7 @@ def search_beside(
     export: ExportOptions = ExportOptions(),
 ) -> DivergenceReport:
     """`find_divergence` with the program that the model was made from, and inputs by the names that both have."""
-    program = imported(exported.program, exported.shapes, export)
+    program = read(exported, export).graph
     _core.functionalize(program)
     names = [name for name, _, _, _ in program.inputs]
     require_same(names, list(inputs))
@@ -264,10 +264,10 @@ def _exported(
         return None
     if isinstance(args, Mapping):
         raise InvalidArgumentError("a module is called with args and kwargs; inputs by name go with a program or model")
-    return export_program(reference, args, kwargs, dynamic_shapes=dynamic_shapes, options=options)
+    return exported_module(ExportRequest.of(reference, args, kwargs, dynamic_shapes=dynamic_shapes, options=options))
 
 
-def _feeds(reference: object, program: ExportedProgram, names: Sequence[str], given: tuple[Any, Any]) -> list[Any]:
+def _feeds(reference: object, exported: Exported, names: Sequence[str], given: tuple[Any, Any]) -> list[Any]:
     """The inputs of the ONNX model, out of a call or by name."""
     args, kwargs = given
     if isinstance(args, Mapping):
@@ -277,7 +277,7 @@ def _feeds(reference: object, program: ExportedProgram, names: Sequence[str], gi
     call = ordered_call(reference, args, kwargs) if is_module else CallInputs(tuple(args), dict(kwargs or {}))
     with torch_export_patches(patch=False):
         leaves = flatten_named((call.args, dict(call.kwargs)))
-    taken = taken_leaves(program)
+    taken = exported.inputs.taken
     if len(leaves) != len(taken):
         raise InvalidArgumentError(f"the program takes {len(taken)} values, got {len(leaves)}")
     values = [leaf.value for leaf, is_taken in zip(leaves, taken, strict=True) if is_taken]
@@ -339,9 +339,8 @@ def _node_here(
         beside = first.beside() if first is not None else None
         if beside is None:
             return None
-        made = OnnxModel(beside[0], opset)
         try:
-            convert_graph(made, options=export, optimize=optimize)
+            made = convert(ReadProgram(graph=beside[0]), opset=opset, options=export, optimize=optimize)
         except ExportGuardError as error:
             logger.debug("the place alone is not converted: %s", error)
             continue
@@ -366,7 +365,7 @@ def _node_of_whole(
     candidates = []
     for optimize in _WAYS:
         try:
-            made = convert(exported, opset=model.opset, options=export, optimize=optimize)
+            made = convert(read(exported, export), opset=model.opset, options=export, optimize=optimize)
         except ExportGuardError as error:
             logger.debug("the program is not converted again: %s", error)
             continue

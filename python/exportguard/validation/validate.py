@@ -14,10 +14,11 @@ from typing import Any, Literal
 import torch
 
 from ..axis_report import AxisOutcome
+from ..conversion import convert
 from ..devices import require_device
 from ..dynamic_shapes import DynamicShapes
 from ..errors import REFUSALS, ExportGuardError, InvalidArgumentError
-from ..export import convert, export_program, require_same
+from ..export import require_same
 from ..guard import torch_export_patches
 from ..inputs import Leaf, flatten_named, ordered_call, output_name
 from ..models import BuildOptions, ModelCase, build_model
@@ -26,13 +27,13 @@ from ..notebook_tables import bars, page, table
 from ..observed_shapes import observed_dynamic_shapes
 from ..onnx_model import load, made_folder
 from ..opsets import checked_opset
+from ..reading import read, returned_leaves
 from ..repeats.counts import Counts
 from ..repeats.plan import Repeats
-from ..request import ExportOptions
+from ..request import ExportOptions, ExportRequest
 from ..runners.evaluator import EvaluatorSession
 from ..runners.onnxruntime import OrtSession, SessionOptions
-from ..signature import returned_leaves, taken_leaves
-from ..tracing import Exported
+from ..tracing import Exported, exported_module
 from ..version import made_with, versions
 from .beside import Beside, Ran, refusal, run_beside
 from .discrepancies import Discrepancy, can_tell, compare_outputs
@@ -345,7 +346,7 @@ def _validate(case: ModelCase, options: ValidateOptions, run: _Run) -> None:
         return
     with run.step("load", f"loading it in the {options.runner}"):
         session = _session(file, options.runner, options.build.device)
-    converted = _Converted(case, session, taken_leaves(exported.program), returned_leaves(exported.program))
+    converted = _Converted(case, session, exported.inputs.taken, returned_leaves(exported.program))
     for one, leaves in results:
         with run.step(f"run {one.name}", f"comparing: {one.name}"):
             run.report.sets.append(_compare(converted, one, leaves, run))
@@ -401,7 +402,7 @@ def _session(file: Path, runner: Runner, device: str) -> OrtSession | EvaluatorS
 
 def _export(case: ModelCase, options: ValidateOptions) -> Exported:
     """The program for the traced sizes, with every axis that follows a size asked to change."""
-    return export_program(
+    request = ExportRequest.of(
         case.model,
         (),
         case.inputs(case.task.sizes),
@@ -409,6 +410,7 @@ def _export(case: ModelCase, options: ValidateOptions) -> Exported:
         options=ExportOptions(guard={"patch": options.patch}, repeats=options.repeats, examples=_examples(case)),
         rewrite="auto" if options.patch and options.rewrite else (),
     )
+    return exported_module(request)
 
 
 def _asked(case: ModelCase) -> DynamicShapes:
@@ -441,7 +443,8 @@ def _replayed_and_traced(exported: Exported) -> dict[str, int]:
 def _verify_repeats(case: ModelCase, options: ValidateOptions, once: Exported) -> None:
     traced_all = _export(case, replace(options, repeats="trace all"))
     opset = checked_opset(options.opset)
-    require_same(*(convert(exported, opset=opset, options=ExportOptions()) for exported in (once, traced_all)))
+    models = (convert(read(found), opset=opset, options=ExportOptions()) for found in (once, traced_all))
+    require_same(*models)
 
 
 def _eager_results(case: ModelCase, sets: Sequence[InputSet]) -> list[tuple[InputSet, list[Leaf]]]:
@@ -528,7 +531,7 @@ def _as_tensor(value: object) -> Any:
 
 
 def _convert_here(exported: Exported, file: Path, report: ValidationReport) -> None:
-    model = convert(exported, opset=report.opset, options=ExportOptions())
+    model = convert(read(exported), opset=report.opset, options=ExportOptions())
     model.describe(made_with())
     model.save(file)
     report.phases = {name: round(seconds, 3) for name, seconds in model.seconds.items()}

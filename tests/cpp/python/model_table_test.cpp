@@ -13,19 +13,19 @@ class ModelTable : public PythonTest {
   ModelTable() {
     exec(R"(
 import logging, torch, exportguard
-from exportguard.export import export_program
+from exportguard.tracing import exported_module
 from exportguard.models import BuildOptions, architectures, build_model
 from exportguard.models.input_sets import input_sets
 from exportguard.observed_shapes import observed_dynamic_shapes
-from exportguard.request import ExportOptions
+from exportguard.request import ExportOptions, ExportRequest
 logging.getLogger("exportguard").setLevel(logging.ERROR)
 
 def exported_row(name, dtype):
     case = build_model(name, BuildOptions(dtype=getattr(torch, dtype)))
     with exportguard.torch_export_patches(patch=False):
         shapes = observed_dynamic_shapes(case.inputs, case.task.sizes, [one.sizes for one in input_sets(case)])
-    return export_program(case.model, (), case.inputs(case.task.sizes), dynamic_shapes=shapes,
-                          options=ExportOptions(), rewrite="auto").program
+    return exported_module(ExportRequest.of(case.model, (), case.inputs(case.task.sizes), dynamic_shapes=shapes,
+                          options=ExportOptions(), rewrite="auto")).program
 )");
   }
 

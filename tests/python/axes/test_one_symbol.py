@@ -11,9 +11,10 @@ from torch.export import Dim
 from exportguard import AxisError, ExportOptions, to_onnx
 from exportguard.axes.one_symbol import one_symbol_for_a_name
 from exportguard.example import Example
-from exportguard.export import export_program
 from exportguard.inputs import ordered_call
+from exportguard.request import ExportRequest
 from exportguard.runners.onnxruntime import OrtSession
+from exportguard.tracing import exported_module
 
 
 class Caches(torch.nn.Module):
@@ -32,7 +33,9 @@ class Compares(torch.nn.Module):
 
 def symbols(model: torch.nn.Module, args: tuple[Any, ...], shapes: Any) -> list[str]:
     """The symbols of all inputs, one after the other."""
-    program = export_program(model, args, None, dynamic_shapes=shapes, options=ExportOptions()).program
+    program = exported_module(
+        ExportRequest.of(model, args, None, dynamic_shapes=shapes, options=ExportOptions())
+    ).program
     values = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"]
     sizes = [size for value in values if isinstance(value, torch.Tensor) for size in value.shape]
     return [str(size) for size in sizes if isinstance(size, torch.SymInt)]

@@ -10,8 +10,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule, _make_graph_module
 
 from exportguard import ExportOptions, torch_export_patches
-from exportguard.export import export_program
 from exportguard.repeats.plan import counted, current_plan
+from exportguard.request import ExportRequest
+from exportguard.tracing import exported_module
 
 
 class Adds(nn.Module):
@@ -80,8 +81,14 @@ def _an_export_that_replaying_stops() -> None:
 
 
 def _values_without_metadata() -> None:
-    program = export_program(
-        Layers().eval(), (torch.zeros(2, 4), [torch.zeros(2, 4)] * 4), {}, dynamic_shapes=None, options=ExportOptions()
+    program = exported_module(
+        ExportRequest.of(
+            Layers().eval(),
+            (torch.zeros(2, 4), [torch.zeros(2, 4)] * 4),
+            {},
+            dynamic_shapes=None,
+            options=ExportOptions(),
+        )
     ).program
     assert not any("tensor_meta" in node.meta and node.meta["tensor_meta"] is not None for node in program.graph.nodes)
 

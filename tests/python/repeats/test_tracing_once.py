@@ -12,11 +12,12 @@ from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from exportguard import ExportError, ExportOptions, InvalidArgumentError, _core, to_onnx, torch_export_patches
-from exportguard.export import export_program
 from exportguard.repeats.kinds import Kinds
 from exportguard.repeats.markers import MARKER
 from exportguard.repeats.plan import counted
 from exportguard.repeats.tracing import _SESSIONS
+from exportguard.request import ExportRequest
+from exportguard.tracing import exported_module
 
 
 class Layer(nn.Module):
@@ -49,7 +50,9 @@ REPLACED = [
 
 
 def exported(model: nn.Module, repeats: Any = "trace once") -> Any:
-    return export_program(model, (X,), {}, dynamic_shapes=BATCH, options=ExportOptions(repeats=repeats))
+    return exported_module(
+        ExportRequest.of(model, (X,), {}, dynamic_shapes=BATCH, options=ExportOptions(repeats=repeats))
+    )
 
 
 def test_all_blocks_but_the_first_are_replayed() -> None:

@@ -1,0 +1,288 @@
+"""A program as a graph of torch's operators, under names that users know.
+
+What no graph of tensors can say is dealt with first: levels of `torch.vmap` are taken out, operators that address the
+memory of a view are refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, OutputKind
+from torch.utils import _pytree as pytree
+
+from . import _core
+from .axis_report import AxisOutcome
+from .dynamic_shapes import graph_name
+from .errors import REFUSALS, InvalidArgumentError, LoweringError
+from .inputs import input_name, output_name
+from .module_functions import FunctionName, ModulesAsFunctions, functions_of_program
+from .phases import phase, recorded_phases
+from .request import ExportOptions
+from .rewrites.automatic import RewritingStep
+from .signature import symbol_names
+from .tracing import Exported
+
+logger = logging.getLogger(__name__)
+
+_NUMBERS = (bool, int, float)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadProgram:
+    """A graph, which the conversion changes in place, and what the program alone tells of it.
+
+    The first `returned` outputs are what the model returns (None: all); behind them stand inputs and buffers that it
+    writes. `functions` are the modules that become local functions, by path.
+    """
+
+    graph: _core.Model
+    returned: int | None = None
+    functions: Mapping[str, FunctionName] = field(default_factory=dict)
+    axes: Sequence[AxisOutcome] = ()
+    rewriting_steps: Sequence[RewritingStep] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+def read(exported: Exported, options: ExportOptions = ExportOptions()) -> ReadProgram:
+    """The graph of what was exported, whose weights it shares.
+
+    Raises:
+        InvalidArgumentError: there are more or fewer names of the user's own than values, or no module of a class.
+        LoweringError: strides of a view, with the line of the model.
+    """
+    with recorded_phases() as seconds, phase("reading the program"):
+        plain = _without_vmaps(exported)
+        program, wanted = plain.program, options.modules_as_functions
+        _refuse_strides_of_views(program)
+        functions = functions_of_program(program, wanted) if wanted else {}
+        names = program_names(plain, inputs=options.input_names, outputs=options.output_names)
+        graph = _core.import_program(
+            program, input_names=names.inputs, output_names=names.outputs, dim_names=names.dims
+        )
+    return ReadProgram(
+        graph=graph,
+        returned=len(returned_leaves(program)),
+        functions=functions,
+        axes=exported.axes(),
+        rewriting_steps=exported.rewriting_steps,
+        seconds={**exported.seconds, **seconds},
+    )
+
+
+def read_program(program: ExportedProgram, modules_as_functions: ModulesAsFunctions = ()) -> ReadProgram:
+    """The same of a program for C++, which asks for no more than that."""
+    return read(Exported(program), ExportOptions(modules_as_functions=modules_as_functions))
+
+
+def returned_leaves(program: ExportedProgram) -> list[bool]:
+    """For each leaf of the original's outputs whether the model has it, as it has tensors and numbers."""
+    specs = [spec for spec in program.graph_signature.output_specs if spec.kind == OutputKind.USER_OUTPUT]
+    return [not isinstance(spec.arg, ConstantArgument) or isinstance(spec.arg.value, _NUMBERS) for spec in specs]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramNames:
+    """Names of the user's inputs and outputs in flat order, constants and None included, and of torch's symbols."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    dims: Mapping[str, str]
+
+
+def program_names(
+    exported: Exported, *, inputs: Sequence[str] | None = None, outputs: Sequence[str] | None = None
+) -> ProgramNames:
+    """The names under which a program is converted.
+
+    Inputs and outputs are named by their path: `input_ids`, `past_key_values.0.key`. What a tuple returns is
+    `output_0`, `output_1`, …. A cache, of whatever kind and whether or not there is one among the inputs, is
+    `past_key_values.…` there and `present.…` among the outputs; another output with the name of an input gets the
+    suffix `_out`. `inputs` and `outputs` are the user's own names for those that the model has. Symbols are called as
+    was asked for; the others after the first input axis that they stand for.
+
+    Raises:
+        InvalidArgumentError: there are more or fewer names of the user's own than values.
+    """
+    program, traced, shapes = exported.program, exported.inputs, exported.shapes
+    known = _input_names(program)
+    returned = _output_names(program.call_spec.out_spec, known)
+    return ProgramNames(
+        inputs=_renamed("input_names", known, inputs, traced.taken),
+        outputs=_renamed("output_names", returned, outputs, returned_leaves(program)),
+        dims=dimension_names(known, traced.leaves, symbol_names(traced, shapes) if shapes else {}),
+    )
+
+
+def _renamed(what: str, names: Sequence[str], given: Sequence[str] | None, used: Sequence[bool]) -> tuple[str, ...]:
+    """The user's own names for the leaves that the model has; constants and None keep theirs."""
+    if given is None:
+        return tuple(names)
+    if len(given) != sum(used):
+        known = ", ".join(name for name, is_used in zip(names, used, strict=True) if is_used)
+        raise InvalidArgumentError(f"{what} has {len(given)} names for {sum(used)} values ({known}); pass one for each")
+    own = iter(given)
+    return tuple(next(own) if is_used else name for name, is_used in zip(names, used, strict=True))
+
+
+def _input_names(program: ExportedProgram) -> tuple[str, ...]:
+    arguments, keywords = program.call_spec.in_spec.children()
+    positional = _positional_names(program, arguments.num_children)
+    named = zip(positional, arguments.children(), strict=True)
+    named_keywords = zip(map(str, keywords.context), keywords.children(), strict=True)
+    return tuple(input_name(path) for first, spec in [*named, *named_keywords] for path in _paths(spec, first))
+
+
+def _positional_names(program: ExportedProgram, count: int) -> list[str]:
+    """Parameter names of `forward`; without a record of them, their position."""
+    signature = program.module_call_graph[0].signature if program.module_call_graph else None
+    names = list(getattr(signature, "forward_arg_names", None) or ())[:count]
+    return names + [f"arg_{i}" for i in range(len(names), count)]
+
+
+def _output_names(spec: pytree.TreeSpec, inputs: Sequence[str]) -> tuple[str, ...]:
+    of_inputs = frozenset(inputs)
+    taken = set(inputs)
+    names = []
+    for path in _paths(spec, ""):
+        name = _free_name(_beside_inputs(_output_name(path), of_inputs), taken)
+        taken.add(name)
+        names.append(name)
+    return tuple(names)
+
+
+def _output_name(path: str) -> str:
+    if not path:
+        return "output_0"
+    return f"output_{path}" if path[0].isdigit() else path
+
+
+def _beside_inputs(path: str, inputs: Set[str]) -> str:
+    name = output_name(path)
+    return f"{name}_out" if name in inputs else name
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    candidates = (name if i == 0 else f"{name}_{i}" for i in range(len(taken) + 1))
+    return next(candidate for candidate in candidates if candidate not in taken)
+
+
+def _paths(spec: pytree.TreeSpec, path: str) -> Iterator[str]:
+    """The path of each leaf, its steps joined by dots."""
+    if spec.is_leaf():
+        yield path
+        return
+    for step, child in zip(_steps(spec), spec.children(), strict=True):
+        yield from _paths(child, f"{path}.{step}" if path else str(step))
+
+
+def _steps(spec: pytree.TreeSpec) -> Sequence[Any]:
+    """What a container calls its items: keys, fields, what the context of a registered class says, or positions."""
+    fields = getattr(spec.type, "_fields", None)
+    keys = spec.context[1] if spec.type is defaultdict else fields or spec.context
+    if isinstance(keys, Mapping):  # the serializers of this package
+        keys = keys.get("leaves")
+    is_complete = isinstance(keys, (list, tuple)) and len(keys) == spec.num_children
+    if is_complete and all(isinstance(key, (str, int)) for key in keys):
+        return list(keys)
+    return _registered_keys(spec) or range(spec.num_children)
+
+
+def _registered_keys(spec: pytree.TreeSpec) -> Sequence[str]:
+    """The names that a class was registered with, if they do not depend on what it holds; else none."""
+    node = pytree.SUPPORTED_NODES.get(spec.type)
+    if node is None or node.flatten_with_keys_fn is None or spec.type in pytree.BUILTIN_TYPES:
+        return ()
+    try:
+        pairs, _ = node.flatten_with_keys_fn(node.unflatten_fn([None] * spec.num_children, spec.context))
+    except REFUSALS:  # the class does not take what it does not know
+        return ()
+    return [str(getattr(key, "key", getattr(key, "idx", key))) for key, _ in pairs]
+
+
+def dimension_names(inputs: Sequence[str], examples: Sequence[Any], named: Mapping[str, str]) -> dict[str, str]:
+    """A name for each symbol that is a size or value of an input by itself; those in `named` stay.
+
+    >>> dimension_names(["x"], [3], {"s0": "batch"})
+    {'s0': 'batch'}
+    """
+    names = dict(named)
+    for name, example in zip(inputs, examples, strict=True):
+        for axis, size in _sizes(example):
+            if isinstance(size, torch.SymInt) and size.node.expr.is_symbol and str(size.node.expr) not in names:
+                readable = name if axis is None else f"{name}_dim{axis}"
+                names[str(size.node.expr)] = graph_name(readable, set(names.values()))
+    return names
+
+
+def _sizes(example: object) -> Iterable[tuple[int | None, Any]]:
+    return enumerate(example.shape) if isinstance(example, torch.Tensor) else [(None, example)]
+
+
+# torch 2.11 to 2.13: the functions that a pre-dispatch trace records for the levels of vmap.
+_LEVELS = "torch._functorch.predispatch"
+
+
+def _without_vmaps(exported: Exported) -> Exported:
+    """The same with every operator on whole batches: a program that has a vmap in it, torch traces again.
+
+    torch.export keeps the levels as calls, with the operators of one slice between. Composed operators stay as they
+    are; writes become functional, as torch.export writes them in its signature.
+    """
+    if not any(map(_has_levels, _graphs(exported.program))):
+        return exported
+    logger.info("the program has a vmap in it, which torch takes out")
+    decomposed: ExportedProgram = exported.program.run_decompositions({})  # which has no types
+    return replace(exported, program=decomposed)
+
+
+def _graphs(program: ExportedProgram) -> list[torch.fx.Graph]:
+    modules = program.graph_module.modules()
+    return [module.graph for module in modules if isinstance(module, torch.fx.GraphModule)]
+
+
+def _has_levels(graph: torch.fx.Graph) -> bool:
+    calls = (node for node in graph.nodes if node.op == "call_function")
+    return any(getattr(node.target, "__module__", None) == _LEVELS for node in calls)
+
+
+# Operators that address the memory of a tensor: right only where it lies in the order of its elements.
+_STRIDED = (
+    torch.ops.aten.as_strided.default,
+    torch.ops.aten.as_strided_copy.default,
+    torch.ops.aten.as_strided_scatter.default,
+)
+
+
+def _refuse_strides_of_views(program: ExportedProgram) -> None:
+    """Raises for strides of a tensor that is a view of another one, as ONNX knows only the order of elements."""
+    for node in (node for graph in _graphs(program) for operator in _STRIDED for node in _calls(graph, operator)):
+        if not _lies_in_order(node.args[0].meta.get("val")):
+            raise LoweringError(
+                f"{node.target}: the strides are those of a view; call contiguous() on the tensor before\n"
+                f"{node.meta.get('stack_trace', '')}"
+            )
+
+
+def _calls(graph: torch.fx.Graph, operator: Any) -> list[Any]:
+    return list(graph.find_nodes(op="call_function", target=operator))
+
+
+def _lies_in_order(value: object) -> bool:
+    """Whether the strides are surely the products of the sizes behind each axis."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    if not isinstance(value, torch.Tensor):
+        return True
+    product: Any = 1
+    for size, stride in zip(reversed(value.shape), reversed(value.stride()), strict=True):
+        if not (statically_known_true(stride == product) or statically_known_true(size == 1)):
+            return False
+        product = product * size
+    return True
