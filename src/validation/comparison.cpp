@@ -76,6 +76,33 @@ void add_reals(Part& part, const T* expected, const T* got, std::size_t count, s
   add_one_by_one(part, expected + done, got + done, count - done, position + static_cast<std::int64_t>(done), of);
 }
 
+/// Room for the converted elements of one block; one for each thread.
+template <typename T>
+struct Room {
+  alignas(64) std::array<T, kBlock> expected;
+  alignas(64) std::array<T, kBlock> got;
+};
+
+/// As many pairs as could be added where they lie, none where the values must be widened first.
+std::size_t add_where_they_lie(Part& part, const Operands& of, std::int64_t begin, std::size_t count) {
+  const AddPacked add = find_add_packed();
+  const void* expected = of.expected.find_packed(begin);
+  const void* got = of.got.find_packed(begin);
+  if (add == nullptr || expected == nullptr || got == nullptr) return 0;
+  const std::size_t whole = count / kLanes * kLanes;
+  const PackedBlock block{expected, of.expected.packing(), got, of.got.packing(), whole, begin};
+  return add(part.figures, part.ulps, block, of.bounds, of.scale) ? whole : 0;
+}
+
+void add_floats(Part& part, const Operands& of, std::int64_t begin, std::size_t count) {
+  thread_local Room<float> room;
+  const std::size_t done = add_where_they_lie(part, of, begin, count);
+  if (done == count) return;
+  const std::int64_t next = begin + static_cast<std::int64_t>(done);
+  add_reals(part, of.expected.floats(next, count - done, room.expected.data()),
+            of.got.floats(next, count - done, room.got.data()), count - done, next, of);
+}
+
 void add_integers(Part& part, const std::int64_t* expected, const std::int64_t* got, std::size_t count,
                   std::int64_t position, const Operands& of) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -107,20 +134,10 @@ void add_complex(Part& part, const std::complex<double>& expected, const std::co
   }
 }
 
-/// Room for the converted elements of one block; one for each thread.
-template <typename T>
-struct Room {
-  alignas(64) std::array<T, kBlock> expected;
-  alignas(64) std::array<T, kBlock> got;
-};
-
 void add_elements(Part& part, const Operands& of, std::int64_t begin, std::size_t count) {
   switch (of.arithmetic) {
-    case Arithmetic::kFloat: {
-      thread_local Room<float> room;
-      return add_reals(part, of.expected.floats(begin, count, room.expected.data()),
-                       of.got.floats(begin, count, room.got.data()), count, begin, of);
-    }
+    case Arithmetic::kFloat:
+      return add_floats(part, of, begin, count);
     case Arithmetic::kDouble: {
       thread_local Room<double> room;
       return add_reals(part, of.expected.doubles(begin, count, room.expected.data()),

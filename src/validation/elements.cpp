@@ -138,6 +138,16 @@ Elements::Elements(const at::Tensor& tensor)
       sizes_(tensor.sizes().vec()),
       strides_(tensor.strides().vec()) {}
 
+Packing Elements::packing() const {
+  if (type_ == ScalarType::Half) return Packing::kHalf;
+  return type_ == ScalarType::BFloat16 ? Packing::kBFloat16 : Packing::kFloat;
+}
+
+const void* Elements::find_packed(std::int64_t begin) const {
+  const bool has_packing = type_ == ScalarType::Float || type_ == ScalarType::Half || type_ == ScalarType::BFloat16;
+  return is_dense_ && has_packing ? data_ + begin * static_cast<std::int64_t>(item_) : nullptr;
+}
+
 const float* Elements::floats(std::int64_t begin, std::size_t count, float* into) const {
   return fetch(begin, count, into, ScalarType::Float);
 }
@@ -208,6 +218,9 @@ void Elements::convert_from(std::int64_t begin, std::size_t count, To* into) con
     const char* at = data_ + begin * static_cast<std::int64_t>(item_);
     if constexpr (std::is_same_v<From, c10::Half> && std::is_same_v<To, float>) {
       return widen_halves(reinterpret_cast<const std::uint16_t*>(at), count, into);
+    }
+    if constexpr (std::is_same_v<From, c10::BFloat16> && std::is_same_v<To, float>) {
+      return widen_bfloats(reinterpret_cast<const std::uint16_t*>(at), count, into);
     }
     for (std::size_t i = 0; i < count; ++i) into[i] = converted<From, To>(read<From>(at + i * item_));
     return;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "validation/figures.h"
+#include "validation/lanes.h"
 
 namespace at {
 class Tensor;
@@ -32,6 +33,10 @@ inline constexpr double kUnsignedOffset = 9223372036854775808.0;
 class Elements {
  public:
   explicit Elements(const at::Tensor& tensor);
+
+  /// Where the elements from `begin` lie side by side as `packing()` says; null where they do not.
+  const void* find_packed(std::int64_t begin) const;
+  Packing packing() const;
 
   /// The elements [begin, begin + count): where they lie, if they are of that type side by side, else in `into`.
   const float* floats(std::int64_t begin, std::size_t count, float* into) const;

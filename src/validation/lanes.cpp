@@ -2,6 +2,7 @@
 
 #include <c10/util/Half.h>
 
+#include <bit>
 #include <cmath>
 
 #include "validation/lanes_avx512.h"
@@ -288,6 +289,19 @@ void widen_halves(const std::uint16_t* from, std::size_t count, float* into) {
   if (is_fast) return avx512::widen_halves(from, count, into);
 #endif
   for (std::size_t i = 0; i < count; ++i) into[i] = c10::Half(from[i], c10::Half::from_bits());
+}
+
+void widen_bfloats(const std::uint16_t* from, std::size_t count, float* into) {
+  for (std::size_t i = 0; i < count; ++i) into[i] = std::bit_cast<float>(static_cast<std::uint32_t>(from[i]) << 16);
+}
+
+AddPacked find_add_packed() {
+#ifdef EXPORTGUARD_AVX512
+  static const AddPacked fastest = avx512::is_supported() ? &avx512::add_packed : AddPacked{};
+  return fastest;
+#else
+  return nullptr;
+#endif
 }
 
 template <typename T>

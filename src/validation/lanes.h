@@ -43,6 +43,25 @@ AddBlock<T> find_add_block(Instructions instructions);
 template <typename T>
 AddBlock<T> add_block();
 
+/// How float32 values lie in memory.
+enum class Packing { kFloat, kHalf, kBFloat16 };
+
+/// `Block<float>` of values that are not widened yet.
+struct PackedBlock {
+  const void* expected;
+  Packing expected_packing;
+  const void* got;
+  Packing got_packing;
+  std::size_t count;  ///< a multiple of kLanes, at most kBlock
+  std::int64_t position;
+};
+
+/// `AddBlock<float>` of packed values, with the same figures to the last bit, which reads each byte once.
+using AddPacked = bool (*)(Figures&, Histogram&, const PackedBlock&, const Bounds&, const UlpScale&);
+
+/// Null if this machine lacks the instructions: then the values are to be widened before.
+AddPacked find_add_packed();
+
 /// What the lanes of a block add up to.
 struct BlockTotals {
   std::int64_t over;
@@ -56,5 +75,8 @@ void take_over(Figures& into, const Block<T>& block, const BlockTotals& totals);
 
 /// Float16 values as float32.
 void widen_halves(const std::uint16_t* from, std::size_t count, float* into);
+
+/// Bfloat16 values as float32.
+void widen_bfloats(const std::uint16_t* from, std::size_t count, float* into);
 
 }  // namespace exportguard::validation

@@ -3,7 +3,9 @@
 #ifdef EXPORTGUARD_AVX512
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <type_traits>
 
 // GCC 12's own headers leave the lanes that a conversion does not use unset, and warn of it.
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -70,6 +72,15 @@ EXPORTGUARD_AVX512_INLINE __m512i zeros_before_distance(__m512 expected, __m512 
   const __mmask16 differs_in_sign = _mm512_movepi32_mask(_mm512_xor_si512(a, b));
   if (__builtin_expect(differs_in_sign != 0, 0)) return zeros_before_distance(expected, got, UlpScale{});
   return zeros;
+}
+
+/// The same of a narrower format's own bits, which lie in the lower half of each lane, the sign in bit 15.
+EXPORTGUARD_AVX512_INLINE __m512i zeros_before_distance(__m512i a, __m512i b, __m512 expected, __m512 got,
+                                                        const UlpScale& scale) {
+  const __m512i sign = _mm512_set1_epi32(0x8000);
+  const __mmask16 differs_in_sign = _mm512_test_epi32_mask(_mm512_xor_si512(a, b), sign);
+  if (__builtin_expect(differs_in_sign != 0, 0)) return zeros_before_distance(expected, got, scale);
+  return _mm512_lzcnt_epi32(_mm512_abs_epi32(_mm512_sub_epi32(a, b)));
 }
 
 /// Counts buckets [first, first + kCountedAtOnce) of bytes, which hold 32 less the bucket, and returns whether there
@@ -166,73 +177,201 @@ EXPORTGUARD_AVX512_CODE double max_relative_of(const Block<float>& block) {
   return static_cast<double>(_mm512_reduce_max_ps(most));
 }
 
-// The processor's own prefetching ends with a page, and rests while a block is counted.
-constexpr std::size_t kAhead = 2048 * sizeof(float);  // bytes: of the next block at the end of one
+// ------------------------------------------------------------------------------------------------ how values lie
 
-/// Asks for the cache line of an element further on, which may lie behind the tensor's end: nothing is read.
-EXPORTGUARD_AVX512_INLINE void prefetch(const float* elements, std::size_t at) {
-  const auto address = reinterpret_cast<std::uintptr_t>(elements) + at * sizeof(float) + kAhead;
-  _mm_prefetch(reinterpret_cast<const char*>(address), _MM_HINT_T0);
+struct Floats {
+  using Element = float;
+  using Raw = __m512;
+  EXPORTGUARD_AVX512_INLINE static Raw loaded(const Element* from) { return _mm512_loadu_ps(from); }
+  EXPORTGUARD_AVX512_INLINE static __m512 value_of(Raw raw) { return raw; }
+};
+
+struct Halves {
+  using Element = std::uint16_t;
+  using Raw = __m256i;
+  EXPORTGUARD_AVX512_INLINE static Raw loaded(const Element* from) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  }
+  EXPORTGUARD_AVX512_INLINE static __m512 value_of(Raw raw) { return _mm512_cvtph_ps(raw); }
+};
+
+struct BFloats {
+  using Element = std::uint16_t;
+  using Raw = __m256i;
+  EXPORTGUARD_AVX512_INLINE static Raw loaded(const Element* from) { return Halves::loaded(from); }
+  EXPORTGUARD_AVX512_INLINE static __m512 value_of(Raw raw) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(raw), 16));
+  }
+};
+
+/// Whose units distances are in: those of both sides' own bits, or those of a format that is narrower than one of them.
+enum class Units { kOwn, kNarrower };
+
+template <typename Expected, typename Got, Units kUnits>
+struct Sides {
+  const typename Expected::Element* expected;
+  const typename Got::Element* got;
+};
+
+// The processor's own prefetching ends with a page, and rests while a block is counted.
+constexpr std::size_t kAhead = 8192;  // bytes: of the next blocks
+constexpr std::size_t kLine = 64;
+
+/// Asks for the cache lines of elements further on, which may lie behind the tensor's end: nothing is read.
+template <typename Element>
+EXPORTGUARD_AVX512_INLINE void prefetch(const Element* elements, std::size_t at) {
+  const auto address = reinterpret_cast<std::uintptr_t>(elements + at) + kAhead;
+#pragma GCC unroll 4
+  for (std::size_t line = 0; line < kAtOnce * kLanes * sizeof(Element); line += kLine) {
+    _mm_prefetch(reinterpret_cast<const char*>(address + line), _MM_HINT_T0);
+  }
 }
 
-constexpr double kEstimate = 1.0 + 1e-6;  // an estimate is no further off
+/// Adds one vector of pairs, and gives the zeros before each distance.
+template <typename Expected, typename Got, Units kUnits>
+EXPORTGUARD_AVX512_INLINE __m512i add_vector(Sums& sums, const Sides<Expected, Got, kUnits>& sides, std::size_t at,
+                                             const __m512 (&tolerance)[2], const UlpScale& scale) {
+  const auto expected_bits = Expected::loaded(sides.expected + at);
+  const auto got_bits = Got::loaded(sides.got + at);
+  const __m512 expected = Expected::value_of(expected_bits);
+  const __m512 got = Got::value_of(got_bits);
+  add_lanes(sums, expected, got, tolerance[0], tolerance[1]);
+
+  if constexpr (kUnits == Units::kNarrower) {
+    return zeros_before_distance(expected, got, scale);
+  } else if constexpr (std::is_same_v<Expected, Floats>) {
+    return zeros_before_distance(expected, got);
+  } else {
+    return zeros_before_distance(_mm512_cvtepu16_epi32(expected_bits), _mm512_cvtepu16_epi32(got_bits), expected, got,
+                                 scale);
+  }
+}
 
 /// The sums of a block, and for each pair the zeros before its distance, a byte in any order within each four vectors.
 /// What fills up the last of these has no distance that is counted.
-template <bool kIsPlain>
-EXPORTGUARD_AVX512_INLINE Sums added(const Block<float>& block, const Bounds& bounds, const UlpScale& scale,
-                                     std::uint8_t* zeros) {
-  const __m512 absolute = _mm512_set1_ps(static_cast<float>(bounds.absolute));
-  const __m512 tolerated = _mm512_set1_ps(static_cast<float>(bounds.relative));
+template <typename Expected, typename Got, Units kUnits>
+EXPORTGUARD_AVX512_INLINE Sums added(const Sides<Expected, Got, kUnits>& sides, std::size_t count, const Bounds& bounds,
+                                     const UlpScale& scale, std::uint8_t* zeros) {
+  const __m512 tolerance[2] = {_mm512_set1_ps(static_cast<float>(bounds.absolute)),
+                               _mm512_set1_ps(static_cast<float>(bounds.relative))};
   Sums sums = no_sums();
   std::size_t i = 0;
-  for (; i + kAtOnce * kLanes <= block.count; i += kAtOnce * kLanes) {
-    for (std::size_t line = 0; line < kAtOnce; ++line) {
-      prefetch(block.expected, i + line * kLanes);
-      prefetch(block.got, i + line * kLanes);
-    }
+  for (; i + kAtOnce * kLanes <= count; i += kAtOnce * kLanes) {
+    prefetch(sides.expected, i);
+    prefetch(sides.got, i);
     __m512i four[kAtOnce];
 #pragma GCC unroll 4
-    for (std::size_t k = 0; k < kAtOnce; ++k) {
-      const __m512 expected = _mm512_loadu_ps(block.expected + i + k * kLanes);
-      const __m512 got = _mm512_loadu_ps(block.got + i + k * kLanes);
-      add_lanes(sums, expected, got, absolute, tolerated);
-      four[k] = kIsPlain ? zeros_before_distance(expected, got) : zeros_before_distance(expected, got, scale);
-    }
+    for (std::size_t k = 0; k < kAtOnce; ++k) four[k] = add_vector(sums, sides, i + k * kLanes, tolerance, scale);
     const __m512i first = _mm512_packus_epi32(four[0], four[1]);
     const __m512i second = _mm512_packus_epi32(four[2], four[3]);
     _mm512_store_si512(zeros + i, _mm512_packus_epi16(first, second));
   }
   _mm512_store_si512(zeros + i, _mm512_set1_epi8(kNotCounted));
-  for (; i < block.count; i += kLanes) {
-    const __m512 expected = _mm512_loadu_ps(block.expected + i);
-    const __m512 got = _mm512_loadu_ps(block.got + i);
-    add_lanes(sums, expected, got, absolute, tolerated);
-    const __m512i few = zeros_before_distance(expected, got, scale);
+  for (; i < count; i += kLanes) {
+    const __m512i few = add_vector(sums, sides, i, tolerance, scale);
     _mm_store_si128(reinterpret_cast<__m128i*>(zeros + i), _mm512_cvtepi32_epi8(few));
   }
   return sums;
 }
 
+// ------------------------------------------------------------------------------------------------ blocks
+
+constexpr double kEstimate = 1.0 + 1e-6;  // an estimate is no further off
+
+constexpr std::size_t kBytes = kAtOnce * kLanes;
+
+const float* widened_side(const void* from, Packing packing, std::size_t count, float* room) {
+  if (packing == Packing::kFloat) return static_cast<const float*>(from);
+  if (packing == Packing::kHalf) widen_halves(static_cast<const std::uint16_t*>(from), count, room);
+  if (packing == Packing::kBFloat16) widen_bfloats(static_cast<const std::uint16_t*>(from), count, room);
+  return room;
+}
+
+Block<float> widened(const PackedBlock& block) {
+  thread_local std::array<float, kBlock> rooms[2];
+  return {widened_side(block.expected, block.expected_packing, block.count, rooms[0].data()),
+          widened_side(block.got, block.got_packing, block.count, rooms[1].data()), block.count, block.position};
+}
+
+/// Below these the test of `may_exceed` would meet subnormal numbers.
+constexpr double kLeastTested = 1e-10;
+
+/// Whether the relative difference of a pair, as division rounds it, may be more than `most`: of a quotient that rounds
+/// to more, the remainder of division by `most` is at least half a unit in its last place. Narrow formats have few
+/// quotients, so that the largest one comes again in every block.
+template <typename Expected, typename Got, Units kUnits>
+EXPORTGUARD_AVX512_CODE bool may_exceed(const Sides<Expected, Got, kUnits>& sides, std::size_t count, double most) {
+  if (most < kLeastTested || most >= static_cast<double>(kLargestFloat)) return true;
+  const float bound = static_cast<float>(most);
+  const float unit = std::bit_cast<float>(std::bit_cast<std::int32_t>(bound) + 1) - bound;
+  const __m512 quotient = _mm512_set1_ps(bound);
+  const __m512 half = _mm512_set1_ps(0.499F * unit);
+  __mmask16 exceeds = 0;
+  for (std::size_t i = 0; i < count; i += kLanes) {
+    const __m512 expected = Expected::value_of(Expected::loaded(sides.expected + i));
+    const __m512 got = Got::value_of(Got::loaded(sides.got + i));
+    const __m512 difference = _mm512_abs_ps(_mm512_sub_ps(got, expected));
+    const __m512 size = at_least_smallest(_mm512_abs_ps(expected));
+    const __m512 rest = _mm512_fnmadd_ps(quotient, size, difference);
+    exceeds |= _mm512_cmp_ps_mask(rest, _mm512_mul_ps(half, size), _CMP_GT_OQ);
+  }
+  return exceeds != 0;
+}
+
+template <typename Expected, typename Got, Units kUnits>
+EXPORTGUARD_AVX512_CODE bool add_sides(Figures& into, Histogram& ulps, const PackedBlock& block, const Bounds& bounds,
+                                       const UlpScale& scale) {
+  alignas(64) std::uint8_t zeros[kBlock + kBytes];
+  const Sides<Expected, Got, kUnits> sides{static_cast<const typename Expected::Element*>(block.expected),
+                                           static_cast<const typename Got::Element*>(block.got)};
+  const Sums sums = added(sides, block.count, bounds, scale, zeros);
+
+  const float size = largest_of(sums.max_size_bits);
+  const float difference = largest_of(sums.max_absolute_bits);
+  const bool is_usual = size < kLargestFloat && difference < kLargestFloat;  // not with a NaN
+  const float largest = std::max(size, difference);
+  if (!is_usual || (largest > 0 && largest < kLeastFloat)) return false;
+
+  BlockTotals totals = totals_of(sums);
+  const bool may_be_more =
+      totals.max_relative * kEstimate > into.max_relative && may_exceed(sides, block.count, into.max_relative);
+  const bool is_looked_at = may_be_more || totals.max_absolute > into.max_absolute;
+  const Block<float> floats = is_looked_at ? widened(block) : Block<float>{nullptr, nullptr, block.count, 0};
+  totals.max_relative = may_be_more ? max_relative_of(floats) : into.max_relative;
+  take_over(into, floats, totals);
+  count(ulps, zeros, (block.count + kBytes - 1) / kBytes * kBytes);
+  return true;
+}
+
+bool is_float(const UlpScale& scale) { return scale.shift == 0 && scale.base == 0 && scale.smallest_normal == 0; }
+
+/// Two float32 sides may be in units of a narrower format that they were widened from.
+AddPacked two_floats(const UlpScale& scale) {
+  return is_float(scale) ? &add_sides<Floats, Floats, Units::kOwn> : &add_sides<Floats, Floats, Units::kNarrower>;
+}
+
+AddPacked for_sides(Packing expected, Packing got, const UlpScale& scale) {
+  constexpr AddPacked kForms[3][3] = {
+      {nullptr, &add_sides<Floats, Halves, Units::kNarrower>, &add_sides<Floats, BFloats, Units::kNarrower>},
+      {&add_sides<Halves, Floats, Units::kNarrower>, &add_sides<Halves, Halves, Units::kOwn>,
+       &add_sides<Halves, BFloats, Units::kNarrower>},
+      {&add_sides<BFloats, Floats, Units::kNarrower>, &add_sides<BFloats, Halves, Units::kNarrower>,
+       &add_sides<BFloats, BFloats, Units::kOwn>}};
+  const AddPacked form = kForms[static_cast<int>(expected)][static_cast<int>(got)];
+  return form != nullptr ? form : two_floats(scale);
+}
+
 }  // namespace
+
+EXPORTGUARD_AVX512_CODE bool add_packed(Figures& into, Histogram& ulps, const PackedBlock& block, const Bounds& bounds,
+                                        const UlpScale& scale) {
+  return for_sides(block.expected_packing, block.got_packing, scale)(into, ulps, block, bounds, scale);
+}
 
 EXPORTGUARD_AVX512_CODE bool add_block(Figures& into, Histogram& ulps, const Block<float>& block, const Bounds& bounds,
                                        const UlpScale& scale) {
-  constexpr std::size_t kBytes = kAtOnce * kLanes;
-  alignas(64) std::uint8_t zeros[kBlock + kBytes];
-  const bool is_plain = scale.shift == 0 && scale.base == 0 && scale.smallest_normal == 0;
-  const Sums sums = is_plain ? added<true>(block, bounds, scale, zeros) : added<false>(block, bounds, scale, zeros);
-
-  const float largest = std::max(largest_of(sums.max_size_bits), largest_of(sums.max_absolute_bits));
-  const bool is_usual =
-      largest_of(sums.max_size_bits) < kLargestFloat && largest_of(sums.max_absolute_bits) < kLargestFloat;
-  if (!is_usual || (largest > 0 && largest < kLeastFloat)) return false;
-  BlockTotals totals = totals_of(sums);
-  const bool may_be_more = totals.max_relative * kEstimate > into.max_relative;
-  if (may_be_more) totals.max_relative = max_relative_of(block);
-  take_over(into, block, totals);
-  count(ulps, zeros, (block.count + kBytes - 1) / kBytes * kBytes);
-  return true;
+  const PackedBlock packed{block.expected, Packing::kFloat, block.got, Packing::kFloat, block.count, block.position};
+  return two_floats(scale)(into, ulps, packed, bounds, scale);
 }
 
 EXPORTGUARD_AVX512_CODE void widen_halves(const std::uint16_t* from, std::size_t count, float* into) {

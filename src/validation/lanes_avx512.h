@@ -18,6 +18,9 @@ bool is_supported();
 EXPORTGUARD_AVX512_CODE bool add_block(Figures& into, Histogram& ulps, const Block<float>& block, const Bounds& bounds,
                                        const UlpScale& scale);
 
+EXPORTGUARD_AVX512_CODE bool add_packed(Figures& into, Histogram& ulps, const PackedBlock& block, const Bounds& bounds,
+                                        const UlpScale& scale);
+
 EXPORTGUARD_AVX512_CODE void widen_halves(const std::uint16_t* from, std::size_t count, float* into);
 
 }  // namespace exportguard::validation::avx512

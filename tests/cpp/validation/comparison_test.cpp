@@ -4,14 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <numeric>
 #include <random>
 
 #include "exportguard/common/errors.h"
+#include "validation/elements.h"
 #include "validation/lanes.h"
 
 namespace exportguard::validation {
@@ -273,6 +276,82 @@ TEST(AddBlock, LeavesUnusualValuesToTheCarefulWay) {
         EXPECT_EQ(ulps, Histogram{});
       }
     }
+  }
+}
+
+struct Packed {
+  at::ScalarType type;
+  Packing packing;
+};
+
+/// Narrow values with equal ones, zeros of both signs, subnormal numbers, and at times one that is unusual.
+at::Tensor narrow_values(std::mt19937& random, at::ScalarType type) {
+  at::Tensor values = at::randn({kBlock}, at::kDouble);
+  const at::Tensor kinds = at::rand({kBlock});
+  values = values.masked_fill(kinds < 0.05, 0.0).masked_fill(kinds > 0.95, -0.0);
+  values = at::where(kinds.ge(0.4).logical_and(kinds.lt(0.5)), values * 1e-6, values);
+  if (random() % 5 == 0) values[std::int64_t(random() % kBlock)] = std::array{kNan, kInf, -kInf}[random() % 3];
+  return values.to(type);
+}
+
+void expect_the_same_to_the_last_bit(const Figures& got, const Figures& expected) {
+  EXPECT_EQ(std::memcmp(&got, &expected, sizeof(Figures)), 0)
+      << "sums " << got.sum_absolute << " and " << expected.sum_absolute << ", largest " << got.max_relative << " at "
+      << got.max_relative_at << " and " << expected.max_relative << " at " << expected.max_relative_at;
+}
+
+TEST(AddPacked, IsTheSameAsOfWidenedValuesToTheLastBit) {
+  const AddPacked add = find_add_packed();
+  const AddBlock<float> add_widened = find_add_block<float>(Instructions::kAvx512);
+  ASSERT_EQ(add == nullptr, add_widened == nullptr);
+  if (add == nullptr) return;  // not on this machine: values are widened first there
+  at::manual_seed(9);
+  std::mt19937 random(9);
+  const std::vector<Packed> forms = {
+      {at::kFloat, Packing::kFloat}, {at::kHalf, Packing::kHalf}, {at::kBFloat16, Packing::kBFloat16}};
+  for (const Packed& one : forms) {
+    for (const Packed& other : forms) {
+      SCOPED_TRACE(testing::Message() << at::toString(one.type) << " and " << at::toString(other.type));
+      const UlpScale scale = ulp_scale(one.type, other.type, Arithmetic::kFloat);
+      Figures packed_figures, figures;
+      Histogram packed_ulps{}, ulps{};
+      for (std::int64_t round = 0; round < 40; ++round) {  // the largest so far is that of earlier blocks
+        const at::Tensor expected = narrow_values(random, one.type);
+        const at::Tensor near = expected.to(at::kFloat) * (1 + 0.01 * at::randint(-1, 2, {kBlock}).to(at::kFloat));
+        const at::Tensor got = random() % 4 == 0 ? narrow_values(random, other.type) : near.to(other.type);
+        const std::size_t count = kLanes * (random() % (kBlock / kLanes) + 1);
+        const std::int64_t position = round * static_cast<std::int64_t>(kBlock);
+        const at::Tensor wide_expected = expected.to(at::kFloat);
+        const at::Tensor wide_got = got.to(at::kFloat);
+        const bool is_added =
+            add(packed_figures, packed_ulps,
+                {expected.const_data_ptr(), one.packing, got.const_data_ptr(), other.packing, count, position},
+                {1e-3, 1e-2}, scale);
+        ASSERT_EQ(is_added, add_widened(figures, ulps,
+                                        {wide_expected.const_data_ptr<float>(), wide_got.const_data_ptr<float>(), count,
+                                         position},
+                                        {1e-3, 1e-2}, scale));
+        expect_the_same_to_the_last_bit(packed_figures, figures);
+        ASSERT_EQ(packed_ulps, ulps);
+        if (HasFailure()) return;
+      }
+      EXPECT_GT(figures.over, 0);
+    }
+  }
+}
+
+/// The largest relative difference is that of plain division, though lanes estimate it.
+TEST(AddPacked, HasTheFirstOfTheLargestQuotients) {
+  if (find_add_packed() == nullptr) return;  // not on this machine
+  at::manual_seed(10);
+  for (int round = 0; round < 50; ++round) {
+    const at::Tensor expected = at::randn({3 * kBlock}).to(at::kBFloat16);
+    const at::Tensor got = (expected.to(at::kFloat) * 1.004).to(at::kBFloat16);
+    const at::Tensor want = expected.to(at::kFloat);
+    const at::Tensor quotients = (got.to(at::kFloat) - want).abs() / want.abs();
+    const Comparison result = compared(expected, got);
+    EXPECT_EQ(result.max_relative, static_cast<double>(quotients.max().item<float>()));
+    EXPECT_EQ(result.max_relative_at, quotients.eq(quotients.max()).nonzero()[0].item<std::int64_t>());
   }
 }
 
