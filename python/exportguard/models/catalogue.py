@@ -76,9 +76,9 @@ def build_model(name: str, options: BuildOptions = BuildOptions()) -> ModelCase:
         )
     shipped = architectures().get(name)
     if shipped and (options.task in (None, shipped.task) or name not in configuration_auto.CONFIG_MAPPING_NAMES):
-        return _from_architecture(shipped, options)
+        return build_architecture(shipped, options)
     if name in configuration_auto.CONFIG_MAPPING_NAMES:
-        return _from_architecture(Architecture(name=name, task=_usual_task(name), model_type=name), options)
+        return build_architecture(Architecture(name=name, task=_usual_task(name), model_type=name), options)
     if "/" in name:
         return _from_checkpoint(name, options)
     raise InvalidArgumentError(_unknown_model(name))
@@ -112,7 +112,13 @@ def _usual_task(model_type: str) -> str:
     return task
 
 
-def _from_architecture(architecture: Architecture, options: BuildOptions) -> ModelCase:
+def build_architecture(architecture: Architecture, options: BuildOptions = BuildOptions()) -> ModelCase:
+    """The small model of an architecture, with its own changes of the configuration on top.
+
+    Raises:
+        InvalidArgumentError: no such task, or one that the model has no class for.
+        Exception: whatever the configuration or the model raise for those changes.
+    """
     task = _task(options.task or architecture.task)
     config = configuration_auto.CONFIG_MAPPING[architecture.model_type]()
     own = {**architecture.config, **_task_fields(config, task)}

@@ -130,7 +130,7 @@ def _worst(set_result: SetResult) -> tuple[str, str, str]:
 
 def _result(set_result: SetResult) -> str:
     if set_result.agrees:
-        return "[green]agrees[/]"
+        return "[green]agrees, ties decided[/]" if set_result.ties else "[green]agrees[/]"
     problems = [
         set_result.error,
         *(f"{output.name}: {output.problem or 'differs'}" for output in set_result.outputs if not output.agrees),
