@@ -38,7 +38,8 @@ from ..version import made_with, versions
 from .beside import Beside, Ran, refusal, run_beside
 from .discrepancies import Discrepancy, can_tell, compare_outputs
 from .divergence import DivergenceOptions, DivergenceReport, search_beside
-from .own_module import ModuleCase, buffers_kept, case_of_program, is_program, module_case
+from .eager_outputs import as_tensor, eager_leaves, joined_rows, serializers
+from .own_module import ModuleCase, case_of_program, is_program, module_case
 from .ties import lowest_index_first
 
 Exporter = Literal["exportguard", "onnx-dynamo"]
@@ -422,7 +423,7 @@ def _asked(case: ModelCase) -> DynamicShapes:
     """The axes that are asked to change: those that the user names, or else those that follow a size."""
     if isinstance(case, ModuleCase):
         return case.dynamic_shapes
-    with _serializers():
+    with serializers():
         shapes: DynamicShapes = observed_dynamic_shapes(
             case.inputs, case.task.sizes, [inputs.sizes for inputs in input_sets(case)]
         )
@@ -457,7 +458,7 @@ def _eager_results(case: ModelCase, sets: Sequence[InputSet]) -> list[tuple[Inpu
     results: list[tuple[InputSet, list[Leaf]]] = []
     for compared in sets:
         try:
-            leaves = _eager(case, compared)
+            leaves = eager_leaves(case, compared)
         except REFUSALS:
             if compared.may_be_refused:
                 continue
@@ -465,7 +466,7 @@ def _eager_results(case: ModelCase, sets: Sequence[InputSet]) -> list[tuple[Inpu
                 raise
             leaves = []
         if compared.instead and _ranks(leaves) != _ranks(results[0][1]):
-            results.append((compared.instead, _eager(case, compared.instead)))
+            results.append((compared.instead, eager_leaves(case, compared.instead)))
         else:
             results.append((compared, leaves))
     return results
@@ -473,16 +474,6 @@ def _eager_results(case: ModelCase, sets: Sequence[InputSet]) -> list[tuple[Inpu
 
 def _ranks(leaves: Sequence[Leaf]) -> list[int | None]:
     return [leaf.value.dim() if isinstance(leaf.value, torch.Tensor) else None for leaf in leaves]
-
-
-def _eager(case: ModelCase, input_set: InputSet) -> list[Leaf]:
-    """The outputs of the original, without any patch; the serializers only take it apart."""
-    inputs = case.inputs(input_set.sizes)
-    with torch.no_grad(), buffers_kept(case.model) if isinstance(case, ModuleCase) else nullcontext():
-        outputs = case.model(**inputs)
-        with _serializers():
-            leaves = flatten_named(outputs)
-    return [Leaf(leaf.name, _as_tensor(leaf.value)) for leaf in leaves]
 
 
 def _compare(converted: _Converted, input_set: InputSet, expected: Sequence[Leaf], run: _Run) -> SetResult:
@@ -504,7 +495,7 @@ def _with_ties_decided(
 ) -> SetResult:
     """The comparison with another run of the original, as right as the first one, if there is one that agrees."""
     with lowest_index_first() as mode:
-        expected = _eager(converted.case, input_set)
+        expected = eager_leaves(converted.case, input_set)
     decided = _against(converted, input_set, expected, got)
     return replace(decided, ties=True) if mode.had_ties and decided.agrees else result
 
@@ -527,36 +518,19 @@ def _against(
 
 def _returned(converted: _Converted, expected: Sequence[Leaf]) -> list[Leaf] | None:
     """Those of the original's outputs that the converted model has; None if it has others than when it was traced."""
-    expected = expected if len(expected) == len(converted.returns) else _joined(expected)
+    expected = expected if len(expected) == len(converted.returns) else joined_rows(expected)
     if len(expected) != len(converted.returns):
         return None
     return [leaf for leaf, returned in zip(expected, converted.returns, strict=True) if returned]
 
 
-def _joined(leaves: Sequence[Leaf]) -> list[Leaf]:
-    """What a model returns as a list of rows, an entry for each picture, as the one tensor that the program has."""
-    groups: dict[str, list[Leaf]] = {}
-    for leaf in leaves:
-        owner, _, last = leaf.name.rpartition(".")
-        groups.setdefault(owner if last.isdigit() else leaf.name, []).append(leaf)
-    return [
-        Leaf(group[0].name, group[0].value if len(group) == 1 else torch.cat([leaf.value for leaf in group]))
-        for group in groups.values()
-    ]
-
-
 def _feeds(converted: _Converted, input_set: InputSet) -> dict[str, torch.Tensor]:
     """The inputs of a set under the names of the ONNX model, which has them in the same order."""
     call = ordered_call(converted.case.model, (), converted.case.inputs(input_set.sizes))
-    with _serializers():
+    with serializers():
         leaves = flatten_named(dict(call.kwargs))
-    values = [_as_tensor(leaf.value) for leaf, taken in zip(leaves, converted.takes, strict=True) if taken]
+    values = [as_tensor(leaf.value) for leaf, taken in zip(leaves, converted.takes, strict=True) if taken]
     return dict(zip(converted.session.input_names, values, strict=True))
-
-
-def _as_tensor(value: object) -> Any:
-    """Numbers as tensors of rank 0, as ONNX has them; the rest as it is."""
-    return torch.tensor(value) if isinstance(value, (bool, int, float)) else value
 
 
 def _convert_here(exported: Exported, file: Path, report: ValidationReport) -> None:
@@ -600,11 +574,6 @@ def _folder(options: ValidateOptions) -> AbstractContextManager[Any]:
     if options.folder is None:
         return TemporaryDirectory(prefix="exportguard-")
     return nullcontext(made_folder(options.folder))
-
-
-def _serializers() -> AbstractContextManager[Any]:
-    """How caches and outputs are taken apart, and nothing else that a guard does."""
-    return torch_export_patches(patch=False)
 
 
 @contextmanager

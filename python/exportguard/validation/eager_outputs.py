@@ -1,0 +1,47 @@
+"""What the original returns, taken apart into tensors by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from ..guard import torch_export_patches
+from ..inputs import Leaf, flatten_named
+from ..models import ModelCase
+from ..models.input_sets import InputSet
+from .own_module import ModuleCase, buffers_kept
+
+
+def eager_leaves(case: ModelCase, input_set: InputSet) -> list[Leaf]:
+    """The outputs of the original, without any patch; the serializers only take it apart."""
+    inputs = case.inputs(input_set.sizes)
+    with torch.no_grad(), buffers_kept(case.model) if isinstance(case, ModuleCase) else nullcontext():
+        outputs = case.model(**inputs)
+        with serializers():
+            leaves = flatten_named(outputs)
+    return [Leaf(leaf.name, as_tensor(leaf.value)) for leaf in leaves]
+
+
+def joined_rows(leaves: Sequence[Leaf]) -> list[Leaf]:
+    """What a model returns as a list of rows, an entry for each picture, as the one tensor that the program has."""
+    groups: dict[str, list[Leaf]] = {}
+    for leaf in leaves:
+        owner, _, last = leaf.name.rpartition(".")
+        groups.setdefault(owner if last.isdigit() else leaf.name, []).append(leaf)
+    return [
+        Leaf(group[0].name, group[0].value if len(group) == 1 else torch.cat([leaf.value for leaf in group]))
+        for group in groups.values()
+    ]
+
+
+def as_tensor(value: object) -> Any:
+    """Numbers as tensors of rank 0, as ONNX has them; the rest as it is."""
+    return torch.tensor(value) if isinstance(value, (bool, int, float)) else value
+
+
+def serializers() -> AbstractContextManager[Any]:
+    """How caches and outputs are taken apart, and nothing else that a guard does."""
+    return torch_export_patches(patch=False)
