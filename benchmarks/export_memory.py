@@ -70,14 +70,15 @@ def measured(command: Sequence[str]) -> tuple[int, float, dict[str, float]]:
     process = subprocess.Popen(command)
     peak = {"anonymous": 0.0, "mapped": 0.0, "both": 0.0}
     while process.poll() is None:
-        now = _resident(process.pid)
+        now = resident(process.pid)
         for kind, size in {**now, "both": sum(now.values())}.items():
             peak[kind] = max(peak[kind], size)
         time.sleep(0.02)
     return process.returncode, time.perf_counter() - start, peak
 
 
-def _resident(process: int) -> dict[str, float]:
+def resident(process: int) -> dict[str, float]:
+    """MiB of each kind that a process has now; {} where it has ended."""
     try:
         lines = Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines()
     except OSError:

@@ -76,13 +76,18 @@ class BuilderError(RuntimeError):
 
 def configuration(name: str, setting: Setting) -> transformers.PretrainedConfig:
     """A small model of that family."""
+    return configuration_of(name, setting.hidden, setting.layers)
+
+
+def configuration_of(name: str, hidden: int, layers: int) -> transformers.PretrainedConfig:
+    """A model of that family of that width and depth."""
     sizes: dict[str, Any] = {
         **COMMON,
-        "hidden_size": setting.hidden,
-        "intermediate_size": 2 * setting.hidden,
-        "num_hidden_layers": setting.layers,
+        "hidden_size": hidden,
+        "intermediate_size": 2 * hidden,
+        "num_hidden_layers": layers,
     }
-    heads = {**sizes, "head_dim": setting.hidden // COMMON["num_attention_heads"]}
+    heads = {**sizes, "head_dim": hidden // COMMON["num_attention_heads"]}
     if name == "llama":
         return transformers.LlamaConfig(**sizes)
     if name == "qwen3":
@@ -125,12 +130,17 @@ def write_ours(model: transformers.PreTrainedModel, folder: Path) -> dict[str, P
     return paths
 
 
+def save_with_words(model: transformers.PreTrainedModel, folder: Path) -> None:
+    """The model, and a tokenizer of a word for each number."""
+    model.save_pretrained(folder)
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({str(i): i for i in range(256)}, unk_token="0"))
+    transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="0").save_pretrained(folder)
+
+
 def write_genai(model: transformers.PreTrainedModel, folder: Path) -> Path:
     """Runs the builder's command on a folder with the model and a tokenizer of a word for each number."""
     saved, out = folder / "saved", folder / "genai"
-    model.save_pretrained(saved)
-    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({str(i): i for i in range(256)}, unk_token="0"))
-    transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="0").save_pretrained(saved)
+    save_with_words(model, saved)
     builder = Path(onnxruntime_genai.__file__).parent / "models" / "builder.py"
     where = ["-i", str(saved), "-o", str(out), "-c", str(folder / "cache")]
     command = [sys.executable, str(builder), *where, "-p", "fp32", "-e", "cpu"]

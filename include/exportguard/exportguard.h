@@ -38,6 +38,7 @@
 #include "exportguard/python/interpreter.h"
 #include "exportguard/python/patches.h"
 #include "exportguard/python/program.h"
+#include "exportguard/quantization/blocks.h"
 #include "exportguard/serialization/onnx_file.h"
 #include "exportguard/serialization/recorded.h"
 #include "exportguard/serialization/schemas.h"

@@ -205,6 +205,18 @@ def optimizer_patterns() -> list[tuple[str, str, str, int, str]]:
 
 def optimizer_passes() -> list[str]: ...
 
+# ---------------------------------------------------------------------------------------------------- quantization
+
+def quantize_blocks(
+    matrix: Any,
+    *,
+    bits: int = 4,
+    block: int = 32,
+    symmetric: bool = True,
+    layout: Literal["columns", "rows"] = "columns",
+    threads: int = 1,
+) -> tuple[Any, Any, Any | None] | None: ...
+
 # ---------------------------------------------------------------------------------------------------- serialization
 
 def save(

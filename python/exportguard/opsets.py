@@ -29,6 +29,23 @@ def checked_opset(opset: int | None) -> int:
     return opset
 
 
+def opset_of(text: str | None) -> int | None:
+    """The opset of a command line's word: a number, or "newest" for the newest that runs.
+
+    Raises:
+        InvalidArgumentError: neither, or out of bounds.
+    """
+    if text is None:
+        return None
+    if text == "newest":
+        return default_opset()
+    if not text.isascii() or not text.isdigit():
+        raise InvalidArgumentError(
+            f"--opset is a number from {MIN_OPSET} to {MAX_OPSET} or the word newest, got {text!r}"
+        )
+    return checked_opset(int(text))
+
+
 @functools.cache
 def default_opset() -> int:
     """The newest opset that the installed onnxruntime runs; without onnxruntime the newest that can be written."""

@@ -19,6 +19,7 @@ EXPORTGUARD_BINDING void bind_optimizer(py::module_& m);
 EXPORTGUARD_BINDING void bind_builder(py::module_& m);
 EXPORTGUARD_BINDING void bind_pipeline(py::module_& m);
 EXPORTGUARD_BINDING void bind_evaluator(py::module_& m);
+EXPORTGUARD_BINDING void bind_quantization(py::module_& m);
 EXPORTGUARD_BINDING void bind_serialization(py::module_& m);
 EXPORTGUARD_BINDING void bind_validation(py::module_& m);
 

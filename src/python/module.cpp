@@ -10,6 +10,7 @@ PYBIND11_MODULE(_core, m) {
   exportguard::python::bind_optimizer(m);
   exportguard::python::bind_builder(m);
   exportguard::python::bind_pipeline(m);
+  exportguard::python::bind_quantization(m);
   exportguard::python::bind_serialization(m);
   exportguard::python::bind_evaluator(m);
   exportguard::python::bind_validation(m);

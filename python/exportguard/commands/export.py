@@ -12,6 +12,7 @@ from rich.console import Console
 
 from ..command_line import argument
 from ..models import BuildOptions, tasks
+from ..opsets import opset_of
 from ..progress import telling
 from ..ship import FolderOptions, export_model
 from ..ship.folder import plan, summary
@@ -31,7 +32,7 @@ class Options:
     runtime: str = argument("--for", help="What will load it.", default="onnxruntime", choices=get_args(Runtime))
     task: str | None = argument("-t", "--task", help="What the model is for.", default=None, choices=tuple(tasks()))
     dtype: str = argument("--dtype", help="Of the weights.", default="float32", choices=tuple(_DTYPES))
-    opset: int | None = argument("--opset", help="18 to 25; by default the newest that runs.", default=None)
+    opset: str | None = argument("--opset", help="18 to 25, or newest: that runs here.", default="newest")
     quantize: str | None = argument(
         "--quantize",
         help="Bits of the weights and their operators.",
@@ -52,7 +53,7 @@ def run(options: Options) -> int:
     settings = FolderOptions(
         build=BuildOptions(task=options.task, dtype=_DTYPES[options.dtype]),
         runtime=cast(Runtime, options.runtime),
-        opset=options.opset,
+        opset=opset_of(options.opset),
         verify=options.verify,
         quantize=QUANTIZATIONS[options.quantize] if options.quantize else None,
         shard_size=bytes_of(options.shard_size) if options.shard_size else None,

@@ -17,6 +17,7 @@ from ..command_line import argument
 from ..errors import FileError, InvalidArgumentError
 from ..models import DTYPES, BuildOptions, tasks
 from ..onnx_model import require_writable
+from ..opsets import opset_of
 from ..progress import telling
 from ..repeats.plan import checked_repeats
 from ..ship.recorded import is_export, validate_export
@@ -60,7 +61,7 @@ class Options:
     repeats: str = argument(
         "--repeats", help="Blocks that repeat.", default="trace once", choices=("trace once", "trace all", "verify")
     )
-    opset: int | None = argument("--opset", help="18 to 25; by default the newest that runs.", default=None)
+    opset: str | None = argument("--opset", help="18 to 25, or newest: that runs here.", default="newest")
     json: Path | None = argument("--json", help="A file for the report.", default=None)
 
 
@@ -91,7 +92,7 @@ def _settings(options: Options) -> ValidateOptions:
     return ValidateOptions(
         build=BuildOptions(task=options.task, dtype=DTYPES[options.dtype], device=options.device),
         exporter="onnx-dynamo" if options.export == "onnx-dynamo" else "exportguard",
-        opset=options.opset,
+        opset=opset_of(options.opset),
         patch=options.patch,
         rewrite=options.rewrite,
         repeats=checked_repeats(options.repeats),

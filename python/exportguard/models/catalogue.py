@@ -6,7 +6,6 @@ import difflib
 import functools
 import importlib
 import logging
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..errors import REFUSALS, FileError, InvalidArgumentError
+from ..errors import REFUSALS, ExportGuardError, FileError, InvalidArgumentError
 from ..optional import OptionalModule
 from . import mapped
 from .kinds import shrunk_with_every_kind
@@ -68,6 +67,8 @@ def build_model(name: str, options: BuildOptions = BuildOptions()) -> ModelCase:
     Raises:
         InvalidArgumentError: no such model, no such task, or a task that the model has no class for.
     """
+    if not name.strip():
+        raise InvalidArgumentError("the name of a model is empty; pass a folder, a hub id or an architecture")
     if Path(name).is_dir():
         return _from_checkpoint(name, options)
     if name.startswith((".", "~", "/")):
@@ -208,14 +209,18 @@ def _case(name: str, task: Task, config: transformers.PretrainedConfig, options:
     except ValueError as error:
         if "Unrecognized configuration class" not in str(error):
             raise  # there is a class, which does not want to be built like that
-        raise InvalidArgumentError(
-            f"{name} cannot do {task.name}: {task.auto_class} has no class for {config.model_type}; its tasks are "
-            f"{', '.join(tasks_of(config.model_type)) or 'none of those known'}"
-        ) from error
+        raise _no_class(name, task, config) from error
     if not task.cached:
         _keep_no_cache(model.config)
     make_visible(model, options.seed)
     return ModelCase(name=name, model=model.to(options.device, options.dtype).eval(), task=task)
+
+
+def _no_class(name: str, task: Task, config: transformers.PretrainedConfig) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{name} cannot do {task.name}: {task.auto_class} has no class for {config.model_type}; its tasks are "
+        f"{', '.join(tasks_of(config.model_type)) or 'none of those known'}"
+    )
 
 
 def _keep_no_cache(config: transformers.PretrainedConfig) -> None:
@@ -237,12 +242,20 @@ def _from_checkpoint(name: str, options: BuildOptions) -> ModelCase:
     large = _mapped_checkpoint(Path(name), config, model_class, options)
     if large is not None:
         return ModelCase(name=name, model=large, task=task)
-    model, info = _loaded(name, model_class, options.dtype)
+    model, info = _loaded(name, model_class, options.dtype, config)
     _require_all_weights(name, model, info)
     return ModelCase(name=name, model=model.to(options.device).eval(), task=task)
 
 
-def _loaded(name: str, model_class: Any, dtype: torch.dtype) -> tuple[Any, Mapping[str, Any]]:
+def _quantized_by(config: Any) -> str:
+    told = config.quantization_config
+    method = told.get("quant_method") if isinstance(told, Mapping) else getattr(told, "quant_method", None)
+    return str(getattr(method, "value", method))
+
+
+def _loaded(
+    name: str, model_class: Any, dtype: torch.dtype, config: transformers.PretrainedConfig
+) -> tuple[Any, Mapping[str, Any]]:
     """The model, and what transformers tells of its weights.
 
     Raises:
@@ -252,8 +265,15 @@ def _loaded(name: str, model_class: Any, dtype: torch.dtype) -> tuple[Any, Mappi
         loaded: tuple[Any, Mapping[str, Any]] = model_class.from_pretrained(
             name, dtype=dtype, output_loading_info=True, trust_remote_code=False
         )
-    except (*REFUSALS, OSError, EOFError, pickle.UnpicklingError) as error:
+    except Exception as error:  # of readers of many formats, which have no common base
+        if isinstance(error, ExportGuardError):
+            raise
         reason = str(error).strip().partition("\n")[0]
+        if getattr(config, "quantization_config", None):
+            raise FileError(
+                f"the weights in {name} are quantized ({_quantized_by(config)}), and are not loaded here: {reason}; "
+                "pass the checkpoint that they were made from, and --quantize for a file in few bits"
+            ) from error
         raise FileError(
             f"{model_class.__name__} cannot be loaded from {name}: {type(error).__name__}: {reason}; compare the files "
             "with those that save_pretrained wrote"
@@ -285,14 +305,30 @@ def _checkpoint_config(name: str) -> transformers.PretrainedConfig:
     try:
         # Never asked for on a terminal: code of a stranger runs when its user says so in Python, or not at all.
         return transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        reason = str(error).partition("\n")[0].rstrip(" .")
+    except Exception as error:  # of classes that check their fields each in a way of its own
+        if isinstance(error, ModuleNotFoundError):
+            raise
+        reason = " ".join(str(error).partition("\n\n")[0].split()).rstrip(" .") or type(error).__name__
         if Path(name).is_dir():
+            remedy = _remedy_for_folder(Path(name), reason)
             raise InvalidArgumentError(
-                f"the configuration in the folder {name} cannot be read: {reason}; pass a folder with the config.json "
-                "that transformers saved beside the weights"
+                f"the configuration in the folder {name} cannot be read: {reason}; {remedy}"
             ) from error
         raise InvalidArgumentError(f"{_unknown_model(name)} ({reason})") from error
+
+
+def _remedy_for_folder(folder: Path, reason: str) -> str:
+    if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
+        return (
+            "it is an adapter: merge it into its model with peft's merge_and_unload, and pass the folder that "
+            "save_pretrained writes then"
+        )
+    if "custom code" in reason:
+        return (
+            "code that comes with a checkpoint is not run here: load the model in Python with trust_remote_code=True, "
+            "and pass path/file.py:function that returns it"
+        )
+    return "pass a folder with the config.json that transformers saved beside the weights"
 
 
 def _has_weights(folder: Path) -> bool:
@@ -303,18 +339,21 @@ def _class_of_checkpoint(name: str, config: transformers.PretrainedConfig, asked
     """The task, and what loads the weights: the class in `architectures` decides, known to a task or not."""
     saved_from = next(iter(config.architectures or ()), None)
     if asked is not None:
-        return _task(asked), getattr(transformers, _task(asked).auto_class)
+        task = _task(asked)
+        if getattr(modeling_auto, task.mapping, None) and not _classes(task, config.model_type):
+            raise _no_class(name, task, config)
+        return task, getattr(transformers, task.auto_class)
     if saved_from is None:
         raise InvalidArgumentError(
             f"{name} does not say from which class it was saved (architectures in config.json); pass a task of "
             f"{', '.join(tasks_of(config.model_type))}"
         )
-    task = next((task for task in tasks().values() if saved_from in _classes(task, config.model_type)), None)
+    found = next((task for task in tasks().values() if saved_from in _classes(task, config.model_type)), None)
     if not hasattr(transformers, saved_from):
         raise InvalidArgumentError(
             f"{name} was saved from {saved_from}, which transformers {transformers.__version__} does not have"
         )
-    known = task or replace(_task("feature-extraction"), name=saved_from)
+    known = found or replace(_task("feature-extraction"), name=saved_from)
     return known, getattr(transformers, saved_from)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from exportguard.errors import REFUSALS, ExportGuardError
 from exportguard.optional import OptionalModule
 from exportguard.validation.discrepancies import Discrepancy, compare_outputs
 
@@ -52,6 +53,12 @@ def generated(model: Any, window: int | None, *, shorter: int = _SHORTER) -> Pro
         model.generation_config = _greedy(own)
         try:
             result = model.generate(input_ids=input_ids, attention_mask=attention_mask)
+        except REFUSALS as error:
+            reason = str(error).partition("\n")[0]
+            raise ExportGuardError(
+                f"transformers does not generate with {type(model).__name__}: {type(error).__name__}: {reason}; see "
+                "that the special tokens in generation_config.json are numbers of tokens"
+            ) from error
         finally:
             model.generation_config = own
     return Prompts(input_ids=input_ids, attention_mask=attention_mask, tokens=result.sequences, logits=[*result.logits])

@@ -1,11 +1,12 @@
 """Weights in 4 or 8 bits: the matrices that a written file multiplies by are quantized by blocks, one after the other.
 
-Symmetric, each block of a column with a scale of its own, with the bits that onnxruntime's own quantizer gives
-(`MatMulNBits` of onnxruntime 1.17 and later, 8 bits of 1.22 and later).
+Each block of a column has a scale of its own, with the bits that onnxruntime's own quantizers give (`MatMulNBits` of
+onnxruntime 1.17 and later, 8 bits of 1.22 and later).
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,22 +14,29 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy
+import torch
 
+from exportguard import _core
 from exportguard.errors import InvalidArgumentError
 from exportguard.optional import OptionalModule
 
 from .weights import Array, Weights, WeightsInMemory, WeightsOnDisk, graphs_of, tensor_bytes
 
 onnx: Any = OptionalModule("onnx")
+logger = logging.getLogger(__name__)
 
 Form = Literal["MatMulNBits", "DequantizeLinear", "MatMulInteger"]
 _LEAST_OPSET = 21  # of DequantizeLinear by blocks, and of 4 bits
-_CHUNK = 1 << 18  # elements that are worked on at a time, so that they stay in the cache
+
+#: Values, scales and, unless symmetric, zero points.
+Parts = tuple[Array, Array, Array | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quantization:
     """`bits` of a weight, elements of a `block`, and the operators that the file has for it.
+
+    A block is `symmetric` around zero, or has a zero point of its own.
 
     "MatMulNBits" is onnxruntime's, "DequantizeLinear" the standard's, "MatMulInteger" (8 bits, one scale a column)
     multiplies integers and quantizes the other side when it is run.
@@ -37,6 +45,7 @@ class Quantization:
     bits: int = 4
     block: int = 32
     form: Form = "MatMulNBits"
+    symmetric: bool = True
 
     def __post_init__(self) -> None:
         """Refuses what no runtime has.
@@ -50,11 +59,14 @@ class Quantization:
             raise InvalidArgumentError(f"block must be a power of two of at least 16, got {self.block}")
         if self.form == "MatMulInteger" and self.bits != 8:
             raise InvalidArgumentError(f"MatMulInteger multiplies 8 bits; got bits={self.bits}")
+        if self.form == "MatMulInteger" and not self.symmetric:
+            raise InvalidArgumentError("weights of MatMulInteger are symmetric here; pass symmetric=True")
 
 
 #: By the words of the command line.
 QUANTIZATIONS: Mapping[str, Quantization] = {
     "int4": Quantization(bits=4),
+    "int4-asymmetric": Quantization(bits=4, symmetric=False),
     "int8": Quantization(bits=8),
     "int4-onnx": Quantization(bits=4, form="DequantizeLinear"),
     "int8-onnx": Quantization(bits=8, form="DequantizeLinear"),
@@ -105,6 +117,7 @@ class _Quantizer:
         self._graph, self._how, self._store = graph, how, store
         self._weights = {tensor.name: tensor for tensor in graph.initializer}
         self._added: set[str] = set()
+        self._made: dict[str, list[str] | None] = {}
         self._products = self._replaced = 0
 
     def run(self, model: Any) -> QuantizationReport:
@@ -141,18 +154,60 @@ class _Quantizer:
         found = self._matrix(node, name, turned)
         if found is None:
             return [node]
-        self._replaced += 1
         name, matrix = found
-        product = {"MatMulNBits": self._by_blocks, "DequantizeLinear": self._standard, "MatMulInteger": self._integer}
         bias = node.input[2] if len(node.input) > 2 else ""
         result = f"{node.output[0]}_product" if bias else node.output[0]
-        nodes = product[self._how.form](node.input[0], name, matrix, result)
+        nodes = self._product(node.input[0], name, matrix, result)
+        if nodes is None:
+            logger.warning("%s is not quantized: not all of its numbers are finite", name)
+            return [node]
+        self._replaced += 1
         if bias:
             nodes.append(onnx.helper.make_node("Add", [result, bias], [node.output[0]], name=f"{node.name}_bias"))
         for new in nodes:
             new.name = new.name or f"{node.name}_{new.op_type}_{new.output[0]}"
             new.metadata_props.extend(node.metadata_props)
         return nodes
+
+    def _product(self, x: str, name: str, matrix: Array, result: str) -> list[Any] | None:
+        """The product of `x` and a quantized matrix; None where not all of its numbers are finite."""
+        if self._how.form == "MatMulInteger":
+            return self._integer(x, name, matrix, result) if numpy.isfinite(matrix).all() else None
+        weight = self._quantized(name, matrix)
+        if weight is None:
+            return None
+        how, (rows, columns) = self._how, matrix.shape
+        if how.form == "MatMulNBits":
+            settings = {"K": rows, "N": columns, "bits": how.bits, "block_size": how.block}
+            return [onnx.helper.make_node("MatMulNBits", [x, *weight], [result], domain="com.microsoft", **settings)]
+        dense = f"{result}_weight"
+        return [
+            onnx.helper.make_node("DequantizeLinear", weight, [dense], axis=0, block_size=how.block),
+            onnx.helper.make_node("MatMul", [x, dense], [result]),
+        ]
+
+    def _quantized(self, name: str, matrix: Array) -> list[str] | None:
+        """The names of the values, the scales and the zero points of a matrix, which are made once."""
+        if name not in self._made:
+            parts = blocks(matrix, self._how)
+            self._made[name] = None if parts is None else self._stored(name, matrix, parts)
+        return self._made[name]
+
+    def _stored(self, name: str, matrix: Array, parts: Parts) -> list[str]:
+        how, (rows, columns), (values, scales, zero_points) = self._how, matrix.shape, parts
+        count = math.ceil(rows / how.block)
+        # The standard's operator has values and zero points of a type of their own, onnxruntime's bytes.
+        is_standard = how.form == "DequantizeLinear"
+        kind = _integer_type(how) if is_standard else onnx.TensorProto.UINT8
+        shape = (rows, columns) if is_standard else (columns, count, how.block * how.bits // 8)
+        each_block = (count, columns) if is_standard else None
+        names = [
+            self._add(f"{name}_q{how.bits}", values, shape, kind),
+            self._add(f"{name}_scales", scales, each_block),
+        ]
+        if zero_points is not None:
+            names.append(self._add(f"{name}_zero_points", zero_points, each_block, kind))
+        return names
 
     def _weight(self, node: Any, visible: Mapping[str, Any]) -> tuple[str, bool]:
         """The name of the second factor, and whether it is used transposed."""
@@ -175,31 +230,6 @@ class _Quantizer:
         array = self._store.array(weight)
         return f"{name}{'_T' if turned else ''}", array.T if turned else array
 
-    def _by_blocks(self, x: str, name: str, matrix: Array, result: str) -> list[Any]:
-        rows, columns = matrix.shape
-        quantized, scales = blocks(matrix, self._how.bits, self._how.block)
-        packed = packed_bits(quantized, self._how.bits, rows)
-        inputs = [
-            x,
-            self._add(f"{name}_q{self._how.bits}", packed),
-            self._add(f"{name}_scales", scales.reshape(-1).astype(matrix.dtype)),
-        ]
-        settings = {"K": rows, "N": columns, "bits": self._how.bits, "block_size": self._how.block}
-        return [onnx.helper.make_node("MatMulNBits", inputs, [result], domain="com.microsoft", **settings)]
-
-    def _standard(self, x: str, name: str, matrix: Array, result: str) -> list[Any]:
-        rows, columns = matrix.shape
-        quantized, scales = blocks(matrix, self._how.bits, self._how.block)
-        zero = 1 << (self._how.bits - 1)
-        signed = (quantized.reshape(columns, -1)[:, :rows].astype(numpy.int16) - zero).astype(numpy.int8).T
-        values = self._add_integers(f"{name}_q{self._how.bits}", signed)
-        scale = self._add(f"{name}_scales", numpy.ascontiguousarray(scales.T).astype(matrix.dtype))
-        dense = f"{result}_weight"
-        return [
-            onnx.helper.make_node("DequantizeLinear", [values, scale], [dense], axis=0, block_size=self._how.block),
-            onnx.helper.make_node("MatMul", [x, dense], [result]),
-        ]
-
     def _integer(self, x: str, name: str, matrix: Array, result: str) -> list[Any]:
         most = numpy.abs(matrix.astype(numpy.float32)).max(axis=0)
         scales = numpy.where(most > 0, most / 127, 1).astype(numpy.float32)
@@ -219,22 +249,11 @@ class _Quantizer:
         ]
         return nodes + ([node("Cast", [product], [result], to=onnx.TensorProto.FLOAT16)] if is_half else [])
 
-    def _add(self, name: str, array: Array) -> str:
+    def _add(self, name: str, array: Array, dims: tuple[int, ...] | None = None, kind: int | None = None) -> str:
         if name not in self._added:
             self._added.add(name)
-            kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
-            self._graph.initializer.append(self._store.tensor(name, kind, array.shape, array))
-        return name
-
-    def _add_integers(self, name: str, signed: Array) -> str:
-        if self._how.bits == 8:
-            return self._add(name, signed)
-        if name not in self._added:
-            self._added.add(name)
-            flat = signed.reshape(-1).view(numpy.uint8) & 15
-            flat = numpy.append(flat, numpy.zeros(len(flat) % 2, numpy.uint8))
-            packed = flat[0::2] | flat[1::2] << 4
-            self._graph.initializer.append(self._store.tensor(name, onnx.TensorProto.INT4, signed.shape, packed))
+            stored = onnx.helper.np_dtype_to_tensor_dtype(array.dtype) if kind is None else kind
+            self._graph.initializer.append(self._store.tensor(name, stored, dims or array.shape, array))
         return name
 
     def _drop_unused_weights(self) -> None:
@@ -245,52 +264,32 @@ class _Quantizer:
         self._graph.initializer.extend(kept)
 
 
-def blocks(matrix: Array, bits: int, block: int) -> tuple[Array, Array]:
-    """Quantizes (K, N) by blocks of a column: values of (N, blocks, block) from 0 to 2**bits - 1, scales (N, blocks).
+def blocks(matrix: Array, how: Quantization) -> Parts | None:
+    """Values, scales and zero points of (K, N), flat and packed as the operator of that form reads them; None where a
+    number is not finite.
 
-    The number of largest magnitude of a block becomes 0, the end that has one step more; 2**(bits - 1) is zero. A last
-    block that is not full is filled with zeros.
+    A block is one of a column. The number of largest magnitude becomes the end that has one step more, 0 for values
+    from 0 to 2**bits - 1; a last block that is not full is filled up.
 
-    >>> values, scales = blocks(numpy.array([[-8.0], [4.0]], numpy.float32), 4, 16)
-    >>> values[0, 0, :3].tolist(), scales.tolist()
-    ([0, 12, 8], [[1.0]])
+    >>> values, scales, _ = blocks(numpy.array([[-8.0], [4.0]], numpy.float32), Quantization(block=16))
+    >>> values[:2].tolist(), scales.tolist()
+    ([192, 0], [1.0])
     """
-    rows, columns = matrix.shape
-    count = math.ceil(rows / block)
-    quantized = numpy.empty((columns, count, block), numpy.uint8)
-    scales = numpy.empty((columns, count), numpy.float32)
-    step = max(1, _CHUNK // max(1, count * block))
-    for start in range(0, columns, step):
-        padded = numpy.zeros((min(step, columns - start), count * block), numpy.float32)
-        padded[:, :rows] = matrix.T[start : start + step]
-        _quantize(padded.reshape(-1, count, block), bits, quantized[start : start + step], scales[start : start + step])
-    return quantized, scales
+    return _core.quantize_blocks(
+        matrix,
+        bits=how.bits,
+        block=how.block,
+        symmetric=how.symmetric,
+        layout="rows" if how.form == "DequantizeLinear" else "columns",
+        threads=torch.get_num_threads(),
+    )
 
 
-def _quantize(parts: Array, bits: int, quantized: Array, scales: Array) -> None:
-    """Writes the values and scales of blocks, (n, blocks, block), whose memory is used up."""
-    low, high = parts.min(axis=2), parts.max(axis=2)
-    zero = numpy.float32(1 << (bits - 1))
-    numpy.divide(numpy.where(numpy.abs(high) > numpy.abs(low), high, low), -zero, out=scales)
-    with numpy.errstate(divide="ignore"):
-        inverse = numpy.where(scales != 0, numpy.float32(1) / scales, numpy.float32(0)).astype(numpy.float32)
-    parts *= inverse[..., None]
-    parts += zero
-    whole = numpy.floor(parts)
-    parts -= whole
-    whole += parts >= 0.5  # halves go up, not to the even number
-    numpy.clip(whole, 0, 2 * zero - 1, out=whole)
-    quantized[...] = whole
-
-
-def packed_bits(values: Array, bits: int, rows: int) -> Array:
-    """The blocks with two values of 4 bits to a byte, the first one in its lower half; 8 bits as they are.
-
-    Bytes behind the last of `rows` are 0, as onnxruntime leaves them.
-    """
-    packed: Array = values.copy() if bits == 8 else values[..., 0::2] | values[..., 1::2] << 4
-    packed.reshape(len(packed), -1)[:, math.ceil(rows * bits / 8) :] = 0
-    return packed
+def _integer_type(how: Quantization) -> int:
+    kinds = onnx.TensorProto
+    signed, unsigned = (kinds.INT4, kinds.UINT4) if how.bits == 4 else (kinds.INT8, kinds.UINT8)
+    kind: int = signed if how.symmetric else unsigned
+    return kind
 
 
 def _attributes(node: Any) -> dict[str, Any]:

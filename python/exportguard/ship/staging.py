@@ -16,6 +16,7 @@ from exportguard.errors import FileError
 
 REPORT = "export_report.json"  # what tells a folder of ours
 _STAGING, _LOCK = ".part", ".lock"
+_LONGEST_SUFFIX = 24  # bytes that are added to a name while a folder is made
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of fcntl.h
 
 
@@ -30,6 +31,7 @@ def staged_folder(target: Path) -> Iterator[Path]:
         FileError: the target is taken by something else, or cannot be written; found out before the block.
     """
     require_free(target)
+    made = [above for above in target.absolute().parents if not above.exists()]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(target)
@@ -46,15 +48,33 @@ def staged_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(staging, ignore_errors=True)
         Path(lock_name).unlink(missing_ok=True)
         os.close(lock)
+        with contextlib.suppress(OSError):  # not empty: something stands there now
+            for above in made:
+                above.rmdir()
 
 
 def require_free(target: Path) -> None:
-    """Raises FileError unless nothing stands there, an empty folder, or an earlier export."""
+    """Raises FileError unless nothing stands there, an empty folder, or an earlier export; and a folder can be made."""
+    _require_place(target)
     if target.is_dir() and (not any(target.iterdir()) or (target / REPORT).is_file()):
         return
     if target.exists() or target.is_symlink():
         what = "a folder with other files in it" if target.is_dir() else "a file"
         raise FileError(f"cannot write {target}: it is {what}; pass a folder that is new, or of an earlier export")
+
+
+def _require_place(target: Path) -> None:
+    """Found out without making anything: the nearest folder above that is there takes new ones of that name."""
+    place = next(above for above in [*target.absolute().parents, target] if os.path.lexists(above))
+    reason = None
+    if not place.is_dir():
+        reason = f"{place} is no folder"
+    elif not os.access(place, os.W_OK | os.X_OK):
+        reason = f"{place} cannot be written to"
+    elif len(os.fsencode(target.name)) + _LONGEST_SUFFIX > os.pathconf(place, "PC_NAME_MAX"):
+        reason = f"its name has {len(os.fsencode(target.name))} bytes, and is too long"
+    if reason is not None:
+        raise FileError(f"cannot write {target}: {reason}; pass another folder")
 
 
 def _remove_abandoned(target: Path) -> None:

@@ -120,7 +120,7 @@ class WeightsOnDisk:
 def tensor_bytes(tensor: Any) -> int:
     """The size of the numbers of an initializer, wherever they are."""
     count: int = math.prod(tensor.dims)
-    if tensor.data_type == onnx.TensorProto.INT4:
+    if tensor.data_type in (onnx.TensorProto.INT4, onnx.TensorProto.UINT4):
         return math.ceil(count / 2)
     size: int = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
     return count * size

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,11 @@ import numpy
 import onnx
 import pytest
 import torch
+from onnxruntime.capi import _pybind_state as ort_state
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
-from exportguard import InvalidArgumentError, to_onnx
+from exportguard import InvalidArgumentError, _core, to_onnx
 from exportguard.models import build_model
 from exportguard.runners.onnxruntime import OrtSession
 from exportguard.ship.decoder import decoder_to_onnx, plain_cache
@@ -20,7 +23,6 @@ from exportguard.ship.quantization import (
     QUANTIZATIONS,
     Quantization,
     blocks,
-    packed_bits,
     quantize_file,
     quantize_model,
 )
@@ -97,37 +99,101 @@ def test_weights_beside_the_file_become_what_they_become_in_memory(
         assert numpy.array_equal(onnx.numpy_helper.to_array(ours), onnx.numpy_helper.to_array(theirs))
 
 
-def elements(packed: Any, bits: int, rows: int) -> Any:
-    """The values of each column, (N, rows)."""
-    flat = packed.reshape(len(packed), -1)
-    return (flat if bits == 8 else numpy.stack([flat & 15, flat >> 4], axis=-1).reshape(len(flat), -1))[:, :rows]
+def theirs(matrix: Any, how: Quantization) -> tuple[Any, Any, Any]:
+    """What onnxruntime's own kernels make of a matrix: values, scales and zero points, flat."""
+    rows, columns = matrix.shape
+    count = -(-rows // how.block)
+    if how.form == "DequantizeLinear":
+        values = numpy.zeros((rows * columns + 1) // 2, numpy.uint8)
+        scales = numpy.zeros((count, columns), matrix.dtype)
+        zero_points = numpy.zeros((count * columns + 1) // 2, numpy.uint8)
+        ort_state.quantize_qdq_matmul_4bits(
+            values, matrix, scales, zero_points, how.block, columns, rows, how.symmetric
+        )
+    else:
+        values = numpy.zeros((columns, count, how.block * how.bits // 8), numpy.uint8)
+        scales = numpy.zeros((columns, count), matrix.dtype)
+        zero_points = numpy.zeros((columns, -(-count * how.bits // 8)), numpy.uint8)
+        padded = numpy.pad(matrix, ((0, count * how.block - rows), (0, 0)))
+        kernel = ort_state.quantize_matmul_4bits if how.bits == 4 else ort_state.quantize_matmul_8bits
+        kernel(values, padded, scales, zero_points, how.block, columns, rows, how.symmetric)
+    return values.reshape(-1), scales.reshape(-1), zero_points.reshape(-1)
 
 
-@pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("shape", [(64, 48), (80, 33), (7, 5)])
-def test_the_bits_are_those_of_onnxruntimes_quantizer(bits: int, shape: tuple[int, int]) -> None:
-    random = numpy.random.default_rng(bits)
-    matrix = random.standard_normal(shape).astype(numpy.float32)
-    matrix[:, 0] = 0
-    matrix[: shape[0] // 2, 1] = -3
-    node = onnx.helper.make_node("MatMul", ["x", "w"], ["y"])
-    value = onnx.helper.make_tensor_value_info
-    graph = onnx.helper.make_graph(
-        [node],
-        "g",
-        [value("x", 1, ["n", shape[0]])],
-        [value("y", 1, ["n", shape[1]])],
-        [onnx.numpy_helper.from_array(matrix, "w")],
-    )
-    theirs = MatMulNBitsQuantizer(onnx.helper.make_model(graph), bits=bits, block_size=32, is_symmetric=True)
-    theirs.process()
-    expected = [onnx.numpy_helper.to_array(one) for one in theirs.model.model.graph.initializer]
-    quantized, scales = blocks(matrix, bits, 32)
-    packed = packed_bits(quantized, bits, len(matrix))
-    assert numpy.array_equal(elements(packed, bits, len(matrix)), elements(expected[0], bits, len(matrix)))
-    if len(matrix) * bits % 8 == 0:  # else theirs has what lies behind the matrix in half of a byte
-        assert numpy.array_equal(packed, expected[0])
-    assert numpy.array_equal(scales.reshape(-1), expected[1].reshape(-1))
+def hard_matrix(random: numpy.random.Generator, rows: int, columns: int, dtype: Any) -> Any:
+    """Random numbers, whole columns of zeros, of one sign, of one number, of halves, and of very different sizes."""
+    matrix = random.standard_normal((rows, columns)) * 10.0 ** random.integers(-4, 4, columns)
+    kinds = random.integers(0, 8, columns)
+    matrix[:, kinds == 1] = 0
+    matrix[:, kinds == 2] = numpy.abs(matrix[:, kinds == 2])
+    matrix[:, kinds == 3] = -numpy.abs(matrix[:, kinds == 3])
+    matrix[:, kinds == 4] = -3
+    matrix[:, kinds == 5] = random.integers(-16, 17, (rows, (kinds == 5).sum())) / 2
+    matrix[random.random((rows, columns)) < 0.05] = 0
+    return matrix.astype(dtype)
+
+
+FORMS = {
+    "int4": Quantization(bits=4),
+    "int4 asymmetric": Quantization(bits=4, symmetric=False),
+    "int8": Quantization(bits=8),
+    "int8 asymmetric": Quantization(bits=8, symmetric=False),
+    "int4 of the standard": Quantization(bits=4, form="DequantizeLinear"),
+    "int4 of the standard, asymmetric": Quantization(bits=4, form="DequantizeLinear", symmetric=False),
+}
+
+
+@pytest.mark.parametrize("dtype", [numpy.float32, numpy.float16])
+@pytest.mark.parametrize("form", FORMS)
+def test_the_bits_are_those_of_onnxruntimes_kernels(form: str, dtype: Any) -> None:
+    """Of any shape and block, from memory in any order."""
+    random = numpy.random.default_rng(zlib.crc32(form.encode()))
+    for _ in range(60):
+        how = dataclasses.replace(FORMS[form], block=int(random.choice([16, 32, 64, 128, 256])))
+        rows, columns = int(random.integers(1, 3 * how.block)), int(random.integers(1, 50))
+        matrix = hard_matrix(random, rows, columns, dtype)
+        in_memory = matrix if random.random() < 0.5 else numpy.ascontiguousarray(matrix.T).T
+        ours = blocks(in_memory, how)
+        assert ours is not None
+        expected = theirs(matrix, how)
+        if how.form == "MatMulNBits" and how.bits == 4 and rows % 2:
+            # Theirs has in half of a byte what lies behind the matrix in memory, which stands for nothing.
+            last = (rows // how.block * how.block + rows % how.block) // 2
+            expected[0].reshape(columns, -1)[:, last] &= 15
+            ours[0].reshape(columns, -1)[:, last] &= 15
+        if how.form == "DequantizeLinear" and -(-rows // how.block) * columns % 2:  # the same of zero points
+            expected[2][-1] &= 15
+            if ours[2] is not None:
+                ours[2][-1] &= 15
+        for got, other, part in zip(ours, expected, ("values", "scales", "zero points"), strict=True):
+            if got is not None:
+                assert numpy.array_equal(got, other), f"{part} of {how} of {rows} x {columns}"
+
+
+def test_threads_write_the_same_bits() -> None:
+    matrix = numpy.random.default_rng(0).standard_normal((700, 1501)).astype(numpy.float32)
+    for layout in ("columns", "rows"):
+        alone, together = (
+            _core.quantize_blocks(matrix, layout=layout, symmetric=False, threads=threads) for threads in (1, 5)
+        )
+        assert alone is not None
+        assert together is not None
+        for one, other in zip(alone, together, strict=True):
+            assert numpy.array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", QUANTIZATIONS)
+@pytest.mark.parametrize("number", [numpy.nan, numpy.inf, -numpy.inf])
+def test_a_weight_with_a_number_that_is_none_stays_as_it_is(
+    name: str, number: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    layer = torch.nn.Linear(40, 24)
+    with torch.no_grad():
+        layer.weight[3, 33] = number
+    model = onnx.load_from_string(to_onnx(layer.eval(), (torch.rand(2, 40),)).to_bytes())
+    report = quantize_model(model, QUANTIZATIONS[name])
+    assert (report.quantized, report.products) == (0, 1)
+    assert "not all of its numbers are finite" in caplog.text
 
 
 def test_onnxruntimes_own_quantizers_find_every_product_with_a_weight(tmp_path: Path) -> None:

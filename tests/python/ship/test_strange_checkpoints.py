@@ -1,0 +1,163 @@
+"""Folders as people have them: each is exported, or refused in a line with what to do, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from exportguard.command_line import main
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A small checkpoint; the output stands in a folder of its own."""
+    folder = tmp_path / "source"
+    config = transformers.LlamaConfig(
+        hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, vocab_size=16, head_dim=8
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+def says(**fields: Any) -> Callable[[Path], None]:
+    """A change of config.json."""
+
+    def change(folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, **fields}))
+
+    return change
+
+
+def has_code(folder: Path) -> None:
+    says(model_type="mine", architectures=["Mine"], auto_map={"AutoConfig": "mine.Config"})(folder)
+    (folder / "mine.py").write_text(f"open({str(folder.parent / 'ran')!r}, 'w')\n")
+
+
+def is_adapter(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    (folder / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+
+
+def has_other_weights(name: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        (folder / "model.safetensors").rename(folder / name)
+
+    return change
+
+
+def lacks_a_weight(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights.pop("model.layers.0.mlp.up_proj.weight")
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def lacks_a_shard(folder: Path) -> None:
+    transformers.LlamaForCausalLM.from_pretrained(folder).save_pretrained(folder, max_shard_size="2KB")
+    sorted(folder.glob("model-*.safetensors"))[1].unlink()
+
+
+def has_a_broken_index(folder: Path) -> None:
+    lacks_a_shard(folder)
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": 3')
+
+
+def ends_with_a_word(folder: Path) -> None:
+    (folder / "generation_config.json").write_text('{"eos_token_id": "</s>"}')
+
+
+def runs_a_program(folder: Path) -> None:
+    """What a pickle can do; torch reads weights alone."""
+    (folder / "model.safetensors").unlink()
+    target = str(folder.parent / "ran").encode()
+    (folder / "pytorch_model.bin").write_bytes(b"cbuiltins\nopen\n(V" + target + b"\nVw\ntR.")
+
+
+REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
+    "no heads": (says(num_attention_heads=0), "cannot be read"),
+    "a word for a size": (says(hidden_size="big"), "'hidden_size' expected int"),
+    "an unknown dtype": (says(dtype="float7"), "float7"),
+    "an unknown function": (says(hidden_act="nope"), "nope"),
+    "gptq": (says(quantization_config={"quant_method": "gptq", "bits": 4}), "are quantized (gptq)"),
+    "awq": (says(quantization_config={"quant_method": "awq", "bits": 4}), "are quantized (awq)"),
+    "bitsandbytes": (
+        says(quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}),
+        "are quantized (bitsandbytes)",
+    ),
+    "a word for a quantization": (says(quantization_config="few bits"), "cannot be read"),
+    "code of its own": (has_code, "is not run here: load the model in Python"),
+    "an adapter": (is_adapter, "merge it into its model"),
+    "gguf": (has_other_weights("model.gguf"), "has no weights"),
+    "a .pt file": (has_other_weights("model.pt"), "has no weights"),
+    "a missing weight": (lacks_a_weight, "up_proj"),
+    "a missing shard": (lacks_a_shard, "-00002-of-"),
+    "a broken index": (has_a_broken_index, "model.safetensors.index.json"),
+    "an end that is a word": (ends_with_a_word, "generation_config.json"),
+    "a pickle that is a program": (runs_a_program, "cannot be loaded"),
+}
+
+
+@pytest.mark.parametrize(("change", "text"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_exported_is_told_in_a_line(
+    change: Callable[[Path], None], text: str, source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change(source)
+    assert main(["export", "-m", str(source), "-o", str(source.parent / "place" / "out"), "-q"]) in (1, 2)
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.startswith("Error: ")
+    assert text in told
+    assert [path for path in source.parent.iterdir() if path.name != "source"] == []
+
+
+PLACES: dict[str, tuple[Callable[[Path], str], str]] = {
+    "below a file": (lambda folder: str(folder / "config.json" / "out"), "is no folder"),
+    "a long name": (lambda folder: str(folder.parent / ("a" * 250)), "is too long"),
+    "the model itself": (str, "a folder with other files in it"),
+    "the root": (lambda folder: "/", "a folder with other files in it"),
+}
+
+
+@pytest.mark.parametrize(("place", "text"), PLACES.values(), ids=PLACES)
+def test_a_place_that_cannot_be_written_to_is_found_out_before_the_model_is_loaded(
+    place: Callable[[Path], str], text: str, source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (source / "model.safetensors").write_bytes(b"never read")
+    assert main(["export", "-m", str(source), "-o", place(source), "-q"]) == 1
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.startswith("Error: cannot write")
+    assert text in told
+
+
+def test_a_task_that_a_checkpoint_has_no_class_for_is_told_with_those_that_it_has(
+    source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", "-m", str(source), "-o", str(source.parent / "out"), "-t", "image-classification"]) == 2
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert "AutoModelForImageClassification has no class for llama; its tasks are text-generation" in told
+
+
+@pytest.mark.parametrize("opset", ["17", "26", "new", "-1", "٢٠"])
+def test_an_opset_that_is_none_is_refused(opset: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "-m", "llama", "-o", str(tmp_path / "out"), "--opset", opset]) == 2
+    assert "opset" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_folder_by_a_link_and_with_other_letters_is_exported(source: Path) -> None:
+    place = source.parent / "mödel 模型 it's"
+    place.mkdir()
+    source.rename(place / "the model")
+    (place / "link").symlink_to("the model")
+    assert main(["export", "-m", f"{place / 'link'}/", "-o", str(place / "out ü"), "-q", "--opset", "newest"]) == 0
+    assert (place / "out ü" / "model.onnx").is_file()
+
+
+def test_weights_of_another_dtype_are_exported(source: Path) -> None:
+    transformers.LlamaForCausalLM.from_pretrained(source, dtype=torch.bfloat16).save_pretrained(source)
+    assert main(["export", "-m", str(source), "-o", str(source.parent / "out"), "-q"]) == 0
