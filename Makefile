@@ -20,7 +20,7 @@ CPP_FILES = $(shell git ls-files 'include/*.h' 'src/*.h' 'src/*.cpp' 'src/*.cu' 
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: help setup build wheel demo test test-cpp test-python test-install test-oldest lint format format-check figures sanitize bench speed table site clean
+.PHONY: help setup build wheel demo test test-cpp test-python test-install test-oldest lint format format-check figures sanitize sanitize-threads bench speed table site clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -86,6 +86,12 @@ sanitize: $(VENV)/.packages ## the C++ tests under the address and undefined-beh
 	cmake --build $(BUILD)-sanitize -j $(JOBS)
 	cd $(BUILD)-sanitize && ASAN_OPTIONS=detect_leaks=0 ctest --output-on-failure
 
+# With the addresses as they are linked: ThreadSanitizer wants its own, which a kernel may have given away.
+sanitize-threads: $(VENV)/.packages ## the tests of the guard under ThreadSanitizer
+	cmake -G Ninja -S . -B $(BUILD)-threads -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) -DEXPORTGUARD_SANITIZE=thread -DEXPORTGUARD_EXAMPLES=OFF
+	cmake --build $(BUILD)-threads -j $(JOBS) --target test_guard
+	setarch -R $(BUILD)-threads/tests/cpp/test_guard
+
 # ---------------------------------------------------------------------------------------------------- checks
 lint: $(VENV)/.packages ## ruff and mypy
 	$(VENV)/bin/ruff check --no-cache python tests benchmarks tools examples
@@ -121,4 +127,4 @@ site: build $(VENV)/.site ## the documentation as a site, in build/site
 	@echo "$(BUILD)/site/index.html"
 
 clean: ## remove what was built, not the environment
-	rm -rf $(BUILD) $(BUILD)-sanitize python/exportguard/*.so
+	rm -rf $(BUILD) $(BUILD)-sanitize $(BUILD)-threads python/exportguard/*.so

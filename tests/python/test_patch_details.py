@@ -15,7 +15,8 @@ from torch.export import Dim
 from exportguard import InvalidArgumentError, torch_export_patches
 from exportguard.caches.build import make_dynamic_cache, make_sliding_window_cache
 from exportguard.command_line import main
-from exportguard.declaration.details import PatchDetails, PatchedFunction
+from exportguard.declaration.details import PatchDetails
+from exportguard.declaration.replaced_function import PatchedFunction
 from exportguard.patches import Patch
 
 UPDATE = "transformers.cache_utils.DynamicSlidingWindowLayer.update"

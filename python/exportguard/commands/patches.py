@@ -16,7 +16,6 @@ from rich.table import Table
 
 from ..command_line import argument
 from ..declaration.constructs import SearchPatch
-from ..declaration.details import patched_functions
 from ..errors import InvalidArgumentError
 from ..guard.page import page
 from ..patches import Patch, all_patches
@@ -98,7 +97,7 @@ def _table(patches: list[Patch]) -> Table:
 
 def _show(console: Console, patch: Patch, format: str) -> None:
     fit, why = _verdict(patch)
-    functions = patched_functions(patch, patch.replacements() if fit == "needed" else [])
+    functions = patch.replaced_functions(patch.replacements() if fit == "needed" else [])
     if format != "terminal":
         for function in functions:
             print(function.format_diff(format))

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.fx.proxy
 
-from exportguard.declaration.details import patched_functions
 from exportguard.declaration.imports import Waiting, module_exists, module_of
+from exportguard.declaration.replaced_function import PatchedFunction
 from exportguard.declaration.targets import Target, TargetMissingError, raw_attribute, resolve
 from exportguard.errors import GuardError
 from exportguard.source.errors import RewriteError
@@ -252,13 +252,20 @@ class Patch:
             for path, target in targets.items()
         ]
 
+    def replaced_functions(self, replacements: Iterable[Replacement]) -> list[PatchedFunction]:
+        """What these replacements change."""
+        return [
+            PatchedFunction(self, replacement.path, replacement.before, replacement.after)
+            for replacement in replacements
+        ]
+
     def dump(self, folder: str) -> None:
         """Writes what was installed last: for every function its original, what took its place, and the difference."""
         self.state.folder = folder
         self._dump(self.installed)
 
     def _dump(self, replacements: Iterable[Replacement]) -> None:
-        for function in patched_functions(self, replacements) if self.state.folder else ():
+        for function in self.replaced_functions(replacements) if self.state.folder else ():
             function.dump(self.state.folder)
 
     def told(self) -> Told:

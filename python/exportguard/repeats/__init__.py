@@ -10,8 +10,9 @@ put into the graph, and torch traces as it always does. So a block that differs 
 - `keys`: when two operator calls mean the same
 - `likenesses`: fake tensors like those that a call returned
 - `paths`: the calls of blocks, as a tree of steps, and what is put into a graph for them
+- `memory`: what is remembered from block to block of one trace
 - `region`: one block while it runs
-- `session`: one trace, with its regions and paths
+- `session`: one trace, with its blocks
 - `markers`: the node that stands for a block, and its expansion
 - `tracing`: the functions of torch that take part, for the patch that installs them
 - `plan`: whether calls are traced once or all, for the time of an export

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch.fx import Node, Proxy
@@ -22,10 +22,8 @@ from exportguard.repeats.keys import (
 )
 from exportguard.repeats.likenesses import Likeness
 from exportguard.repeats.markers import add_marker
+from exportguard.repeats.memory import Memory
 from exportguard.repeats.paths import Place, Shared, Step, Template, shared_argument, stamp
-
-if TYPE_CHECKING:
-    from exportguard.repeats.session import Session
 
 #: What torch's tracer does with one call of an operator.
 Trace = Callable[[], Any]
@@ -60,8 +58,8 @@ class Region:
     :param root: above the first calls of all blocks that are compared with this one
     """
 
-    def __init__(self, session: Session, root: Step, place: Place) -> None:
-        self.session, self.tracer, self.place = session, session.tracer, place
+    def __init__(self, memory: Memory, root: Step, place: Place) -> None:
+        self.memory, self.tracer, self.place = memory, memory.tracer, place
         self._step = root
         self._count = 0  # values so far
         self._nodes: dict[int, Node] = {}  # by number: what is from outside, and what is in the graph
@@ -95,11 +93,11 @@ class Region:
         self._replayed.append(found)
         self._step = found
         self._count = max(self._count, found.first + len(found.templates))
-        self.session.counts.replayed += 1
+        self.memory.counts.replayed += 1
         return self._results(found.returned, args, kwargs)
 
     def _key(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], taken: list[Taken]) -> Any:
-        if not self.session.is_comparable(func):
+        if not self.memory.is_comparable(func):
             raise UncomparableError("not to be repeated")
         named = tuple([(name, self._argument_key(value, taken)) for name, value in kwargs.items()]) if kwargs else None
         return func, tuple([self._argument_key(value, taken) for value in args]), named, thread_state()
@@ -183,7 +181,7 @@ class Region:
             outside=tuple([value.look for value in taken]),
         )
         self._append(key, step)
-        self.session.counts.recorded += 1
+        self.memory.counts.recorded += 1
         return result
 
     def _traced(self, trace: Trace) -> Any:
@@ -289,7 +287,7 @@ class Region:
     def close(self, reason: str) -> None:
         """The rest of the block is traced, and nothing of it is remembered."""
         if self.is_open:
-            self.session.counts.stops[reason] += 1
+            self.memory.counts.stops[reason] += 1
             self.is_open = False
         self._put_into_graph()
         self._settle()
@@ -297,9 +295,9 @@ class Region:
     def end(self) -> None:
         """The block returned."""
         if self.is_open and self._replayed:
-            self._marker = add_marker(self.tracer, self.session.path(self._replayed), self._nodes)
+            self._marker = add_marker(self.tracer, self.memory.path(self._replayed), self._nodes)
             self._replayed = []
-            self.session.counts.markers += 1
+            self.memory.counts.markers += 1
         self.is_open = False
         self._settle()
 
@@ -312,7 +310,7 @@ class Region:
         """Puts what was replayed so far into the graph, node by node, since it is not replayed any further."""
         self.replays = False
         steps, self._replayed = self._replayed, []
-        self.session.counts.stamped += len(steps)
+        self.memory.counts.stamped += len(steps)
         for number, node in stamp(steps, self._nodes, {}, self.tracer.graph, self.place):
             self._numbers[node] = number
 

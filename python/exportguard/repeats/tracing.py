@@ -35,7 +35,7 @@ def tracing_once(original: Callable[..., Graph]) -> Callable[..., Graph]:
             return original(tracer, root, *args, **kwargs)
         session = Session(tracer, tracer.scope_root)
         _SESSIONS[id(tracer)] = session
-        plan.counts.append(session.counts)
+        plan.counts.append(session.memory.counts)
         try:
             graph = original(tracer, root, *args, **kwargs)
         finally:
@@ -136,6 +136,6 @@ def dispatching_sizes(original: Callable[..., Any]) -> Callable[..., Any]:
         if region is None or not region.is_open or region.is_tracing or kwargs:
             return original(mode, func, types, args, kwargs)
         assert session is not None
-        return session.size(func, args, lambda: original(mode, func, types, args, kwargs))
+        return session.memory.size(func, args, lambda: original(mode, func, types, args, kwargs))
 
     return sym_dispatch
