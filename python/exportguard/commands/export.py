@@ -15,6 +15,7 @@ from ..models import BuildOptions, tasks
 from ..opsets import opset_of
 from ..progress import telling
 from ..ship import FolderOptions, export_model
+from ..ship.calibration import examples_in
 from ..ship.folder import plan, summary
 from ..ship.outcome import Runtime
 from ..ship.quantization import QUANTIZATIONS
@@ -39,6 +40,11 @@ class Options:
         default=None,
         choices=tuple(QUANTIZATIONS),
     )
+    calibration: Path | None = argument(
+        "--calibration",
+        help="Inputs of model.onnx by name, a list of calls by torch.save, for int8-static.",
+        default=None,
+    )
     shard_size: str | None = argument(
         "--shard-size", help="Of the files that weights beside the model are cut into, 2GB for example.", default=None
     )
@@ -56,6 +62,7 @@ def run(options: Options) -> int:
         opset=opset_of(options.opset),
         verify=options.verify,
         quantize=QUANTIZATIONS[options.quantize] if options.quantize else None,
+        examples=examples_in(options.calibration) if options.calibration else (),
         shard_size=bytes_of(options.shard_size) if options.shard_size else None,
     )
     if options.dry_run:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+
+import torch
 
 from exportguard.models import BuildOptions
 from exportguard.validation.discrepancies import Discrepancy
@@ -23,7 +25,8 @@ class FolderOptions:
     """For which `runtime` the folder is, and how the model is built; without `verify` nothing is run.
 
     With `quantize` the file is compared as it is exported, and what the quantized one differs by is measured. Weights
-    beside a file are cut into files of at most `shard_size` bytes.
+    beside a file are cut into files of at most `shard_size` bytes. `examples` are inputs of `model.onnx` by name,
+    several calls, of which a calibrated quantization takes the ranges of values; without them those of the comparison.
     """
 
     build: BuildOptions = BuildOptions()
@@ -32,6 +35,7 @@ class FolderOptions:
     verify: bool = True
     quantize: Quantization | None = None
     shard_size: int | None = None
+    examples: Sequence[Mapping[str, torch.Tensor]] = ()
 
 
 @dataclass(kw_only=True)

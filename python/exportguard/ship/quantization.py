@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy
@@ -20,12 +21,14 @@ from exportguard import _core
 from exportguard.errors import InvalidArgumentError
 from exportguard.optional import OptionalModule
 
+from .calibration import Ranges, ranges_of
 from .weights import Array, Weights, WeightsInMemory, WeightsOnDisk, graphs_of, tensor_bytes
 
 onnx: Any = OptionalModule("onnx")
 logger = logging.getLogger(__name__)
 
-Form = Literal["MatMulNBits", "DequantizeLinear", "MatMulInteger"]
+Form = Literal["MatMulNBits", "DequantizeLinear", "MatMulInteger", "QDQ"]
+_STEPS = 255  # of 8 bits
 _LEAST_OPSET = 21  # of DequantizeLinear by blocks, and of 4 bits
 
 #: Values, scales and, unless symmetric, zero points.
@@ -39,13 +42,16 @@ class Quantization:
     A block is `symmetric` around zero, or has a zero point of its own.
 
     "MatMulNBits" is onnxruntime's, "DequantizeLinear" the standard's, "MatMulInteger" (8 bits, one scale a column)
-    multiplies integers and quantizes the other side when it is run.
+    multiplies integers and quantizes the other side when it is run; with "QDQ" the other side has the scale that it
+    needs for the examples of a call, which runtimes fuse to products of integers. `accuracy_level` is that of
+    MatMulNBits: with 4 it may multiply in 8 bits, with 1 in floats alone.
     """
 
     bits: int = 4
     block: int = 32
     form: Form = "MatMulNBits"
     symmetric: bool = True
+    accuracy_level: int = 4
 
     def __post_init__(self) -> None:
         """Refuses what no runtime has.
@@ -57,10 +63,12 @@ class Quantization:
             raise InvalidArgumentError(f"bits must be 4 or 8, got {self.bits}")
         if self.block < 16 or self.block & (self.block - 1):
             raise InvalidArgumentError(f"block must be a power of two of at least 16, got {self.block}")
-        if self.form == "MatMulInteger" and self.bits != 8:
-            raise InvalidArgumentError(f"MatMulInteger multiplies 8 bits; got bits={self.bits}")
-        if self.form == "MatMulInteger" and not self.symmetric:
-            raise InvalidArgumentError("weights of MatMulInteger are symmetric here; pass symmetric=True")
+        if self.accuracy_level not in range(5):
+            raise InvalidArgumentError(f"accuracy_level must be between 0 and 4, got {self.accuracy_level}")
+        if self.form in ("MatMulInteger", "QDQ") and (self.bits != 8 or not self.symmetric):
+            raise InvalidArgumentError(
+                f"{self.form} is of 8 bits and symmetric weights; got bits={self.bits}, symmetric={self.symmetric}"
+            )
 
 
 #: By the words of the command line.
@@ -71,6 +79,7 @@ QUANTIZATIONS: Mapping[str, Quantization] = {
     "int4-onnx": Quantization(bits=4, form="DequantizeLinear"),
     "int8-onnx": Quantization(bits=8, form="DequantizeLinear"),
     "int8-dynamic": Quantization(bits=8, form="MatMulInteger"),
+    "int8-static": Quantization(bits=8, form="QDQ"),
 }
 
 
@@ -85,36 +94,47 @@ class QuantizationReport:
     bytes_after: int
 
 
-def quantize_file(file: Path, how: Quantization) -> QuantizationReport:
-    """Quantizes the weights of a file in place; its data file is written anew.
+def quantize_file(
+    file: Path, how: Quantization, calls: Sequence[Mapping[str, torch.Tensor]] = ()
+) -> QuantizationReport:
+    """Quantizes the weights of a file in place; its data file is written anew. `calls` has examples of its inputs by
+    name, for "QDQ".
 
     Raises:
-        InvalidArgumentError: the form needs a newer opset than the file's.
+        InvalidArgumentError: the form needs a newer opset than the file's, or examples.
         PackageError: onnx is not installed.
     """
     model = onnx.load(str(file), load_external_data=False)
+    ranges: Ranges = {}
+    if how.form == "QDQ":
+        if not calls:
+            raise InvalidArgumentError("QDQ takes the ranges of values from examples; pass some, or int8-dynamic")
+        ranges = ranges_of(file, _multiplied(model.graph), calls)
     weights = WeightsOnDisk(file)
-    report = quantize_model(model, how, weights)
+    report = quantize_model(model, how, weights, ranges)
     weights.finish(model)
     return report
 
 
-def quantize_model(model: Any, how: Quantization, weights: Weights | None = None) -> QuantizationReport:
-    """Quantizes the weights of a ModelProto in place; without `weights` it holds them itself."""
+def quantize_model(
+    model: Any, how: Quantization, weights: Weights | None = None, ranges: Ranges = MappingProxyType({})
+) -> QuantizationReport:
+    """Quantizes the weights of a ModelProto in place; without `weights` it holds them itself. `ranges` are those of the
+    values that are multiplied by them; "QDQ" leaves products without one as they are."""
     opset = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
     if how.form == "DequantizeLinear" and opset < _LEAST_OPSET:
         raise InvalidArgumentError(
             f"DequantizeLinear by blocks is of opset {_LEAST_OPSET}, and the file has {opset}; pass --opset "
             f"{_LEAST_OPSET}, or another quantization"
         )
-    return _Quantizer(model.graph, how, weights or WeightsInMemory()).run(model)
+    return _Quantizer(model.graph, how, weights or WeightsInMemory(), ranges).run(model)
 
 
 class _Quantizer:
     """Replaces products by a constant matrix, in the main graph and in the bodies of its nodes."""
 
-    def __init__(self, graph: Any, how: Quantization, store: Weights) -> None:
-        self._graph, self._how, self._store = graph, how, store
+    def __init__(self, graph: Any, how: Quantization, store: Weights, ranges: Ranges) -> None:
+        self._graph, self._how, self._store, self._ranges = graph, how, store, ranges
         self._weights = {tensor.name: tensor for tensor in graph.initializer}
         self._added: set[str] = set()
         self._made: dict[str, list[str] | None] = {}
@@ -141,8 +161,7 @@ class _Quantizer:
 
         replaced: list[Any] = []
         for node in graph.node:
-            is_product = node.op_type in ("MatMul", "Gemm") and node.domain in ("", "ai.onnx")
-            replaced += self._replacement(node, visible) if is_product else [node]
+            replaced += self._replacement(node, visible) if _is_product(node) else [node]
         kept = _without_unused(replaced, {value.name for value in graph.output})
         del graph.node[:]
         graph.node.extend(kept)
@@ -152,7 +171,7 @@ class _Quantizer:
         name, turned = self._weight(node, visible)
         self._products += name in self._weights
         found = self._matrix(node, name, turned)
-        if found is None:
+        if found is None or (self._how.form == "QDQ" and node.input[0] not in self._ranges):
             return [node]
         name, matrix = found
         bias = node.input[2] if len(node.input) > 2 else ""
@@ -171,14 +190,16 @@ class _Quantizer:
 
     def _product(self, x: str, name: str, matrix: Array, result: str) -> list[Any] | None:
         """The product of `x` and a quantized matrix; None where not all of its numbers are finite."""
-        if self._how.form == "MatMulInteger":
-            return self._integer(x, name, matrix, result) if numpy.isfinite(matrix).all() else None
+        if self._how.form in ("MatMulInteger", "QDQ"):
+            write = self._integer if self._how.form == "MatMulInteger" else self._calibrated
+            return write(x, name, matrix, result) if numpy.isfinite(matrix).all() else None
         weight = self._quantized(name, matrix)
         if weight is None:
             return None
         how, (rows, columns) = self._how, matrix.shape
         if how.form == "MatMulNBits":
             settings = {"K": rows, "N": columns, "bits": how.bits, "block_size": how.block}
+            settings |= {"accuracy_level": how.accuracy_level} if how.accuracy_level else {}
             return [onnx.helper.make_node("MatMulNBits", [x, *weight], [result], domain="com.microsoft", **settings)]
         dense = f"{result}_weight"
         return [
@@ -231,10 +252,7 @@ class _Quantizer:
         return f"{name}{'_T' if turned else ''}", array.T if turned else array
 
     def _integer(self, x: str, name: str, matrix: Array, result: str) -> list[Any]:
-        most = numpy.abs(matrix.astype(numpy.float32)).max(axis=0)
-        scales = numpy.where(most > 0, most / 127, 1).astype(numpy.float32)
-        values = self._add(f"{name}_q8", numpy.rint(matrix / scales).astype(numpy.int8))
-        scale = self._add(f"{name}_scales", scales)
+        values, scale = self._columns(name, matrix, numpy.dtype(numpy.float32))
         node, part = onnx.helper.make_node, f"{result}_"
         is_half = matrix.dtype == numpy.float16
         wide = f"{part}float" if is_half else x
@@ -248,6 +266,28 @@ class _Quantizer:
             node("Mul", [f"{part}sums_float", f"{part}scale"], [product]),
         ]
         return nodes + ([node("Cast", [product], [result], to=onnx.TensorProto.FLOAT16)] if is_half else [])
+
+    def _calibrated(self, x: str, name: str, matrix: Array, result: str) -> list[Any]:
+        """Both sides in 8 bits, the other one with one scale for all of its numbers, that of the examples."""
+        low, high = self._ranges[x]
+        step = (high - low) / _STEPS or 1.0
+        scale = self._add(f"{x}_scale", numpy.array(step, matrix.dtype))
+        zero = self._add(f"{x}_zero", numpy.array(min(max(round(-low / step), 0), _STEPS), numpy.uint8))
+        values, scales = self._columns(name, matrix, matrix.dtype)
+        node, part = onnx.helper.make_node, f"{result}_"
+        return [
+            node("QuantizeLinear", [x, scale, zero], [f"{part}x"]),
+            node("DequantizeLinear", [f"{part}x", scale, zero], [f"{part}x_near"]),
+            node("DequantizeLinear", [values, scales], [f"{part}weight"], axis=1),
+            node("MatMul", [f"{part}x_near", f"{part}weight"], [result]),
+        ]
+
+    def _columns(self, name: str, matrix: Array, dtype: Any) -> tuple[str, str]:
+        """The names of the values and the scales of a matrix whose columns have one scale each."""
+        most = numpy.abs(matrix.astype(numpy.float32)).max(axis=0)
+        scales = numpy.where(most > 0, most / 127, 1).astype(numpy.float32)
+        values = self._add(f"{name}_q8", numpy.rint(matrix / scales).astype(numpy.int8))
+        return values, self._add(f"{name}_scales", scales.astype(dtype))
 
     def _add(self, name: str, array: Array, dims: tuple[int, ...] | None = None, kind: int | None = None) -> str:
         if name not in self._added:
@@ -290,6 +330,15 @@ def _integer_type(how: Quantization) -> int:
     signed, unsigned = (kinds.INT4, kinds.UINT4) if how.bits == 4 else (kinds.INT8, kinds.UINT8)
     kind: int = signed if how.symmetric else unsigned
     return kind
+
+
+def _is_product(node: Any) -> bool:
+    return node.op_type in ("MatMul", "Gemm") and node.domain in ("", "ai.onnx")
+
+
+def _multiplied(graph: Any) -> list[str]:
+    """The first factors of the products of a graph, each once."""
+    return list(dict.fromkeys(node.input[0] for node in graph.node if _is_product(node)))
 
 
 def _attributes(node: Any) -> dict[str, Any]:

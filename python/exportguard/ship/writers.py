@@ -93,13 +93,16 @@ def _write_decoder(case: ModelCase, cache: object, staging: Path, options: Folde
             step.result.comparisons = compare_generation(staging / MODEL_FILE, shapes, prompts, dtype)
         _require_agreement(case.name, step.result.comparisons)
 
-    _quantize(staging, options, step)
+    calls: list[dict[str, torch.Tensor]] = []
+    if prompts is not None:
+        calls = calls_of_generation(staging / MODEL_FILE, shapes, prompts, dtype)
+    _quantize(staging, options, step, {MODEL_FILE: calls})
     if prompts is not None and options.quantize is not None:
         with step.timer("agreement", "generating with the quantized file"):
             step.result.agreement = asdict(agreement(staging / MODEL_FILE, shapes, prompts, dtype))
         _require_numbers(case.name, step.result.agreement)
-    if prompts is not None:
-        record(staging, {MODEL_FILE: calls_of_generation(staging / MODEL_FILE, shapes, prompts, dtype)})
+    if calls:
+        record(staging, {MODEL_FILE: calls})
 
     if options.runtime == "genai":
         genai.write(staging, genai.genai_config(case.model, shapes, MODEL_FILE, step.result.inputs))
@@ -159,13 +162,14 @@ def _write_encoder_decoder(case: ModelCase, source: Source, staging: Path, optio
             step.result.comparisons = compare_targets(staging, source, targets)
         _require_agreement(case.name, step.result.comparisons)
 
-    _quantize(staging, options, step)
+    calls = calls_of_targets(staging, source, targets) if targets is not None else {}
+    _quantize(staging, options, step, calls)
     if targets is not None and options.quantize is not None:
         with step.timer("agreement", "running the quantized files"):
             step.result.agreement = asdict(agreement_with_targets(staging, source, targets))
         _require_numbers(case.name, step.result.agreement)
-    if targets is not None:
-        record(staging, calls_of_targets(staging, source, targets))
+    if calls:
+        record(staging, calls)
 
 
 # -------------------------------------------------------------------------------------------------- any other model
@@ -186,7 +190,7 @@ def _write_other(case: ModelCase, staging: Path, options: FolderOptions, step: S
     step.result.inputs, step.result.outputs = list(report.inputs), list(report.outputs)
     step.result.comparisons = [output for one in report.sets for output in one.outputs]
 
-    _quantize(staging, options, step)
+    _quantize(staging, options, step, {MODEL_FILE: calls})
     if calls and options.quantize is not None:
         compared = [output for one in compared_again(staging) for output in one.outputs]
         step.result.agreement = {"lowest_cosine": min((one.cosine for one in compared), default=1.0)}
@@ -217,11 +221,15 @@ def _save(model: OnnxModel, path: Path, step: Step) -> None:
     step.result.outputs = [value.name for value in model.outputs]
 
 
-def _quantize(staging: Path, options: FolderOptions, step: Step) -> None:
+def _quantize(
+    staging: Path, options: FolderOptions, step: Step, calls: Mapping[str, Sequence[Mapping[str, torch.Tensor]]]
+) -> None:
+    """`calls` are examples for what is calibrated; they are those that the file was compared on, by its name."""
     if options.quantize is None:
         return
     with step.timer("quantize", f"quantizing the weights to {options.quantize.bits} bits"):
-        done = [quantize_file(staging / name, options.quantize) for name in step.result.files]
+        given = {**calls, **({MODEL_FILE: options.examples} if options.examples else {})}
+        done = [quantize_file(staging / name, options.quantize, given.get(name, ())) for name in step.result.files]
     step.result.quantization = QuantizationReport(
         quantized=sum(part.quantized for part in done),
         products=sum(part.products for part in done),

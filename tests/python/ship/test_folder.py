@@ -304,6 +304,31 @@ def test_a_quantized_encoder_is_measured_by_its_outputs(tmp_path: Path) -> None:
     assert validate_export(tmp_path / "out").ok  # what was recorded is what the quantized file gives
 
 
+def test_examples_of_ones_own_calibrate(tmp_path: Path) -> None:
+    case = build_model("bert", BuildOptions(task="fill-mask"))
+    calls = [case.inputs({**case.task.sizes, "seq": length}) for length in (3, 9)]
+    torch.save(calls, tmp_path / "calls.pt")
+    out = str(tmp_path / "out")
+    words = ["export", "-m", "bert", "-t", "fill-mask", "-o", out, "--quantize", "int8-static", "-q"]
+    assert main([*words, "--calibration", str(tmp_path / "calls.pt")]) == 0
+    assert json.loads((tmp_path / "out" / REPORT).read_text())["agreement"]["lowest_cosine"] > 0.99
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [(b"no file of torch", "cannot read the examples"), ([], "has no examples"), ([{"ids": 3}], "has no examples")],
+    ids=["bytes", "none", "numbers"],
+)
+def test_examples_that_are_none_are_refused_before_the_work(
+    content: Any, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "calls.pt"
+    file.write_bytes(content) if isinstance(content, bytes) else torch.save(content, file)
+    words = ["export", "-m", "llama", "-o", str(tmp_path / "out"), "--quantize", "int8-static"]
+    assert main([*words, "--calibration", str(file)]) == 1
+    assert text in capsys.readouterr().err.splitlines()[-1]
+
+
 # ---------------------------------------------------------------------------------------------------- own modules
 
 PROGRAM = """

@@ -12,7 +12,7 @@ import onnx
 import pytest
 import torch
 from onnxruntime.capi import _pybind_state as ort_state
-from onnxruntime.quantization import QuantType, quantize_dynamic
+from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_dynamic, quantize_static
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
 from exportguard import InvalidArgumentError, _core, to_onnx
@@ -42,6 +42,7 @@ class Net(torch.nn.Module):
         return x @ self.table.weight.T, x @ x.mT
 
 
+WITHOUT_EXAMPLES = [name for name, how in QUANTIZATIONS.items() if how.form != "QDQ"]
 IDS = torch.arange(20).reshape(2, 10)
 
 
@@ -61,7 +62,7 @@ def outputs(file: Path) -> list[torch.Tensor]:
 def test_a_quantized_file_computes_nearly_the_same(name: str, written: Path, tmp_path: Path) -> None:
     file = tmp_path / "model.onnx"
     file.write_bytes(written.read_bytes())
-    report = quantize_file(file, QUANTIZATIONS[name])
+    report = quantize_file(file, QUANTIZATIONS[name], [{"ids": IDS}])
     assert (report.quantized, report.products) == (3, 3)  # the fourth has no constant
     assert report.bytes_after < report.bytes_before
     onnx.checker.check_model(str(file))
@@ -82,7 +83,7 @@ class Wide(torch.nn.Module):
         return self.layer(self.table(ids))
 
 
-@pytest.mark.parametrize("name", QUANTIZATIONS)
+@pytest.mark.parametrize("name", WITHOUT_EXAMPLES)
 @pytest.mark.parametrize("net", [Net, Wide], ids=["small", "large"])
 def test_weights_beside_the_file_become_what_they_become_in_memory(
     net: type[torch.nn.Module], name: str, tmp_path: Path
@@ -182,7 +183,7 @@ def test_threads_write_the_same_bits() -> None:
             assert numpy.array_equal(one, other)
 
 
-@pytest.mark.parametrize("name", QUANTIZATIONS)
+@pytest.mark.parametrize("name", WITHOUT_EXAMPLES)
 @pytest.mark.parametrize("number", [numpy.nan, numpy.inf, -numpy.inf])
 def test_a_weight_with_a_number_that_is_none_stays_as_it_is(
     name: str, number: float, caplog: pytest.LogCaptureFixture
@@ -218,7 +219,12 @@ def test_a_weight_that_is_looked_up_too_stays_beside_its_quantized_form(written:
 
 @pytest.mark.parametrize(
     ("fields", "text"),
-    [({"bits": 3}, "bits must be 4 or 8"), ({"block": 24}, "a power of two"), ({"form": "MatMulInteger"}, "8 bits")],
+    [
+        ({"bits": 3}, "bits must be 4 or 8"),
+        ({"block": 24}, "a power of two"),
+        ({"form": "MatMulInteger"}, "8 bits"),
+        ({"accuracy_level": 5}, "between 0 and 4"),
+    ],
 )
 def test_what_no_runtime_has_is_refused(fields: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidArgumentError, match=text):
@@ -229,3 +235,38 @@ def test_an_opset_without_blocks_is_refused() -> None:
     model = onnx.load_from_string(to_onnx(Net().eval(), (IDS,), opset=18).to_bytes())
     with pytest.raises(InvalidArgumentError, match="pass --opset 21"):
         quantize_model(model, QUANTIZATIONS["int4-onnx"])
+
+
+def test_calibrated_products_are_as_near_as_those_of_onnxruntimes_static_quantizer(
+    written: Path, tmp_path: Path
+) -> None:
+    """Both with the ranges of the same examples, weights by columns."""
+    examples = [{"ids": torch.randint(0, 70, (2, 10))} for _ in range(4)]
+    file = tmp_path / "model.onnx"
+    file.write_bytes(written.read_bytes())
+    report = quantize_file(file, QUANTIZATIONS["int8-static"], examples)
+    assert (report.quantized, report.products) == (3, 3)
+    onnx.checker.check_model(str(file))
+    kinds = [node.op_type for node in onnx.load(str(file)).graph.node]
+    assert (kinds.count("QuantizeLinear"), kinds.count("DequantizeLinear")) == (3, 6)
+
+    theirs = tmp_path / "theirs.onnx"
+    feeds = iter([{"ids": example["ids"].numpy()} for example in examples])
+    reader = type("Reader", (CalibrationDataReader,), {"get_next": lambda self: next(feeds, None)})()
+    quantize_static(str(written), str(theirs), reader, per_channel=True, op_types_to_quantize=["MatMul", "Gemm"])
+    for got, other, expected in zip(outputs(file), outputs(theirs), outputs(written), strict=True):
+        error = (got - expected).norm() / expected.norm()
+        assert 0 < error <= 1.2 * (other - expected).norm() / expected.norm() + 0.002
+
+
+def test_calibration_without_examples_is_refused(written: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="takes the ranges of values from examples"):
+        quantize_file(written, QUANTIZATIONS["int8-static"])
+
+
+def test_values_without_a_range_are_not_quantized(tmp_path: Path) -> None:
+    """An example in which a value is infinite says nothing of it."""
+    file = to_onnx(torch.nn.Linear(8, 4).eval(), (torch.rand(3, 8),)).save(tmp_path / "m.onnx")
+    report = quantize_file(file, QUANTIZATIONS["int8-static"], [{"input": torch.full((3, 8), torch.inf)}])
+    assert (report.quantized, report.products) == (0, 1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.onnx"]
