@@ -1,4 +1,4 @@
-"""The patches of pictures know constructs: however a model calls its own variables, and wherever its lines end."""
+"""Patches know constructs: however a model calls its own variables, and wherever its lines end."""
 
 from __future__ import annotations
 
@@ -11,22 +11,31 @@ import pytest
 
 from exportguard.declaration.imports import module_exists
 from exportguard.patches.transformers import (
+    chosen_patches,
+    expert_loops,
+    packed_attention,
     picture_grids,
     picture_loops,
     picture_mergers,
     picture_parts,
     picture_positions,
     picture_tiles,
+    token_blocks,
 )
+from exportguard.source.errors import RewriteError
 from exportguard.source.reading import definition_of
 from exportguard.source.wrapping import innermost
 
 RULES: dict[types.ModuleType, list[type[ast.NodeTransformer]]] = {
+    chosen_patches: [chosen_patches.AllPictures],
+    expert_loops: [expert_loops.EveryExpert],
+    packed_attention: [packed_attention.OneMaskedCall],
     picture_loops: [picture_loops.AllPictures],
     picture_mergers: [picture_mergers.AllBlocks],
     picture_parts: [picture_parts.Joined, picture_parts.Unchecked],
     picture_positions: [picture_positions.AllAtOnce],
     picture_tiles: [picture_tiles.AllTiles],
+    token_blocks: [token_blocks.OneTokenAtATime],
 }
 MODELS = (
     "hunyuan_vl",
@@ -35,8 +44,11 @@ MODELS = (
     "llava_next",
     "llava_onevision",
     "mistral3",
+    "mixtral",
     "paddleocr_vl",
     "qwen2_5_vl",
+    "qwen4_exp",
+    "udop",
     "video_llama_3",
 )
 
@@ -109,3 +121,25 @@ def forward(self, gated, grid_thw):
     assert isinstance(more, ast.FunctionDef)
     assert changed(plain, [picture_loops.AllPictures])
     assert not changed(more, [picture_loops.AllPictures])
+
+
+def attention_of_parts(more: str) -> str:
+    return f"""
+def forward(self, query, key, value, counts):
+    parts = [torch.split(states, counts.tolist(), dim=2) for states in (query, key, value)]
+    made = [self.attend(self, one, two, three, attention_mask=None)[0] for one, two, three in zip(*parts)]
+    return torch.cat(made, dim=1){more}
+"""
+
+
+def test_parts_that_one_call_takes_become_one_call_with_a_mask() -> None:
+    made = ast.unparse(packed_attention.OneMaskedCall().visit(ast.parse(attention_of_parts("")).body[0]))
+    assert "parts = [(states,) for states in (query, key, value)]" in made
+    assert "self.attend(self, one, two, three, attention_mask=packed_mask(counts, one))" in made
+
+
+@pytest.mark.parametrize("more", [" + parts[0][0].mean()", " + sum(one.mean() for one in parts[2])"])
+def test_parts_that_something_else_reads_are_refused(more: str) -> None:
+    definition = ast.parse(attention_of_parts(more)).body[0]
+    with pytest.raises(RewriteError, match="the parts in parts go where no mask tells them apart"):
+        packed_attention.OneMaskedCall().visit(definition)

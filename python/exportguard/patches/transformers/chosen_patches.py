@@ -5,16 +5,13 @@ The models take them picture by picture, which fixes how many pictures there are
 
 from __future__ import annotations
 
-import ast
 from typing import Any, NamedTuple
 
 import torch
 
 from exportguard.declaration.constructs import construct_patch
-from exportguard.source.editing import placed, rewrite
-
-#: A one for each patch, in the words of transformers 5 and 4.
-_ONES = ("[torch.ones(item.size(0), ", "[torch.tensor([1] * len(item))")
+from exportguard.source.editing import rewrite
+from exportguard.source.templates import exchange
 
 
 class Chosen(NamedTuple):
@@ -44,31 +41,20 @@ def in_front(chosen: Chosen, length: Any) -> torch.Tensor:
     return torch.where(keeps, moved, 0)
 
 
-class AllPictures(ast.NodeTransformer):
-    """Lists with an entry for each picture become two tensors, and what is made of them one."""
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        text = ast.unparse(node)
-        if text == "zip(*ind)":
-            return _expression("ind.unbind(-1)", node)
-        if text == "len(ocr_points)":
-            return _expression("ocr_points.shape[0]", node)
-        if text.startswith("torch.stack([pad_sequence(") and isinstance(node.args[0], ast.ListComp):
-            return _expression(f"in_front({ast.unparse(node.args[0].generators[0].iter)}, max_len)", node)
-        return node
-
-    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
-        text = ast.unparse(node)
-        if text.endswith("[i][patch_inds[i]] for i in range(len(patch_inds))]"):
-            return _expression(f"Chosen({text.removeprefix('[').partition('[i]')[0]}, patch_inds)", node)
-        if text.startswith(_ONES):
-            return _expression(f"ones_of({ast.unparse(node.generators[0].iter)}, attention_mask.dtype)", node)
-        return node
-
-
-def _expression(text: str, like: ast.AST) -> ast.expr:
-    return placed(ast.parse(text, mode="eval").body, like)
+#: Lists with an entry for each picture become two tensors, and what is made of them one. A one for each patch is
+#: written in the words of transformers 5, and of 4.
+AllPictures = exchange(
+    "AllPictures",
+    ("$rows, $columns = zip(*$places)", "$rows, $columns = $places.unbind(-1)"),
+    ("torch.arange(len($points))", "torch.arange($points.shape[0])"),
+    ("[$values[i][$which[i]] for i in range(len($which))]", "Chosen($values, $which)"),
+    (
+        "[torch.ones(item.size(0), dtype=$mask.dtype, device=$mask.device) for item in $chosen]",
+        "ones_of($chosen, $mask.dtype)",
+    ),
+    ("[torch.tensor([1] * len(item)).to($mask) for item in $chosen]", "ones_of($chosen, $mask.dtype)"),
+    ("torch.stack([pad_sequence(item, $length, $zero) for item in $chosen])", "in_front($chosen, $length)"),
+)
 
 
 _replace = rewrite(AllPictures, Chosen=Chosen, in_front=in_front, ones_of=ones_of)
@@ -77,8 +63,8 @@ _replace = rewrite(AllPictures, Chosen=Chosen, in_front=in_front, ones_of=ones_o
 PATCHES = (
     construct_patch(
         name="patches that no word covers",
-        marker=r"rows, cols = zip\(\*ind\)",
-        mentions=("rows, cols = zip(*ind)",),
+        marker=r"\w+, \w+ = zip\(\*ind\)",
+        mentions=(" = zip(*ind)",),
         replace=_replace,
         reason="the lists with an entry for each picture fix how many there are, and need to know which patches it is",
         upstream="https://github.com/pytorch/pytorch/issues/147096",

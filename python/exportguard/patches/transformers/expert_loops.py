@@ -13,6 +13,7 @@ import torch
 
 from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import rewrite
+from exportguard.source.templates import Template
 
 
 class Position(list[int]):
@@ -30,6 +31,13 @@ def every_position(flags: torch.Tensor, has_none: bool) -> Any:
     return [Position([number]) for number in range(flags.shape[0] - has_none)]
 
 
+_ONE_MORE = Template("$experts + 1")
+_SKIPS = (
+    Template("if $tokens.numel() == 0:\n    continue"),
+    Template("if $tokens.shape[0] == 0:\n    continue"),
+)
+
+
 class EveryExpert(ast.NodeTransformer):
     """`hit = x.nonzero()` before `for expert in hit:` becomes `hit = every_position(x)`; the loop skips nothing."""
 
@@ -39,18 +47,12 @@ class EveryExpert(ast.NodeTransformer):
         return ast.fix_missing_locations(node)
 
     def _rewrite(self, function: ast.FunctionDef, loop: ast.For) -> None:
-        assigned = [
-            node
-            for node in ast.walk(function)
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == ast.unparse(loop.iter)
-        ]
-        for assignment in assigned:
-            call = assignment.value
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "nonzero":
+        for assignment in _of_what_was_found(function):
+            flags = _flags(assignment.value)
+            if flags is not None and _names(assignment.targets[0]) & _names(loop.iter):
                 has_none = any(_is_one_more(node) for node in ast.walk(function))
-                arguments = [call.func.value, ast.Constant(has_none)]
-                every = ast.Call(ast.Name("every_position", ast.Load()), arguments, [])
-                assignment.value = ast.copy_location(every, call)
+                every = ast.Call(ast.Name("every_position", ast.Load()), [flags, ast.Constant(has_none)], [])
+                assignment.value = ast.copy_location(every, assignment.value)
                 loop.body = [statement for statement in loop.body if not _skips_nothing(statement)]
 
 
@@ -60,28 +62,35 @@ def _loops(function: ast.FunctionDef) -> Iterator[ast.For]:
 
 def _is_one_more(node: ast.AST) -> bool:
     """`one_hot(..., num_classes=experts + 1)`: a token without an expert has the number after the last."""
-    return isinstance(node, ast.keyword) and node.arg == "num_classes" and ast.unparse(node.value).endswith(" + 1")
+    return isinstance(node, ast.keyword) and node.arg == "num_classes" and _ONE_MORE.match(node.value) is not None
 
 
 def _skips_nothing(statement: ast.stmt) -> bool:
     """`if x.numel() == 0: continue`: without it nothing is added, and no branch on the data is left."""
-    return (
-        isinstance(statement, ast.If)
-        and ast.unparse(statement.test).endswith((".numel() == 0", ".shape[0] == 0"))
-        and [type(inner) for inner in statement.body] == [ast.Continue]
-        and not statement.orelse
-    )
+    return any(skip.match(statement) is not None for skip in _SKIPS)
+
+
+def _flags(node: ast.AST) -> ast.expr | None:
+    """What the call of `nonzero` is about; None if it is no such call."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "nonzero":
+        return node.func.value
+    return None
+
+
+def _of_what_was_found(function: ast.FunctionDef) -> list[ast.Assign]:
+    nodes = (node for node in ast.walk(function) if isinstance(node, ast.Assign))
+    return [node for node in nodes if any(_flags(part) is not None for part in ast.walk(node.value))]
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {node.id} if isinstance(node, ast.Name) else set()
 
 
 def _has_loop(function: ast.FunctionDef) -> bool:
     """Whether it goes over what `nonzero` found, in whatever way."""
-    found = {
-        ast.unparse(node.targets[0])
-        for node in ast.walk(function)
-        if isinstance(node, ast.Assign) and ".nonzero(" in ast.unparse(node.value)
-    }
-    over = [ast.unparse(node.iter) for node in ast.walk(function) if isinstance(node, ast.For | ast.comprehension)]
-    return any(".nonzero(" in text or text in found for text in over)
+    found = {name for node in _of_what_was_found(function) for name in _names(node.targets[0])}
+    over = [node.iter for node in ast.walk(function) if isinstance(node, ast.For | ast.comprehension)]
+    return any(_names(node) & found or any(_flags(part) is not None for part in ast.walk(node)) for node in over)
 
 
 _replace = rewrite(EveryExpert, every_position=every_position)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 from typing import Any
 
 import torch
 
 from exportguard.declaration.patch import Patch
 from exportguard.patches.transformers.packed_attention import packed_mask
-from exportguard.source.editing import placed, rewrite
+from exportguard.source.editing import rewrite
+from exportguard.source.templates import exchange
 
 _MODULE = "transformers.models.pixtral.modeling_pixtral"
 
@@ -39,34 +39,37 @@ def whole_pictures(pixels: torch.Tensor) -> torch.Tensor:
     return torch.stack([torch.full((count,), side, device=pixels.device) for side in sides], dim=-1)
 
 
-class Packed(ast.NodeTransformer):
-    """The lists of patches, positions and lengths, one entry for each picture, become one object with all of them."""
-
-    def visit_Assign(self, node: ast.Assign) -> ast.AST:
-        self.generic_visit(node)
-        if ast.unparse(node.targets[0]) == "patch_embeds_list":
-            node.value = _expression("PackedPatches(patch_embeds, image_sizes, self.patch_size)", node)
-        if ast.unparse(node.value) == "[(height, width)] * batch_size":
-            node.value = _expression("whole_pictures(pixel_values)", node)
-        return node
-
-    def visit_For(self, node: ast.For) -> ast.AST:
-        if ast.unparse(node.iter) != "patch_embeds_list":
-            return node
-        return ast.copy_location(ast.Expr(_expression("position_ids.append(patch_embeds_list.places)", node)), node)
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        text = ast.unparse(node)
-        if text == "torch.cat([p.flatten(1).T for p in patch_embeds_list], dim=0)":
-            return _expression("patch_embeds_list.joined", node)
-        if text.startswith("generate_block_attention_mask("):
-            return _expression("patch_embeds_list.mask(patch_embeds)", node)
-        return node
-
-
-def _expression(text: str, like: ast.AST) -> ast.expr:
-    return placed(ast.parse(text, mode="eval").body, like)
+#: The lists of patches, positions and lengths, one entry for each picture, become one object with all of them.
+Packed = exchange(
+    "Packed",
+    (
+        """
+$count, _, $height, $width = $pixels.shape
+$sizes = [($height, $width)] * $count
+""",
+        """
+$count, _, $height, $width = $pixels.shape
+$sizes = whole_pictures($pixels)
+""",
+    ),
+    (
+        "$parts = [embed[..., :size[0] // $patch, :size[1] // $patch] for embed, size in zip($patches, $sizes)]",
+        "$parts = PackedPatches($patches, $sizes, $patch)",
+    ),
+    ("torch.cat([part.flatten(1).T for part in $parts], dim=0)", "$parts.joined"),
+    (
+        """
+for part in $parts:
+    rows, columns = torch.meshgrid($heights, $widths, indexing="ij")
+    $positions.append(torch.stack([rows.flatten(), columns.flatten()], dim=-1))
+""",
+        "$positions.append($parts.places)",
+    ),
+    (
+        "generate_block_attention_mask([part.shape[-2] * part.shape[-1] for part in $parts], $tokens)",
+        "$parts.mask($tokens)",
+    ),
+)
 
 
 PATCHES = (

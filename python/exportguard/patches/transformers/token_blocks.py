@@ -7,6 +7,7 @@ token in Python, which fixes how many there are of both.
 from __future__ import annotations
 
 import ast
+import itertools
 import math
 from typing import Any
 
@@ -14,9 +15,8 @@ import torch
 from torch.nn.functional import pad
 
 from exportguard.declaration.constructs import construct_patch
-from exportguard.source.editing import placed, rewrite
-
-_FIRST = "selected_token_indices = torch.full("
+from exportguard.source.editing import rewrite
+from exportguard.source.templates import Match, Template
 
 
 def chosen_tokens(indexer: Any, visible: torch.Tensor, parts: tuple[Any, ...], rotate: Any) -> torch.Tensor:
@@ -71,18 +71,37 @@ def _scores(indexer: Any, query: torch.Tensor, blocks: torch.Tensor, past: Any, 
     return torch.relu(products).sum(1) / math.sqrt(width)
 
 
+_BEGINS = Template("$chosen = torch.full($shape, -1, dtype=torch.int32, device=$device)")
+_CHOICE = (
+    Template("torch.nonzero($visible[$row, 0, $token], as_tuple=False).flatten()"),
+    Template("$keys[$row].index_select(0, $blocks.flatten())"),
+    Template("$rotate($pooled.unsqueeze(1), cos=$cos[$row].index_select(0, $at), sin=$sin[$row].index_select(0, $at))"),
+    Template("torch.matmul($query[$row, $token].float(), $rotated.float().transpose(-1, -2))"),
+)
+_AT_ONCE = Template("return chosen_tokens(self, $visible, ($query, $keys, $cos, $sin), $rotate)")
+
+
 class OneTokenAtATime(ast.NodeTransformer):
     """What follows the tokens that are visible becomes one call."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        texts = [ast.unparse(statement) for statement in node.body]
-        first = next((place for place, text in enumerate(texts) if text.startswith(_FIRST)), None)
-        if first is None:
-            return node
-        parts = "(q, raw_keys, full_cos, full_sin)"
-        call = f"return chosen_tokens(self, visible_token_indices, {parts}, apply_rotary_pos_emb)"
-        node.body = [*node.body[:first], placed(ast.parse(call).body[0], node.body[first])]
-        return ast.fix_missing_locations(node)
+        for place, (first, loop) in enumerate(itertools.pairwise(node.body)):
+            found = _choice_in(loop) if isinstance(loop, ast.For) and _BEGINS.match(first) is not None else None
+            if found is not None:
+                node.body = [*node.body[:place], *_AT_ONCE.statements(found, first)]
+        return node
+
+
+def _choice_in(loop: ast.For) -> Match | None:
+    """What the loop chooses of; None if it does something else."""
+    known = Match()
+    for template in _CHOICE:
+        both = (known.joined(found) for found in template.within(loop))
+        joined = next((match for match in both if match is not None), None)
+        if joined is None:
+            return None
+        known = joined
+    return known
 
 
 _replace = rewrite(OneTokenAtATime, chosen_tokens=chosen_tokens)
