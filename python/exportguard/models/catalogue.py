@@ -17,6 +17,7 @@ from ..errors import REFUSALS, ExportGuardError, FileError, InvalidArgumentError
 from ..optional import OptionalModule
 from . import mapped
 from .kinds import shrunk_with_every_kind
+from .natural_inputs.search import runs
 from .shrink import shallow, small_fields
 from .tables import Architecture, Task, architectures, exceptions, tasks
 from .untrained import make_visible
@@ -174,12 +175,7 @@ def _parameter_count(config: transformers.PretrainedConfig) -> int:
 
 
 def _runs(case: ModelCase) -> bool:
-    try:
-        with torch.no_grad():
-            case.model(**case.inputs(case.task.sizes))
-    except REFUSALS:
-        return False
-    return True
+    return runs(case.model, (case.inputs(sizes) for sizes in [case.task.sizes]))
 
 
 def _task_fields(config: transformers.PretrainedConfig, task: Task) -> dict[str, Any]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import copy
 import inspect
+from collections.abc import Iterator
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 
 from ...emptied_caches import emptied, keeps_tokens
-from ...errors import REFUSALS
+from .search import Calls, Search
 from .tensors import Sizes, mask, tokens
 
-_with_positions: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+_positions_are_taken: Search[bool] = Search()
 _CACHE_NAMES = ("past_key_values", "cache_params")
 
 
@@ -32,7 +32,7 @@ def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
         **cache,
     }
     positions = {"position_ids": _positions(inputs["attention_mask"], seq)}
-    return {**inputs, **positions} if _takes(model, {**inputs, **positions}) else inputs
+    return {**inputs, **positions} if _takes_positions(model, {**inputs, **positions}) else inputs
 
 
 def _positions(attention_mask: torch.Tensor, count: int) -> torch.Tensor:
@@ -41,21 +41,14 @@ def _positions(attention_mask: torch.Tensor, count: int) -> torch.Tensor:
     return positions.masked_fill(attention_mask == 0, 0)[:, attention_mask.shape[1] - count :].contiguous()
 
 
-def _takes(model: Any, inputs: dict[str, Any]) -> bool:
-    """Whether the model takes positions, asked once; some have several for each token."""
-    if model not in _with_positions:
-        is_named = "position_ids" in inspect.signature(model.forward).parameters
-        _with_positions[model] = is_named and _runs(model, inputs)
-    return _with_positions[model]
+def _takes_positions(model: Any, inputs: dict[str, Any]) -> bool:
+    """Whether the model takes one position for each token; some have several."""
 
+    def candidates() -> Iterator[tuple[bool, Calls]]:
+        if "position_ids" in inspect.signature(model.forward).parameters:
+            yield True, [copy.deepcopy(inputs)]  # the cache grows
 
-def _runs(model: Any, inputs: dict[str, Any]) -> bool:
-    try:
-        with torch.no_grad():
-            model(**copy.deepcopy(inputs))  # the cache grows
-    except REFUSALS:
-        return False
-    return True
+    return _positions_are_taken(model, candidates) is not None
 
 
 def _past(model: Any, batch: int, past: int, padded: int) -> dict[str, Any]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 
 from ...errors import REFUSALS
 from .picture_forms import Form, forms
+from .search import Search
 from .tensors import Sizes, mask, text_config, tokens, values
 
 _EXTRACT = "get_image_features"
 _IMAGE_TOKENS = ("image_token_id", "image_token_index", "img_context_token_id")
 _FEATURES = ("pooler_output", "last_hidden_state")
-_places: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
+_places: Search[int] = Search()
 
 
 def make_inputs(model: object, sizes: Sizes) -> dict[str, Any]:
@@ -24,26 +24,9 @@ def make_inputs(model: object, sizes: Sizes) -> dict[str, Any]:
 
     A model that takes pictures in none of the forms known gets the texts alone.
     """
-    if model not in _places:
-        _places[model] = _place_of_first_that_runs(model, sizes)
-    place = _places[model]
+    candidates = enumerate(_candidates(model, sizes))
+    place = _places(model, lambda: ((place, [inputs]) for place, inputs in candidates if inputs))
     return _text(model, sizes) if place is None else list(_candidates(model, sizes))[place]
-
-
-def _place_of_first_that_runs(model: object, sizes: Sizes) -> int | None:
-    for place, inputs in enumerate(_candidates(model, sizes)):
-        if inputs and _runs(model, inputs):
-            return place
-    return None
-
-
-def _runs(function: Any, arguments: Mapping[str, Any]) -> bool:
-    try:
-        with torch.no_grad():
-            function(**arguments)
-    except REFUSALS:
-        return False
-    return True
 
 
 def _candidates(model: Any, sizes: Sizes) -> Iterator[dict[str, Any]]:

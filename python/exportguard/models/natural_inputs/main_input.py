@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import torch
-
-from ...errors import REFUSALS, InvalidArgumentError
+from ...errors import InvalidArgumentError
 from .parts import Part, drawn_arguments, optional_arguments, parts_of, required_arguments
+from .search import Calls, Search
 from .tensors import Sizes
 
 _TRIED_WITH: Sequence[Sizes] = ({"batch": 2, "seq": 6}, {"batch": 3, "seq": 8})
 
-_chosen: weakref.WeakKeyDictionary[torch.nn.Module, Sequence[Part]] = weakref.WeakKeyDictionary()
+_chosen: Search[Sequence[Part]] = Search()
 
 
 def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
@@ -24,24 +22,16 @@ def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
     Raises:
         InvalidArgumentError: nothing is known to make a required argument from.
     """
-    if model not in _chosen:
-        candidates = list(_candidates(model))
-        _chosen[model] = next((parts for parts in candidates if _runs(model, parts)), candidates[0])
-    return _inputs(model, _chosen[model], sizes)
+
+    def candidates() -> Iterator[tuple[Sequence[Part], Calls]]:
+        return ((parts, (_inputs(model, parts, tried) for tried in _TRIED_WITH)) for parts in _candidates(model))
+
+    parts = _chosen(model, candidates) or next(_candidates(model))
+    return _inputs(model, parts, sizes)
 
 
 def _inputs(model: object, parts: Sequence[Part], sizes: Sizes) -> dict[str, Any]:
     return {name: value for part in parts for name, value in part(model, sizes).items()}
-
-
-def _runs(model: Any, parts: Sequence[Part]) -> bool:
-    try:
-        with torch.no_grad():
-            for sizes in _TRIED_WITH:
-                model(**_inputs(model, parts, sizes))
-    except REFUSALS:
-        return False
-    return True
 
 
 def _candidates(model: Any) -> Iterator[Sequence[Part]]:

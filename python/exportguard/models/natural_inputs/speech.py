@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -9,10 +10,12 @@ import torch
 from ...errors import InvalidArgumentError
 from . import decoder
 from .encoder_decoder import decoder_past
+from .search import Calls, Search
 from .tensors import Sizes, tokens, values
 
 _WIDTHS = ("num_mel_bins", "input_feat_per_channel", "feature_projection_input_dim", "input_dim", "d_model")
 _FRAMES = 64
+_layout: Search[tuple[int, int]] = Search()
 _SAMPLES = 3200  # a fifth of a second at the 16 kHz of speech models
 
 
@@ -40,15 +43,18 @@ def recording(model: Any, batch: int) -> dict[str, torch.Tensor]:
     name = "input_values"
     if name in (model.main_input_name, getattr(model.get_encoder(), "main_input_name", None)):
         return {name: values(model, (batch, _SAMPLES))}
-    for shape in _layouts(model.config):
-        features = {"input_features": values(model, (batch, *shape))}
-        try:
-            with torch.no_grad():
-                model(**features, decoder_input_ids=tokens(model, (batch, 1)))
-        except (RuntimeError, TypeError, ValueError):
-            continue
-        return features
-    raise InvalidArgumentError(f"no natural inputs are known for {type(model).__name__}; pass another task")
+
+    def features(shape: tuple[int, int]) -> dict[str, torch.Tensor]:
+        return {"input_features": values(model, (batch, *shape))}
+
+    def candidates() -> Iterator[tuple[tuple[int, int], Calls]]:
+        first = {"decoder_input_ids": tokens(model, (batch, 1))}
+        return ((shape, [{**features(shape), **first}]) for shape in _layouts(model.config))
+
+    layout = _layout(model, candidates)
+    if layout is None:
+        raise InvalidArgumentError(f"no natural inputs are known for {type(model).__name__}; pass another task")
+    return features(layout)
 
 
 def _layouts(config: object) -> list[tuple[int, int]]:
