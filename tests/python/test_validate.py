@@ -15,6 +15,7 @@ from exportguard.inputs import Leaf
 from exportguard.models import BuildOptions, ModelCase, tasks
 from exportguard.models.input_sets import InputSet
 from exportguard.validation import validate as validation
+from exportguard.validation.eager_outputs import joined_rows
 from exportguard.validation.validate import ValidateOptions, ValidationReport, validate_model
 
 
@@ -159,7 +160,7 @@ def test_a_set_with_nothing_to_take_instead_is_asked_all_the_same() -> None:
 def test_rows_that_come_in_a_list_are_compared_with_the_one_tensor_of_the_program() -> None:
     one, other = torch.ones(2, 4), torch.zeros(3, 4)
     leaves = [Leaf("logits", one), Leaf("features.0", one), Leaf("features.1", other)]
-    joined = validation._joined(leaves)
+    joined = joined_rows(leaves)
     assert [leaf.name for leaf in joined] == ["logits", "features.0"]
     assert torch.equal(joined[1].value, torch.cat([one, other]))
 

@@ -19,6 +19,7 @@ from .expressions import Sizes
 from .model_run import ModelRun, same_random_numbers
 from .program_run import GraphWithCutTables, ProgramRun
 from .resizing import InputsOfOtherSizes, with_masks
+from .rounding import coarser, coarsest_dtypes
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,10 @@ class Trial:
     @functools.cached_property
     def _run_program(self) -> ProgramRun:
         return ProgramRun(self._program)
+
+    @functools.cached_property
+    def _computed_in(self) -> list[torch.dtype | None]:
+        return coarsest_dtypes(self._program)
 
     @functools.cached_property
     def _others(self) -> InputsOfOtherSizes | None:
@@ -142,7 +147,7 @@ class Trial:
         except Exception as error:  # whatever an operator raises for shapes that do not go together
             logger.debug("the program at %s: %s", sizes, error)
             return Outcome.REPEATS if self._repeats(call, sizes, expected) else Outcome.DIFFERS
-        return Outcome.AGREES if agree(expected, got) else Outcome.DIFFERS
+        return Outcome.AGREES if agree(expected, got, self._computed_in) else Outcome.DIFFERS
 
     def _repeats(self, call: CallInputs, sizes: Sizes, expected: Sequence[Any]) -> bool:
         """Whether the program does the same as long as what was cut to one entry may be repeated for all.
@@ -156,7 +161,7 @@ class Trial:
         except Exception as error:  # as above
             logger.debug("the program at %s, with a table cut to one entry: %s", sizes, error)
             return False
-        return agree(expected, got)
+        return agree(expected, got, self._computed_in)
 
 
 @dataclass
@@ -169,14 +174,15 @@ class _Point:
     outcome: Outcome | None = None
 
 
-def agree(expected: Sequence[Any], got: Sequence[Any]) -> bool:
-    """Whether two lists of outputs are the same but for the rounding of sums."""
-    if len(expected) != len(got):
+def agree(expected: Sequence[Any], got: Sequence[Any], computed_in: Sequence[torch.dtype | None] | None = None) -> bool:
+    """Whether two lists of outputs are the same but for the rounding of sums in the dtypes they are computed in."""
+    dtypes = [None] * len(expected) if computed_in is None else computed_in
+    if not len(expected) == len(got) == len(dtypes):
         return False
-    return all(_same(one, other) for one, other in zip(expected, got, strict=True))
+    return all(_same(one, other, dtype) for one, other, dtype in zip(expected, got, dtypes, strict=True))
 
 
-def _same(expected: object, got: object) -> bool:
+def _same(expected: object, got: object, computed_in: torch.dtype | None) -> bool:
     if not isinstance(expected, torch.Tensor) or not isinstance(got, torch.Tensor):
         return (
             bool(expected == got) if not isinstance(expected, torch.Tensor | float) else _close_numbers(expected, got)
@@ -189,7 +195,7 @@ def _same(expected: object, got: object) -> bool:
         return False
     finite = expected[torch.isfinite(expected)]
     largest = float(finite.abs().max()) if finite.numel() else 0.0
-    bound = _EPSILONS * torch.finfo(expected.dtype).eps * largest
+    bound = _EPSILONS * torch.finfo(coarser(expected.dtype, computed_in) or expected.dtype).eps * largest
     return torch.allclose(expected, got, rtol=0.0, atol=bound, equal_nan=True)
 
 

@@ -69,9 +69,11 @@ def compare_outputs(
     names: Sequence[str],
     expected: Sequence[torch.Tensor],
     got: Sequence[torch.Tensor],
-    tolerance: Tolerance | None = None,
+    tolerance: Tolerance | Sequence[Tolerance] | None = None,
 ) -> list[Discrepancy]:
     """One entry for each expected output; the outputs stand in the same order on both sides.
+
+    `tolerance` is that of all, or one for each; without it each has that of its dtype.
 
     Dtype and shape must be the same, and so must the places of NaN and of each infinity. All outputs are compared in
     one call, in one pass over the data; on the device, where both sides lie on one.
@@ -81,7 +83,9 @@ def compare_outputs(
         return [Discrepancy(name="all outputs", dtype="", shape=(), problem=problem)]
 
     problems = [_structural_problem(want, have) for want, have in zip(expected, got, strict=True)]
-    bounds = [tolerance or tolerance_for(want.dtype) for want in expected]
+    if tolerance is None:
+        tolerance = [tolerance_for(want.dtype) for want in expected]
+    bounds = [tolerance] * len(expected) if isinstance(tolerance, Tolerance) else tolerance
     found = iter(
         _core.compare(
             [

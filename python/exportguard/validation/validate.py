@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any, Literal
 
 import torch
 
+from ..axes.rounding import coarser, coarsest_dtypes
 from ..axis_report import AxisOutcome
 from ..conversion import convert
 from ..devices import require_device
@@ -36,7 +38,7 @@ from ..runners.onnxruntime import OrtSession, SessionOptions
 from ..tracing import Exported, exported_module
 from ..version import made_with, versions
 from .beside import Beside, Ran, refusal, run_beside
-from .discrepancies import Discrepancy, can_tell, compare_outputs
+from .discrepancies import Discrepancy, Tolerance, can_tell, compare_outputs, tolerance_for
 from .divergence import DivergenceOptions, DivergenceReport, search_beside
 from .eager_outputs import as_tensor, eager_leaves, joined_rows, serializers
 from .own_module import ModuleCase, case_of_program, is_program, module_case
@@ -352,7 +354,9 @@ def _validate(case: ModelCase, options: ValidateOptions, run: _Run) -> None:
         return
     with run.step("load", f"loading it in the {options.runner}"):
         session = _session(file, options.runner, options.build.device)
-    converted = _Converted(case, session, exported.inputs.taken, returned_leaves(exported.program))
+    returns = returned_leaves(exported.program)
+    computed_in = list(itertools.compress(coarsest_dtypes(exported.program), returns))
+    converted = _Converted(case, session, exported.inputs.taken, returns, computed_in)
     for one, leaves in results:
         with run.step(f"run {one.name}", f"comparing: {one.name}"):
             run.report.sets.append(_compare(converted, one, leaves, run))
@@ -398,6 +402,7 @@ class _Converted:
     session: OrtSession | EvaluatorSession
     takes: Sequence[bool]
     returns: Sequence[bool]
+    computed_in: Sequence[torch.dtype | None]  # of those that it returns
 
 
 def _session(file: Path, runner: Runner, device: str) -> OrtSession | EvaluatorSession:
@@ -511,9 +516,15 @@ def _against(
     # Buffers and inputs that the model changes come behind the outputs of the original.
     extra = converted.session.output_names[len(leaves) :]
     got = got[: len(leaves)] if all(name.endswith("_mutated") for name in extra) else got
-    outputs = compare_outputs([output_name(leaf.name) for leaf in leaves], values, got)
+    bounds = [_tolerance(value, dtype) for value, dtype in zip(values, converted.computed_in, strict=True)]
+    outputs = compare_outputs([output_name(leaf.name) for leaf in leaves], values, got, bounds)
     blind = not can_tell(values)
     return SetResult(name=input_set.name, sizes=input_set.sizes, outputs=outputs, error=_BLIND if blind else "")
+
+
+def _tolerance(value: torch.Tensor, computed_in: torch.dtype | None) -> Tolerance:
+    """Floats are as exact as the coarsest of what they are computed from."""
+    return tolerance_for(coarser(value.dtype, computed_in) or value.dtype if value.is_floating_point() else value.dtype)
 
 
 def _returned(converted: _Converted, expected: Sequence[Leaf]) -> list[Leaf] | None:
