@@ -196,9 +196,11 @@ def optimize(
     only: Sequence[str] = (),
     inline_functions: bool = False,
     own: Sequence[dict[str, Any]] = (),
+    are_types_inferred: bool = False,
 ) -> dict[str, Any]:
     """Improves the model in place; gives `patterns` as (name, times, seconds, refusals), `nodes_before`, `nodes_after`
-    and `seconds`. `own` has patterns as `exportguard.Pattern` describes them."""
+    and `seconds`. `own` has patterns as `exportguard.Pattern` describes them; with `are_types_inferred` the model was
+    made here and not read, and its types are not inferred again."""
 
 def optimizer_patterns() -> list[tuple[str, str, str, int, str]]:
     """(name, what it matches, what it makes, first opset, target) of each pattern."""

@@ -56,6 +56,7 @@ class OnnxModel:
         self._core = core
         self._sessions: dict[tuple[str, str], OrtSession | EvaluatorSession] = {}
         self._report = report
+        self.is_made_here = True  # what a file says of types is inferred again
         self.opset = opset
         self.axes = tuple(axes)
         self.rewriting_steps = tuple(rewriting_steps)  # of `rewrite="auto"`
@@ -94,7 +95,12 @@ class OnnxModel:
             GraphError: a function to be inlined calls itself.
         """
         require_flags(inline_functions=inline_functions)
-        options = OptimizeOptions(target=target, patterns=tuple(patterns), inline_functions=inline_functions)
+        options = OptimizeOptions(
+            target=target,
+            patterns=tuple(patterns),
+            inline_functions=inline_functions,
+            are_types_inferred=self.is_made_here,
+        )
         self._sessions.clear()  # before: that of the evaluator reads the graph which is changed
         self._report = optimized(self._core, options)
         return self._report
@@ -228,7 +234,9 @@ def load(source: str | os.PathLike[str] | bytes) -> OnnxModel:
         GraphError: names in it collide.
     """
     core = _core.from_bytes(source) if isinstance(source, bytes) else _core.load(str(path_of("source", source)))
-    return OnnxModel(core, core.opsets.get("", 0))
+    model = OnnxModel(core, core.opsets.get("", 0))
+    model.is_made_here = False
+    return model
 
 
 def _require_input(known: ValueInfo, value: Any) -> None:

@@ -73,6 +73,7 @@ class OptimizeOptions:
     target: Target = "portable"
     patterns: Sequence[str | OwnPattern] = ()
     inline_functions: bool = False
+    are_types_inferred: bool = False  # the model was made here, not read
 
 
 def optimized(core: _core.Model, options: OptimizeOptions) -> OptimizationReport:
@@ -93,6 +94,7 @@ def optimized(core: _core.Model, options: OptimizeOptions) -> OptimizationReport
         only=[pattern if isinstance(pattern, str) else pattern.name for pattern in options.patterns],
         inline_functions=options.inline_functions,
         own=[pattern.described(opset) for pattern in own],
+        are_types_inferred=options.are_types_inferred,
     )
     uses = [PatternUse(*part) for part in done["patterns"]]
     return OptimizationReport(uses, done["nodes_before"], done["nodes_after"], done["seconds"])

@@ -4,7 +4,6 @@
 #include <map>
 
 #include "exportguard/common/errors.h"
-#include "exportguard/ir/inference.h"
 #include "optimizer/passes.h"
 
 namespace exportguard::optimizer {
@@ -138,7 +137,6 @@ std::size_t inline_functions(ir::Model& model) {
       is_changed = true;
     }
   }
-  ir::infer_model(model);
   return count;
 }
 

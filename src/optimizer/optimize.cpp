@@ -7,7 +7,7 @@
 #include <map>
 
 #include "exportguard/common/errors.h"
-#include "exportguard/ir/inference.h"
+#include "exportguard/ir/declared_types.h"
 #include "optimizer/driver.h"
 #include "optimizer/passes.h"
 
@@ -64,15 +64,6 @@ bool lacks_types(const ir::Graph& graph) {
     }
   }
   return false;
-}
-
-/// Types as far as they can be told. A branch that no run takes may be wrong, and that is no matter of the optimizer.
-void infer_types(ir::Model& model) {
-  try {
-    ir::infer_model(model);
-  } catch (const GraphError&) {
-    return;
-  }
 }
 
 /// One run of `optimize`: the patterns that apply, and what they did.
@@ -155,9 +146,8 @@ Report optimize(ir::Model& model, const OptimizeOptions& options) {
   report.nodes_before = count_nodes(model);
   Run run(model, options, report);
   if (options.inlines_functions) run.inline_functions();
-  // Inference follows calls of local functions, and a file's may call themselves.
-  const bool is_typed = model.producer == ir::Model().producer && !lacks_types(*model.graph);
-  if (model.functions.empty() && !is_typed) infer_types(model);
+  const bool is_typed = options.are_types_inferred && !options.inlines_functions && !lacks_types(*model.graph);
+  if (!is_typed) ir::infer_declared(model);
   run.optimize(*model.graph, opset_of(model), model.opsets);
   for (ir::Function& function : model.functions) {
     run.optimize(*function.body, opset_of(model, function), function.opsets);

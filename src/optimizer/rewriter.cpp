@@ -114,6 +114,7 @@ void Rewriter::replace(Value& old, Value& by) {
   for (ir::Use* use : old.uses()) changed_.push_back(&use->user());
   if (old.producer() != nullptr) replaced_.push_back(old.producer());
   if (by.name().empty() && by.producer() != nullptr) by.set_name(old.name());
+  if (by.dtype() == DType::kUndefined && by.type().kind == old.type().kind) by.set_type(old.type());
   old.replace_all_uses_with(by);
 }
 

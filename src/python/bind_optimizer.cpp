@@ -39,13 +39,14 @@ opt::PatternTable table_with(const std::vector<py::dict>& own) {
 }
 
 py::dict optimize(ir::Model& model, const std::string& target, const std::vector<std::string>& only,
-                  bool inline_functions, const std::vector<py::dict>& own) {
+                  bool inline_functions, const std::vector<py::dict>& own, bool are_types_inferred) {
   const opt::PatternTable table = table_with(own);  // destroyed with the GIL held
   opt::OptimizeOptions options;
   options.target = target_named(target);
   options.table = &table;
   options.only = only;
   options.inlines_functions = inline_functions;
+  options.are_types_inferred = are_types_inferred;
   opt::Report report;
   {
     const py::gil_scoped_release release;
@@ -76,9 +77,9 @@ py::list optimizer_patterns() {
 void bind_optimizer(py::module_& m) {
   m.def("optimize", &optimize, py::arg("model"), py::kw_only(), py::arg("target") = "portable",
         py::arg("only") = std::vector<std::string>(), py::arg("inline_functions") = false,
-        py::arg("own") = std::vector<py::dict>(),
+        py::arg("own") = std::vector<py::dict>(), py::arg("are_types_inferred") = false,
         "Improves the model in place; what was done, as (pattern, times, seconds, refusals) and counts of nodes. own: "
-        "patterns as `exportguard.Pattern` describes them.");
+        "patterns as `exportguard.Pattern` describes them. are_types_inferred: the model was made here and not read.");
   m.def("outline_modules", &outline_modules, py::arg("model"), py::arg("modules"),
         "Makes each of these modules, {path: (domain, name)}, calls of local functions; returns how many calls.");
   m.def("optimizer_patterns", &optimizer_patterns,

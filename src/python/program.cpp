@@ -59,7 +59,7 @@ ir::Model to_onnx(std::string_view expression, const lowering::LoweringOptions& 
   pipeline::PipelineOptions all{.lowering = options, .trace = operator_trace(trace)};
   if (options.table == nullptr) all.lowering.table = &lowering::table_with_fused_attention();
   all.optimize = [&](ir::Model& lowered) {
-    optimizer::optimize(lowered);
+    optimizer::optimize(lowered, {.are_types_inferred = true});
     optimizer::outline_modules(lowered, program.functions);
   };
   const py::gil_scoped_release released;

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "exportguard/common/errors.h"
+#include "exportguard/ir/default_input.h"
 #include "serialization/proto_values.h"
 
 namespace exportguard::serialization {
@@ -94,18 +95,21 @@ ir::Type GraphReader::Scope::type(const std::string& name) const {
 
 // ------------------------------------------------------------------------------------------------ graphs
 
-std::unique_ptr<ir::Graph> GraphReader::take(pb::GraphProto& proto) {
+std::unique_ptr<ir::Graph> GraphReader::take(pb::GraphProto& proto, Defaults defaults) {
   auto graph = std::make_unique<ir::Graph>(proto.name());
   const Bindings none;
   Scope scope{nullptr, none, *graph, {}, {}};
-  fill(proto, scope);
+  read_values(proto, scope);
+  if (defaults == Defaults::kMayBeGiven) make_default_inputs(proto, scope);
+  read_nodes(proto, scope);
   return graph;
 }
 
 std::unique_ptr<ir::Graph> GraphReader::nested(const pb::GraphProto& proto, const Scope& outer) {
   auto graph = std::make_unique<ir::Graph>(proto.name());
   Scope scope{&outer, outer.bindings, *graph, {}, {}};
-  fill(proto, scope);
+  read_values(proto, scope);
+  read_nodes(proto, scope);
   return graph;
 }
 
@@ -119,9 +123,9 @@ std::unique_ptr<ir::Graph> GraphReader::read(const pb::FunctionProto& proto, con
   return graph;
 }
 
-// Initializers first: one that is an input as well gives that input a default, and is read as a constant.
+// Initializers first: one that is an input as well gives that input a default.
 template <typename Graph>
-void GraphReader::fill(Graph& proto, Scope& scope) {
+void GraphReader::read_values(Graph& proto, Scope& scope) {
   collect_types(proto.input(), scope.types);
   collect_types(proto.output(), scope.types);
   collect_types(proto.value_info(), scope.types);
@@ -131,6 +135,25 @@ void GraphReader::fill(Graph& proto, Scope& scope) {
     if (scope.values.contains(input.name()) && scope.values.at(input.name())->initializer() != nullptr) continue;
     scope.define(input.name(), scope.graph.add_input(input.name(), scope.type(input.name())));
   }
+}
+
+// The type is that of the input: what is given may have other sizes than the default.
+void GraphReader::make_default_inputs(const pb::GraphProto& proto, Scope& scope) {
+  for (const pb::ValueInfoProto& input : proto.input()) {
+    ir::Value* value = scope.find(input.name());
+    if (value == nullptr || value->initializer() == nullptr) continue;
+    ir::NodeSpec spec;
+    spec.domain = ir::kDefaultInputDomain;
+    spec.op = ir::kDefaultInput;
+    spec.inputs = {value};
+    spec.outputs = {scope.type(input.name())};
+    ir::Value& given = scope.graph.append(std::move(spec)).output();
+    given.set_name(input.name());
+    scope.values[input.name()] = &given;
+  }
+}
+
+void GraphReader::read_nodes(const pb::GraphProto& proto, Scope& scope) {
   for (const pb::NodeProto& node : proto.node()) read_node(node, scope);
   for (const pb::ValueInfoProto& output : proto.output()) read_output(output.name(), scope);
 }

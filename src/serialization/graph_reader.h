@@ -27,8 +27,10 @@ class GraphReader {
   explicit GraphReader(TensorReader& tensors) : tensors_(tensors) {}
   void set_functions(FunctionReader& functions) { functions_ = &functions; }
 
-  /// Takes the weights out of `proto`. @throws FileError naming the node, GraphError for names that collide.
-  std::unique_ptr<ir::Graph> take(pb::GraphProto& proto);
+  /// Takes the weights out of `proto`; an initializer that is an input as well is its default, and a constant for
+  /// `Defaults::kConstant`. @throws FileError naming the node, GraphError for names that collide.
+  enum class Defaults { kConstant, kMayBeGiven };
+  std::unique_ptr<ir::Graph> take(pb::GraphProto& proto, Defaults defaults);
   /// The body of a local function, called with `bindings`.
   std::unique_ptr<ir::Graph> read(const pb::FunctionProto& proto, const Bindings& bindings);
 
@@ -48,7 +50,9 @@ class GraphReader {
 
   std::unique_ptr<ir::Graph> nested(const pb::GraphProto& proto, const Scope& outer);
   template <typename Graph>
-  void fill(Graph& proto, Scope& scope);
+  void read_values(Graph& proto, Scope& scope);
+  void read_nodes(const pb::GraphProto& proto, Scope& scope);
+  static void make_default_inputs(const pb::GraphProto& proto, Scope& scope);
   void read_initializers(pb::GraphProto& proto, Scope& scope);
   void read_initializers(const pb::GraphProto& proto, Scope& scope);
   void read_sparse(const pb::GraphProto& proto, Scope& scope);

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "exportguard/common/errors.h"
+#include "exportguard/ir/default_input.h"
 
 namespace exportguard::serialization {
 namespace {
@@ -115,11 +116,17 @@ void GraphWriter::write_parts(const ir::Graph& graph, Pieces& pieces) {
   for (const auto& input : graph.inputs()) {
     write_value(context_.names.value(*input), input->type(), *pieces.next().add_input());
   }
+  for (const ir::Node& node : graph) {
+    if (!ir::is_default_input(node)) continue;
+    write_value(context_.names.value(node.output()), node.output().type(), *pieces.next().add_input());
+  }
   for (const auto& value : graph.initializers()) {
     write_initializer(*value, *pieces.next().add_initializer());
     pieces.flush();  // it may be large
   }
-  for (const ir::Node& node : graph) write_node(node, *pieces.next().add_node());
+  for (const ir::Node& node : graph) {
+    if (!ir::is_default_input(node)) write_node(node, *pieces.next().add_node());
+  }
   for (const OutputName& output : context_.names.outputs(graph)) write_output(graph, output, pieces.next());
   write_value_info(graph, pieces);
 }
@@ -169,6 +176,7 @@ void GraphWriter::write_value_info(const ir::Graph& graph, Pieces& pieces) {
   std::unordered_set<std::string_view> outputs;
   for (const OutputName& output : context_.names.outputs(graph)) outputs.insert(output.name);
   for (const ir::Node& node : graph) {
+    if (ir::is_default_input(node)) continue;
     for (std::size_t i = 0; i < node.output_count(); ++i) {
       const ir::Value& value = node.output(i);
       const std::string_view name = context_.names.value(value);

@@ -35,6 +35,12 @@ void add_metadata(const pb::StringStringEntryProto& entry, ir::Model& model) {
   model.metadata[entry.key()] = entry.value();
 }
 
+/// Until version 3 every initializer had to be an input as well, so that nothing told those which may be given.
+GraphReader::Defaults defaults_of(const pb::ModelProto& proto) {
+  constexpr std::int64_t kFirstThatTells = 4;
+  return proto.ir_version() < kFirstThatTells ? GraphReader::Defaults::kConstant : GraphReader::Defaults::kMayBeGiven;
+}
+
 ir::Model read(pb::ModelProto& proto, TensorReader& tensors) {
   GraphReader graphs(tensors);
   FunctionReader functions(proto, graphs);
@@ -44,7 +50,7 @@ ir::Model read(pb::ModelProto& proto, TensorReader& tensors) {
   for (const auto& entry : proto.metadata_props()) add_metadata(entry, model);
   model.producer = proto.producer_name();
   model.producer_version = proto.producer_version();
-  model.graph = graphs.take(*proto.mutable_graph());
+  model.graph = graphs.take(*proto.mutable_graph(), defaults_of(proto));
   model.functions = functions.take(proto);
   ir::verify(model);
   return model;

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "exportguard/common/errors.h"
+#include "exportguard/ir/default_input.h"
 
 namespace exportguard::serialization {
 
@@ -37,6 +38,7 @@ GraphNames::GraphNames(const ir::Graph& graph) {
 // Outputs before initializers and nodes: when two want one name, the user's view of the model wins.
 void GraphNames::name_graph(const ir::Graph& graph) {
   name_inputs(graph);
+  name_default_inputs(graph);
   name_outputs(graph);
   name_initializers(graph);
   name_nodes(graph);
@@ -49,6 +51,16 @@ void GraphNames::name_inputs(const ir::Graph& graph) {
           fmt::format("input {} of graph '{}' has no name; give it one", input->output_index(), graph.name()));
     }
     values_.emplace(input.get(), value_names_.unique(input->name()));
+  }
+}
+
+// Two values, one name: in the file they are an input and its default.
+void GraphNames::name_default_inputs(const ir::Graph& graph) {
+  for (const ir::Node& node : graph) {
+    if (!ir::is_default_input(node)) continue;
+    const std::string_view name = value_names_.unique(node.input(0).name());
+    values_.emplace(&node.input(0), name);
+    values_.emplace(&node.output(), name);
   }
 }
 
@@ -77,6 +89,7 @@ OutputName GraphNames::output_name(const ir::Graph& graph, std::size_t i) {
 
 void GraphNames::name_initializers(const ir::Graph& graph) {
   for (const auto& initializer : graph.initializers()) {
+    if (values_.contains(initializer.get())) continue;
     const std::string_view wanted = initializer->name().empty() ? "constant" : std::string_view(initializer->name());
     values_.emplace(initializer.get(), value_names_.unique(wanted));
   }

@@ -53,6 +53,7 @@ class GraphNames {
  private:
   void name_graph(const ir::Graph& graph);
   void name_inputs(const ir::Graph& graph);
+  void name_default_inputs(const ir::Graph& graph);
   void name_outputs(const ir::Graph& graph);
   void name_initializers(const ir::Graph& graph);
   void name_nodes(const ir::Graph& graph);

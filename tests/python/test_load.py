@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy
 import onnx
+import onnxruntime
 import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
@@ -234,3 +235,38 @@ def test_a_function_with_attributes_becomes_one_for_each_set_of_values() -> None
     assert all(call in text for call in ("{alpha=0.5}", "{alpha=2.0}", "= Elu(%a)\n"))
     loaded = exportguard.load(model.SerializeToString()).to_bytes()
     onnx.checker.check_model(loaded)
+
+
+def test_an_input_with_a_default_may_be_given_or_left_out(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Identity", ["w"], ["same"]), helper.make_node("Mul", ["x", "same"], ["y"])]
+    weight = numpy_helper.from_array(numpy.ones(2, numpy.float32), "w")
+    model = model_of(*nodes, initializers=(weight,), ir_version=8)
+    model.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, ["k"]))
+    loaded = exportguard.load(model.SerializeToString())
+    loaded.optimize()
+    path = loaded.save(tmp_path / "m.onnx", external_data="always")
+    again = exportguard.load(path)
+    assert again.text() == loaded.text()
+    assert "Identity" not in again.text()
+    onnx.checker.check_model(again.to_bytes(), full_check=True)
+    session = onnxruntime.InferenceSession(path)
+    x, given = numpy.ones(2, numpy.float32), numpy.full(1, 5, numpy.float32)
+    assert session.run(None, {"x": x})[0].tolist() == [1, 1]
+    assert session.run(None, {"x": x, "w": given})[0].tolist() == [5, 5]
+    assert next(iter(again.run({"x": torch.ones(2)}).values())).tolist() == [1, 1]
+
+
+def test_files_in_which_every_weight_is_an_input_have_constants() -> None:
+    weight = numpy_helper.from_array(numpy.ones(2, numpy.float32), "w")
+    model = model_of(USES_W, initializers=(weight,), ir_version=3)
+    model.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [2]))
+    assert "DefaultInput" not in exportguard.load(model.SerializeToString()).text()
+
+
+def test_an_output_whose_type_only_the_file_tells_keeps_it() -> None:
+    nodes = [helper.make_node("Unknown", ["x"], ["a"], domain="other"), helper.make_node("Identity", ["a"], ["y"])]
+    model = model_of(*nodes)
+    model.opset_import.append(helper.make_opsetid("other", 1))
+    loaded = exportguard.load(model.SerializeToString())
+    loaded.optimize()
+    assert onnx.load_from_string(loaded.to_bytes()).graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT

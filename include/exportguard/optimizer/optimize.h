@@ -15,6 +15,9 @@ struct OptimizeOptions {
   const PatternTable* table = nullptr;  ///< null: the built-in one
   std::vector<std::string> only;        ///< names of patterns and passes; empty: all
   bool inlines_functions = false;       ///< calls of local functions become what the functions do, before all else
+  /// The model was made by builders and by nothing else: what it says of types need not be inferred again. Of a file
+  /// that was read it may be what was so once.
+  bool are_types_inferred = false;
 };
 
 /// What one pattern or pass did.

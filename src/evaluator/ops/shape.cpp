@@ -158,6 +158,7 @@ void populate_shape(OperatorTable& table) {
   table.add("Shape", run_shape);
   table.add("Size", run_size);
   table.add("Identity", run_identity);
+  table.add("exportguard::DefaultInput", run_identity);
   table.add("Reshape", run_reshape);
   table.add("Flatten", run_flatten);
   table.add("Squeeze", run_squeeze);

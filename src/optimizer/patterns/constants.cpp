@@ -51,6 +51,11 @@ bool rounds_freely(const Facts& facts, const ir::Node& node) {
   return is_floating(from) && is_integral(node.output().dtype());
 }
 
+/// ONNX wants [0, n] of a single number, runtimes give [1, n].
+bool has_open_shape(const Facts& facts, const ir::Node& node) {
+  return node.op() == "NonZero" && facts.constant(node.find_input(0))->shape().empty();
+}
+
 std::string_view name_of(const Value& value) {
   return value.name().empty() ? std::string_view("constant") : value.name();
 }
@@ -75,6 +80,7 @@ Match match_folded(const Facts& facts, ir::Node& node) {
   if (is_kept(node)) return Match::no("it is not computed beforehand");
   if (!has_constant_operands(facts, node)) return Match::no("an operand is no small constant");
   if (rounds_freely(facts, node)) return Match::no("floats become integers");
+  if (has_open_shape(facts, node)) return Match::no("runtimes give it another shape than ONNX says");
   auto results = evaluator::fold(node, facts.opset(), kMostBytes);
   if (!results || results->size() != node.output_count()) return Match::no("it cannot be computed, or is large");
   if (!are_worth_it(*results, elements_of(facts, node))) return Match::no("the result is larger than what it is of");
