@@ -33,7 +33,7 @@ def convert(read: ReadProgram, *, opset: int, options: ExportOptions, optimize: 
         if optimize:
             with phase("optimizing"):
                 target: Target = optimize if isinstance(optimize, str) else "portable"
-                report = optimized(graph, OptimizeOptions(target=target))
+                report = optimized(graph, OptimizeOptions(target=target, are_types_inferred=True))
         if read.functions:
             _core.outline_modules(graph, read.functions)
     model = OnnxModel(graph, opset, read.axes, read.rewriting_steps, report)
