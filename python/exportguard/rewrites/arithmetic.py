@@ -26,7 +26,8 @@ _TO_INT = ("floor", "ceil", "trunc")
 
 def math_(name: str, *numbers: Any) -> Any:
     """`math.name(…)`."""
-    if not any(depends_on_data(number) for number in numbers):
+    is_of_size = name not in _TO_INT and any(isinstance(number, torch.SymInt | torch.SymFloat) for number in numbers)
+    if not is_of_size and not any(depends_on_data(number) for number in numbers):
         return getattr(math, name)(*numbers)
     doubles = [number_tensor(float_(number)).reshape(()).to(torch.float64) for number in numbers]
     result = MATH[name](*doubles)

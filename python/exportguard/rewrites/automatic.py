@@ -184,6 +184,7 @@ class _Search:
         self._refusals: list[RewriteError] = []  # of attempts, in their order
         self._failures: list[_Failed] = []  # of attempts that came no further
         self._fixed = FixedAxes()  # by the last attempt
+        self._furthest: _Failed  # the last attempt that came beyond the line where the one before it had stopped
         self._known: dict[Hashable, _Failed] = {}  # what became of attempts, by what was rewritten for them
         self.steps = list(steps)
 
@@ -195,10 +196,12 @@ class _Search:
         """
         outcome = self._attempt(self.steps)
         if isinstance(outcome, _Failed):
+            self._furthest = outcome
             found = self._beyond(outcome, self.steps)
             if found is None:
-                self._explain(outcome.error)
-                raise self._reason_for(outcome.error) from outcome.error
+                error = self._furthest.error
+                self._explain(error, outcome)
+                raise self._reason_for(error) from error
             outcome, self.steps = found
         return self._with_loops_kept(outcome)
 
@@ -239,6 +242,7 @@ class _Search:
                 self._reasons.append(f"{step.patch.target} rewritten: {outcome.text()}")
                 self._failures.append(outcome)
                 continue
+            self._furthest = outcome
             return self._beyond(outcome, [*others, step])  # other ways past the same line would stop there as well
         return None
 
@@ -265,11 +269,12 @@ class _Search:
         failed: _Failed,
         *,
         absorb_rest: bool = False,
+        keep_sizes: bool = False,
     ) -> RewritingStep | None:
         if not functions:
             return None
         try:
-            patch = rewrite_in_place(functions, lines, absorb_rest=absorb_rest)
+            patch = rewrite_in_place(functions, lines, absorb_rest=absorb_rest, keep_sizes=keep_sizes)
         except RewriteError as reason:
             if lines is None and not absorb_rest:
                 self._reasons.append(str(reason))
@@ -289,14 +294,19 @@ class _Search:
                     _LEFT[program] = tuple(left)
                 return program
             tried.add(place.code)
+            if not place.functions():
+                continue
             failed = _Failed(RewriteError("nothing in its function can be rewritten"), [place])
-            step = self._step(place.functions(), None, place, failed)
+            step = self._step(place.functions(), None, place, failed, keep_sizes=True)
             outcome = self._attempt([*self.steps, step]) if step is not None else failed
             if isinstance(outcome, _Failed):
                 self._fixed = fixed
                 left.append(f"the loop at {place} cannot be rewritten: {outcome.text()}")
             elif step is not None and self._fixed.count < fixed.count:
                 program, self.steps = outcome, [*self.steps, step]
+            else:
+                self._fixed = fixed
+                left.append(f"{place} was rewritten, and the axis is a constant all the same")
 
     def _reason_for(self, error: Exception) -> Exception:
         """What the user is told: the rewriting's own reason with the file, rather than what torch stopped at."""
@@ -319,9 +329,14 @@ class _Search:
                     return RewriteError(f"{line}{reason} ({failed.text()})")
         return next((RewriteError(reason) for reason in self._reasons if _IS_A_GENERATOR in reason), None)
 
-    def _explain(self, error: Exception) -> None:
-        tried = "; ".join(dict.fromkeys(self._reasons)) or "there is no function on the way that can be rewritten"
-        error.add_note(f"exportguard: {self._attempts} exports were tried. {tried}")
+    def _explain(self, error: Exception, first: _Failed) -> None:
+        tried = [*dict.fromkeys(self._reasons)]
+        if error is not first.error and first.places:
+            tried.insert(
+                0, f"what stopped the first one, {first.places[0]}, was rewritten, and the last came to this line"
+            )
+        told = "; ".join(tried) or "none of the functions around that line has a source that can be rewritten"
+        error.add_note(f"exportguard: {self._attempts} exports were tried. {told}")
 
 
 def _different(places: Sequence[Place]) -> list[Place]:

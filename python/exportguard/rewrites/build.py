@@ -8,9 +8,34 @@ from collections.abc import Sequence
 from exportguard.rewrites import scope
 from exportguard.rewrites.engine import RUNTIME_NAME
 
+RETURNED = "_value_"  # how the names begin of what a block returns before it is left
+
 
 def load(name: str) -> ast.Name:
     return ast.Name(name, ast.Load())
+
+
+def load_behind(name: str) -> ast.Name:
+    """A variable that is read behind the statement whose line it has."""
+    made = load(name)
+    setattr(made, "exportguard_behind", True)  # noqa: B010 - a field of our own
+    return made
+
+
+def is_behind(name: ast.AST) -> bool:
+    """Whether `load_behind` made it."""
+    return getattr(name, "exportguard_behind", False)
+
+
+def mark_leaving(statement: ast.If, branch: str) -> ast.If:
+    """Marks a test of which a branch, "then" or "else", leaves a block: what it does not assign nobody reads there."""
+    setattr(statement, "exportguard_leaving", branch)  # noqa: B010 - a field of our own
+    return statement
+
+
+def leaving_branch(statement: ast.If) -> str:
+    """The branch that leaves, or nothing."""
+    return getattr(statement, "exportguard_leaving", "")
 
 
 def store(name: str) -> ast.Name:

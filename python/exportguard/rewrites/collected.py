@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, SupportsIndex
 
 import torch
+from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.aliases import aliases_now
@@ -352,6 +353,13 @@ def is_open(item: object) -> bool:
     return isinstance(item, Grown) and item.is_open
 
 
+def require_elements(grown: Grown) -> None:
+    """Tells torch that a list has elements where sizes of inputs decide it: what joins them asks for one in Python."""
+    length = grown.length()
+    if isinstance(length, torch.SymInt) and not has_free_unbacked_symbols(length):
+        torch._check(length > 0)  # type: ignore[no-untyped-call]
+
+
 def of_open_list(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
     """What a torch function makes of a list of unknown length.
 
@@ -360,6 +368,7 @@ def of_open_list(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) ->
     joining = _JOINING.get(getattr(func, "__name__", ""))
     if joining is None or not args or not is_open(args[0]):
         _refuse(f"torch.{getattr(func, '__name__', func)}")
+    require_elements(args[0])
     rows = joined(args[0].parts, promotes=True).rows
     if not isinstance(rows, torch.Tensor):
         _refuse("joining elements that are no tensors")

@@ -23,11 +23,19 @@ Branch = Callable[..., Any]
 
 
 def if_(
-    test: object, then: Branch, orelse: Branch, names: Sequence[str] = (), values: Sequence[Any] = (), line: int = 0
+    test: object,
+    then: Branch,
+    orelse: Branch,
+    names: Sequence[str] = (),
+    values: Sequence[Any] = (),
+    line: int = 0,
+    leaving: str = "",
 ) -> Any:
     """`if test: … else: …` where both branches take and return the variables `names`.
 
     Returns what the branch returns: the variables' values, or the function's result for branches that return.
+
+    :param leaving: the branch, "then" or "else", behind which nobody reads what it does not assign
 
     Raises:
         RewriteError: the branches give values that one graph cannot hold, naming variable and line.
@@ -35,7 +43,8 @@ def if_(
     test = truth_of(test)
     if not depends_on_data(test):
         return then(*values) if test else orelse(*values)
-    return Condition(lambda: then(*values), lambda: orelse(*values), tuple(names), line).build(as_predicate(test))
+    branches = (lambda: then(*values), lambda: orelse(*values))
+    return Condition(*branches, tuple(names), line, leaving).build(as_predicate(test))
 
 
 def ifexp(test: object, then: Callable[[], Any], orelse: Callable[[], Any], line: int = 0) -> Any:
@@ -84,7 +93,10 @@ class Run:
 class Condition:
     """One data-dependent test with its two branches."""
 
-    def __init__(self, then: Callable[[], Any], orelse: Callable[[], Any], names: tuple[str, ...], line: int) -> None:
+    def __init__(
+        self, then: Callable[[], Any], orelse: Callable[[], Any], names: tuple[str, ...], line: int, leaving: str = ""
+    ) -> None:
+        self._leaving = leaving
         self._branches = (then, orelse)
         self._names = names
         self._line = line
@@ -100,10 +112,14 @@ class Condition:
         slots = list({slot.identity(): slot for run in runs for slot, _ in run.changes}.values())
         note_put(slots, snapshot)
         outcomes = (runs[0].recorded(slots), runs[1].recorded(slots))
-        merge = Merge(outcomes, names=self._names, slots=slots, is_older=snapshot.knows, line=self._line)
+        merge = Merge(
+            outcomes, names=self._names, slots=slots, is_older=snapshot.knows, line=self._line, leaving=self._leaving
+        )
         written = captured.mark_written()
         for tensor in merge.plain_tensors():
             captured.add(tensor)
+        with aliases_now().internal():
+            captured.add_sizes(())
         written += [False] * (len(captured.tensors) - len(written))
         if not merge.tensor_count and not any(written) and not any(run.checks for run in runs):
             return self._apply([], slots, merge, captured, written)  # a graph of it would have no result

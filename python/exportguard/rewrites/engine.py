@@ -31,6 +31,7 @@ class Unit:
     keep: Callable[[ast.AST], bool]  # whether a construct may be rewritten
     applied: list[str]  # "line 12: if → cond", in the order of the source
     absorbs: bool = False  # whether what follows a test goes into its branches
+    keeps_sizes: bool = False  # whether what makes a size a constant is worth a rewriting by itself
     loops: tuple[range, ...] = ()  # the lines of each loop of the source
 
     @property
@@ -65,12 +66,17 @@ class RewrittenMethod:
 
 
 def rewrite_function(
-    function: types.FunctionType, rules: Sequence[Rule], keep: Callable[[ast.AST], bool], absorbs: bool = False
+    function: types.FunctionType,
+    rules: Sequence[Rule],
+    keep: Callable[[ast.AST], bool],
+    *,
+    absorbs: bool = False,
+    keeps_sizes: bool = False,
 ) -> RewrittenMethod:
     """Applies the rules in order to a plain function; one that they made already is left as it is."""
     node, text = _definition(function), text_of(function)
     original_text = ast.unparse(node)
-    unit = Unit(node, function, keep, [], absorbs, _loops_of(node))
+    unit = Unit(node, function, keep, [], absorbs, keeps_sizes, _loops_of(node))
     for rule in () if is_rewritten(function.__code__) else rules:
         rule(unit)
     if not unit.applied:

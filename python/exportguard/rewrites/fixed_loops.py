@@ -54,13 +54,17 @@ def _loops_of(source: str) -> tuple[tuple[int, int], ...]:
 
 
 def _counts(node: ast.AST) -> TypeGuard[ast.Call]:
-    names = ("range", "len", "enumerate", "zip", "reversed", "sum", "any", "all", "min", "max", "list")
+    names = ("range", "len", "enumerate", "zip", "reversed", "sum", "any", "all", "min", "max", "list", "float")
     methods = ("tolist", "unbind")
     if not isinstance(node, ast.Call):
         return False
     function = node.func
-    is_method = isinstance(function, ast.Attribute) and function.attr in methods
+    is_method = isinstance(function, ast.Attribute) and (function.attr in methods or _is_of_math(function))
     return is_method or (isinstance(function, ast.Name) and function.id in names)
+
+
+def _is_of_math(function: ast.Attribute) -> bool:
+    return isinstance(function.value, ast.Name) and function.value.id == "math"
 
 
 @contextmanager

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from exportguard.rewrites.collected import Collected, Grown, Maybe, is_open, parts_of
+from exportguard.rewrites.collected import Collected, Grown, Maybe, is_open, parts_of, require_elements
 from exportguard.rewrites.conditional import if_, ifexp
 from exportguard.rewrites.data import as_flag, depends_on_data, is_tracing
 from exportguard.rewrites.iteration import Rows, rows_of
 from exportguard.rewrites.logic import and_, or_
 from exportguard.rewrites.numbers import is_number, number_tensor, require_one_kind
 from exportguard.rewrites.places import line_now
+from exportguard.rewrites.recording import Captured, record
 from exportguard.rewrites.runtime_loops import for_
 from exportguard.source.errors import RewriteError
 
@@ -112,7 +113,7 @@ def _rows(items: object) -> Rows | None:
 def _flags(rows: Rows) -> torch.Tensor:
     """The truth value of each row, which has to have one element."""
     leaf = pytree.tree_leaves(rows.tensors)[0]
-    as_flag(rows.at(0))
+    record(lambda: as_flag(rows.like_one()), Captured())
     return torch.ne(leaf.reshape(-1), 0)
 
 
@@ -172,6 +173,7 @@ def _is(item: object) -> bool:
 
 def _nested(data: Any) -> torch.Tensor:
     if is_open(data):
+        require_elements(data)  # without any, Python's list makes another dtype
         return torch.as_tensor(data.rows().rows)
     if isinstance(data, list | tuple):
         parts = [_nested(part) for part in parts_of(data)]

@@ -48,14 +48,20 @@ class InPlaceRewrite(Patch):
 
 
 def rewrite_in_place(
-    functions: Sequence[types.FunctionType], lines: frozenset[int] | None = None, *, absorb_rest: bool = False
+    functions: Sequence[types.FunctionType],
+    lines: frozenset[int] | None = None,
+    *,
+    absorb_rest: bool = False,
+    keep_sizes: bool = False,
 ) -> InPlaceRewrite:
     """The patch for functions that run one code. With `lines`, only what stands at one of them is rewritten.
 
+    :param keep_sizes: what makes a size a constant, as `len(x)`, is worth a rewriting by itself
     :raises RewriteError: they cannot be rewritten, or there is nothing to rewrite
     """
     first = functions[0]
-    rewritten = transform_function(first, filter_node=_at(lines) if lines else None, absorb_rest=absorb_rest)
+    keep = _at(lines) if lines else None
+    rewritten = transform_function(first, filter_node=keep, absorb_rest=absorb_rest, keep_sizes=keep_sizes)
     if not rewritten.is_changed:
         raise RewriteError(f"{dotted_path(first)} has nothing to rewrite")
     return in_place(functions, rewritten)

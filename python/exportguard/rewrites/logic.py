@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from exportguard.rewrites.aliases import aliases_now
+from exportguard.rewrites.answers import is_in
 from exportguard.rewrites.collected import truth_of
 from exportguard.rewrites.conditional import Condition, Run
 from exportguard.rewrites.data import as_flag, as_predicate, depends_on_data
@@ -25,8 +26,8 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "GtE": operator.ge,
     "Is": operator.is_,
     "IsNot": operator.is_not,
-    "In": lambda a, b: a in b,
-    "NotIn": lambda a, b: a not in b,
+    "In": is_in,
+    "NotIn": lambda a, b: not_(is_in(a, b)),
 }
 
 
@@ -138,7 +139,7 @@ def int_(item: Any) -> Any:
 
 def float_(item: Any) -> Any:
     """`float(item)`; of tensor data a tensor of rank 0 in double precision, as Python's numbers are."""
-    if not depends_on_data(item):
+    if not depends_on_data(item) and not isinstance(item, torch.SymInt | torch.SymFloat):
         return float(item)
     if isinstance(item, torch.Tensor):
         return as_number(item.reshape(()).to(torch.float64))

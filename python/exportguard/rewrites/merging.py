@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from exportguard.rewrites.build import RETURNED
 from exportguard.rewrites.carrying import NUMBERS, Kind, kind_of
 from exportguard.rewrites.collected import Maybe
 from exportguard.rewrites.data import describe, require_no_attributes
@@ -29,6 +30,7 @@ _COMMON = _Common()
 class Merge:
     """The outcomes of two branches as one list of tensors and what both have in common.
 
+    :param leaving: the branch, "then" or "else", that leaves a block
     :param slots: the places that a branch writes: attributes, entries, elements
     :param is_older: whether an object was there before the branches ran
     :raises RewriteError: the branches give values that one graph cannot hold, naming variable and line
@@ -42,7 +44,9 @@ class Merge:
         slots: Sequence[Slot] = (),
         is_older: Callable[[Any], bool] = lambda item: False,
         line: int = 0,
+        leaving: str = "",
     ) -> None:
+        self._leaving = leaving
         self._names = names
         self._slots = slots
         self._line = line
@@ -51,6 +55,7 @@ class Merge:
         self._is_many = bool(names) and are_tuples
         self._left_out = [_left_out(s, a, b) for s, a, b in zip(slots, self._first[1], self._second[1], strict=True)]
         pairs = list(zip(self._parts(self._first), self._parts(self._second), strict=True))
+        self._templates = [self._template(name, *pair) for name, pair in zip(self._part_names(), pairs, strict=True)]
         self._parts_in_common = [_in_common(a, b) for a, b in pairs]
         self._older = [
             (place, item)
@@ -82,9 +87,24 @@ class Merge:
         result, held = outcome
         return [*(result if self._is_many else [result]), *held]
 
+    def _part_names(self) -> list[str]:
+        count = len(self._parts(self._first))
+        return [*(self._names if self._is_many else ()), *[""] * count][:count]
+
+    def _template(self, name: str, a: object, b: object) -> Any:
+        """What stands for a variable without a value where nothing reads it: on a path that leaves a block, or, if it
+        is what the block returns, on the path that does not leave it."""
+        if (a is UNDEFINED) == (b is UNDEFINED):
+            return None
+        is_left = bool(name) and self._leaving == ("then" if a is UNDEFINED else "else")
+        if not is_left and not name.startswith(RETURNED):
+            return None
+        return pytree.tree_map(lambda leaf: UNDEFINED, b if a is UNDEFINED else a)
+
     def _masked(self, outcome: Outcome) -> Any:
         """An outcome without what both have in common, and with elements that may be missing as such."""
-        parts = self._parts(outcome)
+        templates = zip(self._templates, self._parts(outcome), strict=True)
+        parts = [part if template is None or part is not UNDEFINED else template for template, part in templates]
         held = len(parts) - len(self._slots)
         for k, absent in enumerate(self._left_out):
             if absent is not None:
@@ -94,8 +114,8 @@ class Merge:
 
     def _undefined(self) -> list[bool]:
         """Variables of one branch alone; reading one behind the test is an error."""
-        pairs = zip(self._parts(self._first), self._parts(self._second), strict=True)
-        return [a is UNDEFINED or b is UNDEFINED for a, b in pairs]
+        pairs = zip(self._templates, self._parts(self._first), self._parts(self._second), strict=True)
+        return [template is None and (a is UNDEFINED or b is UNDEFINED) for template, a, b in pairs]
 
     @property
     def tensor_count(self) -> int:

@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.experimental.sym_node import SymNode
+from torch.fx.experimental.symbolic_shapes import free_symbols, free_unbacked_symbols
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
@@ -32,6 +33,7 @@ class Captured:
     numbers: dict[Any, torch.SymInt] = field(default_factory=dict)  # from tensor data, by what they stand for
     own_symbols: set[Any] = field(default_factory=set)  # of numbers and sizes that the closure makes from tensor data
     outer_symbols: set[Any] = field(default_factory=set)  # of those that it is given
+    sizes: dict[Any, torch.SymInt] = field(default_factory=dict)  # of inputs, by symbol, with a number that has it
     ids: set[int] = field(default_factory=set)
     writes: bool = False  # whether any tensor is changed in place
     may_fail: bool = False  # whether tensor data decides if a function fails, as an index out of bounds does
@@ -42,6 +44,8 @@ class Captured:
 
     def add_number(self, number: torch.SymInt) -> None:
         symbols = _symbols(number)
+        for symbol in free_symbols(number) - free_unbacked_symbols(number):
+            self.sizes.setdefault(symbol, number)
         if symbols and not symbols & self.own_symbols:
             self.outer_symbols |= symbols
             self.numbers.setdefault(number.node.expr, number)
@@ -53,6 +57,17 @@ class Captured:
         self.outer_symbols |= _symbols(tensor)
         self.tensors.append(tensor)
         self.origin[id(tensor)] = id(tensor)
+
+    def add_sizes(self, others: Iterable[object]) -> None:
+        """Captures a tensor of each size that the closure reads as a number: a body knows the sizes of its operands.
+
+        :param others: operands beside those that are captured
+        """
+        shapes = [leaf.shape for leaf in (*self.tensors, *others) if isinstance(leaf, torch.Tensor)]
+        known = {symbol for shape in shapes for symbol in free_symbols(shape)}
+        for symbol, number in sorted(self.sizes.items(), key=lambda item: str(item[0])):
+            if symbol not in known:
+                self.add(_of_size(symbol, number))
 
     def mark_written(self) -> list[bool]:
         """For each captured tensor whether its content is changed under its name."""
@@ -111,6 +126,13 @@ def _of_two_names() -> RewriteError:
 
 def _storage(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
+
+
+def _of_size(symbol: Any, number: torch.SymInt) -> torch.Tensor:
+    """A tensor without elements that has a size of the inputs."""
+    node = SymNode(symbol, number.node.shape_env, int, None)  # torch 2.11 to 2.13 find its value
+    size: Any = torch.SymInt(node)  # type: ignore[no-untyped-call]
+    return torch.empty((size, 0))
 
 
 def _symbols(item: object) -> set[Any]:

@@ -13,7 +13,16 @@ from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.carrying import Kind, Kinds, UnstableError, is_inner, is_leaf, undefined_like
-from exportguard.rewrites.collected import Collected, Grown, Maybe, chosen, moment, number_rows
+from exportguard.rewrites.collected import (
+    Collected,
+    Grown,
+    Maybe,
+    chosen,
+    like_rows,
+    moment,
+    number_rows,
+    rows_are_numbers,
+)
 from exportguard.rewrites.conditional import if_
 from exportguard.rewrites.data import as_flag, depends_on_data, require_no_attributes
 from exportguard.rewrites.iteration import Rows, Steps, SymbolicRange, rows_of, steps_of
@@ -52,10 +61,7 @@ def _over_rows(
     rows: Rows, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int, *, may_be_empty: bool = False
 ) -> tuple[Any, ...]:
     loop = _Loop(body, names, values, line, lambda: (rows.like_one(),)).analysed()
-    if has_free_unbacked_symbols(rows.length):  # torch 2.11 to 2.13: a scan asks whether there are rows
-        may_be_empty = True
-        if loop.appends:
-            torch._check(rows.length > 0)  # type: ignore[no-untyped-call]
+    may_be_empty = may_be_empty or has_free_unbacked_symbols(rows.length)
     if loop.breaks or (may_be_empty and not loop.appends):
         return _counted(steps_of(rows), lambda i, *current: body(rows.at(i), *current), names, values, line)
     return loop.scan(rows)
@@ -119,10 +125,27 @@ def while_(
         decision = test(*values)
         if depends_on_data(decision):
             return _Loop(body, names, values, line, tuple, test).analysed().while_loop()
+        by_size = _by_size(decision, test, body, names, values, line)
+        if by_size is not None:
+            return by_size.while_loop()
         if not decision:
             return values
         goes_on, values = body(*values)
     return _Loop(body, names, values, line, tuple, test).analysed().while_loop(goes_on)
+
+
+def _by_size(
+    decision: object, test: Callable[..., Any], body: Body, names: Sequence[str], values: tuple[Any, ...], line: int
+) -> _Loop | None:
+    """The loop whose number of steps a size decides, if its variables have one kind in every step; else Python counts
+    the steps, for one size."""
+    if not isinstance(decision, torch.SymBool):
+        return None
+    try:
+        return _Loop(body, names, values, line, tuple, test).analysed()
+    except RewriteError as reason:
+        forget(reason)
+        return None
 
 
 class _Loop:
@@ -171,11 +194,19 @@ class _Loop:
                 if self._captured.writes:  # in the next step others may read what this one wrote
                     self._run_changes_kinds(again=True)
                 self._kinds.require_known_sizes(self._captured.own_symbols)
+                self._capture_sizes()
                 return self
             aliases.set_stale(before)
         raise RewriteError(
             f"line {self._line}: a loop over tensors makes other kinds of {', '.join(self._names)} in every step"
         )
+
+    def _capture_sizes(self) -> None:
+        for number in self._snapshot.numbers():
+            self._captured.add_number(number)
+        with aliases_now().internal():
+            self._captured.add_sizes(self._start)
+        self._written += [False] * (len(self._captured.tensors) - len(self._written))
 
     @property
     def breaks(self) -> bool:
@@ -349,14 +380,16 @@ class _Loop:
 
         def combine(*operands: torch.Tensor) -> list[torch.Tensor]:
             carried = list(operands[: len(initial)])
-            items = operands[len(initial) : len(initial) + len(leaves)]
+            items = [*operands[len(initial) : len(initial) + len(leaves)]]
+            if self._captured.writes:  # what a row is copied into must not be taken for the row
+                items = [item.clone() for item in items]
             reads = list(operands[len(initial) + len(leaves) :])
             _, state, appended = self._step([rows.item(list(items))], carried, reads)
             flat, spec = pytree.tree_flatten(appended)
             made_by_a_step[:] = [spec]
             for leaf in flat:
                 require_one_kind(leaf, "be an element of a list that a loop over tensors fills")
-            numbers[:] = [is_number(leaf) or not isinstance(leaf, torch.Tensor) for leaf in flat]
+            numbers[:] = [_is_of_numbers(leaf) for leaf in flat]
             return [t.clone() for t in [*state, *(number_tensor(leaf) for leaf in flat)]]
 
         with aliases_now().internal():
@@ -477,21 +510,41 @@ class _Loop:
         return values
 
 
+def _is_of_numbers(leaf: object) -> bool:
+    return not isinstance(leaf, torch.Tensor) or is_number(leaf) or rows_are_numbers(leaf)
+
+
 def _versions(items: object) -> list[int]:
     return [leaf._version for leaf in pytree.tree_leaves(items) if isinstance(leaf, torch.Tensor)]
 
 
 def _in_turn(parts: list[Any]) -> Collected:
     """The rows of one list: of each step its first element, then its second."""
-    if len(parts) == 1 and not isinstance(parts[0], Maybe):
+    if len(parts) == 1 and not isinstance(parts[0], Maybe | Collected):
         return Collected(parts[0])
     rows = [part.value if isinstance(part, Maybe) else part for part in parts]
-    if len({str(pytree.tree_structure(row)) for row in rows}) > 1:
+    plain = [row.rows if isinstance(row, Collected) else row for row in rows]
+    if len({str(pytree.tree_structure(row)) for row in plain}) > 1:
         raise RewriteError("a loop over tensors appends elements of different structure to one list")
-    together = pytree.tree_map(lambda *leaves: torch.stack(leaves, 1).flatten(0, 1), *rows)
+    counted = [_of_each_step(row) for row in rows]
+    together = pytree.tree_map(lambda *leaves: like_rows(torch.cat(leaves, 1).flatten(0, 1), leaves[0]), *counted)
     if not any(isinstance(part, Maybe) for part in parts):
         return Collected(together)
-    first = pytree.tree_leaves(rows[0])[0]
-    always = torch.ones(first.shape[:1], dtype=torch.bool)
-    are_there = [part.is_there if isinstance(part, Maybe) else always for part in parts]
-    return chosen(together, torch.stack(are_there, 1).flatten())
+    are_there = [_are_there(part, row) for part, row in builtins.zip(parts, counted, strict=True)]
+    return chosen(together, torch.cat(are_there, 1).flatten())
+
+
+def _of_each_step(rows: object) -> Any:
+    """What the steps made with an axis for the elements of one step: a loop within the step made many."""
+    if isinstance(rows, Collected):
+        return rows.rows
+    return pytree.tree_map(lambda leaf: like_rows(leaf.unsqueeze(1), leaf), rows)
+
+
+def _are_there(part: object, rows: object) -> torch.Tensor:
+    """For each step and element whether it is in the list."""
+    counts = pytree.tree_leaves(rows)[0].shape[:2]
+    if not isinstance(part, Maybe):
+        return torch.ones(counts, dtype=torch.bool)
+    there: torch.Tensor = part.is_there
+    return there.unsqueeze(1).expand(counts)

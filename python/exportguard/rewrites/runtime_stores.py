@@ -69,6 +69,9 @@ def set_item(content: Any, container: Any, index: Any) -> None:
         container[parts if isinstance(index, tuple) else parts[0]] = content
         return
     view, row, axis, place = found
+    if not axis and all(isinstance(part, slice) and part == slice(None) for part in parts[place + 1 :]):
+        view[row] = content.to(view.dtype) if isinstance(content, torch.Tensor) else content
+        return
     changed = view[row]
     set_item(content, changed, (*row[:axis], 0, *parts[place + 1 :]))
     view[row] = changed

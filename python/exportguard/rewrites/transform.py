@@ -57,13 +57,16 @@ def transform_function(
     rules: Sequence[Rule] | None = None,
     filter_node: Callable[[ast.AST], bool] | None = None,
     absorb_rest: bool = False,
+    keep_sizes: bool = False,
 ) -> RewrittenMethod:
     """`transform_method` for a plain function itself, whatever it wraps.
 
+    :param keep_sizes: `len(x)` alone is worth a rewriting
     :raises RewriteError: there is no source
     """
     keep = filter_node or (lambda node: True)
-    rewritten = rewrite_function(function, rules if rules is not None else all_rules(), keep, absorb_rest)
+    own = rules if rules is not None else all_rules()
+    rewritten = rewrite_function(function, own, keep, absorbs=absorb_rest, keeps_sizes=keep_sizes)
     if rewritten.is_changed:
         keep_sources(rewritten.func, rewritten.original_source, rewritten.source)
     return rewritten

@@ -4,6 +4,7 @@ tensors, and names that share memory in Python and not in the graph."""
 from __future__ import annotations
 
 import functools
+import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.aliases import Aliases, followed, only_looks
+from exportguard.rewrites.answers import truth_of_tensors
 from exportguard.rewrites.catching import handler_of
 from exportguard.rewrites.collected import holds_parts, is_open, of_open_list, require_closed
 from exportguard.rewrites.numbers import with_numbers
@@ -60,6 +62,9 @@ class Watch(TorchFunctionMode):
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         self.aliases.read(tensors)
         versions = [tensor._version for tensor in tensors]
+        answer = truth_of_tensors(func, args, kwargs)
+        if answer is not None:
+            return answer
         result = with_numbers(func, args, kwargs)
         for tensor, version in zip(tensors, versions, strict=True):
             if tensor._version != version:
@@ -149,9 +154,11 @@ def _are_same(before: list[Any], now: list[Any]) -> bool:
 
 def watch_exports(changes: Changes) -> None:
     """Puts every torch.export under a watch until the changes are undone."""
+    from torch._higher_order_ops import scan as scan_function
     from torch.export import _trace
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+    scan_module = sys.modules[scan_function.__module__]
     original = _trace._export
     if getattr(original, _WATCHED, False):
         return
@@ -164,7 +171,13 @@ def watch_exports(changes: Changes) -> None:
     changes.set_attribute(_trace, "_export", export)
     # torch 2.11 to 2.13: what a test on a symbolic number raises is made here, outside of any torch function.
     make_error = ShapeEnv._make_data_dependent_error
+    changes.set_attribute(scan_module, "first_slice_copy", _like_a_row)
     changes.set_attribute(ShapeEnv, "_make_data_dependent_error", _noting(make_error))
+
+
+def _like_a_row(rows: torch.Tensor, dim: int = 0) -> torch.Tensor:
+    """What the body of a scan is traced with: torch 2.11 to 2.13 take the first row, and ask whether there is one."""
+    return rows.new_empty((*rows.shape[:dim], *rows.shape[dim + 1 :]))
 
 
 def _noting(make_error: Callable[..., Any]) -> Callable[..., Any]:

@@ -211,8 +211,10 @@ def returns_inside_with(x):
     return x
 
 
-def test_a_return_inside_a_with_stays_where_its_value_is_computed() -> None:
-    assert "_left" not in transform_method(returns_inside_with).source
+def test_a_return_inside_a_with_is_computed_where_it_stands() -> None:
+    source = transform_method(returns_inside_with).source
+    block = source[source.index("with torch.no_grad()") :]
+    assert block.index("_value_") < block.index("= row\n") < block.index("return _value_")
 
 
 def finds(numbers, wanted):

@@ -67,7 +67,9 @@ class _Booleans(ast.NodeTransformer):
         self.generic_visit(node)
         function = _CONVERSIONS.get(node.func.id) if isinstance(node.func, ast.Name) else None
         is_one = len(node.args) == 1 and not node.keywords and not isinstance(node.args[0], ast.Starred)
-        if function is None or not is_one or _is_of_python(node.args[0]) or not self._unit.keep(node):
+        if function is None or not is_one or not self._unit.keep(node):
+            return node
+        if _is_of_python(node.args[0]) and (function != "float_" or isinstance(node.args[0], ast.Constant)):
             return node
         self._unit.note(node, f"{function.rstrip('_')}(…)")
         return ast.copy_location(build.call(function, node.args[0]), node)
@@ -84,6 +86,10 @@ class _Booleans(ast.NodeTransformer):
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         """`a < b < c` reads b once and means `a < b and b < c`."""
         self.generic_visit(node)
+        if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn) and not is_plain_test(node):
+            operator = ast.Tuple([ast.Constant(type(node.ops[0]).__name__)], ast.Load())
+            both = [build.call("known", operand) for operand in (node.left, node.comparators[0])]
+            return ast.copy_location(build.call("compare", operator, *both), node)
         is_left = len(node.ops) < 2 or is_plain_test(node) or any(_binds_names(c) for c in node.comparators[1:])
         if is_left or not self._unit.keep(node):
             return node

@@ -36,7 +36,8 @@ class _Comprehensions(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         function = node.func.id if isinstance(node.func, ast.Name) else ""
-        generator = node.args[0] if len(node.args) == 1 else None
+        takes_more = function == "sum"  # where the sum begins
+        generator = node.args[0] if len(node.args) == 1 or (takes_more and node.args) else None
         is_generator = isinstance(generator, ast.GeneratorExp) and _can_move(generator)
         self.generic_visit(node)
         if not self._unit.keep(node) or not (function in self._built_in or (function == "list" and is_generator)):
@@ -44,7 +45,7 @@ class _Comprehensions(ast.NodeTransformer):
         if isinstance(generator, ast.GeneratorExp) and is_generator:
             if function == "list":
                 return self._called("comprehension", generator)
-            node.args = [self._called("lazily", generator)]
+            node.args[0] = self._called("lazily", generator)
         if _is_plain(node.args):
             return node
         self._unit.note(node, f"{function}(…)")

@@ -38,7 +38,7 @@ def is_plain_test(test: ast.expr) -> bool:
     if isinstance(test, ast.BoolOp):
         return all(is_plain_test(value) for value in test.values)
     if isinstance(test, ast.Compare):
-        plain_operators = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
+        plain_operators = (ast.Is, ast.IsNot)
         compares_text = any(
             isinstance(c, ast.Constant) and isinstance(c.value, str) for c in [test.left, *test.comparators]
         )
@@ -73,7 +73,7 @@ def _all_reads(node: ast.AST, *, is_later: bool) -> Iterator[tuple[str, int, boo
         is_deleted = isinstance(child, ast.Name) and isinstance(child.ctx, ast.Del)  # which must be bound, too
         name = child if is_deleted else scope.read_by(child)
         if isinstance(name, ast.Name):
-            yield name.id, name.lineno, is_later
+            yield name.id, name.lineno, is_later or build.is_behind(name)
         is_function = isinstance(child, ast.FunctionDef | ast.Lambda | ast.ClassDef) and not build.is_made(child)
         yield from _all_reads(child, is_later=is_later or is_function)
 
@@ -183,6 +183,8 @@ class _Blocks:
             build.current_values(names, certain),
             line=statement.lineno,
         )
+        if build.leaving_branch(statement):
+            call.keywords.append(ast.keyword("leaving", ast.Constant(build.leaving_branch(statement))))
         result: ast.stmt = ast.Expr(call)
         if results:
             result = ast.Assign([ast.Tuple([build.store(name) for name in results], ast.Store())], call)

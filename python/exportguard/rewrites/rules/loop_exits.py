@@ -22,6 +22,7 @@ from collections.abc import Sequence
 
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.engine import Unit
+from exportguard.rewrites.jumps import without_jumps
 
 ORDER = 12
 _TO_THE_END = 0
@@ -43,6 +44,20 @@ class _Exits(ast.NodeTransformer):
 
     def visit_While(self, node: ast.While) -> ast.stmt | list[ast.stmt]:
         return self._rewritten(node)
+
+    def visit_With(self, node: ast.With) -> ast.stmt | list[ast.stmt]:
+        return self._without_jumps(node)
+
+    def visit_Try(self, node: ast.Try) -> ast.stmt | list[ast.stmt]:
+        return self._without_jumps(node)
+
+    def _without_jumps(self, node: ast.With | ast.Try) -> ast.stmt | list[ast.stmt]:
+        self.generic_visit(node)
+        made = without_jumps(node) if self._unit.keep(node) else None
+        if made is None:
+            return node
+        self._unit.note(node, "jump out of a block")
+        return made
 
     def _rewritten(self, node: Loop) -> ast.stmt | list[ast.stmt]:
         self.generic_visit(node)  # a return of an inner loop is then one of this loop

@@ -25,8 +25,11 @@ def apply(unit: Unit) -> None:
     """Rewrites every loop that can be a function: no `return`, `else`, `yield` inside."""
     rewriter = _Loops(unit)
     rewriter.visit(unit.node)
-    if rewriter.found or any("comprehension" in applied for applied in unit.applied):
-        _Collections().visit(unit.node)
+    if rewriter.found or unit.keeps_sizes or any("comprehension" in applied for applied in unit.applied):
+        collections = _Collections()
+        collections.visit(unit.node)
+        for node in collections.lengths if unit.keeps_sizes else ():
+            unit.note(node, "len(…)")
 
 
 class _Jumps(build.OfOneLoop, ast.NodeTransformer):
@@ -181,11 +184,15 @@ def _is_assigned_first(name: str, statements: Sequence[ast.stmt]) -> bool:
 class _Collections(ast.NodeTransformer):
     """What would fix a symbolic size, or does not know numbers that are tensors: `len(x)`, `x.tolist()`, and others."""
 
+    def __init__(self) -> None:
+        self.lengths: list[ast.Call] = []
+
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
         function = node.func
         if isinstance(function, ast.Name) and function.id == "len" and len(node.args) == 1:
             node.func = build.runtime("len_")
+            self.lengths.append(node)
         if not isinstance(function, ast.Attribute):
             return node
         is_torch = isinstance(function.value, ast.Name) and function.value.id == "torch"
