@@ -7,10 +7,10 @@ import onnx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_optimizer import SIZES, feeds_of, graphs, run
 
 import exportguard
 from exportguard import _core
+from test_optimizer import SIZES, feeds_of, graphs, run
 
 NAMES = {  # how the file names the axes b and s between the inputs and the outputs
     "numbers of one example": {"b": 2, "s": 3},
