@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -79,13 +81,12 @@ class TracedSizes:
         self._known: dict[Any, int | None] = {}
 
     def __call__(self, size: Any) -> int | None:
-        """The traced size; None for one that depends on data."""
-        if not isinstance(size, torch.SymInt):
-            return int(size)
-        expression = raw_size(size)
-        if expression not in self._known:
-            self._known[expression] = self._value(expression)
-        return self._known[expression]
+        """The traced size, a number or an expression; None for one that depends on data."""
+        if type(size) is int:
+            return size
+        if size not in self._known:
+            self._known[size] = self._value(size)
+        return self._known[size]
 
     def _value(self, expression: Any) -> int | None:
         symbols = sorted(expression.free_symbols, key=str)
@@ -98,6 +99,67 @@ class TracedSizes:
         return None if value is None else int(value)
 
 
+#: The traced shape of a tensor, in numbers and expressions.
+_Shape = tuple[Any, ...]
+
+
+@dataclass
+class Reading:
+    """What is read off the graphs of a program once for all of its runs."""
+
+    compiled: dict[tuple[Path, tuple[int, ...]], _Block] = field(default_factory=dict)
+    calls: dict[Node, _BlockCall] = field(default_factory=dict)
+    shapes: dict[Node, list[_Shape | None]] = field(default_factory=dict)
+    last_uses: dict[Graph, dict[Node, list[Node]]] = field(default_factory=dict)
+
+    def call_of(self, marker: Node) -> _BlockCall:
+        """What a marker asks for."""
+        if marker not in self.calls:
+            self.calls[marker] = _BlockCall.of(marker)
+        return self.calls[marker]
+
+    def shapes_of(self, node: Node) -> list[_Shape | None]:
+        """The traced shape of each value of a node; None for what is no tensor."""
+        known = self.shapes.get(node)
+        if known is None:
+            known = self.shapes[node] = [_shape(value) for value in _values(node.meta.get("val"))]
+        return known
+
+    def dead_after(self, graph: Graph) -> Mapping[Node, Sequence[Node]]:
+        """The nodes whose values nobody needs once a node has run."""
+        known = self.last_uses.get(graph)
+        if known is None:
+            known = self.last_uses[graph] = {}
+            met: set[Node] = set()
+            for node in reversed(graph.nodes):
+                for used in node.all_input_nodes:
+                    if used not in met:
+                        met.add(used)
+                        known.setdefault(node, []).append(used)
+        return known
+
+
+def _shape(traced: object) -> _Shape | None:
+    if not isinstance(traced, torch.Tensor):
+        return None
+    return tuple([size if type(size) is int else raw_size(size) for size in traced.shape])
+
+
+@dataclass(frozen=True)
+class _BlockCall:
+    """A marker: its path, what it takes, and the numbers of the values that somebody asks for."""
+
+    path: Path
+    operands: tuple[Any, ...]
+    numbers: tuple[int, ...]
+
+    @classmethod
+    def of(cls, marker: Node) -> _BlockCall:
+        tensors, sizes = marker.args
+        numbers = tuple(sorted({user.args[1] for user in marker.users}))  # type: ignore[type-var]
+        return cls(marker.meta["exportguard_path"], (*tensors, *sizes), numbers)  # type: ignore[misc,arg-type]
+
+
 class Blocks:
     """The blocks of a program that were replayed, as functions.
 
@@ -105,27 +167,28 @@ class Blocks:
     tensors of the same shapes, which the graph around them tells, and the shapes inside follow from these.
     """
 
-    def __init__(self, compiled: dict[tuple[Path, tuple[int, ...]], _Block] | None = None) -> None:
-        self._compiled: dict[tuple[Path, tuple[int, ...]], _Block] = {} if compiled is None else compiled
+    def __init__(self, reading: Reading | None = None) -> None:
+        self.reading = Reading() if reading is None else reading
         self._met: set[Path] = set()
 
     def of_another_run(self) -> Blocks:
         """The same functions, no path of which was run yet."""
-        return Blocks(self._compiled)
+        return Blocks(self.reading)
 
-    def run(self, marker: Node, given: Sequence[Any], around: GraphWithTrueShapes) -> Mapping[int, Any]:
+    def run(self, marker: Node, around: GraphWithTrueShapes) -> Mapping[int, Any]:
         """The values of a block that somebody asks for, by their numbers; `around` runs the graph that it is in."""
-        path: Path = marker.meta["exportguard_path"]
+        call = self.reading.call_of(marker)
+        env, path, numbers = around.env, call.path, call.numbers
+        given = [env[operand] if isinstance(operand, Node) else operand for operand in call.operands]
         if path not in self._met or not around.shapes_follow:
             self._met.add(path)
             inner = around.of_block(path.graph)
             inner.run(*given)
             return {node.meta[NUMBER]: value for node, value in inner.env.items() if NUMBER in node.meta}
-        numbers = tuple(sorted({user.args[1] for user in marker.users}))  # type: ignore[type-var]
-        block = self._compiled.get((path, numbers))  # type: ignore[arg-type]
+        block = self.reading.compiled.get((path, numbers))
         if block is None:
-            block = self._compiled[path, numbers] = _compiled(path, numbers)  # type: ignore[index,arg-type]
-        return dict(zip(numbers, block(*given), strict=True))  # type: ignore[arg-type]
+            block = self.reading.compiled[path, numbers] = _compiled(path, numbers)
+        return dict(zip(numbers, block(*given), strict=True))
 
 
 def _compiled(path: Path, numbers: Sequence[int]) -> _Block:
@@ -172,37 +235,55 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
         self, module: torch.nn.Module, sizes: TracedSizes, blocks: Blocks | None = None, *, graph: Graph | None = None
     ) -> None:
         """A `graph` that is not the module's own needs no output: the values of all nodes are in `env` afterwards."""
-        super().__init__(module, garbage_collect_values=graph is None, graph=graph)
+        super().__init__(module, garbage_collect_values=False, graph=graph)
         self._sizes = sizes
         self._blocks = blocks if blocks is not None else Blocks()
+        self._keeps_values = graph is not None
 
     def of_block(self, graph: Graph) -> GraphWithTrueShapes:
         """What runs a graph within this one in the same way."""
         return type(self)(torch.nn.Module(), self._sizes, self._blocks, graph=graph)
 
+    def run(self, *args: Any) -> Any:  # type: ignore[override]
+        """What the graph returns; torch's own loop takes longer for a node than most operators."""
+        values, env = iter(args), self.env
+        dead_after = {} if self._keeps_values else self._blocks.reading.dead_after(self.graph)
+        result = None
+        for node in self.graph.nodes:
+            env[node] = next(values) if node.op == "placeholder" else self.run_node(node)
+            if node.op == "output":
+                result = env[node]
+            for dead in dead_after.get(node, ()):
+                del env[dead]
+        return result
+
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         return None if is_assertion(target) else super().call_function(target, args, kwargs)
 
     def run_node(self, n: Node) -> Any:
-        if n.op == "call_function" and n.target is MARKER:
-            tensors, sizes = self.fetch_args_kwargs_from_env(n)[0]
-            return self._blocks.run(n, [*tensors, *sizes], self)
-        result = self._squeezed(n) if n.target in _SQUEEZES else super().run_node(n)
-        if n.op == "call_function":
-            for value, traced in zip(_values(result), _values(n.meta.get("val")), strict=False):
+        if n.op != "call_function":
+            return super().run_node(n)
+        if n.target is MARKER:
+            return self._blocks.run(n, self)
+        if n.target in _SQUEEZES:
+            result = self._squeezed(n)
+        elif n.target is operator.getitem and isinstance(n.args[0], Node) and type(n.args[1]) is int:
+            result = self.env[n.args[0]][n.args[1]]
+        else:
+            result = self.call_function(n.target, *self.fetch_args_kwargs_from_env(n))
+        for value, traced in zip(_values(result), self._blocks.reading.shapes_of(n), strict=False):
+            if traced is not None and isinstance(value, torch.Tensor):
                 self._require_shape(n, value, traced)
         return result
 
     def _squeezed(self, node: Node) -> Any:
         return torch.squeeze(self.fetch_args_kwargs_from_env(node)[0][0], squeezed_axes(node))
 
-    def _require_shape(self, node: Node, value: object, traced: object) -> None:
-        if not isinstance(value, torch.Tensor) or not isinstance(traced, torch.Tensor):
-            return
-        shape = [self._sizes(size) for size in traced.shape]
+    def _require_shape(self, node: Node, value: torch.Tensor, traced: _Shape) -> None:
+        shape = [self._sizes(size) for size in traced]
         others = [b for a, b in zip(shape, value.shape, strict=False) if a is not None and a != b]
         if not self.may_have(others) or len(shape) != value.dim():
-            raise RuntimeError(f"{node} has the shape {[*value.shape]} and was traced as {[*traced.shape]}")
+            raise RuntimeError(f"{node} has the shape {[*value.shape]} and was traced as {[*traced]}")
 
     def may_have(self, others: Sequence[int]) -> bool:
         """Whether a tensor may have these sizes in place of the traced ones."""

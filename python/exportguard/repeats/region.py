@@ -31,6 +31,10 @@ Trace = Callable[[], Any]
 _CONSTANT_RESULTS = (bool, int, float, type(None), torch.device, torch.dtype, *SYMBOLIC)
 
 
+#: Said of a call that no earlier block made.
+NOT_REPLAYED = object()
+
+
 class LazyProxyTensor(proxy_tensor._ProxyTensor):
     """What torch's tracer knows of a replayed tensor: its node is made when somebody asks for it."""
 
@@ -74,6 +78,18 @@ class Region:
 
     # ------------------------------------------------------------------------------------------------ calls
 
+    def replayed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What an operator call returns that an earlier block made; `NOT_REPLAYED`, and nothing done, if none did."""
+        if not self.replays or not self.is_open or self.is_tracing:
+            return NOT_REPLAYED
+        taken: list[Taken] = []
+        try:
+            key = self._key(func, args, kwargs, taken)
+        except UncomparableError:
+            return NOT_REPLAYED
+        found = self._step.children.get(key)
+        return NOT_REPLAYED if found is None else self._replay(found, args, kwargs, taken)
+
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], trace: Trace) -> Any:
         """An operator call: replayed if an earlier block made it, else traced and remembered."""
         if not self.is_open or self.is_tracing:
@@ -85,11 +101,15 @@ class Region:
             self.close(f"{func}: {reason}")
             return trace()
         found = self._step.children.get(key) if self.replays else None
-        if found is None:
-            self._put_into_graph()
-            self._bind(taken)
-            return self._record(func, args, kwargs, trace, key, taken)
+        if found is not None:
+            return self._replay(found, args, kwargs, taken)
+        self._put_into_graph()
         self._bind(taken)
+        return self._record(func, args, kwargs, trace, key, taken)
+
+    def _replay(self, found: Step, args: tuple[Any, ...], kwargs: dict[str, Any], taken: list[Taken]) -> Any:
+        if taken:
+            self._bind(taken)
         self._replayed.append(found)
         self._step = found
         self._count = max(self._count, found.first + len(found.templates))

@@ -13,6 +13,7 @@ from torch.fx import Graph
 from exportguard.phases import phase
 from exportguard.repeats.markers import MARKER, expand_graph
 from exportguard.repeats.plan import Plan, current_plan
+from exportguard.repeats.region import NOT_REPLAYED, Region
 from exportguard.repeats.session import Session
 
 #: The trace that is going on, by the identity of its tracer. Traces of bodies inside it have tracers of their own.
@@ -124,6 +125,43 @@ def dispatching(original: Callable[..., Any]) -> Callable[..., Any]:
         return region.call(func, args, kwargs or {}, lambda: original(mode, func, types, args, kwargs))
 
     return torch_dispatch
+
+
+def finding_kernels(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`OpOverload._get_dispatch`: a call that is replayed goes no further, and no mode is taken off for it."""
+    is_of_tracer: dict[Any, bool] = {}
+
+    def is_traced_by(key: Any) -> bool:
+        known = is_of_tracer.get(key)
+        if known is None:
+            known = is_of_tracer[key] = torch._C._to_functionality_key(key) == torch._C.DispatchKey.PreDispatch  # type: ignore[attr-defined]
+        return known
+
+    @functools.wraps(original)
+    def get_dispatch(operator: Any, key: Any) -> Any:
+        region = _region_that_replays() if _SESSIONS and is_traced_by(key) else None
+        if region is None:
+            return original(operator, key)
+
+        def kernel(*args: Any, **kwargs: Any) -> Any:
+            result = region.replayed(operator, args, kwargs)
+            return original(operator, key)(*args, **kwargs) if result is NOT_REPLAYED else result
+
+        return kernel
+
+    return get_dispatch
+
+
+def _region_that_replays() -> Region | None:
+    """The block of the trace that an operator call here is of; None if something else is asked before the tracer."""
+    modes = torch._ops.mode_stack_state_for_pre_dispatch()  # type: ignore[no-untyped-call]
+    mode = modes.get(0)  # the tracer's; functionalization's is 1
+    if mode is None or modes.get(1) is not None or modes._schema_check_mode is not None:
+        return None
+    session = _SESSIONS.get(id(mode.tracer))
+    region = None if session is None else session.region
+    is_watched = not torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.Python)
+    return region if region is not None and region.replays and is_watched else None
 
 
 def dispatching_sizes(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -123,7 +123,7 @@ def is_as_before(owner: Any, before: Content) -> bool:
     What has its places in one dictionary is not copied for it: of the thousands of objects of a model they are most.
     """
     kind = type(owner)
-    if kind in _DICTIONARIES:
+    if kind in DICTIONARIES:
         return _same_entries(before.values, owner)
     read = _reader(kind)
     if read is _attributes:
@@ -293,7 +293,7 @@ class _Progress:
 
 
 _BY_TYPE: weakref.WeakKeyDictionary[type, Callable[[Any], Content | None]] = weakref.WeakKeyDictionary()
-_DICTIONARIES = frozenset({dict, collections.OrderedDict, collections.defaultdict})
+DICTIONARIES = frozenset({dict, collections.OrderedDict, collections.defaultdict})
 _DEEPEST = 6  # iterators over iterators
 
 _READERS: list[tuple[Any, Callable[[Any], Content | None]]] = [

@@ -18,6 +18,7 @@ import torch
 
 from exportguard.rewrites.contents import (
     ARRAY,
+    DICTIONARIES,
     OF_TENSOR,
     PROGRESS,
     Content,
@@ -32,6 +33,7 @@ from exportguard.rewrites.reach import Reach
 from exportguard.source.errors import RewriteError
 
 MISSING = object()
+_NO_ENTRY = Content("entry", {})
 
 _PLAIN = frozenset({bool, bytes, complex, float, int, str, type(None)})  # they hold nothing
 
@@ -140,6 +142,9 @@ class Snapshot:
 
     def __init__(self, roots: Iterable[Any] = (), functions: Sequence[Callable[..., Any]] = ()) -> None:
         self._owners: dict[int, tuple[Any, Content]] = {}
+        # Of what a model holds, most are dictionaries of hooks without an entry: whether one got any is soon asked.
+        self._empty: list[Any] = []
+        self._filled: list[tuple[Any, Content]] = []
         self._reach = Reach(functions) if functions else None
         pending = [*roots, *(self._reach.more() if self._reach is not None else ())]
         while pending:
@@ -155,12 +160,17 @@ class Snapshot:
             self._reach.value(owner)
         elif self._reach is not None:
             self._look(owner)
+        elif type(owner) in DICTIONARIES and not owner:
+            self._owners[id(owner)] = (owner, _NO_ENTRY)
+            self._empty.append(owner)
+            return [vars(owner)] if hasattr(owner, "__dict__") else ()
         elif isinstance(owner, type | types.FunctionType):
             return ()
         content = content_of(owner)
         if content is None:
             return _held_by(owner)
-        self._owners[id(owner)] = (owner, content)
+        known = self._owners[id(owner)] = (owner, content)
+        self._filled.append(known)
         inner = () if content.kind in (PROGRESS, ARRAY) else content.values.values()
         return [*inner, *_held_by(owner)]
 
@@ -177,7 +187,7 @@ class Snapshot:
         :raises RewriteError: code took elements from an iterator, which cannot be undone
         """
         found: list[tuple[Slot, Any]] = []
-        for owner, before in self._owners.values():
+        for owner, before in self._owners.values() if any(self._empty) else self._filled:
             if not is_as_before(owner, before):
                 found += self._changed(owner, before, content_of(owner) or Content(before.kind, {}))
         return found
@@ -243,6 +253,8 @@ def _of_an_iterator(owner: object) -> RewriteError:
 
 def _held_by(item: object) -> list[Any]:
     """What an object leads to beside its places."""
+    if type(item) is dict or type(item) is list:
+        return []
     if isinstance(item, types.MethodType):
         return [item.__self__, item.__func__]
     if isinstance(item, functools.partial):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
+from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler as Handler
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule, _make_graph_module
+from torch.fx.experimental import proxy_tensor
+from torch.overrides import TorchFunctionMode
 
 from exportguard import ExportOptions, torch_export_patches
 from exportguard.repeats.plan import counted, current_plan
@@ -107,13 +111,55 @@ def _graphs_without_code() -> None:
 def _functions_that_stand_for_themselves() -> None:
     func, args = torch.add, (torch.zeros(2), 1)
     with torch_export_patches():
-        from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler as Handler
-
         assert [getattr(Handler._override, "__wrapped__", None)] != [None]
         assert Handler()._override(func, args, {}) == (func, args, {})
 
 
+class Asks(nn.Module):
+    """Calls functions that torch.export looks at and mostly leaves as they are."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.add(x, x.shape[0]).mul(2)
+
+
+class Seen(TorchFunctionMode):
+    """Notes the names of the functions that are called."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def _functions_that_no_mode_looks_for() -> None:
+    seen: list[str] = []
+    with torch_export_patches(), torch.no_grad(), pytest.MonkeyPatch.context() as changed:
+        looks_at = Handler.__torch_function__
+
+        def torch_function(self: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+            seen.append(func.__name__)
+            return looks_at(self, func, *args, **kwargs)
+
+        changed.setattr(Handler, "__torch_function__", torch_function)
+        program = torch.export.export(Asks(), (torch.zeros(2, 4),))
+    assert not {"add", "mul"} & {*seen}
+    assert torch.equal(program.module()(torch.ones(2, 4)), Asks()(torch.ones(2, 4)))
+
+
+def _questions_of_the_tracer() -> None:
+    tracer = proxy_tensor.PythonKeyTracer()
+    tracer.graph = torch.fx.Graph(tracer_cls=type(tracer))
+    proxy = tracer.create_proxy("placeholder", "x", (), {})
+    with torch_export_patches(), Seen() as seen:
+        proxy_tensor.track_tensor_tree(torch.ones(2), proxy, constant=None, tracer=tracer)
+    assert not {"numel", "__get__"} & {*seen.names}
+
+
 PROGRAMS = {
+    "functions that no mode looks for": _functions_that_no_mode_looks_for,
+    "questions of torch's tracer": _questions_of_the_tracer,
     "functions that stand for themselves": _functions_that_stand_for_themselves,
     "metadata beside the examples": _values_without_metadata,
     "cache of fake tensors": _fake_tensors_without_a_cache,

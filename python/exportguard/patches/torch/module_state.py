@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -18,6 +20,24 @@ from exportguard.rewrites.state import Snapshot
 
 _TARGET = "torch.export._trace._export"
 
+#: The module that is being exported in this thread, and what it held before.
+_EXPORTED: ContextVar[tuple[torch.nn.Module, Snapshot] | None] = ContextVar("exportguard.exported", default=None)
+
+
+@contextmanager
+def state_before_export(module: torch.nn.Module) -> Iterator[Snapshot]:
+    """What a module and all in it held when its export began, which the block belongs to; one look is enough."""
+    known = _EXPORTED.get()
+    if known is not None and known[0] is module:
+        yield known[1]
+        return
+    snapshot = Snapshot(module.modules())
+    token = _EXPORTED.set((module, snapshot))
+    try:
+        yield snapshot
+    finally:
+        _EXPORTED.reset(token)
+
 
 def restoring_modules(original: Callable[..., Any]) -> Callable[..., Any]:
     """The export, with every attribute of every submodule as it was before, also if the export stops."""
@@ -26,11 +46,11 @@ def restoring_modules(original: Callable[..., Any]) -> Callable[..., Any]:
     def export(mod: object, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(mod, torch.nn.Module):
             return original(mod, *args, **kwargs)
-        snapshot = Snapshot(mod.modules())
-        try:
-            return original(mod, *args, **kwargs)
-        finally:
-            snapshot.restore(snapshot.changes())
+        with state_before_export(mod) as snapshot:
+            try:
+                return original(mod, *args, **kwargs)
+            finally:
+                snapshot.restore(snapshot.changes())
 
     return export
 

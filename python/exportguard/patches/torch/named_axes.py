@@ -50,8 +50,9 @@ def one_symbol(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def add_source(shape_env: Any, symbol: Any, source: Any) -> None:
     """A known symbol is the size of another axis too, as torch has it for sizes that its duck shaping takes for one."""
-    shape_env.source_to_var[_text(source.name)] = symbol
-    if source not in shape_env.var_to_sources[symbol]:
+    name = _text(source.name)
+    if shape_env.source_to_var.get(name) != symbol:  # the list of all sources grows with each layer
+        shape_env.source_to_var[name] = symbol
         shape_env.var_to_sources[symbol].append(source)
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from exportguard.declaration import NEEDED, Patch, Verdict, does_not_fit, resolve
+from exportguard.patches.torch.module_state import state_before_export
 from exportguard.repeats.plan import counted, current_plan, repeats_planned
-from exportguard.rewrites.state import Snapshot
 
 if TYPE_CHECKING:
     pass
@@ -32,6 +32,7 @@ def _replacement(original: Callable[..., Any]) -> Callable[..., Any]:
         "create_node": tracing.creating_nodes,
         "__torch_dispatch__": tracing.dispatching,
         "__sym_dispatch__": tracing.dispatching_sizes,
+        "_get_dispatch": tracing.finding_kernels,
     }
     return replacements[original.__name__](original)
 
@@ -46,6 +47,14 @@ _EXPECTED: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("proxy_call(self, func, self.pre_dispatch, args, kwargs)",),
     ),
     f"{_MODE}.__sym_dispatch__": (("self", "func", "types", "args", "kwargs"), ("_sym_register(", "func(*args")),
+    "torch._ops.OpOverload._get_dispatch": (
+        ("self", "key"),
+        (
+            "functionality_key == DispatchKey.PreDispatch",
+            "_dispatch_tls_is_dispatch_key_excluded(DispatchKey.Python)",
+            "handle_dispatch_mode(curr_mode, self, *args, **kwargs)",
+        ),
+    ),
 }
 
 #: What replaying uses beside that: where torch keeps what it knows of a tensor, and how fake tensors are made.
@@ -54,6 +63,7 @@ _USED: Mapping[str, tuple[str, ...]] = {
     "torch.fx.experimental.proxy_tensor.track_tensor": ("_ProxyTensor(proxy, constant)",),
     "torch._subclasses.fake_tensor.FakeTensor.__new__": ("_make_subclass", "device_for_backend_keys"),
     "torch.fx._symbolic_trace.Tracer.call_module": ("self.module_stack[",),
+    "torch._ops._get_dispatch_mode_pre_dispatch": ("mode_stack_state_for_pre_dispatch().get(0)",),
 }
 
 
@@ -82,15 +92,14 @@ def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
     def export(mod: Any, *args: Any, **kwargs: Any) -> Any:
         if not current_plan().traces_once:
             return original(mod, *args, **kwargs)
-        snapshot = Snapshot(mod.modules())
-        with counted() as counts:
+        with state_before_export(mod) as snapshot, counted() as counts:
             try:
                 return original(mod, *args, **kwargs)
             except Exception as error:
                 if not any(count.replayed for count in counts) or _is_on_constraints(error):
                     raise
                 failed = error
-        snapshot.restore(snapshot.changes())
+            snapshot.restore(snapshot.changes())
         with repeats_planned("trace all"):
             program = original(mod, *args, **kwargs)
         logger.warning(

@@ -1,0 +1,139 @@
+"""Functions of torch that a model calls while it is traced, without the detours that mean nothing for most of them.
+
+Three modes of torch.export look at each function that a model calls, sizes and flags of tensors among them; two of them
+look for a few functions, each by asking torch's dispatcher for the next mode. What is compiled and none of these goes
+straight from the first mode to the function.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from exportguard.declaration import NEEDED, Patch, Verdict, does_not_fit, resolve, resolve_object
+
+_PROXIES = "torch.fx.experimental.proxy_tensor"
+_FIRST = f"{_PROXIES}.TorchFunctionMetadataMode.__torch_function__"
+_SECOND = f"{_PROXIES}.PreDispatchTorchFunctionMode.__torch_function__"
+_THIRD = "torch._export.non_strict_utils._NonStrictTorchFunctionHandler.__torch_function__"
+_TRACK = f"{_PROXIES}.track_tensor_tree"
+
+_COMPILED = frozenset(
+    {
+        types.BuiltinFunctionType,
+        types.MethodDescriptorType,
+        types.MethodWrapperType,
+        types.WrapperDescriptorType,
+    }
+)
+
+#: What the second and the third mode do something for and is compiled; indexing is known by its name.
+_LOOKED_FOR = frozenset({torch._C._set_grad_enabled, torch.tensor})
+_INDEXING = "__getitem__"
+
+
+def straight(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The first of the three modes; a tensor with functions of its own, or a further mode below it, goes all the way."""
+    below = tuple(resolve(path).owner for path in (_THIRD, _SECOND))
+    errors = resolve_object("torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode")
+    explain = resolve_object("torch._export.non_strict_utils._suggest_fixes_for_data_dependent_error_non_strict")
+
+    @functools.wraps(original)
+    def torch_function(mode: Any, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
+        is_plain = type(func) in _COMPILED and func not in _LOOKED_FOR and func.__name__ != _INDEXING
+        if not is_plain or kinds or not _are_below(below):
+            return original(mode, func, kinds, args, kwargs)
+        tracer = mode.tracer
+        tracer.torch_fn_metadata = func
+        tracer.torch_fn_counts[func] = tracer.torch_fn_counts.get(func, 0) + 1
+        try:
+            with torch._C.DisableTorchFunction():
+                return func(*args, **(kwargs or {}))
+        except errors as error:
+            explain(error)
+            raise
+
+    return torch_function
+
+
+def _are_below(kinds: tuple[Any, ...]) -> bool:
+    """Whether the modes that are left are of these classes, and no others."""
+    stack = torch._C
+    if stack._len_torch_function_stack() != len(kinds):
+        return False
+    return all(type(stack._get_function_stack_at(place)) is kind for place, kind in enumerate(kinds))
+
+
+def tracking_quietly(original: Callable[..., Any]) -> Callable[..., Any]:
+    """What torch notes of a value that it traced: its questions are none of the model's."""
+
+    @functools.wraps(original)
+    def track(*args: Any, **kwargs: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            return original(*args, **kwargs)
+
+    return track
+
+
+#: The modes, and what their sources say in torch 2.11 to 2.13.
+_KNOWN: Mapping[str, tuple[str, ...]] = {
+    _FIRST: ("tracer.torch_fn_metadata=func", "tracer.torch_fn_counts[func]=", "funcistorch.ops.aten.size.default"),
+    _SECOND: ("iffuncin_side_effectful_need_to_be_preserved_pre_dispatch:",),
+    _THIRD: ("self._override(func,args,kwargs)", "exceptGuardOnDataDependentSymNodease:"),
+}
+
+
+def _probe() -> Verdict:
+    for path, texts in _KNOWN.items():
+        function = inspect.unwrap(resolve(path).function)
+        if tuple(inspect.signature(function).parameters) != ("self", "func", "types", "args", "kwargs"):
+            return does_not_fit(f"{path} has other parameters than func, types, args, kwargs")
+        source = "".join(inspect.getsource(function).split())
+        missing = next((text for text in texts if text not in source), None)
+        if missing is not None:
+            return does_not_fit(f"{path} does not have {missing}")
+    return _probe_preserved()
+
+
+def _probe_preserved() -> Verdict:
+    """Whether the one function of those that stay in the graph that is compiled is the change of grad mode."""
+    preserved = resolve_object("torch.fx.node._side_effectful_need_to_be_preserved_pre_dispatch")
+    others = [one for one in preserved if type(one) in _COMPILED and one not in _LOOKED_FOR]
+    return does_not_fit(f"{others[0]} stays in graphs too") if others else NEEDED
+
+
+def _probe_tracking() -> Verdict:
+    function = inspect.unwrap(resolve(_TRACK).function)
+    is_known = tuple(inspect.signature(function).parameters) == ("inner_res", "proxy_res", "constant", "tracer")
+    return NEEDED if is_known else does_not_fit("it has other parameters than inner_res, proxy_res, constant, tracer")
+
+
+PATCHES = (
+    Patch(
+        name="functions that no mode looks for",
+        kind="torch",
+        target=_FIRST,
+        reason="three modes are asked for each function that a model calls, two of which look for a few functions",
+        upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/experimental/proxy_tensor.py",
+        versions="torch 2.11 to 2.13",
+        is_in_traces=False,
+        probe=_probe,
+        replace=straight,
+    ),
+    Patch(
+        name="questions of torch's tracer",
+        kind="torch",
+        target=_TRACK,
+        reason="what the tracer itself asks of each tensor goes through the modes that watch the model",
+        upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/experimental/proxy_tensor.py",
+        versions="torch 2.11 to 2.13",
+        is_in_traces=False,
+        probe=_probe_tracking,
+        replace=tracking_quietly,
+    ),
+)
