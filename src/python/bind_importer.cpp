@@ -3,6 +3,7 @@
 
 #include "python/bindings.h"
 #include "python/fx_importer.h"
+#include "python/fx_memory.h"
 
 namespace exportguard::python {
 namespace {
@@ -27,6 +28,8 @@ void bind_importer(py::module_& m) {
         "A torch.export.ExportedProgram as a graph of torch operators; dim_names: torch's symbol to the user's name.");
   m.def("functionalize", &functionalize, py::arg("model"), py::call_guard<py::gil_scoped_release>(),
         "Frees a graph of side effects; returns the number of writes and of outputs added for written inputs.");
+  m.def("alike_in_own_memory", &alike_in_own_memory, py::arg("model"),
+        "A tensor without data that looks like another one without data, in memory of its own.");
 }
 
 }  // namespace exportguard::python

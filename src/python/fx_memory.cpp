@@ -146,6 +146,14 @@ std::optional<std::int64_t> stride_mark(py::handle node, const FxOperator& op, F
 
 }  // namespace
 
+at::Tensor alike_in_own_memory(const at::Tensor& model) {
+  const c10::SymInt bytes = model.storage().sym_nbytes();
+  auto copy = model.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), true);
+  copy->set_storage_keep_dtype(
+      c10::Storage(c10::Storage::use_byte_size_t(), bytes, c10::GetAllocator(c10::kMeta), /*resizable=*/true));
+  return at::Tensor(std::move(copy));
+}
+
 py::handle example_of(py::handle node) {
   const FxNames& names = FxNames::get();
   const py::object meta = attribute(node, names.meta);

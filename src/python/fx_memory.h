@@ -39,6 +39,10 @@ class [[gnu::visibility("hidden")]] FxMemory {
   bool storages_tell_ = true;  ///< false once a view had another storage than what it is a view of
 };
 
+/// A tensor without data that looks like another one, in memory of its own. What is known of its symbolic layout is
+/// known of the copy as well, where a new tensor of these sizes would have to find it out again.
+at::Tensor alike_in_own_memory(const at::Tensor& model);
+
 /// The example value of a node; null if it has none. Borrowed from the node.
 py::handle example_of(py::handle node);
 

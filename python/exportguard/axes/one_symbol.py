@@ -54,6 +54,14 @@ class _Symbols:
         finally:
             self.leaf = None
 
+    def known_axes(self) -> dict[int, Any] | None:
+        """The symbols of the leaf's axes that were asked for; None if one of them has none yet."""
+        if self.leaf is None:
+            return None
+        firsts = {axis: self.first.get(Place(self.leaf, axis)) for axis in self.shapes[self.leaf].axes}
+        known = {axis: self.made.get(first) for axis, first in firsts.items() if first is not None}
+        return known if len(known) == len(firsts) and None not in known.values() else None
+
     def first_of(self, env: object, axis: int) -> Place | None:
         """The first axis of the name that an axis of the leaf has."""
         if self.leaf is None or env is not self.mode.shape_env:
@@ -91,9 +99,12 @@ def one_symbol_for_a_name(example: Example) -> tuple[Patch, ...]:
 
 
 def _counting(symbols: _Symbols, original: Callable[..., Any]) -> Callable[..., Any]:
+    # Not at the top: it takes long to import, and whoever exports has it by now.
+    from exportguard.repeats.copies import axes_are_known
+
     @functools.wraps(original)
     def fakify(mode: object, kp: object, t: object, *args: Any, **kwargs: Any) -> Any:
-        with symbols.of_next_leaf(mode, t):
+        with symbols.of_next_leaf(mode, t), axes_are_known(symbols.known_axes):
             return original(mode, kp, t, *args, **kwargs)
 
     return fakify

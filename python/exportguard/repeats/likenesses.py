@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from exportguard import _core
 from exportguard.repeats.keys import Local, appearance
 
 
@@ -40,11 +41,20 @@ class Likeness:
         # Which attributes a fake tensor has differs between versions of torch.
         self._attributes = dict(FakeTensor(source.fake_mode, self._model, self._device).__dict__)
 
-    def make(self) -> Any:
-        """Another tensor of this look."""
+    def make_in_own_memory(self) -> Any:
+        """Another tensor of this look, which shares its memory with no other."""
+        with torch._C._DisableTorchDispatch():
+            return self.make(_core.alike_in_own_memory(self._model))
+
+    def make(self, model: Any = None) -> Any:
+        """Another tensor of this look; of another `model`, as a fake tensor that looks like it."""
         requires_grad = self.look[-1]
         made = torch.Tensor._make_subclass(
-            FakeTensor, self._model, requires_grad, dispatch_device=True, device_for_backend_keys=self._device
+            FakeTensor,
+            self._model if model is None else model,
+            requires_grad,
+            dispatch_device=True,
+            device_for_backend_keys=self._device,
         )
         if self._throws:
             torch._C._set_throw_on_mutable_data_ptr(made)

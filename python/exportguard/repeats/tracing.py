@@ -33,7 +33,7 @@ def tracing_once(original: Callable[..., Graph]) -> Callable[..., Graph]:
 
     def trace_model(plan: Plan, tracer: Any, root: Any, *args: Any, **kwargs: Any) -> Graph:
         if not plan.traces_once:
-            return original(tracer, root, *args, **kwargs)
+            return _without_failed_calls(original(tracer, root, *args, **kwargs))
         session = Session(tracer, tracer.scope_root)
         _SESSIONS[id(tracer)] = session
         plan.counts.append(session.memory.counts)
@@ -41,11 +41,28 @@ def tracing_once(original: Callable[..., Graph]) -> Callable[..., Graph]:
             graph = original(tracer, root, *args, **kwargs)
         finally:
             del _SESSIONS[id(tracer)]
+        _without_failed_calls(graph)
         if not plan.keeps_markers or _is_split_between_markers(graph):
             expand_graph(graph)
         return graph
 
     return trace
+
+
+def _without_failed_calls(graph: Graph) -> Graph:
+    """Takes out the nodes of operator calls that raised, which the model caught: they have no value, and no user.
+
+    Torch adds the node of a call before it finds out what the call returns.
+    """
+    for node in list(graph.nodes):
+        is_operator = (
+            node.op == "call_function"
+            and isinstance(node.target, torch._ops.OpOverload)
+            and not node.target._schema.is_mutable
+        )
+        if is_operator and "val" not in node.meta and not node.users and node.target._schema.returns:
+            graph.erase_node(node)
+    return graph
 
 
 def _is_split_between_markers(graph: Graph) -> bool:
@@ -165,15 +182,16 @@ def _region_that_replays() -> Region | None:
 
 
 def dispatching_sizes(original: Callable[..., Any]) -> Callable[..., Any]:
-    """`ProxyTorchDispatchMode.__sym_dispatch__`: arithmetic of sizes."""
+    """`handle_sym_dispatch`: arithmetic of sizes that an earlier block made, for which no mode is taken off."""
 
     @functools.wraps(original)
-    def sym_dispatch(mode: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        session = _SESSIONS.get(id(mode.tracer))
+    def handle_sym_dispatch(func: Any, args: Any, kwargs: Any) -> Any:
+        mode = torch._ops.mode_stack_state_for_pre_dispatch().get(0) if _SESSIONS else None  # type: ignore[no-untyped-call]
+        session = None if mode is None else _SESSIONS.get(id(mode.tracer))
         region = None if session is None else session.region
         if region is None or not region.is_open or region.is_tracing or kwargs:
-            return original(mode, func, types, args, kwargs)
+            return original(func, args, kwargs)
         assert session is not None
-        return session.memory.size(func, args, lambda: original(mode, func, types, args, kwargs))
+        return session.memory.size(func, args, lambda: original(func, args, kwargs))
 
-    return sym_dispatch
+    return handle_sym_dispatch

@@ -9,9 +9,11 @@ import torch
 from torch import nn
 from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler as Handler
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.meta_utils import MetaTensorDescriber
 from torch.fx._lazy_graph_module import _LazyGraphModule, _make_graph_module
 from torch.fx.experimental import proxy_tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._sympy.value_ranges import ValueRanges
 
 from exportguard import ExportOptions, torch_export_patches
 from exportguard.repeats.plan import counted, current_plan
@@ -157,7 +159,55 @@ def _questions_of_the_tracer() -> None:
     assert not {"numel", "__get__"} & {*seen.names}
 
 
+def _fake_tensors_that_look_alike() -> None:
+    """Torch describes a tensor before it makes a fake one for it; with the patch one of each look."""
+    described: list[torch.Tensor] = []
+    with torch_export_patches(), torch.no_grad(), pytest.MonkeyPatch.context() as changed:
+        describe = MetaTensorDescriber.describe_tensor
+
+        def describe_tensor(self: Any, t: torch.Tensor, **options: Any) -> Any:
+            described.append(t)
+            return describe(self, t, **options)
+
+        changed.setattr(MetaTensorDescriber, "describe_tensor", describe_tensor)
+        model = Layers().eval()
+        program = torch.export.export(model, (torch.zeros(2, 4), [torch.zeros(2, 4) for _ in range(4)]))
+    weights = [t for t in described if isinstance(t, nn.Parameter)]
+    assert {tuple(weight.shape) for weight in weights} == {(4, 4), (4,)}
+    assert len(weights) == 2
+    storages = {node.meta["val"].untyped_storage()._cdata for node in program.graph.nodes if node.op == "placeholder"}
+    assert len(storages) == 13
+
+
+def _bindings_where_nothing_depends_on_data() -> None:
+    from torch.export import _trace
+    from torch.fx.experimental import symbolic_shapes
+
+    with torch_export_patches(), pytest.MonkeyPatch.context() as changed:
+        program = torch.export.export(Layers().eval(), (torch.zeros(2, 4), [torch.zeros(2, 4)] * 4))
+        asked: list[Any] = []
+        find = symbolic_shapes._free_unbacked_symbols_with_path
+
+        def free_symbols(*args: Any, **options: Any) -> Any:
+            asked.append(args)
+            return find(*args, **options)
+
+        changed.setattr(symbolic_shapes, "_free_unbacked_symbols_with_path", free_symbols)
+        _trace._replace_unbacked_bindings(program.graph_module)
+    assert not asked
+
+
+def _equal_ranges() -> None:
+    one, other, wide = ValueRanges(2, 9), ValueRanges(2, 9), ValueRanges(0, 5)
+    with torch_export_patches():
+        assert (one & other) is one
+        assert (one & wide) == ValueRanges(2, 5)
+
+
 PROGRAMS = {
+    "fake tensors that look alike": _fake_tensors_that_look_alike,
+    "bindings of sizes that depend on data": _bindings_where_nothing_depends_on_data,
+    "equal ranges of sizes": _equal_ranges,
     "functions that no mode looks for": _functions_that_no_mode_looks_for,
     "questions of torch's tracer": _questions_of_the_tracer,
     "functions that stand for themselves": _functions_that_stand_for_themselves,

@@ -38,7 +38,7 @@ _INDEXING = "__getitem__"
 
 
 def straight(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The first of the three modes; a tensor with functions of its own, or a further mode below it, goes all the way."""
+    """The first of the three modes; all are asked for a tensor with functions of its own, or a further mode."""
     below = tuple(resolve(path).owner for path in (_THIRD, _SECOND))
     errors = resolve_object("torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode")
     explain = resolve_object("torch._export.non_strict_utils._suggest_fixes_for_data_dependent_error_non_strict")

@@ -31,7 +31,7 @@ def _replacement(original: Callable[..., Any]) -> Callable[..., Any]:
         "call_module": tracing.calling_modules,
         "create_node": tracing.creating_nodes,
         "__torch_dispatch__": tracing.dispatching,
-        "__sym_dispatch__": tracing.dispatching_sizes,
+        "handle_sym_dispatch": tracing.dispatching_sizes,
         "_get_dispatch": tracing.finding_kernels,
     }
     return replacements[original.__name__](original)
@@ -46,7 +46,10 @@ _EXPECTED: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("self", "func", "types", "args", "kwargs"),
         ("proxy_call(self, func, self.pre_dispatch, args, kwargs)",),
     ),
-    f"{_MODE}.__sym_dispatch__": (("self", "func", "types", "args", "kwargs"), ("_sym_register(", "func(*args")),
+    "torch.fx.experimental.proxy_tensor.handle_sym_dispatch": (
+        ("func", "args", "kwargs"),
+        ("mode = get_proxy_mode()", "mode.__sym_dispatch__(func, types, args, kwargs)"),
+    ),
     "torch._ops.OpOverload._get_dispatch": (
         ("self", "key"),
         (

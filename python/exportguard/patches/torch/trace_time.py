@@ -19,6 +19,8 @@ _METADATA = "torch.fx.experimental.proxy_tensor._extract_tensor_metadata"
 _CONFIG = "torch._dynamo.config"
 _CACHE = "fake_tensor_cache_enabled"
 _OVERRIDE = "torch._export.non_strict_utils._NonStrictTorchFunctionHandler._override"
+_BINDINGS = "torch.export._trace._replace_unbacked_bindings"
+_RANGES = "torch.utils._sympy.value_ranges.ValueRanges.__and__"
 _LAZY = "torch.fx._lazy_graph_module._use_lazy_graph_module_flag"
 
 
@@ -64,6 +66,54 @@ def few_overrides(original: Callable[..., Any]) -> Callable[..., Any]:
     return override
 
 
+def bindings_of_unbacked_sizes(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`_replace_unbacked_bindings`, which looks through every value of a graph for sizes that depend on data."""
+
+    @functools.wraps(original)
+    def replace(gm: Any) -> Any:
+        env = resolve_object("torch._export.utils._get_shape_env_from_gm")(gm)
+        is_unbacked = resolve_object("torch.utils._sympy.symbol.symbol_is_type")
+        kinds = resolve_object("torch.utils._sympy.symbol.SymT")
+        unbacked = (kinds.UNBACKED_INT, kinds.UNBACKED_FLOAT)
+        if env is None or any(is_unbacked(symbol, unbacked) for symbol in env.var_to_range):
+            return original(gm)
+        for node in gm.graph.nodes:
+            node.meta.pop("unbacked_bindings", None)
+        return None
+
+    return replace
+
+
+def _probe_bindings() -> Verdict:
+    source = "".join(inspect.getsource(inspect.unwrap(resolve(_BINDINGS).function)).split())
+    known = (
+        'node.meta.pop("unbacked_bindings",None)',
+        "forsymbolinshape_env.var_to_range",
+        "symbol_is_type(symbol,(SymT.UNBACKED_INT,SymT.UNBACKED_FLOAT))",
+        "pending=base_unbacked_symbols",
+    )
+    missing = next((text for text in known if text not in source), None)
+    return NEEDED if missing is None else does_not_fit(f"it does not have {missing}")
+
+
+def equal_ranges(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`ValueRanges.__and__`: what two equal ranges have in common is one of them."""
+
+    @functools.wraps(original)
+    def intersection(self: Any, other: Any) -> Any:
+        kinds = ((one.is_bool, one.is_int, one.is_float) for one in (self, other))
+        is_same = len({*kinds}) == 1 and self.lower == other.lower and self.upper == other.upper
+        return self if is_same else original(self, other)
+
+    return intersection
+
+
+def _probe_ranges() -> Verdict:
+    source = "".join(inspect.getsource(inspect.unwrap(resolve(_RANGES).function)).split())
+    is_known = "sympy.Max(self.lower,other.lower)" in source and "sympy.Min(self.upper,other.upper)" in source
+    return NEEDED if is_known else does_not_fit("it is not the larger low end and the smaller high end")
+
+
 def _probe_overrides() -> Verdict:
     """Whether it knows these three kinds and no other."""
     source = "".join(inspect.getsource(inspect.unwrap(resolve(_OVERRIDE).function)).split())
@@ -98,6 +148,26 @@ def _probe_lazy() -> Verdict:
 
 
 PATCHES = (
+    Patch(
+        name="bindings of sizes that depend on data",
+        kind="torch",
+        target=_BINDINGS,
+        reason="every value of a graph is looked through for sizes that depend on data, where there is none",
+        upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/export/_trace.py",
+        is_in_traces=False,
+        probe=_probe_bindings,
+        replace=bindings_of_unbacked_sizes,
+    ),
+    Patch(
+        name="equal ranges of sizes",
+        kind="torch",
+        target=_RANGES,
+        reason="each axis of each layer's cache is asked for the range of one symbol, in arithmetic of expressions",
+        upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/_sympy/value_ranges.py",
+        is_in_traces=False,
+        probe=_probe_ranges,
+        replace=equal_ranges,
+    ),
     Patch(
         name="metadata beside the examples",
         kind="torch",

@@ -1,0 +1,111 @@
+"""Fake tensors of parameters, buffers and inputs that look alike are found out about once."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from exportguard.declaration import NEEDED, Patch, Verdict, does_not_fit, resolve, resolve_object
+from exportguard.patches.torch.named_axes import add_source
+from exportguard.repeats.plan import current_plan
+
+_TARGET = "torch._subclasses.fake_tensor.FakeTensorConverter.from_real_tensor"
+_PARAMETERS = ("self", "fake_mode", "t", "make_constant", "shape_env", "source", "symbolic_context", "trace")
+
+
+def copying(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`FakeTensorConverter.from_real_tensor`, where one of the same look and symbols is copied."""
+    # Not at the top: they take long to import, and whoever exports has them by now.
+    from torch._dynamo.source import TensorProperty, TensorPropertySource
+    from torch.fx.experimental.symbolic_shapes import StatelessSymbolicContext
+
+    from exportguard.repeats.copies import Copies, look_of, symbols_of_axes
+
+    def axes_of(context: Any, source: Any, env: Any) -> Mapping[int, Any] | None:
+        if context is None:
+            return {} if source is None and env is None else None
+        is_simple = type(context) is StatelessSymbolicContext and context.view_base_context is None
+        return symbols_of_axes(context) if is_simple and env is not None else None
+
+    @functools.wraps(original)
+    def from_real_tensor(
+        self: Any,
+        fake_mode: Any,
+        t: Any,
+        make_constant: bool = False,
+        shape_env: Any = None,
+        *,
+        source: Any = None,
+        symbolic_context: Any = None,
+        trace: bool = True,
+    ) -> Any:
+        def made_by_torch() -> Any:
+            return original(
+                self,
+                fake_mode,
+                t,
+                make_constant,
+                shape_env,
+                source=source,
+                symbolic_context=symbolic_context,
+                trace=trace,
+            )
+
+        may_copy = self.export and not make_constant and current_plan().traces_once
+        look = look_of(t) if may_copy and self._get_memo(t) is None else None
+        if look is None:
+            return made_by_torch()
+        axes = axes_of(symbolic_context, source, shape_env)
+        fake = None if axes is None else Copies.of(self).fake_of(t, (look, *axes.items()))
+        if fake is None:
+            fake = made_by_torch()
+            axes = axes_of(symbolic_context, source, shape_env)
+            if axes is not None:
+                Copies.of(self).note((look, *axes.items()), fake)
+            return fake
+        for axis, symbol in (axes or {}).items():
+            add_source(shape_env, symbol, TensorPropertySource(source, TensorProperty.SIZE, axis))
+        return fake
+
+    return from_real_tensor
+
+
+#: What is used beside the target, and what its source says in torch 2.11 to 2.13.
+_USED: Mapping[str, tuple[str, ...]] = {
+    "torch._subclasses.fake_tensor.FakeTensorConverter._get_memo": (
+        "self.meta_converter.describer.lookup_tensor.get(t)",
+    ),
+    "torch._subclasses.fake_tensor.FakeTensorConverter.set_tensor_memo": ("self.meta_converter.tensor_memo[",),
+    "torch._subclasses.meta_utils.MetaConverter.set_storage_memo": ("self.storage_memo[s.id]=v",),
+    "torch._subclasses.meta_utils.MetaTensorDescriber.get_storage_id": ("self.lookup_storage[s]",),
+    "torch._subclasses.fake_tensor.FakeTensor.__new__": ("_make_subclass", "device_for_backend_keys"),
+}
+
+
+def _probe() -> Verdict:
+    function = inspect.unwrap(resolve(_TARGET).function)
+    if tuple(inspect.signature(function).parameters) != _PARAMETERS:
+        return does_not_fit(f"{_TARGET} has other parameters than {', '.join(_PARAMETERS)}")
+    for path, texts in _USED.items():
+        source = "".join(inspect.getsource(resolve_object(path)).split())
+        missing = next((text for text in texts if "".join(text.split()) not in source), None)
+        if missing is not None:
+            return does_not_fit(f"{path} does not have {missing}")
+    return NEEDED
+
+
+PATCHES = (
+    Patch(
+        name="fake tensors that look alike",
+        kind="torch",
+        target=_TARGET,
+        reason="how a tensor lies in memory is found out for each parameter and each layer of a cache on its own",
+        upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_subclasses/fake_tensor.py",
+        versions="torch 2.11 to 2.13",
+        is_in_traces=False,
+        probe=_probe,
+        replace=copying,
+    ),
+)
