@@ -37,6 +37,10 @@ class ModelRun:
         return Snapshot(self._model.modules())
 
     @functools.cached_property
+    def _weights(self) -> int:
+        return sum(weight.numel() for weight in self._model.parameters())
+
+    @functools.cached_property
     def _buffers(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         return [(buffer, buffer.detach().clone()) for buffer in self._model.buffers()]
 
@@ -87,8 +91,7 @@ class ModelRun:
         """The rows of the longest input, and how often a weight is multiplied: about each of them with each row."""
         leaves = [leaf for leaf in call.leaves() if isinstance(leaf, torch.Tensor)]
         rows = max((leaf.numel() // (_width(leaf) or 1) for leaf in leaves), default=1)
-        weights = sum(weight.numel() for weight in self._model.parameters())
-        return rows, rows * weights
+        return rows, rows * self._weights
 
     @contextlib.contextmanager
     def _kept(self) -> Iterator[None]:

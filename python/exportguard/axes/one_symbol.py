@@ -20,6 +20,7 @@ from exportguard.declaration import Patch, Verdict, does_not_fit, resolve
 from exportguard.dynamic_shapes import LeafShape
 from exportguard.example import Example, Place
 from exportguard.patches.torch import named_axes
+from exportguard.repeats.known_axes import axes_are_known
 
 _FAKIFY = "torch._export.non_strict_utils.fakify"
 _CREATE = "torch.fx.experimental.symbolic_shapes.ShapeEnv.create_symbol"
@@ -99,9 +100,6 @@ def one_symbol_for_a_name(example: Example) -> tuple[Patch, ...]:
 
 
 def _counting(symbols: _Symbols, original: Callable[..., Any]) -> Callable[..., Any]:
-    # Not at the top: it takes long to import, and whoever exports has it by now.
-    from exportguard.repeats.copies import axes_are_known
-
     @functools.wraps(original)
     def fakify(mode: object, kp: object, t: object, *args: Any, **kwargs: Any) -> Any:
         with symbols.of_next_leaf(mode, t), axes_are_known(symbols.known_axes):

@@ -91,14 +91,14 @@ def _value(expression: sympy.Expr, sizes: Sizes) -> int:
 
 def wrapped(tensor: torch.Tensor, shape: list[int]) -> torch.Tensor:
     """The tensor with its values again and again, or without the last of them, along each axis."""
-    result = tensor.detach().clone()
+    result = given = tensor.detach()
     for axis, size in enumerate(shape):
         if result.shape[axis] == 0 and size > 0:
             result = result.new_zeros([*result.shape[:axis], size, *result.shape[axis + 1 :]])
         elif result.shape[axis] != size:
             places = torch.arange(size, device=result.device) % result.shape[axis]
             result = result.index_select(axis, places)
-    return result
+    return given.clone() if result is given else result
 
 
 def other_sizes(sizes: Sizes, allowed: Any) -> Iterator[Sizes]:

@@ -6,9 +6,7 @@ memory; here that is known once it is known of one of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Hashable, Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import DimDynamic
 
 from exportguard.repeats.keys import Local, UncomparableError
+from exportguard.repeats.known_axes import known_axes
 from exportguard.repeats.likenesses import Likeness
 
 _OF_NO_PATH = Local.of(0)
@@ -90,26 +89,10 @@ def look_of(tensor: torch.Tensor) -> Hashable | None:
     return type(tensor), tensor.shape, tensor.dtype, tensor.device, tensor.requires_grad
 
 
-#: Tells the symbols of the axes of the input that is being made fake, by axis; None if they are not all known.
-KnownAxes = Callable[[], Mapping[int, Any] | None]
-_KNOWN_AXES: ContextVar[KnownAxes | None] = ContextVar("exportguard.known_axes", default=None)
-
-
-@contextmanager
-def axes_are_known(known_axes: KnownAxes) -> Iterator[None]:
-    """While an input is made fake whose symbols are those of inputs before it."""
-    token = _KNOWN_AXES.set(known_axes)
-    try:
-        yield
-    finally:
-        _KNOWN_AXES.reset(token)
-
-
 def symbols_of_axes(context: Any) -> Mapping[int, Any] | None:
     """The symbols of the axes that torch was asked to keep symbolic; None if torch has to make some."""
     if context is None:
         return {}
-    ask = _KNOWN_AXES.get()
-    known = None if ask is None else ask()
+    known = known_axes()
     dynamic = {axis for axis, kind in enumerate(context.dynamic_sizes) if kind is not DimDynamic.STATIC}
     return known if known is not None and dynamic == known.keys() else None

@@ -82,7 +82,7 @@ def tracking_quietly(original: Callable[..., Any]) -> Callable[..., Any]:
 
 #: The modes, and what their sources say in torch 2.11 to 2.13.
 _KNOWN: Mapping[str, tuple[str, ...]] = {
-    _FIRST: ("tracer.torch_fn_metadata=func", "tracer.torch_fn_counts[func]=", "funcistorch.ops.aten.size.default"),
+    _FIRST: ("tracer.torch_fn_metadata=func", "tracer.torch_fn_counts[func]="),
     _SECOND: ("iffuncin_side_effectful_need_to_be_preserved_pre_dispatch:",),
     _THIRD: ("self._override(func,args,kwargs)", "exceptGuardOnDataDependentSymNodease:"),
 }
