@@ -61,9 +61,9 @@ def require_names(name: str, value: Any) -> None:
     if value is None:
         return
     is_sequence = isinstance(value, Sequence) and not isinstance(value, str | bytes)
-    if not is_sequence or not all(isinstance(one, str) and one for one in value):
+    if not is_sequence or not all(isinstance(name, str) and name for name in value):
         raise wrong(name, value, "a list of names")
-    twice = next((one for one in value if list(value).count(one) > 1), None)
+    twice = next((name for name in value if list(value).count(name) > 1), None)
     if twice is not None:
         raise InvalidArgumentError(f"{name} has {twice!r} twice; give each value a name of its own")
 

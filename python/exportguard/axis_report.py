@@ -58,9 +58,9 @@ class AxisOutcome:
         if wrong is not None:
             return f"bounded, {self.size} {wrong}"
         bound = f", at most {self.at_most}" if self.at_most is not None else ""
-        own = [one.condition for one in self.bounds if one.kind == Kind.OWN and one.at_most is None]
+        own = [limit.condition for limit in self.bounds if limit.kind == Kind.OWN and limit.at_most is None]
         relations = f"; the model refuses other sizes than {' and '.join(own)}" if own else ""
-        tokens = [one.condition for one in self.bounds if one.kind == Kind.EMPTY]
+        tokens = [limit.condition for limit in self.bounds if limit.kind == Kind.EMPTY]
         empty = f"; with an empty cache the model does something else ({' and '.join(tokens)})" if tokens else ""
         return f"kept as {self.size}{bound}{relations}{empty}"
 

@@ -193,8 +193,8 @@ def _require_like(first: Sequence[LeafShape], row: Sequence[LeafShape], where: s
     names, expected = ([shape.leaf.name for shape in shapes] for shapes in (row, first))
     if names != expected:
         raise InvalidArgumentError(f"the inputs{where} are {', '.join(names)}, but {', '.join(expected)} in call 0")
-    for one, other in zip(first, row, strict=True):
-        _require_same_leaf(one, other.leaf.value, where)
+    for leaf, other in zip(first, row, strict=True):
+        _require_same_leaf(leaf, other.leaf.value, where)
 
 
 def _require_same_leaf(first: LeafShape, value: Any, where: str) -> None:
@@ -312,8 +312,8 @@ def _pair(path: str, value: object, spec: object) -> Iterator[LeafShape]:
         # One {axis: name} for a whole container goes to each tensor in it.
         for leaf in flatten_named(value):
             name = f"{path}.{leaf.name}" if path else leaf.name
-            one = spec if isinstance(leaf.value, torch.Tensor) else _of_a_count(value, leaf.value, spec)
-            yield LeafShape(Leaf(name, leaf.value), _axes(name, leaf.value, one))
+            axes = spec if isinstance(leaf.value, torch.Tensor) else _of_a_count(value, leaf.value, spec)
+            yield LeafShape(Leaf(name, leaf.value), _axes(name, leaf.value, axes))
     else:
         yield from _pair_children(path, value, spec)
 
@@ -417,7 +417,7 @@ def _axes(path: str, value: object, spec: object) -> dict[int, Axis]:
     axes = [
         (_axis_number(path, value, axis), _known(path, axis, asked)) for axis, asked in entries if asked is not None
     ]
-    twice = next((axis for axis, _ in axes if [one for one, _ in axes].count(axis) > 1), None)
+    twice = next((axis for axis, _ in axes if [number for number, _ in axes].count(axis) > 1), None)
     if twice is not None:
         raise InvalidArgumentError(f"dynamic_shapes names axis {twice} of {path} twice, counted from both ends")
     return dict(axes)

@@ -118,4 +118,4 @@ def _named(shapes: Sequence[LeafShape]) -> Iterator[tuple[str, Place]]:
             elif name is not None:
                 numbers.append((name, Place(number, axis)))
     seen = {shape.label(axis) for shape in shapes for axis in shape.axes if isinstance(shape.leaf.value, torch.Tensor)}
-    yield from (one for one in numbers if one[0] not in seen)
+    yield from ((name, place) for name, place in numbers if name not in seen)

@@ -175,18 +175,18 @@ def _names_of(seen: Iterable[tuple[int, ...]]) -> dict[tuple[int, ...], str]:
     """A name for what an axis measured in each call, `d1+d4` for the sum of two others."""
     sizes = list(seen)
     sums = {total: parts for total in sizes if (parts := _parts(total, sizes)) is not None}
-    names = {one: f"d{number}" for number, one in enumerate(size for size in sizes if size not in sums)}
+    names = {size: f"d{number}" for number, size in enumerate(size for size in sizes if size not in sums)}
 
-    def name(one: tuple[int, ...]) -> str:
-        return "+".join(map(name, sums[one])) if one in sums else names[one]
+    def name(size: tuple[int, ...]) -> str:
+        return "+".join(map(name, sums[size])) if size in sums else names[size]
 
     return {size: name(size) for size in sizes}
 
 
 def _parts(total: tuple[int, ...], sizes: Sequence[tuple[int, ...]]) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Two others that it is the sum of in every call; of sums that few calls show nothing is said."""
-    for one, other in itertools.combinations(sizes, 2):
-        pairs = set(zip(one, other, strict=True))
-        if len(pairs) >= _FEWEST and all(a + b == c for a, b, c in zip(one, other, total, strict=True)):
-            return one, other
+    for part, other in itertools.combinations(sizes, 2):
+        pairs = set(zip(part, other, strict=True))
+        if len(pairs) >= _FEWEST and all(a + b == c for a, b, c in zip(part, other, total, strict=True)):
+            return part, other
     return None

@@ -34,12 +34,13 @@ def functions_of_program(program: ExportedProgram, wanted: ModulesAsFunctions) -
     expand(program.graph_module)
     classes = _classes_by_path(program)
     functions: dict[str, str] = {}
-    for one in as_wanted(wanted):
-        found = _repeated(classes) if one == REPEATED else {p: name for p, name in classes.items() if name == one}
-        if not found and one != REPEATED:
+    for name_wanted in as_wanted(wanted):
+        of_class = {path: name for path, name in classes.items() if name == name_wanted}
+        found = _repeated(classes) if name_wanted == REPEATED else of_class
+        if not found and name_wanted != REPEATED:
             known = ", ".join(sorted(set(classes.values())))
             raise InvalidArgumentError(
-                f"modules_as_functions names {one}, of which the program has no module; it has {known}"
+                f"modules_as_functions names {name_wanted}, of which the program has no module; it has {known}"
             )
         functions.update(found)
     return {path: _function_name(name) for path, name in functions.items()}
@@ -57,13 +58,13 @@ def as_wanted(wanted: ModulesAsFunctions) -> list[str]:
     return [_name_of(item) for item in given]
 
 
-def _name_of(one: object) -> str:
-    if isinstance(one, str) and (one == REPEATED or "." in one):
-        return one
-    if isinstance(one, type) and issubclass(one, torch.nn.Module):
-        return f"{one.__module__}.{one.__qualname__}"
+def _name_of(module: object) -> str:
+    if isinstance(module, str) and (module == REPEATED or "." in module):
+        return module
+    if isinstance(module, type) and issubclass(module, torch.nn.Module):
+        return f"{module.__module__}.{module.__qualname__}"
     raise InvalidArgumentError(
-        f'modules_as_functions must be classes of modules, their full names, or "{REPEATED}", got {one!r}'
+        f'modules_as_functions must be classes of modules, their full names, or "{REPEATED}", got {module!r}'
     )
 
 

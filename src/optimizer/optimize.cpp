@@ -97,7 +97,7 @@ class Run {
       driver.run(graph, stage);
       clean(graph);
     }
-    for (const PatternReport& one : reports) add(one);
+    for (const PatternReport& report : reports) add(report);
     for (const std::string& domain : driver.domains()) opsets.try_emplace(domain, 1);
     graph.erase_unused_initializers();
     graph.sweep();
@@ -117,17 +117,17 @@ class Run {
   template <typename F>
   void pass(std::string_view name, F&& function) {
     const Clock::time_point begin = Clock::now();
-    PatternReport one{.name = std::string(name), .applied = function()};
-    one.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    add(one);
+    PatternReport report{.name = std::string(name), .applied = function()};
+    report.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    add(report);
   }
 
-  void add(const PatternReport& one) {
-    auto found = std::ranges::find(report_.patterns, one.name, &PatternReport::name);
-    if (found == report_.patterns.end()) found = report_.patterns.insert(found, PatternReport{.name = one.name});
-    found->applied += one.applied;
-    found->seconds += one.seconds;
-    for (const auto& [reason, times] : one.refusals) found->refusals[reason] += times;
+  void add(const PatternReport& report) {
+    auto found = std::ranges::find(report_.patterns, report.name, &PatternReport::name);
+    if (found == report_.patterns.end()) found = report_.patterns.insert(found, PatternReport{.name = report.name});
+    found->applied += report.applied;
+    found->seconds += report.seconds;
+    for (const auto& [reason, times] : report.refusals) found->refusals[reason] += times;
   }
 
   ir::Model& model_;

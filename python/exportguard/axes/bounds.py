@@ -92,13 +92,13 @@ class _Trace:
             if symbol not in sizes:
                 expression = self.replaced(symbol)
                 symbols = sorted(expression.free_symbols, key=str)
-                value = Evaluation(expression, symbols)({one: found.get(one, 2) for one in symbols})
+                value = Evaluation(expression, symbols)({part: found.get(part, 2) for part in symbols})
                 found[symbol] = int(value) if value is not None else found.get(symbol, 2)
         return found
 
     def told(self, sizes: Sizes, *, is_relation: bool = False) -> str:
         """Sizes in the user's names."""
-        return ", ".join(f"{self.worded(one, is_relation=is_relation)}={size}" for one, size in sizes.items())
+        return ", ".join(f"{self.worded(symbol, is_relation=is_relation)}={size}" for symbol, size in sizes.items())
 
 
 def bounds_of(
@@ -155,7 +155,7 @@ def _asked_domain(traced: TracedInputs, shapes: Sequence[LeafShape]) -> dict[sym
     for shape, axis, symbol in _axes_asked(traced, shapes):
         low, high = ends_of(shape.axes[axis])
         known = domain.get(symbol, Range(2))
-        highs = [one for one in (known.high, high) if one is not None]
+        highs = [end for end in (known.high, high) if end is not None]
         domain[symbol] = Range(max(known.low, low or 0), min(highs, default=None))
     return domain
 

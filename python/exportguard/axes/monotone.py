@@ -68,7 +68,7 @@ def sizes_that_hold(guard: sympy.Basic, domain: Domain) -> Range | None:
     if found is None or not isinstance(guard, _ORDERS):
         return None
     kept = [part for name, part in zip(_SIGNS, found, strict=True) if name not in _BREAKING[type(guard)]]
-    ranges = sorted((part for part in kept if not _is_empty(part)), key=lambda one: one.low)
+    ranges = sorted((part for part in kept if not _is_empty(part)), key=lambda part: part.low)
     return Range(ranges[0].low, ranges[-1].high) if ranges else None
 
 
@@ -83,12 +83,12 @@ _BREAKING: dict[type, tuple[str, ...]] = {
     sympy.StrictLessThan: ("above", "zero"),
 }
 _ALWAYS: dict[type, Callable[[Tendency], bool]] = {
-    sympy.Equality: lambda one: one.low == one.high == 0,
-    sympy.Unequality: lambda one: one.low > 0 or one.high < 0,
-    sympy.GreaterThan: lambda one: one.low >= 0,
-    sympy.StrictGreaterThan: lambda one: one.low > 0,
-    sympy.LessThan: lambda one: one.high <= 0,
-    sympy.StrictLessThan: lambda one: one.high < 0,
+    sympy.Equality: lambda range_: range_.low == range_.high == 0,
+    sympy.Unequality: lambda range_: range_.low > 0 or range_.high < 0,
+    sympy.GreaterThan: lambda range_: range_.low >= 0,
+    sympy.StrictGreaterThan: lambda range_: range_.low > 0,
+    sympy.LessThan: lambda range_: range_.high <= 0,
+    sympy.StrictLessThan: lambda range_: range_.high < 0,
 }
 
 
@@ -192,8 +192,8 @@ def _quotient_up(parts: Sequence[Tendency]) -> Tendency:
     return _negative(down)
 
 
-def _negative(one: Tendency) -> Tendency:
-    return Tendency(-one.high, -one.low, None if one.direction is None else -one.direction)
+def _negative(tendency: Tendency) -> Tendency:
+    return Tendency(-tendency.high, -tendency.low, None if tendency.direction is None else -tendency.direction)
 
 
 def _floor(a: _Number, b: _Number) -> _Number:

@@ -71,8 +71,8 @@ def shrunk_with_every_kind(
     try:
         wanted = kinds_of_config(config)
         for layers in _DEPTHS:
-            one = shrunk(config, changes, layers=layers)
-            found.append(_Candidate(one, len(missing_kinds(wanted, kinds_of_config(one)))))
+            smaller = shrunk(config, changes, layers=layers)
+            found.append(_Candidate(smaller, len(missing_kinds(wanted, kinds_of_config(smaller)))))
             if not found[-1].missing:
                 break
     except (*REFUSALS, ImportError):  # what cannot be built is told where the model is

@@ -23,7 +23,7 @@ def add_marker(tracer: Any, path: Path, nodes: Mapping[int, Node]) -> Node:
     """A node for a block that took a path; `nodes` has the path's operands by their number."""
     for local in () if path.examples else path.locals:
         path.examples[local.number] = nodes[local.number].meta.get("val")
-    shared = [one.node for one in path.shared]
+    shared = [value.node for value in path.shared]
     split = len(shared) - path.size_count
     tensors = [*(nodes[local.number] for local in path.locals), *shared[:split]]
     node: Node = tracer.create_node("call_function", MARKER, (tensors, shared[split:]), {})
@@ -36,12 +36,12 @@ def add_marker(tracer: Any, path: Path, nodes: Mapping[int, Node]) -> Node:
 
 def expand(module: torch.nn.Module) -> int:
     """Puts the operators in the place of the markers of a graph module and of those inside it; returns how many."""
-    graphs = [one.graph for one in module.modules() if isinstance(one, GraphModule)]
+    graphs = [part.graph for part in module.modules() if isinstance(part, GraphModule)]
     count = sum(expand_graph(graph) for graph in graphs)
     if count:
-        for one in module.modules():
-            if isinstance(one, GraphModule):
-                one.recompile()
+        for part in module.modules():
+            if isinstance(part, GraphModule):
+                part.recompile()
     return count
 
 
@@ -58,7 +58,7 @@ def _expand_marker(graph: Graph, marker: Node) -> None:
     tensors, sizes = marker.args
     given: Any = [*tensors, *sizes]  # type: ignore[misc]
     nodes = {local.number: node for local, node in zip(path.locals, given, strict=False)}
-    shared = {one.node: node for one, node in zip(path.shared, given[len(path.locals) :], strict=True)}
+    shared = {value.node: node for value, node in zip(path.shared, given[len(path.locals) :], strict=True)}
     place = Place(marker.meta.get("nn_module_stack", {}))
     items = {item.args[1]: item for item in list(marker.users)}
 

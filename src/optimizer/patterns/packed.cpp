@@ -51,15 +51,17 @@ std::vector<Projection> projections_beside(const ir::Node& node) {
   const auto rows = node.input(1).initializer()->shape()[0];
   for (const ir::Use* use : node.input(0).uses()) {
     if (!is_product(*use) || &use->user().graph() != &node.graph()) continue;
-    Projection one{.product = &use->user()};
-    if (one.weight().dtype() != node.input(1).dtype() || one.weight().initializer()->shape()[0] != rows) continue;
-    find_bias(one);
-    found.push_back(one);
+    Projection projection{.product = &use->user()};
+    if (projection.weight().dtype() != node.input(1).dtype() || projection.weight().initializer()->shape()[0] != rows)
+      continue;
+    find_bias(projection);
+    found.push_back(projection);
   }
   std::ranges::sort(found, [](const Projection& a, const Projection& b) { return a.product->is_before(*b.product); });
-  const bool have_bias = std::ranges::all_of(found, [](const Projection& one) { return one.sum != nullptr; });
+  const bool have_bias =
+      std::ranges::all_of(found, [](const Projection& projection) { return projection.sum != nullptr; });
   if (!have_bias) {
-    for (Projection& one : found) one.sum = nullptr;
+    for (Projection& projection : found) projection.sum = nullptr;
   }
   return found;
 }
@@ -83,8 +85,8 @@ std::string joined_name(const std::vector<const Value*>& parts) {
   std::vector<std::string> words;
   for (std::size_t i = 0; i < common.size(); ++i) {
     std::vector<std::string_view> different;
-    for (const auto& one : all) {
-      if (different.empty() || one[i] != common[i]) different.push_back(one[i]);
+    for (const auto& name : all) {
+      if (different.empty() || name[i] != common[i]) different.push_back(name[i]);
     }
     words.push_back(fmt::format("{}", fmt::join(different, "+")));
   }
@@ -111,11 +113,11 @@ void pack(Rewriter& rewriter, const std::vector<Projection>& projections) {
   std::vector<const Value*> biases;
   std::vector<std::int64_t> widths;
   std::vector<ir::Type> types;
-  for (const Projection& one : projections) {
-    weights.push_back(&one.weight());
-    if (one.sum) biases.push_back(one.bias);
-    widths.push_back(one.width());
-    types.push_back(one.result().type());
+  for (const Projection& projection : projections) {
+    weights.push_back(&projection.weight());
+    if (projection.sum) biases.push_back(projection.bias);
+    widths.push_back(projection.width());
+    types.push_back(projection.result().type());
   }
   std::int64_t total = 0;
   for (const std::int64_t width : widths) total += width;
