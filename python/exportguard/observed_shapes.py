@@ -30,8 +30,8 @@ class _Axis:
 
     @property
     def label(self) -> str:
-        """What grows by more than one is no such size, but a number of its own."""
-        names = (name if grown == 1 else f"{name} of {self.leaf}" for name, grown in self.growth.items())
+        """What grows by more than one is no such size, but a number of its own; what no longer grows is bounded."""
+        names = (name if grown in (0, 1) else f"{name} of {self.leaf}" for name, grown in self.growth.items())
         return "+".join(names) + self.suffix
 
 
@@ -40,7 +40,8 @@ def observed_dynamic_shapes(make_inputs: Callable[[Sizes], Any], sizes: Sizes, o
 
     `make_inputs(sizes)` is called once as it is and once for each size made larger by one. An axis that follows two of
     them, such as a mask over past and new tokens, is called `past+seq`. An axis that stops following its size at one of
-    `others`, such as a cache that keeps no more tokens than its window, is another axis there: `past_bounded`.
+    `others`, such as a cache that keeps no more tokens than its window, is another axis there: `past_bounded`. So is
+    one that does not follow it at `sizes` any more, but is another one at `others`.
 
     >>> observed_dynamic_shapes(lambda s: {"x": torch.zeros(s["batch"], 4)}, {"batch": 2})
     {'x': {0: 'batch'}}
@@ -58,6 +59,7 @@ def observed_dynamic_shapes(make_inputs: Callable[[Sizes], Any], sizes: Sizes, o
     for name in sorted(sizes):
         _add_growth(axes, name, _sizes_like(base, make_inputs({**sizes, name: sizes[name] + 1})))
     calls = [(other, _sizes_like(base, make_inputs(other))) for other in others]
+    _add_sizes_left(axes, sizes, calls)
     growing = [axis for row in axes for axis in row if axis.growth]
     _share_names(growing)
     _tell_apart(growing, sizes, _by_axis(axes, calls))
@@ -84,6 +86,17 @@ def _add_growth(axes: Sequence[Sequence[_Axis]], name: str, sizes: Sequence[tupl
         for axis, size in zip(row, after, strict=True):
             if size != axis.size:
                 axis.growth[name] = size - axis.size
+
+
+def _add_sizes_left(
+    axes: Sequence[Sequence[_Axis]], base: Sizes, calls: Sequence[tuple[Sizes, list[tuple[int, ...]]]]
+) -> None:
+    """An axis that is at its bound already, such as a full window, follows the size with which it is shorter."""
+    for row, leaf_axes in enumerate(axes):
+        for column, axis in enumerate(leaf_axes):
+            left = [other for other, found in calls if not axis.growth and found[row][column] != axis.size]
+            shared = [name for name in base if left and all(other[name] != base[name] for other in left)]
+            axis.growth |= dict.fromkeys(shared[-1:], 0)
 
 
 def _by_axis(

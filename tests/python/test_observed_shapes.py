@@ -76,3 +76,13 @@ def test_axes_that_grow_alike_and_are_not_as_long_have_names_of_their_own() -> N
 
     shapes = observed_dynamic_shapes(inputs, {"seq": 6})
     assert shapes == {"held": {0: "seq"}, "mask": {0: "seq"}, "text": {0: "seq_2"}}
+
+
+def test_a_window_that_is_full_already_follows_the_size_with_which_it_is_shorter() -> None:
+    def make_inputs(sizes: Mapping[str, int]) -> list[torch.Tensor]:
+        batch, past = sizes["batch"], sizes["past"]
+        return [torch.zeros(batch, past), torch.zeros(batch, min(past, 3)), torch.zeros(batch, 7)]
+
+    others = [{"batch": 4, "past": 8}, {"batch": 2, "past": 0}, {"batch": 1, "past": 1}]
+    shapes = observed_dynamic_shapes(make_inputs, {"batch": 2, "past": 5}, others)
+    assert shapes == [{0: "batch", 1: "past"}, {0: "batch", 1: "past_bounded"}, {0: "batch"}]
