@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from exportguard.errors import InvalidArgumentError
@@ -23,6 +23,7 @@ from .staging import REPORT, require_free, staged_folder
 from .writers import parts_of, write_files
 
 _GENERATION = "text-generation"
+_LISTED = 8  # names in a line
 
 
 def export_model(
@@ -113,11 +114,22 @@ def summary(result: ExportedFolder) -> Mapping[str, str]:
     return {
         "folder": result.folder,
         "model": f"{result.model}, {result.task}, {result.parameters:,} parameters, {result.node_count} nodes",
-        "inputs": ", ".join(result.inputs),
+        "inputs": _listed(result.inputs),
         "verified": compared + runtime,
         **_quantized(result),
         "seconds": ", ".join(f"{name} {seconds:.1f}" for name, seconds in result.seconds.items()),
     }
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first names of many: a cache has two for each layer.
+
+    >>> _listed(["a", "b"]), _listed([str(number) for number in range(90)])
+    ('a, b', '0, 1, 2, 3, 4, … 89 (90 in all)')
+    """
+    if len(names) <= _LISTED:
+        return ", ".join(names)
+    return f"{', '.join(names[:5])}, … {names[-1]} ({len(names)} in all)"
 
 
 def _quantized(result: ExportedFolder) -> dict[str, str]:
