@@ -85,6 +85,8 @@ sanitize: $(VENV)/.packages ## the C++ tests under the address and undefined-beh
 	cmake -G Ninja -S . -B $(BUILD)-sanitize -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) -DEXPORTGUARD_SANITIZE=ON -DEXPORTGUARD_EXAMPLES=OFF
 	cmake --build $(BUILD)-sanitize -j $(JOBS)
 	cd $(BUILD)-sanitize && ASAN_OPTIONS=detect_leaks=0 ctest --output-on-failure
+	rm -rf $(BUILD)-sanitize/hostile && $(PYTHON) tests/python/hostile_files.py $(BUILD)-sanitize/hostile
+	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=4096 $(BUILD)-sanitize/tests/cpp/hostile_files $(BUILD)-sanitize/hostile
 
 # With the addresses as they are linked: ThreadSanitizer wants its own, which a kernel may have given away.
 sanitize-threads: $(VENV)/.packages ## the tests of the guard under ThreadSanitizer

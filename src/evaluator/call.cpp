@@ -4,6 +4,12 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <optional>
+#include <string>
+
 #include "exportguard/common/torch_dtypes.h"
 #include "exportguard/evaluator/evaluator.h"
 
@@ -17,8 +23,30 @@ std::string place_of(const ir::Node& node) {
   return where.empty() ? text : fmt::format("{} ({})", text, where);
 }
 
-std::int64_t memory_of_machine() {
-  static const std::int64_t bytes = ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGE_SIZE);
+constexpr std::int64_t kSmall = std::int64_t{1} << 28;  // bytes: nobody asks the system about less
+constexpr std::int64_t kElement = 4;                    // bytes, as most have
+
+/// The number behind `key` in a file of the system's; nothing without.
+std::optional<std::int64_t> number_in(const char* path, std::string_view key) {
+  std::ifstream file(path);
+  for (std::string word; file >> word;) {
+    std::int64_t number = 0;
+    if (key.empty())
+      return std::from_chars(word.data(), word.data() + word.size(), number).ec == std::errc() ? std::optional(number)
+                                                                                               : std::nullopt;
+    if (word == key && file >> number) return number;
+  }
+  return std::nullopt;
+}
+
+/// Bytes that a process may take without the system ending it: those that are free, and no more than a container has.
+/// The system promises more than it has, so an allocation of too much does not fail.
+std::int64_t memory_left() {
+  std::int64_t bytes = ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGE_SIZE);
+  if (const auto free = number_in("/proc/meminfo", "MemAvailable:")) bytes = std::min(bytes, *free * 1024);
+  for (const char* limit : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    if (const auto most = number_in(limit, "")) bytes = std::min(bytes, *most);
+  }
   return bytes;
 }
 
@@ -158,14 +186,17 @@ std::vector<std::int64_t> Call::axes(std::vector<std::int64_t> axes, std::int64_
 }
 
 void Call::require_room(at::IntArrayRef sizes) const {
-  std::int64_t bytes = 1;
+  std::int64_t bytes = kElement;
   for (const std::int64_t size : sizes) {
     if (size < 0) fail(fmt::format("a result cannot have sizes [{}]", fmt::join(sizes, ",")));
     if (size == 0) return;
   }
   for (const std::int64_t size : sizes) {
-    const bool fits = !__builtin_mul_overflow(bytes, size, &bytes) && bytes <= memory_of_machine();
+    const bool fits = !__builtin_mul_overflow(bytes, size, &bytes);
     if (!fits) fail(fmt::format("a result of sizes [{}] is more than this machine can hold", fmt::join(sizes, ",")));
+  }
+  if (bytes > kSmall && bytes > memory_left()) {
+    fail(fmt::format("a result of sizes [{}] is more than this machine can hold", fmt::join(sizes, ",")));
   }
 }
 

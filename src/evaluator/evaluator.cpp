@@ -2,8 +2,10 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include <new>
 #include <set>
 #include <unordered_set>
 
@@ -114,6 +116,17 @@ Datum of_its_own(const Datum& datum, const Storages& borrowed) {
   return is_borrowed ? Datum::of(datum.tensor.clone(), datum.dtype) : datum;
 }
 
+// A view of few elements that shows them many times takes memory when it is handed out.
+Value handed_out(const Datum& datum, const Storages& borrowed, const StringPool& strings) {
+  try {
+    return to_value(of_its_own(datum, borrowed), strings);
+  } catch (const c10::Error&) {
+    throw EvaluationError(fmt::format("there is not enough memory for the output {}", describe(&datum)));
+  } catch (const std::bad_alloc&) {
+    throw EvaluationError(fmt::format("there is not enough memory for the output {}", describe(&datum)));
+  }
+}
+
 }  // namespace
 
 struct Program::Implementation {
@@ -186,7 +199,7 @@ std::vector<Value> Run::outputs() {
   }
   std::vector<Value> outputs;
   for (const Datum& result : state_->machine.end()) {
-    outputs.push_back(to_value(of_its_own(result, state_->borrowed), state_->strings));
+    outputs.push_back(handed_out(result, state_->borrowed, state_->strings));
   }
   return outputs;
 }

@@ -179,7 +179,10 @@ const Graph* InferenceContext::find_graph(std::string_view name) const {
 }
 
 DType InferenceContext::dtype_attribute(std::string_view name, DType fallback) const {
-  return static_cast<DType>(integer(name, static_cast<std::int64_t>(fallback)));
+  const std::int64_t number = integer(name, static_cast<std::int64_t>(fallback));
+  const bool exists = number >= 0 && number <= static_cast<std::int64_t>(DType::kInt2);
+  if (!exists) fail(fmt::format("attribute {} must be the number of an element type, got {}", name, number));
+  return static_cast<DType>(number);
 }
 
 Shape InferenceContext::fresh_shape(std::size_t rank) const {

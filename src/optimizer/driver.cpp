@@ -1,12 +1,16 @@
 #include "optimizer/driver.h"
 
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <optional>
+#include <stdexcept>
 
 #include "exportguard/common/errors.h"
+#include "ir/describe.h"
 
 namespace exportguard::optimizer {
 namespace {
@@ -133,7 +137,26 @@ void Driver::require_end(const Pattern& pattern) {
       pattern.name, most_applications_));
 }
 
+// What torch or the standard library throw where a graph is not what its types say becomes an error that names the
+// node. What a pattern of the user's own raises is passed on as it is.
 bool Driver::try_pattern(std::size_t pattern, ir::Node& node) {
+  const auto refuse = [&](std::string_view reason) {
+    throw GraphError(fmt::format("pattern '{}' cannot look at {}: {}; check the model with its verifier",
+                                 patterns_[pattern]->name, ir::describe(node), reason.substr(0, reason.find('\n'))));
+  };
+  try {
+    return apply_pattern(pattern, node);
+  } catch (const c10::Error& error) {
+    refuse(error.what_without_backtrace());
+  } catch (const std::logic_error& error) {
+    refuse(error.what());
+  } catch (const std::bad_alloc&) {
+    refuse("there is not enough memory");
+  }
+  return false;
+}
+
+bool Driver::apply_pattern(std::size_t pattern, ir::Node& node) {
   const Clock::time_point begin = Clock::now();
   const Match match = patterns_[pattern]->match(facts_, node);
   if (match) {

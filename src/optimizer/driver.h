@@ -34,6 +34,7 @@ class Driver {
   void visit(ir::Node& node, Stage stage);
   void require_end(const Pattern& pattern);
   bool try_pattern(std::size_t pattern, ir::Node& node);
+  bool apply_pattern(std::size_t pattern, ir::Node& node);
   void clean_up(const Rewriter& rewriter, const Pattern& pattern);
 
   ir::Model& model_;

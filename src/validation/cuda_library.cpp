@@ -100,8 +100,8 @@ std::vector<DeviceResult> compare(std::span<const Pair> pairs, int device) {
   std::vector<at::Tensor> dense;  // keeps what had to be made contiguous
   std::vector<DevicePair> raw;
   for (const Pair& pair : pairs) {
-    dense.push_back(pair.expected->aten().contiguous());
-    dense.push_back(pair.got->aten().contiguous());
+    dense.push_back(pair.expected->aten().resolve_neg().contiguous());
+    dense.push_back(pair.got->aten().resolve_neg().contiguous());
     raw.push_back(device_pair(pair, dense[dense.size() - 2], dense.back()));
   }
   std::vector<DeviceResult> results(pairs.size());

@@ -10,6 +10,8 @@ import numpy
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+_FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16)
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -93,7 +95,7 @@ def weight(model: onnx.ModelProto, chooser: random.Random) -> Fault | None:
     for node in _nodes(model, chooser, "MatMul", "Gemm", "LayerNormalization", "RMSNormalization", "Conv", "Mul"):
         for position, name in enumerate(node.input):
             own = constants.get(name)
-            if own is None or not own.dims or own.data_type not in (TensorProto.FLOAT, TensorProto.FLOAT16):
+            if own is None or not own.dims or own.data_type not in _FLOATS:
                 continue
             others = [
                 one.name
@@ -133,6 +135,10 @@ def index(model: onnx.ModelProto, chooser: random.Random) -> Fault | None:
 
 def cast(model: onnx.ModelProto, chooser: random.Random) -> Fault | None:
     """A value that goes through a narrower dtype on its way to one reader."""
+    return _cast_around(model, chooser, TensorProto.BFLOAT16)
+
+
+def _cast_around(model: onnx.ModelProto, chooser: random.Random, narrower: int) -> Fault | None:
     for node in _nodes(model, chooser, "MatMul", "Gemm", "Conv", "Attention"):
         name = node.input[0]
         if name in _constants(model):
@@ -140,7 +146,7 @@ def cast(model: onnx.ModelProto, chooser: random.Random) -> Fault | None:
         place = list(model.graph.node).index(node)
         narrow, wide = f"{name}_narrow", f"{name}_wide"
         model.graph.node.insert(place, helper.make_node("Cast", [narrow], [wide], to=TensorProto.FLOAT))
-        model.graph.node.insert(place, helper.make_node("Cast", [name], [narrow], to=TensorProto.BFLOAT16))
+        model.graph.node.insert(place, helper.make_node("Cast", [name], [narrow], to=narrower))
         reader = model.graph.node[place + 2]
         reader.input[0] = wide
         return Fault("cast", frozenset({narrow, wide, *reader.output}))
@@ -224,6 +230,150 @@ def activation(model: onnx.ModelProto, chooser: random.Random) -> Fault | None:
     return None
 
 
+def bias(model: onnx.ModelProto, chooser: random.Random) -> Fault | None:
+    """A bias that is left out, that of an operator or one that is added behind it."""
+    constants = _constants(model)
+    for node in _nodes(model, chooser, "Gemm", "Conv", "LayerNormalization", "Add"):
+        own = constants.get(node.input[-1])
+        if own is None or own.data_type not in _FLOATS or (node.op_type == "Add") != (len(node.input) == 2):
+            continue
+        if numpy.abs(numpy_helper.to_array(own).astype(numpy.float64)).max(initial=0.0) < 0.05:
+            continue
+        _own_constant(model, node, len(node.input) - 1, numpy.zeros_like(numpy_helper.to_array(own)))
+        return _fault("bias", node)
+    return None
+
+
+def half(model: onnx.ModelProto, chooser: random.Random) -> Fault | None:
+    """A product of matrices in float16 that was asked for in another dtype."""
+    return _cast_around(model, chooser, TensorProto.FLOAT16)
+
+
+def rotation(model: onnx.ModelProto, chooser: random.Random) -> Fault | None:
+    """Rotary embeddings of neighbours instead of halves, or with sine and cosine in each other's place."""
+    for node in _nodes(model, chooser, "RotaryEmbedding"):
+        if chooser.random() < 0.5:
+            node.input[1], node.input[2] = node.input[2], node.input[1]
+            return _fault("rotation", node)
+        found = _attribute(node, "interleaved")
+        if found is None:
+            node.attribute.append(helper.make_attribute("interleaved", 1))
+        else:
+            found.i = 1 - found.i
+        return _fault("rotation", node)
+    return None
+
+
+def sides(model: onnx.ModelProto, chooser: random.Random) -> Fault | None:
+    """Halves that are joined in the other order, as a rotation of halves may."""
+    for node in _nodes(model, chooser, "Concat"):
+        if len(node.input) == 2 and node.input[0] != node.input[1] and not {*node.input} & set(_constants(model)):
+            first, second = node.input
+            node.input[0], node.input[1] = second, first
+            return _fault("sides", node)
+    return None
+
+
+def row(model: onnx.ModelProto, chooser: random.Random) -> Fault | None:
+    """A look-up of the row behind the one that was meant."""
+    constants = _constants(model)
+    for node in _nodes(model, chooser, "Gather"):
+        own = constants.get(node.input[1])
+        if own is not None and own.data_type == TensorProto.INT64:
+            indices = numpy_helper.to_array(own)
+            _own_constant(model, node, 1, numpy.where(indices == 0, 1, indices - 1))
+            return _fault("row", node)
+        if own is None and node.input[0] in constants and len(constants[node.input[0]].dims) == 2:
+            rows = numpy.roll(numpy_helper.to_array(constants[node.input[0]]), 1, axis=0)
+            _own_constant(model, node, 0, rows)
+            return _fault("row", node)
+    return None
+
+
+def heads(model: onnx.ModelProto, chooser: random.Random) -> Fault | None:
+    """Keys in another order of heads than the queries that share them."""
+    for node in _nodes(model, chooser, "Attention"):
+        place = list(model.graph.node).index(node)
+        other = f"{node.input[1]}_planted"
+        if _attribute(node, "kv_num_heads") is not None:
+            continue  # the heads lie in the last axis
+        count = f"planted_{len(model.graph.initializer)}"
+        model.graph.initializer.append(numpy_helper.from_array(numpy.array([-1, 0]), count))
+        model.graph.node.insert(place, helper.make_node("Gather", [node.input[1], count], [other], axis=1))
+        model.graph.node[place + 1].input[1] = other
+        return Fault("heads", frozenset({other, *model.graph.node[place + 1].output}))
+    return None
+
+
+def causal(model: onnx.ModelProto, chooser: random.Random) -> Fault | None:
+    """Attention that sees what comes later, or does not see it though it should; a triangle that is one off."""
+    for node in _nodes(model, chooser, "Trilu", "Attention"):
+        if node.op_type == "Trilu":
+            own = _constants(model).get(node.input[1]) if len(node.input) > 1 else None
+            value = numpy_helper.to_array(own) + 1 if own is not None else numpy.array(1)
+            if len(node.input) < 2:
+                node.input.append("")
+            _own_constant(model, node, 1, value.astype(numpy.int64))
+            return _fault("causal", node)
+        found = _attribute(node, "is_causal")
+        if found is None:
+            node.attribute.append(helper.make_attribute("is_causal", 1))
+        else:
+            found.i = 1 - found.i
+        return _fault("causal", node)
+    return None
+
+
+def residual(model: onnx.ModelProto, chooser: random.Random) -> Fault | None:
+    """The sum of another layer."""
+    constants = set(_constants(model))
+    sums = [node for node in model.graph.node if node.op_type == "Add" and not {*node.input} & constants]
+    made_by = {node.output[0]: place for place, node in enumerate(sums)}
+    places = [place for place, node in enumerate(sums) if any(made_by.get(name, -1) > 0 for name in node.input)]
+    if not places:
+        return None
+    node = sums[chooser.choice(places)]
+    position = next(at for at, name in enumerate(node.input) if made_by.get(name, -1) > 0)
+    node.input[position] = sums[made_by[node.input[position]] - 1].output[0]
+    return _fault("residual", node)
+
+
+def tied(model: onnx.ModelProto, chooser: random.Random) -> Fault | None:
+    """A weight whose values are others, for all that read it."""
+    read = [name for node in model.graph.node for name in node.input]
+    many = [one for one in model.graph.initializer if one.data_type in _FLOATS and one.dims]
+    shared = [one for one in many if read.count(one.name) > 1] or many
+    if not shared:
+        return None
+    own = chooser.choice(shared)
+    values = numpy_helper.to_array(own)
+    own.CopyFrom(numpy_helper.from_array((values + numpy.roll(values, 1, axis=0)).astype(values.dtype), own.name))
+    readers = [node for node in model.graph.node if own.name in node.input]
+    return Fault("tied", frozenset(name for node in readers for name in node.output))
+
+
+def branches(model: onnx.ModelProto, chooser: random.Random) -> Fault | None:
+    """A choice the wrong way round."""
+    for node in _nodes(model, chooser, "Where"):
+        node.input[1], node.input[2] = node.input[2], node.input[1]
+        return _fault("branches", node)
+    return None
+
+
+def window(model: onnx.ModelProto, chooser: random.Random) -> Fault | None:
+    """A slice that begins one later and ends one later."""
+    constants = _constants(model)
+    for node in _nodes(model, chooser, "Slice"):
+        begin, end = (constants.get(name) for name in node.input[1:3])
+        if begin is None or end is None or numpy_helper.to_array(begin).min(initial=0) < 0:
+            continue
+        ends = numpy_helper.to_array(end)
+        _own_constant(model, node, 1, numpy_helper.to_array(begin) + 1)
+        _own_constant(model, node, 2, numpy.where(ends < 2**31, ends + 1, ends))
+        return _fault("window", node)
+    return None
+
+
 KINDS: Mapping[str, Plant] = {
     one.__name__: one
     for one in (
@@ -238,5 +388,16 @@ KINDS: Mapping[str, Plant] = {
         operands,
         permutation,
         activation,
+        bias,
+        half,
+        rotation,
+        sides,
+        row,
+        heads,
+        causal,
+        residual,
+        tied,
+        branches,
+        window,
     )
 }

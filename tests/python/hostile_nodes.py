@@ -1,4 +1,4 @@
-"""Nodes that no exporter writes: every operator of ONNX with random inputs and attributes.
+"""Nodes that no exporter writes: every operator of ONNX, and of com.microsoft, with random inputs and attributes.
 
 python tests/python/hostile_nodes.py --rounds 1000 --seed 1      # more than the test does
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import onnx
@@ -48,6 +49,59 @@ TEXTS = [
     "(",
 ]
 SIZES = [0, 1, 1, 2, 2, 3, 4]
+
+
+_KINDS = defs.OpSchema.AttrType
+MICROSOFT = "com.microsoft"
+
+#: Operators of onnxruntime's own that an optimizer writes: their inputs at the most, and their attributes.
+MICROSOFT_OPERATORS: Mapping[str, tuple[int, Mapping[str, Any]]] = {
+    "SkipLayerNormalization": (5, {"epsilon": _KINDS.FLOAT}),
+    "SkipSimplifiedLayerNormalization": (4, {"epsilon": _KINDS.FLOAT}),
+    "BiasGelu": (2, {}),
+    "FastGelu": (2, {}),
+    "BiasSoftmax": (2, {"axis": _KINDS.INT, "is_inner_broadcast": _KINDS.INT}),
+    "BiasAdd": (3, {}),
+    "QuantizeLinear": (3, {"axis": _KINDS.INT}),
+    "DequantizeLinear": (3, {"axis": _KINDS.INT}),
+    "Gelu": (1, {}),
+    "QuickGelu": (1, {"alpha": _KINDS.FLOAT}),
+    "FusedMatMul": (2, dict.fromkeys(("transA", "transB", "transBatchA", "transBatchB"), _KINDS.INT)),
+    "MatMulNBits": (6, dict.fromkeys(("K", "N", "bits", "block_size", "accuracy_level"), _KINDS.INT)),
+    "RotaryEmbedding": (4, dict.fromkeys(("interleaved", "num_heads", "rotary_embedding_dim"), _KINDS.INT)),
+    "GroupQueryAttention": (
+        9,
+        dict.fromkeys(("num_heads", "kv_num_heads", "do_rotary", "local_window_size", "smooth_softmax"), _KINDS.INT),
+    ),
+    "MultiHeadAttention": (10, {"num_heads": _KINDS.INT, "unidirectional": _KINDS.INT, "scale": _KINDS.FLOAT}),
+}
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What of an operator's schema is drawn from."""
+
+    name: str
+    domain: str
+    inputs: range
+    outputs: int
+    attributes: Mapping[str, Any]
+
+
+def operators() -> list[Operator]:
+    """The operators of ONNX without graphs among their attributes, and those of onnxruntime."""
+    own = [
+        Operator(
+            schema.name,
+            "",
+            range(min(schema.min_input, 8), min(schema.max_input, 8) + 1),
+            min(max(schema.min_output, 1), 4),
+            {name: one.type for name, one in schema.attributes.items()},
+        )
+        for schema in schemas()
+    ]
+    others = MICROSOFT_OPERATORS.items()
+    return [*own, *(Operator(name, MICROSOFT, range(1, most + 1), 1, kinds) for name, (most, kinds) in others)]
 
 
 def schemas() -> list[defs.OpSchema]:
@@ -96,39 +150,37 @@ def random_attribute(draw: random.Random, kind: Any) -> Any:
     return draws[kind]() if kind in draws else None
 
 
-def random_model(draw: random.Random, schema: defs.OpSchema) -> tuple[bytes, dict[str, torch.Tensor]]:
+def random_model(draw: random.Random, operator: Operator) -> tuple[bytes, dict[str, torch.Tensor]]:
     """One node of that operator, and what it is given."""
-    most = min(schema.max_input, 8)
-    count = draw.randint(min(schema.min_input, most), most) if draw.random() < 0.8 else draw.randint(0, 8)
+    count = draw.choice(operator.inputs) if draw.random() < 0.8 else draw.randint(0, 8)
     tensors = {f"x{i}": random_tensor(draw) for i in range(count)}
     given = {name: value for name, value in tensors.items() if draw.random() < 0.9}
     attributes = {}
-    for name, attribute in schema.attributes.items():
-        value = random_attribute(draw, attribute.type) if draw.random() < 0.4 else None
+    for name, kind in operator.attributes.items():
+        value = random_attribute(draw, kind) if draw.random() < 0.4 else None
         if value is not None:
             attributes[name] = value
-    outputs = [f"y{i}" for i in range(min(max(schema.min_output, 1), 4))]
+    outputs = [f"y{i}" for i in range(operator.outputs)]
     names = [name if name in given else "" for name in tensors]
-    node = helper.make_node(schema.name, names, outputs, **attributes)
+    node = helper.make_node(operator.name, names, outputs, domain=operator.domain, **attributes)
     inputs = [helper.make_tensor_value_info(name, kind, None) for name, (kind, _) in given.items()]
     results = [onnx.ValueInfoProto(name=name) for name in outputs]
-    model = helper.make_model(
-        helper.make_graph([node], "main", inputs, results), opset_imports=[helper.make_opsetid("", NEWEST_OPSET)]
-    )
+    imports = [helper.make_opsetid("", NEWEST_OPSET), helper.make_opsetid(MICROSOFT, 1)]
+    model = helper.make_model(helper.make_graph([node], "main", inputs, results), opset_imports=imports)
     return model.SerializeToString(), {name: value for name, (_, value) in given.items()}
 
 
 def run_all(rounds: int, seed: int) -> Iterator[tuple[str, bool]]:
     """Each operator and whether it ran; whatever is not an error of this library passes on."""
     draw = random.Random(seed)
-    for schema in schemas():
+    for operator in operators():
         for _ in range(rounds):
-            model, inputs = random_model(draw, schema)
+            model, inputs = random_model(draw, operator)
             try:
                 EvaluatorSession(model).run(inputs)
-                yield schema.name, True
+                yield operator.name, True
             except ExportGuardError:
-                yield schema.name, False
+                yield operator.name, False
 
 
 def main() -> None:

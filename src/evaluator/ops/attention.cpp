@@ -234,6 +234,7 @@ void run_microsoft_rotary_embedding(Call& call) {
   const Tensor& cos = call.input(2);
   const std::int64_t turning = call.integer("rotary_embedding_dim", 0);
   std::int64_t count = call.integer("num_heads", 0);
+  call.require(cos.dim() == 2 && cos.size(1) > 0, "the tables of angles must have rank 2 and hold angles");
   if (count == 0 && x.dim() == 3) count = x.size(2) / (2 * cos.size(1));
   const Tensor heads = by_heads(call, x, count);
   const Tensor positions = positions_from(call, call.input(1), heads.size(2));
@@ -255,6 +256,7 @@ void run_group_query_attention(Call& call) {
   const bool is_packed = !call.has(1);
   Tensor q = call.input(0);
   call.require(q.dim() == 3 && heads > 0 && kv_heads > 0, "its query must have rank 3");
+  call.require(heads <= q.size(2) && kv_heads <= q.size(2), "its query has fewer elements than heads");
   Tensor k = is_packed ? Tensor() : call.input(1);
   Tensor v = is_packed ? Tensor() : call.input(2);
   if (is_packed) {

@@ -101,8 +101,8 @@ struct Cosines {
 
 void window(Call& call, const Cosines& factors) {
   const std::int64_t size = call.integer(0);
-  call.require_room(size);
   call.require(size >= 0, "the size is negative");
+  call.require_room({size, 8});  // float64, and what is in between
   const auto divisor = static_cast<double>(call.flag("periodic", true) ? size : size - 1);
   const auto options = at::TensorOptions(at::kDouble).device(call.device());
   const Tensor angle = at::arange(size, options).mul(2 * std::numbers::pi / std::max(divisor, 1.0));

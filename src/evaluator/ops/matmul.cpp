@@ -76,7 +76,8 @@ Tensor dequantized_blocks(const Call& call, std::int64_t n, std::int64_t k) {
   const std::int64_t bits = call.integer("bits", 4);
   const std::int64_t block = call.integer("block_size");
   call.require(bits == 2 || bits == 4 || bits == 8, "bits must be 2, 4 or 8");
-  call.require(block > 0, "block_size must be positive");
+  call.require(block > 0 && block < (1 << 30), "block_size must be positive");
+  call.require(n > 0 && k > 0 && k < (std::int64_t{1} << 40), "N and K must be positive");
   const std::int64_t blocks = (k + block - 1) / block;
   const std::int64_t per_byte = 8 / bits;
   const auto unpacked = [&](const Tensor& bytes, std::int64_t count) {

@@ -105,7 +105,7 @@ void layer_normalization(Call& call, const Tensor& x, std::int64_t axis, std::si
       input, sizes, is_fitting && scale ? std::optional(raised(*scale)) : std::nullopt,
       is_fitting && bias ? std::optional(raised(*bias)) : std::nullopt, call.number("epsilon", 1e-5));
   if (!is_fitting) {
-    y = y.mul(raised(*scale));
+    if (scale) y = y.mul(raised(*scale));
     if (bias) y = y.add(raised(*bias));
   }
   call.result(y.to(x.scalar_type()));

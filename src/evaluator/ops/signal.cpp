@@ -107,7 +107,9 @@ void run_mel_weight_matrix(Call& call) {
       set(bin, static_cast<double>(last - bin) / static_cast<double>(last - peak));
     }
   }
-  const auto to_type = static_cast<DType>(call.integer("output_datatype", static_cast<std::int64_t>(DType::kFloat32)));
+  const std::int64_t number = call.integer("output_datatype", static_cast<std::int64_t>(DType::kFloat32));
+  call.require(number > 0 && number <= static_cast<std::int64_t>(DType::kInt2), "there is no such dtype");
+  const auto to_type = static_cast<DType>(number);
   call.result(converted(Datum::of(result.to(call.device()), DType::kFloat32), to_type));
 }
 

@@ -42,7 +42,8 @@ void infer_gather_nd(InferenceContext& ctx) {
   const auto batch = ctx.integer("batch_dims", 0);
   const auto depth = indices && !indices->empty() ? indices->back().constant() : std::nullopt;
   if (!data || !depth) return ctx.set(0, ctx.dtype(0), std::nullopt);
-  if (batch + *depth > static_cast<std::int64_t>(data->size())) {
+  const auto rank = static_cast<std::int64_t>(data->size());
+  if (batch < 0 || *depth < 0 || batch > rank || *depth > rank - batch) {
     ctx.fail(fmt::format("{} batch axes and indices of {} entries are more than rank {}", batch, *depth, data->size()));
   }
   indices->pop_back();

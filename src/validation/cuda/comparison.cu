@@ -166,20 +166,24 @@ class DeviceMemory {
   void* data_ = nullptr;
 };
 
-/// The calling thread's device is another one while this lives.
+/// The calling thread's device is another one while this lives. One that is that already is not set: setting it makes
+/// a context there.
 class OnDevice {
  public:
-  explicit OnDevice(int device) {
-    cudaGetDevice(&before_);
-    error_ = cudaSetDevice(device);
+  explicit OnDevice(int device) : device_(device), before_(device) {
+    error_ = cudaGetDevice(&before_);
+    if (error_ == cudaSuccess && before_ != device_) error_ = cudaSetDevice(device_);
   }
   OnDevice(const OnDevice&) = delete;
   OnDevice& operator=(const OnDevice&) = delete;
-  ~OnDevice() { cudaSetDevice(before_); }
+  ~OnDevice() {
+    if (before_ != device_) cudaSetDevice(before_);
+  }
   cudaError_t error() const { return error_; }
 
  private:
-  int before_ = 0;
+  int device_;
+  int before_;
   cudaError_t error_ = cudaSuccess;
 };
 
