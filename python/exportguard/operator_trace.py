@@ -24,6 +24,7 @@ from .axes.expressions import Range, Sizes
 from .axes.implication import Answer, decide
 from .axes.program_run import GraphWithTrueShapes, TracedSizes
 from .axes.trial import agree
+from .composites import COMPOSITES
 from .errors import REFUSALS
 
 logger = logging.getLogger(__name__)
@@ -79,6 +80,8 @@ def _find_operator(target: str) -> torch._ops.OpOverload | None:
 
 
 def _find_implementation(operator: torch._ops.OpOverload) -> Callable[..., Any] | None:
+    if operator in COMPOSITES:
+        return COMPOSITES[operator]
     if operator in decomposition_table:
         return decomposition_table[operator]
     if operator._can_decompose():

@@ -137,6 +137,12 @@ Value* solved(LoweringContext& ctx, const Lu& lu, Value* b) {
   return solved_triangle(ctx, lu.packed, x, {Half::kUpper});
 }
 
+Value* inverse_of(LoweringContext& ctx, const Lu& lu) {
+  return solved(ctx, lu, identity_like(ctx, ctx.sizes_of(lu.packed)));
+}
+
+Value* inverse_of(LoweringContext& ctx, Value* a) { return inverse_of(ctx, lu_factors(ctx, doubled(ctx, a))); }
+
 // ------------------------------------------------------------------------------------------------ Cholesky
 
 Cholesky cholesky_factor(LoweringContext& ctx, Value* a) {

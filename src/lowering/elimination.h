@@ -33,6 +33,10 @@ Value* solved_triangle(LoweringContext& ctx, Value* a, Value* b, const Triangle&
 /// X of A X = B from the factors of A.
 Value* solved(LoweringContext& ctx, const Lu& lu, Value* b);
 
+/// The inverse of square matrices from their factors.
+Value* inverse_of(LoweringContext& ctx, const Lu& lu);
+Value* inverse_of(LoweringContext& ctx, Value* a);  ///< in float64
+
 /// L of A = L Lᵀ from the lower half of A, and for each matrix the first k with a minor that is not positive (0: none).
 struct Cholesky {
   Value* lower;

@@ -91,6 +91,15 @@ bool departs(Target target, Departure departure) {
   return std::ranges::find(known, departure) != known.end();
 }
 
+bool carries_bfloat16(const TargetFacts& target, std::string_view op) {
+  for (std::string_view rest = target.bfloat16; !rest.empty();) {
+    const std::string_view one = rest.substr(0, rest.find(' '));
+    if (one == op) return true;
+    rest.remove_prefix(std::min(one.size() + 1, rest.size()));
+  }
+  return false;
+}
+
 bool has_kernel(Target target, std::string_view op, DType dtype) {
   if (facts(target).runs_all) return true;
   const Kernels& known = table_of(target);

@@ -56,6 +56,9 @@ struct TargetFacts {
   std::span<const KernelRow> kernels;  ///< operators that are in no row run in every dtype
   std::span<const Departure> departures;
   const TargetFacts* others = nullptr;  ///< who runs what this one has no kernel for
+  /// The operators with a kernel for bfloat16, at every opset from 18 to 25, with blanks between them; all others are
+  /// computed in float32. Empty: nothing is known of it.
+  std::string_view bfloat16 = {};
 };
 
 // The targets, each with its tables in `targets/<name>.cpp`.
@@ -66,6 +69,9 @@ const TargetFacts& onnxruntime_cuda_facts();
 const TargetFacts& facts(Target target);
 
 bool departs(Target target, Departure departure);
+
+/// Whether an operator is among those with a kernel for bfloat16.
+bool carries_bfloat16(const TargetFacts& target, std::string_view op);
 
 /// Whether the target runs the operator in that dtype; also where nothing is known of the operator.
 bool has_kernel(Target target, std::string_view op, DType dtype);

@@ -1,5 +1,7 @@
 #include "exportguard/pipeline/pipeline.h"
 
+#include "exportguard/lowering/widening.h"
+
 namespace exportguard::pipeline {
 namespace {
 
@@ -30,7 +32,10 @@ PipelineReport convert(ir::Model& model, const PipelineOptions& options) {
   if (options.trace) report.expanded = expand(model, options);
   lowering::lower(model, options.lowering);
 
-  if (options.optimize) options.optimize(model);
+  if (options.optimize) {
+    options.optimize(model);
+    lowering::widen_bfloat16(model, options.lowering.target);
+  }
   return report;
 }
 

@@ -1,5 +1,6 @@
 #include <exportguard/lowering/fused_attention.h>
 #include <exportguard/lowering/lower.h>
+#include <exportguard/lowering/widening.h>
 #include <pybind11/stl.h>
 
 #include "python/bindings.h"
@@ -32,6 +33,13 @@ void bind_lowering(py::module_& m) {
         ReleaseGil(), "Replaces every torch operator of the model by ONNX operators, in place.");
   m.def("target_kernels", &target_kernels, py::arg("target"),
         "For each ONNX operator that the target does not run in every dtype, those that it does.");
+  m.def(
+      "widen_bfloat16",
+      [](ir::Model& model, std::string_view target) {
+        return lowering::widen_bfloat16(model, lowering::target(target));
+      },
+      py::arg("model"), py::arg("target"),
+      "Casts to float32 around every ONNX node that the target has no bfloat16 kernel for, in place.");
   m.def("lowering_targets", &lowering_targets, ReleaseGil(), "The operators that can be lowered, by torch's name.");
 }
 

@@ -17,7 +17,7 @@ struct PipelineOptions {
   expansion::Trace trace;
   /// Only that many outputs stay: behind the user's come those of inputs and buffers that were written. Nothing: all.
   std::optional<std::size_t> outputs;
-  /// The last step, on the ONNX graph.
+  /// The last step, on the ONNX graph, but for `lowering::widen_bfloat16`. Without it both are the caller's.
   std::function<void(ir::Model&)> optimize;
 };
 

@@ -417,7 +417,7 @@ def _may_be_one(trace: _Trace, symbol: sympy.Symbol) -> bool:
 def _bound_at(trace: _Trace, sizes: Sizes) -> AxisBound | None:
     changed = next(_decided_differently(trace, sizes), None)
     if changed is None:
-        return None
+        return _bound_of_operators_at(trace, sizes)
     outcome = trace.trial.outcome(trace.all_sizes(sizes))
     logger.debug("at %s, where %s is another one: %s", trace.told(sizes), changed.condition, outcome.value)
     if outcome == Outcome.AGREES:
@@ -438,6 +438,31 @@ def _bound_at(trace: _Trace, sizes: Sizes) -> AxisBound | None:
         line=changed.line,
         sizes=trace.told(sizes),
     )
+
+
+def _bound_of_operators_at(trace: _Trace, sizes: Sizes) -> AxisBound | None:
+    """The model's own bound where no question of it has another answer, but an operator refuses a size of 1.
+
+    Windows of two entries do not fit on such an axis, and torch takes for granted that they do. It is tried where the
+    model takes no time to run, and where none of its data may be the reason.
+    """
+    known = trace.all_sizes(sizes)
+    if len(sizes) != 1 or _has_indices(trace.example) or not trace.trial.is_quick(known):
+        return None
+    if not trace.trial.refuses(known) or not _runs_as_traced(trace):
+        return None
+    return AxisBound(
+        condition=" and ".join(f"{trace.worded(symbol)} >= 2" for symbol in sizes),
+        symbols=frozenset(map(str, sizes)),
+        kind=Kind.OWN,
+        sizes=trace.told(sizes),
+    )
+
+
+def _has_indices(example: Example) -> bool:
+    """Whether some inputs are integers, which may point beyond an axis that is made shorter."""
+    values = [shape.leaf.value for shape in example.shapes]
+    return any(isinstance(value, torch.Tensor) and not value.is_floating_point() for value in values)
 
 
 def _bounds_of_empty_caches(trace: _Trace) -> list[AxisBound]:

@@ -3,6 +3,8 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/kernels.h"
+#include "lowering/size_arithmetic.h"
+#include "lowering/windows.h"
 
 namespace exportguard::lowering {
 namespace {
@@ -51,27 +53,51 @@ Numbers named_padding(LoweringContext& ctx, std::string_view name, const Value* 
   return starts;
 }
 
-/// A node over a batch; an input without one gets an axis for it. The result may be in a wider dtype.
-Value* with_batch(LoweringContext& ctx, std::string_view op, std::vector<Value*> operands,
-                  ir::AttributeList attributes) {
+using Operands = std::vector<Value*>;  ///< input, weight, and the bias or null
+
+/// What is computed over a batch; an input without one gets an axis for it. The result may be in a wider dtype.
+template <typename Compute>
+Value* with_batch(LoweringContext& ctx, Operands operands, const Compute& compute) {
   const bool is_batched = ctx.rank(operands[0]) == ctx.rank(operands[1]);
   if (!is_batched) operands[0] = ctx.unsqueeze(operands[0], {0});
-  if (operands.back() == nullptr) operands.pop_back();
-  Value* y = kernel_op(ctx, op, operands, std::move(attributes));
+  Value* y = compute(operands);
   return is_batched ? y : ctx.squeeze(y, {0});
 }
 
-Value* convolve(LoweringContext& ctx, const std::vector<Value*>& operands, const Convolution& convolution) {
-  return with_batch(ctx, "Conv", operands,
-                    {{"strides", convolution.stride},
-                     {"pads", convolution.pads},
-                     {"dilations", convolution.dilation},
-                     {"group", convolution.groups}});
+Value* node_of(LoweringContext& ctx, std::string_view op, Operands operands, ir::AttributeList attributes) {
+  if (operands.back() == nullptr) operands.pop_back();
+  return kernel_op(ctx, op, operands, std::move(attributes));
+}
+
+/// The target would lose digits; products of matrices do not.
+bool is_narrowed(LoweringContext& ctx, std::string_view op, const Operands& operands) {
+  const DType dtype = operands.front()->dtype();
+  return dtype == DType::kFloat64 && kernel_dtype(ctx, op, dtype) != dtype;
+}
+
+WindowGrid grid_of(LoweringContext& ctx, Value* weight, const Convolution& convolution) {
+  std::vector<Size> kernel;
+  for (std::size_t i = 2; i < ctx.rank(weight); ++i) {
+    kernel.push_back(size_of(ctx, weight, static_cast<std::int64_t>(i)));
+  }
+  return {kernel, convolution.stride, convolution.dilation, convolution.pads};
+}
+
+Value* convolve(LoweringContext& ctx, const Operands& given, const Convolution& convolution) {
+  return with_batch(ctx, given, [&](const Operands& operands) {
+    if (is_narrowed(ctx, "Conv", operands))
+      return convolved(ctx, operands, grid_of(ctx, operands[1], convolution), convolution.groups);
+    return node_of(ctx, "Conv", operands,
+                   {{"strides", convolution.stride},
+                    {"pads", convolution.pads},
+                    {"dilations", convolution.dilation},
+                    {"group", convolution.groups}});
+  });
 }
 
 /// Padding takes away from the result's ends, output padding adds to the last one: what cancels is left out for
 /// who wants an output padding below the stride.
-Value* convolve_transposed(LoweringContext& ctx, const std::vector<Value*>& operands, Convolution convolution,
+Value* convolve_transposed(LoweringContext& ctx, const Operands& given, Convolution convolution,
                            Numbers output_padding) {
   const std::size_t count = output_padding.size();
   const bool cancels = departs(ctx, Departure::kOutputPaddingBelowStride);
@@ -81,16 +107,22 @@ Value* convolve_transposed(LoweringContext& ctx, const std::vector<Value*>& oper
     pad -= cancelled;
     output_padding[i] -= cancelled;
   }
-  return with_batch(ctx, "ConvTranspose", operands,
-                    {{"strides", convolution.stride},
-                     {"pads", convolution.pads},
-                     {"dilations", convolution.dilation},
-                     {"output_padding", output_padding},
-                     {"group", convolution.groups}});
+  return with_batch(ctx, given, [&](const Operands& operands) {
+    if (is_narrowed(ctx, "ConvTranspose", operands)) {
+      const WindowGrid grid = grid_of(ctx, operands[1], convolution);
+      return convolved_transposed(ctx, operands, grid, convolution.groups, output_padding);
+    }
+    return node_of(ctx, "ConvTranspose", operands,
+                   {{"strides", convolution.stride},
+                    {"pads", convolution.pads},
+                    {"dilations", convolution.dilation},
+                    {"output_padding", output_padding},
+                    {"group", convolution.groups}});
+  });
 }
 
 /// Every variant begins with input, weight and bias.
-std::vector<Value*> operands_of(LoweringContext& ctx) { return {ctx.input(0), ctx.input(1), ctx.find_input(2)}; }
+Operands operands_of(LoweringContext& ctx) { return {ctx.input(0), ctx.input(1), ctx.find_input(2)}; }
 
 void lower_conv(LoweringContext& ctx) {
   const std::size_t count = spatial_rank(ctx, ctx.input(1));
@@ -134,8 +166,8 @@ void lower_convolution(LoweringContext& ctx) {
 /// Time, batch, channels; the weight is [kernel, in, out].
 void lower_conv_tbc(LoweringContext& ctx) {
   const std::int64_t padding = ctx.integer(3);
-  const std::vector<Value*> operands = {ctx.transpose(ctx.input(0), {1, 2, 0}), ctx.transpose(ctx.input(1), {2, 1, 0}),
-                                        ctx.input(2)};
+  const Operands operands = {ctx.transpose(ctx.input(0), {1, 2, 0}), ctx.transpose(ctx.input(1), {2, 1, 0}),
+                             ctx.input(2)};
   ctx.result(ctx.transpose(convolve(ctx, operands, {{1}, {1}, {padding, padding}, 1}), {2, 0, 1}));
 }
 

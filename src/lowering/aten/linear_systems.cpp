@@ -132,16 +132,12 @@ void lower_solve_ex(LoweringContext& ctx) {
                             : std::vector<Value*>{x, info});
 }
 
-Value* inverse_of(LoweringContext& ctx, const Lu& lu) {
-  return solved(ctx, lu, identity_like(ctx, ctx.sizes_of(lu.packed)));
-}
-
 void lower_inv_ex(LoweringContext& ctx) {
   const Lu lu = lu_factors(ctx, doubled(ctx, ctx.input(0)));
   ctx.results({inverse_of(ctx, lu), singular_at(ctx, lu.packed)});
 }
 
-void lower_inv(LoweringContext& ctx) { ctx.result(inverse_of(ctx, lu_factors(ctx, doubled(ctx, ctx.input(0))))); }
+void lower_inv(LoweringContext& ctx) { ctx.result(inverse_of(ctx, ctx.input(0))); }
 
 void lower_solve(LoweringContext& ctx) {
   const System system = system_of(ctx, ctx.input(0), ctx.input(1), ctx.flag(2));

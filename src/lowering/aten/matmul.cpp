@@ -1,7 +1,10 @@
+#include <cstdlib>
+
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/complex_rules.h"
 #include "lowering/contraction.h"
+#include "lowering/elimination.h"
 #include "lowering/kernels.h"
 #include "lowering/reductions.h"
 #include "lowering/size_arithmetic.h"
@@ -78,11 +81,11 @@ Value* identity_like(LoweringContext& ctx, Value* x) {
   return ctx.expand(ctx.cast(is_diagonal, x->dtype()), ctx.sizes_of(x));
 }
 
-/// The n-th power by repeated squaring.
+/// The n-th power by repeated squaring, of the inverse for a negative n.
 void lower_matrix_power(LoweringContext& ctx) {
   std::int64_t exponent = ctx.integer(1);
-  ctx.require(exponent >= 0, "a negative matrix power has no ONNX form, got " + std::to_string(exponent));
-  Value* square = ctx.input(0);
+  Value* square = exponent < 0 ? inverse_of(ctx, ctx.input(0)) : ctx.input(0);
+  exponent = std::abs(exponent);
   if (exponent == 0) return ctx.result(identity_like(ctx, square));
   Value* power = nullptr;
   for (; exponent > 0; exponent /= 2) {

@@ -6,6 +6,7 @@
 #include "lowering/kernels.h"
 #include "lowering/scatter.h"
 #include "lowering/size_arithmetic.h"
+#include "lowering/windows.h"
 
 namespace exportguard::lowering {
 namespace {
@@ -130,7 +131,46 @@ void lower_max_unpool(LoweringContext& ctx) {
 
 // ------------------------------------------------------------------------------------------------ average
 
+/// The target would lose digits; sums do not.
+bool is_narrowed(LoweringContext& ctx, std::string_view op, const Value* x) {
+  return x->dtype() == DType::kFloat64 && kernel_dtype(ctx, op, x->dtype()) != x->dtype();
+}
+
+/// Windows that stand over the padding at the end as well, one more than fits for ceil_mode.
+WindowGrid reaching_grid(LoweringContext& ctx, const Pooling& pooling) {
+  const std::size_t count = pooling.kernel.size();
+  WindowGrid grid = {{pooling.kernel.begin(), pooling.kernel.end()}, pooling.stride, Numbers(count, 1), pooling.pads};
+  for (std::size_t i = 0; i < count; ++i) grid.pads[count + i] += ctx.flag(4) ? pooling.stride[i] - 1 : 0;
+  return grid;
+}
+
+/// The sizes of the result's spatial axes.
+std::vector<Size> result_counts(LoweringContext& ctx, const Pooling& pooling) {
+  const std::vector<Size> sizes = ctx.output_sizes();
+  return {sizes.end() - static_cast<std::ptrdiff_t>(pooling.kernel.size()), sizes.end()};
+}
+
+/// How many elements each window has, those of the padding among them if they count: [1, 1, counts…].
+Value* elements_in_windows(LoweringContext& ctx, Value* x, const Pooling& pooling, bool counts_padding) {
+  std::vector<Size> sizes = ctx.sizes_of(x);
+  sizes[0] = sizes[1] = 1;
+  Value* one = ctx.number_like(1, x);
+  Value* ones = ctx.filled(sizes, one);
+  WindowGrid grid = reaching_grid(ctx, pooling);
+  if (counts_padding) {
+    ones = with_margins(ctx, ones, pooling.pads, one);
+    for (std::size_t i = 0; i < grid.pads.size(); ++i) grid.pads[i] -= pooling.pads[i];
+  }
+  return window_sums(ctx, ones, grid, result_counts(ctx, pooling));
+}
+
+Value* average_of_windows(LoweringContext& ctx, Value* x, const Pooling& pooling, bool counts_padding) {
+  Value* sums = window_sums(ctx, x, reaching_grid(ctx, pooling), result_counts(ctx, pooling));
+  return ctx.op("Div", {sums, elements_in_windows(ctx, x, pooling, counts_padding)});
+}
+
 Value* average_pool(LoweringContext& ctx, Value* x, const Pooling& pooling, bool counts_padding) {
+  if (is_narrowed(ctx, "AveragePool", x)) return average_of_windows(ctx, x, pooling, counts_padding);
   return kernel_op(ctx, "AveragePool", {x},
                    {{"kernel_shape", pooling.kernel},
                     {"strides", pooling.stride},
@@ -139,27 +179,26 @@ Value* average_pool(LoweringContext& ctx, Value* x, const Pooling& pooling, bool
                     {"count_include_pad", static_cast<std::int64_t>(counts_padding)}});
 }
 
-/// The sum over each window: a convolution of every channel with ones. Its padding at the end holds one more window,
-/// which ceil_mode may want; what is too much is cut off.
-Value* window_sums(LoweringContext& ctx, Value* x, Pooling pooling) {
+/// The sum over each window: a convolution of every channel with ones. What is too much of it is cut off.
+Value* summed_windows(LoweringContext& ctx, Value* x, const Pooling& pooling) {
   const std::size_t count = pooling.kernel.size();
-  for (std::size_t i = 0; i < count; ++i) pooling.pads[count + i] += ctx.flag(4) ? pooling.stride[i] - 1 : 0;
+  const WindowGrid grid = reaching_grid(ctx, pooling);
+  const std::vector<Size> counts = result_counts(ctx, pooling);
+  if (is_narrowed(ctx, "Conv", x)) return window_sums(ctx, x, grid, counts);
+
   std::vector<Size> single = {multiply(ctx, size_of(ctx, x, 0), size_of(ctx, x, 1)), 1};
   for (std::size_t i = 0; i < count; ++i) single.push_back(size_of(ctx, x, static_cast<std::int64_t>(i) + 2));
   std::vector<Size> kernel = {1, 1};
   kernel.insert(kernel.end(), pooling.kernel.begin(), pooling.kernel.end());
   Value* sums = kernel_op(ctx, "Conv", {ctx.reshape(x, single), ctx.filled(kernel, ctx.number_like(1, x))},
-                          {{"strides", pooling.stride}, {"pads", pooling.pads}});
-  const std::vector<Size> sizes = ctx.output_sizes();
-  for (std::size_t i = 0; i < count; ++i) {
-    sums = ctx.slice(sums, static_cast<std::int64_t>(i) + 2, 0, sizes[sizes.size() - count + i]);
-  }
+                          {{"strides", grid.stride}, {"pads", grid.pads}});
+  for (std::size_t i = 0; i < count; ++i) sums = ctx.slice(sums, static_cast<std::int64_t>(i) + 2, 0, counts[i]);
   return sums;
 }
 
 /// The sum over a window divided by another number than its size.
 Value* with_divisor(LoweringContext& ctx, Value* x, const Pooling& pooling, double divisor) {
-  Value* sums = window_sums(ctx, x, pooling);
+  Value* sums = summed_windows(ctx, x, pooling);
   return ctx.reshape(ctx.op("Div", {sums, ctx.number_like(divisor, sums)}), ctx.output_sizes());
 }
 

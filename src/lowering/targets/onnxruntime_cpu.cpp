@@ -57,6 +57,12 @@ constexpr std::array kKernels = {
     KernelRow{kHalf | kBytes | DTypes{DType::kInt32}, "Resize"},
 };
 
+/// These move values, and no more than that. A Transpose does, too, but one of bfloat16 next to a Cast ends the process
+/// when 1.31 rewrites it for its own layout of pictures.
+constexpr std::string_view kBFloat16 =
+    "Cast Concat ConstantOfShape Flatten Gather GatherElements GatherND Identity IsInf Reshape ScatterElements "
+    "ScatterND Shape Sign Slice Split Squeeze TensorScatter Unsqueeze";
+
 constexpr std::array kDepartures = {
     Departure::kInt64ThroughDoubles,    Departure::kNoRandomKernelsSince22,   Departure::kVectorOfTransposed,
     Departure::kTransposedEmptyProduct, Departure::kPadMergedIntoMaxPool,     Departure::kPadForgetsAxes,
@@ -67,7 +73,8 @@ constexpr std::array kDepartures = {
 }  // namespace
 
 const TargetFacts& onnxruntime_cpu_facts() {
-  static constexpr TargetFacts kFacts = {.name = "onnxruntime-cpu", .kernels = kKernels, .departures = kDepartures};
+  static constexpr TargetFacts kFacts = {
+      .name = "onnxruntime-cpu", .kernels = kKernels, .departures = kDepartures, .bfloat16 = kBFloat16};
   return kFacts;
 }
 

@@ -287,3 +287,14 @@ def test_a_condition_that_fails_only_where_several_sizes_are_one_is_found(least:
 def test_where_the_model_does_the_same_beyond_it_is_no_bound(least: int) -> None:
     model = to_onnx(UnlikeBelow(least, 2.0), (torch.randn(3, 4),), dynamic_shapes=({0: "batch", 1: "seq"},))
     assert all(axis.kept for axis in model.axes)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x.unfold(1, 2, 1), lambda x: torch.nn.functional.pad(x, (1, 0), mode="reflect")],
+    ids=("windows", "reflection"),
+)
+def test_an_operator_that_refuses_a_size_of_one_is_a_bound_of_the_model(function: Callable[..., torch.Tensor]) -> None:
+    model = exported(function)
+    assert model.axes[0].kept
+    assert [str(bound) for bound in model.axes[0].bounds] == ["for seq >= 2: the model refuses other sizes (seq=1)"]

@@ -24,6 +24,14 @@ FUNCTIONS: list[Function] = [
     lambda x: torch.combinations(x[0]),
     lambda x: torch.combinations(x[0], with_replacement=True),
     lambda x: (torch.cov(x), torch.corrcoef(x)),
+    *(
+        lambda x, order=order: torch.linalg.matrix_norm(x, order, keepdim=True)
+        for order in (1, -1, 2, -2, "nuc", "fro")
+    ),
+    *(lambda x, order=order: torch.linalg.norm(x, order) for order in (1, 2, float("inf"), "nuc", None)),
+    lambda x: torch.linalg.norm(x, 3, dim=0),
+    lambda x: torch.linalg.matrix_norm(torch.stack([x, x + 1], 2), -float("inf"), dim=(2, 0)),
+    lambda x: [torch.linalg.cond(x @ x.T + 3 * torch.eye(x.shape[0]), p) for p in (None, 1, -2, "fro")],
 ]
 
 

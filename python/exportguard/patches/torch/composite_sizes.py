@@ -1,7 +1,8 @@
 """Operators of torch that are made of others in C++ and read sizes as numbers there: dynamic axes become constants.
 
 Each is written in Python, in operators that take symbolic sizes, where the dispatcher looks for what a composite
-operator is made of. It stays in the program, with the shape that it then has; the converter has a lowering of its own.
+operator is made of. It stays in the program, with the shape that it then has; the converter has a lowering of its own,
+or takes it apart in the same way (`exportguard.composites`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from exportguard.composites import COMPOSITES
 from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
 
 if TYPE_CHECKING:
@@ -148,6 +150,7 @@ _MADE: dict[Any, _Made] = {
     _aten.gradient.scalarrayarray: _gradient(_aten.gradient.scalarrayarray),
     _aten.combinations.default: combinations,
     _aten.cov.default: covariance,
+    **COMPOSITES,
 }
 
 
@@ -160,6 +163,9 @@ _FUNCTIONS = (
     "torch.gradient",
     "torch.combinations",
     "torch.cov",
+    "torch.linalg.matrix_norm",
+    "torch.linalg.norm",
+    "torch.linalg.cond",
 )
 
 

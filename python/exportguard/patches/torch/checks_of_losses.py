@@ -1,0 +1,64 @@
+"""A loss that looks at its data before it computes: `gaussian_nll_loss` refuses a negative variance.
+
+No graph refuses data. While a program is traced the question is left out, as other raises on data are; eager asks it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
+
+_Function = Callable[..., Any]
+
+_REDUCTIONS: dict[str, _Function] = {"none": lambda loss: loss, "mean": torch.mean, "sum": torch.sum}
+
+
+def _fitting(variance: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """The variance with the rank of the input; there may be one for each row."""
+    return variance.unsqueeze(-1) if variance.ndim == x.ndim - 1 else variance
+
+
+def _without_question(original: _Function) -> _Function:
+    @functools.wraps(original)
+    def gaussian_nll_loss(
+        input: torch.Tensor,
+        target: torch.Tensor,
+        var: Any,
+        full: bool = False,
+        eps: float = 1e-6,
+        reduction: str = "mean",
+    ) -> Any:
+        if not torch.compiler.is_exporting() or not isinstance(var, torch.Tensor) or reduction not in _REDUCTIONS:
+            return original(input, target, var, full, eps, reduction)
+        variance = _fitting(var, input).clamp(min=eps)
+        loss = 0.5 * (torch.log(variance) + (input - target) ** 2 / variance)
+        if full:
+            loss = loss + 0.5 * math.log(2 * math.pi)
+        return _REDUCTIONS[reduction](loss)
+
+    return gaussian_nll_loss
+
+
+def _probe() -> Verdict:
+    asks = "torch.any(var < 0)" in inspect.getsource(torch.nn.functional.gaussian_nll_loss)
+    return NEEDED if asks else not_needed("torch asks the variance nothing")
+
+
+PATCHES = (
+    Patch(
+        name="checks of losses",
+        kind="torch",
+        target="torch.nn.functional.gaussian_nll_loss",
+        reason="whether a variance is negative is asked of its data, and the export stops there",
+        upstream="https://github.com/pytorch/pytorch/issues/194503",
+        probe=_probe,
+        replace=_without_question,
+    ),
+)

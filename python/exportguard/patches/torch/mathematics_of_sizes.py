@@ -1,0 +1,90 @@
+"""Python's functions of numbers, called with a symbolic size: `math.sqrt(x.shape[-1])` makes a constant of it.
+
+C asks a size for its float, which is a number for good. `torch.export` keeps the symbolic form of the root alone in a
+program (torch 2.11 to 2.13); the others are computed by torch, from a tensor of one element in float64.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
+
+_Function = Callable[..., Any]
+
+_OF_ONE_NUMBER = ("exp", "log2", "log10", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan")
+
+# Without annotations in torch 2.11 to 2.13.
+_sym_sqrt: _Function = torch.sym_sqrt
+
+
+def _is_symbolic(value: object) -> bool:
+    return isinstance(value, torch.SymInt | torch.SymFloat)
+
+
+def _computed(name: str, x: Any) -> Any:
+    """A SymFloat, in the digits that C computes with."""
+    if not _is_symbolic(x):
+        return getattr(math, name)(x)
+    compute: _Function = getattr(torch, name)
+    return compute(torch.scalar_tensor(x, dtype=torch.float64)).item()
+
+
+def _of_sizes(name: str) -> Callable[[_Function], _Function]:
+    def replace(original: _Function) -> _Function:
+        @functools.wraps(original)
+        def call(x: Any, /) -> Any:
+            return _computed(name, x) if _is_symbolic(x) else original(x)
+
+        return call
+
+    return replace
+
+
+def _root(original: _Function) -> _Function:
+    @functools.wraps(original)
+    def sqrt(x: Any, /) -> Any:
+        return _sym_sqrt(x) if _is_symbolic(x) else original(x)
+
+    return sqrt
+
+
+def _logarithm(original: _Function) -> _Function:
+    @functools.wraps(original)
+    def log(x: Any, /, *base: Any) -> Any:
+        if not any(map(_is_symbolic, (x, *base))):
+            return original(x, *base)
+        logarithms = [_computed("log", value) if _is_symbolic(value) else original(value) for value in (x, *base)]
+        return logarithms[0] / logarithms[1] if base else logarithms[0]
+
+    return log
+
+
+def _probe() -> Verdict:
+    is_of_c = isinstance(math.sqrt, types.BuiltinFunctionType)
+    return NEEDED if is_of_c else not_needed("the functions of math are not those of C")
+
+
+def _patch(name: str, replace: Callable[[_Function], _Function]) -> Patch:
+    return Patch(
+        name=f"math.{name} of a size",
+        kind="torch",
+        target=f"math.{name}",
+        reason="C asks a symbolic size for its float, and its axis becomes a constant",
+        upstream="https://github.com/pytorch/pytorch/issues/138853",
+        probe=_probe,
+        replace=replace,
+    )
+
+
+PATCHES = (
+    _patch("sqrt", _root),
+    _patch("log", _logarithm),
+    *(_patch(name, _of_sizes(name)) for name in _OF_ONE_NUMBER),
+)

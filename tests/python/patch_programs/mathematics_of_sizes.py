@@ -1,0 +1,48 @@
+"""Python's functions of numbers, of sizes that change; and a loss that asks its data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from exportguard import to_onnx
+
+from .composite_sizes import Applies
+
+NAMES = ("sqrt", "log", "exp", "log2", "log10", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan")
+
+
+def is_right(function: Callable[[torch.Tensor], Any]) -> None:
+    model = to_onnx(Applies(function).eval(), (torch.randn(5, 7),), dynamic_shapes=({0: "rows", 1: "columns"},))
+    for sizes in [(5, 7), (3, 4), (2, 9)]:
+        x = torch.randn(sizes)
+        (got,) = model.run({"x": x}).values()
+        torch.testing.assert_close(got, function(x), rtol=1e-5, atol=1e-6)
+
+
+def of_a_size(name: str) -> None:
+    function = getattr(math, name)
+    if name in ("asin", "acos"):
+        is_right(lambda x: x * getattr(math, name)(1 / x.shape[1]))
+    else:
+        is_right(lambda x: x / getattr(math, name)(x.shape[1] + x.shape[0]))
+    assert getattr(math, name) is function
+    if name == "log":
+        is_right(lambda x: x * math.log(x.shape[1], 3) + math.ceil(math.log(x.shape[0] + 0.5, x.shape[1])))
+
+
+def losses() -> None:
+    for options in ({}, {"full": True, "reduction": "sum"}, {"reduction": "none", "eps": 0.5}):
+        is_right(lambda x, o=options: functional.gaussian_nll_loss(x, x.flip(0), x.exp(), **o))
+        is_right(lambda x, o=options: functional.gaussian_nll_loss(x, x.flip(0), x.exp().sum(1), **o))
+        is_right(lambda x, o=options: functional.gaussian_nll_loss(x, x * 2, x.exp()[:, :1], **o))
+
+
+PROGRAMS = {
+    **{f"math.{name} of a size": lambda name=name: of_a_size(name) for name in NAMES},
+    "checks of losses": losses,
+}
