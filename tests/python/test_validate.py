@@ -10,6 +10,7 @@ import onnx
 import pytest
 import torch
 
+from exportguard import _core
 from exportguard.errors import FileError, InvalidArgumentError, LoweringError
 from exportguard.inputs import Leaf
 from exportguard.models import BuildOptions, ModelCase, tasks
@@ -81,7 +82,17 @@ def test_a_failure_of_the_conversion_is_reported(monkeypatch: pytest.MonkeyPatch
     assert not report.ok
 
 
-def test_a_model_that_onnxruntime_cannot_load_is_reported() -> None:
+def test_a_model_in_bfloat16_is_compared_in_onnxruntime() -> None:
+    report = validate_model("bert", ValidateOptions(build=BuildOptions(dtype=torch.bfloat16)))
+    assert report.failure == ""
+    assert report.ok
+
+
+def test_a_model_that_onnxruntime_cannot_load_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def keep(model: object, target: str) -> int:
+        return 0
+
+    monkeypatch.setattr(_core, "widen_bfloat16", keep)
     report = validate_model("bert", ValidateOptions(build=BuildOptions(dtype=torch.bfloat16)))
     assert report.failure.startswith("ExportGuardError: onnxruntime has no kernel on cpu for a node of the model")
 
