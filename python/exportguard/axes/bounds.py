@@ -502,11 +502,21 @@ def _bound_of_empty(trace: _Trace, sizes: Sizes) -> AxisBound | None:
     return bound
 
 
+def _is_of_an_open_slice(condition: sympy.Basic) -> bool:
+    """Whether it makes a number of the rows of a slice that ends at a number or with its axis, as a loop does."""
+    ends = (part for part in sympy.preorder_traversal(condition) if type(part).__name__ in ("Min", "Max"))
+    return isinstance(condition, sympy.Eq) and any(part.is_number for end in ends for part in end.args)
+
+
 def _decided_differently(trace: _Trace, sizes: Sizes) -> Iterator[Decision]:
-    """What the model asks of its sizes and would be answered in another way at these."""
+    """What the model asks of its sizes and would be answered in another way at these.
+
+    Where a slice ends is such a question, too: of `x[:2]` torch says, without a guard, that it has 2 rows.
+    """
     known = trace.all_sizes(sizes)
     for decision in trace.decisions:
         symbols = sorted(decision.condition.free_symbols, key=str)
-        is_asked = decision.is_of_model and all(symbol in known for symbol in symbols)
+        is_of_slice = decision.is_of_slice or _is_of_an_open_slice(decision.condition)
+        is_asked = (decision.is_of_model or is_of_slice) and all(symbol in known for symbol in symbols)
         if is_asked and Evaluation(decision.condition, symbols)({symbol: known[symbol] for symbol in symbols}) is False:
             yield decision

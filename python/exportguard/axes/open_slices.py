@@ -26,17 +26,32 @@ def with_open_ends(original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], 
     # Not at the top: it takes long to import, and whoever exports has it by now.
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+    def is_known(least: Any, size: Any) -> bool:
+        # Of sizes that are 1 torch takes for granted that they are 2.
+        return statically_known_true(least <= size) and statically_known_true(least <= _with_ones(size))
+
     @functools.wraps(original)
     def compute_slice_index(size: Any, index: Any) -> Any:
         if isinstance(size, int) and isinstance(index, int):
             return original(size, index)
         if statically_known_true(index >= 0):
-            return index if statically_known_true(index <= size) else _min(index, size)
+            return index if is_known(index, size) else _min(index, size)
         if statically_known_true(index < 0):
-            return index + size if statically_known_true(-index <= size) else _max(index + size, 0)
+            return index + size if is_known(-index, size) else _max(index + size, 0)
         return original(size, index)
 
     return compute_slice_index
+
+
+def _with_ones(size: Any) -> Any:
+    """A size where each size of an input is one less than it is: for torch they are 2 and more, in fact 1 and more."""
+    if not isinstance(size, torch.SymInt):
+        return size
+    from torch.fx.experimental.sym_node import SymNode
+
+    expression = size.node.expr
+    one_less = expression.xreplace({symbol: symbol - 1 for symbol in expression.free_symbols})
+    return torch.SymInt(SymNode(one_less, size.node.shape_env, int, None))  # type: ignore[no-untyped-call]
 
 
 def open_slices() -> Patch:

@@ -290,6 +290,7 @@ class _Search:
             places = (p for p in fixed.loops() if p.code not in tried and not any(_runs(s, p) for s in self.steps))
             place = next(places, None)
             if place is None or self._attempts >= _ATTEMPTS:
+                left += self._staying(fixed)
                 if left:
                     _LEFT[program] = tuple(left)
                 return program
@@ -307,6 +308,15 @@ class _Search:
             else:
                 self._fixed = fixed
                 left.append(f"{place} was rewritten, and the axis is a constant all the same")
+
+    def _staying(self, fixed: FixedAxes) -> list[str]:
+        """Why loops of functions that are rewritten are Python's all the same."""
+        places = [place for place in fixed.loops() if any(_runs(step, place) for step in self.steps)]
+        return [
+            f"the loop at {place} stays one of Python: no graph can have a body with `del`, `yield` or `global`, "
+            "nor go through an iterator or a list made elsewhere; write it over a tensor, or range(…) of its size"
+            for place in _different(places)
+        ]
 
     def _reason_for(self, error: Exception) -> Exception:
         """What the user is told: the rewriting's own reason with the file, rather than what torch stopped at."""

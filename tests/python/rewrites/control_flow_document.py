@@ -163,7 +163,7 @@ that it was.
 | a loop whose length Python knows | stays a loop, which the trace unrolls |
 | comprehensions, `any`, `all`, `sum`, `min`, `max` | loops over what they go through |
 | `return` inside a loop, `else` behind one | a number that says how the loop was left, and tests of it |
-| `break`, `continue`, `return` on data inside of `with` or `try` | a number that says how the block was left, and tests of it behind it |
+| `break`, `continue`, `return` on data inside of `with` or `try` | a number, and tests of it behind the block |
 | comprehensions with several `for` or with `:=` | the loops that they are, in front of their statement |
 | `torch.equal`, `torch.allclose`, `is_nonzero`, `in` | bool tensors |
 | `while` on sizes, `len(x)`, `float(n)`, `math.sqrt(n)` of sizes | `while_loop`, symbolic numbers, tensors of rank 0 |
