@@ -30,7 +30,7 @@ void run_concat(Call& call) {
 }
 
 Sizes equal_parts(const Call& call, std::int64_t size, std::int64_t count) {
-  call.require(count > 0, "it needs an output");
+  call.require(count > 0 && count < (1 << 20), "num_outputs must be the number of its outputs");
   const std::int64_t step = (size + count - 1) / count;
   Sizes parts;
   for (std::int64_t done = 0; static_cast<std::int64_t>(parts.size()) < count; done += step) {
@@ -45,6 +45,8 @@ void run_split(Call& call) {
   const std::int64_t count = call.integer("num_outputs", static_cast<std::int64_t>(call.output_count()));
   const auto given = call.find_integers("split", 1);
   const Sizes parts = given ? *given : equal_parts(call, x.size(axis), count);
+  const auto fits = [&](std::int64_t part) { return part >= 0 && part <= x.size(axis); };
+  call.require(std::ranges::all_of(parts, fits), "a part is not between 0 and the size of the axis");
   const std::int64_t sum = std::accumulate(parts.begin(), parts.end(), std::int64_t{0});
   call.require(sum == x.size(axis), "its parts do not add up to the size of the axis");
   std::int64_t start = 0;
