@@ -18,7 +18,8 @@ ROOT = Path(exportguard.__file__).parent
 LAYERS = (
     "errors version phases garbage _core model_code notebook_tables",
     "optional progress",
-    "arguments composites emptied_caches foreign_names optimization onnx_types torch_version devices opsets export_errors",
+    "arguments composites emptied_caches foreign_names optimization onnx_types "
+    "torch_version devices opsets export_errors",
     "source runners models inputs graph_operators repeats",
     "declaration dynamic_shapes",
     "example",
