@@ -7,6 +7,7 @@ program (torch 2.11 to 2.13); the others are computed by torch, from a tensor of
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import types
 from collections.abc import Callable
@@ -66,9 +67,9 @@ def _logarithm(original: _Function) -> _Function:
     return log
 
 
-def _probe() -> Verdict:
-    is_of_c = isinstance(math.sqrt, types.BuiltinFunctionType)
-    return NEEDED if is_of_c else not_needed("the functions of math are not those of C")
+def _probe(name: str) -> Verdict:
+    is_of_c = isinstance(inspect.unwrap(getattr(math, name)), types.BuiltinFunctionType)
+    return NEEDED if is_of_c else not_needed(f"math.{name} is no function of C")
 
 
 def _patch(name: str, replace: Callable[[_Function], _Function]) -> Patch:
@@ -78,7 +79,7 @@ def _patch(name: str, replace: Callable[[_Function], _Function]) -> Patch:
         target=f"math.{name}",
         reason="C asks a symbolic size for its float, and its axis becomes a constant",
         upstream="https://github.com/pytorch/pytorch/issues/138853",
-        probe=_probe,
+        probe=functools.partial(_probe, name),
         replace=replace,
     )
 
