@@ -42,6 +42,7 @@ std::vector<MonomialTerm> merge(const std::vector<MonomialTerm>& a, const std::v
   sum.reserve(a.size() + b.size());
   auto left = a.begin();
   auto right = b.begin();
+
   while (left != a.end() && right != b.end()) {
     const auto order = compare(left->factors, right->factors);
     if (order < 0) {
@@ -55,6 +56,7 @@ std::vector<MonomialTerm> merge(const std::vector<MonomialTerm>& a, const std::v
       ++right;
     }
   }
+
   sum.insert(sum.end(), left, a.end());
   sum.insert(sum.end(), right, b.end());
   return sum;

@@ -59,6 +59,7 @@ Tensor to_exponents(const Tensor& numbers, const ConversionOptions& options) {
   const Tensor bytes = at::empty_like(dense, dense.options().dtype(at::kByte));
   const auto* from = dense.const_data_ptr<float>();
   auto* to = bytes.mutable_data_ptr<std::uint8_t>();
+
   for (std::int64_t i = 0; i < dense.numel(); ++i) {
     int exponent = 0;
     const double fraction = std::frexp(std::abs(static_cast<double>(from[i])), &exponent);  // in [0.5, 1)
@@ -73,6 +74,7 @@ Tensor to_exponents(const Tensor& numbers, const ConversionOptions& options) {
     const int most = options.saturate ? 254 : 255;
     to[i] = static_cast<std::uint8_t>(from[i] == 0 ? 0 : std::clamp(biased, 0, most));
   }
+
   return bytes.view(at::ScalarType::Float8_e8m0fnu).to(numbers.device());
 }
 
@@ -104,6 +106,7 @@ Tensor readable(const Datum& datum) {
 
 Datum converted(const Datum& datum, DType to, const ConversionOptions& options) {
   if (datum.dtype == to) return datum;
+
   const Tensor numbers = readable(datum);
   switch (to) {
     case DType::kFloat8E8M0:

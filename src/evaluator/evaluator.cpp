@@ -214,6 +214,7 @@ std::optional<std::vector<ir::Tensor>> fold(const ir::Node& node, std::int64_t o
   if (node.is_torch() || random_operators().contains(node.op()) || !node.subgraphs().empty()) return std::nullopt;
   const Operator run = OperatorTable::builtin().find(node.qualified_name());
   if (run == nullptr) return std::nullopt;
+
   const PlainTensors plain;
   const c10::Device device(c10::kCPU);
   StringPool strings;
@@ -226,12 +227,14 @@ std::optional<std::vector<ir::Tensor>> fold(const ir::Node& node, std::int64_t o
       if (constant == nullptr) return std::nullopt;
       data[i] = to_datum(*constant, strings, device);
     }
+
     std::vector<const Datum*> operands;
     for (std::size_t i = 0; i < data.size(); ++i)
       operands.push_back(node.find_input(i) != nullptr ? &data[i] : nullptr);
     const Call::Surroundings around{opset, strings, device, {}};
     Call call(node, operands, around);
     run(call);
+
     Data results = call.take_results();
     if (results.size() < node.output_count()) return std::nullopt;
     results.resize(node.output_count());

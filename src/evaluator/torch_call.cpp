@@ -141,6 +141,7 @@ void run_dispatched(Call& call) {
   const auto& declared = op.schema().arguments();
   const std::vector<Argument>& given = call.node().arguments();
   call.require(given.size() <= declared.size(), "it has more arguments than torch's schema");
+
   const Arguments arguments(call);
   torch::jit::Stack stack;
   for (std::size_t i = 0; i < declared.size(); ++i) {
@@ -153,6 +154,7 @@ void run_dispatched(Call& call) {
       stack.push_back(declared[i].default_value() ? *declared[i].default_value() : IValue());
     }
   }
+
   op.callBoxed(stack);
   for (const IValue& value : stack) add_result(call, value);
 }

@@ -79,6 +79,7 @@ void Expander::replace(ir::Node& node, const ir::Graph& expansion, CanonicalCall
   ir::Node* first = before ? before->next() : graph.first();
   for (ir::Node* made = first; made != &node; made = made->next()) made->set_source(node.source());
   restore(first, &node, call);
+
   const std::set<ir::Value*> given(operands.begin(), operands.end());
   for (std::size_t i = 0; i < node.output_count(); ++i) {
     if (results[i] == nullptr) continue;

@@ -132,16 +132,19 @@ void Pass::write(Node& node, const operators::OperatorFacts& facts) {
   const TorchCall call(node);
   ++report_.rewritten;
   rewritten_.push_back(&node);
+
   if (node.is("aten", "set_.source_Tensor")) {
     aliases_.bind(*find_operand(node, 0), aliases_.of(*find_operand(node, 1)));
     return aliases_.bind(node.output(), aliases_.of(*find_operand(node, 1)));
   }
+
   const WriteResults results = functional_form(node, facts);
   std::size_t next = 0;
   for (const std::size_t position : facts.written) {
     for (Value* value : operands(node, position))
       aliases_.write(aliases_.of(*value), *results.written.at(next++), call);
   }
+
   for (std::size_t i = 0; i < facts.returns.size(); ++i) {
     if (facts.returns[i]) {
       take_name(node.output(i), *results.written.front());
@@ -180,6 +183,7 @@ void Pass::visit_bodies(Node& node) {
       if (value->is_input()) written.insert(value->output_index());
     }
   }
+
   if (written.empty()) return;
   if (node.op() != "cond") {
     throw ImportError(
@@ -187,6 +191,7 @@ void Pass::visit_bodies(Node& node) {
                     "from the body instead",
                     place_of(node)));
   }
+
   for (const auto& pass : passes) {
     for (const std::size_t i : written) {
       Value& value = pass->graph_.input(i);
@@ -194,6 +199,7 @@ void Pass::visit_bodies(Node& node) {
       pass->graph_.add_output(tensor ? tensor->owner->current : &value);
     }
   }
+
   const std::size_t first = node.input_count() - node.subgraphs().front()->input_count();
   for (const std::size_t i : written) {
     Value& operand = node.input(first + i);

@@ -192,16 +192,19 @@ ir::Value& back_by_position(const ScatterBack& back, const TorchCall& call) {
   const DType dtype = back.whole.dtype();
   const auto vector = [](DType of) { return ir::Type::tensor(of, ir::Shape{SymExpr::symbol("positions")}); };
   const CallArgument all(ir::Argument{ir::Argument::List{ir::Argument{std::int64_t{-1}}}});
+
   ir::Value& elements = call.aten("reshape.default", {back.whole, all}, vector(dtype));
   ir::Value& ones = call.aten("ones_like.default", {elements, DType::kInt64}, vector(DType::kInt64));
   ir::Value& counted = call.aten("cumsum.default", {ones, std::int64_t{0}}, vector(DType::kInt64));
   ir::Value& from_zero = call.aten("sub.Scalar", {counted, std::int64_t{1}}, vector(DType::kInt64));
+
   ir::Type positions_type = back.whole.type();
   positions_type.dtype = DType::kInt64;
   ir::Value& positions = call.aten("reshape_as.default", {from_zero, back.whole}, positions_type);
   ir::Type seen_type = back.part.type();
   seen_type.dtype = DType::kInt64;
   ir::Value& seen = call.aten(back.view.op(), with_rest({positions}, back.view, 1), seen_type);
+
   ir::Value& index =
       call.aten("reshape.default", {seen, all}, ir::Type::tensor(DType::kInt64, ir::Shape{SymExpr::symbol("seen")}));
   ir::Value& part =

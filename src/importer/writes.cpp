@@ -227,6 +227,7 @@ WriteResults functional_form(ir::Node& node, const operators::OperatorFacts& fac
   } else {
     results = with_extra_outputs(node, facts, call);
   }
+
   std::size_t next = 0;
   for (const std::size_t position : facts.written) {
     for (const Value* value : operands(node, position)) {

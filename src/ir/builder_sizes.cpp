@@ -194,6 +194,7 @@ Value* Builder::concat_sizes(const std::vector<Size>& sizes) {
     if (!pending.empty()) parts.push_back(ints(pending));
     pending.clear();
   };
+
   for (const Size& size : sizes) {
     const auto expression = memory_->expression_of(size);
     const auto number = expression ? expression->constant() : std::nullopt;
@@ -205,6 +206,7 @@ Value* Builder::concat_sizes(const std::vector<Size>& sizes) {
     flush();
     parts.push_back(size.value());
   }
+
   if (parts.empty()) return ints(pending);
   if (Value* const* known = memory_->find(&BuilderScope::concatenated, key)) return *known;
   flush();

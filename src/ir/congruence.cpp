@@ -148,6 +148,7 @@ std::string explained(const NumberedGraph& a, const NumberedGraph& b, const Valu
     if (first.input_count() != second.input_count()) {
       return fmt::format("{} has {} operands against {}", described(left), first.input_count(), second.input_count());
     }
+
     std::size_t i = 0;
     while (i < first.input_count() && a.of(first.find_input(i)) == b.of(second.find_input(i))) ++i;
     if (i == first.input_count()) {

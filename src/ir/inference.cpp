@@ -302,14 +302,17 @@ InferredTypes infer_call(const Function& function, const OperatorCall& call, con
     const Elements* elements = given ? known.elements.find(*given) : nullptr;
     if (elements != nullptr) known.elements.set(*arguments.back(), *elements);
   }
+
   const bool is_complete = std::ranges::find(arguments, nullptr) == arguments.end();
   InferredTypes result{std::vector<Type>(call.outputs), std::nullopt};
   if (!is_complete) return result;
+
   KnownElements elements;
   const std::vector<Value*> outputs = scratch.splice(*function.body, arguments, nullptr);
   const auto version = function.opsets.find("");
   infer_graph(scratch, {known.model, elements,
                         version == function.opsets.end() ? known.opset : static_cast<int>(version->second)});
+
   for (std::size_t i = 0; i < std::min(outputs.size(), result.types.size()); ++i) {
     if (outputs[i] != nullptr) result.types[i] = outputs[i]->type();
   }

@@ -52,6 +52,7 @@ Tensor joined(std::span<const Tensor> parts, std::int64_t axis) {
   if (axis < 0 || axis >= static_cast<std::int64_t>(first.shape().size())) {
     throw InvalidArgument(fmt::format("axis {} is none of a tensor of rank {}", axis, first.shape().size()));
   }
+
   std::vector<std::int64_t> shape = first.shape();
   shape[static_cast<std::size_t>(axis)] = 0;
   std::vector<at::Tensor> tensors;

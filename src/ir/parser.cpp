@@ -219,6 +219,7 @@ class Parser {
       } while (in_.accept(','));
       in_.expect('=', "',', ':' or '=' behind the output of a node");
     }
+
     NodeSpec spec;
     operator_name(spec);
     if (spec.is_torch) {
@@ -229,6 +230,7 @@ class Parser {
     if (in_.accept('{')) attributes(spec);
     spec.outputs.clear();
     for (Declaration& output : outputs) spec.outputs.push_back(std::move(output.type));
+
     Node& node = graph.append(std::move(spec));
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       node.output(i).set_name(name_of(outputs[i].name));
@@ -243,6 +245,7 @@ class Parser {
     const bool is_scoped = in_.token().kind == Kind::kScope;
     if (is_scoped) in_.advance();
     spec.is_torch = !is_scoped && (first.is_quoted || name.find('.') != std::string::npos);
+
     if (is_scoped) {
       spec.domain = std::move(name);
       spec.op = in_.take_name("the name of an operator");

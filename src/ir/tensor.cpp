@@ -202,6 +202,7 @@ void visit_joined(const std::vector<at::Tensor>& parts, std::int64_t axis, std::
     for (const at::Tensor& part : parts) visit_elements(part, piece, sink);
     return;
   }
+
   const std::int64_t rows = parts.front().size(0);
   const std::size_t bytes =
       std::accumulate(parts.begin(), parts.end(), std::size_t{0},
@@ -212,11 +213,13 @@ void visit_joined(const std::vector<at::Tensor>& parts, std::int64_t axis, std::
     for (const at::Tensor& part : parts) dense.push_back(dense_piece(part));
     return visit_dense(at::cat(dense, axis), piece, sink);
   }
+
   const auto of_parts = [&](auto&& cut) {
     std::vector<at::Tensor> result;
     for (const at::Tensor& part : parts) result.push_back(cut(part));
     return result;
   };
+
   const std::size_t row = bytes / static_cast<std::size_t>(rows);
   const auto step = static_cast<std::int64_t>(piece / row);
   if (step == 0) {

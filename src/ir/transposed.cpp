@@ -45,6 +45,7 @@ std::optional<at::Tensor> dense_of_columns(const at::Tensor& matrix) {
   at::Tensor dense = at::empty(matrix.sizes(), matrix.options());
   const void* from = matrix.const_data_ptr();
   void* to = dense.mutable_data_ptr();
+
   switch (matrix.element_size()) {
     case 1:
       copy_tiles<std::uint8_t>(from, to, sizes);

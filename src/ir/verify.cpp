@@ -113,12 +113,14 @@ class Verifier {
       ++reads_[value];
       if (!visible_.contains(value)) fail_read(*value, graph, fmt::format("{}, operand {},", describe(node), i));
     }
+
     check_arguments(node);
     for (const Graph* nested : node.subgraphs()) {
       if (nested->parent() != &node)
         fail(node, fmt::format("graph '{}' among its attributes has another parent", nested->name()));
       check_graph(*nested);
     }
+
     for (std::size_t i = 0; i < node.output_count(); ++i) {
       const Value& value = node.output(i);
       const bool is_its_own = value.producer() == &node && value.output_index() == i;

@@ -30,6 +30,7 @@ Dim window_count(const InferenceContext& ctx, const Windows& windows, std::size_
   const std::int64_t stride = windows.strides[i];
   const SymExpr reach = (kernel - 1) * windows.dilations[i] + 1;
   if (windows.auto_pad.starts_with("SAME")) return floor_div(size + (stride - 1), stride);
+
   const bool has_pads = windows.auto_pad == "NOTSET" || windows.auto_pad.empty();
   const std::int64_t front = has_pads ? windows.pads[i] : 0;
   const std::int64_t behind = has_pads ? windows.pads[i + windows.strides.size()] : 0;
@@ -39,6 +40,7 @@ Dim window_count(const InferenceContext& ctx, const Windows& windows, std::size_
   if (room.is_constant() && *room.constant() < least) {
     ctx.fail(fmt::format("a window of {} is larger than the padded size {}", reach.str(), (room + reach).str()));
   }
+
   if (!windows.rounds_up) return floor_div(room, stride) + 1;
   if (!room.is_constant() || !size.is_constant()) return ctx.fresh();
   // A window that would begin in the padding behind is left out.

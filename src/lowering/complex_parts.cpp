@@ -267,6 +267,7 @@ void separate_complex(ir::Graph& graph, const LoweringTable& table, int opset) {
   const std::set<const ir::Node*> selections = separate_inputs(graph, values);
   std::vector<ir::Node*> rewritten;
   std::map<std::string, std::set<std::string>> unknown;  // and where they are
+
   for (ir::Node& node : graph) {
     if (!node.is_torch() || !touches_complex(node) || selections.contains(&node)) continue;
     const ComplexRule rule = table.find_complex(node.qualified_name());
@@ -279,6 +280,7 @@ void separate_complex(ir::Graph& graph, const LoweringTable& table, int opset) {
     rule(site);
     rewritten.push_back(&node);
   }
+
   if (!unknown.empty()) {
     std::vector<std::string> lines;
     for (const auto& [target, places] : unknown)
@@ -286,6 +288,7 @@ void separate_complex(ir::Graph& graph, const LoweringTable& table, int opset) {
     throw LoweringError(fmt::format(
         "no rule for complex tensors in {}; compute with torch.view_as_real of them instead", fmt::join(lines, ", ")));
   }
+
   separate_outputs(graph, values);
   for (auto node = rewritten.rbegin(); node != rewritten.rend(); ++node) graph.erase(**node);
   retype_inputs(graph);

@@ -293,6 +293,7 @@ DType LoweringContext::promoted(std::initializer_list<std::size_t> arguments) {
   DType tensors = DType::kUndefined;
   DType zero_rank = DType::kUndefined;
   DType numbers = DType::kUndefined;
+
   for (const std::size_t i : arguments) {
     if (!is_value(i)) {
       numbers = merge(numbers, literal_dtype(argument(i)));
@@ -380,12 +381,14 @@ void LoweringContext::lower_nested(ir::Graph& graph) {
 void LoweringContext::results(const std::vector<Value*>& values) {
   require(values.size() == node_->output_count(),
           fmt::format("the lowering gave {} results for {} outputs", values.size(), node_->output_count()));
+
   for (std::size_t i = 0; i < values.size(); ++i) {
     Value& old = node_->output(i);
     if (values[i] == nullptr) {
       require(old.is_unused(), fmt::format("output {} is read but has no lowering", i));
       continue;
     }
+
     Value* made = old.dtype() == DType::kUndefined ? values[i] : cast(values[i], old.dtype());
     const bool is_fresh = made->producer() != nullptr && !made->producer()->is_torch() && made->name().empty();
     if (is_fresh) {

@@ -64,16 +64,19 @@ Lu lu_factors(LoweringContext& ctx, Value* a) {
   const std::vector<Size> column_sizes = with_sizes(grid.batch, {grid.sizes[rank - 2], 1});
   Value* permutation = ctx.expand(grid.rows, column_sizes);
   Value* pivots = ctx.expand(grid.numbers, with_sizes(grid.batch, {grid.steps}));
+
   const WriteStep eliminate = [&](Value* iteration, const std::vector<Value*>& state) {
     Value* k = as_index(ctx, iteration);
     Value* is_below = ctx.op("Greater", {grid.rows, k});
     Value* is_done = ctx.op("Less", {grid.rows, k});
+
     Value* size = ctx.where(is_done, ctx.constant(-1, DType::kFloat64), ctx.op("Abs", {column_at(ctx, state[0], k)}));
     Value* found = ctx.op("ArgMax", {size}, {{"axis", static_cast<std::int64_t>(rank) - 2}});
     Value* swap = swap_of(ctx, grid.rows, k, found);
     Value* swapped = gathered_rows(ctx, state[0], swap, grid.sizes);
     Value* pivot = element_at(ctx, swapped, k);
     Value* divisor = ctx.where(is_zero(ctx, pivot), one(ctx), pivot);
+
     Value* factor = kept_where(ctx, is_below, ctx.op("Div", {column_at(ctx, swapped, k), divisor}));
     Value* row = kept_where(ctx, ctx.op("Greater", {grid.columns, k}), row_at(ctx, swapped, k));
     Value* rest = ctx.op("Sub", {swapped, ctx.op("Mul", {factor, row})});
@@ -81,6 +84,7 @@ Lu lu_factors(LoweringContext& ctx, Value* a) {
     return Step{{ctx.where(is_factor, factor, rest), gathered_rows(ctx, state[1], swap, column_sizes),
                  with_entry(ctx, grid.numbers, k, squeezed_last(ctx, found, rank), state[2])}};
   };
+
   const auto end = repeated(ctx, as_scalar(ctx, grid.steps), {a, permutation, pivots}, eliminate);
   return {end[0], end[2], end[1]};
 }
@@ -149,12 +153,14 @@ Cholesky cholesky_factor(LoweringContext& ctx, Value* a) {
   const Grid grid(ctx, a);
   const std::size_t rank = grid.sizes.size();
   Value* none = ctx.filled(with_sizes(grid.batch, {1, 1}), ctx.constant(0, DType::kInt32));
+
   const WriteStep eliminate = [&](Value* iteration, const std::vector<Value*>& state) {
     Value* k = as_index(ctx, iteration);
     Value* pivot = element_at(ctx, state[0], k);
     Value* is_open = ctx.op("GreaterOrEqual", {grid.rows, k});
     Value* column = ctx.op("Div", {column_at(ctx, state[0], k), ctx.op("Sqrt", {pivot})});
     column = kept_where(ctx, is_open, column);
+
     Value* taken = ctx.op("Mul", {column, matrix_transposed(ctx, column)});
     Value* factor = ctx.where(ctx.op("Equal", {grid.columns, k}), column, state[1]);
     Value* is_wrong = ctx.op("Not", {ctx.op("Greater", {pivot, zero(ctx)})});
@@ -162,6 +168,7 @@ Cholesky cholesky_factor(LoweringContext& ctx, Value* a) {
     Value* number = ctx.cast(ctx.op("Add", {k, ctx.ints({1})}), DType::kInt32);
     return Step{{ctx.op("Sub", {state[0], taken}), factor, ctx.where(is_first, number, state[2])}};
   };
+
   const auto end = repeated(ctx, as_scalar(ctx, grid.steps), {a, ctx.filled(grid.sizes, zero(ctx)), none}, eliminate);
   const auto last = static_cast<std::int64_t>(rank) - 1;
   return {end[1], ctx.squeeze(end[2], {last - 1, last})};

@@ -39,6 +39,7 @@ Gathered gathered(LoweringContext& ctx, Value* x, const ReducedAxes& over) {
   std::vector<std::int64_t> order;
   std::vector<Size> sizes;
   const auto rank = static_cast<std::int64_t>(ctx.rank(x));
+
   for (std::int64_t axis = 0; axis < rank; ++axis) {
     if (is_reduced(over, axis)) {
       made.axes.push_back(axis);
@@ -48,6 +49,7 @@ Gathered gathered(LoweringContext& ctx, Value* x, const ReducedAxes& over) {
       sizes.push_back(size_of(ctx, x, axis));
     }
   }
+
   order.insert(order.end(), made.axes.begin(), made.axes.end());
   sizes.push_back(made.count);
   made.value = ctx.transpose(x, order);
@@ -125,6 +127,7 @@ Value* integer_power(LoweringContext& ctx, Value* base, Value* exponent) {
   if (known != nullptr && known->numel() == 1 && ctx.rank(exponent) == 0 && known->to_ints().front() >= 0) {
     return power_of_constant(ctx, base, known->to_ints().front());
   }
+
   const ir::Type type = ctx.output_type();
   const auto typed = [&](Value* value) {
     value->set_type(ir::Type::tensor(DType::kInt64, type.shape));
@@ -133,12 +136,14 @@ Value* integer_power(LoweringContext& ctx, Value* base, Value* exponent) {
   Value* zeros = ctx.op("Mul", {ctx.op("Add", {base, exponent}), int64(ctx, 0)});
   Value* bases = typed(ctx.op("Add", {base, zeros}));
   Value* exponents = typed(ctx.op("Add", {exponent, zeros}));
+
   const auto step = [&](Value*, const std::vector<Value*>& state) {
     Value* power = ctx.where(is_odd(ctx, state[2]), ctx.op("Mul", {state[0], state[1]}), state[0]);
     Value* rest = typed(ctx.op("Div", {state[2], int64(ctx, 2)}));
     Value* square = typed(ctx.op("Mul", {state[1], state[1]}));
     return Step{{typed(power), square, rest}, any_true(ctx, ctx.op("Greater", {rest, int64(ctx, 0)}), {})};
   };
+
   Value* ones = typed(ctx.op("Add", {zeros, int64(ctx, 1)}));
   Value* power = repeated(ctx, int64(ctx, 63), {ones, bases, exponents}, step).front();
   Value* is_negative = ctx.op("Less", {exponents, int64(ctx, 0)});

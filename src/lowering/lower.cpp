@@ -72,6 +72,7 @@ std::string describe(const std::vector<Failure>& failures) {
     ++counts[failure.target];
     if (!failure.where.empty()) places[failure.target].insert(failure.where);
   }
+
   std::string text;
   if (!counts.empty())
     text += fmt::format("{} operator{} without a lowering:", counts.size(), counts.size() > 1 ? "s" : "");
@@ -84,6 +85,7 @@ std::string describe(const std::vector<Failure>& failures) {
         "a row of LoweringOptions::table in C++",
         counts.begin()->first);
   }
+
   for (const auto& [reason, count] : reasons) {
     if (!text.empty()) text += '\n';
     text += count > 1 ? fmt::format("{} ({} times)", reason, count) : reason;

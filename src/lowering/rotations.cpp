@@ -63,6 +63,7 @@ Value* rotation(LoweringContext& ctx, const Square& square, Value* a, const Pair
       "Sub", {element(ctx, square, a, pair.second, pair.second), element(ctx, square, a, pair.first, pair.first)});
   Value* is_done =
       ctx.op("Or", {ctx.op("Equal", {off, number(ctx, 0)}), ctx.op("GreaterOrEqual", {pair.first, pair.second})});
+
   Value* twice = ctx.where(is_done, number(ctx, 1), ctx.op("Add", {off, off}));
   Value* cotangent = ctx.op("Div", {difference, twice});
   Value* root = ctx.op("Sqrt", {ctx.op("Add", {ctx.op("Mul", {cotangent, cotangent}), number(ctx, 1)})});
@@ -70,9 +71,11 @@ Value* rotation(LoweringContext& ctx, const Square& square, Value* a, const Pair
   Value* is_negative = ctx.op("Less", {cotangent, number(ctx, 0)});
   Value* tangent = ctx.where(is_negative, ctx.op("Neg", {size}), size);
   tangent = ctx.where(is_done, number(ctx, 0), tangent);
+
   Value* length = ctx.op("Sqrt", {ctx.op("Add", {ctx.op("Mul", {tangent, tangent}), number(ctx, 1)})});
   Value* cosine = ctx.op("Reciprocal", {length});
   Value* sine = ctx.op("Mul", {tangent, cosine});
+
   const auto is_at = [&](Value* row, Value* column) {
     return ctx.op("And", {ctx.op("Equal", {square.rows, row}), ctx.op("Equal", {square.columns, column})});
   };
@@ -126,6 +129,7 @@ OrthogonalColumns orthogonalized(LoweringContext& ctx, Value* a) {
   const Size count = size_of(ctx, a, -1);
   Value* identity = identity_like(ctx, with_sizes(batch_sizes(ctx, a), {count, count}));
   const Square square(ctx, identity);
+
   // The cosine of the angle between two columns; columns that are nothing but rounding count as zero.
   const auto cosines = [&](Value* products) {
     Value* lengths = ctx.op("Sqrt", {main_diagonal(ctx, products)});
@@ -136,6 +140,7 @@ OrthogonalColumns orthogonalized(LoweringContext& ctx, Value* a) {
     Value* floor = ctx.op("Add", {ctx.op("Add", {product, rounding}), number(ctx, 1e-300)});
     return ctx.op("Div", {ctx.op("Abs", {products}), floor});
   };
+
   const WriteStep turn = [&](Value*, const std::vector<Value*>& state) {
     Value* products = gram(state[0]);
     Value* j = rotation(ctx, square, products, greatest_pair(ctx, square, cosines(products)));
@@ -143,6 +148,7 @@ OrthogonalColumns orthogonalized(LoweringContext& ctx, Value* a) {
     Value* continues = goes_on(ctx, square, cosines(gram(turned)), number(ctx, 10 * kSmall));
     return Step{{turned, ctx.op("MatMul", {state[1], j})}, continues};
   };
+
   const auto end = repeated(ctx, square.most_steps(ctx), {a, identity}, turn);
   Value* squares = ctx.reduce("ReduceSum", ctx.op("Mul", {end[0], end[0]}), {square.rank - 2}, false);
   const auto sorted = ordered(ctx, ctx.op("Sqrt", {squares}), count, 1);

@@ -147,6 +147,7 @@ Value* convolved_transposed(LoweringContext& ctx, const std::vector<Value*>& ope
   Value* x = operands.at(0);
   WindowGrid inverse = grid;
   inverse.stride = Numbers(count, 1);
+
   std::vector<std::pair<std::int64_t, std::int64_t>> cuts(count);
   for (std::size_t i = 0; i < count; ++i) {
     x = spread_apart(ctx, x, static_cast<std::int64_t>(i) + 2, grid.stride[i]);
@@ -157,6 +158,7 @@ Value* convolved_transposed(LoweringContext& ctx, const std::vector<Value*>& ope
     inverse.pads[count + i] = std::max<std::int64_t>(end, 0);
     cuts[i] = {std::min<std::int64_t>(start, 0), std::min<std::int64_t>(end, 0)};
   }
+
   for (std::size_t i = 0; i < count; ++i) {
     const auto axis = static_cast<std::int64_t>(i) + 2;
     const auto [start, end] = cuts[i];

@@ -192,12 +192,14 @@ void Driver::clean_up(const Rewriter& rewriter, const Pattern& pattern) {
     node->graph().erase(*node);
     doubtful.insert(doubtful.end(), producers.begin(), producers.end());
   }
+
   for (ir::Node* made : rewriter.made()) {
     if (made->is_erased()) continue;
     if (!made->domain().empty()) domains_.insert(made->domain());
     if (pattern.stage == Stage::kFuse) made->set_source(provenance.joined());
     enqueue(made);
   }
+
   for (ir::Node* reader : rewriter.changed()) {
     if (!reader->is_erased()) enqueue(reader);
   }

@@ -73,6 +73,7 @@ bool GraphMatch::solve(State state) {
       if (known->second != pair.value) return no("two operands that must be one value are not");
       continue;
     }
+
     const ir::Node* producer = pair.pattern->producer();
     if (producer != nullptr && !producer->is("", "Constant")) {
       ir::Node* node = pair.value->producer();
@@ -84,6 +85,7 @@ bool GraphMatch::solve(State state) {
     }
     if (!solve_pair(state, pair)) return false;
   }
+
   if (!is_separate(state)) return false;
   found_ = std::move(state);
   return true;
@@ -100,15 +102,18 @@ bool GraphMatch::solve_node(State state, const ir::Node& pattern, ir::Node& node
   met_ = state.nodes.size();
   if (const auto known = state.nodes.find(&pattern); known != state.nodes.end() && known->second != &node)
     return no("two operands that must come from one node do not");
+
   const bool is_operator = node.is(pattern.domain(), pattern.op()) && !node.is_torch();
   if (!is_operator) return no(fmt::format("an operand is not the result of {}", pattern.qualified_name()));
   if (&node.graph() != &root_->graph()) return no("a part of it is in a graph outside");
   if (node.output_count() != pattern.output_count() || input_count(node) != input_count(pattern))
     return no(fmt::format("{} has other operands or outputs", pattern.qualified_name()));
   if (!has_attributes(pattern, node)) return no(fmt::format("{} has other attributes", pattern.qualified_name()));
+
   state.nodes[&pattern] = &node;
   met_ = state.nodes.size();
   for (std::size_t i = 0; i < node.output_count(); ++i) state.values[&pattern.output(i)] = &node.output(i);
+
   const int orders = is_commutative(pattern) ? 2 : 1;
   for (int order = 0; order < orders; ++order) {
     State next = state;

@@ -64,11 +64,13 @@ class Inliner {
                                    function.domain, function.name, body.input_count(), body.output_count(),
                                    call.input_count(), call.output_count()));
     }
+
     std::vector<ir::Value*> operands;
     for (std::size_t i = 0; i < body.input_count(); ++i) operands.push_back(call.find_input(i));
     ir::Node* previous = call.previous();
     ir::Node* next = call.next();
     const ir::Source* source = call.source();
+
     const std::vector<ir::Value*> results = graph.splice(body, operands, &call);
     for (std::size_t i = 0; i < call.output_count(); ++i) {
       if (call.output(i).is_unused()) continue;
@@ -79,6 +81,7 @@ class Inliner {
       if (results[i]->producer() != nullptr && results[i]->name().empty()) results[i]->set_name(call.output(i).name());
       call.output(i).replace_all_uses_with(*results[i]);
     }
+
     for (const auto& [domain, version] : function.opsets) model_.opsets.try_emplace(domain, version);
     graph.erase(call);
     return inline_between(graph, previous, next, source, depth);

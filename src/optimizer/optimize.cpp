@@ -90,6 +90,7 @@ class Run {
       patterns.push_back(&pattern);
       reports.push_back({.name = std::string(pattern.name)});
     }
+
     const Facts facts(opset, options_.target);
     Driver driver(model_, facts, patterns, reports);
     clean(graph);
@@ -97,6 +98,7 @@ class Run {
       driver.run(graph, stage);
       clean(graph);
     }
+
     for (const PatternReport& report : reports) add(report);
     for (const std::string& domain : driver.domains()) opsets.try_emplace(domain, 1);
     graph.erase_unused_initializers();

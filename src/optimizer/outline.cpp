@@ -58,6 +58,7 @@ std::vector<Run> runs_of(const Graph& graph, std::string_view path) {
     inside.clear();
     behind.clear();
   };
+
   for (Node& node : graph) {
     const bool has_run = !runs.empty() && !inside.empty();
     if (is_within(node, path)) {
@@ -70,6 +71,7 @@ std::vector<Run> runs_of(const Graph& graph, std::string_view path) {
       behind.insert(&node);
     }
   }
+
   return runs;
 }
 
@@ -152,6 +154,7 @@ class ModuleOutliner {
   bool replace(const Run& run, const std::string& path, const FunctionName& name) {
     Outlined outlined = Outliner(*model_.graph, run).outline();
     if (outlined.results.empty()) return false;
+
     ir::NodeSpec spec;
     spec.domain = name.domain;
     spec.inputs = outlined.operands;
@@ -159,6 +162,7 @@ class ModuleOutliner {
     for (const Value* result : outlined.results) spec.outputs.push_back(result->type());
     spec.source = ir::intern({.target = {}, .module = path, .type = name.name, .file = {}, .line = 0, .code = {}});
     spec.op = function_for(std::move(outlined.body), name);
+
     Graph& graph = *model_.graph;
     Node* behind = run.dependent ? run.dependent : run.nodes.back()->next();
     Node& call = behind ? graph.insert_before(*behind, std::move(spec)) : graph.append(std::move(spec));
@@ -166,6 +170,7 @@ class ModuleOutliner {
       call.output(i).set_name(outlined.results[i]->name());
       outlined.results[i]->replace_all_uses_with(call.output(i));
     }
+
     for (auto node = run.nodes.rbegin(); node != run.nodes.rend(); ++node) graph.erase(**node);
     return true;
   }

@@ -23,10 +23,12 @@ void bind_schemas(py::module_& m) {
       .def_readonly("type", &SchemaParameter::type, "The name of the type variable, or a type.")
       .def_readonly("types", &SchemaParameter::types, "As ONNX writes them: tensor(float).")
       .def_property_readonly("count", &count_name, "one, optional or many.");
+
   py::class_<SchemaAttribute>(m, "SchemaAttribute", "An attribute of an ONNX operator.")
       .def_readonly("name", &SchemaAttribute::name)
       .def_readonly("kind", &SchemaAttribute::kind, "int, float, string, tensor, graph, type_proto; ints, … for lists.")
       .def_readonly("is_required", &SchemaAttribute::is_required);
+
   py::class_<OperatorSchema>(m, "OperatorSchema", "The definition of an ONNX operator in one opset.")
       .def_readonly("name", &OperatorSchema::name)
       .def_readonly("since", &OperatorSchema::since)
@@ -35,6 +37,7 @@ void bind_schemas(py::module_& m) {
       .def_readonly("attributes", &OperatorSchema::attributes)
       .def_readonly("least_inputs", &OperatorSchema::least_inputs)
       .def_readonly("least_outputs", &OperatorSchema::least_outputs);
+
   m.def("find_schema", &serialization::find_schema, py::arg("domain"), py::arg("op"), py::arg("version"),
         "The definition of an operator in that version of its domain; None if there is none.");
   m.def("operator_names", &serialization::operator_names, py::arg("domain"), py::arg("version"),

@@ -64,6 +64,7 @@ void bind_ir(py::module_& m) {
   m.def("version", &version, "The version of exportguard.");
   m.def("torch_version_built_against", &torch_version_built_against,
         "The torch that this module was compiled against.");
+
   m.def(
       "first_difference",
       [](const ir::Model& a, const ir::Model& b) { return ir::first_difference(*a.graph, *b.graph); }, py::arg("a"),
@@ -78,6 +79,7 @@ void bind_ir(py::module_& m) {
         return SymExpr::parse(size).evaluate(values);
       },
       py::arg("size"), py::arg("values"), "What the expression comes to; None if that cannot be told.");
+
   py::class_<ir::Model>(m, "Model",
                         "A main graph with its local functions, at the torch level, at that of ONNX, or between.")
       .def_static("parse", &ir::parse_model, py::arg("text"), "Reads what text() prints.")

@@ -53,6 +53,7 @@ void bind_validation(py::module_& m) {
       .def_readonly("signal_to_noise", &Comparison::signal_to_noise, "Decibels.")
       .def_property_readonly("agrees", &Comparison::agrees)
       .def_property_readonly("ulps_at_most", &Comparison::ulps_at_most);
+
   m.def("compare", &compare, py::arg("pairs"), py::call_guard<py::gil_scoped_release>(),
         "Compares (expected, got, absolute, relative) tuples in one pass over the data, CUDA pairs in one launch.");
   m.def("tolerance_for", &tolerance_for, py::arg("dtype"),

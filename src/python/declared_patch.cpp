@@ -150,6 +150,7 @@ guard::PatchDeclaration declaration_of(const py::object& patch) {
   declaration.reason = text(patch, "reason");
   declaration.upstream = text(patch, "upstream");
   declaration.versions = text(patch, "versions");
+
   declaration.probe = [name = declaration.name, owned = shared(patch)] {
     return run_patch_code(name, "probe", [&] { return probe(handle_of(owned)); });
   };
@@ -205,6 +206,7 @@ void bind_changes(py::module_& m) {
           },
           py::arg("apply"), py::arg("undo"), py::arg("target"), "apply() now, undo() when the guard ends.")
       .def("later", &later, "What the patch makes its changes with after the install.");
+
   py::class_<LaterChanges>(m, "LaterChanges", "Changes after the install of a patch, on the same stack.")
       .def("run", &LaterChanges::run, py::arg("install"),
            "install(changes), which are those of the guard whose patch it is; undone if it raises.")
@@ -215,6 +217,7 @@ void bind_changes(py::module_& m) {
           },
           py::arg("patch"), py::arg("told"), "Writes (outcome, targets, reason) into the guard's report.")
       .def_property_readonly("is_here", &LaterChanges::is_here, "Whether this thread may run them.");
+
   py::class_<KeptChanges, Changes, std::shared_ptr<KeptChanges>>(m, "KeptChanges", "Changes outside a guard.")
       .def(py::init<>())
       .def("undo", &KeptChanges::undo, "Takes everything back, last first.");

@@ -174,6 +174,7 @@ void bind_report(py::module_& m) {
       .def_property_readonly(
           "reproduction", [](const DivergenceView& self) -> ir::Model& { return self.found->reproduction; },
           py::return_value_policy::reference_internal, "The nodes alone.");
+
   py::class_<ReportView>(m, "ReportView", "What a search for a divergence found.")
       .def_readonly("first", &ReportView::first)
       .def_property_readonly("outputs", [](const ReportView& self) { return self.report.outputs; })

@@ -85,6 +85,7 @@ std::optional<Argument> find_literal(py::handle object) {
     const std::string text = py::str(object).cast<std::string>();
     return Argument{Argument::Symbol{text.substr(text.find('.') + 1)}};
   }
+
   const FxClasses& classes = FxClasses::get();
   if (py::isinstance(object, classes.op_overload) || py::isinstance(object, classes.higher_order_operator)) {
     return Argument{py::str(object).cast<std::string>()};
@@ -149,6 +150,7 @@ std::vector<FxValue> FxGraphReader::read(const Placeholder& placeholder) {
   // A list: torch's iterator over nodes begins again when it is asked once more after its end.
   const py::list nodes(graph_module_.attr("graph").attr("nodes"));
   values_.reserve(nodes.size());
+
   for (const py::handle node : nodes) {
     const py::object op = attribute(node, names.op);
     const std::string_view kind = text_of(op);
@@ -295,6 +297,7 @@ void FxGraphReader::place_keywords(py::handle keywords, Call& call) {
     const std::size_t at = position.value_or(behind);
     placed[at] = argument(value, call, at);
   }
+
   for (auto& [at, item] : placed) {
     while (arguments.size() < at) {
       auto missing = call.op.default_of(arguments.size());

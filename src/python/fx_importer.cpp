@@ -144,6 +144,7 @@ void name_apart(ir::Graph& graph) {
       if (!value.name().empty() && !taken.insert(value.name()).second) alike.push_back(&value);
     }
   }
+
   std::unordered_map<std::string, std::size_t> next;
   for (ir::Value* value : alike) {
     const std::string stem = without_number(value->name());

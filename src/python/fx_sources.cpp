@@ -71,12 +71,14 @@ std::string clean_module_path(std::string_view path) {
       call != std::string_view::npos && is_all_digits(path.substr(call + 1))) {
     path = path.substr(0, call);
   }
+
   if (path.starts_with("_empty_nn_module_stack")) return {};  // torch's own nodes
   for (const std::string_view root : {"L['self']", "L__self__", "getattr_L__self__"}) {
     if (path.starts_with(root)) path.remove_prefix(root.size());
   }
   // While it traces, torch 2.11 to 2.13 has the model in a module of its own, and takes its name out of finished nodes.
   if (path.starts_with("_export_root.")) path.remove_prefix(std::string_view("_export_root.").size());
+
   std::string clean;
   for (const char c : path) {
     if (c == '\'' || c == '"' || c == ']') continue;

@@ -26,9 +26,11 @@ ir::Type FxTypes::type(py::handle value) {
     }
     return ir::Type::tensor(from_scalar_type(tensor.scalar_type()), std::move(shape));
   }
+
   if (PyBool_Check(object)) return ir::Type::scalar(DType::kBool);
   if (PyLong_Check(object)) return ir::Type::scalar(DType::kInt64, SymExpr(value.cast<std::int64_t>()));
   if (PyFloat_Check(object)) return ir::Type::scalar(DType::kFloat64);
+
   const FxClasses& classes = FxClasses::get();
   if (py::isinstance(value, classes.sym_int)) return ir::Type::scalar(DType::kInt64, expression(value));
   if (py::isinstance(value, classes.sym_float)) return ir::Type::scalar(DType::kFloat64);

@@ -155,10 +155,12 @@ std::vector<ValueHandle> add_node(GraphScope& scope, const std::string& domain, 
     }
     operands.push_back(input ? input->value : nullptr);
   }
+
   std::vector<ir::NamedAttribute> given;
   for (const auto& [name, kind, value] : attributes) {
     given.emplace_back(name, attribute_of(*scope.construction, kind, value));
   }
+
   std::vector<ValueHandle> results;
   for (ir::Value* made : scope.builder->op_many_in(domain, op, operands, outputs, std::move(given))) {
     results.push_back(scope.handle(made));
@@ -205,6 +207,7 @@ std::vector<ValueHandle> inlined(GraphScope& scope, const ir::Model& other, cons
   if (arguments.size() != graph.input_count()) {
     throw InvalidArgument(fmt::format("the model takes {} inputs, got {}", graph.input_count(), arguments.size()));
   }
+
   ir::Model& model = *scope.construction->model;
   for (const auto& [domain, version] : other.opsets) {
     const std::int64_t known = model.opsets.try_emplace(domain, version).first->second;
@@ -213,11 +216,13 @@ std::vector<ValueHandle> inlined(GraphScope& scope, const ir::Model& other, cons
     }
   }
   for (const ir::Function& function : other.functions) take_function(model, function);
+
   std::vector<ir::Value*> values;
   for (const ValueHandle& argument : arguments) values.push_back(&value_of(argument));
   ir::Node* previous = scope.before ? scope.before->previous() : scope.graph->last();
   const std::vector<ir::Value*> made = scope.graph->splice(graph, values, scope.before);
   infer_between(scope, previous);
+
   std::vector<ValueHandle> results;
   for (ir::Value* value : made) results.push_back(scope.handle(value));
   return results;
@@ -284,6 +289,7 @@ void bind_graph_scope(py::module_& m) {
   m.def(
       "dtype_name", [](const at::ScalarType& dtype) { return std::string(name(from_scalar_type(dtype))); },
       py::arg("dtype"), "The short name of torch's dtype.");
+
   py::class_<ValueHandle>(m, "GraphValue", "A value of a graph under construction.")
       .def_property(
           "name", [](const ValueHandle& self) { return value_of(self).name(); },
@@ -303,6 +309,7 @@ void bind_graph_scope(py::module_& m) {
         const std::string& own = value_of(self).name();
         return fmt::format("%{}: {}", own.empty() ? "?" : own, value_of(self).type().str());
       });
+
   py::class_<GraphScope>(m, "GraphScope", "A graph under construction, to which nodes are appended.")
       .def(py::init(&new_model), py::arg("opsets"))
       .def_property_readonly("opset", [](const GraphScope& self) { return self.builder->opset(); })

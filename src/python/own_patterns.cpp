@@ -64,6 +64,7 @@ std::vector<ir::Value*> replaced(const std::string& name, const py::object& func
   const Arguments arguments(captures, &builder.model());
   const py::object scope = py::cast(scope_over(builder, captures.root, arguments.construction()));
   const py::object returned = function(scope, arguments.values, arguments.sizes, arguments.attributes);
+
   std::vector<ir::Value*> values;
   for (const py::handle item : returned.cast<py::sequence>()) {
     if (!py::isinstance<ValueHandle>(item)) {
@@ -96,17 +97,20 @@ optimizer::Hole hole_of(const py::dict& description, ir::Model& names) {
 optimizer::Pattern own_pattern(const py::dict& description) {
   optimizer::GraphPattern pattern;
   pattern.name = description["name"].cast<std::string>();
+
   pattern.matches = description["matches"].cast<std::string>();
   const auto match = std::make_shared<ir::Model>();
   const auto& model = description["match"].cast<const ir::Model&>();
   match->graph = model.graph->clone();
   match->opsets = model.opsets;
+
   for (const py::handle hole : description["holes"]) pattern.holes.push_back(hole_of(hole.cast<py::dict>(), *match));
   using Names = std::tuple<std::string, std::string, std::string>;
   for (const auto& [name, op, attribute] : description["attributes"].cast<std::vector<Names>>()) {
     pattern.attributes.push_back({name, op, attribute});
   }
   pattern.match = match;
+
   const py::object condition = description["condition"];
   const py::object replacement = description["replacement"];
   if (!condition.is_none()) {

@@ -119,10 +119,12 @@ std::vector<std::int64_t> positions(const pb::SparseTensorProto& proto, const ir
   const auto bad = [&](const char* what) {
     throw FileError(fmt::format("sparse tensor '{}': {}", proto.values().name(), what));
   };
+
   const auto rank = static_cast<std::size_t>(proto.dims_size());
   const bool has_rows = indices.shape().size() == 2;
   const std::size_t width = has_rows ? rank : 1;
   if (numbers.size() != static_cast<std::size_t>(count) * width) bad("its indices are not one for each value");
+
   std::vector<std::int64_t> result;
   for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
     std::int64_t position = has_rows ? 0 : numbers[i];
@@ -197,6 +199,7 @@ ir::Tensor TensorReader::external(const pb::TensorProto& proto) {
   } catch (const FileError& error) {
     fail(proto, error.what());
   }
+
   const std::size_t size = mapped->bytes().size();
   const auto offset = static_cast<std::size_t>(range.offset);
   if (offset > size) fail(proto, fmt::format("starts at byte {} of '{}', which has {}", offset, range.location, size));
@@ -205,6 +208,7 @@ ir::Tensor TensorReader::external(const pb::TensorProto& proto) {
     fail(proto, fmt::format("takes {} bytes from byte {} of '{}', which has {}; is the file cut short?", length, offset,
                             range.location, size));
   }
+
   const auto bytes = mapped->bytes().subspan(offset, length);
   return naming(proto, [&] { return ir::Tensor::from_memory(dtype, shape_of(proto), bytes, mapped); });
 }

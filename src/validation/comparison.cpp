@@ -217,6 +217,7 @@ Comparison finished(const Part& part, std::int64_t count) {
   result.ulps = part.ulps;
   result.cosine = cosine_of(figures);
   result.signal_to_noise = signal_to_noise_of(figures);
+
   if (figures.finite == 0) return result;
   result.max_absolute = figures.max_absolute;
   result.max_relative = figures.max_relative;

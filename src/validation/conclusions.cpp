@@ -85,6 +85,7 @@ void Search::conclude() {
     given_.insert(pairs_[i].got);
     given_expected_.insert(pairs_[i].expected);
   }
+
   std::optional<std::size_t> first;
   for (std::size_t i = 0; i < pairs_.size(); ++i) {
     if (!is_wrong(i)) continue;
@@ -95,6 +96,7 @@ void Search::conclude() {
       report_.further.back().name = pairs_[i].got->name();
     }
   }
+
   if (first) return conclude_first(*first);
   if (report_.outputs_agree()) return;
   if (stopped_at_ != nullptr && stopped_at_->output_count() > 0) return conclude_stopped();
@@ -133,6 +135,7 @@ void Search::conclude_stopped() {
 bool Search::conclude_runtime() {
   std::size_t tried = 0;
   std::optional<Divergence> first;  // right by itself: the runtime does another thing with the nodes around it
+
   for (std::size_t i = 0; i < pairs_.size() && tried < kMostTried; ++i) {
     const auto& seen = states_[i].in_runtime;
     if (!seen || seen->agrees()) continue;
@@ -148,6 +151,7 @@ bool Search::conclude_runtime() {
     candidate.finding.name = pairs_[i].got->name();
     if (!first) first = std::move(candidate);
   }
+
   report_.first = std::move(first);
   return report_.first.has_value();
 }

@@ -161,11 +161,13 @@ std::optional<Value> in_form_of(const Value& expected, const Value& got) {
     if (!formed || !has_numbers(*formed) || formed->dtype() == have->dtype()) return formed;
     return Value(Tensor(formed->aten().to(to_scalar_type(have->dtype()))));
   }
+
   const auto* wanted = expected.find_sequence();
   const auto* had = got.find_sequence();
   if (wanted == nullptr || had == nullptr)
     return expected.is_none() && got.is_none() ? std::optional(expected) : std::nullopt;
   if (wanted->size() != had->size()) return std::nullopt;
+
   std::vector<Value> items;
   for (std::size_t i = 0; i < wanted->size(); ++i) {
     auto item = in_form_of((*wanted)[i], (*had)[i]);

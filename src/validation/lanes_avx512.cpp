@@ -91,6 +91,7 @@ EXPORTGUARD_AVX512_CODE bool count_some(Histogram& ulps, const std::uint8_t* zer
   const __m512i one = _mm512_set1_epi8(1);
   const __m512i last = _mm512_set1_epi8(static_cast<char>(32 - first - kCountedAtOnce));
   __mmask64 beyond = 0;
+
   for (std::size_t i = 0; i < pairs; i += kAtOnce * kLanes) {
     const __m512i bytes = _mm512_load_si512(zeros + i);
 #pragma GCC unroll 8
@@ -100,6 +101,7 @@ EXPORTGUARD_AVX512_CODE bool count_some(Histogram& ulps, const std::uint8_t* zer
     }
     beyond |= _mm512_cmple_epi8_mask(bytes, last);
   }
+
   for (int k = 0; k < kCountedAtOnce; ++k) {
     const __m512i sums = _mm512_sad_epu8(counters[k], _mm512_setzero_si512());
     ulps[static_cast<std::size_t>(first + k)] += _mm512_reduce_add_epi64(sums);
@@ -255,6 +257,7 @@ EXPORTGUARD_AVX512_INLINE Sums added(const Sides<Expected, Got, kUnits>& sides, 
   const __m512 tolerance[2] = {_mm512_set1_ps(static_cast<float>(bounds.absolute)),
                                _mm512_set1_ps(static_cast<float>(bounds.relative))};
   Sums sums = no_sums();
+
   std::size_t i = 0;
   for (; i + kAtOnce * kLanes <= count; i += kAtOnce * kLanes) {
     prefetch(sides.expected, i);
@@ -266,6 +269,7 @@ EXPORTGUARD_AVX512_INLINE Sums added(const Sides<Expected, Got, kUnits>& sides, 
     const __m512i second = _mm512_packus_epi32(four[2], four[3]);
     _mm512_store_si512(zeros + i, _mm512_packus_epi16(first, second));
   }
+
   _mm512_store_si512(zeros + i, _mm512_set1_epi8(kNotCounted));
   for (; i < count; i += kLanes) {
     const __m512i few = add_vector(sums, sides, i, tolerance, scale);

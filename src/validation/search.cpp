@@ -70,6 +70,7 @@ Search::Contents Search::run_as_it_is() const {
 std::optional<Search::Contents> Search::run_with_right_inputs() {
   const Values values = wanted();
   ReferenceRun reference(reference_, inputs_, options_.device, values);
+
   bool is_references_fault = false;
   const auto substitute = [&](const ir::Value& value, const Value& got) -> std::optional<Value> {
     const auto found = by_got_.find(&value);
@@ -79,6 +80,7 @@ std::optional<Search::Contents> Search::run_with_right_inputs() {
     is_references_fault = false;
     return given_instead(found->second, expected, got);
   };
+
   const evaluator::Program program(model_, {.device = options_.device, .observer = {}, .substitute = substitute});
   std::optional<Contents> outputs;
   evaluator::Run run(program, inputs_);
@@ -91,6 +93,7 @@ std::optional<Search::Contents> Search::run_with_right_inputs() {
     stopped_because_ = error.what();
     stopped_at_ = node_of_step(steps);
   }
+
   for (const ir::Value* output : outputs_of(*reference_.graph)) remembered(*output, reference);
   return outputs;
 }

@@ -257,6 +257,7 @@ void run_group_query_attention(Call& call) {
   Tensor q = call.input(0);
   call.require(q.dim() == 3 && heads > 0 && kv_heads > 0, "its query must have rank 3");
   call.require(heads <= q.size(2) && kv_heads <= q.size(2), "its query has fewer elements than heads");
+
   Tensor k = is_packed ? Tensor() : call.input(1);
   Tensor v = is_packed ? Tensor() : call.input(2);
   if (is_packed) {
@@ -265,6 +266,7 @@ void run_group_query_attention(Call& call) {
     v = q.narrow(2, (heads + kv_heads) * size, kv_heads * size);
     q = q.narrow(2, 0, heads * size);
   }
+
   Query of;
   of.q = by_heads(call, q, heads);
   of.k = by_heads(call, k, kv_heads);
@@ -273,6 +275,7 @@ void run_group_query_attention(Call& call) {
   const Tensor totals = call.input(5).to(at::kLong).reshape({-1}).add(1);  // tokens of each sequence
   const Tensor before = totals.sub(length).clamp_min(0);
   const auto options = totals.options();
+
   if (call.flag("do_rotary")) {
     const Tensor positions = before.unsqueeze(1).add(at::arange(length, options)).clamp_max(call.input(7).size(0) - 1);
     const Rotation by{rows_at(call, call.input(7), positions), rows_at(call, call.input(8), positions),
@@ -280,6 +283,7 @@ void run_group_query_attention(Call& call) {
     of.q = rotated(call, of.q, by);
     of.k = rotated(call, of.k, by);
   }
+
   const std::int64_t past = call.has(3) ? call.input(3).size(2) : 0;
   const std::int64_t room = std::max({past, call.has(6) ? call.integer(6) : past + length, length});
   call.require(totals.max().item<std::int64_t>() <= room, "a sequence is longer than the cache");
@@ -292,12 +296,14 @@ void run_group_query_attention(Call& call) {
   };
   of.k = stored(3, of.k);
   of.v = stored(4, of.v);
+
   of.scale = call.number("scale", 0.0);
   if (of.scale == 0.0) of.scale = 1.0 / std::sqrt(static_cast<double>(of.q.size(3)));
   of.softcap = call.number("softcap", 0.0);
   const std::int64_t window = call.integer("local_window_size", -1);
   of.bias = as_bias(visible({true, window > 0 ? window - 1 : -1, -1}, before, length, room));
   if (call.has(10)) add_bias(of.bias, mask_bias(call, call.input(10), room));
+
   call.result(without_heads(attend(call, of, 0, false).y));
   call.result(of.k);
   call.result(of.v);
@@ -307,6 +313,7 @@ void run_group_query_attention(Call& call) {
 void run_multi_head_attention(Call& call) {
   const std::int64_t heads = call.integer("num_heads");
   call.require(call.has(1) && call.has(2), "packed queries, keys and values cannot be run");
+
   const auto with_bias = [&](std::size_t i) {
     const Tensor& x = call.input(i);
     if (!call.has(3) || x.dim() == 4) return x;
@@ -314,6 +321,7 @@ void run_multi_head_attention(Call& call) {
     const std::int64_t first = i == 0 ? 0 : call.input(0).size(2) + (i == 1 ? 0 : call.input(1).size(2));
     return x.add(bias.narrow(0, first, x.size(2)));
   };
+
   Query of;
   of.q = by_heads(call, with_bias(0), heads);
   of.k = by_heads(call, with_bias(1), heads);
@@ -322,6 +330,7 @@ void run_multi_head_attention(Call& call) {
   if (call.has(7)) of.v = at::cat({call.input(7), of.v}, 2);
   of.scale = call.number("scale", 1.0 / std::sqrt(static_cast<double>(of.q.size(3))));
   of.softcap = 0;
+
   call.require(!call.has(4) || call.input(4).dim() == 2, "a key padding mask must have rank 2");
   if (call.has(4)) add_bias(of.bias, as_bias(call.input(4).ne(0).unsqueeze(1).unsqueeze(1)));
   if (call.has(5)) add_bias(of.bias, call.input(5).to(at::kFloat));
@@ -330,6 +339,7 @@ void run_multi_head_attention(Call& call) {
         at::full({1}, of.k.size(2) - of.q.size(2), at::TensorOptions(at::kLong).device(call.device()));
     add_bias(of.bias, as_bias(visible({true, -1, -1}, offset, of.q.size(2), of.k.size(2))));
   }
+
   call.result(without_heads(attend(call, of, 0, false).y));
   call.result(of.k);
   call.result(of.v);

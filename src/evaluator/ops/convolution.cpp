@@ -69,6 +69,7 @@ void run_conv_transpose(Call& call) {
   const Sizes none(windows.rank(), 0);
   const Sizes extra = call.integers("output_padding", none);
   call.require(extra.size() == windows.rank(), "output_padding must have an entry for each axis");
+
   const auto shape = call.find_integers("output_shape");
   if (shape) {
     call.require(shape->size() >= windows.rank(), "output_shape must have an entry for each axis");
@@ -79,12 +80,14 @@ void run_conv_transpose(Call& call) {
       wanted.push_back(x.size(static_cast<std::int64_t>(i) + 2) * windows.strides[i]);
     cut_to(call, x, extra, windows, wanted);
   }
+
   const Tensor whole = at::convolution(raised(x), raised(weight), std::nullopt, windows.strides, none,
                                        windows.dilations, true, none, call.integer("group", 1));
   for (std::size_t i = 0; i < windows.rank(); ++i) {
     windows.before[i] = -windows.before[i];
     windows.after[i] = extra[i] - windows.after[i];
   }
+
   Tensor result = padded(whole, windows, 0);
   if (const auto bias = bias_of(call)) {
     Sizes view(static_cast<std::size_t>(x.dim()), 1);
@@ -162,6 +165,7 @@ Tensor deformed_columns(const Call& call, const Tensor& x, const Windows& window
   const Tensor offsets = call.input(2).to(at::kCPU, at::kFloat).contiguous();
   const bool has_mask = call.has(4);
   const Tensor mask = has_mask ? call.input(4).to(at::kCPU, at::kFloat).contiguous() : Tensor();
+
   const std::int64_t groups = call.integer("offset_group", 1);
   const std::int64_t elements = windows.kernel[0] * windows.kernel[1];
   const std::int64_t places = out[0] * out[1];
@@ -170,6 +174,7 @@ Tensor deformed_columns(const Call& call, const Tensor& x, const Windows& window
   const bool fits = offsets.numel() == x.size(0) * groups * elements * 2 * places &&
                     (!has_mask || mask.numel() == x.size(0) * groups * elements * places);
   call.require(fits, "offset or mask do not have the sizes of the output");
+
   const Tensor columns = at::empty({x.size(0), channels, elements, places}, at::kFloat);
   auto* to = columns.mutable_data_ptr<float>();
   const auto* shift = offsets.const_data_ptr<float>();
@@ -193,6 +198,7 @@ Tensor deformed_columns(const Call& call, const Tensor& x, const Windows& window
       }
     }
   }
+
   return columns;
 }
 
@@ -201,15 +207,18 @@ void run_deform_conv(Call& call) {
   const Tensor weight = call.input(1).to(at::kCPU, at::kFloat);
   call.require(x.dim() == 4 && weight.dim() == 4, "only two spatial axes can be run");
   const Windows windows = windows_of(call, x.sizes(), kernel_of(call, weight));
+
   Sizes out;
   for (std::size_t i = 0; i < 2; ++i) {
     const std::int64_t size = x.size(static_cast<std::int64_t>(i) + 2) + windows.before[i] + windows.after[i];
     call.require(size >= windows.extent(i), "the kernel is larger than the input");
     out.push_back((size - windows.extent(i)) / windows.strides[i] + 1);
   }
+
   const std::int64_t groups = call.integer("group", 1);
   call.require(groups > 0 && weight.size(0) % groups == 0 && x.size(1) == weight.size(1) * groups,
                "group does not fit");
+
   const Tensor columns = deformed_columns(call, x, windows, out)
                              .reshape({x.size(0), groups, weight.size(1) * windows.kernel[0] * windows.kernel[1], -1});
   const Tensor rows = weight.reshape({1, groups, weight.size(0) / groups, -1});

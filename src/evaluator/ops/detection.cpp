@@ -44,10 +44,12 @@ void run_non_max_suppression(Call& call) {
   const bool fits = boxes.dim() == 3 && boxes.size(2) == 4 && scores.dim() == 3 && scores.size(0) == boxes.size(0) &&
                     scores.size(2) == boxes.size(1);
   call.require(fits, "boxes must be [batch, n, 4] and scores [batch, classes, n]");
+
   const std::int64_t most = call.has(2) ? call.integer(2) : 0;
   const double threshold = call.has(3) ? call.number(3) : 0.0;
   const bool is_centered = call.flag("center_point_box");
   const std::int64_t n = boxes.size(1);
+
   std::vector<std::int64_t> selected;
   for (std::int64_t batch = 0; batch < scores.size(0); ++batch) {
     for (std::int64_t kind = 0; kind < scores.size(1); ++kind) {
@@ -69,6 +71,7 @@ void run_non_max_suppression(Call& call) {
       }
     }
   }
+
   const Tensor result = at::empty({static_cast<std::int64_t>(selected.size() / 3), 3}, at::kLong);
   std::ranges::copy(selected, result.mutable_data_ptr<std::int64_t>());
   call.result(result.to(call.device()));
@@ -127,6 +130,7 @@ float pooled(const Plane& plane, const Region& region, const Grid& grid, std::in
   };
   const std::int64_t down = samples(cell_height);
   const std::int64_t across = samples(cell_width);
+
   float sum = 0;
   float largest = -std::numeric_limits<float>::infinity();
   for (std::int64_t i = 0; i < down; ++i) {
@@ -143,6 +147,7 @@ float pooled(const Plane& plane, const Region& region, const Grid& grid, std::in
       }
     }
   }
+
   return grid.is_max ? largest : sum / static_cast<float>(down * across);
 }
 
@@ -153,12 +158,14 @@ void run_roi_align(Call& call) {
   const bool fits = x.dim() == 4 && x.size(2) > 0 && x.size(3) > 0 && rois.dim() == 2 && rois.size(1) == 4 &&
                     static_cast<std::int64_t>(batches.size()) == rois.size(0);
   call.require(fits, "its inputs must be [n, c, h, w], [regions, 4] and [regions]");
+
   const bool is_half_pixel = call.text("coordinate_transformation_mode",
                                        call.opset() < 16 ? "output_half_pixel" : "half_pixel") == "half_pixel";
   const auto scale = static_cast<float>(call.number("spatial_scale", 1.0));
   const float offset = is_half_pixel ? 0.5F : 0.0F;
   const Grid grid{call.integer("output_height", 1), call.integer("output_width", 1), call.integer("sampling_ratio", 0),
                   call.text("mode", "avg") == "max"};
+
   call.require_room({rois.size(0), x.size(1), grid.rows, grid.columns});
   const Tensor result = at::empty({rois.size(0), x.size(1), grid.rows, grid.columns}, at::kFloat);
   auto* to = result.mutable_data_ptr<float>();
@@ -176,6 +183,7 @@ void run_roi_align(Call& call) {
       }
     }
   }
+
   call.result(result.to(call.device(), call.input(0).scalar_type()));
 }
 
@@ -187,6 +195,7 @@ void run_max_roi_pool(Call& call) {
   call.require(x.dim() == 4 && rois.dim() == 2 && rois.size(1) == 5 && shape.size() == 2,
                "its inputs must be [n, c, h, w] and [regions, 5]");
   call.require_room({rois.size(0), x.size(1), shape[0], shape[1]});
+
   const double scale = call.number("spatial_scale", 1.0);
   Tensor result = at::empty({rois.size(0), x.size(1), shape[0], shape[1]}, at::kFloat).zero_();
   for (std::int64_t r = 0; r < rois.size(0); ++r) {
@@ -199,6 +208,7 @@ void run_max_roi_pool(Call& call) {
         static_cast<double>(std::max<std::int64_t>(scaled(4) - scaled(2) + 1, 1)) / static_cast<double>(shape[0]);
     const double width =
         static_cast<double>(std::max<std::int64_t>(scaled(3) - scaled(1) + 1, 1)) / static_cast<double>(shape[1]);
+
     for (std::int64_t row = 0; row < shape[0]; ++row) {
       for (std::int64_t column = 0; column < shape[1]; ++column) {
         const auto place = [](double at, std::int64_t start, std::int64_t size) {
@@ -216,6 +226,7 @@ void run_max_roi_pool(Call& call) {
       }
     }
   }
+
   call.result(result.to(call.device(), call.input(0).scalar_type()));
 }
 

@@ -31,18 +31,21 @@ void run_gemm(Call& call) {
   call.require(a.dim() == 2 && b.dim() == 2, "its first two inputs must have rank 2");
   if (call.flag("transA")) a = a.t();
   if (call.flag("transB")) b = b.t();
+
   const double alpha = call.number("alpha", 1.0);
   const double beta = call.number("beta", 1.0);
   const c10::ScalarType type = call.input(0).scalar_type();
   if (call.has(2) && is_row(call.input(2), b) && at::isFloatingType(type)) {
     return call.result(at::addmm(call.input(2), a, b, beta, alpha));
   }
+
   Tensor product = at::matmul(raised(a), raised(b));
   if (alpha != 1.0) product = product.mul(alpha);
   if (call.has(2)) {
     const Tensor c = raised(widened(call.input(2)));
     product = product.add(beta == 1.0 ? c : c.mul(beta));
   }
+
   call.result(narrowed(product.to(a.scalar_type()), type));
 }
 
@@ -78,6 +81,7 @@ Tensor dequantized_blocks(const Call& call, std::int64_t n, std::int64_t k) {
   call.require(bits == 2 || bits == 4 || bits == 8, "bits must be 2, 4 or 8");
   call.require(block > 0 && block < (1 << 30), "block_size must be positive");
   call.require(n > 0 && k > 0 && k < (std::int64_t{1} << 40), "N and K must be positive");
+
   const std::int64_t blocks = (k + block - 1) / block;
   const std::int64_t per_byte = 8 / bits;
   const auto unpacked = [&](const Tensor& bytes, std::int64_t count) {
@@ -87,10 +91,12 @@ Tensor dequantized_blocks(const Call& call, std::int64_t n, std::int64_t k) {
     }
     return at::stack(parts, -1).reshape({n, -1}).narrow(1, 0, count);
   };
+
   const Tensor levels =
       unpacked(call.input(1).reshape({n, -1}), blocks * block).reshape({n, blocks, block}).to(at::kFloat);
   const Tensor scales = call.input(2).reshape({n, blocks, 1}).to(at::kFloat);
   if (!call.has(3)) return levels.sub(1 << (bits - 1)).mul(scales).reshape({n, -1}).narrow(1, 0, k);
+
   const bool is_packed = call.input(3).scalar_type() == at::kByte;
   const Tensor zeros = is_packed ? unpacked(call.input(3).reshape({n, -1}), blocks).to(at::kFloat)
                                  : call.input(3).to(at::kFloat).reshape({n, blocks});

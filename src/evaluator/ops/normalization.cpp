@@ -49,9 +49,11 @@ void run_batch_normalization(Call& call) {
   const bool is_training = call.flag("training_mode");
   Sizes axes = axes_from(2, x.dim());
   axes.insert(axes.begin(), 0);
+
   if (is_training) used = moments(x, axes);
   const Tensor scaled = normalized(x, used, epsilon).mul(channels(1)).add(channels(2));
   call.result(scaled.to(given.scalar_type()));
+
   if (!is_training) return;
   const double momentum = call.number("momentum", 0.9);
   const auto running = [&](std::size_t i, const Tensor& now) {

@@ -75,12 +75,14 @@ Tensor positions(const Call& call, const Tensor& x, const Windows& windows, cons
   Sizes order(windows.rank());
   std::iota(order.begin(), order.end(), 0);
   if (!is_column_major) std::ranges::reverse(order);
+
   Sizes coordinates_step(windows.rank());
   std::int64_t step = 1;
   for (const std::int64_t i : order) {
     coordinates_step[static_cast<std::size_t>(i)] = step;
     step *= x.size(i + 2);
   }
+
   const Tensor planes = at::arange(x.size(0) * x.size(1), options).mul(step);
   Sizes view(static_cast<std::size_t>(within.dim()), 1);
   view[0] = x.size(0);
@@ -115,16 +117,19 @@ void run_max_unpool(Call& call) {
     sizes.push_back((x.size(spatial(i)) - 1) * windows.strides[i] - windows.before[i] - windows.after[i] +
                     windows.kernel[i]);
   }
+
   const Sizes inferred = sizes;
   if (call.has(2)) sizes = call.ints(2);
   call.require(sizes.size() == inferred.size(), "output_shape is of another rank");
   call.require_room(sizes);
+
   const Tensor indices = call.input(1).reshape({-1});
   const std::int64_t count = std::accumulate(inferred.begin(), inferred.end(), std::int64_t{1}, std::multiplies<>());
   call.require(indices.numel() == x.numel(), "it needs an index for each element");
   const bool is_inside =
       indices.numel() == 0 || (indices.min().item<std::int64_t>() >= 0 && indices.max().item<std::int64_t>() < count);
   call.require(is_inside, "an index is out of range");
+
   const Tensor small = at::zeros({count}, x.options()).scatter(0, indices, x.reshape({-1})).reshape(inferred);
   Windows growth = windows;
   for (std::size_t i = 0; i < windows.rank(); ++i) {

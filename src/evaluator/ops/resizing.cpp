@@ -79,6 +79,7 @@ void fill_row(const Settings& settings, const Axis& axis, double x, double* row)
     row[std::clamp<std::int64_t>(at, 0, axis.in - 1)] = 1;
     return;
   }
+
   const double shrinking = settings.antialias ? std::min(axis.scale, 1.0) : 1.0;
   const double reach = (settings.mode == "linear" ? 1.0 : 2.0) / shrinking;
   double sum = 0;
@@ -91,6 +92,7 @@ void fill_row(const Settings& settings, const Axis& axis, double x, double* row)
     row[std::clamp<std::int64_t>(at, 0, axis.in - 1)] += w;
     sum += w;
   }
+
   if (sum == 0 || sum == 1) return;
   for (std::int64_t i = 0; i < axis.in; ++i) row[i] /= sum;
 }
@@ -170,8 +172,10 @@ std::vector<Axis> axes_of(const Call& call, const Tensor& x, const std::vector<s
   const std::vector<double> scales = !has_sizes ? numbers(call, at.scales) : std::vector<double>();
   const bool has_roi = call.has(at.roi) && call.input(at.roi).numel() > 0;
   const std::vector<double> roi = has_roi ? numbers(call, at.roi) : std::vector<double>();
+
   call.require((has_sizes ? sizes.size() : scales.size()) == axes.size(), "it needs a scale or size for each axis");
   call.require(!has_roi || roi.size() == 2 * axes.size(), "roi must have two numbers for each axis");
+
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const std::int64_t in = x.size(axes[i]);
     const double start = has_roi ? roi[i] : 0;
@@ -184,6 +188,7 @@ std::vector<Axis> axes_of(const Call& call, const Tensor& x, const std::vector<s
         has_sizes ? sizes[i] : static_cast<std::int64_t>(std::floor(static_cast<double>(in) * part * scale));
     result.push_back({in, out, scale, start, end});
   }
+
   if (has_sizes) keep_aspect_ratio(call, x, axes, result);
   return result;
 }
@@ -194,17 +199,20 @@ void resize(Call& call, const Inputs& inputs) {
   std::vector<std::int64_t> axes(static_cast<std::size_t>(given.dim()));
   std::iota(axes.begin(), axes.end(), 0);
   axes = call.axes(call.integers("axes", std::move(axes)), given.dim());
+
   const bool is_real = at::isFloatingType(given.scalar_type());
   Tensor x = is_real ? raised(given) : widened(given).to(at::kDouble);
   const std::vector<Axis> of = axes_of(call, x, axes, inputs);
   std::vector<std::int64_t> sizes = x.sizes().vec();
   for (std::size_t i = 0; i < axes.size(); ++i) sizes[static_cast<std::size_t>(axes[i])] = of[i].out;
   call.require_room(sizes);
+
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const bool is_same = of[i].in == of[i].out && of[i].scale == 1 && settings.coordinates != "tf_crop_and_resize";
     if (!is_same) x = along(x, axes[i], weights(settings, of[i]));
   }
   for (std::size_t i = 0; i < axes.size(); ++i) x = extrapolated(call, settings, x, axes[i], of[i]);
+
   if (!is_real && settings.mode != "nearest") x = x.round();
   call.result(x.to(given.scalar_type()));
 }

@@ -55,6 +55,7 @@ void run_erase(Call& call) {
 void run_split_to_sequence(Call& call) {
   const Tensor& x = call.input(0);
   const std::int64_t axis = call.axis(call.integer("axis", 0), x.dim());
+
   std::vector<std::int64_t> sizes;
   if (call.has(1) && call.input(1).dim() > 0) {
     sizes = call.ints(1);
@@ -63,6 +64,7 @@ void run_split_to_sequence(Call& call) {
     call.require(step > 0, "pieces must have a positive size");
     for (std::int64_t done = 0; done < x.size(axis); done += step) sizes.push_back(std::min(step, x.size(axis) - done));
   }
+
   const bool drops_axis = !call.has(1) && !call.flag("keepdims", true);
   Data items;
   std::int64_t start = 0;

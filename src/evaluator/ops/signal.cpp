@@ -82,6 +82,7 @@ void run_mel_weight_matrix(Call& call) {
   const double high = mel(call.number(4));
   const std::int64_t bins = length / 2 + 1;
   call.require_room({bins, bands});
+
   const double step = (high - low) / static_cast<double>(bands + 2);
   std::vector<std::int64_t> edges;
   for (std::int64_t i = 0; i < bands + 2; ++i) {
@@ -89,6 +90,7 @@ void run_mel_weight_matrix(Call& call) {
     edges.push_back(
         static_cast<std::int64_t>(std::floor(static_cast<double>(length + 1) * hertz / static_cast<double>(rate))));
   }
+
   const Tensor result = at::empty({bins, bands}, at::kFloat).zero_();
   auto* to = result.mutable_data_ptr<float>();
   for (std::int64_t band = 0; band < bands; ++band) {
@@ -107,6 +109,7 @@ void run_mel_weight_matrix(Call& call) {
       set(bin, static_cast<double>(last - bin) / static_cast<double>(last - peak));
     }
   }
+
   const std::int64_t number = call.integer("output_datatype", static_cast<std::int64_t>(DType::kFloat32));
   call.require(number > 0 && number <= static_cast<std::int64_t>(DType::kInt2), "there is no such dtype");
   const auto to_type = static_cast<DType>(number);

@@ -43,6 +43,7 @@ Groups group(const Tensor& rows) {
     return std::lexicographical_compare(data + a * width, data + (a + 1) * width, data + b * width,
                                         data + (b + 1) * width);
   };
+
   std::map<std::int64_t, std::int64_t, decltype(is_less)> seen(is_less);
   Groups groups;
   for (std::int64_t i = 0; i < rows.size(0); ++i) {
@@ -54,6 +55,7 @@ Groups group(const Tensor& rows) {
     groups.group_of.push_back(place->second);
     ++groups.counts[static_cast<std::size_t>(place->second)];
   }
+
   return groups;
 }
 
@@ -61,6 +63,7 @@ template <typename T>
 void sort_groups(const Tensor& rows, Groups& groups) {
   const T* data = rows.const_data_ptr<T>();
   const std::int64_t width = rows.size(1);
+
   std::vector<std::size_t> order(groups.first.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
@@ -68,6 +71,7 @@ void sort_groups(const Tensor& rows, Groups& groups) {
     const T* right = data + groups.first[b] * width;
     return std::lexicographical_compare(left, left + width, right, right + width);
   });
+
   Groups sorted;
   std::vector<std::int64_t> place(order.size());
   for (std::size_t i = 0; i < order.size(); ++i) {

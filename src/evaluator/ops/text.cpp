@@ -67,6 +67,7 @@ void run_split(Call& call) {
   require_strings(call, 0);
   const std::int64_t most = call.integer("maxsplit", std::numeric_limits<std::int64_t>::max());
   const std::string delimiter = call.text("delimiter", "");
+
   std::vector<std::vector<std::string>> rows;
   std::size_t width = 0;
   for (const std::string& text : texts(call, call.input(0))) {
@@ -74,6 +75,7 @@ void run_split(Call& call) {
     rows.push_back(is_nothing ? std::vector<std::string>() : parts_of(text, delimiter, most));
     width = std::max(width, rows.back().size());
   }
+
   std::vector<std::string> all;
   const Tensor counts = at::empty(call.input(0).sizes(), at::kLong);
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -81,6 +83,7 @@ void run_split(Call& call) {
     rows[i].resize(width);
     all.insert(all.end(), rows[i].begin(), rows[i].end());
   }
+
   std::vector<std::int64_t> sizes = call.input(0).sizes().vec();
   sizes.push_back(static_cast<std::int64_t>(width));
   call.result(numbered(call, all, sizes), DType::kString);
@@ -101,18 +104,21 @@ void run_normalizer(Call& call) {
   require_strings(call, 0);
   const Tensor& x = call.input(0);
   call.require(x.dim() == 1 || (x.dim() == 2 && x.size(0) == 1), "its input must be a list of strings");
+
   const std::string action = call.text("case_change_action", "NONE");
   const bool is_case_sensitive = call.flag("is_case_sensitive");
   std::set<std::string> stopped;
   for (const std::string& word : call.texts("stopwords")) {
     stopped.insert(is_case_sensitive ? word : cased(word, "LOWER"));
   }
+
   std::vector<std::string> kept;
   for (const std::string& word : texts(call, x)) {
     const bool is_stopped = stopped.contains(is_case_sensitive ? word : cased(word, "LOWER"));
     if (!is_stopped) kept.push_back(cased(word, action));
   }
   if (kept.empty()) kept.emplace_back();
+
   const auto count = static_cast<std::int64_t>(kept.size());
   const std::vector<std::int64_t> sizes =
       x.dim() == 1 ? std::vector<std::int64_t>{count} : std::vector<std::int64_t>{1, count};
@@ -191,13 +197,16 @@ void run_tf_idf(Call& call) {
   const std::vector<std::int64_t> places = call.integers("ngram_indexes");
   const std::vector<double> weights = call.numbers("weights");
   call.require(places.size() == pool.grams.size(), "ngram_indexes must have an entry for each of the pool");
+
   std::map<Gram, std::size_t> index;
   for (std::size_t i = 0; i < pool.grams.size(); ++i) index.emplace(pool.grams[i], i);
   const std::int64_t width = places.empty() ? 0 : std::ranges::max(places) + 1;
+
   const Tensor& x = call.input(0);
   call.require(x.dim() == 1 || x.dim() == 2, "its input must have rank 1 or 2");
   const std::int64_t rows = x.dim() == 2 ? x.size(0) : 1;
   call.require_room({rows, width});
+
   const std::string mode = call.text("mode", "");
   const Tensor result = at::empty({rows, width}, at::kFloat).zero_();
   for (std::int64_t row = 0; row < rows; ++row) {

@@ -66,6 +66,7 @@ void infer_scan(InferenceContext& ctx) {
   if (cut < 1 || cut > ctx.input_count()) {
     ctx.fail(fmt::format("num_scan_inputs must be between 1 and {}, got {}", ctx.input_count(), cut));
   }
+
   const std::size_t state = ctx.input_count() - cut;
   std::optional<Dim> steps;
   for (std::size_t i = 0; i < cut; ++i) {
@@ -74,6 +75,7 @@ void infer_scan(InferenceContext& ctx) {
     const Dim& size = (*shape)[ctx.axis(entry(ctx.find_integers("scan_input_axes"), i), shape->size())];
     steps = steps ? ctx.same(*steps, size) : size;
   }
+
   for (std::size_t i = 0; i < ctx.output_count(); ++i) {
     const Type* after = find_output_type(*body, i);
     const std::int64_t axis = i < state ? 0 : entry(ctx.find_integers("scan_output_axes"), i - state);

@@ -125,6 +125,7 @@ bool read_operand(const InferenceContext& ctx, const std::string& term, const Sh
   if (shape.size() < letters || (!has_ellipsis && shape.size() != letters)) {
     ctx.fail(fmt::format("'{}' must have rank {}, got {}", term, letters, shape.size()));
   }
+
   std::size_t axis = 0;
   for (const char letter : term) {
     if (letter == '.') {
@@ -146,12 +147,14 @@ void infer_einsum(InferenceContext& ctx) {
   if (equation.operands.size() != ctx.input_count()) {
     ctx.fail(fmt::format("the equation has {} operands, got {}", equation.operands.size(), ctx.input_count()));
   }
+
   EinsumSizes sizes;
   for (std::size_t i = 0; i < ctx.input_count(); ++i) {
     const auto shape = ctx.shape(i);
     if (!shape) return ctx.set(0, ctx.dtype(0), std::nullopt);
     read_operand(ctx, equation.operands[i], *shape, sizes);
   }
+
   Shape result;
   for (const char letter : equation.result.value_or(implicit_result(equation))) {
     if (letter == '.') {

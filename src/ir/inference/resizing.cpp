@@ -26,10 +26,12 @@ std::optional<std::vector<double>> scales(const InferenceContext& ctx) {
 void infer_resize(InferenceContext& ctx) {
   auto shape = ctx.shape(0);
   if (!shape) return ctx.set(0, ctx.dtype(0), std::nullopt);
+
   const auto sizes = ctx.elements(3);
   const auto factors = scales(ctx);
   const bool stretches = ctx.text("keep_aspect_ratio_policy", "stretch") == "stretch";
   const auto axes = resized_axes(ctx, shape->size());
+
   for (std::size_t i = 0; i < axes.size(); ++i) {
     Dim& size = (*shape)[axes[i]];
     const Dim old = size;

@@ -74,6 +74,7 @@ void infer_reshape(InferenceContext& ctx) {
     const auto rank = rank_from(ctx, 1);
     return ctx.set(0, ctx.dtype(0), rank ? std::optional(ctx.fresh_shape(*rank)) : std::nullopt);
   }
+
   const bool copies = ctx.integer("allowzero", 0) == 0;
   for (std::size_t i = 0; i < sizes->size(); ++i) {
     if ((*sizes)[i].constant() != 0 || !copies) continue;
@@ -81,6 +82,7 @@ void infer_reshape(InferenceContext& ctx) {
       ctx.fail(fmt::format("size {} is 0 (copied), but the tensor has rank {}", i, data->size()));
     (*sizes)[i] = data ? (*data)[i] : ctx.fresh();
   }
+
   const auto inferred = std::ranges::find_if(*sizes, [](const Dim& size) { return size.constant() == -1; });
   if (inferred != sizes->end()) {
     *inferred = remaining(ctx, data, *sizes);
@@ -88,6 +90,7 @@ void infer_reshape(InferenceContext& ctx) {
              product(*data) != product(*sizes)) {
     ctx.fail(fmt::format("{} elements cannot become {}", product(*data).str(), product(*sizes).str()));
   }
+
   ctx.set(0, ctx.dtype(0), std::move(*sizes));
   if (const auto elements = ctx.elements(0); elements && rank_from(ctx, 1).value_or(2) <= 1)
     ctx.set_elements(*elements);
@@ -120,6 +123,7 @@ void infer_squeeze(InferenceContext& ctx) {
     shape = std::nullopt;  // what is squeezed depends on the sizes
   }
   if (!shape) return ctx.set(0, ctx.dtype(0), std::nullopt);
+
   if (ctx.has(1)) {
     auto axes = sorted_axes(ctx, *ctx.integers(1), shape->size());
     for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
@@ -130,6 +134,7 @@ void infer_squeeze(InferenceContext& ctx) {
   } else {
     std::erase(*shape, Dim(1));
   }
+
   ctx.set(0, ctx.dtype(0), std::move(shape));
   if (const auto elements = ctx.elements(0)) ctx.set_elements(*elements);
 }
@@ -202,6 +207,7 @@ void infer_concat(InferenceContext& ctx) {
   std::optional<Shape> result;
   std::optional<std::size_t> axis;
   bool has_all = true;
+
   for (std::size_t i = 0; i < ctx.input_count(); ++i) {
     const auto shape = ctx.shape(i);
     has_all = has_all && shape.has_value();
@@ -218,6 +224,7 @@ void infer_concat(InferenceContext& ctx) {
       (*result)[k] = k == *axis ? (*result)[k] + (*shape)[k] : ctx.same((*result)[k], (*shape)[k]);
     }
   }
+
   if (result && !has_all) (*result)[*axis] = ctx.fresh();
   ctx.set(0, ctx.dtype(0), std::move(result));
   if (auto elements = joined_elements(ctx)) ctx.set_elements(std::move(*elements));
@@ -231,11 +238,13 @@ void infer_split(InferenceContext& ctx) {
     for (std::size_t i = 0; i < ctx.output_count(); ++i) ctx.set(i, ctx.dtype(0), std::nullopt);
     return;
   }
+
   const std::size_t axis = ctx.axis(ctx.integer("axis", 0), shape->size());
   const Dim whole = (*shape)[axis];
   if (sizes && sizes->size() != ctx.output_count()) {
     ctx.fail(fmt::format("split must have {} entries, one for each output, got {}", count, sizes->size()));
   }
+
   // Pieces of equal size; the last one is smaller if that leaves a rest.
   const Dim piece = count == 1 ? whole : floor_div(whole + (count - 1), count);
   for (std::size_t i = 0; i < ctx.output_count(); ++i) {
@@ -254,6 +263,7 @@ std::optional<Dim> sliced_size(const Dim& size, const SymExpr& start, const SymE
   const auto count = size.constant();
   const auto first = start.constant();
   const auto last = end.constant();
+
   if (count && first && last) {
     const std::int64_t low = step > 0 ? 0 : -1;
     const std::int64_t high = step > 0 ? *count : *count - 1;
@@ -266,6 +276,7 @@ std::optional<Dim> sliced_size(const Dim& size, const SymExpr& start, const SymE
     const std::int64_t stride = step > 0 ? step : -step;
     return Dim(std::max<std::int64_t>(0, (width + stride - 1) / stride));
   }
+
   if (step != 1 || !first) return std::nullopt;
   const bool to_the_end = (last && *last >= kFar) || end == size;
   if (to_the_end && *first >= 0) return *first == 0 ? size : max(SymExpr(0), size - *first);
@@ -318,6 +329,7 @@ void slice_elements(InferenceContext& ctx, const SliceBounds& bounds) {
 void infer_slice(InferenceContext& ctx) {
   auto shape = ctx.shape(0);
   if (!shape) return ctx.set(0, ctx.dtype(0), std::nullopt);
+
   const auto bounds = slice_bounds(ctx);
   if (!bounds) {
     // Known axes leave the others as they are.
@@ -328,6 +340,7 @@ void infer_slice(InferenceContext& ctx) {
     }
     return ctx.set(0, ctx.dtype(0), std::move(shape));
   }
+
   for (std::size_t i = 0; i < bounds->axes.size(); ++i) {
     Dim& size = (*shape)[ctx.axis(bounds->axes[i], shape->size())];
     size = sliced_size(size, bounds->starts[i], bounds->ends[i], bounds->steps[i]).value_or(ctx.fresh());

@@ -107,6 +107,7 @@ Value* convolve_transposed(LoweringContext& ctx, const Operands& given, Convolut
     pad -= cancelled;
     output_padding[i] -= cancelled;
   }
+
   return with_batch(ctx, given, [&](const Operands& operands) {
     if (is_narrowed(ctx, "ConvTranspose", operands)) {
       const WindowGrid grid = grid_of(ctx, operands[1], convolution);

@@ -62,6 +62,7 @@ Value* folded(LoweringContext& ctx, Value* x, std::int64_t axis, const Fold& fol
   const auto is_known = [](const ir::Dim& size) { return size.constant().value_or(0) != 0; };
   const bool may_be_empty = !std::ranges::all_of(ctx.shape(x), is_known);
   if (!may_be_empty || !departs(ctx, Departure::kScanOfNothing)) return scanned(ctx, x, axis, fold);
+
   auto nothing = std::make_unique<ir::Graph>("nothing");
   auto something = std::make_unique<ir::Graph>("something");
   Value* is_empty = ctx.op("Equal", {ctx.numel_of(x), ctx.constant(0, DType::kInt64)});
@@ -73,6 +74,7 @@ Value* folded(LoweringContext& ctx, Value* x, std::int64_t axis, const Fold& fol
     const LoweringContext::Inside inside(ctx, *something);
     something->add_output(scanned(ctx, x, axis, fold), "states");
   }
+
   Value* chosen =
       ctx.op("If", {is_empty}, {{"then_branch", std::move(nothing)}, {"else_branch", std::move(something)}});
   chosen->set_type(x->type());

@@ -255,11 +255,13 @@ void lower_associative_scan(LoweringContext& ctx) {
   const std::vector<Value*> whole = operands(ctx, 1);
   ctx.require(!whole.empty(), "there must be a tensor to run over");
   const std::vector<Value*> captured = operands(ctx, 2);
+
   ScanOperands given;
   for (Value* x : whole) {
     given.state.push_back(ctx.gather(x, ctx.constant(0, DType::kInt64), 0));
     given.cut.push_back(ctx.slice(x, 0, 1, kEnd));
   }
+
   std::vector<Value*> outputs = make_scan(ctx, given, 2 * whole.size());
   {
     ir::Graph& graph = body_of(outputs.front(), "body");
@@ -268,6 +270,7 @@ void lower_associative_scan(LoweringContext& ctx) {
     const std::vector<Value*> results = ctx.inlined(combine, joined(inputs, captured));
     return_from(ctx, graph, joined(results, results));  // the next state, and the element of the output
   }
+
   std::vector<Value*> running;
   for (std::size_t i = 0; i < whole.size(); ++i) {
     Value* rest = outputs[whole.size() + i];

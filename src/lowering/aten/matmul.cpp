@@ -159,10 +159,12 @@ void lower_tensordot(LoweringContext& ctx) {
   Value* b = ctx.input(1);
   const std::vector<std::int64_t> a_axes = ctx.integers(2);
   const std::vector<std::int64_t> b_axes = ctx.integers(3);
+
   std::string a_labels;
   std::string b_labels;
   for (std::size_t i = 0; i < ctx.rank(a); ++i) a_labels += static_cast<char>('A' + i);
   for (std::size_t i = 0; i < ctx.rank(b); ++i) b_labels += static_cast<char>('a' + i);
+
   std::string kept = a_labels + b_labels;
   for (std::size_t i = 0; i < a_axes.size(); ++i) {
     const auto from =
@@ -173,6 +175,7 @@ void lower_tensordot(LoweringContext& ctx) {
     std::erase(kept, b_labels.at(to));
     b_labels.at(to) = a_labels.at(from);
   }
+
   ctx.result(arranged(ctx, contract(ctx, {a, a_labels}, {b, b_labels}, kept), kept).value);
 }
 

@@ -102,15 +102,18 @@ void lower_frexp(LoweringContext& ctx) {
   Value* logarithm =
       quotient(ctx, ctx.op("Log", {ctx.where(is_plain, size, number(ctx, 1))}), ctx.op("Log", {number(ctx, 2)}));
   Value* guess = plus(ctx, ctx.op("Floor", {logarithm}), 1);
+
   // In two steps: 2 to the exponent of a tiny number is infinite.
   Value* half = ctx.op("Floor", {times(ctx, guess, 0.5)});
   Value* scaled = quotient(ctx, x, ctx.op("Pow", {number(ctx, 2), half}));
   scaled = quotient(ctx, scaled, ctx.op("Pow", {number(ctx, 2), difference(ctx, guess, half)}));
+
   Value* found = ctx.op("Abs", {scaled});
   Value* is_large = ctx.op("GreaterOrEqual", {found, number(ctx, 1)});
   Value* is_small = is_below(ctx, found, 0.5);
   Value* correction = ctx.where(is_large, number(ctx, 1), ctx.where(is_small, number(ctx, -1), number(ctx, 0)));
   Value* factor = ctx.where(is_large, number(ctx, 0.5), ctx.where(is_small, number(ctx, 2), number(ctx, 1)));
+
   Value* exponent = ctx.where(is_plain, sum(ctx, guess, correction), number(ctx, 0));
   ctx.results({ctx.where(is_plain, product(ctx, scaled, factor), x), exponent});
 }

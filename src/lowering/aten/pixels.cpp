@@ -102,6 +102,7 @@ void lower_im2col(LoweringContext& ctx) {
   const Blocks columns = blocks(ctx, 1, 1);
   const Size row_count = block_count(ctx, size_of(ctx, x, -2), rows);
   const Size column_count = block_count(ctx, size_of(ctx, x, -1), columns);
+
   const std::int64_t first = has_batch ? 2 : 1;
   // For every axis: see padding.cpp.
   std::vector<std::int64_t> amounts(static_cast<std::size_t>(2 * (first + 2)), 0);
@@ -110,6 +111,7 @@ void lower_im2col(LoweringContext& ctx) {
     amounts[static_cast<std::size_t>(end + 1)] = columns.padding;
   }
   Value* image = ctx.op("Pad", {x, ctx.ints(amounts)}, {{"mode", "constant"}});
+
   // [batch, channels, kernel rows, block rows, kernel columns, block columns], then kernels before blocks.
   Value* by_row = ctx.gather(image, block_positions(ctx, rows, row_count), first);
   Value* by_both = ctx.gather(by_row, block_positions(ctx, columns, column_count), first + 2);

@@ -142,6 +142,7 @@ Layer projected_layer(LoweringContext& ctx, const Stack& stack, const Kind& kind
   std::vector<Value*> inputs = {x};
   std::vector<Value*> of_input;
   std::vector<Value*> of_state;
+
   for (std::int64_t i = 0; i < count; ++i) {
     Value* state = ctx.slice(plain.states.front(), 0, i, i + 1);
     inputs.push_back(ctx.where(first_steps(ctx, stack, x, i == 1), state, ctx.number_like(0, state)));
@@ -153,6 +154,7 @@ Layer projected_layer(LoweringContext& ctx, const Stack& stack, const Kind& kind
     Value* projecting = ctx.swap_axes(projection(ctx, stack, layer, static_cast<std::size_t>(i)), 0, 1);
     of_state.push_back(ctx.op("MatMul", {recurrent, projecting}));
   }
+
   Value* cell = plain.states.at(1);
   Value* zero_state = ctx.filled(ctx.sizes_of(cell), ctx.number_like(0, cell));
   return {ctx.concat(inputs, 2), ctx.concat(of_input, 0), ctx.concat(of_state, 0), {zero_state, cell}};
@@ -176,11 +178,13 @@ std::vector<Value*> run_layer(LoweringContext& ctx, const Stack& stack, const Ki
   const Layer given = laid_out(ctx, stack, kind, layer, x, states);
   std::vector<Value*> operands = {given.x, given.of_input, given.of_state, biases, stack.lengths};
   operands.insert(operands.end(), given.states.begin(), given.states.end());
+
   const DType dtype = kernel_dtype(ctx, kind.op, x->dtype());
   for (Value*& operand : operands) {
     if (operand != nullptr && operand != stack.lengths) operand = ctx.cast(operand, dtype);
   }
   auto outputs = ctx.op_many(kind.op, operands, 1 + states.size(), attributes_of(ctx, stack, kind));
+
   std::int64_t width = hidden_size(ctx, stack);
   if (stack.is_projected) {
     for (std::size_t i = 0; i < 2; ++i) outputs[i] = projected(ctx, stack, layer, outputs[i]);

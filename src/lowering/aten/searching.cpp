@@ -78,12 +78,14 @@ void lower_mode(LoweringContext& ctx) {
       ctx.op_many("TopK", {ctx.cast(x, kernel_dtype(ctx, "TopK", x->dtype())), as_dim(ctx, size_of(ctx, x, axis))}, 2,
                   {{"axis", axis}, {"largest", 0}})
           .front();
+
   // Every element against every other one along the axis: how often each occurs.
   Value* last = ctx.unsqueeze(ctx.swap_axes(ordered_x, axis, rank - 1), {rank});
   Value* equal = ctx.op("Equal", {last, ctx.swap_axes(last, rank - 1, rank)});
   Value* counts = ctx.reduce("ReduceSum", ctx.cast(equal, DType::kInt64), {rank}, false);
   Value* best = ctx.op("ArgMax", {counts}, {{"axis", rank - 1}, {"keepdims", 1}});
   Value* mode = ctx.op("GatherElements", {ordered_x, ctx.swap_axes(best, axis, rank - 1)}, {{"axis", axis}});
+
   Value* is_mode = ctx.op("Equal", {ctx.cast(x, mode->dtype()), mode});
   Value* places_of_mode = ctx.where(is_mode, numbered(ctx, x, axis), ctx.constant(-1, DType::kInt64));
   Value* place = ctx.reduce("ReduceMax", places_of_mode, {axis}, keeps);

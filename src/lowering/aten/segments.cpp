@@ -59,10 +59,12 @@ void lower_segment_reduce(LoweringContext& ctx) {
   const Runs runs = runs_of(ctx);
   const auto axis = static_cast<std::int64_t>(ctx.rank(runs.ends)) - 1;
   const std::size_t behind = ctx.rank(data) - static_cast<std::size_t>(axis) - 1;
+
   Value* is_member = members(ctx, runs, size_of(ctx, data, axis), behind);
   Value* spread = ctx.where(is_member, ctx.unsqueeze(data, {axis}), ctx.number_like(reduction.neutral, data));
   Value* found = kernel_reduce(ctx, reduction.onnx, spread, {axis + 1}, false);
   Value* initial = ctx.has(7) ? ctx.scalar(7, found->dtype()) : nullptr;
+
   if (name == "mean") {
     Value* counts = ctx.cast(ctx.op("Sub", {runs.ends, runs.begins}), found->dtype());
     counts = ctx.unsqueeze(counts, counted(behind, axis + 1));
@@ -71,6 +73,7 @@ void lower_segment_reduce(LoweringContext& ctx) {
     Value* is_empty = ctx.op("Equal", {counts, ctx.number_like(0, counts)});
     return ctx.result(initial ? ctx.where(is_empty, initial, mean) : mean);
   }
+
   if (initial == nullptr) return ctx.result(found);
   if (name == "sum") return ctx.result(ctx.op("Add", {found, initial}));
   if (name == "prod") return ctx.result(ctx.op("Mul", {found, initial}));

@@ -88,9 +88,11 @@ Value* overlapped(LoweringContext& ctx, Value* samples, const Frames& frames, co
     if (along + 1 != rank) shape[along] = size;
     return ctx.filled(shape, ctx.number_like(0, samples));
   };
+
   Value* whole = samples;
   const std::int64_t missing = pieces * frames.hop - frames.length;
   if (missing > 0) whole = ctx.concat({samples, zeros(rank - 1, missing)}, axis + 1);
+
   Value* sum = nullptr;
   for (std::int64_t k = 0; k < pieces; ++k) {
     std::vector<Value*> column = {ctx.slice(whole, axis + 1, k * frames.hop, (k + 1) * frames.hop)};
@@ -99,6 +101,7 @@ Value* overlapped(LoweringContext& ctx, Value* samples, const Frames& frames, co
     Value* shifted = column.size() == 1 ? column.front() : ctx.concat(column, axis);
     sum = sum == nullptr ? shifted : ctx.op("Add", {sum, shifted});
   }
+
   sizes.erase(sizes.end() - 2, sizes.end());
   sizes.push_back(multiply(ctx, add(ctx, size_of(ctx, samples, axis), pieces - 1), frames.hop));
   return ctx.slice(ctx.reshape(sum, sizes), axis, 0, count);

@@ -220,11 +220,13 @@ GammaParts incomplete_gamma(LoweringContext& ctx, Value* given_a, Value* given_x
   Value* zeros = zeros_of_both(ctx, given_a, given_x);
   Value* a = sum(ctx, given_a, zeros);
   Value* x = sum(ctx, given_x, zeros);
+
   const auto holds = [&](std::string_view op, Value* left, double right) {
     return ctx.op(op, {left, number(ctx, right)});
   };
   Value* is_ordinary = ctx.op("And", {holds("Greater", a, 0), holds("Greater", x, 0)});
   Value* is_small = ctx.op("Less", {x, plus(ctx, a, 1)});
+
   Value* one = number(ctx, 1);
   const auto restricted = [&](Value* value, Value* condition) {
     return ctx.where(ctx.op("And", {is_ordinary, condition}), value, one);
@@ -234,10 +236,12 @@ GammaParts incomplete_gamma(LoweringContext& ctx, Value* given_a, Value* given_x
   Value* safe_x = ctx.where(is_ordinary, x, one);
   Value* exponent = difference(ctx, product(ctx, safe_a, ctx.op("Log", {safe_x})), safe_x);
   Value* factor = ctx.op("Exp", {difference(ctx, exponent, log_gamma(ctx, safe_a))});
+
   Value* below = product(ctx, factor, gamma_series(ctx, restricted(a, is_small), restricted(x, is_small)));
   Value* large_x = ctx.where(ctx.op("And", {is_ordinary, is_large}), x, number(ctx, 3));
   Value* above = product(ctx, factor, gamma_fraction(ctx, restricted(a, is_large), large_x));
   above = ctx.where(holds("Equal", x, kInfinity), number(ctx, 0), above);
+
   const auto at_ends = [&](Value* value, double at_zero_x) {
     Value* nan = number(ctx, std::numeric_limits<double>::quiet_NaN());
     Value* zero_a = ctx.where(holds("Greater", x, 0), number(ctx, 1 - at_zero_x), nan);

@@ -80,17 +80,20 @@ Match match_scaled_query(const Facts& facts, ir::Node& node) {
   const Product product = product_of(facts, &query);
   const bool is_scaled = product.factors.size() == 1 && product.number > 0 && product.factors.front() != &query;
   if (!is_scaled || !same_shape(query, *product.factors.front())) return Match::no("the queries are not scaled");
+
   const auto size = dim(query, -1);
   const ir::Attribute* given = node.find_attribute("scale");
   const double scale = float_attribute(node, "scale", 0);
   if (given == nullptr || !(scale > 0) || !size) return Match::no("the operator has no scale of its own");
   if (!is_scale(scale * product.number)) return Match::no("the scale would be no positive number of float32");
+
   return Match([=, &node](Rewriter& rewriter) {
     std::vector<Value*> operands = operands_of(node);
     operands[kQuery] = product.factors.front();
     std::vector<ir::NamedAttribute> attributes = attributes_of(node);
     std::erase_if(attributes, [](const auto& attribute) { return attribute.first == "scale"; });
     attributes.emplace_back("scale", scale * product.number);
+
     const auto made = rewriter.op_many("Attention", operands, std::move(attributes), output_types(node));
     for (std::size_t i = 0; i < made.size(); ++i) rewriter.replace(node.output(i), *made[i]);
   });
@@ -140,6 +143,7 @@ Match match_cache(const Facts&, ir::Node& node) {
   if (node.find_input(kPastKey)) return Match::no("it has a cache already");
   if (node.find_input(kSizes)) return Match::no("it has a number of keys for each sample");
   if (int_attribute(node, "is_causal", 0) != 0) return Match::no("the triangle would move with the cache");
+
   const ir::Node* keys = joined_cache(node.find_input(kKey));
   const ir::Node* values = joined_cache(node.find_input(kValue));
   if (!keys || !values || keys == values) return Match::no("keys and values do not come behind a cache");
@@ -147,11 +151,13 @@ Match match_cache(const Facts&, ir::Node& node) {
       same_but_length(keys->input(0), keys->input(1)) && same_but_length(values->input(0), values->input(1)) &&
       dim(keys->input(0), 2) == dim(values->input(0), 2) && dim(keys->input(1), 2) == dim(values->input(1), 2);
   if (!is_shape_known) return Match::no("the shapes of cache and new keys are not known");
+
   if (dim(keys->input(1), 2) != dim(node.input(kQuery), 2)) return Match::no("there may be no new key");
   const bool is_read_otherwise = operand_count(node, keys->output()) > 1 || operand_count(node, values->output()) > 1;
   if (is_read_otherwise) return Match::no("the operator reads the joined keys or values in another place as well");
   if (!is_read_behind(keys->output(), node) || !is_read_behind(values->output(), node))
     return Match::no("the new cache is read before");
+
   return Match([=, &node](Rewriter& rewriter) {
     std::vector<Value*> operands = operands_of(node);
     operands.resize(6, nullptr);
@@ -187,6 +193,7 @@ bool is_swapped_back(const Value& value) {
 Match match_three_axes(const Facts&, ir::Node& node) {
   const bool counts_heads = node.find_attribute("q_num_heads") || node.find_attribute("kv_num_heads");
   if (!has_rank(node.input(kQuery), 4) || counts_heads) return Match::no("it has three axes already");
+
   Value* query = before_swap(node.find_input(kQuery));
   Value* key = before_swap(node.find_input(kKey));
   Value* value = before_swap(node.find_input(kValue));
@@ -194,11 +201,13 @@ Match match_three_axes(const Facts&, ir::Node& node) {
   const bool has_one_batch = dim(*query, 0) == dim(*key, 0) && dim(*query, 0) == dim(*value, 0);
   if (!has_one_batch) return Match::no("the operands are not known to have as many samples");
   if (!is_swapped_back(node.output())) return Match::no("the result is wanted with the heads in front");
+
   return Match([=, &node](Rewriter& rewriter) {
     std::vector<Value*> operands = operands_of(node);
     operands[kQuery] = &heads_joined(rewriter, *query);
     operands[kKey] = &heads_joined(rewriter, *key);
     operands[kValue] = &heads_joined(rewriter, *value);
+
     const ir::Shape& q = *shape_of(*query);
     const ir::Dim size = (*shape_of(*value))[3];
     std::vector<ir::Type> types = output_types(node);
@@ -206,6 +215,7 @@ Match match_three_axes(const Facts&, ir::Node& node) {
     std::vector<ir::NamedAttribute> attributes = attributes_of(node);
     attributes.emplace_back("q_num_heads", *q[2].constant());
     attributes.emplace_back("kv_num_heads", *(*shape_of(*key))[2].constant());
+
     const auto made = rewriter.op_many("Attention", operands, std::move(attributes), std::move(types));
     Value& split = rewriter.reshape(*made[0], {q[0], q[1], q[2], size});
     rewriter.replace(node.output(), rewriter.transpose(split, {0, 2, 1, 3}));

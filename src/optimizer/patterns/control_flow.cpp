@@ -65,6 +65,7 @@ Match match_invariant(const Facts&, ir::Node& node) {
   const bool is_inside = loop && (loop->is("", "Loop") || loop->is("", "Scan"));
   if (!is_inside) return Match::no("it is in no loop");
   if (!is_total(node)) return Match::no("it may fail, where the loop may have no turn");
+
   std::vector<Value*> inputs;
   for (std::size_t i = 0; i < node.input_count(); ++i) {
     Value* input = node.find_input(i);
@@ -75,6 +76,7 @@ Match match_invariant(const Facts&, ir::Node& node) {
   const bool is_visible = std::ranges::all_of(
       inputs, [&](const Value* input) { return input == nullptr || &input->graph() != &node.graph(); });
   if (!is_visible) return Match::no("it reads a constant of the loop's body");
+
   return Match([=, &node](Rewriter& rewriter) {
     ir::Node& made = loop->graph().insert_before(*loop, {.domain = node.domain(),
                                                          .op = node.op(),

@@ -156,11 +156,13 @@ Match match_padded(const Facts& facts, ir::Node& node) {
   if (!padding) return Match::no("the padding is no known number of zeros around the spatial axes");
   const ir::Attribute* automatic = node.find_attribute("auto_pad");
   if (automatic && std::get<std::string>(*automatic) != "NOTSET") return Match::no("it pads by itself");
+
   std::vector<std::int64_t> pads = *padding;
   if (const auto* own = find_ints_attribute(node, "pads")) {
     if (own->size() != pads.size()) return Match::no("the ranks differ");
     std::ranges::transform(pads, *own, pads.begin(), std::plus<>());
   }
+
   return Match([=, &node](Rewriter& rewriter) {
     std::vector<Value*> inputs = {&pad->input(0)};
     for (std::size_t i = 1; i < node.input_count(); ++i) inputs.push_back(node.find_input(i));

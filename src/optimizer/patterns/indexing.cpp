@@ -87,9 +87,11 @@ Match match_grid(const Facts& facts, ir::Node& node) {
   const auto& result = shape_of(node.output());
   if (!shape_of(data) || !result || !shape_of(node.input(1)) || int_attribute(node, "batch_dims", 0) != 0)
     return Match::no("the shapes are not known");
+
   const auto grid = grid_of(node);
   if (!grid || grid->positions.size() != shape_of(data)->size()) return Match::no("the indices are no grid");
   if (!is_covered(*grid, *result)) return Match::no("the result is stretched");
+
   return Match([=, &node, &data, &facts, positions = grid->positions, shape = *result](Rewriter& rewriter) {
     Value* taken = &data;
     for (std::size_t i = 0; i < positions.size(); ++i) {
@@ -99,6 +101,7 @@ Match match_grid(const Facts& facts, ir::Node& node) {
       taken = &rewriter.op("Gather", {taken, positions[i].list}, {{"axis", static_cast<std::int64_t>(i)}},
                            ir::Type::tensor(data.dtype(), std::move(sizes)));
     }
+
     std::vector<std::int64_t> added;
     for (std::size_t axis = 0; axis < shape.size(); ++axis) {
       const bool is_indexed = std::ranges::any_of(positions, [&](const Positions& one) { return one.axis == axis; });

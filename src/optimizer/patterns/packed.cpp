@@ -109,6 +109,7 @@ void pack(Rewriter& rewriter, const std::vector<Projection>& projections) {
   ir::Node& root = rewriter.root();
   ir::Node& first = *projections.front().product;
   if (&root != &first) root.graph().move_before(root, first);
+
   std::vector<const Value*> weights;
   std::vector<const Value*> biases;
   std::vector<std::int64_t> widths;
@@ -119,11 +120,13 @@ void pack(Rewriter& rewriter, const std::vector<Projection>& projections) {
     widths.push_back(projection.width());
     types.push_back(projection.result().type());
   }
+
   std::int64_t total = 0;
   for (const std::int64_t width : widths) total += width;
   const ir::Type type = with_width(first.output(), total);
   Value* all = &rewriter.op("MatMul", {&first.input(0), &joined(rewriter, weights, 1)}, {}, type);
   if (!biases.empty()) all = &rewriter.op("Add", {all, &joined(rewriter, biases, 0)}, {}, type);
+
   const auto parts = rewriter.op_many("Split", {all, &rewriter.ints(widths)}, {{"axis", -1}}, std::move(types));
   for (std::size_t i = 0; i < parts.size(); ++i) rewriter.replace(projections[i].result(), *parts[i]);
 }

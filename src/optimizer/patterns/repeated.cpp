@@ -53,6 +53,7 @@ ir::Node* stretched(const Value* value) {
 Match match_stretched(const Facts&, ir::Node& node) {
   const ir::Node* expand = stretched(node.find_input(0));
   if (expand == nullptr) return Match::no("the operand is not stretched");
+
   return Match([=, &node](Rewriter& rewriter) {
     // Behind an Unsqueeze in front of it, too: the tables of rotations are then seen as they are.
     const ir::Node* widened = producer_of(&expand->input(0), "Unsqueeze");
@@ -63,6 +64,7 @@ Match match_stretched(const Facts&, ir::Node& node) {
       made = &rewriter.op("Unsqueeze", {made, &widened->input(1)}, {},
                           ir::Type::tensor(dtype, shape_of(expand->input(0))));
     }
+
     made = &rewriter.op("Expand", {made, &expand->input(1)}, {}, ir::Type::tensor(dtype, shape_of(expand->output())));
     if (const ir::Node* joined = producer_of(node.find_input(0), "Reshape")) {
       ir::AttributeList zero = {{"allowzero", int_attribute(*joined, "allowzero", 0)}};
@@ -76,6 +78,7 @@ Match match_unsqueezed(const Facts& facts, ir::Node& node) {
   const ir::Node* concat = repeated(node.find_input(0));
   const auto axes = facts.ints(node.find_input(1));
   if (concat == nullptr || !axes || !shape_of(node.output())) return Match::no("the operand does not repeat itself");
+
   const auto rank = static_cast<std::int64_t>(*node.output().type().rank());
   std::vector<std::int64_t> kept;  // where the operand's axes are afterwards
   std::vector<std::int64_t> added;
@@ -83,11 +86,13 @@ Match match_unsqueezed(const Facts& facts, ir::Node& node) {
   for (std::int64_t axis = 0; axis < rank; ++axis) {
     if (std::ranges::find(added, axis) == added.end()) kept.push_back(axis);
   }
+
   const auto axis = axis_from_start(node.input(0), int_attribute(*concat, "axis", 0));
   if (!axis) return Match::no("the axis is not known");
   const std::int64_t moved = kept.at(static_cast<std::size_t>(*axis));
   ir::Shape shape = *shape_of(node.output());
   shape[static_cast<std::size_t>(moved)] = *dim(concat->input(0), *axis);
+
   return Match([=, &node](Rewriter& rewriter) {
     const auto type = ir::Type::tensor(node.output().dtype(), shape);
     write_again(rewriter, *concat, rewriter.op("Unsqueeze", {&concat->input(0), &node.input(1)}, {}, type), moved);

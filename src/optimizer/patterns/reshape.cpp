@@ -66,6 +66,7 @@ Match match_chain(const Facts&, ir::Node& node) {
   const auto& input = shape_of(from);
   const auto& output = shape_of(node.output());
   if (!input || !output) return Match::no("the shapes are not known");
+
   if (*input == *output) return Match([=, &node, &from](Rewriter& rewriter) { rewriter.replace(node.output(), from); });
   if (node.op() != "Reshape") return Match::no("an Unsqueeze or Squeeze says more than a Reshape");
   if (is_copied(*input, *output)) {
@@ -73,6 +74,7 @@ Match match_chain(const Facts&, ir::Node& node) {
       rewriter.replace(node.output(), rewriter.reshape(from, to));
     });
   }
+
   auto inferred = with_inferred(*output);
   if (!inferred) return Match::no("more than one size would have to be inferred");
   return Match([=, &node, sizes = std::move(*inferred), type = node.output().type(), &from](Rewriter& rewriter) {
@@ -88,6 +90,7 @@ Match match_unsqueezed_twice(const Facts& facts, ir::Node& node) {
   const auto outer = facts.ints(node.find_input(1));
   const auto rank = before->input(0).type().rank();
   if (!inner || !outer || !rank) return Match::no("the axes are not known");
+
   const std::size_t count = *rank + inner->size() + outer->size();
   std::vector<bool> is_new(count, false);
   for (const std::int64_t axis : *outer)
@@ -98,10 +101,12 @@ Match match_unsqueezed_twice(const Facts& facts, ir::Node& node) {
   }
   for (const std::int64_t axis : *inner)
     is_new[kept.at(static_cast<std::size_t>(axis < 0 ? axis + static_cast<std::int64_t>(kept.size()) : axis))] = true;
+
   std::vector<std::int64_t> axes;
   for (std::size_t i = 0; i < count; ++i) {
     if (is_new[i]) axes.push_back(static_cast<std::int64_t>(i));
   }
+
   return Match([=, &node](Rewriter& rewriter) {
     rewriter.replace(node.output(),
                      rewriter.op("Unsqueeze", {&before->input(0), &rewriter.ints(axes)}, {}, node.output().type()));

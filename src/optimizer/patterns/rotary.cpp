@@ -274,16 +274,19 @@ Match match_partial(const Facts& facts, ir::Node& node) {
   if (node.input_count() != 2) return Match::no("it does not join two parts");
   const auto turned = turned_of(node.find_input(0));
   if (!turned) return Match::no("the first part is no rotation");
+
   const auto first = part_of(facts, turned->x);
   const auto rest = part_of(facts, node.find_input(1));
   if (!is_part_of_last(first) || !is_part_of_last(rest) || first->from != rest->from)
     return Match::no("the parts are not of one tensor");
+
   Value* x = first->from;
   const bool is_whole = first->is_range(0, first->end) && rest->is_range(first->end, rest->size) &&
                         first->end % 2 == 0 && has_rank(*x, 4);
   if (!is_whole || !joins_last_axis(node.output(), node)) return Match::no("the parts are not all of the last axis");
   const std::int64_t turns = int_attribute(*turned->rotary, "rotary_embedding_dim", 0);
   if (turns != 0 && turns != first->end) return Match::no("the first part is not turned as a whole");
+
   return Match([=, &node](Rewriter& rewriter) {
     const ir::Node& rotary = *turned->rotary;
     std::vector<ir::NamedAttribute> attributes = turning(int_attribute(rotary, "interleaved", 0) != 0);

@@ -19,6 +19,7 @@ Match match_skip(const Facts&, ir::Node& norm) {
   ir::Node* sum = producer_of(norm.find_input(0), "Add");
   if (!sum) return Match::no("it does not normalize a sum");
   if (&sum->graph() != &norm.graph()) return Match::no("the sum is of a graph outside");
+
   const Value& x = sum->output();
   if (!has_kernel(x.dtype())) return Match::no("onnxruntime has no kernel for the dtype");
   if (!has_rank(x, 2) && !has_rank(x, 3)) return Match::no("the kernel takes two or three axes");
@@ -28,6 +29,7 @@ Match match_skip(const Facts&, ir::Node& norm) {
   if (int_attribute(norm, "stash_type", kFloat32) != kFloat32) return Match::no("it does not compute in float32");
   if (float_attribute(norm, "epsilon", 1e-5) < 0) return Match::no("the kernel takes no negative epsilon");
   if (!is_weight_of(norm.find_input(1), x)) return Match::no("the weight is not as long as the last axis");
+
   return Match([sum, &norm](Rewriter& rewriter) {
     norm.graph().move_before(norm, *sum);  // what else reads the sum stands behind it
     const double epsilon = float_attribute(norm, "epsilon", 1e-5);
@@ -49,6 +51,7 @@ Match match_quick_gelu(const Facts& facts, ir::Node& product) {
     if (!sigmoid || !has_one_use(sigmoid->output())) continue;
     Value& x = product.input(1 - i);
     if (x.dtype() != DType::kFloat32) return Match::no("onnxruntime has no kernel for the dtype");
+
     double alpha = 1;
     if (&sigmoid->input(0) != &x) {
       const ir::Node* scaled = producer_of(&sigmoid->input(0), "Mul");
@@ -58,6 +61,7 @@ Match match_quick_gelu(const Facts& facts, ir::Node& product) {
         return Match::no("the sigmoid is not of the same tensor");
       alpha = *number;
     }
+
     return Match([alpha, &x, &product](Rewriter& rewriter) {
       ir::Node& made = rewriter.node({.domain = "com.microsoft",
                                       .op = "QuickGelu",

@@ -98,6 +98,7 @@ Match match_swapped(const Facts&, ir::Node& node) {
   const auto axis = axis_from_start(node.input(0), int_attribute(node, "axis", 0));
   if (!swaps_heads(swap) || !has_one_use(swap->output()) || !shape_of(swap->input(0)) || axis != 3)
     return Match::no("the operand is no Transpose that brings heads to the front");
+
   for (std::size_t i = 0; i < node.output_count(); ++i) {
     for (const ir::Use* use : node.output(i).uses()) {
       const ir::Node& reader = use->user();
@@ -106,6 +107,7 @@ Match match_swapped(const Facts&, ir::Node& node) {
     }
     if (!dim(node.output(i), 3)) return Match::no("the shapes are not known");
   }
+
   return Match([=, &node](Rewriter& rewriter) {
     std::vector<Value*> operands = {&swap->input(0)};
     if (Value* sizes = node.find_input(1)) operands.push_back(sizes);
@@ -115,6 +117,7 @@ Match match_swapped(const Facts&, ir::Node& node) {
       shape[3] = *dim(node.output(i), 3);
       types.push_back(ir::Type::tensor(node.output(i).dtype(), std::move(shape)));
     }
+
     const auto parts = rewriter.op_many("Split", operands, attributes_of(node), types);
     for (std::size_t i = 0; i < parts.size(); ++i)
       rewriter.replace(node.output(i), rewriter.transpose(*parts[i], {0, 2, 1, 3}));

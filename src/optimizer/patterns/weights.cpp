@@ -51,12 +51,14 @@ Match match_split(const Facts& facts, ir::Node& node) {
   Value& weight = node.input(0);
   if (weight.initializer() == nullptr || !is_viewed(weight.initializer())) return Match::no("the operand is no weight");
   if (!has_one_use(weight)) return Match::no("the weight is read otherwise as well");
+
   std::vector<Part> parts;
   for (std::size_t i = 0; i < node.output_count(); ++i) {
     const auto part = part_of(facts, &node.output(i));
     if (!part || part->end > part->size) return Match::no("the sizes are not known");
     parts.push_back(*part);
   }
+
   return Match([=, &node, &weight](Rewriter& rewriter) {
     const at::NoGradGuard no_grad;
     const at::Tensor whole = weight.initializer()->aten();
@@ -73,6 +75,7 @@ Match match_reshaped(const Facts&, ir::Node& node) {
   Value& weight = node.input(0);
   if (weight.initializer() == nullptr || !is_viewed(weight.initializer())) return Match::no("the operand is no weight");
   if (!has_one_use(weight)) return Match::no("the weight is read otherwise as well");
+
   const auto& from = weight.initializer()->shape();
   if (!shape_of(node.output())) return Match::no("the shape is not known");
   std::vector<std::int64_t> to;
@@ -80,6 +83,7 @@ Match match_reshaped(const Facts&, ir::Node& node) {
     if (!dim.is_constant()) return Match::no("the shape is not known");
     to.push_back(*dim.constant());
   }
+
   const auto numel = [](const std::vector<std::int64_t>& sizes) {
     std::int64_t count = 1;
     for (const std::int64_t size : sizes) count *= size;
@@ -89,6 +93,7 @@ Match match_reshaped(const Facts&, ir::Node& node) {
   const at::Tensor& view = weight.initializer()->aten();
   if (node.op() != "Squeeze" && node.op() != "Unsqueeze" && !view.is_contiguous())
     return Match::no("its elements lie in another order");
+
   return Match([=, &node, &weight](Rewriter& rewriter) {
     const at::NoGradGuard no_grad;
     const at::Tensor shaped = weight.initializer()->aten().view(to);
