@@ -245,6 +245,7 @@ Rules make_rules() {
           {"adjoint", "_conj", "conj", "matrix_H", "mH", "mT", "numpy_T", "swapaxes", "swapdims", "t", "transpose"});
   add_all(rules, {Kind::kOther, back_movedim}, {"moveaxis", "movedim"});
   add_all(rules, {Kind::kOther, back_by_position}, {"as_strided", "unfold", "linalg_diagonal"});
+
   rules.emplace("real", Rule{Kind::kIdentity, back_real});
   rules.emplace("imag", Rule{Kind::kOther, back_imag});
   rules.emplace("_neg_view", Rule{Kind::kOther, back_negation});
@@ -252,11 +253,13 @@ Rules make_rules() {
   rules.emplace("diagonal", Rule{Kind::kOther, back_diagonal});
   rules.emplace("view_as_real", Rule{Kind::kOther, back_view_as_real});
   rules.emplace("view_as_complex", Rule{Kind::kOther, back_view_as_complex});
+
   add_all(rules, {Kind::kPart, back_split, 2}, {"chunk", "split", "split_with_sizes", "tensor_split"});
   rules.emplace("slice", Rule{Kind::kPart, back_slice, 1});
   rules.emplace("select", Rule{Kind::kPart, back_select, 1});
   rules.emplace("narrow", Rule{Kind::kPart, back_narrow, 1});
   rules.emplace("unbind", Rule{Kind::kPart, back_unbind, 1});
+
   rules.emplace("hsplit", Rule{Kind::kOther, back_hsplit});
   rules.emplace("vsplit", Rule{Kind::kOther, back_vsplit});
   rules.emplace("dsplit", Rule{Kind::kOther, back_dsplit});

@@ -153,6 +153,7 @@ void populate_activation(OperatorTable& table) {
   table.add("com.microsoft::QuickGelu", run_quick_gelu);
   table.add("Shrink", run_shrink);
   table.add("Clip", run_clip);
+
   table.add("Softmax", run_softmax);
   table.add("LogSoftmax", run_log_softmax);
   table.add("Hardmax", run_hardmax);

@@ -170,26 +170,31 @@ void populate_python_numbers(OperatorTable& table) {
   table.add("operator.add", run_add);
   table.add("operator.sub", run_sub);
   table.add("operator.mul", run_mul);
+
   table.add("operator.eq", run_eq);
   table.add("operator.ne", run_ne);
   table.add("operator.lt", run_lt);
   table.add("operator.le", run_le);
   table.add("operator.gt", run_gt);
   table.add("operator.ge", run_ge);
+
   table.add("operator.floordiv", run_floordiv);
   table.add("operator.mod", run_mod);
   table.add("operator.truediv", run_truediv);
   table.add("operator.pow", run_pow);
   table.add("operator.neg", run_neg);
+
   table.add("operator.and_", run_and);
   table.add("operator.or_", run_or);
   table.add({"operator.not_", "torch.sym_not"}, run_not);
+
   table.add({"math.floor", "builtins.floor"}, run_floor);
   table.add({"math.ceil", "builtins.ceil"}, run_ceil);
   table.add({"math.trunc", "torch.sym_int"}, run_trunc);
   table.add({"builtins.round", "math.round"}, run_round);
   table.add({"math.sqrt", "torch.sym_sqrt", "torch._sym_sqrt"}, run_sqrt);
   table.add({"math.log2", "torch.sym_log2", "torch._sym_log2"}, run_log2);
+
   table.add({"torch.sym_max", "builtins.max"}, run_max);
   table.add({"torch.sym_min", "builtins.min"}, run_min);
   table.add("torch.sym_float", run_float);

@@ -58,6 +58,7 @@ void populate_unary(OperatorTable& table) {
   table.add("Sqrt", run_sqrt);
   table.add("Exp", run_exp);
   table.add("Log", run_log);
+
   table.add("Sin", run_sin);
   table.add("Cos", run_cos);
   table.add("Tan", run_tan);
@@ -69,6 +70,7 @@ void populate_unary(OperatorTable& table) {
   table.add("Asinh", run_asinh);
   table.add("Acosh", run_acosh);
   table.add("Atanh", run_atanh);
+
   table.add("Erf", run_erf);
   table.add("Reciprocal", run_reciprocal);
   table.add("Round", run_round);

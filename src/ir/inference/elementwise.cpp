@@ -143,9 +143,11 @@ void populate_elementwise(InferenceTable& table) {
   table.add({"Clip", "PRelu"}, infer_like_input);  // bounds and slopes are broadcast to the operand
   table.add({"Identity"}, infer_identity);
   table.add({"Neg"}, infer_negation);
+
   table.add({"Add", "Sub", "Mul", "Div", "Mod", "Pow", "Max", "Min", "Sum", "Mean", "BitShift", "BitwiseAnd",
              "BitwiseOr", "BitwiseXor"},
             infer_arithmetic);
+
   table.add({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or", "Xor"}, infer_comparison);
   table.add({"IsInf", "IsNaN"}, infer_test);
   table.add({"Where"}, infer_where);

@@ -259,6 +259,7 @@ void populate_activation(LoweringTable& table) {
   table.add("aten.softshrink.default", lower_softshrink);
   table.add("aten.rrelu.default", lower_rrelu);
   table.add("aten.rrelu_with_noise_functional.default", lower_rrelu_with_noise_functional);
+
   table.add_complex({"aten.sigmoid.default"}, separate_sigmoid);
 }
 

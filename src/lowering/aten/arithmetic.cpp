@@ -283,6 +283,7 @@ void populate_arithmetic(LoweringTable& table) {
   table.add("aten.addcmul.default", lower_addcmul);
   table.add("aten.addcdiv.default", lower_addcdiv);
   table.add({"aten.lerp.Scalar", "aten.lerp.Tensor"}, lower_lerp);
+
   table.add_complex({"aten.neg.default"}, separate_each);
   table.add_complex({"aten.add.Tensor", "aten.add.Scalar", "aten.sub.Scalar", "aten.rsub.Scalar", "aten.rsub.Tensor",
                      "aten.sub.Tensor"},

@@ -151,6 +151,7 @@ void populate_creation(LoweringTable& table) {
   table.add("aten.ones_like.default", lower_ones_like);
   table.add({"aten.full_like.default", "aten.fill.Scalar", "aten.fill.Tensor"}, lower_full_like);
   table.add("aten.scalar_tensor.default", lower_scalar_tensor);
+
   table.add("aten.arange.default", lower_arange);
   table.add("aten.arange.start", lower_arange_start);
   table.add("aten.arange.start_step", lower_arange_start_step);
@@ -160,10 +161,12 @@ void populate_creation(LoweringTable& table) {
   table.add({"aten.logspace.default", "aten.logspace.Tensor_Tensor", "aten.logspace.Tensor_Scalar",
              "aten.logspace.Scalar_Tensor"},
             lower_logspace);
+
   table.add("aten.eye.default", lower_eye);
   table.add("aten.eye.m", lower_eye_m);
   table.add("aten.tril_indices.default", lower_tril_indices);
   table.add("aten.triu_indices.default", lower_triu_indices);
+
   table.add_complex({"aten.zeros_like.default"}, separate_each);
   table.add_complex({"aten.full.default", "aten.full_like.default", "aten.ones.default", "aten.ones_like.default",
                      "aten.zeros.default", "aten.new_full.default", "aten.new_ones.default", "aten.new_zeros.default",

@@ -136,6 +136,7 @@ void populate_exponential(LoweringTable& table) {
             lower_xlog1py);
   table.add("aten.special_entr.default", lower_entr);
   table.add({"aten.logit.default", "aten.special_logit.default"}, lower_logit);
+
   table.add_complex({"aten.exp.default"}, separate_exp);
   table.add_complex({"aten.exp2.default"}, separate_exp2);
   table.add_complex({"aten.expm1.default"}, separate_expm1);

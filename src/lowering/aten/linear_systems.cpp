@@ -290,11 +290,13 @@ void populate_linear_systems(LoweringTable& table) {
   table.add("aten.linalg_solve.default", lower_solve);
   table.add("aten.linalg_solve_triangular.default", lower_solve_triangular);
   table.add("aten.triangular_solve.default", lower_triangular_solve);
+
   table.add({"aten.linalg_lu_factor_ex.default", "aten.linalg_lu_factor.default"}, lower_lu_factor_ex);
   table.add("aten.linalg_lu.default", lower_lu);
   table.add("aten.lu_unpack.default", lower_lu_unpack);
   table.add("aten.linalg_lu_solve.default", lower_linalg_lu_solve);
   table.add("aten.lu_solve.default", lower_old_lu_solve);
+
   table.add({"aten.cholesky.default", "aten.linalg_cholesky.default"}, lower_cholesky);
   table.add("aten.linalg_cholesky_ex.default", lower_cholesky_ex);
   table.add("aten.cholesky_solve.default", lower_cholesky_solve);

@@ -192,6 +192,7 @@ void populate_matmul(LoweringTable& table) {
   table.add("aten.linalg_vecdot.default", lower_vecdot);
   table.add({"aten.chain_matmul.default", "aten.linalg_multi_dot.default"}, lower_multi_dot);
   table.add({"aten.matrix_power.default", "aten.linalg_matrix_power.default"}, lower_matrix_power);
+
   table.add("aten.addmm.default", lower_addmm);
   table.add("aten.addmm.dtype", lower_addmm_dtype);
   table.add({"aten.baddbmm.default", "aten.addmv.default"}, lower_baddbmm);
@@ -200,6 +201,7 @@ void populate_matmul(LoweringTable& table) {
   table.add("aten.addr.default", lower_addr);
   table.add("aten.bilinear.default", lower_bilinear);
   table.add("aten.tensordot.default", lower_tensordot);
+
   table.add_complex(
       {"aten.mm.default", "aten.bmm.default", "aten.matmul.default", "aten.mv.default", "aten.dot.default"},
       separate_product);

@@ -192,6 +192,7 @@ void populate_random(LoweringTable& table) {
   table.add({"aten.randint.low", "aten.randint.low_generator"}, lower_randint_low);
   table.add({"aten.randint_like.default", "aten.randint_like.Tensor"}, lower_randint_like);
   table.add("aten.randint_like.low_dtype", lower_randint_like_low);
+
   table.add("aten.bernoulli.default", lower_bernoulli);
   table.add({"aten.bernoulli.p", "aten.bernoulli.Tensor"}, lower_bernoulli_p);
   table.add("aten.uniform.default", lower_uniform);

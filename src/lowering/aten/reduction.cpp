@@ -116,6 +116,7 @@ void populate_reduction(LoweringTable& table) {
   table.add({"aten.all.default", "aten._is_all_true.default"}, lower_all);
   table.add({"aten.all.dim", "aten.all.dims"}, lower_all_dim);
   table.add({"aten.count_nonzero.default", "aten.count_nonzero.dim_IntList"}, lower_count_nonzero);
+
   table.add("aten.amax.default", lower_amax);
   table.add("aten.amin.default", lower_amin);
   table.add("aten.max.default", lower_max);
@@ -127,6 +128,7 @@ void populate_reduction(LoweringTable& table) {
   table.add("aten.argmin.default", lower_argmin);
   table.add("aten.nansum.default", lower_nansum);
   table.add("aten.nanmean.default", lower_nanmean);
+
   table.add_complex({"aten.sum.default", "aten.sum.dim_IntList", "aten.mean.default", "aten.mean.dim"}, separate_each);
   table.add_complex({"aten.any.default", "aten.any.dim", "aten.any.dims", "aten.all.default", "aten.all.dim",
                      "aten.all.dims", "aten.count_nonzero.default", "aten.count_nonzero.dim_IntList"},

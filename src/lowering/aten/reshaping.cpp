@@ -205,6 +205,7 @@ void populate_reshaping(LoweringTable& table) {
   table.add({"aten.atleast_1d.Sequence", "aten.atleast_2d.Sequence", "aten.atleast_3d.Sequence"},
             lower_each_to_output_shape);
   table.add({"aten.view.dtype", "aten.view_copy.dtype"}, lower_view_dtype);
+
   table.add({"aten.squeeze.default", "aten.squeeze_copy.default"}, lower_squeeze);
   table.add({"aten.squeeze.dim", "aten.squeeze.dims", "aten.squeeze_copy.dim", "aten.squeeze_copy.dims"},
             lower_squeeze_dim);
@@ -217,6 +218,7 @@ void populate_reshaping(LoweringTable& table) {
             lower_matrix_transpose);
   table.add("aten.numpy_T.default", lower_numpy_t);
   table.add({"aten.movedim.int", "aten.movedim.intlist", "aten.moveaxis.int", "aten.moveaxis.intlist"}, lower_movedim);
+
   table.add({"aten.expand.default", "aten.expand_copy.default", "aten.broadcast_to.default"}, lower_expand);
   table.add("aten.expand_as.default", lower_expand_as);
   table.add("aten.broadcast_tensors.default", lower_broadcast_tensors);
@@ -224,6 +226,7 @@ void populate_reshaping(LoweringTable& table) {
   table.add("aten.repeat_interleave.Tensor", lower_repeat_interleave_positions);
   table.add("aten.repeat_interleave.self_Tensor", lower_repeat_interleave_by_tensor);
   table.add("aten.repeat_interleave.self_int", lower_repeat_interleave_by_count);
+
   table.add_complex({"aten.view.default",
                      "aten.reshape.default",
                      "aten._unsafe_view.default",

@@ -197,10 +197,12 @@ void populate_resizing(LoweringTable& table) {
   table.add({"aten._upsample_nearest_exact1d.vec", "aten._upsample_nearest_exact2d.vec",
              "aten._upsample_nearest_exact3d.vec"},
             lower_nearest_exact_vec);
+
   table.add({"aten.upsample_linear1d.default", "aten.upsample_bilinear2d.default", "aten.upsample_trilinear3d.default"},
             lower_linear);
   table.add({"aten.upsample_linear1d.vec", "aten.upsample_bilinear2d.vec", "aten.upsample_trilinear3d.vec"},
             lower_linear_vec);
+
   table.add("aten.upsample_bicubic2d.default", lower_cubic);
   table.add("aten.upsample_bicubic2d.vec", lower_cubic_vec);
   table.add("aten._upsample_bilinear2d_aa.default", lower_linear_aa);

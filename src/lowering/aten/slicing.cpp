@@ -267,14 +267,17 @@ void populate_slicing(LoweringTable& table) {
   table.add({"aten.hsplit.int", "aten.vsplit.int", "aten.dsplit.int"}, lower_named_split);
   table.add({"aten.hsplit.array", "aten.vsplit.array", "aten.dsplit.array"}, lower_named_split_at);
   table.add({"aten.unbind.int", "aten.unbind_copy.int"}, lower_unbind);
+
   table.add("aten.flip.default", lower_flip);
   table.add("aten.fliplr.default", lower_fliplr);
   table.add("aten.flipud.default", lower_flipud);
   table.add("aten.rot90.default", lower_rot90);
   table.add("aten.roll.default", lower_roll);
   table.add({"aten.unfold.default", "aten.unfold_copy.default"}, lower_unfold);
+
   table.add("aten.slice_scatter.default", lower_slice_scatter);
   table.add("aten.select_scatter.default", lower_select_scatter);
+
   table.add_complex(
       {"aten.select.int", "aten.slice.Tensor", "aten.flip.default", "aten.roll.default", "aten.split.Tensor",
        "aten.split_with_sizes.default", "aten.chunk.default", "aten.unbind.int", "aten.narrow.default",

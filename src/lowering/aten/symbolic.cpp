@@ -200,12 +200,14 @@ void populate_operators(LoweringTable& table) {
   table.add("operator.neg", lower_neg);
   table.add("operator.pos", lower_pos);
   table.add({"operator.abs", "builtins.abs"}, lower_abs);
+
   table.add("operator.eq", lower_eq);
   table.add("operator.ne", lower_ne);
   table.add("operator.lt", lower_lt);
   table.add("operator.le", lower_le);
   table.add("operator.gt", lower_gt);
   table.add("operator.ge", lower_ge);
+
   table.add("operator.and_", lower_and);
   table.add("operator.or_", lower_or);
   table.add("operator.xor", lower_xor);
@@ -220,6 +222,7 @@ void populate_functions(LoweringTable& table) {
   table.add("math.trunc", lower_trunc);
   table.add("math.pow", lower_pow);
   table.add("math.log", lower_log);
+
   table.add({"torch.sym_sqrt", "torch._sym_sqrt", "math.sqrt"}, lower_sqrt);
   table.add({"torch.sym_exp", "torch._sym_exp", "math.exp"}, lower_exp);
   table.add({"torch.sym_sin", "torch._sym_sin", "math.sin"}, lower_sin);
@@ -232,6 +235,7 @@ void populate_functions(LoweringTable& table) {
   table.add({"torch.sym_cosh", "torch._sym_cosh", "math.cosh"}, lower_cosh);
   table.add({"torch.sym_tanh", "torch._sym_tanh", "math.tanh"}, lower_tanh);
   table.add({"torch.sym_log2", "torch._sym_log2", "math.log2"}, lower_log2);
+
   table.add("builtins.round", lower_round);
   table.add({"torch.sym_max", "builtins.max"}, lower_max);
   table.add({"torch.sym_min", "builtins.min"}, lower_min);

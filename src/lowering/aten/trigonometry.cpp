@@ -216,6 +216,7 @@ void populate_trigonometry(LoweringTable& table) {
   table.add("aten.deg2rad.default", lower_deg2rad);
   table.add("aten.rad2deg.default", lower_rad2deg);
   table.add({"aten.sinc.default", "aten.special_sinc.default"}, lower_sinc);
+
   table.add_complex({"aten.sin.default"}, separate_sin);
   table.add_complex({"aten.cos.default"}, separate_cos);
   table.add_complex({"aten.tan.default"}, separate_tan);
