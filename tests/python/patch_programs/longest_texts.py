@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 import torch
+import transformers
 from torch.export import Dim
 
 from exportguard.models.catalogue import BuildOptions, build_architecture
@@ -40,6 +42,8 @@ def inputs(length: int) -> list[torch.Tensor]:
 
 
 def cuts() -> None:
+    if transformers.__version__.startswith("4."):
+        pytest.skip("transformers 4 goes through the tokens that end a phrase one by one, which no export can")
     is_right_on_every_length(FoundByText(), inputs, ({1: Dim.DYNAMIC},), [(4,), (LONGEST,), (LONGEST + 1,), (11,)])
 
 
