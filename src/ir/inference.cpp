@@ -199,6 +199,14 @@ std::size_t InferenceContext::axis(std::int64_t axis, std::size_t rank) const {
   return static_cast<std::size_t>(axis < 0 ? axis + count : axis);
 }
 
+std::vector<std::size_t> InferenceContext::axes(const std::vector<std::int64_t>& axes, std::size_t rank) const {
+  std::vector<std::size_t> result;
+  for (const std::int64_t given : axes) result.push_back(axis(given, rank));
+  std::ranges::sort(result);
+  if (std::ranges::adjacent_find(result) != result.end()) fail("axes must be different");
+  return result;
+}
+
 Dim InferenceContext::broadcast(const Dim& a, const Dim& b) const {
   if (a == b || b.constant() == 1) return a;
   if (a.constant() == 1) return b;

@@ -86,6 +86,8 @@ class InferenceContext {
   Shape fresh_shape(std::size_t rank) const;
   /// Axis `i` counted from 0. @throws GraphError out of range.
   std::size_t axis(std::int64_t axis, std::size_t rank) const;
+  /// Axes counted from 0, in ascending order. @throws GraphError if one is out of range or stands twice.
+  std::vector<std::size_t> axes(const std::vector<std::int64_t>& axes, std::size_t rank) const;
   /// The size that both have after broadcasting. @throws GraphError if they are known and do not fit.
   Dim broadcast(const Dim& a, const Dim& b) const;
   Shape broadcast(const Shape& a, const Shape& b) const;

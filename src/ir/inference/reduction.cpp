@@ -1,20 +1,14 @@
-#include <algorithm>
-#include <functional>
-
 #include "exportguard/ir/inference.h"
 
 namespace exportguard::ir {
 namespace {
 
+/// From the last one to the first.
 std::vector<std::size_t> reduced_axes(const InferenceContext& ctx, std::size_t rank) {
-  std::vector<std::size_t> axes;
-  for (const std::int64_t axis : ctx.integers(1).value_or(std::vector<std::int64_t>{})) {
-    axes.push_back(ctx.axis(axis, rank));
-  }
+  auto axes = ctx.axes(ctx.integers(1).value_or(std::vector<std::int64_t>{}), rank);
   const bool reduces_all = axes.empty() && ctx.integer("noop_with_empty_axes", 0) == 0;
   for (std::size_t axis = 0; axis < rank && reduces_all; ++axis) axes.push_back(axis);
-  std::ranges::sort(axes, std::greater());
-  return axes;
+  return {axes.rbegin(), axes.rend()};
 }
 
 /// Axes are an operand since opset 18 (ReduceSum: 13).

@@ -108,14 +108,6 @@ void infer_flatten(InferenceContext& ctx) {
   ctx.set(0, ctx.dtype(0), Shape{product(Shape(shape->begin(), middle)), product(Shape(middle, shape->end()))});
 }
 
-std::vector<std::size_t> sorted_axes(const InferenceContext& ctx, const std::vector<std::int64_t>& axes,
-                                     std::size_t rank) {
-  std::vector<std::size_t> result;
-  for (const std::int64_t axis : axes) result.push_back(ctx.axis(axis, rank));
-  std::ranges::sort(result);
-  return result;
-}
-
 void infer_squeeze(InferenceContext& ctx) {
   auto shape = ctx.shape(0);
   if (ctx.has(1) && !ctx.integers(1)) shape = std::nullopt;
@@ -125,7 +117,7 @@ void infer_squeeze(InferenceContext& ctx) {
   if (!shape) return ctx.set(0, ctx.dtype(0), std::nullopt);
 
   if (ctx.has(1)) {
-    auto axes = sorted_axes(ctx, *ctx.integers(1), shape->size());
+    const auto axes = ctx.axes(*ctx.integers(1), shape->size());
     for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
       const auto size = (*shape)[*axis].constant();
       if (size && *size != 1) ctx.fail(fmt::format("axis {} must have size 1, got {}", *axis, *size));
@@ -143,8 +135,7 @@ void infer_unsqueeze(InferenceContext& ctx) {
   auto shape = ctx.shape(0);
   const auto axes = ctx.integers(1);
   if (!shape || !axes) return ctx.set(0, ctx.dtype(0), std::nullopt);
-  for (const std::size_t axis : sorted_axes(ctx, *axes, shape->size() + axes->size())) {
-    if (axis > shape->size()) ctx.fail("axes must be different");
+  for (const std::size_t axis : ctx.axes(*axes, shape->size() + axes->size())) {
     shape->insert(shape->begin() + static_cast<std::ptrdiff_t>(axis), Dim(1));
   }
   const bool is_vector = shape->size() <= 1;
@@ -162,6 +153,8 @@ void infer_transpose(InferenceContext& ctx) {
   if (permutation->size() != shape->size()) {
     ctx.fail(fmt::format("perm must have {} entries, got {}", shape->size(), permutation->size()));
   }
+  ctx.axes(*permutation, shape->size());
+
   Shape result;
   for (const std::int64_t axis : *permutation) result.push_back((*shape)[ctx.axis(axis, shape->size())]);
   ctx.set(0, ctx.dtype(0), std::move(result));

@@ -44,6 +44,15 @@ std::string failure(std::string_view inputs, std::string_view body) {
   return "nothing";
 }
 
+TEST(Inference, RefusesAnAxisThatStandsTwice) {
+  const std::string_view inputs = "%x: f32[2,3,1], %axes: i64[2] = {2, -1}";
+  EXPECT_EQ(failure(inputs, "%y = ReduceSum(%x, %axes) {keepdims=0}"), "ReduceSum: axes must be different");
+  EXPECT_EQ(failure(inputs, "%y = Squeeze(%x, %axes)"), "Squeeze: axes must be different");
+  EXPECT_EQ(failure(inputs, "%y = Transpose(%x) {perm=[0, 1, 1]}"), "Transpose: axes must be different");
+  EXPECT_EQ(failure("%x: f32[2,3], %axes: i64[2] = {3, -1}", "%y = Unsqueeze(%x, %axes)"),
+            "Unsqueeze: axes must be different");
+}
+
 TEST(Inference, BroadcastsElementwiseOperators) {
   EXPECT_EQ(type("%a: f32[batch,1,8], %b: f32[seq,1]", "%y = Add(%a, %b)"), "f32[batch,seq,8]");
   EXPECT_EQ(type("%a: f32[n], %b: f32[]", "%y = Less(%a, %b)"), "bool[n]");
