@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from pathlib import Path
 
@@ -270,3 +271,14 @@ def test_an_output_whose_type_only_the_file_tells_keeps_it() -> None:
     loaded = exportguard.load(model.SerializeToString())
     loaded.optimize()
     assert onnx.load_from_string(loaded.to_bytes()).graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT
+
+
+@pytest.mark.parametrize("operator", ["NonZero", "Cast"])
+def test_a_node_without_its_operand_ends_no_process(operator: str) -> None:
+    """What folds constants asked an operand that is left out for its shape and dtype."""
+    attributes = {"to": TensorProto.INT64} if operator == "Cast" else {}
+    node = helper.make_node(operator, [""], ["y"], **attributes)
+    result = helper.make_tensor_value_info("y", TensorProto.INT64, None)
+    model = helper.make_model(helper.make_graph([node], "g", [], [result]))
+    with contextlib.suppress(ExportGuardError):
+        exportguard.load(model.SerializeToString()).optimize()

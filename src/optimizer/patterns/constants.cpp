@@ -46,14 +46,14 @@ bool has_constant_operands(const Facts& facts, const ir::Node& node) {
 
 /// From floats to integers ONNX leaves open what does not fit.
 bool rounds_freely(const Facts& facts, const ir::Node& node) {
-  if (node.op() != "Cast") return false;
-  const DType from = facts.constant(node.find_input(0))->dtype();
-  return is_floating(from) && is_integral(node.output().dtype());
+  const ir::Tensor* from = node.op() == "Cast" ? facts.constant(node.find_input(0)) : nullptr;
+  return from != nullptr && is_floating(from->dtype()) && is_integral(node.output().dtype());
 }
 
 /// ONNX wants [0, n] of a single number, runtimes give [1, n].
 bool has_open_shape(const Facts& facts, const ir::Node& node) {
-  return node.op() == "NonZero" && facts.constant(node.find_input(0))->shape().empty();
+  const ir::Tensor* of = node.op() == "NonZero" ? facts.constant(node.find_input(0)) : nullptr;
+  return of != nullptr && of->shape().empty();
 }
 
 std::string_view name_of(const Value& value) {
