@@ -6,10 +6,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from torch.nn import functional
 
 from exportguard import to_onnx
+from exportguard.errors import ExportError
 
 from .composite_sizes import Applies
 
@@ -40,6 +42,8 @@ def losses() -> None:
         is_right(lambda x, o=options: functional.gaussian_nll_loss(x, x.flip(0), x.exp(), **o))
         is_right(lambda x, o=options: functional.gaussian_nll_loss(x, x.flip(0), x.exp().sum(1), **o))
         is_right(lambda x, o=options: functional.gaussian_nll_loss(x, x * 2, x.exp()[:, :1], **o))
+    with pytest.raises(ExportError, match="the variance"):
+        is_right(lambda x: functional.gaussian_nll_loss(x, x * 2, x.exp()[0, :1]))
 
 
 PROGRAMS = {

@@ -21,8 +21,18 @@ _REDUCTIONS: dict[str, _Function] = {"none": lambda loss: loss, "mean": torch.me
 
 
 def _fitting(variance: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """The variance with the rank of the input; there may be one for each row."""
-    return variance.unsqueeze(-1) if variance.ndim == x.ndim - 1 else variance
+    """The variance with the rank of the input: one for each entry, for each row, or for all along one axis.
+
+    :raises ValueError: for other sizes, as eager does
+    """
+    if variance.shape == x.shape:
+        return variance
+    if variance.shape == x.shape[:-1]:
+        return variance.unsqueeze(-1)
+    others = [size for size, of_x in zip(variance.shape, x.shape, strict=False) if size != of_x]
+    if variance.ndim != x.ndim or others != [1]:
+        raise ValueError(f"the variance, {tuple(variance.shape)}, does not fit the input, {tuple(x.shape)}")
+    return variance
 
 
 def _without_question(original: _Function) -> _Function:
@@ -57,7 +67,7 @@ PATCHES = (
         kind="torch",
         target="torch.nn.functional.gaussian_nll_loss",
         reason="whether a variance is negative is asked of its data, and the export stops there",
-        upstream="https://github.com/pytorch/pytorch/issues/194503",
+        upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/functional.py",
         probe=_probe,
         replace=_without_question,
     ),

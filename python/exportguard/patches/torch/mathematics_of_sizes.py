@@ -78,7 +78,7 @@ def _patch(name: str, replace: Callable[[_Function], _Function]) -> Patch:
         kind="torch",
         target=f"math.{name}",
         reason="C asks a symbolic size for its float, and its axis becomes a constant",
-        upstream="https://github.com/pytorch/pytorch/issues/138853",
+        upstream="https://github.com/pytorch/pytorch/pull/177124",
         probe=functools.partial(_probe, name),
         replace=replace,
     )
