@@ -5,11 +5,15 @@ from __future__ import annotations
 import copy
 import logging
 
+import computing_blocks
 import pytest
 import torch
-from wrapped_blocks import MODELS, inputs
+import wrapped_blocks
+from stacks import inputs
 
 from exportguard import ExportOptions, to_onnx
+
+MODELS = wrapped_blocks.MODELS | computing_blocks.MODELS
 
 
 @pytest.mark.parametrize("name", MODELS)
