@@ -17,6 +17,9 @@ class Kind(enum.Enum):
     OPEN = "other sizes could not be tried"
     INNER = "other sizes could not be tried, but only operators ask, which do so again when the file runs"
     EMPTY = "no name asks for a cache without tokens; the model takes one, and the program not in the same way"
+    SQUEEZED = (
+        "the model squeezes a single one away and returns another rank, while a file has one rank for each output"
+    )
     SINGLE = "the data counts how many there are; the model takes a single one too, and the program not in the same way"
 
 

@@ -112,10 +112,12 @@ def bounds_of(
     traced = trial.inputs
     if traced.shape_env is None or not any(shape.axes for shape in example.shapes):
         return []
-    trace = _Trace(trial, example, decisions, further)
+    squeezes = trial.decisions_of_squeezes()
+    trace = _Trace(trial, example, [*decisions, *squeezes], further)
     trace.domain.update(_asked_domain(traced, example.shapes))
+    squeezed = [bound for decision in squeezes if (bound := _bound_of_squeeze(trace, decision)) is not None]
     found = [bound for guard in _guards(trace) if (bound := _bound_of_guard(trace, guard)) is not None]
-    return [*found, *_bounds_at_one(trace), *_bounds_of_empty_caches(trace)]
+    return [*squeezed, *found, *_bounds_at_one(trace), *_bounds_of_empty_caches(trace)]
 
 
 def _axes_asked(traced: TracedInputs, shapes: Sequence[LeafShape]) -> Iterator[tuple[LeafShape, int, sympy.Symbol]]:
@@ -397,14 +399,47 @@ def _bounds_at_one(trace: _Trace) -> list[AxisBound]:
 
 def _points_with_ones(trace: _Trace, free: Sequence[sympy.Symbol]) -> Iterator[Sizes]:
     """Sizes at which something that the model asks of several of them fails only since some are 1."""
-    ones = {symbol: replace(trace.domain.get(symbol, Range(2)), low=1) for symbol in free}
     for decision in trace.decisions:
         condition = trace.replaced(_with_relations(trace, decision.condition))
         if not decision.is_of_model or len(condition.free_symbols & {*free}) < 2:
             continue
-        found = decide(condition, {**trace.domain, **ones}).counterexamples
+        found = decide(condition, _domain_from_one(trace)).counterexamples
         points = (sizes for sizes in found if any(sizes.get(symbol) == 1 for symbol in free))
         yield from itertools.islice(points, 1)
+
+
+def _bound_of_squeeze(trace: _Trace, squeeze: Decision) -> AxisBound | None:
+    """The bound that a squeeze is, where a single entry leads to outputs of another rank.
+
+    What it leads to otherwise is looked at like every other question of the model.
+    """
+    condition = trace.replaced(_with_relations(trace, squeeze.condition))
+    found = decide(condition, _domain_from_one(trace)).counterexamples
+    points = [sizes for sizes in found if _meets(trace.known, trace, sizes)]
+    sizes = next((sizes for sizes in points if trace.trial.has_other_ranks(trace.all_sizes(sizes))), None)
+    if sizes is None:
+        return None
+    trace.known.append(condition)
+    bound = AxisBound(
+        condition=trace.worded(_as_at_least_two(condition)),
+        symbols=_input_symbols(trace, condition),
+        kind=Kind.SQUEEZED,
+        line=squeeze.line,
+        sizes=trace.told(sizes),
+    )
+    logger.warning("%s", bound)
+    return bound
+
+
+def _as_at_least_two(condition: sympy.Basic) -> sympy.Basic:
+    """`size != 1` as `size >= 2`: sizes are whole and, but for those of caches without tokens, positive."""
+    size, other = condition.args if isinstance(condition, sympy.Ne) else (condition, None)
+    return sympy.Ge(size, 2) if other == 1 else condition
+
+
+def _domain_from_one(trace: _Trace) -> dict[sympy.Symbol, Range]:
+    free = [symbol for symbol in trace.free_symbols() if _may_be_one(trace, symbol)]
+    return {**trace.domain, **{symbol: replace(trace.domain.get(symbol, Range(2)), low=1) for symbol in free}}
 
 
 def _may_be_one(trace: _Trace, symbol: sympy.Symbol) -> bool:

@@ -20,6 +20,7 @@ from exportguard.repeats.paths import NUMBER, Path
 from exportguard.signature import raw_size
 
 from .expressions import Evaluation, Sizes
+from .squeezes import SQUEEZES, squeezed_axes
 
 _Block = Callable[..., Sequence[Any]]
 
@@ -196,7 +197,7 @@ def _compiled(path: Path, numbers: Sequence[int]) -> _Block:
     graph = Graph()
     nodes: dict[Node, Node] = {}
     for node in path.graph.nodes:
-        if node.target in _SQUEEZES:
+        if node.target in SQUEEZES:
             nodes[node] = graph.call_function(torch.squeeze, (nodes[node.args[0]], squeezed_axes(node)))
             nodes[node].meta = node.meta
         elif not is_assertion(node.target):
@@ -209,18 +210,6 @@ def _compiled(path: Path, numbers: Sequence[int]) -> _Block:
 def is_assertion(target: object) -> bool:
     """Whether a node only checks what the trace assumed."""
     return getattr(target, "__name__", "").startswith(("_assert", "sym_constrain_range"))
-
-
-_SQUEEZES = tuple(getattr(torch.ops.aten.squeeze, name) for name in ("default", "dim", "dims"))
-
-
-def squeezed_axes(node: Node) -> list[int]:
-    """The axes that the trace knows to be of size 1, as the conversion leaves out those and no others."""
-    value, *asked = node.args
-    assert isinstance(value, Node)
-    sizes = value.meta["val"].shape
-    axes = pytree.tree_leaves(asked) if asked else range(len(sizes))
-    return [axis for axis in axes if sizes and isinstance(sizes[axis], int) and sizes[axis] == 1]
 
 
 class GraphWithTrueShapes(torch.fx.Interpreter):
@@ -265,7 +254,7 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
             return super().run_node(n)
         if n.target is MARKER:
             return self._blocks.run(n, self)
-        if n.target in _SQUEEZES:
+        if n.target in SQUEEZES:
             result = self._squeezed(n)
         elif n.target is operator.getitem and isinstance(n.args[0], Node) and type(n.args[1]) is int:
             result = self.env[n.args[0]][n.args[1]]

@@ -18,8 +18,10 @@ from exportguard.signature import traced_inputs
 from .expressions import Sizes
 from .model_run import ModelRun, same_random_numbers
 from .program_run import GraphWithCutTables, ProgramRun
+from .recording import Decision
 from .resizing import InputsOfOtherSizes, with_masks
 from .rounding import coarser, coarsest_dtypes
+from .squeezes import decisions_of_squeezes
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +57,10 @@ class Trial:
         return ProgramRun(self._program)
 
     @functools.cached_property
+    def _traced_ranks(self) -> list[int | None]:
+        return [_rank(value) for value in self._run.outputs(self._call) or ()]
+
+    @functools.cached_property
     def _computed_in(self) -> list[torch.dtype | None]:
         return coarsest_dtypes(self._program)
 
@@ -75,6 +81,16 @@ class Trial:
             point.refused = self._refused(point)
             logger.debug("the model at %s: %s", sizes, "refuses" if point.refused else "runs")
         return point.refused
+
+    def decisions_of_squeezes(self) -> list[Decision]:
+        """What the squeezes of the program take for granted of sizes."""
+        return decisions_of_squeezes(self._program)
+
+    def has_other_ranks(self, sizes: Sizes) -> bool:
+        """Whether what the model returns at these sizes has not the ranks, or the number, that the traced values have."""
+        call = self._at(sizes).call
+        values = None if call is None else self._run.outputs(call)
+        return values is not None and [_rank(value) for value in values] != self._traced_ranks
 
     def is_quick(self, sizes: Sizes) -> bool:
         """Whether the model is run at these sizes in no time."""
@@ -162,6 +178,10 @@ class Trial:
             logger.debug("the program at %s, with a table cut to one entry: %s", sizes, error)
             return False
         return agree(expected, got, self._computed_in)
+
+
+def _rank(value: object) -> int | None:
+    return value.dim() if isinstance(value, torch.Tensor) else None
 
 
 @dataclass
