@@ -59,9 +59,17 @@ $(BUILD)/build.ninja: $(VENV)/.packages
 build: $(BUILD)/build.ninja ## the C++ libraries, the Python module, tests and examples
 	@cmake --build $(BUILD) -j $(JOBS)
 
-# The compiler by the name that CMake finds it by, not by Python's: else ccache compiles everything again.
-wheel: $(VENV)/.packages ## the wheel, in dist/
-	CXX=c++ CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PYTHON) -m pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps -w dist .
+$(VENV)/.wheel: requirements/wheel.txt $(VENV)/.packages
+	$(PYTHON) -m pip install -q --disable-pip-version-check -r requirements/wheel.txt
+	@touch $@
+
+# The compiler by the name that CMake finds it by, not by Python's, and the warnings of the build: else ccache compiles
+# everything again. torch's libraries are those that lie beside the package; auditwheel takes every other one within.
+wheel: $(VENV)/.wheel ## the wheel, in dist/
+	rm -rf $(BUILD)/wheel dist/exportguard-*.whl
+	CXX=c++ CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(PYTHON) -m pip wheel -q --disable-pip-version-check --no-build-isolation --no-deps \
+	  -C cmake.define.EXPORTGUARD_WERROR=$(if $(CI),ON,OFF) -w $(BUILD)/wheel .
+	PATH=$(CURDIR)/$(VENV)/bin:$$PATH $(PYTHON) -m auditwheel repair --exclude 'libtorch*.so' --exclude 'libc10*.so' -w dist $(BUILD)/wheel/*.whl
 
 demo: build ## convert an untrained Llama, run it and compare it with eager
 	$(PYTHON) -m exportguard validate -m llama --run -v 1 -o $(BUILD)/demo
@@ -75,7 +83,7 @@ test-cpp: build
 test-python: build
 	$(PYTEST) -n $(JOBS) --dist worksteal tests/python tests/models
 
-test-install: build
+test-install: build wheel
 	$(PYTEST) tests/install
 
 test-oldest: build $(OLDEST)/.packages ## guard, caches, patches and some models with the oldest transformers
