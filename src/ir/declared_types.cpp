@@ -93,8 +93,9 @@ class Walk {
     });
   }
 
-  // A call's body would be inferred for each call, and bodies that call others twice are many. A branch that no run
-  // takes may be wrong, and that is no matter of what reads the file.
+  // A call's body would be inferred for each call, and bodies that call others twice are many. What no input could make
+  // right tells that sizes which the file says are not so, or stands in a branch that no run takes; that is no matter
+  // of what reads the file.
   InferredTypes types_of(const Node& node) {
     InferredTypes nothing{std::vector<Type>(node.output_count()), std::nullopt};
     if (is_call(node)) return nothing;
@@ -104,6 +105,7 @@ class Walk {
       return ir::infer({node.domain(), node.op(), inputs, node.attributes(), node.output_count(), node.source()},
                        known_);
     } catch (const GraphError&) {
+      is_contradicted_ = true;
       return nothing;
     }
   }

@@ -1,14 +1,16 @@
 #include <fmt/format.h>
 
 #include "exportguard/common/errors.h"
+#include "exportguard/ir/default_input.h"
 #include "exportguard/ir/graph.h"
 #include "ir/describe.h"
 
 namespace exportguard::ir {
 namespace {
 
+/// An input that may be left out stays one, though nothing reads it.
 bool is_dead(const Node& node) {
-  if (node.output_count() == 0) return false;
+  if (node.output_count() == 0 || is_default_input(node)) return false;
   for (std::size_t i = 0; i < node.output_count(); ++i) {
     if (!node.output(i).is_unused()) return false;
   }

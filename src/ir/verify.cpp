@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "exportguard/common/errors.h"
+#include "exportguard/ir/default_input.h"
 #include "ir/describe.h"
 
 namespace exportguard::ir {
@@ -73,7 +74,8 @@ class Verifier {
       if (name.empty()) continue;
       if (!output_names.insert(name).second) fail(graph, fmt::format("two outputs have the name '{}'", name));
       const Value* value = graph.find_output(i);
-      const bool is_that_value = value != nullptr && value->producer() == nullptr && value->name() == name;
+      const bool is_given = value != nullptr && (value->producer() == nullptr || is_default_input(*value->producer()));
+      const bool is_that_value = is_given && value->name() == name;
       if (names.contains(name) && !is_that_value) {
         fail(graph, fmt::format("the name '{}' of output {} is taken by an input or initializer", name, i));
       }

@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "exportguard/common/errors.h"
+#include "exportguard/ir/default_input.h"
 #include "ir/describe.h"
 
 namespace exportguard::optimizer {
@@ -27,7 +28,9 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 
 bool is_return(const ir::Node& node) { return node.is("", "return"); }
 
+/// An input that may be left out stays one, though nothing reads it.
 bool is_dead(const ir::Node& node) {
+  if (ir::is_default_input(node)) return false;
   for (std::size_t i = 0; i < node.output_count(); ++i) {
     if (!node.output(i).is_unused()) return false;
   }

@@ -57,6 +57,14 @@ void collect_types(const List& list, std::unordered_map<std::string, const pb::T
   }
 }
 
+/// Outputs of a nested graph go by their place: one value may come twice.
+bool has_output(const ir::Graph& graph, const std::string& name) {
+  for (std::size_t i = 0; i < graph.output_count(); ++i) {
+    if (graph.output_name(i) == name) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string plain_domain(const std::string& domain) {
@@ -183,7 +191,8 @@ void GraphReader::read_output(const std::string& name, Scope& scope) {
   if (value == nullptr) {
     throw FileError(fmt::format("output '{}' of graph '{}' is defined nowhere", name, scope.graph.name()));
   }
-  scope.graph.add_output(value, name);
+  const bool is_named = scope.outer == nullptr || !has_output(scope.graph, name);
+  scope.graph.add_output(value, is_named ? name : std::string());
 }
 
 // ------------------------------------------------------------------------------------------------ nodes

@@ -10,6 +10,16 @@
 
 namespace exportguard::serialization {
 
+namespace {
+
+/// Whether a caller may give the value.
+bool is_given(const ir::Value& value) {
+  if (value.producer() != nullptr) return ir::is_default_input(*value.producer());
+  return value.initializer() == nullptr;
+}
+
+}  // namespace
+
 std::string_view NameSet::unique(std::string_view wanted) {
   const auto found = taken_.find(wanted);
   if (found == taken_.end()) return kept(wanted);
@@ -77,10 +87,13 @@ void GraphNames::name_outputs(const ir::Graph& graph) {
   outputs_.emplace(&graph, std::move(names));
 }
 
+// An input that is an output under its own name is written once: callers ask for it by that name.
 OutputName GraphNames::output_name(const ir::Graph& graph, std::size_t i) {
   const ir::Value& value = graph.output(i);
   std::string wanted = graph.output_name(i).empty() ? value.name() : graph.output_name(i);
   if (wanted.empty()) wanted = fmt::format("output_{}", i);
+  const auto input = graph.parent() == nullptr ? values_.find(&value) : values_.end();
+  if (input != values_.end() && is_given(value) && input->second == wanted) return {&value, input->second, false};
   const std::string_view name = value_names_.unique(wanted);
   const bool is_made_here = value.producer() != nullptr && &value.graph() == &graph;
   const bool takes_name = is_made_here && values_.emplace(&value, name).second;
