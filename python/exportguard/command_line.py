@@ -29,9 +29,17 @@ from .version import VERSION, versions
 _LOG_LEVELS = (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG)
 
 
-def argument(*flags: str, help: str, default: object = dataclasses.MISSING, choices: Sequence[str] = ()) -> Any:
-    """A field of a subcommand's `Options`: without flags it stands by position, without a default it is required."""
-    return dataclasses.field(default=default, metadata={"flags": flags, "help": help, "choices": tuple(choices)})
+def argument(
+    *flags: str,
+    help: str,
+    default: object = dataclasses.MISSING,
+    choices: Sequence[str] = (),
+    least: float | None = None,
+) -> Any:
+    """A field of a subcommand's `Options`: without flags it stands by position, without a default it is required. A
+    number is refused below `least`, and one that is none, too."""
+    told = {"flags": flags, "help": help, "choices": tuple(choices), "least": least}
+    return dataclasses.field(default=default, metadata=told)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -142,8 +150,21 @@ def _parameter(field: dataclasses.Field[Any], hint: object) -> click.Parameter:
         required=not default,
         show_default=field.default not in (dataclasses.MISSING, None, False),
         help=field.metadata["help"],
+        callback=_not_less(field.metadata["least"]),
         **default,
     )
+
+
+def _not_less(least: float | None) -> Callable[..., Any] | None:
+    if least is None:
+        return None
+
+    def check(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+        if value is not None and not value >= least:
+            raise click.BadParameter(f"it must be at least {least:g}, got {value}", context, parameter)
+        return value
+
+    return check
 
 
 def _click_type(hint: object) -> Any:

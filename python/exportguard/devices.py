@@ -14,7 +14,7 @@ def require_device(device: str) -> None:
         InvalidArgumentError: with torch's reason.
     """
     try:
-        torch.empty(0, device=device)
+        torch.empty(1, device=device).item()  # which has no numbers on "meta"
     except (AssertionError, RuntimeError) as error:  # torch without CUDA raises an AssertionError
         reason = str(error).partition("\n")[0]
         raise InvalidArgumentError(

@@ -25,7 +25,7 @@ def checked_opset(opset: int | None) -> int:
         return default_opset()
     if isinstance(opset, bool) or not isinstance(opset, int) or not MIN_OPSET <= opset <= MAX_OPSET:
         remedy = f"pass opset={MIN_OPSET} or more" if isinstance(opset, int) and opset < MIN_OPSET else "pass None"
-        raise InvalidArgumentError(f"opset must be between {MIN_OPSET} and {MAX_OPSET}, got {opset}; {remedy}")
+        raise InvalidArgumentError(f"opset must be between {MIN_OPSET} and {MAX_OPSET}, got {opset!r}; {remedy}")
     return opset
 
 

@@ -111,6 +111,10 @@ def test_the_report_is_there_before_the_second_runner_begins(tmp_path: Path, mon
 WRONG = {
     "the runner itself": (["-m", "vit", "--beside", "onnxruntime"], "is the runner itself"),
     "what export wrote": (["{export}", "--beside", "evaluator"], "leave --beside out"),
+    "other options of what export wrote": (
+        ["{export}", "--dtype", "float16", "--no-run"],
+        "leave --run/--no-run, --dtype",
+    ),
 }
 
 

@@ -101,6 +101,20 @@ USAGE = {
         ["validate", "-m", "llama", "--device", "tpu9"],
         "device 'tpu9' cannot be used (",
     ),
+    "a device without numbers": (["validate", "-m", "llama", "--device", "meta"], "device 'meta' cannot be used ("),
+    "two models": (["validate", "a.py:f", "-m", "llama"], "pass a model, either -m MODEL or path/file.py:function"),
+    "no processes": (["sweep", "-o", "s", "-j", "0"], "'--jobs': it must be at least 1, got 0"),
+    "no time": (["sweep", "-o", "s", "--timeout", "nan"], "'--timeout': it must be at least 1, got nan"),
+    "no memory": (["sweep", "-o", "s", "--memory", "-5"], "'--memory': it must be at least 1, got -5"),
+    "none of those shipped": (["sweep", "-o", "s", "--shipped", "-k", "zzz"], "no model of any task has zzz"),
+    "a tolerance that is none": (["compare", "a", "b", "--absolute", "nan"], "it must be at least 0, got nan"),
+    "a negative tolerance": (["compare", "a", "b", "--relative", "-1"], "it must be at least 0, got -1"),
+    "a device to compare on": (["compare", "a", "b", "--device", "tpu9"], "device 'tpu9' cannot be used ("),
+    "no rows": (["profile", "a", "--rows", "0"], "'--rows': it must be at least 1, got 0"),
+    "no runs": (["profile", "a", "--runs", "0"], "'--runs': it must be at least 1, got 0"),
+    "an unknown runtime": (["export", "-m", "llama", "-o", "o", "--for", "x"], "'x' is not one of 'onnxruntime'"),
+    "an unknown quantization": (["export", "-m", "llama", "-o", "o", "--quantize", "3"], "'3' is not one of 'int4'"),
+    "a size that is none": (["export", "-m", "llama", "-o", "o", "--shard-size", "big"], "got 'big'; write 2GB"),
     "an unknown subcommand": (["convert"], "No such command 'convert'"),
 }
 
@@ -121,6 +135,18 @@ def test_a_report_that_cannot_be_written_exits_with_1(
     assert main(["validate", "-m", "llama", "--json", str(tmp_path / "missing" / "report.json")]) == 1
     assert f"the folder {tmp_path / 'missing'} does not exist" in capsys.readouterr().err
     assert "name" not in given  # found out before the work
+
+
+def test_a_page_that_cannot_be_written_exits_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["patches", "page", str(tmp_path / "missing" / "page.md")]) == 1
+    assert f"the folder {tmp_path / 'missing'} does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [b"PKno archive", b"", b"no array"])
+def test_a_file_without_arrays_is_told(content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "inputs.npz").write_bytes(content)
+    assert main(["compare", "a.onnx", "b.onnx", "--inputs", str(tmp_path / "inputs.npz")]) == 1
+    assert "inputs.npz: it is no file of numpy.savez" in capsys.readouterr().err
 
 
 def test_the_models_that_work_offline_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from torch.export import Dim
 
 import exportguard as eg
 from exportguard import ExportGuardError, ExportOptions, to_onnx
+from exportguard.models import BuildOptions, build_model
 
 X = torch.zeros(3, 4)
 PAIR = [(torch.zeros(2, 2, 3, 4), torch.zeros(2, 2, 3, 4))]
@@ -190,6 +191,35 @@ CALLS: dict[str, tuple[Call, str]] = {
     "observed: no function": (lambda: eg.observed_dynamic_shapes(3, {"b": 2}), "make_inputs"),  # type: ignore[arg-type]
     "observed: sizes": (lambda: eg.observed_dynamic_shapes(lambda s: {}, 3), "sizes"),  # type: ignore[arg-type]
     "observed: a size": (lambda: eg.observed_dynamic_shapes(lambda s: {}, {"b": "2"}), "sizes"),  # type: ignore[dict-item]
+    "export: a module": (lambda: eg.export_model(module(), "out"), "model must be the name of one"),  # type: ignore[arg-type]
+    "export: no model": (lambda: eg.export_model(None, "out"), "model"),  # type: ignore[arg-type]
+    "export: no output": (lambda: eg.export_model("llama", None), "output"),  # type: ignore[arg-type]
+    "export: bytes": (lambda: eg.export_model("llama", b"out"), "output"),  # type: ignore[arg-type]
+    "export: a zero": (lambda: eg.export_model("llama", "a\0b"), "output"),
+    "export: options": (lambda: eg.export_model("llama", "out", {}), "options"),  # type: ignore[arg-type]
+    "export: progress": (lambda: eg.export_model("llama", "out", progress=3), "progress"),  # type: ignore[arg-type]
+    "folder: runtime": (lambda: eg.FolderOptions(runtime="ollama"), "runtime must be 'onnxruntime' or 'genai'"),  # type: ignore[arg-type]
+    "folder: no runtime": (lambda: eg.FolderOptions(runtime=None), "runtime"),  # type: ignore[arg-type]
+    "folder: a word of bits": (lambda: eg.FolderOptions(quantize="int4"), "quantize"),  # type: ignore[arg-type]
+    "folder: opset": (lambda: eg.FolderOptions(opset="20"), "got '20'"),  # type: ignore[arg-type]
+    "folder: verify": (lambda: eg.FolderOptions(verify="no"), "verify"),  # type: ignore[arg-type]
+    "folder: a size in words": (lambda: eg.FolderOptions(shard_size="2GB"), "shard_size"),  # type: ignore[arg-type]
+    "folder: no size": (lambda: eg.FolderOptions(shard_size=0), "shard_size"),
+    "folder: build": (lambda: eg.FolderOptions(build=None), "build"),  # type: ignore[arg-type]
+    "folder: an example": (lambda: eg.FolderOptions(examples={"x": X}), "examples"),  # type: ignore[arg-type]
+    "folder: examples of numbers": (lambda: eg.FolderOptions(examples=[1]), "examples"),  # type: ignore[list-item]
+    "folder: examples for nothing": (lambda: eg.FolderOptions(examples=[{"x": X}]), "int8-static"),
+    "bits: 3": (lambda: eg.Quantization(bits=3), "bits"),
+    "bits: text": (lambda: eg.Quantization(bits="4"), "bits"),  # type: ignore[arg-type]
+    "bits: a block of 17": (lambda: eg.Quantization(block=17), "block"),
+    "bits: a form": (lambda: eg.Quantization(form="x"), "form"),  # type: ignore[arg-type]
+    "bits: symmetric": (lambda: eg.Quantization(symmetric=1), "symmetric"),  # type: ignore[arg-type]
+    "build: a dtype in words": (lambda: BuildOptions(dtype="float16"), "dtype"),  # type: ignore[arg-type]
+    "build: integers": (lambda: BuildOptions(dtype=torch.int8), "dtype"),
+    "build: a task": (lambda: BuildOptions(task="poetry"), "unknown task 'poetry'"),
+    "build: a device": (lambda: build_model("llama", BuildOptions(device="tpu9")), "device 'tpu9'"),
+    "build: no device": (lambda: BuildOptions(device=None), "device"),  # type: ignore[arg-type]
+    "build: a seed": (lambda: BuildOptions(seed=-1), "seed"),
     "load: a number": (lambda: eg.load(3), "source"),  # type: ignore[arg-type]
     "load: None": (lambda: eg.load(None), "source"),  # type: ignore[arg-type]
     "load: no file": (lambda: eg.load("no_such_file.onnx"), "no_such_file.onnx"),

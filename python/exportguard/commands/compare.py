@@ -9,6 +9,7 @@ from rich.console import Console
 
 from ..arguments import sizes_of
 from ..command_line import argument
+from ..devices import require_device
 from ..validation.discrepancies import Tolerance
 from ..validation.divergence import DivergenceOptions, compare
 from ..validation.reproduction import write_reproduction
@@ -26,14 +27,17 @@ class Options:
     seed: int = argument("--seed", help="Of drawn inputs.", default=0)
     runner: str = argument("--runner", help="What runs B.", default="evaluator", choices=("evaluator", "onnxruntime"))
     device: str = argument("--device", help="cpu, cuda, cuda:1, …", default="cpu")
-    absolute: float | None = argument("--absolute", help="Tolerance; that of each dtype without.", default=None)
-    relative: float | None = argument("--relative", help="Tolerance, of the expected value.", default=None)
+    absolute: float | None = argument(
+        "--absolute", help="Tolerance; that of each dtype without.", default=None, least=0
+    )
+    relative: float | None = argument("--relative", help="Tolerance, of the expected value.", default=None, least=0)
     output: Path | None = argument("-o", "--output", help="A folder for a reproduction.", default=None)
 
 
 def run(options: Options) -> int:
     """Prints what was found and returns 0 if the models agree."""
     console = Console(stderr=False)
+    require_device(options.device)
     report = compare(
         options.a,
         options.b,

@@ -16,8 +16,9 @@ from rich.table import Table
 
 from ..command_line import argument
 from ..declaration.constructs import SearchPatch
-from ..errors import InvalidArgumentError
+from ..errors import FileError, InvalidArgumentError
 from ..guard.page import page
+from ..onnx_model import require_writable
 from ..patches import Patch, all_patches
 
 _ACTIONS = ("list", "show", "check", "page")
@@ -73,8 +74,13 @@ def _verdict(patch: Patch) -> tuple[str, str]:
 
 
 def _write_page(path: Path) -> int:
+    require_writable(path, "NAME")
     before = path.read_text("utf-8") if path.is_file() else ""
-    path.write_text(page(str(path), before), "utf-8")
+    content = page(str(path), before)
+    try:
+        path.write_text(content, "utf-8")
+    except OSError as error:
+        raise FileError(f"cannot write the page to {path}: {error.strerror}; pass another name") from error
     return 0
 
 

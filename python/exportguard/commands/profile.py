@@ -25,9 +25,9 @@ class Options:
     model: Path = argument(help="The model.")
     inputs: Path | None = argument("--inputs", help="A .safetensors or .npz file; drawn without.", default=None)
     sizes: str = argument("--sizes", help="Of drawn inputs, by axis: batch=2,seq=7.", default="")
-    runs: int = argument("--runs", help="How many are counted.", default=10)
+    runs: int = argument("--runs", help="How many are counted.", default=10, least=1)
     device: str = argument("--device", help="cpu, cuda, cuda:1, …", default="cpu")
-    rows: int = argument("--rows", help="Of each table.", default=12)
+    rows: int = argument("--rows", help="Of each table.", default=12, least=1)
     html: Path | None = argument("--html", help="A file for a page with bars.", default=None)
 
 

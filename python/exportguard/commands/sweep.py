@@ -32,9 +32,9 @@ class Options:
     executor: str = argument(
         "--executor", help="Where the models run: local, dask://HOST:PORT or ray://HOST:PORT.", default="local"
     )
-    jobs: int = argument("-j", "--jobs", help="Processes at once; a cluster decides for itself.", default=1)
-    timeout: float = argument("--timeout", help="Seconds for each model.", default=300.0)
-    memory: int = argument("--memory", help="MiB for each model.", default=8192)
+    jobs: int = argument("-j", "--jobs", help="Processes at once; a cluster decides for itself.", default=1, least=1)
+    timeout: float = argument("--timeout", help="Seconds for each model.", default=300.0, least=1)
+    memory: int = argument("--memory", help="MiB for each model.", default=8192, least=1)
     patch: bool = argument("--patch/--no-patch", help="Export with the patches of the guard.", default=True)
     all_sizes: bool = argument("--all-sizes", help="Compare on every combination of sizes.", default=False)
     dtype: str = argument("--dtype", help="Of the weights.", default="float32", choices=tuple(DTYPES))
@@ -60,7 +60,8 @@ def run(options: Options) -> int:
     if options.beside and options.dtype == "bfloat16":
         raise InvalidArgumentError("models of bfloat16 are run by the evaluator alone; leave --beside out")
     patterns = [pattern for pattern in options.match.split(",") if pattern]
-    cases = shipped_cases() if options.shipped else sweep_cases([options.task] if options.task else [], patterns)
+    chosen = [options.task] if options.task else []
+    cases = shipped_cases(chosen, patterns) if options.shipped else sweep_cases(chosen, patterns)
     settings = SweepOptions(
         folder=options.folder,
         timeout_s=options.timeout,

@@ -8,7 +8,7 @@ it recorded, without the original.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from rich.console import Console
@@ -71,8 +71,8 @@ def run(options: Options) -> int:
     model = options.model or options.program
     if not model or (options.model and options.program):
         raise InvalidArgumentError("pass a model, either -m MODEL or path/file.py:function")
-    if options.beside and is_export(model):
-        raise InvalidArgumentError("what `export` wrote is run on what was recorded, by one runner; leave --beside out")
+    if is_export(model):
+        _require_none_of_the_export(options)
     if options.beside == options.runner:
         raise InvalidArgumentError(f"--beside {options.beside} is the runner itself; pass another --runner or --beside")
     if options.json:
@@ -86,6 +86,20 @@ def run(options: Options) -> int:
     print_report(report, console, detail=options.verbose)
     _kept(report, options.json)
     return 0 if report.ok else 1
+
+
+def _require_none_of_the_export(options: Options) -> None:
+    """What `export` wrote is run as it is on what was recorded with it: other options would not be followed."""
+    followed = ("program", "model", "runner", "verbose", "json")
+    others = [
+        (field.metadata["flags"] or (field.name,))[-1]
+        for field in fields(Options)
+        if field.name not in followed and getattr(options, field.name) != field.default
+    ]
+    if others:
+        raise InvalidArgumentError(
+            f"what `export` wrote is run as it is on what was recorded with it; leave {', '.join(others)} out"
+        )
 
 
 def _settings(options: Options) -> ValidateOptions:

@@ -13,9 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..arguments import require_count, require_kind, wrong
+from ..devices import require_device
 from ..errors import REFUSALS, ExportGuardError, FileError, InvalidArgumentError
 from ..optional import OptionalModule
+from ..version import installed_version
 from . import mapped
+from .checkpoint_files import quiet_transformers, require_no_file, require_whole_texts
 from .kinds import shrunk_with_every_kind
 from .natural_inputs.search import runs
 from .shrink import shallow, small_fields
@@ -46,6 +50,19 @@ class BuildOptions:
     device: str = "cpu"
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        """Refuses what is none of these, by its name.
+
+        Raises:
+            InvalidArgumentError: with what it must be.
+        """
+        if self.task is not None:
+            _task(self.task)
+        if not isinstance(self.dtype, torch.dtype) or not self.dtype.is_floating_point:
+            raise wrong("dtype", self.dtype, "a torch.dtype of floating-point numbers")
+        require_kind("device", self.device, str, 'the name of one, such as "cpu"')
+        require_count("seed", self.seed)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCase:
@@ -70,6 +87,8 @@ def build_model(name: str, options: BuildOptions = BuildOptions()) -> ModelCase:
     """
     if not name.strip():
         raise InvalidArgumentError("the name of a model is empty; pass a folder, a hub id or an architecture")
+    require_device(options.device)
+    require_no_file(name)
     if Path(name).is_dir():
         return _from_checkpoint(name, options)
     if name.startswith((".", "~", "/")):
@@ -228,6 +247,8 @@ def _keep_no_cache(config: transformers.PretrainedConfig) -> None:
 
 def _from_checkpoint(name: str, options: BuildOptions) -> ModelCase:
     """A folder or a hub id with its weights, as the class that they were saved from unless a task asks for another."""
+    if Path(name).is_dir():
+        require_whole_texts(Path(name))
     config = _checkpoint_config(name)
     if Path(name).is_dir() and not _has_weights(Path(name)):
         raise InvalidArgumentError(
@@ -258,9 +279,11 @@ def _loaded(
         FileError: files are missing, cut short, or do not go together; transformers has no error of its own for that.
     """
     try:
-        loaded: tuple[Any, Mapping[str, Any]] = model_class.from_pretrained(
-            name, dtype=dtype, output_loading_info=True, trust_remote_code=False
-        )
+        # Weights of other shapes are told of, as those that are missing are, and not by an error without their names.
+        with quiet_transformers():
+            loaded: tuple[Any, Mapping[str, Any]] = model_class.from_pretrained(
+                name, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, trust_remote_code=False
+            )
     except Exception as error:  # of readers of many formats, which have no common base
         if isinstance(error, ExportGuardError):
             raise
@@ -333,7 +356,8 @@ def _has_weights(folder: Path) -> bool:
 
 def _class_of_checkpoint(name: str, config: transformers.PretrainedConfig, asked: str | None) -> tuple[Task, Any]:
     """The task, and what loads the weights: the class in `architectures` decides, known to a task or not."""
-    saved_from = next(iter(config.architectures or ()), None)
+    named = config.architectures or ()
+    saved_from = named if isinstance(named, str) else next(iter(named), None)
     if asked is not None:
         task = _task(asked)
         if getattr(modeling_auto, task.mapping, None) and not _classes(task, config.model_type):
@@ -347,7 +371,8 @@ def _class_of_checkpoint(name: str, config: transformers.PretrainedConfig, asked
     found = next((task for task in tasks().values() if saved_from in _classes(task, config.model_type)), None)
     if not hasattr(transformers, saved_from):
         raise InvalidArgumentError(
-            f"{name} was saved from {saved_from}, which transformers {transformers.__version__} does not have"
+            f"{name} was saved from {saved_from}, which transformers {installed_version('transformers')} does not "
+            "have; install the version that config.json names, or pass a task"
         )
     known = found or replace(_task("feature-extraction"), name=saved_from)
     return known, getattr(transformers, saved_from)
@@ -362,9 +387,7 @@ def _classes(task: Task, model_type: str) -> tuple[str, ...]:
 def _require_all_weights(name: str, model: object, info: Mapping[str, Any]) -> None:
     """Raises InvalidArgumentError where weights would be random; those that nobody takes are logged."""
     missing = sorted(info.get("missing_keys", ()))
-    mismatched = sorted(
-        str(entry[0] if isinstance(entry, tuple) else entry) for entry in info.get("mismatched_keys", ())
-    )
+    mismatched = sorted(map(_other_shape, info.get("mismatched_keys", ())))
     if missing or mismatched:
         lists = [
             f"{len(keys)} {what} ({', '.join(keys[:4])}{', …' if len(keys) > 4 else ''})"
@@ -386,6 +409,18 @@ def _require_all_weights(name: str, model: object, info: Mapping[str, Any]) -> N
         )
 
 
+def _other_shape(entry: object) -> str:
+    """Of a weight and, as transformers tells them, its shapes in the file and in the model.
+
+    >>> _other_shape(("lm_head.weight", [16, 8], [32, 8]))
+    'lm_head.weight: [16, 8] and not [32, 8]'
+    """
+    if not isinstance(entry, tuple):
+        return str(entry)
+    name, *shapes = entry
+    return f"{name}: {' and not '.join(str(list(shape)) for shape in shapes)}" if shapes else str(name)
+
+
 def _task(name: str) -> Task:
     if name not in tasks():
         raise InvalidArgumentError(f"unknown task {name!r}; known are {', '.join(tasks())}")
@@ -393,9 +428,20 @@ def _task(name: str) -> Task:
 
 
 def _unknown_model(name: str) -> str:
-    close = difflib.get_close_matches(name, model_names(), n=3, cutoff=0.5)
+    close = _of_class(name) or difflib.get_close_matches(name, model_names(), n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}? " if close else ""
     return (
         f"unknown model {name!r}: it is no local folder, no architecture known here, and no hub id that can be "
         f"reached; {hint}`exportguard models` lists the names that work offline"
     )
+
+
+def _of_class(name: str) -> list[str]:
+    """The architecture that a class of transformers is one of: people pass LlamaForCausalLM, too."""
+    found = [
+        (not name.lower().startswith(model_type.replace("_", "")), f"{model_type} (-t {task.name})")
+        for task in tasks().values()
+        for model_type in models_of_task(task.name)
+        if name in _classes(task, model_type)  # some take the class of another one
+    ]
+    return [words for _, words in sorted(found)[:1]]

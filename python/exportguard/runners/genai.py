@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..errors import ExportGuardError
 from ..optional import OptionalModule
 
 onnxruntime_genai: Any = OptionalModule("onnxruntime_genai")
@@ -17,7 +18,18 @@ def generate(folder: Path, input_ids: torch.Tensor, length: int) -> torch.Tensor
 
     The texts are of one length: the runtime (0.18) reads padding as tokens, it has a mask of ones. What the folder says
     of penalties is left out.
+
+    Raises:
+        ExportGuardError: the runtime does not take the folder, in its own words.
     """
+    try:
+        return _generated(folder, input_ids, length)
+    except RuntimeError as error:  # the one error of the runtime's binding
+        reason = str(error).partition("\n")[0]
+        raise ExportGuardError(f"onnxruntime-genai does not run what was exported: {reason}") from error
+
+
+def _generated(folder: Path, input_ids: torch.Tensor, length: int) -> torch.Tensor:
     model = onnxruntime_genai.Model(str(folder))
     settings = onnxruntime_genai.GeneratorParams(model)
     settings.set_search_options(

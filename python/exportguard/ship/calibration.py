@@ -44,7 +44,8 @@ def examples_in(path: Path) -> list[dict[str, torch.Tensor]]:
     try:
         examples = torch.load(path, weights_only=True)
     except (OSError, RuntimeError, ValueError, EOFError, pickle.UnpicklingError) as error:
-        raise FileError(f"cannot read the examples in {path}: {str(error).partition(chr(10))[0]}") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is no file of torch.save with tensors alone"
+        raise FileError(f"cannot read the examples in {path}: {reason}") from error
     is_list = isinstance(examples, list) and examples
     if not is_list or not all(isinstance(call, dict) and _are_tensors(call) for call in examples):
         raise FileError(

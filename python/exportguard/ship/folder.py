@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
+from exportguard.arguments import path_of, require_callable, require_kind, wrong
 from exportguard.errors import InvalidArgumentError
 from exportguard.models import ModelCase, build_model
 from exportguard.opsets import checked_opset
@@ -27,12 +27,13 @@ _LISTED = 8  # names in a line
 
 
 def export_model(
-    model: str,
+    model: str | os.PathLike[str],
     output: str | os.PathLike[str],
     options: FolderOptions = FolderOptions(),
     progress: Progress = lambda step: None,
 ) -> ExportedFolder:
-    """Writes a folder with the model called `model` (an architecture, a local folder or a hub id).
+    """Writes a folder with the model called `model` (an architecture, a local folder, a hub id, or
+    `path/file.py:function`).
 
     It holds `model.onnx` (large weights beside it), the configuration, the tokenizer or processor where the model has
     one, for onnxruntime-genai its `genai_config.json`, and a report of what was compared and with which versions. The
@@ -43,19 +44,21 @@ def export_model(
         FileError: the folder is taken or cannot be written, found out before the work.
         ExportGuardError: what was exported does not compute what the model computes; nothing is left behind.
     """
-    target = Path(output)
+    target = path_of("output", output)
+    require_kind("options", options, FolderOptions, "exportguard.FolderOptions")
+    require_callable("progress", progress)
     require_free(target)
     timer = Timer(progress)
     with timer("load", "loading the model"):
-        case = case_of_program(model) if is_program(model) else build_model(model, options.build)
+        case = _case_of(model, options)
     _require_runtime(case, options)
     with staged_folder(target) as staging:
-        result = ExportedFolder(folder=str(target), model=model, task=case.task.name, runtime=options.runtime)
+        result = ExportedFolder(folder=str(target), model=str(model), task=case.task.name, runtime=options.runtime)
         result.opset = checked_opset(options.opset)
         result.dtype = str(options.build.dtype).removeprefix("torch.")
         result.parameters = sum(parameter.numel() for parameter in case.model.parameters())
         with timer("configuration", "writing configuration and tokenizer"):
-            write_companions(model, case, staging)  # first: what cannot be written is found out before the work
+            write_companions(str(model), case, staging)  # first: what cannot be written is found out before the work
         write_files(case, parts_of(case, options), staging, options, Step(result, timer))
         if options.shard_size is not None:
             for name in result.files:
@@ -68,14 +71,16 @@ def export_model(
     return result
 
 
-def plan(model: str, output: str | os.PathLike[str], options: FolderOptions = FolderOptions()) -> dict[str, str]:
+def plan(
+    model: str | os.PathLike[str], output: str | os.PathLike[str], options: FolderOptions = FolderOptions()
+) -> dict[str, str]:
     """What `export_model` would do, line by line: all that can be refused without an export is found out.
 
     Raises:
         ExportGuardError: as `export_model` does.
     """
-    require_free(Path(output))
-    case = case_of_program(model) if is_program(model) else build_model(model, options.build)
+    require_free(path_of("output", output))
+    case = _case_of(model, options)
     _require_runtime(case, options)
     parts = parts_of(case, options)
     weights = sum(parameter.numel() * parameter.element_size() for parameter in case.model.parameters())
@@ -90,6 +95,16 @@ def plan(model: str, output: str | os.PathLike[str], options: FolderOptions = Fo
         "inputs": _form(parts),
         "verify": "compared with eager before the folder appears" if options.verify else "nothing is run",
     }
+
+
+def _case_of(model: str | os.PathLike[str], options: FolderOptions) -> ModelCase:
+    if not isinstance(model, str | os.PathLike):
+        raise wrong(
+            "model", model, "the name of one: a folder, a hub id, an architecture, or path/file.py:function for a "
+            "module (exportguard.to_onnx converts one that is at hand)"
+        )  # fmt: skip
+    name = os.fspath(model)
+    return case_of_program(name) if is_program(name) else build_model(name, options.build)
 
 
 def _form(parts: object) -> str:

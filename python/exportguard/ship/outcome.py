@@ -6,11 +6,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 
+from exportguard.arguments import require_choice, require_count, require_flags, require_kind, wrong
+from exportguard.errors import InvalidArgumentError
 from exportguard.models import BuildOptions
+from exportguard.opsets import checked_opset
 from exportguard.validation.discrepancies import Discrepancy
 from exportguard.version import versions
 
@@ -27,6 +30,9 @@ class FolderOptions:
     With `quantize` the file is compared as it is exported, and what the quantized one differs by is measured. Weights
     beside a file are cut into files of at most `shard_size` bytes. `examples` are inputs of `model.onnx` by name,
     several calls, of which a calibrated quantization takes the ranges of values; without them those of the comparison.
+
+    Raises:
+        InvalidArgumentError: a field that is none of those, by its name.
     """
 
     build: BuildOptions = BuildOptions()
@@ -36,6 +42,27 @@ class FolderOptions:
     quantize: Quantization | None = None
     shard_size: int | None = None
     examples: Sequence[Mapping[str, torch.Tensor]] = ()
+
+    def __post_init__(self) -> None:
+        """Refuses what would be found out after the work, or never."""
+        require_kind("build", self.build, BuildOptions, "exportguard.models.BuildOptions")
+        require_choice("runtime", self.runtime, get_args(Runtime))
+        if self.opset is not None:
+            checked_opset(self.opset)
+        require_flags(verify=self.verify)
+        require_kind("quantize", self.quantize, (Quantization, type(None)), "an exportguard.Quantization or None")
+        if self.shard_size is not None:
+            require_count("shard_size", self.shard_size, 1)
+        if not isinstance(self.examples, Sequence) or not all(map(_is_call, self.examples)):
+            raise wrong("examples", self.examples, "a list of dictionaries with a tensor for each input")
+        if len(self.examples) and (self.quantize is None or self.quantize.form != "QDQ"):
+            raise InvalidArgumentError("examples calibrate a quantization to int8-static; pass it, or leave them out")
+
+
+def _is_call(example: object) -> bool:
+    return isinstance(example, Mapping) and all(
+        isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in example.items()
+    )
 
 
 @dataclass(kw_only=True)

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy
 import torch
 
 from exportguard import _core
+from exportguard.arguments import require_choice, require_count, require_flags
 from exportguard.errors import InvalidArgumentError
 from exportguard.optional import OptionalModule
 
@@ -59,6 +60,11 @@ class Quantization:
         Raises:
             InvalidArgumentError: naming the field.
         """
+        require_count("bits", self.bits)
+        require_count("block", self.block)
+        require_count("accuracy_level", self.accuracy_level)
+        require_choice("form", self.form, get_args(Form))
+        require_flags(symmetric=self.symmetric)
         if self.bits not in (4, 8):
             raise InvalidArgumentError(f"bits must be 4 or 8, got {self.bits}")
         if self.block < 16 or self.block & (self.block - 1):

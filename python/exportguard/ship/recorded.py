@@ -22,6 +22,9 @@ from .staging import REPORT
 
 EXAMPLES = "examples.pt"
 
+#: What a report has, of which a validation tells.
+_TOLD = {"task", "opset", "dtype", "inputs", "outputs", "node_count", "parameters"}
+
 Feeds = Mapping[str, torch.Tensor]
 Runner = Literal["onnxruntime", "evaluator"]
 
@@ -38,8 +41,8 @@ def record(folder: Path, calls: Mapping[str, Sequence[Feeds]]) -> None:
 
 
 def is_export(model: str) -> bool:
-    """Whether the name is that of a folder that `exportguard export` wrote with examples."""
-    return (Path(model) / REPORT).is_file() and (Path(model) / EXAMPLES).is_file()
+    """Whether the name is that of a folder that `exportguard export` wrote; what else it wrote may be lost."""
+    return "\0" not in model and any((Path(model) / name).is_file() for name in (REPORT, EXAMPLES))
 
 
 def validate_export(
@@ -91,10 +94,25 @@ def _compared_all(
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    path = folder / REPORT
     try:
-        told = json.loads((folder / REPORT).read_text(encoding="utf-8"))
-        calls = torch.load(folder / EXAMPLES, weights_only=True)
+        told = json.loads(path.read_text(encoding="utf-8"))
+        path = folder / EXAMPLES
+        calls = torch.load(path, weights_only=True)
     except (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        reason = str(error).partition("\n")[0]
-        raise FileError(f"{folder} is no export that can be validated: {reason}") from error
+        what = "is missing" if isinstance(error, FileNotFoundError) else "is not whole"
+        raise FileError(f"{folder} cannot be validated: {path.name} {what}; export it again with --verify") from error
+    if not isinstance(told, dict) or not told.keys() >= _TOLD:
+        raise FileError(f"{folder} cannot be validated: {REPORT} is not whole; export it again")
+    if not isinstance(calls, list) or not calls or not all(map(_is_call, calls)):
+        raise FileError(f"{folder} cannot be validated: {EXAMPLES} has no calls; export it again")
     return told, calls
+
+
+def _is_call(call: object) -> bool:
+    """Whether it is one that `record` wrote, with something to compare."""
+    return (
+        isinstance(call, dict)
+        and isinstance(call.get("file"), str)
+        and all(isinstance(call.get(side), dict) and call[side] for side in ("inputs", "outputs"))
+    )

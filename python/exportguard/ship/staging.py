@@ -31,6 +31,7 @@ def staged_folder(target: Path) -> Iterator[Path]:
         FileError: the target is taken by something else, or cannot be written; found out before the block.
     """
     require_free(target)
+    target = Path(os.path.realpath(target))  # a link stays, and what it leads to is replaced
     made = [above for above in target.absolute().parents if not above.exists()]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -55,6 +56,8 @@ def staged_folder(target: Path) -> Iterator[Path]:
 
 def require_free(target: Path) -> None:
     """Raises FileError unless nothing stands there, an empty folder, or an earlier export; and a folder can be made."""
+    if "\0" in str(target):
+        raise FileError(f"cannot write {str(target)!r}: a name cannot have a zero character; pass another folder")
     _require_place(target)
     if target.is_dir() and (not any(target.iterdir()) or (target / REPORT).is_file()):
         return

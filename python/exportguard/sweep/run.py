@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -77,21 +77,27 @@ def sweep_cases(task_names: Sequence[str] = (), patterns: Sequence[str] = ()) ->
     unknown = [name for name in task_names if name not in tasks()]
     if unknown:
         raise InvalidArgumentError(f"unknown task {unknown[0]!r}; known are {', '.join(tasks())}")
-    cases = [
-        SweepCase(model=model, task=task)
-        for task in task_names or tasks()
-        for model in models_of_task(task)
-        if not patterns or any(pattern in model for pattern in patterns)
-    ]
+    every = (SweepCase(model=model, task=task) for task in task_names or tasks() for model in models_of_task(task))
+    return _chosen(every, task_names, patterns)
+
+
+def shipped_cases(task_names: Sequence[str] = (), patterns: Sequence[str] = ()) -> list[SweepCase]:
+    """The architectures shipped as data, each with the task it is shipped for; of those the ones that are asked for.
+
+    Raises:
+        InvalidArgumentError: nothing to do.
+    """
+    every = (SweepCase(model=name, task=architecture.task) for name, architecture in architectures().items())
+    return _chosen((case for case in every if not task_names or case.task in task_names), task_names, patterns)
+
+
+def _chosen(every: Iterable[SweepCase], task_names: Sequence[str], patterns: Sequence[str]) -> list[SweepCase]:
+    cases = [case for case in every if not patterns or any(pattern in case.model for pattern in patterns)]
     if not cases:
         where = ", ".join(task_names) or "any task"
-        raise InvalidArgumentError(f"no model of {where} has {' or '.join(patterns)} in its name")
+        named = f" has {' or '.join(patterns)} in its name" if patterns else " is among them"
+        raise InvalidArgumentError(f"no model of {where}{named}; `exportguard models` lists the names")
     return cases
-
-
-def shipped_cases() -> list[SweepCase]:
-    """The architectures shipped as data, each with the task it is shipped for."""
-    return [SweepCase(model=name, task=architecture.task) for name, architecture in architectures().items()]
 
 
 def sweep(cases: Sequence[SweepCase], options: SweepOptions, executor: Executor) -> Iterator[SweepResult]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import struct
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -75,6 +77,8 @@ def load_tensors(path: Path) -> dict[str, torch.Tensor]:
         raise FileError(f"cannot read tensors from {path}: its name must end in .safetensors or .npz")
     try:
         return _from_npz(path) if path.suffix == ".npz" else _from_safetensors(path.read_bytes(), path)
+    except FileError:  # an OSError, too
+        raise
     except OSError as error:
         raise FileError(f"cannot read tensors from {path}: {error.strerror or error}") from error
 
@@ -83,8 +87,9 @@ def _from_npz(path: Path) -> dict[str, torch.Tensor]:
     try:
         with numpy.load(path) as arrays:
             return {name: torch.from_numpy(arrays[name]) for name in arrays.files}
-    except (ValueError, TypeError) as error:
-        raise FileError(f"cannot read tensors from {path}: {error}") from error
+    except (ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        reason = "it is no file of numpy.savez with arrays of numbers"
+        raise FileError(f"cannot read tensors from {path}: {reason}") from error
 
 
 def _from_safetensors(data: bytes, path: Path) -> dict[str, torch.Tensor]:

@@ -99,7 +99,7 @@ def test_a_folder_whose_configuration_cannot_be_read_is_told_as_that(tmp_path: P
     source = tmp_path / "source"
     _small_checkpoint(source)
     (source / "config.json").write_text("{")
-    with pytest.raises(InvalidArgumentError, match=r"the configuration in the folder .* cannot be read: .*JSON"):
+    with pytest.raises(FileError, match=r"cannot read .*config.json: "):
         export_model(str(source), tmp_path / "out")
 
 
@@ -377,8 +377,34 @@ def test_a_file_that_does_not_load_is_a_failure_and_no_crash(exported: Path, tmp
     (folder / "model.onnx").write_bytes(b"no model")
     assert validate_export(folder).failure
     (folder / "examples.pt").write_bytes(b"none")
-    with pytest.raises(FileError, match="is no export that can be validated"):
+    with pytest.raises(FileError, match="cannot be validated: examples"):
         validate_export(folder)
+
+
+BROKEN: dict[str, tuple[str, object]] = {
+    "another list": ("examples.pt", [5]),
+    "no calls": ("examples.pt", []),
+    "calls without outputs": ("examples.pt", [{"file": "model.onnx", "inputs": {"x": torch.zeros(1)}, "outputs": {}}]),
+    "a report of another": ("export_report.json", b"[]"),
+    "a cut report": ("export_report.json", b"{"),
+    "no report": ("export_report.json", None),
+    "no examples": ("examples.pt", None),
+}
+
+
+@pytest.mark.parametrize(("name", "content"), BROKEN.values(), ids=BROKEN)
+def test_an_export_that_is_not_whole_is_not_right(
+    name: str, content: object, exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+    shutil.copytree(exported, folder)
+    (folder / name).unlink()
+    if isinstance(content, bytes):
+        (folder / name).write_bytes(content)
+    elif content is not None:
+        torch.save(content, folder / name)
+    assert main(["validate", str(folder), "-q"]) == 1
+    assert f"cannot be validated: {name}" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_a_dry_run_tells_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

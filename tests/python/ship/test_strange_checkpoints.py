@@ -36,6 +36,15 @@ def says(**fields: Any) -> Callable[[Path], None]:
     return change
 
 
+def holds(name: str, content: bytes) -> Callable[[Path], None]:
+    """A file with other content than a folder should have."""
+    return lambda folder: (folder / name).write_bytes(content) and None
+
+
+def is_cut(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:-40]) and None
+
+
 def has_code(folder: Path) -> None:
     says(model_type="mine", architectures=["Mine"], auto_map={"AutoConfig": "mine.Config"})(folder)
     (folder / "mine.py").write_text(f"open({str(folder.parent / 'ran')!r}, 'w')\n")
@@ -98,6 +107,20 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "a .pt file": (has_other_weights("model.pt"), "has no weights"),
     "a missing weight": (lacks_a_weight, "up_proj"),
     "a missing shard": (lacks_a_shard, "-00002-of-"),
+    "a class that there is not": (says(architectures=["Nothing"]), "was saved from Nothing, which transformers"),
+    "weights of other shapes": (says(hidden_size=32), "lm_head.weight: [16, 16] and not [16, 32]"),
+    "another vocabulary": (says(vocab_size=32), "model.embed_tokens.weight: [16, 16] and not [32, 16]"),
+    "more layers than weights": (says(num_hidden_layers=3), "18 are missing (model.layers.1"),
+    "weights that are cut": (is_cut("model.safetensors"), "model.safetensors is cut short"),
+    "weights that are none": (holds("model.safetensors", b"\xff" * 99), "cannot read"),
+    "no weights in the file": (holds("model.safetensors", b""), "cannot read"),
+    "a cut configuration": (holds("config.json", b'{"model_type": "lla'), "config.json"),
+    "a configuration in other letters": (holds("config.json", b"\xff\xfe{}"), "config.json"),
+    "a configuration without fields": (holds("config.json", b"[1]"), "config.json: it holds a list"),
+    "a model that there is not": (says(model_type="never_heard"), "never_heard"),
+    "a cut generation configuration": (holds("generation_config.json", b"{"), "generation_config.json"),
+    "a cut tokenizer": (holds("tokenizer.json", b'{"version": '), "tokenizer.json"),
+    "a cut processor": (holds("preprocessor_config.json", b"{"), "preprocessor_config.json"),
     "a broken index": (has_a_broken_index, "model.safetensors.index.json"),
     "an end that is a word": (ends_with_a_word, "generation_config.json"),
     "a pickle that is a program": (runs_a_program, "cannot be loaded"),
@@ -114,6 +137,49 @@ def test_what_cannot_be_exported_is_told_in_a_line(
     assert told.startswith("Error: ")
     assert text in told
     assert [path for path in source.parent.iterdir() if path.name != "source"] == []
+
+
+FILES = {
+    "model.safetensors": "it is a file, and no folder with a model in it; pass the folder that it lies in",
+    "config.json": "pass the folder that it lies in",
+    "model.onnx": "`exportguard optimize`",
+    "model.pt": "pass path/file.py:function",
+    "model.pt2": "exportguard.to_onnx(torch.export.load(path))",
+    "model.gguf": "in few bits",
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_is_no_model_and_told_what_it_is(name: str, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (source / name).touch()
+    assert main(["export", "-m", str(source / name), "-o", str(source.parent / "out"), "-q"]) == 2
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert FILES[name].removeprefix("it ") in told
+    assert not (source.parent / "out").exists()
+
+
+def test_a_class_is_told_the_name_that_it_has_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", "-m", "LlamaForCausalLM", "-o", str(tmp_path / "out"), "-q"]) == 2
+    assert "did you mean llama (-t text-generation)?" in capsys.readouterr().err
+
+
+def test_an_end_outside_of_the_vocabulary_is_told_in_the_words_of_the_runtime(
+    source: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (source / "generation_config.json").write_text('{"eos_token_id": 999}')
+    assert main(["export", "-m", str(source), "-o", str(source.parent / "out"), "-q", "--for", "genai"]) == 1
+    assert "onnxruntime-genai does not run what was exported: eos_token_id (999)" in capsys.readouterr().err
+    assert [path.name for path in source.parent.iterdir()] == ["source"]
+
+
+def test_a_class_that_is_a_word_and_a_link_to_a_folder_are_taken(source: Path) -> None:
+    says(architectures="LlamaForCausalLM")(source)
+    (source.parent / "real").mkdir()
+    (source.parent / "link").symlink_to("real")
+    assert main(["export", "-m", str(source), "-o", str(source.parent / "link"), "-q"]) == 0
+    assert (source.parent / "link").is_symlink()
+    assert (source.parent / "real" / "model.onnx").is_file()
+    assert sorted(path.name for path in source.parent.iterdir()) == ["link", "real", "source"]
 
 
 PLACES: dict[str, tuple[Callable[[Path], str], str]] = {

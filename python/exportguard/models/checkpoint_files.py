@@ -1,0 +1,69 @@
+"""What is wrong with the files of a checkpoint, told before anything is loaded: libraries pass over much of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..errors import FileError, InvalidArgumentError
+from ..optional import OptionalModule
+
+transformers_logging: Any = OptionalModule("transformers.utils.logging")
+
+#: Those that transformers reads of a folder. It goes on without one that is broken, or tells it in another's words.
+_READ = (
+    "config.json",
+    "generation_config.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "model.safetensors.index.json",
+    "pytorch_model.bin.index.json",
+)
+
+#: What a file that is passed for a model is, by its suffix, and what to do with it.
+_FILES = {
+    ".onnx": "it is an ONNX file: `exportguard optimize` and `exportguard compare` take those",
+    ".pt2": "it is an exported program: exportguard.to_onnx(torch.export.load(path)) converts it",
+    ".pt": "its class is not known: pass path/file.py:function that makes the module and loads it",
+    ".pth": "its class is not known: pass path/file.py:function that makes the module and loads it",
+    ".gguf": "its weights are in few bits: pass the checkpoint that they were made from",
+}
+
+
+def require_no_file(name: str) -> None:
+    """Raises InvalidArgumentError if the name of a model is that of a file: a model is a folder of several."""
+    path = Path(name)
+    if "\0" in name or not path.is_file():
+        return
+    remedy = _FILES.get(path.suffix.lower(), f"pass the folder that it lies in, {path.parent}")
+    raise InvalidArgumentError(f"{name} is a file, and no folder with a model in it; {remedy}")
+
+
+def require_whole_texts(folder: Path) -> None:
+    """Raises FileError if a file that should be JSON is none."""
+    for path in (folder / name for name in _READ):
+        try:
+            content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        except (OSError, ValueError) as error:
+            raise FileError(f"cannot read {path}: {error}; copy it again") from error
+        if not isinstance(content, dict):
+            raise FileError(f"cannot read {path}: it holds a {type(content).__name__} and no fields; copy it again")
+
+
+@contextlib.contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Its own report of weights that do not fit has a line for each; ours names them in one."""
+    before = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(before)
