@@ -40,13 +40,15 @@ Tensors = dict[str, torch.Tensor]
 class Source:
     """What the encoder is given in an example, which of its axes change, and what it gives back.
 
-    `attention_mask` is among the inputs where the decoder masks the encoder's states by it.
+    `attention_mask` is among the inputs where the decoder masks the encoder's states by it. `decoder_file` is the file
+    that is run for each token.
     """
 
     inputs: Mapping[str, torch.Tensor]
     shapes: Mapping[str, Mapping[int, str]]
     states: torch.Tensor
     cache: Any
+    decoder_file: str = DECODER_FILE
 
     @property
     def is_masked(self) -> bool:
@@ -85,12 +87,13 @@ def encoder_to_onnx(model: Any, source: Source, *, opset: int | None) -> OnnxMod
 
 def decoder_to_onnx(model: Any, source: Source, *, opset: int | None) -> OnnxModel:
     """The decoder for the first and for every later step, in one graph that has each weight once."""
-    later = _later_step(model, source, opset)
+    return _merged(later_step(model, source, opset), first_step(model, source, opset))
+
+
+def first_step(model: Any, source: Source, opset: int | None) -> OnnxModel:
+    """The keys and values of the encoder's states, layer by layer."""
     kept = _KeysAndValuesOfSource(model).eval()
-    first = to_onnx(
-        kept, (source.states,), dynamic_shapes=({0: BATCH, 1: _SOURCE},), opset=opset, rewrite="auto"
-    )  # fmt: skip
-    return _merged(later, first)
+    return to_onnx(kept, (source.states,), dynamic_shapes=({0: BATCH, 1: _SOURCE},), opset=opset, rewrite="auto")
 
 
 def feeds(
@@ -137,7 +140,7 @@ class _KeysAndValuesOfSource(torch.nn.Module):
         return [tensor for layer in layers for tensor in (layer.keys, layer.values)]
 
 
-def _later_step(model: Any, source: Source, opset: int | None) -> OnnxModel:
+def later_step(model: Any, source: Source, opset: int | None) -> OnnxModel:
     """The decoder behind a past; the encoder's states themselves are looked at by nobody any more."""
     ids = torch.ones(len(source.states), _SEQ, dtype=torch.int64)
     inputs = {**_decoder_call(source.inputs, ids, source.states), "past_key_values": source.cache}
@@ -167,8 +170,8 @@ def _merged(later: OnnxModel, first: OnnxModel) -> OnnxModel:
     chosen = g.op.If(is_later, then_branch=kept, else_branch=computed, outputs=len(crossing))
     given = {**values, **dict(zip(crossing, chosen, strict=True))}
 
-    results = g._scope.inline(later._core, [given[_name(value.name)] for value in later.inputs])
-    named = {_name(value.name): result for value, result in zip(later.outputs, results, strict=True)}
+    results = g._scope.inline(later._core, [given[name_in_folder(value.name)] for value in later.inputs])
+    named = {name_in_folder(value.name): result for value, result in zip(later.outputs, results, strict=True)}
     g.output(named["logits"], "logits")
     for name in values:
         if name.startswith("past_key_values."):
@@ -181,10 +184,10 @@ def _inputs_of_merged(g: GraphBuilder, later: OnnxModel, first: OnnxModel) -> di
     """Those of a later step, layer by layer, the encoder's states, and which step it is."""
     values: dict[str, Value] = {}
     states = first.inputs[0]
-    known = {_name(value.name): value for value in later.inputs}
+    known = {name_in_folder(value.name): value for value in later.inputs}
     known["encoder_hidden_states"] = states
     plain = [name for name in ("encoder_attention_mask", "input_ids", "encoder_hidden_states") if name in known]
-    caches = sorted((name for name in known if name.startswith("past_key_values.")), key=_layer_and_part)
+    caches = sorted((name for name in known if name.startswith("past_key_values.")), key=layer_and_part)
 
     for name in (*plain, *caches):
         shape = list(known[name].shape or ())
@@ -195,16 +198,16 @@ def _inputs_of_merged(g: GraphBuilder, later: OnnxModel, first: OnnxModel) -> di
     return values
 
 
-def _layer_and_part(name: str) -> tuple[int, int, int]:
+def layer_and_part(name: str) -> tuple[int, int, int]:
     """Keys before values and the decoder's before the encoder's, layer by layer: loops count on that order."""
     _, layer, part, kind = name.split(".")
     return int(layer), ("decoder", "encoder").index(part), ("key", "value").index(kind)
 
 
-def _name(name: str) -> str:
+def name_in_folder(name: str) -> str:
     """The name in the folder of what an input or output is called after the arguments of `forward`.
 
-    >>> _name("past_key_values.self.0.key"), _name("attention_mask")
+    >>> name_in_folder("past_key_values.self.0.key"), name_in_folder("attention_mask")
     ('past_key_values.0.decoder.key', 'encoder_attention_mask')
     """
     parts = name.split(".")

@@ -22,7 +22,7 @@ from .shards import split_data
 from .staging import REPORT, require_free, staged_folder
 from .writers import parts_of, write_files
 
-_GENERATION = "text-generation"
+_GENAI_TASKS = ("text-generation", "automatic-speech-recognition")
 _LISTED = 8  # names in a line
 
 
@@ -85,7 +85,7 @@ def plan(
     parts = parts_of(case, options)
     weights = sum(parameter.numel() * parameter.element_size() for parameter in case.model.parameters())
     count = sum(parameter.numel() for parameter in case.model.parameters())
-    if parts is not None and options.runtime == "genai":
+    if parts is not None and not isinstance(parts, Source) and options.runtime == "genai":
         genai.genai_config(case.model, shapes_of(parts), MODEL_FILE, ())
     bits = f", then {options.quantize.bits} bits ({options.quantize.form})" if options.quantize is not None else ""
     return {
@@ -115,10 +115,10 @@ def _form(parts: object) -> str:
 
 
 def _require_runtime(case: ModelCase, options: FolderOptions) -> None:
-    if options.runtime == "genai" and case.task.name != _GENERATION:
+    if options.runtime == "genai" and case.task.name not in _GENAI_TASKS:
         raise InvalidArgumentError(
-            f"onnxruntime-genai folders are for {_GENERATION}, and {case.name} is exported for {case.task.name}; pass "
-            "another runtime or task"
+            f"onnxruntime-genai folders are for {' and '.join(_GENAI_TASKS)}, and {case.name} is exported for "
+            f"{case.task.name}; pass another runtime or task"
         )
 
 

@@ -38,7 +38,7 @@ def genai_config(model: Any, cache: KeysAndValues, file_name: str, inputs: Seque
             "type": "decoder",
             "vocab_size": config.vocab_size,
             "context_length": _context_length(config),
-            **_special_tokens(config, generation),
+            **special_tokens(config, generation),
             "decoder": {
                 "filename": file_name,
                 "session_options": {"log_id": "onnxruntime-genai", "provider_options": []},
@@ -59,7 +59,7 @@ def genai_config(model: Any, cache: KeysAndValues, file_name: str, inputs: Seque
                 },
             },
         },
-        "search": _search(config, generation),
+        "search": search_of(generation, _context_length(config)),
     }
 
 
@@ -76,7 +76,8 @@ def _context_length(config: object) -> int:
     return 2048  # of models whose positions have no end (alibi)
 
 
-def _special_tokens(config: Any, generation: Any) -> dict[str, Any]:
+def special_tokens(config: Any, generation: Any) -> dict[str, Any]:
+    """The first, the last and the padding token, which the runtime wants all."""
     found = {name: getattr(generation, name, None) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
     tokens = {name: getattr(config, name, None) if value is None else value for name, value in found.items()}
     # The runtime insists on one: without any, the last token of the vocabulary ends a text.
@@ -87,11 +88,12 @@ def _special_tokens(config: Any, generation: Any) -> dict[str, Any]:
     return {"bos_token_id": beginning, "eos_token_id": end, "pad_token_id": padding}
 
 
-def _search(config: Any, generation: Any) -> dict[str, Any]:
+def search_of(generation: Any, length: int) -> dict[str, Any]:
+    """How the model wants to be searched for texts of at most that length in all."""
     return {
         "do_sample": bool(generation.do_sample),
         "early_stopping": True,
-        "max_length": _context_length(config),
+        "max_length": length,
         "min_length": 0,
         "num_beams": 1,
         "num_return_sequences": 1,

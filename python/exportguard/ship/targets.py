@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 
 from exportguard.validation.discrepancies import Discrepancy, compare_outputs
 
-from .encoder_decoder import DECODER_FILE, ENCODER_FILE, Source, Tensors, empty_past, feeds, next_past
+from .encoder_decoder import ENCODER_FILE, Source, Tensors, empty_past, feeds, next_past
 from .generation import NEW_TOKENS, Agreement, agreement_of
 from .sessions import session_of
 
@@ -26,12 +26,14 @@ Calls = dict[str, list[Mapping[str, torch.Tensor]]]
 class Targets:
     """What the model itself makes of texts of two lengths, or of recordings, without any cache.
 
-    `tokens` has the first token and the new ones, (batch, 1 + steps); `logits` one (batch, vocabulary) for each step.
+    `tokens` has the first token and the new ones, (batch, 1 + steps), none of which is one of the `ends`; `logits` one
+    (batch, vocabulary) for each step.
     """
 
     inputs: Mapping[str, torch.Tensor]
     tokens: torch.Tensor
     logits: Sequence[torch.Tensor]
+    ends: Sequence[int]
 
 
 def targets_of(model: Any, source: Source) -> Targets:
@@ -42,8 +44,8 @@ def targets_of(model: Any, source: Source) -> Targets:
     with torch.no_grad():
         for _ in range(NEW_TOKENS):
             logits.append(model(**inputs, decoder_input_ids=tokens).logits[:, -1])
-            tokens = torch.cat([tokens, logits[-1].argmax(-1, keepdim=True)], dim=1)
-    return Targets(inputs=inputs, tokens=tokens, logits=logits)
+            tokens = torch.cat([tokens, _chosen(logits[-1], _ends(model))], dim=1)
+    return Targets(inputs=inputs, tokens=tokens, logits=logits, ends=_ends(model))
 
 
 def compare_targets(folder: Path, source: Source, targets: Targets) -> list[Discrepancy]:
@@ -61,27 +63,59 @@ def agreement_with_targets(folder: Path, source: Source, targets: Targets) -> Ag
 
 def calls_of_targets(folder: Path, source: Source, targets: Targets) -> Calls:
     """What each file is given: the encoder once, the decoder in the first step and in the one behind it."""
-    calls: Calls = {ENCODER_FILE: [targets.inputs], DECODER_FILE: []}
+    called = _called(session_of(folder / ENCODER_FILE).input_names, targets.inputs)
+    calls: Calls = {ENCODER_FILE: [called], source.decoder_file: []}
     for _ in itertools.islice(_steps(folder, source, targets, calls), 2):
         pass
     return calls
 
 
-def _steps(folder: Path, source: Source, targets: Targets, calls: Calls | None = None) -> Iterator[torch.Tensor]:
-    """The logits of each step's last token, (batch, vocabulary)."""
-    encoder, decoder = session_of(folder / ENCODER_FILE), session_of(folder / DECODER_FILE)
-    encoded = {name: targets.inputs[name] for name in encoder.input_names}
-    states = dict(zip(encoder.output_names, encoder.run(encoded), strict=True))["last_hidden_state"]
+def recorded(targets: Targets) -> torch.Tensor:
+    """The recordings, of a model of those."""
+    return next(iter(targets.inputs.values()))
+
+
+def written_by(folder: Path, source: Source, targets: Targets) -> torch.Tensor:
+    """The first token and what the files themselves go on with, (batch, 1 + steps)."""
+    chosen = [targets.tokens[:, :1]]
+    for logits in _steps(folder, source, targets, goes_on=chosen.__getitem__):
+        chosen.append(_chosen(logits, targets.ends))
+    return torch.cat(chosen, dim=1)
+
+
+def _steps(
+    folder: Path,
+    source: Source,
+    targets: Targets,
+    calls: Calls | None = None,
+    goes_on: Callable[[int], torch.Tensor] | None = None,
+) -> Iterator[torch.Tensor]:
+    """The logits of each step's last token, (batch, vocabulary), behind those of the model or the ones of `goes_on`."""
+    token = goes_on or (lambda step: targets.tokens[:, step : step + 1])
+    encoder, decoder = session_of(folder / ENCODER_FILE), session_of(folder / source.decoder_file)
+    encoded = dict(zip(encoder.output_names, encoder.run(_called(encoder.input_names, targets.inputs)), strict=True))
+    states = encoded["last_hidden_state"]
     mask = targets.inputs.get("attention_mask")
-    past: Tensors = empty_past(source, len(states))
+    # Where the encoder makes the keys and values of its states, they are not computed in the first step.
+    made = {name.replace("present", "past_key_values"): value for name, value in encoded.items() if "present" in name}
+    past: Tensors = {**empty_past(source, len(states)), **made}
 
     for step in range(len(targets.logits)):
-        given = feeds(decoder.input_names, targets.tokens[:, step : step + 1], states, mask, past)
+        given = feeds(decoder.input_names, token(step), states, mask, past)
         if calls is not None:
-            calls[DECODER_FILE].append(given)
+            calls[source.decoder_file].append(given)
         outputs = dict(zip(decoder.output_names, decoder.run(given), strict=True))
         yield outputs["logits"][:, -1]
         past = next_past(outputs, past)
+
+
+def _called(names: Sequence[str], inputs: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
+    """The encoder's inputs under the names of its file: a recording is the one there is."""
+    return (
+        {name: inputs[name] for name in names}
+        if set(names) <= set(inputs)
+        else dict(zip(names, inputs.values(), strict=True))
+    )
 
 
 def _other_inputs(model: Any, source: Source) -> dict[str, torch.Tensor]:
@@ -100,6 +134,22 @@ def _other_inputs(model: Any, source: Source) -> dict[str, torch.Tensor]:
         shape = [2 * size if axis in longer else size for axis, size in enumerate(value.shape)]
         inputs[name] = torch.randn(shape, generator=draw).to(value.dtype)
     return inputs
+
+
+def _chosen(logits: torch.Tensor, ends: Sequence[int]) -> torch.Tensor:
+    """The most likely token that does not end the text, (batch, 1)."""
+    allowed = logits.clone()
+    allowed[:, list(ends)] = -torch.inf
+    return allowed.argmax(-1, keepdim=True)
+
+
+def _ends(model: Any) -> list[int]:
+    """The tokens that end a text, of those that the vocabulary has."""
+    told = model.generation_config.eos_token_id
+    ends = told if isinstance(told, list) else [told]
+    return [
+        end for end in ends if isinstance(end, int) and 0 <= end < model.config.get_text_config(decoder=True).vocab_size
+    ]
 
 
 def _first_token(model: Any) -> int:

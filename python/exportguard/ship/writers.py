@@ -23,7 +23,7 @@ from exportguard.version import made_with
 
 from . import genai
 from .decoder import decoder_to_onnx, plain_cache, shapes_of
-from .encoder_decoder import DECODER_FILE, ENCODER_FILE, Source, encoder_to_onnx, source_of
+from .encoder_decoder import ENCODER_FILE, Source, encoder_to_onnx, source_of
 from .encoder_decoder import decoder_to_onnx as merged_decoder_to_onnx
 from .generation import (
     Prompts,
@@ -37,7 +37,16 @@ from .layout import MODEL_FILE
 from .outcome import FolderOptions, Step, Timer
 from .quantization import QuantizationReport, quantize_file
 from .recorded import compared_again, record
-from .targets import agreement_with_targets, calls_of_targets, compare_targets, targets_of
+from .speech import speech_config, speech_decoder_to_onnx, speech_encoder_to_onnx, speech_source
+from .targets import (
+    Targets,
+    agreement_with_targets,
+    calls_of_targets,
+    compare_targets,
+    recorded,
+    targets_of,
+    written_by,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +65,10 @@ def parts_of(case: ModelCase, options: FolderOptions) -> Any:
     if case.task.name != _GENERATION and not is_translator:
         return None
     try:
-        return source_of(case) if is_translator else plain_cache(case.model)
+        if not is_translator:
+            return plain_cache(case.model)
+        source = source_of(case)
+        return speech_source(case, source) if options.runtime == "genai" else source
     except InvalidArgumentError as error:
         if options.runtime != "onnxruntime":
             raise
@@ -124,8 +136,7 @@ def _prompts(case: ModelCase, options: FolderOptions, timer: Timer) -> Prompts |
 
 def _compare_in_genai(case: ModelCase, cache: object, staging: Path, options: FolderOptions, step: Step) -> None:
     """In one batch of two texts as long as each other; a quantized file with what it generates in onnxruntime."""
-    if importlib.util.find_spec("onnxruntime_genai") is None:
-        logger.warning("onnxruntime-genai is not installed: the folder was compared in onnxruntime alone")
+    if not _is_genai_installed():
         return
     with step.timer("genai", "generating with onnxruntime-genai"):
         prompts = generated(case.model, sliding_window(case), shorter=0)
@@ -134,12 +145,23 @@ def _compare_in_genai(case: ModelCase, cache: object, staging: Path, options: Fo
             expected = generated_by(staging / MODEL_FILE, shapes_of(cache), prompts, _dtype(cache))
         runner = importlib.import_module("exportguard.runners.genai")
         tokens = runner.generate(staging, prompts.input_ids, expected.shape[1])
+    _require_tokens(tokens, expected, prompts.input_ids.shape[1], step)
+
+
+def _is_genai_installed() -> bool:
+    if importlib.util.find_spec("onnxruntime_genai") is not None:
+        return True
+    logger.warning("onnxruntime-genai is not installed: the folder was compared in onnxruntime alone")
+    return False
+
+
+def _require_tokens(tokens: torch.Tensor, expected: torch.Tensor, given: int, step: Step) -> None:
     step.result.runtime_agrees = bool(torch.equal(tokens, expected))
     if not step.result.runtime_agrees:
         row = next(row for row in range(len(expected)) if not torch.equal(tokens[row], expected[row]))
         raise ExportGuardError(
             f"onnxruntime-genai generates {tokens[row].tolist()} and not {expected[row].tolist()} from the first "
-            f"{prompts.input_ids.shape[1]} tokens; nothing was written"
+            f"{given} tokens; nothing was written"
         )
 
 
@@ -151,12 +173,15 @@ def _write_encoder_decoder(case: ModelCase, source: Source, staging: Path, optio
     if options.verify:
         with step.timer("eager", "running the model"):
             targets = targets_of(case.model, source)
+    is_speech = options.runtime == "genai"
     with step.timer("export", "exporting and converting the encoder"):
-        encoder = encoder_to_onnx(case.model, source, opset=options.opset)
+        to_encoder = speech_encoder_to_onnx if is_speech else encoder_to_onnx
+        encoder = to_encoder(case.model, source, opset=options.opset)
     _save(encoder, staging / ENCODER_FILE, step)
     with step.timer("export decoder", "exporting and converting the decoder"):
-        decoder = merged_decoder_to_onnx(case.model, source, opset=options.opset)
-    _save(decoder, staging / DECODER_FILE, step)
+        to_decoder = speech_decoder_to_onnx if is_speech else merged_decoder_to_onnx
+        decoder = to_decoder(case.model, source, opset=options.opset)
+    _save(decoder, staging / source.decoder_file, step)
     if targets is not None:
         with step.timer("compare", "running both files in onnxruntime"):
             step.result.comparisons = compare_targets(staging, source, targets)
@@ -170,6 +195,24 @@ def _write_encoder_decoder(case: ModelCase, source: Source, staging: Path, optio
         _require_numbers(case.name, step.result.agreement)
     if calls:
         record(staging, calls)
+
+    if is_speech:
+        genai.write(staging, speech_config(case.model, source))
+        if targets is not None:
+            _compare_speech_in_genai(staging, source, targets, options, step)
+
+
+def _compare_speech_in_genai(
+    staging: Path, source: Source, targets: Targets, options: FolderOptions, step: Step
+) -> None:
+    """From the first token on, for the recordings of a batch; a quantized file with what it writes in onnxruntime."""
+    if not _is_genai_installed():
+        return
+    with step.timer("genai", "generating with onnxruntime-genai"):
+        expected = targets.tokens if options.quantize is None else written_by(staging, source, targets)
+        runner = importlib.import_module("exportguard.runners.genai")
+        tokens = runner.generate(staging, expected[:, :1], expected.shape[1], recorded(targets))
+    _require_tokens(tokens, expected, 1, step)
 
 
 # -------------------------------------------------------------------------------------------------- any other model
