@@ -87,7 +87,7 @@ class Trial:
         return decisions_of_squeezes(self._program)
 
     def has_other_ranks(self, sizes: Sizes) -> bool:
-        """Whether what the model returns at these sizes has not the ranks, or the number, that the traced values have."""
+        """Whether what the model returns at these sizes has other ranks than the traced values, or another number."""
         call = self._at(sizes).call
         values = None if call is None else self._run.outputs(call)
         return values is not None and [_rank(value) for value in values] != self._traced_ranks
