@@ -23,6 +23,7 @@ from .checkpoint_files import quiet_transformers, require_no_file, require_whole
 from .kinds import shrunk_with_every_kind
 from .natural_inputs.search import runs
 from .shrink import shallow, small_fields
+from .sources import defines
 from .tables import Architecture, Task, architectures, exceptions, tasks
 from .untrained import make_visible
 
@@ -38,6 +39,7 @@ logger = logging.getLogger(__name__)
 #: The dtypes of weights, by name.
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
+_LETTERS = 32  # that a recording is spelled with
 _MOST_PARAMETERS = 200_000_000  # of a model that is as wide as its default; some 0.8 GiB
 
 
@@ -115,7 +117,8 @@ def model_names() -> list[str]:
 
 def models_of_task(task: str) -> list[str]:
     """The model types that transformers has a class for."""
-    return list(getattr(modeling_auto, _task(task).mapping, ()))
+    asked = _task(task)
+    return [model_type for model_type in getattr(modeling_auto, asked.mapping, ()) if _classes(asked, model_type)]
 
 
 def tasks_of(model_type: str) -> Iterator[str]:
@@ -203,7 +206,22 @@ def _task_fields(config: transformers.PretrainedConfig, task: Task) -> dict[str,
         return {"is_decoder": True}  # an encoder used as a language model keeps no cache otherwise
     if task.name == "text-classification" and getattr(config, "pad_token_id", 0) is None:
         return {"pad_token_id": 0}  # without one a decoder does not find the last token of each text
-    return _parts_for_pictures(config) if task.inputs == "image_in_text" else {}
+    if task.name == "ctc" and getattr(config, "vocab_size", 0) is None:
+        return {"vocab_size": _LETTERS}
+    if task.name == "semantic-segmentation":
+        return _four_layers_given_out(config)
+    return _parts_for_pictures(config) if task.inputs in ("image_in_text", "video_in_text") else {}
+
+
+def _four_layers_given_out(config: transformers.PretrainedConfig) -> dict[str, Any]:
+    """What a segmentation head needs behind layers of one resolution, where the default gives out the last one alone.
+
+    A pyramid is made of four of them.
+    """
+    depth, given = getattr(config, "num_hidden_layers", None), getattr(config, "out_indices", None)
+    if not isinstance(depth, int) or given != [depth]:
+        return {}
+    return {"num_hidden_layers": 4, "out_indices": [1, 2, 3, 4], "out_features": None}
 
 
 def _parts_for_pictures(config: transformers.PretrainedConfig) -> dict[str, Any]:
@@ -381,6 +399,9 @@ def _class_of_checkpoint(name: str, config: transformers.PretrainedConfig, asked
 def _classes(task: Task, model_type: str) -> tuple[str, ...]:
     """Of the heads that transformers has for a task, those of a model type; not every version has every mapping."""
     found = getattr(modeling_auto, task.mapping, {}).get(model_type, ())
+    folder = configuration_auto.model_type_to_module_name(model_type)
+    if task.method and not defines(f"transformers.models.{folder}.modeling_{folder}", task.method):
+        return ()
     return (found,) if isinstance(found, str) else tuple(found)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..optional import OptionalModule
+from .sources import source_of_module
 from .tables import exceptions, table
 
 if TYPE_CHECKING:
@@ -55,6 +54,7 @@ def _shallow_fields(config: transformers.PretrainedConfig, vocabulary: int) -> d
     fields.update(_small_pictures(own))
     fields.update(_single_layers(own))
     fields.update(_kinds_of_layers(own, fields))
+    fields.update(_layers_given_out(own, fields))
     fields.update(_chosen_layers(own, fields))
     fields.update(_token_numbers(own, min(_vocabulary_of(own) or vocabulary, vocabulary)))
     for name in _nested(config):
@@ -81,6 +81,7 @@ def small_fields(config: transformers.PretrainedConfig, vocabulary: int, layers:
     fields = {name: value for name, value in _bounded(own, layers) if value != own[name]}
     fields.update(_single_layers(own, layers))
     fields.update(_kinds_of_layers(own, fields))
+    fields.update(_layers_given_out(own, fields))
     fields.update(_chosen_layers(own, fields))
     fields.update(_heads(own, fields))
     fields.update(_embeddings(own, fields))
@@ -114,6 +115,7 @@ def _set_by_outer(config: transformers.PretrainedConfig) -> dict[str, Any]:
         name: value
         for name, value in own.items()
         if value != default.get(name) and value is not None and isinstance(value, (bool, int, float, str, list))
+        if name != "stage_names"  # which follow from the depth
     }
 
 
@@ -163,6 +165,28 @@ def _kinds_of_layers(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[
     rows = rows * 2 if sharing else rows
     counts = {name: len(rows) for name in rules["names_of_layer_counts"] if name in fields or name in own}
     return {**{name: [row[i] for row in rows] for i, name in enumerate(lists)}, **counts, **sharing}
+
+
+def _layers_given_out(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """As many layers give out their features as did, each a layer of its own, the last one if it was among them.
+
+    What comes behind has a part for each of them. The small network is as deep as that takes.
+    """
+    rules = table("shrink")
+    depths = [name for name in rules["names_of_depths"] if isinstance(own.get(name), int)]
+    lists = {name: own[name] for name in rules["names_of_layers_given_out"] if isinstance(own.get(name), (list, tuple))}
+    lists = {name: chosen for name, chosen in lists.items() if len(chosen) > 1 and min(chosen) >= 0}
+    if not depths or not lists or len({len(set(chosen)) for chosen in lists.values()}) > 1:
+        return {}
+    found: dict[str, Any] = {"out_features": None} if own.get("out_features") and "out_indices" in lists else {}
+    for name, chosen in lists.items():
+        first = rules["names_of_layers_given_out"][name]
+        ends_last = max(chosen) == own[depths[0]] - 1 + first
+        depth = max(len(set(chosen)) + (not ends_last), fields.get(depths[0], own[depths[0]]))
+        places = {layer: place for place, layer in enumerate(sorted(set(chosen)))}
+        start = depth - len(places) - (not ends_last) + first
+        found |= {name: [start + places[layer] for layer in chosen], **dict.fromkeys(depths, depth)}
+    return found
 
 
 def _chosen_layers(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -239,13 +263,7 @@ def _rope_sections(
 
 def _sections_in_code(config: transformers.PretrainedConfig) -> list[int]:
     """What the model falls back on where its configuration does not say."""
-    return _sections_of_module(type(config).__module__.replace("configuration_", "modeling_"))
-
-
-@functools.cache
-def _sections_of_module(name: str) -> list[int]:
-    spec = importlib.util.find_spec(name)
-    source = Path(spec.origin).read_text(encoding="utf-8") if spec and spec.origin else ""
+    source = source_of_module(type(config).__module__.replace("configuration_", "modeling_"))
     found = re.search(r"\.get\(\"mrope_section\", \[([\d, ]+)\]\)", source)
     return [int(size) for size in found[1].split(",")] if found else []
 

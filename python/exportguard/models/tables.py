@@ -12,7 +12,10 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What a model is used for: the class that builds it, its inputs, and the sizes they are traced with."""
+    """What a model is used for: the class that builds it, its inputs, and the sizes they are traced with.
+
+    Of the classes in `mapping` only those can do it that have `method`, if there is one.
+    """
 
     name: str
     auto_class: str
@@ -20,6 +23,7 @@ class Task:
     inputs: str
     cached: bool
     sizes: Mapping[str, int]
+    method: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

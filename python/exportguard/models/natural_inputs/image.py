@@ -23,7 +23,7 @@ def picture_arguments(model: Any, config: Any, count: int) -> dict[str, Any]:
     """`count` pictures, in patches with the shape of each for a model that takes those; films for one of films."""
     names = inspect.signature(model.forward).parameters
     if "spatial_shapes" in names:
-        return next(forms(model, ("spatial_shapes",), count, rows=2))
+        return next(forms(model, ("spatial_shapes",), [2 + place % 2 for place in range(count)]))
     if "pixel_values" not in names and "pixel_values_videos" in names:
         frames = int(getattr(config, "num_frames", 1))
         films = pictures(model, config, count * frames)

@@ -13,6 +13,7 @@ from transformers import PretrainedConfig
 
 from . import text
 from .image import pictures
+from .picture_forms import forms
 from .tensors import Sizes, mask, source_of, tokens, values
 
 #: Makes keyword arguments of a model for some sizes.
@@ -22,7 +23,10 @@ Layout = Callable[[Sizes], tuple[int, int]]
 _SAMPLES = 1700  # some tenth of a second at the 16 kHz of speech models, and a multiple of no codec's frames
 _FRAMES = 16  # of features, for each token of a text
 _FILM = 4
-_GRID = (1, 4, 4)
+_GRID = (1, 4, 6)
+_REGIONS = 5
+_BYTES = 256
+_FIRST = 4  # layers whose widths are looked at
 _WIDTHS = (
     "num_mel_bins", "n_mels", "input_feat_per_channel", "feature_projection_input_dim", "feature_size",
     "input_feat_size", "input_dim",
@@ -81,7 +85,8 @@ def _forms_by_name(argument: str, model: object) -> Iterator[Part]:
     elif argument.endswith("_ids"):
         yield lambda model, sizes: {argument: tokens(model, (sizes["batch"], sizes["seq"]))}
     elif argument.endswith(("embeds", "states", "latents", "inputs")):
-        for width, is_width_first in itertools.product(dict.fromkeys(configured(model, *_STATE_WIDTHS)), (False, True)):
+        widths = dict.fromkeys((*configured(model, *_STATE_WIDTHS), *_widths_of_layers(model)))
+        for width, is_width_first in itertools.product(widths, (False, True)):
             yield functools.partial(_states, argument, width, is_width_first)
 
 
@@ -107,6 +112,27 @@ def _pictures(model: object) -> Iterator[Part]:
     yield lambda model, sizes: {"pixel_values": pictures(model, model.config, sizes["batch"])}
     yield lambda model, sizes: {"pixel_values": _films(model, sizes)}
     yield lambda model, sizes: {"pixel_values": _patches(model, sizes)}
+    yield lambda model, sizes: {"pixel_values": _pairs(model, sizes)}
+    for place, _ in enumerate(_cut_pictures(model, {"batch": 2, "seq": 6})):
+        yield functools.partial(_cut_picture, place)
+
+
+def _cut_picture(place: int, model: object, sizes: Sizes) -> dict[str, Any]:
+    return list(_cut_pictures(model, sizes))[place]
+
+
+def _cut_pictures(model: Any, sizes: Sizes) -> Iterator[dict[str, Any]]:
+    """Each form that the arguments of the model tell of, with those of them."""
+    names = _names(model) - {"pixel_values"}
+    rows = max(1, sizes["seq"] // 2)
+    for form in forms(model, names, [rows + (place > 0) for place in range(sizes["batch"])]):
+        yield {name: value for name, value in form.items() if name in {"pixel_values", *names}}
+
+
+def _pairs(model: Any, sizes: Sizes) -> torch.Tensor:
+    """Two pictures that are to be compared."""
+    both = pictures(model, model.config, 2 * sizes["batch"])
+    return both.reshape(sizes["batch"], 2, *both.shape[1:])
 
 
 def _films_alone(model: object) -> Iterator[Part]:
@@ -135,8 +161,14 @@ def _grids(name: str) -> Callable[[Any], Iterator[Part]]:
     def forms(model: object) -> Iterator[Part]:
         yield lambda model, sizes: {name: _rows(model, sizes, _GRID)}
         yield lambda model, sizes: {name: _rows(model, sizes, _GRID[1:])}
+        yield from _beside_pictures(model)
 
     return forms
+
+
+def _beside_pictures(model: object) -> Iterator[Part]:
+    """Nothing: it comes along with the pictures that it tells of."""
+    yield lambda model, sizes: {}
 
 
 def _rows(model: Any, sizes: Sizes, row: tuple[int, ...]) -> torch.Tensor:
@@ -164,10 +196,17 @@ def _samples(model: object) -> Iterator[Part]:
 
 def _features(model: object) -> Iterator[Part]:
     """Frames before or after the width, as many as the text is long, or else as many as there are positions."""
-    for width in dict.fromkeys(configured(model, *_WIDTHS)):
+    for width in dict.fromkeys((*configured(model, *_WIDTHS), *_widths_of_layers(model))):
         for layout in _layouts(model, width):
             yield functools.partial(_frames, layout, False)
             yield functools.partial(_frames, layout, True)
+
+
+def _widths_of_layers(model: Any) -> Iterator[int]:
+    """What the first layers take: features may be stacked, or given in a width that the configuration does not name."""
+    layers = (layer for layer in model.modules() if isinstance(layer, (torch.nn.Linear, torch.nn.Conv1d)))
+    for layer in itertools.islice(layers, _FIRST):
+        yield layer.in_features if isinstance(layer, torch.nn.Linear) else layer.in_channels
 
 
 def _layouts(model: object, width: int) -> Iterator[Layout]:
@@ -201,6 +240,30 @@ def _series(model: object) -> Iterator[Part]:
     yield lambda model, sizes: {"past_values": values(model, (sizes["batch"], length, width))}
 
 
+def _regions(name: str, width: str) -> Callable[[Any], Iterator[Part]]:
+    """What a detector found in a picture: its regions, some numbers for each."""
+
+    def forms_of_regions(model: object) -> Iterator[Part]:
+        for size in configured(model, width):
+            yield functools.partial(_region, name, size)
+
+    return forms_of_regions
+
+
+def _region(name: str, width: int, model: Any, sizes: Sizes) -> dict[str, Any]:
+    return {name: values(model, (sizes["batch"], _REGIONS, width)).sigmoid()}
+
+
+def _tasks(model: object) -> Iterator[Part]:
+    """A text that names the task."""
+    for length in configured(model, "task_seq_len"):
+        yield functools.partial(_task, length)
+
+
+def _task(length: int, model: Any, sizes: Sizes) -> dict[str, Any]:
+    return {"task_inputs": tokens(model, (sizes["batch"], length)) % _BYTES}
+
+
 def _noises(model: object) -> Iterator[Part]:
     """A number for each patch of a picture, which orders them."""
     for side, patch in itertools.product(configured(model, "image_size"), configured(model, "patch_size")):
@@ -220,6 +283,11 @@ def _noise_sequence(width: int, model: Any, sizes: Sizes) -> dict[str, Any]:
     return {"noise_sequence": values(model, (sizes["batch"], _FRAMES * (sizes["seq"] + 1), width))}
 
 
+#: What tells how a picture was cut.
+_OF_PICTURES = (
+    "spatial_shapes", "pixel_attention_mask", "pixel_position_ids", "image_position_ids", "target_sizes", "merge_sizes",
+)  # fmt: skip
+
 _FORMS: dict[str, Callable[[Any], Iterator[Part]]] = {
     "input_ids": _texts,
     "decoder_input_ids": _targets,
@@ -234,4 +302,8 @@ _FORMS: dict[str, Callable[[Any], Iterator[Part]]] = {
     "past_values": _series,
     "noise": _noises,
     "noise_sequence": _noise_sequences,
+    "visual_feats": _regions("visual_feats", "visual_feat_dim"),
+    "visual_pos": _regions("visual_pos", "visual_pos_dim"),
+    "task_inputs": _tasks,
+    **dict.fromkeys(_OF_PICTURES, _beside_pictures),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -17,65 +17,72 @@ _MERGES = ("spatial_merge_size", "merge_size", "spatial_patch_merge_size")
 _PAIRS_OF_MERGES = ("merge_kernel_size", "insert_layer_merge")
 
 
-def forms(model: object, names: Collection[str], count: int, rows: int) -> Iterator[Form]:
-    """What `count` pictures of `rows` rows may look like for a model with these arguments; the likely first."""
+def forms(model: object, names: Collection[str], rows: Sequence[int]) -> Iterator[Form]:
+    """What pictures of so many `rows` each may look like for a model with these arguments; the likely first."""
     for name, form in _FORMS.items():
         if name in names:
-            yield from form(model, name, count, rows)
+            yield from form(model, name, rows)
 
 
-def _grids(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
+def _grids(model: Any, name: str, rows: Sequence[int]) -> Iterator[Form]:
     """Patches of all pictures behind each other, flat or not, and how many each has: frames, rows, columns."""
     merge = merge_size(model)
-    sides = [1, merge * rows, merge * _COLUMNS][-3 if name.endswith("thw") else -2 :]
-    grid = torch.tensor([sides] * count, device=source_of(model).device)
-    extra = {"image_merge_sizes": torch.full((count,), merge, device=grid.device)}
+    dimensions = 3 if name.endswith("thw") else 2
+    sides = [[1, merge * count, merge * _COLUMNS][-dimensions:] for count in rows]
+    grid = torch.tensor(sides, device=source_of(model).device)
+    merges = torch.full((len(rows),), merge, device=grid.device)
     kernel = _patch_kernel(model)
-    patches = count * merge * rows * merge * _COLUMNS
+    patches = sum(merge * count * merge * _COLUMNS for count in rows)
     for shape in ((patches, kernel.numel()), (patches, *kernel.shape)):
-        yield {"pixel_values": values(model, shape), name: grid, **extra}
+        yield {"pixel_values": values(model, shape), name: grid, "image_merge_sizes": merges, "merge_sizes": merges}
 
 
-def _positions(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
+def _positions(model: Any, name: str, rows: Sequence[int]) -> Iterator[Form]:
     """Flat patches and the column and row of each; as many as are pooled into one, in each direction."""
     pool = int(_field(model, ("pooling_kernel_size",)) or 1)
     width = _patch_kernel(model).numel()
-    height, columns = pool * rows, pool * _COLUMNS
-    places = torch.cartesian_prod(torch.arange(columns), torch.arange(height)).expand(count, -1, -1)
+    height, columns = pool * max(rows), pool * _COLUMNS
+    places = torch.cartesian_prod(torch.arange(columns), torch.arange(height)).expand(len(rows), -1, -1)
     device = source_of(model).device
-    yield {"pixel_values": values(model, (count, height * columns, width)).sigmoid(), name: places.to(device)}
+    yield {"pixel_values": values(model, (len(rows), height * columns, width)).sigmoid(), name: places.to(device)}
 
 
-def _shapes(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
+def _shapes(model: Any, name: str, rows: Sequence[int]) -> Iterator[Form]:
     """Flat patches, how many there are in each direction, and which of them count."""
     merge = merge_size(model)
-    height, width = merge * rows, merge * _COLUMNS
+    width = merge * _COLUMNS
     device = source_of(model).device
-    kernel = _patch_kernel(model).numel()
+    shapes = torch.tensor([[merge * count, width] for count in rows], device=device)
+    longest = merge * max(rows) * width
+    counted = torch.arange(longest, device=device) < shapes.prod(-1, keepdim=True)
     yield {
-        "pixel_values": values(model, (count, height * width, kernel)),
-        name: torch.tensor([[height, width]] * count, device=device),
-        "pixel_attention_mask": torch.ones(count, height * width, dtype=torch.int64, device=device),
+        "pixel_values": values(model, (len(rows), longest, _patch_kernel(model).numel())),
+        name: shapes,
+        "pixel_attention_mask": counted.to(torch.int64),
     }
 
 
-def _strips(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
+def _strips(model: Any, name: str, rows: Sequence[int]) -> Iterator[Form]:
     """All patches of all pictures side by side as one picture that is one patch high."""
     kernel = _patch_kernel(model)
-    height, width = 4 * rows, 4 * _COLUMNS
-    pixels = values(model, (1, *kernel.shape[:-1], count * height * width * kernel.shape[-1]))
-    yield {"pixel_values": pixels, name: _rows(count, height, width).to(pixels.device)}
+    sides = torch.tensor([[4 * count, 4 * _COLUMNS] for count in rows])
+    pixels = values(model, (1, *kernel.shape[:-1], int(sides.prod(-1).sum()) * kernel.shape[-1]))
+    yield {"pixel_values": pixels, name: sides.to(pixels.device)}
 
 
-def _sizes(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
-    """Pictures with their heights and widths; or each, less wide than its tiles, behind one tile of the whole."""
+def _sizes(model: Any, name: str, rows: Sequence[int]) -> Iterator[Form]:
+    """Pictures with their heights and widths, the lower ones filled up to the height of the highest.
+
+    Or each, less wide than its tiles, behind one tile of the whole.
+    """
     patch = merge_size(model) * _patch_kernel(model).shape[-1]
-    height, width = patch * rows, patch * _COLUMNS
+    count, width = len(rows), patch * _COLUMNS
     device = source_of(model).device
     whole = pictures(model, model.config, count)
-    yield {"pixel_values": values(model, (count, 3, height, width)), name: _rows(count, height, width).to(device)}
+    sides = torch.tensor([[patch * height, width] for height in rows], device=device)
+    yield {"pixel_values": values(model, (count, 3, patch * max(rows), width)), name: sides}
     tiles = values(model, (count, 1 + _COLUMNS, *whole.shape[1:]))
-    narrow = max(_COLUMNS * whole.shape[-1] - rows * _patch_kernel(model).shape[-1], 1)
+    narrow = max(_COLUMNS * whole.shape[-1] - max(rows) * _patch_kernel(model).shape[-1], 1)
     yield {"pixel_values": tiles, name: _rows(count, whole.shape[-2], narrow).to(device)}
 
 
@@ -83,9 +90,9 @@ def _rows(count: int, *sides: int) -> torch.Tensor:
     return torch.tensor([sides] * count)
 
 
-def _tiles(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
+def _tiles(model: Any, name: str, rows: Sequence[int]) -> Iterator[Form]:
     """A picture for each text in as many tiles as there may be, and the number of the ratio of its sides."""
-    vision = model.config.vision_config
+    count, vision = len(rows), model.config.vision_config
     single = pictures(model, model.config, count)
     tiles = int(vision.max_num_tiles)
     device = single.device
@@ -96,8 +103,9 @@ def _tiles(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
     }
 
 
-def _several(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
+def _several(model: Any, name: str, rows: Sequence[int]) -> Iterator[Form]:
     """One picture for each text, in a list of them; with a mask of the list where it is asked for."""
+    count = len(rows)
     single = pictures(model, model.config, count)
     yield {"pixel_values": single.unsqueeze(1)}
     mask = torch.ones(count, 1, dtype=torch.int64, device=single.device)
@@ -105,29 +113,34 @@ def _several(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
     yield {"pixel_values": single.unsqueeze(1), name: mask.bool()}
 
 
-def _flat(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
+def _flat(model: Any, name: str, rows: Sequence[int]) -> Iterator[Form]:
     """Patches behind their row and column."""
     width = _patch_kernel(model).numel()
-    places = torch.cartesian_prod(torch.arange(1, rows + 1), torch.arange(1, _COLUMNS + 1)).to(source_of(model).dtype)
-    patches = values(model, (count, len(places), width))
-    form = {name: torch.cat([places.to(patches.device).expand(count, -1, -1), patches], dim=-1)}
+    places = torch.cartesian_prod(torch.arange(1, max(rows) + 1), torch.arange(1, _COLUMNS + 1)).to(
+        source_of(model).dtype
+    )
+    patches = values(model, (len(rows), len(places), width))
+    form = {name: torch.cat([places.to(patches.device).expand(len(rows), -1, -1), patches], dim=-1)}
     if model.main_input_name == name:  # the mask is that of the patches
         form["attention_mask"] = torch.ones(patches.shape[:2], dtype=torch.int64, device=patches.device)
     yield form
 
 
-def _plain(model: Any, name: str, count: int, rows: int) -> Iterator[Form]:
+def _plain(model: Any, name: str, rows: Sequence[int]) -> Iterator[Form]:
     """Pictures of the configured size, in two resolutions if the model sees both; or all patches of each."""
-    finer = getattr(model.config, "high_res_vision_config", model.config)
+    count, finer = len(rows), getattr(model.config, "high_res_vision_config", model.config)
     yield {name: pictures(model, model.config, count), "high_res_pixel_values": pictures(model, finer, count)}
-    yield {name: values(model, (count, rows * _COLUMNS, _patch_kernel(model).numel()))}
+    yield {name: values(model, (count, max(rows) * _COLUMNS, _patch_kernel(model).numel()))}
 
 
 #: The arguments that tell the form, the more particular ones first.
-_FORMS: dict[str, Callable[[Any, str, int, int], Iterator[Form]]] = {
+_FORMS: dict[str, Callable[[Any, str, Sequence[int]], Iterator[Form]]] = {
     "image_grid_thw": _grids,
     "image_grid_hw": _grids,
+    "grid_thw": _grids,
+    "grid_hw": _grids,
     "image_position_ids": _positions,
+    "pixel_position_ids": _positions,
     "spatial_shapes": _shapes,
     "target_sizes": _strips,
     "image_sizes": _sizes,
