@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -13,9 +15,11 @@ from ..optional import OptionalModule
 onnxruntime_genai: Any = OptionalModule("onnxruntime_genai")
 
 
-def generate(folder: Path, input_ids: torch.Tensor, length: int, recording: torch.Tensor | None = None) -> torch.Tensor:
-    """Greedy generation for texts, (batch, tokens), up to that length in all; their end is not looked for before. A
-    model of recordings is given those, (batch, bins, frames).
+def generate(
+    folder: Path, input_ids: torch.Tensor, length: int, others: Mapping[str, torch.Tensor] = MappingProxyType({})
+) -> torch.Tensor:
+    """Greedy generation for texts, (batch, tokens), up to that length in all; their end is not looked for before.
+    `others` are what a model of recordings or pictures is given beside, by the names of the runtime.
 
     The texts are of one length: the runtime (0.18) reads padding as tokens, it has a mask of ones. What the folder says
     of penalties is left out.
@@ -24,13 +28,13 @@ def generate(folder: Path, input_ids: torch.Tensor, length: int, recording: torc
         ExportGuardError: the runtime does not take the folder, in its own words.
     """
     try:
-        return _generated(folder, input_ids, length, recording)
+        return _generated(folder, input_ids, length, others)
     except RuntimeError as error:  # the one error of the runtime's binding
         reason = str(error).partition("\n")[0]
         raise ExportGuardError(f"onnxruntime-genai does not run what was exported: {reason}") from error
 
 
-def _generated(folder: Path, input_ids: torch.Tensor, length: int, recording: torch.Tensor | None) -> torch.Tensor:
+def _generated(folder: Path, input_ids: torch.Tensor, length: int, others: Mapping[str, torch.Tensor]) -> torch.Tensor:
     model = onnxruntime_genai.Model(str(folder))
     settings = onnxruntime_genai.GeneratorParams(model)
     settings.set_search_options(
@@ -43,9 +47,10 @@ def _generated(folder: Path, input_ids: torch.Tensor, length: int, recording: to
         batch_size=len(input_ids),
     )
     generator = onnxruntime_genai.Generator(model, settings)
-    if recording is not None:
+    if others:
         inputs = onnxruntime_genai.NamedTensors()
-        inputs["audio_features"] = recording.numpy()
+        for name, value in others.items():
+            inputs[name] = value.numpy()
         generator.set_inputs(inputs)
     generator.append_tokens(input_ids.to(torch.int32).numpy())
     while not generator.is_done():

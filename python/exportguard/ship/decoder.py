@@ -50,7 +50,7 @@ def plain_cache(model: torch.nn.Module) -> Any:
         InvalidArgumentError: the model keeps other things than keys and values from token to token.
     """
     cache = _cache_after(model, _PAST)
-    _require_plain_layers(model, cache)
+    require_plain_layers(model, cache)
     return cache
 
 
@@ -64,25 +64,40 @@ def shapes_of(cache: Any) -> KeysAndValues:
 
 
 def decoder_to_onnx(
-    model: torch.nn.Module, cache: object, *, opset: int | None, options: ExportOptions = ExportOptions()
+    model: torch.nn.Module,
+    cache: Any,
+    *,
+    opset: int | None,
+    width: int | None = None,
+    options: ExportOptions = ExportOptions(),
 ) -> OnnxModel:
     """The model with a cache that grows, also where it looks back through a sliding window alone: the mask keeps to the
-    window, and the lengths of all layers stay equal, as runtimes want them. `cache` is a plain one.
+    window, and the lengths of all layers stay equal, as runtimes want them. `cache` is a plain one. With `width` the
+    new tokens are given as embedded ones, `inputs_embeds` of that width.
     """
     inputs: dict[str, Any] = {
-        "input_ids": torch.ones(_BATCH, _SEQ, dtype=torch.int64),
-        "attention_mask": torch.ones(_BATCH, _PAST + _SEQ, dtype=torch.int64),
+        **_new_tokens(width, cache.layers[0].keys.dtype),
+        "attention_mask": torch.ones(_BATCH, cache.layers[0].keys.shape[2] + _SEQ, dtype=torch.int64),
         "past_key_values": cache,
     }
     shapes: dict[str, Any] = {
-        "input_ids": {0: BATCH, 1: _NEW},
+        next(iter(inputs)): {0: BATCH, 1: _NEW},
         "attention_mask": {0: BATCH, 1: f"{_KEPT}+{_NEW}"},
         "past_key_values": {0: BATCH, 2: _KEPT},
     }
+    if width is not None:  # a model of pictures need not keep anything unless it is told to
+        inputs["use_cache"], shapes["use_cache"] = True, None
     if takes_positions(model):
-        inputs["position_ids"] = torch.arange(_PAST, _PAST + _SEQ).expand(_BATCH, _SEQ).contiguous()
+        past = cache.layers[0].keys.shape[2]
+        inputs["position_ids"] = torch.arange(past, past + _SEQ).expand(_BATCH, _SEQ).contiguous()
         shapes["position_ids"] = {0: BATCH, 1: _NEW}
     return to_onnx(model, kwargs=inputs, dynamic_shapes=shapes, opset=opset, rewrite="auto", options=options)
+
+
+def _new_tokens(width: int | None, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    if width is None:
+        return {"input_ids": torch.ones(_BATCH, _SEQ, dtype=torch.int64)}
+    return {"inputs_embeds": torch.ones(_BATCH, _SEQ, width, dtype=dtype)}
 
 
 def takes_positions(model: torch.nn.Module) -> bool:
@@ -130,7 +145,7 @@ def _cache_after(model: torch.nn.Module, length: int) -> Any:
         raise _refused(model, f"with a plain DynamicCache it raises {type(error).__name__}: {error}") from error
 
 
-def _require_plain_layers(model: torch.nn.Module, cache: object) -> None:
+def require_plain_layers(model: torch.nn.Module, cache: object) -> None:
     layers: Sequence[Any] = getattr(cache, "layers", ())
     others = sorted({type(layer).__name__ for layer in layers if type(layer) is not cache_utils.DynamicLayer})
     if not layers or others:

@@ -18,11 +18,12 @@ from .decoder import shapes_of
 from .encoder_decoder import Source
 from .layout import MODEL_FILE, arrange_for_transformers_js
 from .outcome import ExportedFolder, FolderOptions, Progress, Step, Timer
+from .pictures import Pictures
 from .shards import split_data
 from .staging import REPORT, require_free, staged_folder
 from .writers import parts_of, write_files
 
-_GENAI_TASKS = ("text-generation", "automatic-speech-recognition")
+_GENAI_TASKS = ("text-generation", "automatic-speech-recognition", "image-text-to-text")
 _LISTED = 8  # names in a line
 
 
@@ -85,7 +86,7 @@ def plan(
     parts = parts_of(case, options)
     weights = sum(parameter.numel() * parameter.element_size() for parameter in case.model.parameters())
     count = sum(parameter.numel() for parameter in case.model.parameters())
-    if parts is not None and not isinstance(parts, Source) and options.runtime == "genai":
+    if parts is not None and not isinstance(parts, Source | Pictures) and options.runtime == "genai":
         genai.genai_config(case.model, shapes_of(parts), MODEL_FILE, ())
     bits = f", then {options.quantize.bits} bits ({options.quantize.form})" if options.quantize is not None else ""
     return {
@@ -111,6 +112,8 @@ def _form(parts: object) -> str:
     if parts is None:
         return "what its own code takes"
     kept = "keys and values that grow"
+    if isinstance(parts, Pictures):
+        return f"what sees, what embeds, and a decoder with {kept}"
     return f"an encoder, and a decoder with {kept}" if isinstance(parts, Source) else kept
 
 

@@ -7,7 +7,7 @@ rule of its own for goes by the type `decoder`.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,11 @@ from .decoder import KeysAndValues
 FILE = "genai_config.json"
 
 
-def genai_config(model: Any, cache: KeysAndValues, file_name: str, inputs: Sequence[str]) -> dict[str, Any]:
-    """The content of `genai_config.json` for a decoder with growing keys and values.
+def genai_config(
+    model: Any, cache: KeysAndValues, file_name: str, inputs: Sequence[str], parts: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The content of `genai_config.json` for a decoder with growing keys and values; `parts` are those in front of it,
+    which see and embed.
 
     Raises:
         InvalidArgumentError: the layers' caches are not alike, which the runtime takes for granted.
@@ -32,10 +35,12 @@ def genai_config(model: Any, cache: KeysAndValues, file_name: str, inputs: Seque
         )
     config = model.config.get_text_config()
     generation = model.generation_config
-    named = [name for name in ("input_ids", "attention_mask", "position_ids") if name in inputs]
+    named = [name for name in ("input_ids", "inputs_embeds", "attention_mask", "position_ids") if name in inputs]
     return {
         "model": {
-            "type": "decoder",
+            # phi3v is the type that sees, embeds and writes, and asks no more of the parts than their names.
+            "type": "phi3v" if parts else "decoder",
+            **(parts or {}),
             "vocab_size": config.vocab_size,
             "context_length": _context_length(config),
             **special_tokens(config, generation),

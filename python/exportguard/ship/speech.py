@@ -158,5 +158,6 @@ def _shapes_of(source: Source) -> KeysAndValues:
 
 
 def _zeros_like(g: GraphBuilder, ids: Value, states: torch.Tensor) -> Value:
-    batch = g.op.Shape(ids, start=0, end=1)
-    return g.op.Expand(g.constant(torch.zeros(1, *states.shape[1:])), g.op.Concat(batch, g.constant([1, 1]), axis=0))
+    sizes = g.op.Concat(g.op.Shape(ids, start=0, end=1), g.constant([1, 1]), axis=0)
+    expanded: Value = g.op.Expand(g.constant(torch.zeros(1, *states.shape[1:])), sizes)
+    return expanded

@@ -44,8 +44,8 @@ def targets_of(model: Any, source: Source) -> Targets:
     with torch.no_grad():
         for _ in range(NEW_TOKENS):
             logits.append(model(**inputs, decoder_input_ids=tokens).logits[:, -1])
-            tokens = torch.cat([tokens, _chosen(logits[-1], _ends(model))], dim=1)
-    return Targets(inputs=inputs, tokens=tokens, logits=logits, ends=_ends(model))
+            tokens = torch.cat([tokens, chosen_of(logits[-1], ends_of(model))], dim=1)
+    return Targets(inputs=inputs, tokens=tokens, logits=logits, ends=ends_of(model))
 
 
 def compare_targets(folder: Path, source: Source, targets: Targets) -> list[Discrepancy]:
@@ -79,7 +79,7 @@ def written_by(folder: Path, source: Source, targets: Targets) -> torch.Tensor:
     """The first token and what the files themselves go on with, (batch, 1 + steps)."""
     chosen = [targets.tokens[:, :1]]
     for logits in _steps(folder, source, targets, goes_on=chosen.__getitem__):
-        chosen.append(_chosen(logits, targets.ends))
+        chosen.append(chosen_of(logits, targets.ends))
     return torch.cat(chosen, dim=1)
 
 
@@ -136,14 +136,14 @@ def _other_inputs(model: Any, source: Source) -> dict[str, torch.Tensor]:
     return inputs
 
 
-def _chosen(logits: torch.Tensor, ends: Sequence[int]) -> torch.Tensor:
+def chosen_of(logits: torch.Tensor, ends: Sequence[int]) -> torch.Tensor:
     """The most likely token that does not end the text, (batch, 1)."""
     allowed = logits.clone()
     allowed[:, list(ends)] = -torch.inf
     return allowed.argmax(-1, keepdim=True)
 
 
-def _ends(model: Any) -> list[int]:
+def ends_of(model: Any) -> list[int]:
     """The tokens that end a text, of those that the vocabulary has."""
     told = model.generation_config.eos_token_id
     ends = told if isinstance(told, list) else [told]

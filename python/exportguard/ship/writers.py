@@ -28,6 +28,7 @@ from .encoder_decoder import decoder_to_onnx as merged_decoder_to_onnx
 from .generation import (
     Prompts,
     agreement,
+    agreement_of,
     calls_of_generation,
     compare_generation,
     generated,
@@ -35,6 +36,21 @@ from .generation import (
 )
 from .layout import MODEL_FILE
 from .outcome import FolderOptions, Step, Timer
+from .pictures import (
+    EMBEDDING_FILE,
+    VISION_FILE,
+    Calls,
+    Pictures,
+    compare_writing,
+    embedding_to_onnx,
+    genai_parts,
+    one_text,
+    pictures_of,
+    steps,
+    vision_to_onnx,
+    writing_to_onnx,
+    written_by_model,
+)
 from .quantization import QuantizationReport, quantize_file
 from .recorded import compared_again, record
 from .speech import speech_config, speech_decoder_to_onnx, speech_encoder_to_onnx, speech_source
@@ -50,7 +66,7 @@ from .targets import (
 
 logger = logging.getLogger(__name__)
 
-_GENERATION = "text-generation"
+_GENERATION, _PICTURES = "text-generation", "image-text-to-text"
 
 
 def parts_of(case: ModelCase, options: FolderOptions) -> Any:
@@ -62,6 +78,8 @@ def parts_of(case: ModelCase, options: FolderOptions) -> Any:
     """
     config = getattr(case.model, "config", None)
     is_translator = case.task.cached and bool(getattr(config, "is_encoder_decoder", False))
+    if case.task.name == _PICTURES and options.runtime == "genai":
+        return pictures_of(case)
     if case.task.name != _GENERATION and not is_translator:
         return None
     try:
@@ -84,6 +102,8 @@ def write_files(case: ModelCase, parts: object, staging: Path, options: FolderOp
     """
     if parts is None:
         _write_other(case, staging, options, step)
+    elif isinstance(parts, Pictures):
+        _write_pictures(case, parts, staging, options, step)
     elif isinstance(parts, Source):
         _write_encoder_decoder(case, parts, staging, options, step)
     else:
@@ -211,8 +231,51 @@ def _compare_speech_in_genai(
     with step.timer("genai", "generating with onnxruntime-genai"):
         expected = targets.tokens if options.quantize is None else written_by(staging, source, targets)
         runner = importlib.import_module("exportguard.runners.genai")
-        tokens = runner.generate(staging, expected[:, :1], expected.shape[1], recorded(targets))
+        heard = {"audio_features": recorded(targets)}
+        tokens = runner.generate(staging, expected[:, :1], expected.shape[1], heard)
     _require_tokens(tokens, expected, 1, step)
+
+
+# ---------------------------------------------------------------------------------------------- pictures and texts
+
+
+def _write_pictures(case: ModelCase, parts: Pictures, staging: Path, options: FolderOptions, step: Step) -> None:
+    written = None
+    if options.verify:
+        with step.timer("eager", "running the model"):
+            written = written_by_model(case.model, parts)
+    for name, to_part in (
+        (VISION_FILE, vision_to_onnx), (EMBEDDING_FILE, embedding_to_onnx), (MODEL_FILE, writing_to_onnx)
+    ):  # fmt: skip
+        with step.timer(f"export {Path(name).stem}", f"exporting and converting {name}"):
+            part = to_part(case.model, parts, opset=options.opset)
+        _save(part, staging / name, step)
+    if written is not None:
+        with step.timer("compare", "running the three files in onnxruntime"):
+            calls: Calls = {}
+            got = list(steps(staging, parts, written, calls))
+            step.result.comparisons = compare_writing(written, got)
+        _require_agreement(case.name, step.result.comparisons)
+
+    _quantize(staging, options, step, calls if written is not None else {})
+    if written is not None and options.quantize is not None:
+        with step.timer("agreement", "running the quantized files"):
+            got = list(steps(staging, parts, written))
+            step.result.agreement = asdict(agreement_of(written.logits, got))
+        _require_numbers(case.name, step.result.agreement)
+    if written is not None:
+        record(staging, calls)
+
+    shapes = shapes_of(parts.cache)
+    genai.write(staging, genai.genai_config(case.model, shapes, MODEL_FILE, step.result.inputs, genai_parts()))
+    if written is not None and options.quantize is None and _is_genai_installed():
+        with step.timer("genai", "generating with onnxruntime-genai"):
+            ids, pixels = one_text(parts)
+            expected = written.tokens[:1]
+            runner = importlib.import_module("exportguard.runners.genai")
+            seen = {"pixel_values": pixels, "num_image_tokens": (ids == parts.token).sum().reshape(1)}
+            tokens = runner.generate(staging, ids, expected.shape[1], seen)
+        _require_tokens(tokens, expected, ids.shape[1], step)
 
 
 # -------------------------------------------------------------------------------------------------- any other model
