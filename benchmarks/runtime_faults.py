@@ -197,6 +197,9 @@ def products() -> Iterator[Case]:
         turned: Write = lambda ops, x: ops.MatMul(ops.Transpose(x[0], perm=[1, 0]), x[1])  # noqa: E731
         yield Case("MatMul of a transposed matrix", turned, (a, b))
         yield Case("MatMul of a transposed matrix by a vector", turned, (a, b[:, 0].contiguous()))
+        scaled: Write = lambda ops, x: ops.Mul(ops.MatMul(x[0], x[1]), x[2])  # noqa: E731
+        if dtype.is_floating_point:
+            yield Case("MatMul times a number", with_constant(scaled, torch.tensor(0.3, dtype=dtype)), (a, b))
         yield Case("MatMul of special numbers", plain("MatMul"), (special_matrix(dtype), a))
     for dtype in FLOATS:
         x = (torch.arange(2 * 3 * 5 * 6) % 11 - 5).reshape(2, 3, 5, 6).to(dtype)
@@ -218,6 +221,10 @@ def products() -> Iterator[Case]:
             signal = torch.stack([x[0, 0], x[0, 1]], -1)
             write: Write = lambda ops, x, i=inverse: ops.DFT(x[0], None, torch.tensor(1), inverse=i)  # noqa: E731
             yield Case(f"DFT{' inverse' * inverse}", write, (signal,), 20)
+
+
+def with_constant(write: Write, constant: torch.Tensor) -> Write:
+    return lambda ops, x: write(ops, [*x, constant])
 
 
 def special_matrix(dtype: torch.dtype) -> torch.Tensor:

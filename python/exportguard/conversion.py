@@ -35,6 +35,7 @@ def convert(read: ReadProgram, *, opset: int, options: ExportOptions, optimize: 
                 target: Target = optimize if isinstance(optimize, str) else "portable"
                 report = optimized(graph, OptimizeOptions(target=target, are_types_inferred=True))
         _core.widen_bfloat16(graph, options.target)
+        _core.split_factors(graph, options.target)
         if read.functions:
             _core.outline_modules(graph, read.functions)
     model = OnnxModel(graph, opset, read.axes, read.rewriting_steps, report)

@@ -18,7 +18,9 @@ void return_from(LoweringContext& ctx, ir::Graph& graph, const std::vector<Value
 
 namespace {
 
-void fill(LoweringContext& ctx, ir::Graph& graph, const std::vector<Value*>& initial, const WriteStep& write) {
+/// The types of what a step collects.
+std::vector<ir::Type> fill(LoweringContext& ctx, ir::Graph& graph, const std::vector<Value*>& initial,
+                           const WriteStep& write) {
   Value* iteration = &graph.add_input("iteration", ir::Type::tensor(DType::kInt64, ir::Shape{}));
   Value* continued = &graph.add_input("continues", ir::Type::tensor(DType::kBool, ir::Shape{}));
   std::vector<Value*> state;
@@ -29,19 +31,35 @@ void fill(LoweringContext& ctx, ir::Graph& graph, const std::vector<Value*>& ini
   const Step step = write(iteration, state);
   std::vector<Value*> values = {step.continues ? step.continues : continued};
   values.insert(values.end(), step.state.begin(), step.state.end());
+  values.insert(values.end(), step.collected.begin(), step.collected.end());
   return_from(ctx, graph, values);
+  std::vector<ir::Type> types;
+  for (const Value* value : step.collected) types.push_back(value->type());
+  return types;
+}
+
+/// One element for each step.
+ir::Type of_all_steps(ir::Type type, const LoweringContext& ctx, const Value* count) {
+  if (!type.shape) return type;
+  const ir::Elements* counted = ctx.find_elements(count);
+  const bool is_known = counted != nullptr && counted->size() == 1;
+  if (!is_known) return ir::Type::tensor(type.dtype);
+  type.shape->insert(type.shape->begin(), counted->front());
+  return type;
 }
 
 }  // namespace
 
 std::vector<Value*> repeated(LoweringContext& ctx, Value* count, const std::vector<Value*>& initial,
-                             const WriteStep& write) {
+                             const WriteStep& write, std::size_t collected) {
   std::vector<Value*> operands = {count, ctx.constant(true, DType::kBool)};
   operands.insert(operands.end(), initial.begin(), initial.end());
   std::vector<Value*> outputs =
-      ctx.op_many("Loop", operands, initial.size(), {{"body", std::make_unique<ir::Graph>("body")}});
-  fill(ctx, outputs.front()->producer()->subgraph("body"), initial, write);
-  for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i]->set_type(initial[i]->type());
+      ctx.op_many("Loop", operands, initial.size() + collected, {{"body", std::make_unique<ir::Graph>("body")}});
+  const std::vector<ir::Type> types = fill(ctx, outputs.front()->producer()->subgraph("body"), initial, write);
+  for (std::size_t i = 0; i < initial.size(); ++i) outputs[i]->set_type(initial[i]->type());
+  for (std::size_t i = 0; i < types.size(); ++i)
+    outputs[initial.size() + i]->set_type(of_all_steps(types[i], ctx, count));
   return outputs;
 }
 

@@ -1,5 +1,7 @@
 #include "lowering/kernels.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 
@@ -8,7 +10,8 @@
 namespace exportguard::lowering {
 namespace {
 
-/// Wider dtypes that hold every value of `dtype`, nearest first; then those that hold most.
+/// Wider dtypes that hold every value of `dtype` (float64 and int64: those that a program uses), nearest first. None
+/// for float64: what has no kernel in it is written by other means.
 std::vector<DType> wider(DType dtype) {
   switch (dtype) {
     case DType::kBool:
@@ -26,12 +29,10 @@ std::vector<DType> wider(DType dtype) {
     case DType::kUint64:
       return {DType::kInt64, DType::kFloat64};
     case DType::kInt32:
-      return {DType::kInt64, DType::kFloat64, DType::kFloat32};
+      return {DType::kInt64, DType::kFloat64};
     case DType::kInt64:
-      return {DType::kFloat64, DType::kFloat32};
+      return {DType::kFloat64};
     case DType::kFloat16:
-      return {DType::kFloat32};
-    case DType::kFloat64:
       return {DType::kFloat32};
     default:
       return {};
@@ -41,7 +42,19 @@ std::vector<DType> wider(DType dtype) {
 }  // namespace
 
 DType kernel_dtype(const LoweringContext& ctx, std::string_view op, DType dtype) {
+  if (lacks_double(ctx, op, dtype)) {
+    ctx.fail(fmt::format("the target {} has no kernel of {} in float64; convert the operands with .to(torch.float32)",
+                         facts(ctx.target()).name, op));
+  }
   return kernel_dtype(ctx.target(), op, dtype);
+}
+
+bool lacks_double(const LoweringContext& ctx, std::string_view op, DType dtype) {
+  return dtype == DType::kFloat64 && !has_kernel(ctx.target(), op, dtype);
+}
+
+bool holds(DType dtype, double number) {
+  return dtype != DType::kFloat64 || static_cast<double>(static_cast<float>(number)) == number;
 }
 
 DType kernel_dtype(Target target, std::string_view op, DType dtype) {

@@ -47,6 +47,7 @@ enum class Departure : std::uint8_t {
   kScanOfNothing,             ///< Scan needs a slice
   kAttentionOfNothing,        ///< Attention needs a key
   kAttentionLowestIsHidden,   ///< Attention takes the smallest finite number of a mask for minus infinity
+  kProductScaledInFloat32,    ///< a product of float64 matrices times a number is scaled by that number as a float32
   kAttentionMaskOfScores,     ///< Attention broadcasts a mask over samples and heads alone
 };
 

@@ -1,5 +1,6 @@
 #include "exportguard/pipeline/pipeline.h"
 
+#include "exportguard/lowering/exact_factors.h"
 #include "exportguard/lowering/widening.h"
 
 namespace exportguard::pipeline {
@@ -35,6 +36,7 @@ PipelineReport convert(ir::Model& model, const PipelineOptions& options) {
   if (options.optimize) {
     options.optimize(model);
     lowering::widen_bfloat16(model, options.lowering.target);
+    lowering::split_factors(model, options.lowering.target);
   }
   return report;
 }

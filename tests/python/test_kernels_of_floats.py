@@ -34,6 +34,12 @@ def with_weights(function: Callable[..., torch.Tensor], *shapes: Sequence[int], 
     return lambda x: function(x, *tensors, **options)
 
 
+#: A factor that leaves short axes as long as they are is no factor there, in some modes.
+SIZES: dict[str, dict[str, Any]] = {
+    "a size": {"size": 5},
+    "a factor": {"scale_factor": 1.3},
+    "corners": {"scale_factor": 1.3, "align_corners": True},
+}
 IN_FLOAT64: dict[str, tuple[Function, Sequence[int]]] = {
     "conv1d": (with_weights(functional.conv1d, (6, 2, 3), (6,), stride=2, padding=3, groups=2), (2, 4, 9)),
     "conv2d": (with_weights(functional.conv2d, (5, 4, 3, 2), padding=(1, 0), dilation=(2, 1)), (2, 4, 7, 6)),
@@ -64,6 +70,33 @@ IN_FLOAT64: dict[str, tuple[Function, Sequence[int]]] = {
     ),
     "average, divisor": (lambda x: functional.avg_pool2d(x, 2, divisor_override=3), (2, 4, 7, 8)),
     "powers": (lambda x: functional.lp_pool2d(x, 2, 2), (2, 4, 7, 8)),
+    "fold": (
+        lambda x: functional.fold(
+            functional.unfold(x, (3, 2), padding=1, stride=(1, 2)), x.shape[2:], (3, 2), 1, 1, (1, 2)
+        ),
+        (2, 4, 6, 7),
+    ),
+    "a number of each product": (lambda x: torch.addmm(x, x, x.mT, alpha=0.2, beta=0.6), (4, 4)),
+    "a product times a number": (lambda x: x @ x.mT * 0.3, (3, 4, 4)),
+    "layer norm": (lambda x: functional.layer_norm(x * 1e-3, (4,)), (3, 4, 4)),
+    "batch norm": (
+        with_weights(lambda x, mean, scale: functional.batch_norm(x * 1e-3, mean, mean.square(), scale), (4,), (4,)),
+        (3, 4, 4),
+    ),
+    "places of small numbers": (lambda x: (x * 1e-300).nonzero(), (3, 4, 4)),
+    "adaptive": (lambda x: functional.adaptive_avg_pool2d(x, (3, 2)), (2, 4, 6, 7)),
+    **{
+        f"{mode}, {name}": (
+            lambda x, mode=mode, options=options: functional.interpolate(x, mode=mode, **options),  # type: ignore[misc]
+            (2, 4, *(3, 6, 3)[:spatial]),
+        )
+        for mode, spatial in (("linear", 1), ("bilinear", 2), ("bicubic", 2), ("trilinear", 3))
+        for name, options in SIZES.items()
+    },
+    "antialiased": (
+        lambda x: functional.interpolate(x, scale_factor=0.4, mode="bicubic", antialias=True),
+        (2, 4, 6, 7),
+    ),
     "inverse power": (
         lambda x: torch.linalg.matrix_power(x + 9 * torch.eye(x.shape[-1], dtype=x.dtype), -3),
         (2, 4, 4),
@@ -82,6 +115,51 @@ def test_float64_is_computed_in_float64(name: str) -> None:
         x = doubles(*(size + (0 if axis == 1 else added) for axis, size in enumerate(sizes)))
         (got,) = model.run({model.inputs[0].name: x}).values()
         torch.testing.assert_close(got, function(x), rtol=1e-12, atol=1e-12)
+
+
+def in_double(layer: torch.nn.Module) -> torch.nn.Module:
+    return layer.double().eval()
+
+
+torch.manual_seed(0)
+RECURRENT: dict[str, torch.nn.Module] = {
+    "lstm": in_double(torch.nn.LSTM(3, 5, 2, bidirectional=True)),
+    "projected": in_double(torch.nn.LSTM(3, 5, proj_size=2, bidirectional=True)),
+    "gru": in_double(torch.nn.GRU(3, 5, bidirectional=True, batch_first=True)),
+    "rnn": in_double(torch.nn.RNN(3, 5, nonlinearity="relu", bias=False)),
+}
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_layers_of_float64_are_computed_in_float64(name: str) -> None:
+    layer = RECURRENT[name]
+    model = to_onnx(layer, (doubles(4, 2, 3),), dynamic_shapes=({0: "first", 1: "second"},))
+    assert "f32" not in model.text()
+    for first, second in ((4, 2), (1, 1), (7, 3)):
+        x = doubles(first, second, 3)
+        got = model.run({model.inputs[0].name: x})
+        for result, expected in zip(got.values(), torch.utils._pytree.tree_leaves(layer(x)), strict=True):
+            torch.testing.assert_close(result, expected, rtol=1e-12, atol=1e-12)
+
+
+class Packed(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = in_double(torch.nn.GRU(3, 5, bidirectional=True))
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
+        steps, state = self.layer(packed)
+        return torch.nn.utils.rnn.pad_packed_sequence(steps)[0], state
+
+
+def test_packed_sequences_of_float64_are_computed_in_float64() -> None:
+    layer = Packed().eval()
+    model = to_onnx(layer, (doubles(6, 3, 3), torch.tensor([4, 6, 2])))
+    for lengths in (torch.tensor([4, 6, 2]), torch.tensor([6, 1, 5])):
+        feed = dict(zip([value.name for value in model.inputs], (doubles(6, 3, 3), lengths), strict=True))
+        for result, expected in zip(model.run(feed).values(), layer(*feed.values()), strict=True):
+            torch.testing.assert_close(result, expected, rtol=1e-12, atol=1e-12)
 
 
 def block(*layers: torch.nn.Module) -> torch.nn.Module:

@@ -28,6 +28,7 @@ KNOWN = {
     "LogSoftmax": "of numbers as far apart as float64 has them",
     "ScatterElements": "max and min drop NaN: flags of NaN are scattered as well; no float16 that reduces",
     "MatMul of a transposed matrix by a vector": "the transposition is lost: the vector gets an axis",
+    "MatMul times a number": "the number of a float64 product becomes a float32: it is split in two",
     "MaxPool of NaN": "NaN is dropped: flags of NaN are pooled as well",
     "MaxPool of a Pad": "the zeros become minus infinity: auto_pad says VALID",
     "DFT": "sums in float32 lose digits: in float64",

@@ -2,10 +2,9 @@
 
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
-#include "lowering/contraction.h"
-#include "lowering/dtype_limits.h"
 #include "lowering/kernels.h"
 #include "lowering/moments.h"
+#include "lowering/reductions.h"
 #include "lowering/size_arithmetic.h"
 
 namespace exportguard::lowering {
@@ -59,34 +58,49 @@ std::vector<Value*> pool_evenly(LoweringContext& ctx, std::string_view op, const
 
 // ------------------------------------------------------------------------------------------------ uneven windows
 
-/// Bool [to, from]: which elements window i covers, floor(i from / to) up to ceil((i + 1) from / to).
-Value* window_masks(LoweringContext& ctx, const Size& from, const Size& to) {
+/// The windows of one axis: from floor(i from / to) up to ceil((i + 1) from / to).
+struct Windows {
+  Value* positions;   ///< int64[to, longest]; behind a window's end its last element again
+  Value* is_element;  ///< bool[to, longest]
+  Value* counts;      ///< int64[to, 1]
+};
+
+Windows windows_of_axis(LoweringContext& ctx, const Size& from, const Size& to) {
   Value* count = as_scalar(ctx, from);
   Value* windows = as_scalar(ctx, to);
+  Value* one = ctx.constant(1, DType::kInt64);
+  const auto rounded_up = [&](Value* product) {
+    return ctx.op("Div", {ctx.op("Add", {product, ctx.op("Sub", {windows, one})}), windows});
+  };
   Value* index = ctx.unsqueeze(range(ctx, to), {1});
   Value* start = ctx.op("Div", {ctx.op("Mul", {index, count}), windows});
-  Value* next = ctx.op("Mul", {ctx.op("Add", {index, ctx.constant(1, DType::kInt64)}), count});
-  Value* rounding = ctx.op("Sub", {windows, ctx.constant(1, DType::kInt64)});
-  Value* end = ctx.op("Div", {ctx.op("Add", {next, rounding}), windows});
-  Value* positions = range(ctx, from);
-  return ctx.op("And", {ctx.op("GreaterOrEqual", {positions, start}), ctx.op("Less", {positions, end})});
+  Value* end = rounded_up(ctx.op("Mul", {ctx.op("Add", {index, one}), count}));
+
+  Value* longest = ctx.op("Add", {rounded_up(count), one});
+  Value* places = ctx.op("Add", {start, range(ctx, ctx.scalar_as_dim(longest))});
+  Value* last = ctx.op("Sub", {end, one});
+  return {ctx.op("Min", {places, last}), ctx.op("Less", {places, end}), ctx.op("Sub", {end, start})};
 }
 
 bool is_same_size(const Size& a, const Size& b) { return a.number() && a.number() == b.number(); }
 
-/// The mean over each window of one axis: a product with a matrix of weights.
+/// A tensor of the windows of one axis to broadcast with what was gathered there: [to, longest, 1, …].
+Value* with_axes_behind(LoweringContext& ctx, Value* of_windows, const Value* gathered, std::int64_t axis) {
+  Numbers behind;
+  for (auto i = axis + 2; i < static_cast<std::int64_t>(ctx.rank(gathered)); ++i) behind.push_back(i - axis);
+  return ctx.unsqueeze(of_windows, behind);
+}
+
+/// The mean over each window of one axis; an element counts in its windows alone, were it infinite.
 Value* average_axis(LoweringContext& ctx, Value* x, std::int64_t axis, const Size& to) {
   const Size from = size_of(ctx, x, axis);
   if (is_same_size(from, to)) return x;
-  Value* weights = ctx.cast(window_masks(ctx, from, to), x->dtype());
-  Value* count = ctx.reduce("ReduceSum", weights, {1}, true);
-  Value* matrix = ctx.swap_axes(ctx.op("Div", {weights, count}), 0, 1);
-  Value* moved = ctx.swap_axes(x, axis, -1);
-  if (!departs(ctx, Departure::kTransposedEmptyProduct)) return ctx.swap_axes(matmul(ctx, moved, matrix), axis, -1);
-  std::vector<Size> sizes = ctx.sizes_of(moved);
-  Value* rows = ctx.reshape(moved, {merged_size(ctx, moved, 0, sizes.size() - 1), from});
-  sizes.back() = to;
-  return ctx.swap_axes(ctx.reshape(matmul(ctx, rows, matrix), sizes), axis, -1);
+  const Windows windows = windows_of_axis(ctx, from, to);
+  Value* gathered = ctx.gather(x, windows.positions, axis);
+  Value* is_element = with_axes_behind(ctx, windows.is_element, gathered, axis);
+  Value* parts = ctx.where(is_element, gathered, ctx.number_like(0, x));
+  Value* counts = with_axes_behind(ctx, ctx.cast(windows.counts, x->dtype()), gathered, axis);
+  return ctx.op("Div", {ctx.reduce("ReduceSum", parts, {axis + 1}, false), ctx.squeeze(counts, {1})});
 }
 
 Value* average_each_axis(LoweringContext& ctx, const Adaptive& pooling) {
@@ -105,16 +119,14 @@ struct Maxima {
 
 /// The largest of each window of one axis, and the position of the first of them.
 Maxima largest_on_axis(LoweringContext& ctx, const Maxima& maxima, std::int64_t axis, const Size& to) {
-  const Size from = size_of(ctx, maxima.values, axis);
-  const auto rank = static_cast<std::int64_t>(ctx.rank(maxima.values));
-  Value* rows = ctx.unsqueeze(ctx.swap_axes(maxima.values, axis, -1), {rank - 1});  // [..., 1, from]
-  Value* windows = ctx.where(window_masks(ctx, from, to), rows, lowest(ctx, rows->dtype()));
-  Value* values = kernel_reduce(ctx, "ReduceMax", windows, {rank}, false);
-  values = ctx.swap_axes(values, axis, -1);
+  const Windows windows = windows_of_axis(ctx, size_of(ctx, maxima.values, axis), to);
+  Value* gathered = ctx.gather(maxima.values, windows.positions, axis);
+  Value* values = extreme_value(ctx, gathered, Extreme::kLargest, {{axis + 1}, false});
   if (maxima.positions == nullptr) return {values, nullptr};
-  Value* index = kernel_op(ctx, "ArgMax", {windows}, {{"axis", rank}, {"keepdims", 0}});
-  index = ctx.swap_axes(index, axis, -1);
-  return {values, ctx.op("GatherElements", {maxima.positions, index}, {{"axis", axis}})};
+  Value* index = extreme_index(ctx, gathered, Extreme::kLargest, axis + 1, true);
+  Value* positions = ctx.gather(maxima.positions, windows.positions, axis);
+  Value* found = ctx.op("GatherElements", {positions, index}, {{"axis", axis + 1}});
+  return {values, ctx.squeeze(found, {axis + 1})};
 }
 
 /// Every element's position within its channel.
@@ -146,8 +158,8 @@ void lower_adaptive_avg_pool(LoweringContext& ctx) {
     return ctx.result(kernel_reduce(ctx, "ReduceMean", ctx.widened(pooling.x), axes, true));
   }
   const Numbers windows = even_windows(ctx, pooling);
-  ctx.result(windows.empty() ? average_each_axis(ctx, pooling)
-                             : pool_evenly(ctx, "AveragePool", pooling, windows).front());
+  const bool is_even = !windows.empty() && !lacks_double(ctx, "AveragePool", pooling.x->dtype());
+  ctx.result(!is_even ? average_each_axis(ctx, pooling) : pool_evenly(ctx, "AveragePool", pooling, windows).front());
 }
 
 void lower_adaptive_max_pool(LoweringContext& ctx) {

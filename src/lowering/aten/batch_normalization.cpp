@@ -30,6 +30,11 @@ Value* channels_filled(LoweringContext& ctx, Value* vector, Value* x, double num
 Value* with_running_statistics(LoweringContext& ctx, const BatchNorm& norm) {
   Value* scale = channels_filled(ctx, ctx.find_input(1), norm.x, 1);
   Value* bias = channels_filled(ctx, ctx.find_input(2), norm.x, 0);
+  if (!holds(norm.x->dtype(), norm.epsilon)) {
+    Value* inverse = ctx.op("Mul", {inverse_root(ctx, norm.variance, norm.epsilon), scale});
+    Value* centered = ctx.op("Sub", {norm.x, per_channel(ctx, norm.mean, ctx.rank(norm.x))});
+    return scaled_channels(ctx, centered, inverse, bias);
+  }
   return same_dtype_op(ctx, "BatchNormalization", {norm.x, scale, bias, norm.mean, norm.variance},
                        {{"epsilon", norm.epsilon}});
 }

@@ -69,12 +69,6 @@ Value* node_of(LoweringContext& ctx, std::string_view op, Operands operands, ir:
   return kernel_op(ctx, op, operands, std::move(attributes));
 }
 
-/// The target would lose digits; products of matrices do not.
-bool is_narrowed(LoweringContext& ctx, std::string_view op, const Operands& operands) {
-  const DType dtype = operands.front()->dtype();
-  return dtype == DType::kFloat64 && kernel_dtype(ctx, op, dtype) != dtype;
-}
-
 WindowGrid grid_of(LoweringContext& ctx, Value* weight, const Convolution& convolution) {
   std::vector<Size> kernel;
   for (std::size_t i = 2; i < ctx.rank(weight); ++i) {
@@ -85,7 +79,7 @@ WindowGrid grid_of(LoweringContext& ctx, Value* weight, const Convolution& convo
 
 Value* convolve(LoweringContext& ctx, const Operands& given, const Convolution& convolution) {
   return with_batch(ctx, given, [&](const Operands& operands) {
-    if (is_narrowed(ctx, "Conv", operands))
+    if (lacks_double(ctx, "Conv", operands.front()->dtype()))
       return convolved(ctx, operands, grid_of(ctx, operands[1], convolution), convolution.groups);
     return node_of(ctx, "Conv", operands,
                    {{"strides", convolution.stride},
@@ -109,7 +103,7 @@ Value* convolve_transposed(LoweringContext& ctx, const Operands& given, Convolut
   }
 
   return with_batch(ctx, given, [&](const Operands& operands) {
-    if (is_narrowed(ctx, "ConvTranspose", operands)) {
+    if (lacks_double(ctx, "ConvTranspose", operands.front()->dtype())) {
       const WindowGrid grid = grid_of(ctx, operands[1], convolution);
       return convolved_transposed(ctx, operands, grid, convolution.groups, output_padding);
     }

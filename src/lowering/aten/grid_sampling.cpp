@@ -25,8 +25,10 @@ void lower_grid_sampler(LoweringContext& ctx) {
   ctx.require(has_operator, "grid_sample over volumes needs opset 20 or more, got " + std::to_string(ctx.opset()));
   const std::int64_t padding = ctx.integer(3);
   ctx.require(padding >= 0 && padding < 3, "the padding mode must be 0, 1 or 2, got " + std::to_string(padding));
-  const bool has_doubles = ctx.opset() >= 20 && x->dtype() == DType::kFloat64;
-  const DType dtype = has_doubles ? DType::kFloat64 : DType::kFloat32;
+  const bool is_double = x->dtype() == DType::kFloat64;
+  ctx.require(ctx.opset() >= 20 || !is_double,
+              "grid_sample of float64 needs opset 20 or more; or pass .to(torch.float32)");
+  const DType dtype = is_double ? DType::kFloat64 : DType::kFloat32;
   ctx.result(ctx.op("GridSample", {ctx.cast(x, dtype), ctx.cast(ctx.input(1), dtype)},
                     {{"mode", sampling_mode(ctx, ctx.integer(2))},
                      {"padding_mode", std::string(kPadding.at(static_cast<std::size_t>(padding)))},

@@ -1,6 +1,7 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/complex_rules.h"
+#include "lowering/elementwise.h"
 #include "lowering/kernels.h"
 #include "lowering/size_arithmetic.h"
 #include "lowering/vectors.h"
@@ -46,9 +47,15 @@ void lower_masked_scatter(LoweringContext& ctx) {
 // ------------------------------------------------------------------------------------------------ places of what is
 // not 0
 
+/// int64[rank, n]. A dtype without a kernel, of which a narrower one may have no number but 0, is compared first.
+Value* columns_of_places(LoweringContext& ctx, Value* x) {
+  Value* vector = as_vector(ctx, x);
+  return ctx.op("NonZero", {has_kernel(ctx.target(), "NonZero", x->dtype()) ? vector : as_bool(ctx, vector)});
+}
+
 /// int64[n, rank]. A number has no axes: then the rows are empty, one or none.
 Value* places(LoweringContext& ctx, Value* x) {
-  Value* rows = ctx.transpose(kernel_op(ctx, "NonZero", {as_vector(ctx, x)}), {1, 0});
+  Value* rows = ctx.transpose(columns_of_places(ctx, x), {1, 0});
   return ctx.rank(x) == 0 ? ctx.slice(rows, 1, 0, 0) : rows;
 }
 
@@ -56,7 +63,7 @@ void lower_nonzero(LoweringContext& ctx) { ctx.result(places(ctx, ctx.input(0)))
 
 void lower_nonzero_numpy(LoweringContext& ctx) {
   Value* x = ctx.input(0);
-  Value* columns = kernel_op(ctx, "NonZero", {as_vector(ctx, x)});
+  Value* columns = columns_of_places(ctx, x);
   std::vector<Value*> results;
   for (std::size_t i = 0; i < ctx.node().output_count(); ++i) {
     results.push_back(ctx.gather(columns, ctx.constant(static_cast<std::int64_t>(i), DType::kInt64), 0));

@@ -13,7 +13,7 @@ namespace exportguard::lowering {
 namespace {
 
 bool has_gemm(const LoweringContext& ctx, DType dtype) {
-  return is_floating(dtype) && kernel_dtype(ctx, "Gemm", dtype) == dtype;
+  return is_floating(dtype) && has_kernel(ctx.target(), "Gemm", dtype);
 }
 
 // ------------------------------------------------------------------------------------------------ linear
@@ -109,8 +109,9 @@ Value* addmm(LoweringContext& ctx, DType dtype, std::size_t beta) {
   Value* x = ctx.cast(ctx.input(0), dtype);
   Value* a = ctx.cast(ctx.input(1), dtype);
   Value* b = ctx.cast(ctx.input(2), dtype);
-  if (!has_gemm(ctx, dtype)) return weighted_sum(ctx, x, matmul(ctx, a, b), beta);
   const double factor = ctx.number(beta);
+  const bool has_factors = holds(dtype, factor) && holds(dtype, ctx.number(beta + 1));
+  if (!has_gemm(ctx, dtype) || !has_factors) return weighted_sum(ctx, x, matmul(ctx, a, b), beta);
   std::vector<Value*> operands = {a, b};
   if (factor != 0) operands.push_back(x);
   return ctx.op("Gemm", operands, {{"alpha", ctx.number(beta + 1)}, {"beta", factor}});

@@ -31,6 +31,11 @@ Value* layer_norm(LoweringContext& ctx, const std::vector<std::int64_t>& axes, d
   Value* x = ctx.input(0);
   Value* weight = ctx.find_input(2);
   Value* bias = ctx.find_input(3);
+  if (!holds(x->dtype(), epsilon)) {
+    Value* y = standardized(ctx, x, moments(ctx, x, axes), epsilon);
+    if (weight) y = ctx.op("Mul", {y, weight});
+    return bias ? ctx.op("Add", {y, bias}) : y;
+  }
   std::vector<Value*> operands = {x, weight ? ctx.cast(weight, x->dtype()) : ones_over(ctx, x, axes)};
   if (bias) operands.push_back(ctx.cast(bias, x->dtype()));
   return ctx.op("LayerNormalization", operands, {{"axis", axes.front()}, {"epsilon", epsilon}});
@@ -72,7 +77,7 @@ bool has_rms_operator(LoweringContext& ctx, const Value* weight) {
 
 Value* rms_norm(LoweringContext& ctx, const std::vector<std::int64_t>& axes, double epsilon) {
   Value* weight = ctx.find_input(2);
-  if (has_rms_operator(ctx, weight)) {
+  if (has_rms_operator(ctx, weight) && holds(ctx.input(0)->dtype(), epsilon)) {
     return ctx.op("RMSNormalization", {ctx.input(0), weight}, {{"axis", axes.front()}, {"epsilon", epsilon}});
   }
   Value* x = ctx.widened(ctx.input(0));
@@ -98,8 +103,8 @@ void lower_fused_rms_norm(LoweringContext& ctx) {
 /// a spatial axis and has no doubles.
 Value* normalized_channels(LoweringContext& ctx, Value* x, double epsilon) {
   const std::size_t rank = ctx.rank(x);
-  const bool has_kernel = rank > 2 && kernel_dtype(ctx, "InstanceNormalization", x->dtype()) == x->dtype();
-  if (!has_kernel) return standardized(ctx, x, moments(ctx, x, axes_between(2, rank)), epsilon);
+  const bool runs = rank > 2 && has_kernel(ctx.target(), "InstanceNormalization", x->dtype());
+  if (!runs) return standardized(ctx, x, moments(ctx, x, axes_between(2, rank)), epsilon);
   const std::vector<Size> channels = {size_of(ctx, x, 1)};
   Value* one = ctx.filled(channels, ctx.number_like(1, x));
   Value* zero = ctx.filled(channels, ctx.number_like(0, x));

@@ -2,6 +2,7 @@
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
 #include "lowering/kernels.h"
+#include "lowering/scatter.h"
 #include "lowering/size_arithmetic.h"
 
 namespace exportguard::lowering {
@@ -29,7 +30,7 @@ std::vector<Size> batch_sizes(LoweringContext& ctx, Value* x) {
 void lower_pixel_shuffle(LoweringContext& ctx) {
   Value* x = ctx.input(0);
   const std::int64_t factor = ctx.integer(1);
-  if (ctx.rank(x) == 4 && kernel_dtype(ctx, "DepthToSpace", x->dtype()) == x->dtype()) {
+  if (ctx.rank(x) == 4 && has_kernel(ctx.target(), "DepthToSpace", x->dtype())) {
     return ctx.result(ctx.op("DepthToSpace", {x}, {{"blocksize", factor}, {"mode", "CRD"}}));
   }
   std::vector<Size> sizes = batch_sizes(ctx, x);
@@ -119,18 +120,47 @@ void lower_im2col(LoweringContext& ctx) {
   ctx.result(ctx.reshape_like_output(ordered));
 }
 
-/// Columns added up into an image, the inverse layout of im2col.
+/// Columns added up into an image, by the place of each element on the padded image; for every dtype.
+Value* scattered_columns(LoweringContext& ctx, Value* x, const Blocks& rows, const Blocks& columns) {
+  const std::vector<Size> sizes = ctx.sizes(1);
+  const Size height = add(ctx, sizes.at(0), 2 * rows.padding);
+  const Size width = add(ctx, sizes.at(1), 2 * columns.padding);
+  const Size batch = size_of(ctx, x, 0);
+  const Size channels = divided(ctx, size_of(ctx, x, 1), rows.kernel * columns.kernel);
+
+  // [kernel rows, kernel columns, block rows, block columns]
+  Value* row_places = block_positions(ctx, rows, block_count(ctx, sizes.at(0), rows));
+  Value* column_places = block_positions(ctx, columns, block_count(ctx, sizes.at(1), columns));
+  Value* starts = ctx.op("Mul", {ctx.unsqueeze(row_places, {1, 3}), as_dim(ctx, width)});
+  Value* places = ctx.reshape(ctx.op("Add", {starts, ctx.unsqueeze(column_places, {0, 2})}), {1, 1, -1});
+
+  const Size count = multiply(ctx, rows.kernel * columns.kernel, size_of(ctx, x, 2));
+  Value* flat = ctx.reshape(x, {batch, channels, count});
+  Value* image = ctx.filled({batch, channels, multiply(ctx, height, width)}, ctx.number_like(0, x));
+  places = ctx.expand(places, {batch, channels, count});
+  image = scatter_elements(ctx, image, 2, places, flat, Reduction::kAdd);
+  image = ctx.reshape(image, {batch, channels, height, width});
+  image = ctx.slice(image, 2, rows.padding, add(ctx, sizes.at(0), rows.padding));
+  return ctx.slice(image, 3, columns.padding, add(ctx, sizes.at(1), columns.padding));
+}
+
+Value* columns_by_operator(LoweringContext& ctx, Value* x, const Blocks& rows, const Blocks& columns) {
+  Value* kernel = ctx.ints({rows.kernel, columns.kernel});
+  return ctx.op("Col2Im",
+                {ctx.cast(x, kernel_dtype(ctx, "Col2Im", x->dtype())), ctx.concat_sizes(ctx.sizes(1)), kernel},
+                {{"dilations", std::vector<std::int64_t>{rows.dilation, columns.dilation}},
+                 {"pads", std::vector<std::int64_t>{rows.padding, columns.padding, rows.padding, columns.padding}},
+                 {"strides", std::vector<std::int64_t>{rows.stride, columns.stride}}});
+}
+
+/// The inverse layout of im2col.
 void lower_col2im(LoweringContext& ctx) {
   Value* x = ctx.input(0);
   Value* batched = ctx.rank(x) == 3 ? x : ctx.unsqueeze(x, {0});
   const Blocks rows = blocks(ctx, 2, 0);
   const Blocks columns = blocks(ctx, 2, 1);
-  Value* kernel = ctx.ints({rows.kernel, columns.kernel});
-  Value* image = ctx.op(
-      "Col2Im", {ctx.cast(batched, kernel_dtype(ctx, "Col2Im", x->dtype())), ctx.concat_sizes(ctx.sizes(1)), kernel},
-      {{"dilations", std::vector<std::int64_t>{rows.dilation, columns.dilation}},
-       {"pads", std::vector<std::int64_t>{rows.padding, columns.padding, rows.padding, columns.padding}},
-       {"strides", std::vector<std::int64_t>{rows.stride, columns.stride}}});
+  Value* image =
+      (lacks_double(ctx, "Col2Im", x->dtype()) ? scattered_columns : columns_by_operator)(ctx, batched, rows, columns);
   ctx.result(batched == x ? image : ctx.squeeze(image, {0}));
 }
 

@@ -131,11 +131,6 @@ void lower_max_unpool(LoweringContext& ctx) {
 
 // ------------------------------------------------------------------------------------------------ average
 
-/// The target would lose digits; sums do not.
-bool is_narrowed(LoweringContext& ctx, std::string_view op, const Value* x) {
-  return x->dtype() == DType::kFloat64 && kernel_dtype(ctx, op, x->dtype()) != x->dtype();
-}
-
 /// Windows that stand over the padding at the end as well, one more than fits for ceil_mode.
 WindowGrid reaching_grid(LoweringContext& ctx, const Pooling& pooling) {
   const std::size_t count = pooling.kernel.size();
@@ -170,7 +165,7 @@ Value* average_of_windows(LoweringContext& ctx, Value* x, const Pooling& pooling
 }
 
 Value* average_pool(LoweringContext& ctx, Value* x, const Pooling& pooling, bool counts_padding) {
-  if (is_narrowed(ctx, "AveragePool", x)) return average_of_windows(ctx, x, pooling, counts_padding);
+  if (lacks_double(ctx, "AveragePool", x->dtype())) return average_of_windows(ctx, x, pooling, counts_padding);
   return kernel_op(ctx, "AveragePool", {x},
                    {{"kernel_shape", pooling.kernel},
                     {"strides", pooling.stride},
@@ -184,7 +179,7 @@ Value* summed_windows(LoweringContext& ctx, Value* x, const Pooling& pooling) {
   const std::size_t count = pooling.kernel.size();
   const WindowGrid grid = reaching_grid(ctx, pooling);
   const std::vector<Size> counts = result_counts(ctx, pooling);
-  if (is_narrowed(ctx, "Conv", x)) return window_sums(ctx, x, grid, counts);
+  if (lacks_double(ctx, "Conv", x->dtype())) return window_sums(ctx, x, grid, counts);
 
   std::vector<Size> single = {multiply(ctx, size_of(ctx, x, 0), size_of(ctx, x, 1)), 1};
   for (std::size_t i = 0; i < count; ++i) single.push_back(size_of(ctx, x, static_cast<std::int64_t>(i) + 2));

@@ -5,6 +5,7 @@
 #include "exportguard/lowering/table.h"
 #include "lowering/kernels.h"
 #include "lowering/packed_layout.h"
+#include "lowering/recurrent_steps.h"
 #include "lowering/size_arithmetic.h"
 
 namespace exportguard::lowering {
@@ -170,20 +171,31 @@ Value* projected(LoweringContext& ctx, const Stack& stack, std::size_t layer, Va
 
 // ------------------------------------------------------------------------------------------------ layers
 
+/// The outputs of ONNX's operator, by itself, or step by step where the target would lose digits.
+std::vector<Value*> computed_layer(LoweringContext& ctx, const Stack& stack, const Kind& kind, const Layer& given,
+                                   Value* biases) {
+  const DType dtype = given.x->dtype();
+  if (lacks_double(ctx, kind.op, dtype)) {
+    const std::string_view activation = kind.activations.empty() ? "" : std::string_view(kind.activations.front());
+    return recurrent_layer(
+        ctx, kind.op,
+        {stack.directions(), given.x, given.of_input, given.of_state, biases, stack.lengths, given.states, activation});
+  }
+  std::vector<Value*> operands = {given.x, given.of_input, given.of_state, biases, stack.lengths};
+  operands.insert(operands.end(), given.states.begin(), given.states.end());
+  for (Value*& operand : operands) {
+    if (operand != nullptr && operand != stack.lengths) operand = ctx.cast(operand, kernel_dtype(ctx, kind.op, dtype));
+  }
+  return ctx.op_many(kind.op, operands, 1 + given.states.size(), attributes_of(ctx, stack, kind));
+}
+
 /// One layer: output, then its last states, one for each of `states`.
 std::vector<Value*> run_layer(LoweringContext& ctx, const Stack& stack, const Kind& kind, std::size_t layer, Value* x,
                               const std::vector<Value*>& states) {
   const auto laid_out = stack.is_projected ? projected_layer : plain_layer;
   Value* biases = stack.has_biases ? of_directions(ctx, stack, layer, kind, {2, 3}) : nullptr;
   const Layer given = laid_out(ctx, stack, kind, layer, x, states);
-  std::vector<Value*> operands = {given.x, given.of_input, given.of_state, biases, stack.lengths};
-  operands.insert(operands.end(), given.states.begin(), given.states.end());
-
-  const DType dtype = kernel_dtype(ctx, kind.op, x->dtype());
-  for (Value*& operand : operands) {
-    if (operand != nullptr && operand != stack.lengths) operand = ctx.cast(operand, dtype);
-  }
-  auto outputs = ctx.op_many(kind.op, operands, 1 + states.size(), attributes_of(ctx, stack, kind));
+  auto outputs = computed_layer(ctx, stack, kind, given, biases);
 
   std::int64_t width = hidden_size(ctx, stack);
   if (stack.is_projected) {

@@ -1,6 +1,7 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/contraction.h"
+#include "lowering/recurrent_steps.h"
 
 namespace exportguard::lowering {
 namespace {
@@ -22,29 +23,17 @@ Gates gates_of(LoweringContext& ctx, Value* state, std::size_t weights) {
           affine(ctx, state, ctx.input(weights + 1), ctx.find_input(weights + 3))};
 }
 
-std::vector<Value*> split_gates(LoweringContext& ctx, Value* gates, std::size_t count) {
-  return ctx.op_many("Split", {gates}, count, {{"axis", -1}, {"num_outputs", static_cast<std::int64_t>(count)}});
-}
-
 void lower_lstm_cell(LoweringContext& ctx) {
   const std::vector<Value*> states = ctx.inputs(1);
   const Gates gates = gates_of(ctx, states.at(0), 2);
   const auto parts = split_gates(ctx, ctx.op("Add", {gates.of_input, gates.of_state}), 4);
-  Value* kept = ctx.op("Mul", {ctx.op("Sigmoid", {parts[1]}), states.at(1)});
-  Value* taken = ctx.op("Mul", {ctx.op("Sigmoid", {parts[0]}), ctx.op("Tanh", {parts[2]})});
-  Value* cell = ctx.op("Add", {kept, taken});
-  ctx.results({ctx.op("Mul", {ctx.op("Sigmoid", {parts[3]}), ctx.op("Tanh", {cell})}), cell});
+  ctx.results(lstm_step(ctx, {parts[0], parts[1], parts[2], parts[3]}, states.at(1)));
 }
 
 void lower_gru_cell(LoweringContext& ctx) {
   Value* state = ctx.input(1);
   const Gates gates = gates_of(ctx, state, 2);
-  const auto from_input = split_gates(ctx, gates.of_input, 3);
-  const auto from_state = split_gates(ctx, gates.of_state, 3);
-  Value* reset = ctx.op("Sigmoid", {ctx.op("Add", {from_input[0], from_state[0]})});
-  Value* update = ctx.op("Sigmoid", {ctx.op("Add", {from_input[1], from_state[1]})});
-  Value* fresh = ctx.op("Tanh", {ctx.op("Add", {from_input[2], ctx.op("Mul", {reset, from_state[2]})})});
-  ctx.result(ctx.op("Add", {fresh, ctx.op("Mul", {update, ctx.op("Sub", {state, fresh})})}));
+  ctx.result(gru_step(ctx, {split_gates(ctx, gates.of_input, 3), split_gates(ctx, gates.of_state, 3)}, state));
 }
 
 void lower_rnn_cell(LoweringContext& ctx, std::string_view activation) {

@@ -9,6 +9,7 @@
 
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
+#include "lowering/interpolation.h"
 #include "lowering/kernels.h"
 #include "lowering/size_arithmetic.h"
 
@@ -69,17 +70,27 @@ bool is_power_of_two(const std::optional<double>& factor) {
   return factor && *factor >= 1 && std::exp2(std::round(std::log2(*factor))) == *factor;
 }
 
+/// How far apart the source elements of two neighbours lie.
+Value* nearest_step(LoweringContext& ctx, const Size& from, const Size& to, std::optional<double> factor) {
+  if (factor && *factor > 0) return ctx.constant(static_cast<double>(static_cast<float>(1 / *factor)), DType::kFloat32);
+  return ctx.op("Div",
+                {ctx.cast(as_scalar(ctx, from), DType::kFloat32), ctx.cast(as_scalar(ctx, to), DType::kFloat32)});
+}
+
+/// Of an image torch leaves an axis whose size stays, and doubles each element where the size doubles, whatever factor
+/// is given (`nearest_idx` in UpSample.h, torch 2.11 to 2.13); of volumes it does so in memory that has channels last.
+Value* step_of_pictures(LoweringContext& ctx, const Size& from, const Size& to, Value* step) {
+  Value* before = as_scalar(ctx, from);
+  Value* after = as_scalar(ctx, to);
+  const auto is_equal = [&](Value* size) { return ctx.op("Equal", {after, size}); };
+  step = ctx.where(is_equal(ctx.op("Add", {before, before})), ctx.constant(0.5, DType::kFloat32), step);
+  return ctx.where(is_equal(before), ctx.constant(1.0, DType::kFloat32), step);
+}
+
 /// The index of the source element for each of the result's, in torch's own float32 arithmetic: Resize rounds otherwise
 /// where a position falls on the border between two elements.
-Value* nearest_indices(LoweringContext& ctx, const Size& from, const Size& to, std::optional<double> factor,
-                       Rounding rounding) {
+Value* nearest_indices(LoweringContext& ctx, const Size& from, const Size& to, Value* step, Rounding rounding) {
   Value* count = as_scalar(ctx, from);
-  Value* step = nullptr;
-  if (factor && *factor > 0) {
-    step = ctx.constant(static_cast<double>(static_cast<float>(1 / *factor)), DType::kFloat32);
-  } else {
-    step = ctx.op("Div", {ctx.cast(count, DType::kFloat32), ctx.cast(as_scalar(ctx, to), DType::kFloat32)});
-  }
   Value* position = ctx.cast(range(ctx, to), DType::kFloat32);
   if (rounding == Rounding::kHalfPixel) position = ctx.op("Add", {position, ctx.constant(0.5, DType::kFloat32)});
   Value* index = ctx.cast(ctx.op("Floor", {ctx.op("Mul", {position, step})}), DType::kInt64);
@@ -88,11 +99,16 @@ Value* nearest_indices(LoweringContext& ctx, const Size& from, const Size& to, s
 
 Value* gather_nearest(LoweringContext& ctx, const Target& target, Rounding rounding) {
   Value* y = target.x;
+  const bool has_exceptions = target.spatial() == 2 && rounding == Rounding::kFloor;
   for (std::size_t i = 0; i < target.spatial(); ++i) {
     const auto axis = static_cast<std::int64_t>(i) + 2;
     const Size from = size_of(ctx, target.x, axis);
     const bool is_same = from.number() && from.number() == target.sizes[i].number();
-    if (!is_same) y = ctx.gather(y, nearest_indices(ctx, from, target.sizes[i], target.factors[i], rounding), axis);
+    const auto& factor = target.factors[i];
+    if (is_same && (!factor || factor == 1 || has_exceptions)) continue;
+    Value* step = nearest_step(ctx, from, target.sizes[i], factor);
+    if (factor && has_exceptions) step = step_of_pictures(ctx, from, target.sizes[i], step);
+    y = ctx.gather(y, nearest_indices(ctx, from, target.sizes[i], step, rounding), axis);
   }
   return y;
 }
@@ -105,19 +121,57 @@ float rounded_up(double factor) {
   return narrow < factor ? std::nextafter(narrow, std::numeric_limits<float>::infinity()) : narrow;
 }
 
+/// Whether an axis keeps its size by the factor, whatever that is: nothing where the size at run time decides.
+std::optional<bool> keeps_size(const Size& from, const Size& to, double factor) {
+  if (from.number() && to.number()) return *from.number() == *to.number();
+  if (factor < 1 || factor >= 2) return false;
+  return std::nullopt;
+}
+
+/// What becomes of an axis that a factor leaves as long as it is.
+enum class KeptAxis { kStays, kMoves };
+
+/// The factor of a spatial axis; nothing where the size at run time decides.
+std::optional<float> known_factor(LoweringContext& ctx, const Target& target, std::size_t i, KeptAxis kept) {
+  const Size from = size_of(ctx, target.x, static_cast<std::int64_t>(i) + 2);
+  const double factor = *target.factors[i];
+  const std::optional<bool> keeps = kept == KeptAxis::kMoves ? false : keeps_size(from, target.sizes[i], factor);
+  return keeps ? std::optional(*keeps ? 1.0F : rounded_up(factor)) : std::nullopt;
+}
+
+Value* float_vector(LoweringContext& ctx, const std::vector<float>& numbers) {
+  return ctx.constant(ir::Tensor(at::tensor(numbers)));
+}
+
+/// float32[1]
+Value* factor_by_size(LoweringContext& ctx, const Target& target, std::size_t i) {
+  Value* from = as_dim(ctx, size_of(ctx, target.x, static_cast<std::int64_t>(i) + 2));
+  Value* keeps = ctx.op("Equal", {from, as_dim(ctx, target.sizes[i])});
+  return ctx.where(keeps, float_vector(ctx, {1}), float_vector(ctx, {rounded_up(*target.factors[i])}));
+}
+
 /// Batch and channels keep their sizes.
-Value* factors_with_batch(LoweringContext& ctx, const Target& target) {
-  std::vector<float> factors = {1, 1};
-  for (const auto& factor : target.factors) factors.push_back(rounded_up(*factor));
-  return ctx.constant(ir::Tensor(at::tensor(factors)));
+Value* factors_with_batch(LoweringContext& ctx, const Target& target, KeptAxis kept) {
+  std::vector<Value*> parts;
+  std::vector<float> known = {1, 1};
+  for (std::size_t i = 0; i < target.spatial(); ++i) {
+    if (const auto factor = known_factor(ctx, target, i, kept)) {
+      known.push_back(*factor);
+      continue;
+    }
+    if (!known.empty()) parts.push_back(float_vector(ctx, std::exchange(known, {})));
+    parts.push_back(factor_by_size(ctx, target, i));
+  }
+  if (!known.empty()) parts.push_back(float_vector(ctx, known));
+  return ctx.concat(parts, 0);
 }
 
 /// Factors that the model gave set the positions; else the ratio of the sizes does.
-Value* resize(LoweringContext& ctx, const Target& target, ir::AttributeList attributes) {
+Value* resize(LoweringContext& ctx, const Target& target, KeptAxis kept, ir::AttributeList attributes) {
   Value* x = is_floating(target.x->dtype()) ? target.x : ctx.cast(target.x, DType::kFloat32);
   x = ctx.cast(x, kernel_dtype(ctx, "Resize", x->dtype()));
   if (has_factors(target))
-    return ctx.op("Resize", {x, nullptr, factors_with_batch(ctx, target)}, std::move(attributes));
+    return ctx.op("Resize", {x, nullptr, factors_with_batch(ctx, target, kept)}, std::move(attributes));
   std::vector<Size> sizes = {size_of(ctx, x, 0), size_of(ctx, x, 1)};
   sizes.insert(sizes.end(), target.sizes.begin(), target.sizes.end());
   return ctx.op("Resize", {x, nullptr, nullptr, ctx.concat_sizes(sizes)}, std::move(attributes));
@@ -125,9 +179,9 @@ Value* resize(LoweringContext& ctx, const Target& target, ir::AttributeList attr
 
 Value* nearest(LoweringContext& ctx, const Target& target, Rounding rounding) {
   const bool is_exact = has_factors(target) && std::ranges::all_of(target.factors, is_power_of_two) &&
-                        kernel_dtype(ctx, "Resize", target.x->dtype()) == target.x->dtype();
+                        has_kernel(ctx.target(), "Resize", target.x->dtype());
   if (!is_exact) return gather_nearest(ctx, target, rounding);
-  return resize(ctx, target,
+  return resize(ctx, target, KeptAxis::kStays,
                 {{"mode", std::string("nearest")},
                  {"coordinate_transformation_mode", std::string("asymmetric")},
                  {"nearest_mode", std::string("floor")}});
@@ -165,8 +219,34 @@ Value* in_range(LoweringContext& ctx, Value* y, DType dtype) {
   return ctx.op("Clip", {rounded, ctx.number_like(0, y), ctx.number_like(255, y)});
 }
 
+/// A Resize that keeps every size does nothing in some runtimes, but plain cubic kernels move by the factor.
+bool may_be_left(LoweringContext& ctx, const Target& target, Filter filter) {
+  if (filter != Filter::kPlain || !has_factors(target)) return false;
+  for (std::size_t i = 0; i < target.spatial(); ++i) {
+    const Size from = size_of(ctx, target.x, static_cast<std::int64_t>(i) + 2);
+    const bool grows = keeps_size(from, target.sizes[i], *target.factors[i]) == false;
+    if (grows || *target.factors[i] == 1) return false;
+  }
+  return true;
+}
+
+/// Axis by axis, the last one first, as torch goes.
+Value* interpolated_in_double(LoweringContext& ctx, const Target& target, const InterpolationOptions& options) {
+  Value* y = ctx.cast(target.x, DType::kFloat64);
+  for (std::size_t i = target.spatial(); i-- > 0;)
+    y = interpolated(ctx, y, {static_cast<std::int64_t>(i) + 2, target.sizes[i], target.factors[i]}, options);
+  return y;
+}
+
 void lower_interpolation(LoweringContext& ctx, const Target& target, std::string_view mode, Filter filter) {
-  ctx.result(in_range(ctx, resize(ctx, target, interpolation(ctx, mode, filter)), target.x->dtype()));
+  if (lacks_double(ctx, "Resize", target.x->dtype()) || (mode == "cubic" && may_be_left(ctx, target, filter))) {
+    const Kernel kernel = mode == "linear" ? Kernel::kLinear : Kernel::kCubic;
+    Value* y = interpolated_in_double(ctx, target, {kernel, ctx.flag(2), filter == Filter::kAntialias});
+    return ctx.result(in_range(ctx, y, target.x->dtype()));
+  }
+  // But for plain cubic kernels torch leaves an axis that keeps its size, whatever the factor.
+  const KeptAxis kept = mode == "cubic" && filter == Filter::kPlain ? KeptAxis::kMoves : KeptAxis::kStays;
+  ctx.result(in_range(ctx, resize(ctx, target, kept, interpolation(ctx, mode, filter)), target.x->dtype()));
 }
 
 void lower_linear(LoweringContext& ctx) { lower_interpolation(ctx, sized_target(ctx), "linear", Filter::kPlain); }

@@ -16,8 +16,8 @@ TEST(KernelDtype, WidensToTheNearestKernelThatHoldsTheValues) {
   EXPECT_EQ(kernel_dtype(Target::kOnnxRuntimeCpu, "CumSum", DType::kUint32), DType::kInt64);
 }
 
-TEST(KernelDtype, TakesFloat32ForFloat64WhereNothingElseRuns) {
-  EXPECT_EQ(kernel_dtype(Target::kOnnxRuntimeCpu, "Erf", DType::kFloat64), DType::kFloat32);
+TEST(KernelDtype, NeverTakesFloat32ForFloat64) {
+  EXPECT_EQ(kernel_dtype(Target::kOnnxRuntimeCpu, "Erf", DType::kFloat64), DType::kFloat64);
 }
 
 TEST(KernelDtype, LeavesBfloat16ForOtherProviders) {
@@ -35,7 +35,7 @@ TEST(KernelDtype, OfTheStandardAloneStays) {
 TEST(KernelDtype, OfTheCudaProviderIsThatOfEitherProvider) {
   EXPECT_EQ(kernel_dtype(Target::kOnnxRuntimeCuda, "Erf", DType::kFloat64), DType::kFloat64);
   EXPECT_EQ(kernel_dtype(Target::kOnnxRuntimeCuda, "Max", DType::kInt8), DType::kInt8);
-  EXPECT_EQ(kernel_dtype(Target::kOnnxRuntimeCuda, "Tan", DType::kFloat64), DType::kFloat32);
+  EXPECT_EQ(kernel_dtype(Target::kOnnxRuntimeCuda, "CumSum", DType::kUint32), DType::kInt64);
 }
 
 TEST(Target, DepartsFromTheStandardOnlyIfItIsARuntime) {

@@ -42,19 +42,6 @@ def test_a_layer_with_relu_and_without_a_batch(check: Check) -> None:
     check(nn.RNN(4, 5, nonlinearity="relu"), [torch.randn(2, 4)])
 
 
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
-def test_recurrent_layers_of_doubles_run_in_float32(kind: type[nn.RNNBase], check: Check) -> None:
-    class Rounded(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = kind(4, 5).double()
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return (self.layer(x)[0] * 1000).round()
-
-    check(Rounded(), [torch.randn(2, 3, 4, dtype=torch.float64)])
-
-
 CELLS = {
     "lstm": nn.LSTMCell(4, 5),
     "lstm without bias": nn.LSTMCell(4, 5, bias=False),

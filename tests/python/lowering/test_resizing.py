@@ -51,6 +51,30 @@ def test_interpolate_by_a_factor(
     )
 
 
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "linear"])
+@pytest.mark.parametrize("spatial", [1, 2, 3])
+def test_a_factor_that_leaves_an_axis_as_long_as_it_is(mode: str, spatial: int, check: Check) -> None:
+    """torch has a rule of its own for such axes in some modes, and none in others."""
+    mode = {"linear": ["linear", "bilinear", "trilinear"][spatial - 1]}.get(mode, mode)
+    sizes = [[size] * (spatial - 1) + [last] for size in (3, 1) for last in (3, 5, 1, 2)]
+    for factor in (1.3, 2.1):
+        check(
+            lambda x, factor=factor: functional.interpolate(x, scale_factor=factor, mode=mode),  # type: ignore[misc]
+            [torch.rand(2, 2, *([6] * spatial))],
+            others=[[torch.rand(2, 2, *one)] for one in sizes],
+        )
+
+
+@pytest.mark.parametrize("mode", ["bicubic", "bilinear"])
+@pytest.mark.parametrize("antialias", [False, True])
+def test_a_factor_that_leaves_a_picture_as_large_as_it_is(mode: str, antialias: bool, check: Check) -> None:
+    check(
+        lambda x: functional.interpolate(x, scale_factor=1.3, mode=mode, antialias=antialias),
+        [torch.rand(2, 2, 6, 6)],
+        others=[[torch.rand(2, 2, *one)] for one in ((3, 3), (3, 5), (1, 2), (5, 2))],
+    )
+
+
 @pytest.mark.parametrize("target", [49, 98, 31], ids=str)
 def test_nearest_picks_the_same_elements_at_every_border(target: int, check: Check) -> None:
     check(lambda x: functional.interpolate(x, size=(target,)), [torch.arange(21.0).reshape(1, 1, 21)])
