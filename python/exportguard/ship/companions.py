@@ -10,6 +10,8 @@ from exportguard.errors import REFUSALS
 from exportguard.models import ModelCase
 from exportguard.optional import OptionalModule
 
+from .staging import DISK_ERRORS
+
 transformers: Any = OptionalModule("transformers")
 logger = logging.getLogger(__name__)
 
@@ -38,6 +40,8 @@ def _has_written(loader: str, source: str, staging: Path) -> bool:
     try:
         getattr(transformers, loader).from_pretrained(source, trust_remote_code=False).save_pretrained(staging)
     except (*REFUSALS, OSError, ImportError) as error:
+        if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+            raise
         logger.info("%s has no %s: %s", source, loader, error)
         return False
     return True

@@ -37,7 +37,8 @@ def record(folder: Path, calls: Mapping[str, Sequence[Feeds]]) -> None:
         for feeds in inputs:
             outputs = dict(zip(session.output_names, session.run(feeds), strict=True))
             kept.append({"file": name, "inputs": dict(feeds), "outputs": outputs})
-    torch.save(kept, folder / EXAMPLES)
+    with (folder / EXAMPLES).open("wb") as file:  # whose errors say what the disk does not take, unlike torch's own
+        torch.save(kept, file)
 
 
 def is_export(model: str) -> bool:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import glob
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from exportguard.errors import FileError
+from exportguard.errors import ExportGuardError, FileError
 
 REPORT = "export_report.json"  # what tells a folder of ours
 _STAGING, _LOCK = ".part", ".lock"
+#: What a disk says that takes no more, or nothing.
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 _LONGEST_SUFFIX = 24  # bytes that are added to a name while a folder is made
 _HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of fcntl.h
 
@@ -28,7 +32,8 @@ def staged_folder(target: Path) -> Iterator[Path]:
     next one that writes there. An earlier export there is replaced; any other folder with something in it is not.
 
     Raises:
-        FileError: the target is taken by something else, or cannot be written; found out before the block.
+        FileError: the target is taken by something else, or cannot be written, found out before the block; or the disk
+            takes no more.
     """
     require_free(target)
     target = Path(os.path.realpath(target))  # a link stays, and what it leads to is replaced
@@ -45,6 +50,13 @@ def staged_folder(target: Path) -> Iterator[Path]:
     try:
         yield staging
         _put_in_place(staging, target)
+    except ExportGuardError:
+        raise
+    except Exception as error:  # some libraries have no error of their own for what the disk does not take
+        reason = _reason_of_disk(error)
+        if reason is None:
+            raise
+        raise FileError(f"cannot write {target}: {reason}; free some space, or pass another folder") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
         Path(lock_name).unlink(missing_ok=True)
@@ -87,6 +99,21 @@ def _remove_abandoned(target: Path) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(path.with_suffix(_STAGING), ignore_errors=True)
             path.unlink()
+
+
+def _reason_of_disk(error: BaseException | None) -> str | None:
+    """Why the disk did not take what was written; None if it was something else.
+
+    torch's writer raises an error of its own, in the context of which the true one is, and those of Rust, which
+    tokenizers are written by, have the number in their text.
+    """
+    while error is not None:
+        told = re.search(r"\(os error (\d+)\)", str(error))
+        number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
+        if number in DISK_ERRORS:
+            return os.strerror(number)
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _put_in_place(staging: Path, target: Path) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
@@ -222,6 +224,70 @@ def test_a_folder_by_a_link_and_with_other_letters_is_exported(source: Path) -> 
     (place / "link").symlink_to("the model")
     assert main(["export", "-m", f"{place / 'link'}/", "-o", str(place / "out ü"), "-q", "--opset", "newest"]) == 0
     assert (place / "out ü" / "model.onnx").is_file()
+
+
+def _as_a_tokenizer_says(*given: object, **named: object) -> None:
+    raise Exception("No space left on device (os error 28)")
+
+
+@pytest.fixture(scope="module")
+def worded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint with a tokenizer."""
+    folder = tmp_path_factory.mktemp("worded") / "source"
+    config = transformers.LlamaConfig(
+        hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, vocab_size=16, head_dim=8
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    words = {word: number for number, word in enumerate(["<unk>", *(f"word{number}" for number in range(15))])}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>").save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("size", [16, 700, 2_000, 20_000])
+def test_a_disk_that_takes_no_more_is_told_and_leaves_nothing(
+    size: int, worded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A limit of the size of a file stands for it: at the configuration, the tokenizer and the model."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        code = main(["export", "-m", str(worded), "-o", str(tmp_path / "out"), "-q"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert code == 1
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.startswith("Error: cannot write")
+    assert "File too large" in told
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_examples_that_the_disk_does_not_take_are_told(
+    worded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """torch's writer has an error of its own for it."""
+    kept, limits = torch.save, resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def save(*given: Any) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4000, limits[1]))
+        try:
+            kept(*given)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    monkeypatch.setattr(torch, "save", save)
+    assert main(["export", "-m", str(worded), "-o", str(tmp_path / "out"), "-q"]) == 1
+    assert "out: File too large; free some space" in capsys.readouterr().err.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_words_of_other_libraries_for_a_full_disk_are_known(
+    worded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(transformers.PreTrainedTokenizerBase, "save_pretrained", _as_a_tokenizer_says)
+    assert main(["export", "-m", str(worded), "-o", str(tmp_path / "out"), "-q"]) == 1
+    assert "No space left on device; free some space" in capsys.readouterr().err.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_weights_of_another_dtype_are_exported(source: Path) -> None:
