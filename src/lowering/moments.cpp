@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "lowering/kernels.h"
+#include "lowering/reductions.h"
 
 namespace exportguard::lowering {
 
@@ -44,7 +45,7 @@ Value* p_norm(LoweringContext& ctx, Value* x, double p, const std::vector<std::i
   Value* size = ctx.op("Abs", {x});
   if (p == 2) return ctx.reduce("ReduceL2", x, axes, true);
   if (p == 1) return ctx.reduce("ReduceSum", size, axes, true);
-  if (std::isinf(p)) return ctx.reduce(p > 0 ? "ReduceMax" : "ReduceMin", size, axes, true);
+  if (std::isinf(p)) return extreme_value(ctx, size, p > 0 ? Extreme::kLargest : Extreme::kSmallest, {axes, true});
   if (p == 0) {
     Value* is_counted = ctx.op("Greater", {size, ctx.number_like(0, size)});
     return ctx.reduce("ReduceSum", ctx.cast(is_counted, x->dtype()), axes, true);

@@ -47,7 +47,7 @@ Value* additive(LoweringContext& ctx, Value* mask, DType dtype) {
 Value* sees_any(LoweringContext& ctx, Value* mask) {
   const ReducedAxes keys = {{static_cast<std::int64_t>(ctx.rank(mask)) - 1}, true};
   if (mask->dtype() == DType::kBool) return any_true(ctx, mask, keys);
-  Value* largest = kernel_reduce(ctx, "ReduceMax", mask, keys.axes, keys.keepdim);
+  Value* largest = extreme_value(ctx, mask, Extreme::kLargest, keys);
   return kernel_op(ctx, "Greater", {largest, ctx.number_like(-kInfinity, largest)});
 }
 

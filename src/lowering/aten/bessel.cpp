@@ -190,7 +190,11 @@ void lower_airy(LoweringContext& ctx) {
   Value* right = quotient(ctx, product(ctx, exponential(ctx, ctx.op("Neg", {zeta})), fit), root(ctx, root(ctx, size)));
   right = times(ctx, right, 1 / (2 * std::sqrt(std::numbers::pi)));
   Value* middle = joined(ctx, x, kAiryNearFit.high, fitted(ctx, x, kAiryNearFit), right);
-  ctx.result(ctx.where(is_below(ctx, x, kAiryNearFit.low), airy_waves(ctx, size), middle));
+  Value* found = ctx.where(is_below(ctx, x, kAiryNearFit.low), airy_waves(ctx, size), middle);
+  // torch has NaN at both infinities.
+  Value* infinity = number(ctx, std::numeric_limits<double>::infinity());
+  Value* nan = number(ctx, std::numeric_limits<double>::quiet_NaN());
+  ctx.result(ctx.where(ctx.op("Equal", {size, infinity}), nan, found));
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 #include <array>
+#include <cstdint>
+#include <limits>
 #include <string>
 
 #include "exportguard/lowering/context.h"
@@ -18,6 +20,39 @@ std::string sampling_mode(LoweringContext& ctx, std::int64_t mode) {
   return (ctx.opset() >= 20 ? kNew : kOld).at(static_cast<std::size_t>(mode));
 }
 
+enum class Outside : std::uint8_t { kZeros, kBorder, kReflection };
+
+/// How a position that is no finite number is sampled. ONNX leaves it open; torch's kernels for the CPU
+/// (GridSamplerKernel for images, GridSampler for volumes, the same in torch 2.11 to 2.13) have these rules.
+struct Sampling {
+  bool is_volume;
+  std::int64_t mode;  ///< 0: linear, 1: nearest, 2: cubic
+  Outside outside;
+
+  bool gives_nan() const { return !is_volume && (mode == 2 || (mode == 0 && outside == Outside::kZeros)); }
+  bool gives_zero() const { return !gives_nan() && outside == Outside::kZeros; }
+};
+
+/// The grid with a position for each coordinate that has none.
+Value* with_positions(LoweringContext& ctx, Value* grid, const Sampling& sampling) {
+  const auto number = [&](double value) { return ctx.number_like(value, grid); };
+  const double end = sampling.is_volume ? 1 : -1;
+  if (sampling.outside != Outside::kBorder || sampling.gives_nan()) {
+    Value* is_finite = ctx.op("Equal", {ctx.op("Sub", {grid, grid}), number(0)});
+    return ctx.where(is_finite, grid, number(sampling.outside == Outside::kReflection ? end : 0));
+  }
+  // Everything beyond the ends is sampled at them.
+  Value* clipped = ctx.op("Clip", {grid, number(-4), number(4)});
+  return ctx.where(ctx.op("IsNaN", {grid}), number(4 * end), clipped);
+}
+
+/// [batch, 1, …], true where a coordinate is NaN or infinite.
+Value* is_nowhere(LoweringContext& ctx, Value* grid) {
+  const auto last = static_cast<std::int64_t>(ctx.rank(grid)) - 1;
+  Value* sums = ctx.reduce("ReduceSum", ctx.op("Sub", {grid, grid}), {last}, false);
+  return ctx.unsqueeze(ctx.op("IsNaN", {sums}), {1});
+}
+
 void lower_grid_sampler(LoweringContext& ctx) {
   static constexpr std::array<const char*, 3> kPadding = {"zeros", "border", "reflection"};
   Value* x = ctx.input(0);
@@ -29,10 +64,15 @@ void lower_grid_sampler(LoweringContext& ctx) {
   ctx.require(ctx.opset() >= 20 || !is_double,
               "grid_sample of float64 needs opset 20 or more; or pass .to(torch.float32)");
   const DType dtype = is_double ? DType::kFloat64 : DType::kFloat32;
-  ctx.result(ctx.op("GridSample", {ctx.cast(x, dtype), ctx.cast(ctx.input(1), dtype)},
+  const Sampling sampling = {ctx.rank(x) == 5, ctx.integer(2), static_cast<Outside>(padding)};
+  Value* grid = ctx.cast(ctx.input(1), dtype);
+  Value* y = ctx.op("GridSample", {ctx.cast(x, dtype), with_positions(ctx, grid, sampling)},
                     {{"mode", sampling_mode(ctx, ctx.integer(2))},
                      {"padding_mode", std::string(kPadding.at(static_cast<std::size_t>(padding)))},
-                     {"align_corners", ctx.integer(4)}}));
+                     {"align_corners", ctx.integer(4)}});
+  if (!sampling.gives_nan() && !sampling.gives_zero()) return ctx.result(y);
+  const double found = sampling.gives_nan() ? std::numeric_limits<double>::quiet_NaN() : 0;
+  ctx.result(ctx.where(is_nowhere(ctx, grid), ctx.number_like(found, y), y));
 }
 
 /// `count` positions between -1 and 1: from end to end, or the middles of as many intervals.

@@ -4,24 +4,28 @@
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
 #include "lowering/kernels.h"
+#include "lowering/reductions.h"
 #include "lowering/size_arithmetic.h"
 
 /// Reductions over runs of slices whose lengths are a tensor.
 namespace exportguard::lowering {
 namespace {
 
-struct Operator {
-  std::string_view onnx;
-  double neutral;
-};
-
-Operator operator_named(LoweringContext& ctx, std::string_view name) {
+/// What changes nothing.
+double neutral_element(LoweringContext& ctx, std::string_view name) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  if (name == "sum" || name == "mean") return {"ReduceSum", 0};
-  if (name == "prod") return {"ReduceProd", 1};
-  if (name == "max") return {"ReduceMax", -kInfinity};
-  if (name == "min") return {"ReduceMin", kInfinity};
+  if (name == "sum" || name == "mean") return 0;
+  if (name == "prod") return 1;
+  if (name == "max") return -kInfinity;
+  if (name == "min") return kInfinity;
   ctx.fail("unknown reduction " + std::string(name));
+}
+
+Value* reduced(LoweringContext& ctx, std::string_view name, Value* x, std::int64_t axis) {
+  const ReducedAxes over = {{axis}, false};
+  if (name == "max") return extreme_value(ctx, x, Extreme::kLargest, over);
+  if (name == "min") return extreme_value(ctx, x, Extreme::kSmallest, over);
+  return name == "prod" ? product(ctx, x, over) : sum(ctx, x, over);
 }
 
 /// Where each run begins and ends on the axis: int64[…, runs].
@@ -55,14 +59,14 @@ Value* members(LoweringContext& ctx, const Runs& runs, const Size& length, std::
 void lower_segment_reduce(LoweringContext& ctx) {
   Value* data = ctx.input(0);
   const std::string_view name = ctx.text(1);
-  const Operator reduction = operator_named(ctx, name);
+  const double neutral = neutral_element(ctx, name);
   const Runs runs = runs_of(ctx);
   const auto axis = static_cast<std::int64_t>(ctx.rank(runs.ends)) - 1;
   const std::size_t behind = ctx.rank(data) - static_cast<std::size_t>(axis) - 1;
 
   Value* is_member = members(ctx, runs, size_of(ctx, data, axis), behind);
-  Value* spread = ctx.where(is_member, ctx.unsqueeze(data, {axis}), ctx.number_like(reduction.neutral, data));
-  Value* found = kernel_reduce(ctx, reduction.onnx, spread, {axis + 1}, false);
+  Value* spread = ctx.where(is_member, ctx.unsqueeze(data, {axis}), ctx.number_like(neutral, data));
+  Value* found = reduced(ctx, name, spread, axis + 1);
   Value* initial = ctx.has(7) ? ctx.scalar(7, found->dtype()) : nullptr;
 
   if (name == "mean") {
@@ -77,7 +81,10 @@ void lower_segment_reduce(LoweringContext& ctx) {
   if (initial == nullptr) return ctx.result(found);
   if (name == "sum") return ctx.result(ctx.op("Add", {found, initial}));
   if (name == "prod") return ctx.result(ctx.op("Mul", {found, initial}));
-  ctx.result(ctx.op(name == "max" ? "Max" : "Min", {found, initial}));
+  const Extreme extreme = name == "max" ? Extreme::kLargest : Extreme::kSmallest;
+  const std::vector<Size> sizes = ctx.sizes_of(found);
+  Value* both = ctx.concat({ctx.unsqueeze(found, {0}), ctx.unsqueeze(ctx.expand(initial, sizes), {0})}, 0);
+  ctx.result(extreme_value(ctx, both, extreme, {{0}, false}));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/kernels.h"
+#include "lowering/reductions.h"
 
 namespace exportguard::lowering {
 namespace {
@@ -29,7 +30,7 @@ void lower_safe_softmax(LoweringContext& ctx) {
   const DType dtype = ctx.output_dtype();
   Value* x = ctx.cast(ctx.input(0), dtype);
   const std::int64_t axis = ctx.axis(1, ctx.rank(x));
-  Value* largest = kernel_reduce(ctx, "ReduceMax", x, {axis}, true);
+  Value* largest = extreme_value(ctx, x, Extreme::kLargest, {{axis}, true});
   const double infinity = std::numeric_limits<double>::infinity();
   Value* is_empty = kernel_op(ctx, "Equal", {largest, ctx.number_like(-infinity, largest)});
   Value* y = same_dtype_op(ctx, "Softmax", {x}, {{"axis", axis}});

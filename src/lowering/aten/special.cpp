@@ -163,12 +163,15 @@ void lower_polygamma(LoweringContext& ctx) {
   ctx.result(n == 0 ? digamma(ctx, x) : polygamma(ctx, n, x));
 }
 
-/// inf at the poles; NaN for other q below zero, where torch sums for whole s alone.
+/// inf at the poles; NaN for other q below zero, where torch sums for whole s alone. The first term of an infinite s.
 Value* zeta(LoweringContext& ctx, Value* s, Value* q) {
+  Value* is_infinite = is_equal(ctx, s, kInfinity);
   Value* nan = number(ctx, std::numeric_limits<double>::quiet_NaN());
   Value* is_positive = ctx.op("Greater", {q, number(ctx, 0)});
   Value* is_whole = ctx.op("Equal", {q, ctx.op("Floor", {q})});
-  Value* sum = zeta_of_positive(ctx, s, ctx.where(is_positive, q, number(ctx, 1)));
+  Value* safe_q = ctx.where(is_positive, q, number(ctx, 1));
+  Value* sum = zeta_of_positive(ctx, ctx.where(is_infinite, number(ctx, 2), s), safe_q);
+  sum = ctx.where(is_infinite, ctx.op("Pow", {safe_q, ctx.op("Neg", {s})}), sum);
   Value* outside = ctx.where(is_whole, number(ctx, kInfinity), nan);
   Value* found = ctx.where(is_positive, sum, ctx.where(ctx.op("IsNaN", {q}), q, outside));
   return ctx.where(is_equal(ctx, s, 1), number(ctx, kInfinity), ctx.where(is_below(ctx, s, 1), nan, found));
@@ -224,7 +227,8 @@ GammaParts incomplete_gamma(LoweringContext& ctx, Value* given_a, Value* given_x
   const auto holds = [&](std::string_view op, Value* left, double right) {
     return ctx.op(op, {left, number(ctx, right)});
   };
-  Value* is_ordinary = ctx.op("And", {holds("Greater", a, 0), holds("Greater", x, 0)});
+  Value* is_finite = holds("Less", a, kInfinity);
+  Value* is_ordinary = ctx.op("And", {ctx.op("And", {holds("Greater", a, 0), holds("Greater", x, 0)}), is_finite});
   Value* is_small = ctx.op("Less", {x, plus(ctx, a, 1)});
 
   Value* one = number(ctx, 1);
@@ -247,6 +251,8 @@ GammaParts incomplete_gamma(LoweringContext& ctx, Value* given_a, Value* given_x
     Value* zero_a = ctx.where(holds("Greater", x, 0), number(ctx, 1 - at_zero_x), nan);
     Value* end = ctx.where(holds("Equal", a, 0), zero_a, number(ctx, at_zero_x));
     Value* is_end = ctx.op("And", {holds("GreaterOrEqual", a, 0), holds("GreaterOrEqual", x, 0)});
+    Value* both_infinite = ctx.op("And", {ctx.op("Not", {is_finite}), holds("Equal", x, kInfinity)});
+    end = ctx.where(ctx.op("Or", {both_infinite, ctx.op("IsNaN", {ctx.op("Add", {a, x})})}), nan, end);
     return ctx.where(is_ordinary, value, ctx.where(is_end, end, nan));
   };
   return {at_ends(ctx.where(is_small, below, difference(ctx, one, above)), 0),

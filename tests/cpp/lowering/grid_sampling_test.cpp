@@ -12,9 +12,8 @@ TEST(GridSamplingLowering, ModesHaveOtherNamesBeforeOpset20) {
     graph(%x: f32[b,3,h,w], %g: f32[b,i,j,2]):
       %y: f32[b,3,i,j] = aten.grid_sampler.default(%x, %g, 0, 1, false)
       return (%y))";
-  EXPECT_EQ(lowered(graph, 18), R"(  %y = GridSample(%x, %g) {mode="bilinear", padding_mode="border", align_corners=0}
-  return (%y)
-)");
+  EXPECT_THAT(lowered(graph, 18), testing::HasSubstr("mode=\"bilinear\", padding_mode=\"border\""));
+  EXPECT_THAT(lowered(graph, 20), testing::HasSubstr("mode=\"linear\", padding_mode=\"border\""));
 }
 
 TEST(GridSamplingLowering, VolumesNeedOpset20) {

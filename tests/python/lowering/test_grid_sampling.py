@@ -40,3 +40,22 @@ def test_grid_sample_of_volumes(mode: str, padding: str, corners: bool, check: C
 def test_affine_grid(size: tuple[int, ...], corners: bool, check: Check) -> None:
     spatial = len(size) - 2
     check(lambda t: functional.affine_grid(t, size, corners), [torch.randn(2, spatial, spatial + 1)])
+
+
+NAN, INF = float("nan"), float("inf")
+NOWHERE = [(NAN, 0.0), (0.0, NAN), (INF, 0.0), (-INF, 0.0), (INF, INF), (NAN, NAN), (0.1, 0.2), (0.0, -INF)]
+
+
+@pytest.mark.parametrize("corners", [False, True])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+def test_positions_that_are_no_numbers(mode: str, padding: str, corners: bool, check: Check) -> None:
+    def sampled(x: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+        return functional.grid_sample(x, grid, mode, padding, corners)
+
+    grid = torch.tensor(NOWHERE)[None, None]
+    for dtype in (torch.float32, torch.float64):
+        check(sampled, [torch.rand(1, 2, 3, 4, dtype=dtype), grid.to(dtype)])
+    if mode != "bicubic":
+        volumes = torch.nn.functional.pad(grid, (0, 1))[None]
+        check(sampled, [torch.rand(1, 2, 2, 3, 4), volumes], opset=20)
