@@ -58,7 +58,7 @@ class ModelRun:
     def outputs(self, call: CallInputs) -> list[Any] | None:
         """The leaves of what the module returns; None if it refuses the call."""
         try:
-            with self._kept():
+            with self.kept():
                 return pytree.tree_leaves(self._model(*copied(call.args), **copied(dict(call.kwargs))))
         except (*REFUSALS, ArithmeticError) as error:
             logger.debug("the model raises %s: %s", type(error).__name__, error)
@@ -71,7 +71,7 @@ class ModelRun:
 
         mode = FakeTensorMode(allow_non_fake_inputs=True)
         try:
-            with _torch_silent(), self._kept(), mode:
+            with _torch_silent(), self.kept(), mode:
                 args, kwargs = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (call.args, dict(call.kwargs)))
                 self._model(*args, **kwargs)
         except Exception as error:  # the model's refusal, or that of fake tensors to tell their data
@@ -94,7 +94,7 @@ class ModelRun:
         return rows, rows * self._weights
 
     @contextlib.contextmanager
-    def _kept(self) -> Iterator[None]:
+    def kept(self) -> Iterator[None]:
         """Runs a block that calls the module; the module and the random numbers are then as before."""
         before, buffers = self._before, self._buffers
         try:

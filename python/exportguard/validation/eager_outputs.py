@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
+from ..axes.model_run import ModelRun
 from ..guard import torch_export_patches
 from ..inputs import Leaf, flatten_named
 from ..models import ModelCase
 from ..models.input_sets import InputSet
-from .own_module import ModuleCase, buffers_kept
+from .own_module import ModuleCase
 
 
 def eager_leaves(case: ModelCase, input_set: InputSet) -> list[Leaf]:
     """The outputs of the original, without any patch; the serializers only take it apart."""
     inputs = case.inputs(input_set.sizes)
-    with torch.no_grad(), buffers_kept(case.model) if isinstance(case, ModuleCase) else nullcontext():
+    with ModelRun(case.model).kept() if isinstance(case, ModuleCase) else torch.no_grad():
         outputs = case.model(**inputs)
         with serializers():
             leaves = flatten_named(outputs)

@@ -7,7 +7,6 @@ import inspect
 import itertools
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..arguments import require_kind, wrong
+from ..axes.model_run import ModelRun
 from ..axes.resizing import wrapped
 from ..dynamic_shapes import DynamicShapes, LeafShape, ends_of, normalise
 from ..errors import REFUSALS, InvalidArgumentError
@@ -78,19 +78,6 @@ def module_case(module: torch.nn.Module, inputs: object, dynamic_shapes: Dynamic
         shapes=shapes,
     )
     return _with_sets(case)
-
-
-@contextmanager
-def buffers_kept(module: torch.nn.Module) -> Iterator[None]:
-    """What the block writes into buffers is undone behind it, so that each call begins as the exported model does."""
-    before = [(buffer, buffer._version, buffer.clone()) for buffer in module.buffers()]
-    try:
-        yield
-    finally:
-        for buffer, number, values in before:
-            if buffer._version != number:  # counts the writes in place
-                with torch.no_grad():
-                    buffer.copy_(values)
 
 
 def is_program(model: str) -> bool:
@@ -233,7 +220,7 @@ def _with_sets(case: ModuleCase) -> ModuleCase:
     sets, refused = [InputSet(name="traced", sizes=traced)], []
     for compared in _other_sets(traced, _ends(case.shapes), _may_be_empty(case.shapes)):
         try:
-            with torch.no_grad(), buffers_kept(case.model):
+            with ModelRun(case.model).kept():
                 case.model(**case.inputs(compared.sizes))
         except REFUSALS as error:
             sizes = " ".join(f"{name}={size}" for name, size in compared.sizes.items())

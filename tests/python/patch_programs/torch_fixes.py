@@ -64,6 +64,26 @@ def exports_a_module_that_is_where_it_is_moved_to() -> None:
     assert torch.equal(program.module()(x[:2]), model(x[:2]))
 
 
+class MakesATable(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("table", None)
+        self.register_buffer("shift", torch.full((4,), 2.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.table is None:
+            self.table = torch.arange(4).float()
+        return x * self.table + self.shift
+
+
+def writes_to_no_other_buffer() -> None:
+    with torch_export_patches():
+        program = torch.export.export(MakesATable(), (torch.ones(2, 4),))
+    module = program.module()
+    for _ in range(2):
+        assert torch.equal(module(torch.ones(2, 4)), torch.arange(4) + torch.full((2, 4), 2.0))
+
+
 class Doubles(torch.nn.Module):
     def forward(self, cache: Any) -> Any:
         return cache.layers[0].keys * 2
@@ -248,6 +268,7 @@ PROGRAMS = {
     "hints of causal masks": does_not_look_at_masks,
     **{f"{name} of a symbolic length": partial(keeps_the_axes, uses) for name, uses in SIZES_AS_NUMBERS.items()},
     "attributes of traced modules": leaves_the_module_as_it_was,
+    "assigned buffers": writes_to_no_other_buffer,
     "modules moved to where they are": exports_a_module_that_is_where_it_is_moved_to,
     "one hot of a symbolic length": keeps_the_number_of_classes_symbolic,
     "lengths of recurrent layers": keeps_the_lengths_of_recurrent_layers,
