@@ -113,7 +113,7 @@ def bounds_of(
     if traced.shape_env is None or not any(shape.axes for shape in example.shapes):
         return []
     squeezes = trial.decisions_of_squeezes()
-    trace = _Trace(trial, example, [*decisions, *squeezes], further)
+    trace = _Trace(trial, example, [*decisions, *squeezes, *trial.decisions_of_parts()], further)
     trace.domain.update(_asked_domain(traced, example.shapes))
     squeezed = [bound for decision in squeezes if (bound := _bound_of_squeeze(trace, decision)) is not None]
     found = [bound for guard in _guards(trace) if (bound := _bound_of_guard(trace, guard)) is not None]

@@ -20,6 +20,7 @@ from exportguard.repeats.paths import NUMBER, Path
 from exportguard.signature import raw_size
 
 from .expressions import Evaluation, Sizes
+from .parts import CUTS, parts_as_traced
 from .squeezes import SQUEEZES, squeezed_axes
 
 _Block = Callable[..., Sequence[Any]]
@@ -200,6 +201,10 @@ def _compiled(path: Path, numbers: Sequence[int]) -> _Block:
         if node.target in SQUEEZES:
             nodes[node] = graph.call_function(torch.squeeze, (nodes[node.args[0]], squeezed_axes(node)))
             nodes[node].meta = node.meta
+        elif node.target in CUTS:
+            copy = graph.node_copy(node, nodes.__getitem__)
+            copy.target, copy.args = parts_as_traced, (node.target, len(node.meta["val"]), *copy.args)
+            nodes[node] = copy
         elif not is_assertion(node.target):
             nodes[node] = graph.node_copy(node, nodes.__getitem__)
     of_number = {node.meta[NUMBER]: nodes[node] for node in nodes if NUMBER in node.meta}
@@ -256,6 +261,9 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
             return self._blocks.run(n, self)
         if n.target in SQUEEZES:
             result = self._squeezed(n)
+        elif n.target in CUTS:
+            args, kwargs = self.fetch_args_kwargs_from_env(n)
+            result = parts_as_traced(n.target, len(n.meta["val"]), *args, **kwargs)
         elif n.target is operator.getitem and isinstance(n.args[0], Node) and type(n.args[1]) is int:
             result = self.env[n.args[0]][n.args[1]]
         else:

@@ -6,26 +6,20 @@ value: what `x.squeeze(1)` takes for granted of its axis is therefore a conditio
 
 from __future__ import annotations
 
-import linecache
-import re
-from collections.abc import Iterator
 from typing import Any
 
 import sympy
 import torch
 from torch.export import ExportedProgram
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Node
 from torch.utils import _pytree as pytree
 
-from exportguard.model_code import is_users
-from exportguard.repeats.markers import MARKER
-from exportguard.repeats.paths import Path
 from exportguard.signature import raw_size
 
+from .program_nodes import calls_of, line_of
 from .recording import Decision
 
 SQUEEZES = tuple(getattr(torch.ops.aten.squeeze, name) for name in ("default", "dim", "dims"))
-_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
 
 def squeezed_axes(node: Node) -> list[int]:
@@ -37,13 +31,13 @@ def squeezed_axes(node: Node) -> list[int]:
 def decisions_of_squeezes(program: ExportedProgram) -> list[Decision]:
     """What the squeezes of a program take for granted: that an axis of no known size has not one entry."""
     found: dict[sympy.Basic, Decision] = {}
-    for node in _nodes(program):
+    for node in calls_of(program, SQUEEZES):
         sizes = _sizes(node)
         for axis in _asked(node) if sizes else ():
             size = sizes[axis] if isinstance(sizes[axis], int) else raw_size(sizes[axis])
             condition = sympy.Ne(size, 1)
             if condition.free_symbols and condition not in found:
-                found[condition] = Decision(condition, _line(node), is_of_model=True)
+                found[condition] = Decision(condition, line_of(node), is_of_model=True)
     return [*found.values()]
 
 
@@ -56,24 +50,3 @@ def _sizes(node: Node) -> Any:
 def _asked(node: Node) -> list[int]:
     asked = node.args[1:]
     return pytree.tree_leaves(asked) if asked else list(range(len(_sizes(node))))
-
-
-def _nodes(program: ExportedProgram) -> Iterator[Node]:
-    """Every squeeze, those in branches and loops and in the blocks that were replayed among them."""
-    modules = program.graph_module.modules()
-    waiting: list[Graph] = [module.graph for module in modules if isinstance(module, GraphModule)]
-    met: set[Path] = set()
-    while waiting:
-        graph = waiting.pop()
-        for target in SQUEEZES:
-            yield from graph.find_nodes(op="call_function", target=target)
-        paths = {marker.meta["exportguard_path"] for marker in graph.find_nodes(op="call_function", target=MARKER)}
-        waiting += [path.graph for path in paths - met]
-        met |= paths
-
-
-def _line(node: Node) -> str:
-    """The innermost line of the model that made the node."""
-    frames = _FRAME.finditer(node.meta.get("stack_trace") or "")
-    places = [(frame["file"], int(frame["line"])) for frame in frames if is_users(frame["file"])]
-    return f"{places[-1][0]}:{places[-1][1]}: {linecache.getline(*places[-1]).strip()}" if places else ""

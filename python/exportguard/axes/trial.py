@@ -17,6 +17,7 @@ from exportguard.signature import traced_inputs
 
 from .expressions import Sizes
 from .model_run import ModelRun, same_random_numbers
+from .parts import decisions_of_parts
 from .program_run import GraphWithCutTables, ProgramRun
 from .recording import Decision
 from .resizing import InputsOfOtherSizes, with_masks
@@ -85,6 +86,10 @@ class Trial:
     def decisions_of_squeezes(self) -> list[Decision]:
         """What the squeezes of the program take for granted of sizes."""
         return decisions_of_squeezes(self._program)
+
+    def decisions_of_parts(self) -> list[Decision]:
+        """What the cuts of the program take for granted of sizes."""
+        return decisions_of_parts(self._program)
 
     def has_other_ranks(self, sizes: Sizes) -> bool:
         """Whether what the model returns at these sizes has other ranks than the traced values, or another number."""
