@@ -31,6 +31,7 @@ from .repeats.markers import expand as expand_markers
 from .repeats.plan import traced_with_markers
 from .request import ExportRequest, serializers_of
 from .rewrites.automatic import RewritingStep, loops_left
+from .rewrites.state import shared_snapshots
 from .signature import TracedInputs, traced_inputs
 
 logger = logging.getLogger(__name__)
@@ -114,6 +115,7 @@ def exported_module(request: ExportRequest) -> Exported:
     with (
         torch.no_grad(),
         without_full_collections(),
+        shared_snapshots(),
         serializers_of(request.guard),
         traced_with_markers(request.repeats) as counts,
         recorded_phases() as seconds,

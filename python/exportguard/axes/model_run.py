@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from exportguard.errors import REFUSALS
 from exportguard.inputs import CallInputs
-from exportguard.rewrites.state import Snapshot
+from exportguard.rewrites.state import Snapshot, snapshot_of
 
 from .program_run import copied
 
@@ -34,7 +34,7 @@ class ModelRun:
 
     @functools.cached_property
     def _before(self) -> Snapshot:
-        return Snapshot(self._model.modules())
+        return snapshot_of(self._model)
 
     @functools.cached_property
     def _weights(self) -> int:

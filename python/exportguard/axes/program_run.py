@@ -43,7 +43,7 @@ class ProgramRun:
             RuntimeError: a tensor within it has another shape than the trace says it has at these sizes.
         """
         signature, module = self._program.graph_signature, self._program.graph_module
-        leaves = iter(pytree.tree_leaves((copied(call.args), copied(dict(call.kwargs)))))
+        leaves = iter([leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in call.leaves()])
         values = [
             next(leaves) if spec.kind == InputKind.USER_INPUT else _own_value(self._program, spec)
             for spec in signature.input_specs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -24,6 +24,8 @@ class InputsOfOtherSizes:
     def __init__(self, traced: TracedInputs, call: CallInputs) -> None:
         """`call` is what was exported, its classes registered with pytree, and `traced` what became of it."""
         self._call, self._leaves, self._traced = call, call.leaves(), traced
+        self._sizes = [_sizes_of(leaf) for leaf in traced.leaves]
+        self._evaluations: dict[sympy.Expr, Evaluation] = {}
         self._random = torch.Generator().manual_seed(0)
 
     def __call__(self, sizes: Sizes) -> CallInputs | None:
@@ -37,22 +39,52 @@ class InputsOfOtherSizes:
     def alike(self, point: Mapping[str, int]) -> CallInputs | None:
         """The same without shaking, by the names of the symbols."""
         symbols = {symbol for sizes in self._traced.sizes for size in sizes for symbol in size.free_symbols}
-        return self._of({symbol: point[str(symbol)] for symbol in symbols}, lambda tensor: tensor)
+        return self._of({symbol: point[str(symbol)] for symbol in symbols}, torch.clone)
 
     def _of(self, sizes: Sizes, finish: Callable[[torch.Tensor], torch.Tensor]) -> CallInputs | None:
-        if len(self._leaves) != len(self._traced.leaves):
+        if len(self._leaves) != len(self._sizes):
             return None
-        pairs = zip(self._leaves, self._traced.leaves, strict=True)
-        leaves = [_resized(leaf, traced, sizes, finish) for leaf, traced in pairs]
-        if any(leaf is _TOO_LARGE for leaf in leaves):
-            return None
+        leaves, places = [], Places()
+        for leaf, traced in zip(self._leaves, self._sizes, strict=True):
+            found = None if traced is None else [self._value(size, sizes) for size in traced]
+            if isinstance(leaf, torch.Tensor) and found is not None:
+                if math.prod(found) > _LARGEST:
+                    return None
+                leaves.append(finish(places.wrapped(leaf.detach(), found)))
+            elif found is not None:
+                leaves.append(found[0])
+            else:
+                leaves.append(leaf.clone() if isinstance(leaf, torch.Tensor) else leaf)
         return self._call.with_leaves(leaves)
 
+    def _value(self, size: int | sympy.Expr, sizes: Sizes) -> int:
+        if isinstance(size, int):
+            return size
+        if size in sizes:
+            return sizes[size]
+        evaluation = self._evaluations.get(size)
+        if evaluation is None:
+            evaluation = self._evaluations[size] = Evaluation(size, sorted(size.free_symbols, key=str))
+        return int(evaluation(sizes) or 0)
+
     def _shaken(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor of its own, with an eighth of noise."""
         if not tensor.is_floating_point():
-            return tensor
+            return tensor.clone()
         noise = torch.rand(tensor.shape, generator=self._random).to(tensor.dtype).to(tensor.device)
-        return tensor + noise / 8 * (1 + tensor.abs().clamp(max=8))
+        return torch.addcmul(tensor, noise, tensor.abs().clamp_(max=8).add_(1), value=1 / 8)
+
+
+def _sizes_of(traced: object) -> list[int | sympy.Expr] | None:
+    """The traced sizes of a tensor, or the one number that a traced number is; None for what has none."""
+    if isinstance(traced, torch.Tensor):
+        return [size if type(size) is int else _number_or_expression(size) for size in traced.shape]
+    return [_number_or_expression(traced)] if isinstance(traced, torch.SymInt) else None
+
+
+def _number_or_expression(size: object) -> int | sympy.Expr:
+    expression = raw_size(size)
+    return int(expression) if expression.is_Integer else expression
 
 
 def with_masks(call: CallInputs) -> CallInputs:
@@ -69,36 +101,37 @@ def _masked(leaf: Any) -> Any:
     return masked
 
 
-_TOO_LARGE: Any = object()
+class Places:
+    """Makes tensors of other sizes; which rows those have is computed once for all tensors."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int, torch.device], torch.Tensor] = {}
+
+    def wrapped(self, tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+        """The tensor, or another with its values again and again, or without the last of them, along each axis.
+
+        It may lie in the memory of the one that was given.
+        """
+        for axis, size in enumerate(shape):
+            known = tensor.shape[axis]
+            if known == 0 and size > 0:
+                tensor = tensor.new_zeros([*tensor.shape[:axis], size, *tensor.shape[axis + 1 :]])
+            elif size < known:
+                tensor = tensor.narrow(axis, 0, size)
+            elif size > known:
+                tensor = tensor.index_select(axis, self._of(size, known, tensor.device))
+        return tensor
+
+    def _of(self, size: int, known: int, device: torch.device) -> torch.Tensor:
+        key = size, known, device
+        if key not in self._known:
+            self._known[key] = torch.arange(size, device=device) % known
+        return self._known[key]
 
 
-def _resized(leaf: object, traced: object, sizes: Sizes, finish: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    if isinstance(leaf, torch.Tensor) and isinstance(traced, torch.Tensor):
-        shape = [_value(raw_size(size), sizes) for size in traced.shape]
-        return _TOO_LARGE if math.prod(shape) > _LARGEST else finish(wrapped(leaf, shape))
-    if isinstance(traced, torch.SymInt):
-        return _value(raw_size(traced), sizes)
-    return leaf.clone() if isinstance(leaf, torch.Tensor) else leaf
-
-
-def _value(expression: sympy.Expr, sizes: Sizes) -> int:
-    if expression.is_Integer:
-        return int(expression)
-    if expression.is_Symbol and expression in sizes:
-        return sizes[expression]
-    return int(Evaluation(expression, sorted(expression.free_symbols, key=str))(sizes) or 0)
-
-
-def wrapped(tensor: torch.Tensor, shape: list[int]) -> torch.Tensor:
-    """The tensor with its values again and again, or without the last of them, along each axis."""
-    result = given = tensor.detach()
-    for axis, size in enumerate(shape):
-        if result.shape[axis] == 0 and size > 0:
-            result = result.new_zeros([*result.shape[:axis], size, *result.shape[axis + 1 :]])
-        elif result.shape[axis] != size:
-            places = torch.arange(size, device=result.device) % result.shape[axis]
-            result = result.index_select(axis, places)
-    return given.clone() if result is given else result
+def wrapped(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """A tensor of its own with the values of another again and again, or without the last of them, along each axis."""
+    return Places().wrapped(tensor.detach(), shape).clone()
 
 
 def other_sizes(sizes: Sizes, allowed: Any) -> Iterator[Sizes]:

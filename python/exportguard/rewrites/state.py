@@ -11,6 +11,8 @@ import collections
 import functools
 import types
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +24,7 @@ from exportguard.rewrites.contents import (
     OF_TENSOR,
     PROGRESS,
     Content,
+    Dictionaries,
     content_of,
     content_of_cell,
     differs,
@@ -33,7 +36,9 @@ from exportguard.rewrites.reach import Reach
 from exportguard.source.errors import RewriteError
 
 MISSING = object()
-_NO_ENTRY = Content("entry", {})
+
+#: What is said of containers that hold nothing.
+_NEVER_FILLED = {**dict.fromkeys(DICTIONARIES, Content("entry", {})), set: Content("member", {})}
 
 _PLAIN = frozenset({bool, bytes, complex, float, int, str, type(None)})  # they hold nothing
 
@@ -145,12 +150,15 @@ class Snapshot:
         # Of what a model holds, most are dictionaries of hooks without an entry: whether one got any is soon asked.
         self._empty: list[Any] = []
         self._filled: list[tuple[Any, Content]] = []
+        self._dictionaries = Dictionaries()
+        self._others: list[tuple[Any, Content]] = []
         self._reach = Reach(functions) if functions else None
         pending = [*roots, *(self._reach.more() if self._reach is not None else ())]
         while pending:
             while pending:
                 pending += self._enter(pending.pop())
             pending = self._reach.more() if self._reach is not None else []
+        self._dictionaries.note()
 
     def _enter(self, owner: object) -> Iterable[Any]:
         """Takes in an object; returns what it leads to."""
@@ -160,8 +168,8 @@ class Snapshot:
             self._reach.value(owner)
         elif self._reach is not None:
             self._look(owner)
-        elif type(owner) in DICTIONARIES and not owner:
-            self._owners[id(owner)] = (owner, _NO_ENTRY)
+        elif type(owner) in _NEVER_FILLED and not owner:
+            self._owners[id(owner)] = (owner, _NEVER_FILLED[type(owner)])
             self._empty.append(owner)
             return [vars(owner)] if hasattr(owner, "__dict__") else ()
         elif isinstance(owner, type | types.FunctionType):
@@ -171,6 +179,8 @@ class Snapshot:
             return _held_by(owner)
         known = self._owners[id(owner)] = (owner, content)
         self._filled.append(known)
+        if not self._dictionaries.take(owner):
+            self._others.append(known)
         inner = () if content.kind in (PROGRESS, ARRAY) else content.values.values()
         return [*inner, *_held_by(owner)]
 
@@ -187,10 +197,16 @@ class Snapshot:
         :raises RewriteError: code took elements from an iterator, which cannot be undone
         """
         found: list[tuple[Slot, Any]] = []
-        for owner, before in self._owners.values() if any(self._empty) else self._filled:
+        for owner, before in self._to_compare():
             if not is_as_before(owner, before):
                 found += self._changed(owner, before, content_of(owner) or Content(before.kind, {}))
         return found
+
+    def _to_compare(self) -> Iterable[tuple[Any, Content]]:
+        """What may hold something else than before."""
+        if any(self._empty):
+            return self._owners.values()
+        return self._others if self._dictionaries.are_as_before() else self._filled
 
     def _changed(self, owner: object, before: Content, now: Content) -> Iterator[tuple[Slot, Any]]:
         for key in (*before.values, *(key for key in now.values if key not in before.values)):
@@ -233,6 +249,34 @@ class Snapshot:
         else:
             owner.clear()
             owner.extend(held)
+
+
+#: The modules of which snapshots were taken in this thread, within `shared_snapshots`.
+_SHARED: ContextVar[dict[int, tuple[torch.nn.Module, Snapshot]] | None] = ContextVar(
+    "exportguard.snapshots", default=None
+)
+
+
+@contextmanager
+def shared_snapshots() -> Iterator[None]:
+    """While the block runs, a snapshot of a module serves as long as the module holds what it did."""
+    token = _SHARED.set({})
+    try:
+        yield
+    finally:
+        _SHARED.reset(token)
+
+
+def snapshot_of(module: torch.nn.Module) -> Snapshot:
+    """What a module and all in it hold now."""
+    shared = _SHARED.get()
+    known = None if shared is None else shared.get(id(module))
+    if known is not None and not known[1].changes():
+        return known[1]
+    snapshot = Snapshot(module.modules())
+    if shared is not None:
+        shared[id(module)] = (module, snapshot)
+    return snapshot
 
 
 def of_a_tensor(name: Hashable) -> RewriteError:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from exportguard.declaration import NEEDED, Patch, Verdict, does_not_fit, resolve
-from exportguard.rewrites.state import Snapshot
+from exportguard.rewrites.state import Snapshot, snapshot_of
 
 _TARGET = "torch.export._trace._export"
 
@@ -31,7 +31,7 @@ def state_before_export(module: torch.nn.Module) -> Iterator[Snapshot]:
     if known is not None and known[0] is module:
         yield known[1]
         return
-    snapshot = Snapshot(module.modules())
+    snapshot = snapshot_of(module)
     token = _EXPORTED.set((module, snapshot))
     try:
         yield snapshot
