@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -52,12 +53,21 @@ class CallInputs:
 
     def leaves(self) -> list[Any]:
         """The tensors, numbers, strings and None, in the order in which torch.export flattens them."""
-        return pytree.tree_leaves((self.args, dict(self.kwargs)))
+        return list(self._flat[0])
+
+    @functools.cached_property
+    def _flat(self) -> tuple[list[Any], pytree.TreeSpec]:
+        """The leaves and their containers; a cache of many layers is not taken apart each time that it is asked for."""
+        return pytree.tree_flatten((self.args, dict(self.kwargs)))
 
     def with_leaves(self, leaves: Sequence[Any]) -> CallInputs:
         """The same containers around other leaves."""
-        args, kwargs = pytree.tree_unflatten(leaves, pytree.tree_structure((self.args, dict(self.kwargs))))
+        args, kwargs = pytree.tree_unflatten(leaves, self._flat[1])
         return CallInputs(args, kwargs, self.signature)
+
+    def copied(self) -> CallInputs:
+        """The same with copies of the tensors, in containers of its own."""
+        return self.with_leaves([leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in self._flat[0]])
 
     def mapped(self, change: Callable[[Any], Any]) -> CallInputs:
         """The call with other arguments: `change` takes a container of them, and returns one like it."""

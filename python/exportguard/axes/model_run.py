@@ -15,8 +15,6 @@ from exportguard.errors import REFUSALS
 from exportguard.inputs import CallInputs
 from exportguard.rewrites.state import Snapshot, snapshot_of
 
-from .program_run import copied
-
 logger = logging.getLogger(__name__)
 
 # A model is run in full for no more than this many rows of inputs (attention compares each with each) and products with
@@ -59,7 +57,8 @@ class ModelRun:
         """The leaves of what the module returns; None if it refuses the call."""
         try:
             with self.kept():
-                return pytree.tree_leaves(self._model(*copied(call.args), **copied(dict(call.kwargs))))
+                own = call.copied()
+                return pytree.tree_leaves(self._model(*own.args, **own.kwargs))
         except (*REFUSALS, ArithmeticError) as error:
             logger.debug("the model raises %s: %s", type(error).__name__, error)
             return None

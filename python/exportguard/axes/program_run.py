@@ -68,11 +68,6 @@ def _own_value(program: ExportedProgram, spec: Any) -> Any:
     return value.detach().clone() if is_written and isinstance(value, torch.Tensor) else value
 
 
-def copied(arguments: object) -> Any:
-    """The arguments with copies of their tensors."""
-    return pytree.tree_map_only(torch.Tensor, torch.clone, arguments)
-
-
 class TracedSizes:
     """What the sizes of a trace are where its symbols have these values."""
 

@@ -62,6 +62,7 @@ class Copies:
             likeness = Likeness(_OF_NO_PATH, fake, None)
         except UncomparableError:
             return
+        fake.numel()  # a copy has what was computed by then, and a product of symbols takes long
         likeness.settle()
         self._known[key] = likeness
 
