@@ -11,6 +11,7 @@ tokens, which every loop over a decoder begins with.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 import re
@@ -52,6 +53,7 @@ class _Trace:
     domain: dict[sympy.Symbol, Range] = field(default_factory=dict)
     known: list[sympy.Basic] = field(default_factory=list)  # bounds beyond which nothing more is tried
     relations: set[str] = field(default_factory=set)  # lines at which the model wants sizes to be equal
+    _evaluations: dict[sympy.Basic, Evaluation] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.traced = self.trial.inputs
@@ -88,13 +90,29 @@ class _Trace:
     def all_sizes(self, sizes: Sizes) -> Sizes:
         """Every symbol of the trace: those given, what follows from them, and the others as in the example."""
         found: dict[sympy.Symbol, int] = {**self.hints, **sizes}
-        for symbol in {**self.same, **self.shape_env.replacements}:
+        for symbol, (symbols, evaluation) in self._following.items():
             if symbol not in sizes:
-                expression = self.replaced(symbol)
-                symbols = sorted(expression.free_symbols, key=str)
-                value = Evaluation(expression, symbols)({part: found.get(part, 2) for part in symbols})
+                value = evaluation({part: found.get(part, 2) for part in symbols})
                 found[symbol] = int(value) if value is not None else found.get(symbol, 2)
         return found
+
+    @functools.cached_property
+    def _following(self) -> dict[sympy.Symbol, tuple[Sequence[sympy.Symbol], Evaluation]]:
+        """The symbols that follow from others, with those and how."""
+        following = {}
+        for symbol in {**self.same, **self.shape_env.replacements}:
+            expression = self.replaced(symbol)
+            symbols = sorted(expression.free_symbols, key=str)
+            following[symbol] = symbols, Evaluation(expression, symbols)
+        return following
+
+    def value(self, condition: sympy.Basic, sizes: Sizes) -> Any:
+        """A condition at sizes that have all its symbols; None where it has no value."""
+        evaluation = self._evaluations.get(condition)
+        if evaluation is None:
+            symbols = sorted(condition.free_symbols, key=str)
+            evaluation = self._evaluations[condition] = Evaluation(condition, symbols)
+        return evaluation(sizes)
 
     def told(self, sizes: Sizes, *, is_relation: bool = False) -> str:
         """Sizes in the user's names."""
@@ -192,6 +210,9 @@ def _bound_of_guard(trace: _Trace, guard: sympy.Basic) -> AxisBound | None:
         condition = guard_as_asked
         if any(not trace.replaced(symbol).free_symbols for symbol in guard.free_symbols):
             return None  # a fixed axis, which the report has as such
+    line = trace.lines.get(guard, "")
+    if is_relation and line in trace.relations:
+        return None  # one layer after the other compares its own sizes at this line
     decision = decide(condition, trace.domain)
     if decision.answer == Answer.PROVED:
         return None
@@ -200,9 +221,6 @@ def _bound_of_guard(trace: _Trace, guard: sympy.Basic) -> AxisBound | None:
         points = list(_beyond_the_known(trace, condition))
     if decision.answer == Answer.DISPROVED and not points:
         return None  # the bounds that are known imply it
-    line = trace.lines.get(guard, "")
-    if is_relation and line in trace.relations:
-        return None  # one layer after the other compares its own sizes at this line
     kind, sizes = _tried(trace, points[:_TRIALS] if is_relation else points)
     if kind is None:
         kind = _told_by_examples(trace, condition)
@@ -260,14 +278,10 @@ def _input_symbols(trace: _Trace, condition: sympy.Basic) -> frozenset[str]:
 
 
 def _meets(conditions: Sequence[sympy.Basic], trace: _Trace, sizes: Sizes) -> bool:
+    if not conditions:
+        return True
     known = trace.all_sizes(sizes)
-    return not any(
-        Evaluation(condition, sorted(condition.free_symbols, key=str))(
-            {symbol: known[symbol] for symbol in condition.free_symbols}
-        )
-        is False
-        for condition in conditions
-    )
+    return not any(trace.value(condition, known) is False for condition in conditions)
 
 
 def _tried(trace: _Trace, points: Sequence[Sizes]) -> tuple[Kind | None, Sizes]:
@@ -550,8 +564,7 @@ def _decided_differently(trace: _Trace, sizes: Sizes) -> Iterator[Decision]:
     """
     known = trace.all_sizes(sizes)
     for decision in trace.decisions:
-        symbols = sorted(decision.condition.free_symbols, key=str)
         is_of_slice = decision.is_of_slice or _is_of_an_open_slice(decision.condition)
-        is_asked = (decision.is_of_model or is_of_slice) and all(symbol in known for symbol in symbols)
-        if is_asked and Evaluation(decision.condition, symbols)({symbol: known[symbol] for symbol in symbols}) is False:
+        is_asked = (decision.is_of_model or is_of_slice) and decision.condition.free_symbols <= known.keys()
+        if is_asked and trace.value(decision.condition, known) is False:
             yield decision

@@ -44,7 +44,8 @@ class InputsOfOtherSizes:
     def _of(self, sizes: Sizes, finish: Callable[[torch.Tensor], torch.Tensor]) -> CallInputs | None:
         if len(self._leaves) != len(self._sizes):
             return None
-        leaves, places = [], Places()
+        leaves: list[Any] = []
+        places = Places()
         for leaf, traced in zip(self._leaves, self._sizes, strict=True):
             found = None if traced is None else [self._value(size, sizes) for size in traced]
             if isinstance(leaf, torch.Tensor) and found is not None:

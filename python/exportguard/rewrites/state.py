@@ -38,7 +38,9 @@ from exportguard.source.errors import RewriteError
 MISSING = object()
 
 #: What is said of containers that hold nothing.
-_NEVER_FILLED = {**dict.fromkeys(DICTIONARIES, Content("entry", {})), set: Content("member", {})}
+_NEVER_FILLED: dict[type, Content] = {kind: Content("entry", {}) for kind in DICTIONARIES} | {
+    set: Content("member", {})
+}
 
 _PLAIN = frozenset({bool, bytes, complex, float, int, str, type(None)})  # they hold nothing
 
