@@ -87,26 +87,39 @@ class Step:
     place: Place = field(default_factory=lambda: Place({}))
     first: int = 0  # the number of its first template
     outside: tuple[tuple[Any, ...], ...] = ()  # what the tensors look like that it is the first to take from outside
+    apart: frozenset[int] = frozenset()  # values that look otherwise than to those whose steps its children are
+    is_detour: bool = False  # its path goes on as an earlier one
 
     def likenesses(self) -> Iterator[Likeness]:
         return (leaf for leaf in _leaves(self.returned) if type(leaf) is Likeness)
 
-    def looks_like(self, other: Step) -> bool:
-        """Whether what comes after it sees the same: values of the same numbers and looks."""
+    def goes_like(self, other: Step) -> bool:
+        """Whether it is the same operator at the same place of its path, whatever the values look like."""
         return (
             self.first == other.first
-            and self.outside == other.outside
-            and [(t.target, t.number) for t in self.templates] == [(t.target, t.number) for t in other.templates]
-            and _looks(self.returned) == _looks(other.returned)
+            and len(self.outside) == len(other.outside)
+            and [(t.target, t.number, t.shares) for t in self.templates]
+            == [(t.target, t.number, t.shares) for t in other.templates]
         )
 
+    def looks(self) -> tuple[Any, ...]:
+        """What comes after it sees of it: how the values look that it takes from outside and returns."""
+        return self.outside, _looks(self.returned)
 
-def _looks(returned: object) -> list[Any]:
+
+def _looks(returned: object) -> tuple[Any, ...]:
     """What is returned, in a form that can be compared; numbers with their classes."""
-    return [
-        (leaf.value, leaf.argument, leaf.look) if type(leaf) is Likeness else (type(leaf), leaf)
-        for leaf in _leaves(returned)
-    ]
+    return tuple(
+        [
+            (leaf.value, leaf.argument, leaf.look) if type(leaf) is Likeness else (type(leaf), _as_key(leaf))
+            for leaf in _leaves(returned)
+        ]
+    )
+
+
+def _as_key(value: Any) -> Any:
+    """A symbolic number as its expression: to compare two of them would be a question that torch notes."""
+    return value.node.expr if isinstance(value, SYMBOLIC) else value
 
 
 def _leaves(value: object) -> Iterator[Any]:

@@ -8,10 +8,13 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Node, Proxy
 from torch.fx.experimental import proxy_tensor
 from torch.fx.node import map_aggregate
+from torch.utils import _pytree as pytree
 
+from exportguard.repeats.cousins import Cousins
 from exportguard.repeats.keys import (
     SYMBOLIC,
     Local,
@@ -72,6 +75,8 @@ class Region:
         self._recorded: list[Likeness] = []  # still hold their tensors
         self._created: list[Node] = []
         self._marker: Node | None = None
+        self._cousins = Cousins()
+        self._apart: frozenset[int] = frozenset()  # the looks of these values stand in keys, beside their numbers
         self.replays = True
         self.is_open = True  # calls are compared and remembered
         self.is_tracing = False  # a call is being traced
@@ -112,6 +117,8 @@ class Region:
             self._bind(taken)
         self._replayed.append(found)
         self._step = found
+        if found.apart:
+            self._apart |= found.apart
         self._count = max(self._count, found.first + len(found.templates))
         self.memory.counts.replayed += 1
         return self._results(found.returned, args, kwargs)
@@ -136,13 +143,13 @@ class Region:
             raise UncomparableError("a tensor that is a constant")
         if type(slot) is LazyProxyTensor:
             if slot.region is self:
-                return Local.of(slot.number)
+                return self._key_of_known(tensor, slot.number)
             place: Any = (slot.region, slot.number)
         else:
             place = slot.proxy.node
         number = self._numbers.get(place)
         if number is not None:
-            return Local.of(number)
+            return self._key_of_known(tensor, number)
         for value in taken:
             if value.place == place:
                 return value.local
@@ -150,6 +157,9 @@ class Region:
         local = Local.of(self._count + len(taken))
         taken.append(Taken(place, local, look, slot))
         return local, look
+
+    def _key_of_known(self, tensor: torch.Tensor, number: int) -> Any:
+        return (Local.of(number), appearance(tensor)) if number in self._apart else Local.of(number)
 
     def _bind(self, taken: list[Taken]) -> None:
         """Numbers what a call takes from outside, in the order of its arguments."""
@@ -200,7 +210,7 @@ class Region:
             first=first,
             outside=tuple([value.look for value in taken]),
         )
-        self._append(key, step)
+        self._append(key, step, _shape_env_of(result))
         self.memory.counts.recorded += 1
         return result
 
@@ -212,14 +222,15 @@ class Region:
         finally:
             self.is_tracing = False
 
-    def _append(self, key: Any, step: Step) -> None:
-        """Where a call differs from one that an earlier block made there by a number alone, both go on the same way."""
+    def _append(self, key: Any, step: Step, shape_env: Any) -> None:
+        """Where calls differ from those of an earlier block by numbers alone, both go on the same way behind them."""
         siblings = list(self._step.children.values())
         self._step.children[key] = step
         self._step = step
-        like = next((other for other in siblings if other.children and step.looks_like(other)), None)
-        if like is not None:
-            step.children = like.children
+        meeting = self._cousins.met(step, siblings, shape_env)
+        if meeting is not None:
+            step.children, step.apart = meeting.step.children, meeting.apart
+            self._apart |= step.apart
             self.replays = True
 
     def _template(self, node: Node) -> Template | None:
@@ -333,6 +344,12 @@ class Region:
         self.memory.counts.stamped += len(steps)
         for number, node in stamp(steps, self._nodes, {}, self.tracer.graph, self.place):
             self._numbers[node] = number
+
+
+def _shape_env_of(result: Any) -> Any:
+    """Where the sizes of what a call returned are known; None if it returned no tensor."""
+    fake = next((leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, FakeTensor)), None)
+    return None if fake is None else fake.fake_mode.shape_env
 
 
 def is_size_function(target: Any) -> bool:
