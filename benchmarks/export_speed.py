@@ -4,6 +4,7 @@ Both sides of a row run in one process, one after the other, on models of small 
 
     python benchmarks/export_speed.py llama:16 llama:64 bert:12 vit:12 whisper:6 t5:6 --torch-onnx
     python benchmarks/export_speed.py llama:16 llama:64 llama:1000 --once    # without the other sides
+    python benchmarks/export_speed.py llama:64 bert:12 vit:12 --phases       # where the time of tracing once goes
 
 Behind the rows stand the goals that they reach or miss.
 """
@@ -27,6 +28,7 @@ import exportguard
 from exportguard import ExportOptions
 from exportguard.conversion import convert
 from exportguard.opsets import checked_opset
+from exportguard.phases import phase, recorded_phases
 from exportguard.reading import read
 from exportguard.request import ExportRequest
 from exportguard.tracing import Exported, exported_module
@@ -188,6 +190,20 @@ def save_here(case: Case, repeats: str, folder: str) -> None:
     model.save(f"{folder}/here.onnx")
 
 
+def phases(name: str) -> dict[str, Any]:
+    """The part of the time of one model that each phase takes, in percent: of the clock, since phases tell that."""
+    case = made(name)
+    with TemporaryDirectory() as folder, recorded_phases() as whole, phase("all"):
+        traced = exported(case, "trace once")
+        with phase("reading, converting, optimizing"):
+            model = convert(read(traced), opset=checked_opset(None), options=ExportOptions())
+        with phase("saving"):
+            model.save(f"{folder}/here.onnx")
+    seconds = {**traced.seconds, **whole}
+    seconds["torch.export"] -= seconds["torch.export: tracing"]
+    return {"model": name, **{key: round(100 * value / seconds["all"], 1) for key, value in seconds.items()}}
+
+
 def torch_shapes(case: Case) -> dict[str, Any]:
     """The dynamic shapes as torch takes them; they have no names, which costs torch nothing."""
     shapes = exportguard.use_dyn_not_str(case.shapes)
@@ -299,6 +315,7 @@ def main() -> None:
     )
     parser.add_argument("--torch-onnx", action="store_true", help="measure torch.onnx.export too")
     parser.add_argument("--once", action="store_true", help="measure nothing but tracing once")
+    parser.add_argument("--phases", action="store_true", help="measure nothing but the phases of tracing once")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
@@ -306,6 +323,10 @@ def main() -> None:
         save_here(made("llama:2"), "trace once", folder)  # what is imported late is imported now
         if arguments.torch_onnx:
             save_with_torch(made("llama:2"), folder)
+    if arguments.phases:
+        for name in arguments.models:
+            print(json.dumps(phases(name)), flush=True)
+        return
     rows = []
     for name in arguments.models:
         rows.append(measured(name, with_all=not arguments.once, with_torch=arguments.torch_onnx))

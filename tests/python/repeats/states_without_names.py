@@ -1,7 +1,7 @@
 """Layers with states whose axes have no names, so that each layer has symbols of its own, equal to others' or not.
 
-A layer is given `x` of (batch, seq, WIDTH) and its state, keys and values of (batch, past, WIDTH); `MODELS` has the layers
-by name. `APART` are those whose states may all have other lengths.
+A layer is given `x` of (batch, seq, WIDTH) and its state, keys and values of (batch, past, WIDTH). `MODELS` has them
+by name; `APART` are those whose states may all have other lengths.
 """
 
 from __future__ import annotations
