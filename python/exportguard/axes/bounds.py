@@ -99,7 +99,7 @@ class _Trace:
     @functools.cached_property
     def _following(self) -> dict[sympy.Symbol, tuple[Sequence[sympy.Symbol], Evaluation]]:
         """The symbols that follow from others, with those and how."""
-        following = {}
+        following: dict[sympy.Symbol, tuple[Sequence[sympy.Symbol], Evaluation]] = {}
         for symbol in {**self.same, **self.shape_env.replacements}:
             expression = self.replaced(symbol)
             symbols = sorted(expression.free_symbols, key=str)

@@ -11,7 +11,6 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Graph, GraphModule, Node
-from torch.utils import _pytree as pytree
 
 from exportguard.inputs import CallInputs
 from exportguard.repeats.markers import MARKER

@@ -44,7 +44,7 @@ class Cousins:
         for other, pairs in candidates:
             if other.is_detour or other is step or not step.goes_like(other):
                 continue
-            pairs = [*pairs, (step, other)]  # noqa: PLW2901
+            pairs = [*pairs, (step, other)]
             apart = frozenset(number for pair in pairs for number in _numbers_apart(pair, shape_env))
             if other.children and not any(_asks_for(key, apart) for key in other.children):
                 self._followed = []
