@@ -134,8 +134,10 @@ def written_by_model(model: Any, parts: Pictures) -> Written:
 
 
 def one_text(parts: Pictures) -> tuple[torch.Tensor, torch.Tensor]:
-    """The first text, (1, tokens), and its pictures: every text has as many."""
-    return parts.ids[:1], parts.pixels[: len(parts.pixels) // len(parts.ids)]
+    """The first text, (1, tokens), and its pictures, which come first; each picture has as many places."""
+    places = int((parts.ids == parts.token).sum())
+    first = int((parts.ids[0] == parts.token).sum())
+    return parts.ids[:1], parts.pixels[: first * len(parts.pixels) // places]
 
 
 def compare_writing(written: Written, got: Sequence[torch.Tensor]) -> list[Discrepancy]:
