@@ -130,9 +130,9 @@ def _as_of_torch(function: _Function) -> _Function:
 
 def _condition(question: sympy.Basic, answer: object) -> sympy.Basic:
     """What the answer says: the question, its negation, or that it equals a number."""
-    if answer in (True, sympy.true):
+    if answer is True or answer is sympy.true:  # and not 1, which equals True
         return question
-    if answer in (False, sympy.false):
+    if answer is False or answer is sympy.false:
         return sympy.Not(question)
     return sympy.Eq(question, answer)
 

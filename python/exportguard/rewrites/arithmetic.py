@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from exportguard.rewrites.data import depends_on_data
-from exportguard.rewrites.logic import float_, int_
+from exportguard.rewrites.logic import float_, int_, whole_number
 from exportguard.rewrites.numbers import as_number, number_tensor
 
 #: Functions of `math` and the torch functions that compute the same.
@@ -26,6 +26,8 @@ _TO_INT = ("floor", "ceil", "trunc")
 
 def math_(name: str, *numbers: Any) -> Any:
     """`math.name(…)`."""
+    if name in _TO_INT and isinstance(numbers[0], torch.SymFloat):
+        return whole_number(numbers[0], getattr(math, name), MATH[name])
     is_of_size = name not in _TO_INT and any(isinstance(number, torch.SymInt | torch.SymFloat) for number in numbers)
     if not is_of_size and not any(depends_on_data(number) for number in numbers):
         return getattr(math, name)(*numbers)
@@ -36,6 +38,10 @@ def math_(name: str, *numbers: Any) -> Any:
 
 def round_(number: Any, digits: Any = None) -> Any:
     """`round(number)` and `round(number, digits)`: halves go to the even neighbour."""
+    if isinstance(number, torch.SymFloat) and digits is None:
+        return whole_number(number, builtins.round, torch.round)
+    if isinstance(number, torch.SymFloat):
+        number = float_(number)
     if not depends_on_data(number):
         return builtins.round(number) if digits is None else builtins.round(number, digits)
     if isinstance(number, torch.SymInt) and digits is None:

@@ -303,7 +303,7 @@ class _Search:
             if isinstance(outcome, _Failed):
                 self._fixed = fixed
                 left.append(f"the loop at {place} cannot be rewritten: {outcome.text()}")
-            elif step is not None and self._fixed.count < fixed.count:
+            elif step is not None and self._fixed.loss < fixed.loss:
                 program, self.steps = outcome, [*self.steps, step]
             else:
                 self._fixed = fixed

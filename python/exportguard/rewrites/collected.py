@@ -170,13 +170,34 @@ def moment() -> int:
     return next(_CLOCK)
 
 
+_MISSED: list[Any] = []  # lists that had no element where one was asked for
+
+
+def take_missed() -> list[Any]:
+    """The lists that had no element where one was asked for, since this was asked last."""
+    missed = [*_MISSED]
+    _MISSED.clear()
+    return missed
+
+
 class Grown(list[Any]):
     """A list that may have parts whose number of elements the program does not know."""
 
-    __slots__ = ("__weakref__", "_read_at")
+    __slots__ = ("__weakref__", "_read_at", "_tail")
+
+    @property
+    def tail(self) -> Any:
+        """What answers for the list in a step of the loop that fills it (`own_lists.Tail`); None outside of one."""
+        return getattr(self, "_tail", None)
+
+    @tail.setter
+    def tail(self, tail: Any) -> None:
+        self._tail = tail
 
     def note_read(self) -> None:
         """Notes that its elements, their number or their order were asked for or changed now."""
+        if self.tail is not None:
+            self.tail.refuse()
         self._read_at = moment()
 
     def was_read_since(self, begin: int) -> bool:
@@ -191,7 +212,7 @@ class Grown(list[Any]):
     @property
     def is_open(self) -> bool:
         """Whether a part has a length that only the run knows."""
-        return any(isinstance(part, Collected | Maybe) for part in self.parts)
+        return self.tail is not None or any(isinstance(part, Collected | Maybe) for part in self.parts)
 
     def rows(self) -> Collected:
         """All elements as rows of tensors."""
@@ -200,14 +221,22 @@ class Grown(list[Any]):
 
     def length(self) -> Any:
         """The number of elements, which may be symbolic."""
+        if self.tail is not None:
+            return self.tail.length()
         self.note_read()
         return sum(_collected(p).length if isinstance(p, Collected | Maybe) else 1 for p in self.parts)
 
     def item(self, index: Any) -> Any:
         """`self[index]`, of any kind of index."""
+        if self.tail is not None:
+            return self.tail.item(index)
         self.note_read()
         if not self.is_open and not isinstance(index, torch.Tensor):
-            return list.__getitem__(self, index)
+            try:
+                return list.__getitem__(self, index)
+            except IndexError:
+                _MISSED.append(self)
+                raise
         if isinstance(index, slice):
             return Grown([self.rows().sliced(index)])
         if isinstance(index, int):
@@ -230,6 +259,8 @@ class Grown(list[Any]):
         return list.__len__(self)
 
     def __bool__(self) -> bool:
+        if self.tail is not None:
+            return bool(self.tail.is_filled or self.tail.length() > 0)
         self.note_read()
         if self.is_open and not any(not isinstance(p, Collected | Maybe) for p in self.parts):
             return bool(self.length() > 0)
@@ -339,6 +370,8 @@ def truth_of(item: Any) -> Any:
     """What a test asks of something: whether a list has elements may be known only when the program runs."""
     if not is_open(item):
         return item
+    if item.tail is not None:
+        return item.tail.is_filled or item.tail.length() > 0
     is_certain = any(not isinstance(part, Collected | Maybe) for part in item.parts)
     return True if is_certain else item.length() > 0
 

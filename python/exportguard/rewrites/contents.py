@@ -35,6 +35,9 @@ PROGRESS = "progress"  # of an iterator
 OF_TENSOR = "attribute of a tensor"  # which no graph can hand on
 ARRAY = "array"  # the numbers of an array of numpy, or the bytes of a bytearray
 
+#: A method of a list or a dict that somebody holds, `add = rows.append`, leads to it.
+METHODS_IN_C = (types.BuiltinMethodType, types.MethodWrapperType)
+
 _OPAQUE = (
     torch.Tensor,
     types.ModuleType,

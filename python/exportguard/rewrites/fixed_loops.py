@@ -15,22 +15,32 @@ from typing import Any, TypeGuard
 from exportguard import _core
 from exportguard.rewrites.places import Place, places_among
 
+_OF_MODULES = ("accumulate", "chain", "combinations", "islice", "pairwise", "product", "reduce")
+_METHODS = ("tolist", "unbind", *_OF_MODULES)
+_FUNCTIONS = (
+    *("range", "len", "enumerate", "zip", "reversed", "sum", "any", "all", "min", "max", "list", "tuple", "float"),
+    *("int", "round", "map", "filter", "sorted", *_OF_MODULES),
+)
 _SEARCH = "exportguard.rewrites.automatic"  # what called the export
 
 
 @dataclass
 class FixedAxes:
-    """The axes that became constants while a program was traced, each with the line that did it."""
+    """What became constant while a program was traced, with the line that did it: axes, and the numbers that follow
+    from them, as `n // 2`."""
 
     places: dict[str, Place | None] = field(default_factory=dict)
+    numbers: dict[str, Place | None] = field(default_factory=dict)
 
     @property
-    def count(self) -> int:
-        return len(self.places)
+    def loss(self) -> tuple[int, int]:
+        """How many axes, and how many numbers beside them."""
+        return len(self.places), len(self.numbers)
 
     def loops(self) -> list[Place]:
         """The lines that are the head of a `for`, or ask for a length."""
-        return [place for place in self.places.values() if place is not None and _iterates(place)]
+        found = [*self.places.values(), *self.numbers.values()]
+        return [place for place in found if place is not None and _iterates(place)]
 
 
 def _iterates(place: Place) -> bool:
@@ -50,17 +60,16 @@ def _loops_of(source: str) -> tuple[tuple[int, int], ...]:
     heads += [(n.lineno, n.test.end_lineno or n.lineno) for n in nodes if isinstance(n, ast.While)]
     kinds = (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
     heads += [(n.lineno, n.end_lineno or n.lineno) for n in nodes if isinstance(n, kinds)]
+    heads += [(n.lineno, n.end_lineno or n.lineno) for n in nodes if isinstance(n, ast.Starred)]
     return (*heads, *((n.lineno, n.end_lineno or n.lineno) for n in nodes if _counts(n)))
 
 
 def _counts(node: ast.AST) -> TypeGuard[ast.Call]:
-    names = ("range", "len", "enumerate", "zip", "reversed", "sum", "any", "all", "min", "max", "list", "float")
-    methods = ("tolist", "unbind")
     if not isinstance(node, ast.Call):
         return False
     function = node.func
-    is_method = isinstance(function, ast.Attribute) and (function.attr in methods or _is_of_math(function))
-    return is_method or (isinstance(function, ast.Name) and function.id in names)
+    is_method = isinstance(function, ast.Attribute) and (function.attr in _METHODS or _is_of_math(function))
+    return is_method or (isinstance(function, ast.Name) and function.id in _FUNCTIONS)
 
 
 def _is_of_math(function: ast.Attribute) -> bool:
@@ -81,12 +90,36 @@ def fixed_axes() -> Iterator[FixedAxes]:
             found.places.setdefault(axis, _place_now())
         original(self, a, tgt, msg)
 
+    evaluate_expr = ShapeEnv.evaluate_expr
+
+    @functools.wraps(evaluate_expr)
+    def evaluate(self: Any, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
+        value = evaluate_expr(self, orig_expr, *args, **kwargs)
+        if _is_of_sizes(self, orig_expr) and not isinstance(value, bool):
+            found.numbers.setdefault(str(orig_expr), _place_now())
+        return value
+
     changes = _core.KeptChanges()
     changes.set_attribute(ShapeEnv, "_set_replacement", set_replacement)
+    changes.set_attribute(ShapeEnv, "evaluate_expr", _under_its_file(evaluate))
     try:
         yield found
     finally:
         changes.undo()
+
+
+def _under_its_file(function: Any) -> Any:
+    """A function under the file name of what it wraps: torch 2.11 to 2.13 take the innermost frame outside of their own
+    files for the user's, to tell an `assert` from a test."""
+    function.__code__ = function.__code__.replace(co_filename=function.__wrapped__.__code__.co_filename)
+    return function
+
+
+def _is_of_sizes(shape_env: Any, expression: Any) -> bool:
+    """Whether a question is for a number that follows from sizes of inputs, and is not one of them."""
+    symbols = getattr(expression, "free_symbols", ())
+    is_derived = bool(symbols) and not expression.is_Symbol and not expression.is_Boolean
+    return is_derived and all(_axis_of(shape_env, symbol) is not None for symbol in symbols)
 
 
 def _axis_of(shape_env: Any, symbol: Any) -> str | None:

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from exportguard.rewrites.collected import Collected, Grown, Maybe, is_open, parts_of, require_elements
+from exportguard.rewrites.choices import chosen_item
+from exportguard.rewrites.collected import Collected, Grown, Maybe, is_open, like_rows, parts_of, require_elements
 from exportguard.rewrites.conditional import if_, ifexp
 from exportguard.rewrites.data import as_flag, depends_on_data, is_tracing
 from exportguard.rewrites.iteration import Rows, rows_of
@@ -27,7 +28,10 @@ Element = Callable[[Any], Any]
 
 def list_(elements: Iterable[Any] = ()) -> Any:
     """A list of the function's own, which a loop may fill."""
-    return Grown(elements) if is_tracing() else list(elements)
+    if not is_tracing():
+        return list(elements)
+    rows = rows_of(elements)
+    return Grown(parts_of(elements)) if rows is None else Grown([Collected(rows.tensors)])
 
 
 def grow(held: Any, elements: Any) -> None:
@@ -136,20 +140,54 @@ def max_(*items: Any, **options: Any) -> Any:
 
 
 def _extreme(function: Callable[..., Any], is_better: Callable[[Any, Any], Any], items: Any, options: Any) -> Any:
-    if not is_tracing() or options:
+    key = options.get("key")
+    if not is_tracing() or "default" in options:
         return function(*items, **options)
     many = items[0] if len(items) == 1 else items
     rows = rows_of(many)
     if rows is not None:
-        step = lambda new, best: (True, (ifexp(is_better(new, best), lambda: new, lambda: best),))  # noqa: E731
-        return for_(rows.behind_the_first(), step, ("the result",), (rows.at(0),))[0]
+        return for_(rows.behind_the_first(), _better(is_better, key), ("the result",), (rows.at(0),))[0]
     elements = list(many)
-    if not any(depends_on_data(element) for element in elements):
-        return function(elements)
+    if not any(depends_on_data(element if key is None else key(element)) for element in elements):
+        return function(elements, key=key)
     best = elements[0]
     for new in elements[1:]:
-        best = ifexp(is_better(new, best), lambda: new, lambda: best)  # noqa: B023 - read at once
+        _, (best,) = _better(is_better, key)(new, best)
     return best
+
+
+def _better(is_better: Callable[[Any, Any], Any], key: Element | None) -> Callable[[Any, Any], tuple[bool, tuple[Any]]]:
+    """A step of the search for the best: the first one of those that are alike."""
+    keyed = key or (lambda item: item)
+
+    def step(new: Any, best: Any) -> tuple[bool, tuple[Any]]:
+        return True, (ifexp(is_better(keyed(new), keyed(best)), lambda: new, lambda: best),)
+
+    return step
+
+
+def sorted_(items: Any, *, key: Element | None = None, reverse: bool = False) -> Any:
+    """`sorted(items)`: of tensor data the elements in the order of their keys, which is stable."""
+    if not is_tracing():
+        return builtins.sorted(items, key=key, reverse=reverse)
+    rows = rows_of(items)
+    if rows is None:
+        return _sorted_list(list(items), key, reverse=reverse)
+    keys = comprehension(rows, key or (lambda item: item))
+    order = torch.argsort(keys.rows().rows, stable=True, descending=reverse)
+    return Grown([Collected(pytree.tree_map(lambda leaf: like_rows(leaf[order], leaf), rows.tensors))])
+
+
+def _sorted_list(elements: list[Any], key: Element | None, *, reverse: bool) -> Any:
+    keys = [element if key is None else key(element) for element in elements]
+    if not any(depends_on_data(one) for one in keys):
+        return builtins.sorted(elements, key=key, reverse=reverse)
+    for one in keys:
+        as_flag(one)  # which has one element, or Python could not tell which of two comes first
+    order = torch.argsort(
+        torch.stack([number_tensor(one).reshape(()) for one in keys]), stable=True, descending=reverse
+    )
+    return [chosen_item(elements, order[place]) for place in range(len(elements))]
 
 
 def tensor(data: object, *args: Any, **options: Any) -> torch.Tensor:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import builtins
+import sys
+import types
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
 
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
+from exportguard.model_code import is_users
 from exportguard.rewrites.collected import (
     Collected,
     Grown,
@@ -23,6 +26,7 @@ from exportguard.rewrites.collected import (
 )
 from exportguard.rewrites.data import depends_on_data
 from exportguard.rewrites.numbers import Affine, as_number, number_tensor
+from exportguard.rewrites.places import line_now
 from exportguard.source.errors import RewriteError
 
 _SIZES = (int, torch.SymInt)
@@ -54,6 +58,7 @@ class Rows:
     tensors: Any
     low: Any = None  # bounds of the first leaf, where it holds the numbers of a range
     high: Any = None
+    is_counted: bool = False  # whether they are low, low + 1, …
 
     @property
     def length(self) -> Any:
@@ -70,16 +75,24 @@ class Rows:
     def item(self, leaves: list[torch.Tensor]) -> Any:
         """The row that has these leaves, its numbers marked as such."""
         flags = [rows_are_numbers(leaf) for leaf in pytree.tree_leaves(self.tensors)]
-        known = Affine(object(), 0, self.low, self.high)
+        known = Affine(object(), 0, self.low, self.high, self.is_counted)
         marked = [
             as_number(leaf, known if k == 0 else None) if is_one else leaf
             for k, (leaf, is_one) in builtins.enumerate(builtins.zip(leaves, flags, strict=True))
         ]
         return pytree.tree_unflatten(marked, pytree.tree_structure(self.tensors))
 
+    def first(self) -> Any:
+        """The first row; a number that is counted from is one that Python knows."""
+        if not self.is_counted or not isinstance(self.low, int):
+            return self.at(0)
+        leaves, spec = pytree.tree_flatten(self.tensors)
+        return pytree.tree_unflatten([self.low, *(row_of(leaf, 0) for leaf in leaves[1:])], spec)
+
     def behind_the_first(self) -> Rows:
         """The rows without the first."""
-        return self.mapped(lambda leaf: leaf[1:])
+        rest = self.mapped(lambda leaf: leaf[1:])
+        return replace(rest, low=self.low + 1, is_counted=True) if self.is_counted else rest
 
     def reversed(self) -> Rows:
         """The rows from the last to the first."""
@@ -104,12 +117,59 @@ class SymbolicRange:
         raise RewriteError("a range of a symbolic size can only be rewritten in a `for` statement of its own")
 
 
+class Deferred:
+    """What Python makes an iterator of: it is computed when it is gone through, and can be gone through once.
+
+    :param make: gives a list, whose length may be symbolic
+    """
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._made: Any = None
+        self._frame = _running()
+        self._taken_at: str | None = None
+
+    def take(self) -> Any:
+        """Its elements; the one statement that goes through it may ask for them again.
+
+        Raises:
+            RewriteError: another one asks, or one of a body that the run may go through more than once.
+        """
+        if _running() is not self._frame:
+            raise RewriteError(
+                f"{line_now()}: an iterator that was made outside of this function, branch or loop is gone through; "
+                "make a list of it where it is made"
+            )
+        if self._taken_at is None:
+            self._made, self._taken_at = self._make(), line_now()
+        if self._taken_at != line_now():
+            raise RewriteError(f"{line_now()}: an iterator is gone through again; make a list of it where it is made")
+        return self._made
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.take())
+
+    def __next__(self) -> NoReturn:
+        raise RewriteError(f"{line_now()}: next(…) of an iterator over a symbolic length; make a list of it")
+
+
+def _running() -> types.FrameType | None:
+    """The frame of the model's function that runs, or of a body made of a part of it."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
 def rows_of(iterable: Any) -> Rows | None:
     """The rows of what has a symbolic length; None for everything that Python can iterate over."""
     if isinstance(iterable, Rows):
         return iterable
+    if isinstance(iterable, Deferred):
+        return rows_of(iterable.take())
     if isinstance(iterable, SymbolicRange):
-        return Rows(number_rows(torch.arange(*iterable.numbers)), iterable.steps.low, iterable.steps.high)
+        steps = iterable.steps
+        return Rows(number_rows(torch.arange(*iterable.numbers)), steps.low, steps.high, is_counted=steps.step == 1)
     if is_open(iterable):
         return Rows(iterable.rows().rows)
     is_symbolic = (
@@ -135,7 +195,7 @@ def range_(*bounds: Any) -> Iterable[Any]:
     if len(numbers) == _WITH_STEP and _is_one_step(*numbers):
         return [numbers[0]]
     if len(numbers) == 1:
-        return Rows(number_rows(torch.arange(*numbers)), 0, numbers[0] - 1)
+        return Rows(number_rows(torch.arange(*numbers)), 0, numbers[0] - 1, is_counted=True)
     return SymbolicRange(tuple(numbers), _steps(*numbers))
 
 
@@ -167,7 +227,7 @@ def enumerate_(iterable: Any, start: int = 0) -> Iterable[Any]:
     if rows is None:
         return builtins.enumerate(iterable, start)
     numbers = number_rows(torch.arange(start, start + rows.length))
-    return Rows((numbers, rows.tensors), start, start + rows.length - 1)
+    return Rows((numbers, rows.tensors), start, start + rows.length - 1, is_counted=True)
 
 
 def zip_(*iterables: Any, strict: bool = False) -> Iterable[Any]:
@@ -196,10 +256,16 @@ def reversed_(sequence: Any) -> Any:
 
 def tolist(tensor: Any) -> Any:
     """`tensor.tolist()`, which leaves a list of symbolic length a tensor of numbers."""
-    is_symbolic = isinstance(tensor, torch.Tensor) and tensor.dim() == 1 and isinstance(tensor.shape[0], torch.SymInt)
-    if not is_symbolic:
+    is_symbolic = isinstance(tensor, torch.Tensor) and tensor.dim() in (1, 2) and _is_size(tensor.shape[0])
+    if not is_symbolic or not all(isinstance(size, int) for size in tensor.shape[1:]):
         return tensor.tolist()
-    return Grown([Collected(number_rows(tensor.to(_number_dtype(tensor.dtype))))])
+    numbers = tensor.to(_number_dtype(tensor.dtype))
+    columns = [number_rows(column) for column in numbers.unbind(1)] if numbers.dim() > 1 else number_rows(numbers)
+    return Grown([Collected(columns)])
+
+
+def _is_size(size: object) -> bool:
+    return isinstance(size, torch.SymInt)
 
 
 def _number_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import sympy
 import torch
 
 from exportguard.rewrites.aliases import aliases_now
@@ -131,10 +132,29 @@ def bool_(item: object) -> Any:
 
 
 def int_(item: Any) -> Any:
-    """`int(item)`; of tensor data a symbolic number."""
+    """`int(item)`; of tensor data and of sizes a symbolic number."""
+    if isinstance(item, torch.SymInt):
+        return item
+    if isinstance(item, torch.SymFloat):
+        return whole_number(item, torch.sym_int, torch.trunc)
     if not isinstance(item, torch.Tensor) or not depends_on_data(item):
-        return torch.sym_int(item) if depends_on_data(item) else int(item)  # type: ignore[no-untyped-call]
+        return int(item)
     return item.to(torch.int64).reshape(()).item()
+
+
+def whole_number(number: Any, of_python: Callable[[Any], Any], of_torch: Callable[..., torch.Tensor]) -> Any:
+    """A whole number made of one of sizes: torch knows quotients of sizes, and no products with fractions.
+
+    :param of_python, of_torch: what rounds
+    """
+    expression = number.node.expr
+    if not expression.atoms(sympy.Float):
+        return of_python(number)
+    double = torch.scalar_tensor(number, dtype=torch.float64)
+    whole = of_torch(double).to(torch.int64).item()
+    if number.node.shape_env.bound_sympy(expression).lower >= 0:
+        torch._check(whole >= 0)  # type: ignore[no-untyped-call]
+    return whole
 
 
 def float_(item: Any) -> Any:

@@ -62,12 +62,16 @@ _DECIDING = ("full", "as_tensor", "arange", "range")  # make a dtype from a numb
 
 @dataclass(frozen=True)
 class Affine:
-    """A number as a loop's own number plus a constant, with the bounds of the former: sizes, or None."""
+    """A number as a loop's own number plus a constant, with the bounds of the former: sizes, or None.
+
+    `is_counted` if it is `low` in the first step, and one more in each further one.
+    """
 
     root: object
     offset: int = 0
     low: Any = None
     high: Any = None
+    is_counted: bool = False
 
 
 def as_number(tensor: torch.Tensor, affine: Affine | None = None, kinds: frozenset[int] = frozenset()) -> torch.Tensor:

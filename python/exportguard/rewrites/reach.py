@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from exportguard.model_code import is_users, is_users_class, is_users_module
-from exportguard.rewrites.contents import GlobalNames, content_of_cell, is_opaque
+from exportguard.rewrites.contents import METHODS_IN_C, GlobalNames, content_of_cell, is_opaque
 
 _STORES = ("STORE_GLOBAL", "STORE_DEREF", "DELETE_GLOBAL", "DELETE_DEREF")
 
@@ -123,6 +123,8 @@ class Reach:
         elif isinstance(value, types.MethodType):
             self.value(value.__self__)
             self.value(value.__func__)
+        elif isinstance(value, METHODS_IN_C):
+            self.value(value.__self__)
         elif isinstance(value, type) and is_users_class(value):
             self.found.append(value)
             self.kind(value)

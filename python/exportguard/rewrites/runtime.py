@@ -10,9 +10,36 @@ from collections.abc import Callable
 from typing import Any
 
 from exportguard.rewrites.arithmetic import divmod_, math_, round_
+from exportguard.rewrites.choices import entry_or
 from exportguard.rewrites.collected import plain
 from exportguard.rewrites.conditional import check, if_, ifexp
-from exportguard.rewrites.gathering import all_, any_, comprehension, grow, lazily, list_, max_, min_, sum_, tensor
+from exportguard.rewrites.functional import (
+    accumulate_,
+    chain_,
+    combinations_,
+    concatenated,
+    filter_,
+    islice_,
+    list_of,
+    map_,
+    pairwise_,
+    product_,
+    reduce_,
+    tuple_of,
+)
+from exportguard.rewrites.gathering import (
+    all_,
+    any_,
+    comprehension,
+    grow,
+    lazily,
+    list_,
+    max_,
+    min_,
+    sorted_,
+    sum_,
+    tensor,
+)
 from exportguard.rewrites.iteration import div, enumerate_, len_, range_, reversed_, tolist, unbind, zip_
 from exportguard.rewrites.logic import and_, and_value, bool_, compare, float_, int_, item, known, not_, or_, or_value
 from exportguard.rewrites.runtime_loops import for_, while_
@@ -30,9 +57,10 @@ def value(read: Callable[[], Any]) -> Any:
 
 
 __all__ = [
-    "UNDEFINED", "all_", "and_", "and_value", "any_", "bool_", "check", "compare", "comprehension", "div",
-    "divmod_", "enumerate_", "filled_", "float_", "for_", "format_", "get_item", "grow", "if_", "ifexp", "int_", "item",
-    "joined_", "known", "lazily", "len_", "list_", "math_", "max_", "min_", "not_", "or_", "or_value", "percent_",
-    "plain", "range_", "repr_", "reversed_", "round_", "set_item", "str_", "sum_", "tensor", "tolist", "unbind",
-    "update_item", "value", "while_", "zip_",
+    "UNDEFINED", "accumulate_", "all_", "and_", "and_value", "any_", "bool_", "chain_", "check", "combinations_",
+    "compare", "comprehension", "concatenated", "div", "divmod_", "entry_or", "enumerate_", "filled_", "filter_",
+    "float_", "for_", "format_", "get_item", "grow", "if_", "ifexp", "int_", "islice_", "item", "joined_", "known",
+    "lazily", "len_", "list_", "list_of", "map_", "math_", "max_", "min_", "not_", "or_", "or_value", "pairwise_",
+    "percent_", "plain", "product_", "range_", "reduce_", "repr_", "reversed_", "round_", "set_item", "sorted_",
+    "str_", "sum_", "tensor", "tolist", "tuple_of", "unbind", "update_item", "value", "while_", "zip_",
 ]  # fmt: skip

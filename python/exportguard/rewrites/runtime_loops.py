@@ -3,84 +3,120 @@ symbolic size decides it."""
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
-from torch.utils import _pytree as pytree
 
-from exportguard.rewrites.aliases import aliases_now
-from exportguard.rewrites.carrying import Kind, Kinds, UnstableError, is_inner, is_leaf, undefined_like
-from exportguard.rewrites.collected import (
-    Collected,
-    Grown,
-    Maybe,
-    chosen,
-    like_rows,
-    moment,
-    number_rows,
-    rows_are_numbers,
-)
+from exportguard.rewrites.carrying import UnstableError
+from exportguard.rewrites.collected import Grown
 from exportguard.rewrites.conditional import if_
-from exportguard.rewrites.data import as_flag, depends_on_data, require_no_attributes
+from exportguard.rewrites.data import depends_on_data
 from exportguard.rewrites.iteration import Rows, Steps, SymbolicRange, rows_of, steps_of
-from exportguard.rewrites.numbers import is_number, number_tensor, require_one_kind
-from exportguard.rewrites.opening import Opening, closed
-from exportguard.rewrites.recording import Captured, record, substituted
-from exportguard.rewrites.state import MISSING, UNDEFINED, Slot, Snapshot
-from exportguard.rewrites.watch import note_put
+from exportguard.rewrites.logic import not_
+from exportguard.rewrites.loop import Body, Loop
+from exportguard.rewrites.own_lists import OwnLists, ReadsOwnListError, can_be_carried
 from exportguard.source.errors import RewriteError, forget
-
-Body = Callable[..., tuple[Any, tuple[Any, ...]]]
-
-_RUNS = 8  # of a body until the kinds of its variables stay the same: bool, int, float, tensor, and one to see it
 
 
 def for_(iterable: Any, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int = 0) -> tuple[Any, ...]:
     """`for … in iterable: body` with the carried variables `names`; returns their values behind the loop."""
     if isinstance(iterable, Steps):
         return _counted(iterable, body, names, values, line)
-    if isinstance(iterable, SymbolicRange):
-        loop = _Loop(
-            body, names, values, line, lambda: (iterable.steps.number(torch.zeros_like(iterable.steps.count)),)
-        )
-        if not loop.analysed().appends:
-            return _counted(iterable.steps, body, names, values, line)
+    if isinstance(iterable, SymbolicRange) and not _appends(iterable, body, names, values, line):
+        return _counted(iterable.steps, body, names, values, line)
     rows = rows_of(iterable)
-    if rows is None:
-        return _unrolled(iterable, body, values)
+    return _unrolled(iterable, body, values) if rows is None else _through(rows, body, names, values, line)
+
+
+def _appends(numbers: SymbolicRange, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int) -> bool:
+    """Whether a loop over a range fills a list."""
+    steps = numbers.steps
     try:
-        return _over_rows(rows, body, names, values, line)
-    except UnstableError as reason:
-        return _behind_the_first(rows, body, names, values, line, reason)
+        return (
+            Loop(body, names, values, line, lambda: (steps.number(torch.zeros_like(steps.count)),)).analysed().appends
+        )
+    except (ReadsOwnListError, UnstableError) as reason:  # which a loop over its numbers may come past
+        forget(reason)
+        return True
+
+
+def _through(
+    rows: Rows, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int, *, may_be_empty: bool = False
+) -> tuple[Any, ...]:
+    """A loop over rows. Where its steps need that, it carries the ends of lists, or its first step is written before
+    it."""
+    own: list[Grown] = []
+    depth = 0
+    while True:
+        ends = OwnLists(own, depth)
+        try:
+            result = _over_rows(
+                rows,
+                ends.around(body),
+                [*names, *ends.names],
+                (*values, *ends.start()),
+                line,
+                may_be_empty=may_be_empty,
+            )
+            return result[: len(values)]
+        except UnstableError as error:
+            reason: RewriteError = error
+            break
+        except ReadsOwnListError as error:
+            reason = error
+            known = len(own), depth
+            own += [grown for grown in error.lists if not any(grown is other for other in own)]
+            depth = max(depth, error.depth)
+            if not all(can_be_carried(grown, depth) for grown in own):
+                break
+            if known == (len(own), depth):
+                raise
+            forget(error)
+    if may_be_empty:
+        raise reason
+    return _behind_the_first(rows, body, names, values, line, reason)
 
 
 def _over_rows(
     rows: Rows, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int, *, may_be_empty: bool = False
 ) -> tuple[Any, ...]:
-    loop = _Loop(body, names, values, line, lambda: (rows.like_one(),)).analysed()
+    loop = Loop(body, names, values, line, lambda: (rows.like_one(),)).analysed()
+    if loop.breaks and loop.appends:
+        until = _until_left(body)
+        return _over_rows(rows, until, ["is left", *names], (False, *values), line, may_be_empty=may_be_empty)[1:]
     may_be_empty = may_be_empty or has_free_unbacked_symbols(rows.length)
     if loop.breaks or (may_be_empty and not loop.appends):
         return _counted(steps_of(rows), lambda i, *current: body(rows.at(i), *current), names, values, line)
     return loop.scan(rows)
 
 
-def _behind_the_first(
-    rows: Rows, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int, reason: UnstableError
-) -> tuple[Any, ...]:
-    """A loop whose variables have their kind only behind the first step, which is written before it.
+def _until_left(body: Body) -> Body:
+    """A body that tensor data may leave as one that does nothing in the steps behind that: a scan has all steps."""
 
-    :raises UnstableError: the kinds change later, too
+    def step(item: Any, is_left: Any, *values: Any) -> tuple[bool, tuple[Any, ...]]:
+        goes_on, after = if_(is_left, lambda: (False, values), lambda: body(item, *values))
+        return True, (not_(goes_on), *after)
+
+    return step
+
+
+def _behind_the_first(
+    rows: Rows, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int, reason: RewriteError
+) -> tuple[Any, ...]:
+    """A loop whose variables have their kind, or whose lists their end, only behind the first step, which is written
+    before it.
+
+    :raises RewriteError: the kinds change later, too
     """
     torch._check(rows.length > 0)  # type: ignore[no-untyped-call]
-    goes_on, after = body(rows.at(0), *values)
+    goes_on, after = body(rows.first(), *values)
     if goes_on is not True:
         raise reason
     try:
-        result = _over_rows(rows.behind_the_first(), body, names, after, line, may_be_empty=True)
-    except UnstableError:
+        result = _through(rows.behind_the_first(), body, names, after, line, may_be_empty=True)
+    except (UnstableError, ReadsOwnListError):
         raise reason from None
     forget(reason)
     return result
@@ -110,7 +146,7 @@ def _counted(steps: Steps, body: Body, names: Sequence[str], values: tuple[Any, 
         return flag, (position + 1, *after)
 
     position = torch.zeros_like(steps.count)
-    _, *after = _Loop(step, ["position", *names], (position, *values), line, tuple, goes_on).analysed().while_loop()
+    _, *after = Loop(step, ["position", *names], (position, *values), line, tuple, goes_on).analysed().while_loop()
     return tuple(after)
 
 
@@ -124,427 +160,25 @@ def while_(
             return values
         decision = test(*values)
         if depends_on_data(decision):
-            return _Loop(body, names, values, line, tuple, test).analysed().while_loop()
+            return Loop(body, names, values, line, tuple, test).analysed().while_loop()
         by_size = _by_size(decision, test, body, names, values, line)
         if by_size is not None:
             return by_size.while_loop()
         if not decision:
             return values
         goes_on, values = body(*values)
-    return _Loop(body, names, values, line, tuple, test).analysed().while_loop(goes_on)
+    return Loop(body, names, values, line, tuple, test).analysed().while_loop(goes_on)
 
 
 def _by_size(
     decision: object, test: Callable[..., Any], body: Body, names: Sequence[str], values: tuple[Any, ...], line: int
-) -> _Loop | None:
+) -> Loop | None:
     """The loop whose number of steps a size decides, if its variables have one kind in every step; else Python counts
     the steps, for one size."""
     if not isinstance(decision, torch.SymBool):
         return None
     try:
-        return _Loop(body, names, values, line, tuple, test).analysed()
+        return Loop(body, names, values, line, tuple, test).analysed()
     except RewriteError as reason:
         forget(reason)
         return None
-
-
-class _Loop:
-    """A loop that becomes a higher-order operator: what its body reads, carries, writes and appends."""
-
-    def __init__(
-        self,
-        body: Body,
-        names: Sequence[str],
-        values: tuple[Any, ...],
-        line: int,
-        first: Callable[[], tuple[Any, ...]],
-        test: Callable[..., Any] | None = None,
-    ) -> None:
-        self._body = body
-        self._names = names
-        self._line = line
-        self._values = values
-        self._first = first  # the item of a step, none for `while`
-        self._test = test
-        self._captured = Captured()
-        self._written: list[bool] = []
-        self._slots: list[Slot] = []
-        self._appended: list[Slot] = []
-        self._snapshot = Snapshot(functions=[body, *([test] if test is not None else [])])
-        self._kinds = Kinds(line, names)
-        self._opening: Opening | None = None
-        self._spec: pytree.TreeSpec | None = None
-        self._start: list[Any] = []
-        self._ends: list[Any] = []
-        self._made: dict[int, tuple[Kind, torch.Tensor]] = {}  # what stands for a variable in a run
-        self._rows: dict[tuple[int, int], torch.Tensor] = {}  # what stands for the rows of a list
-        self._goes_on: Any = True
-
-    # -------------------------------------------------------------------------------------- analysis
-
-    def analysed(self) -> _Loop:
-        """The loop after its body was run on tensors without data until the kinds of its variables stay the same.
-
-        :raises UnstableError: they are not of one kind before the loop and behind a step
-        """
-        aliases = aliases_now()
-        before = aliases.stale_now()
-        for _ in range(_RUNS):
-            if not self._run_changes_kinds():
-                if self._captured.writes:  # in the next step others may read what this one wrote
-                    self._run_changes_kinds(again=True)
-                self._kinds.require_known_sizes(self._captured.own_symbols)
-                self._capture_sizes()
-                return self
-            aliases.set_stale(before)
-        raise RewriteError(
-            f"line {self._line}: a loop over tensors makes other kinds of {', '.join(self._names)} in every step"
-        )
-
-    def _capture_sizes(self) -> None:
-        for number in self._snapshot.numbers():
-            self._captured.add_number(number)
-        with aliases_now().internal():
-            self._captured.add_sizes(self._start)
-        self._written += [False] * (len(self._captured.tensors) - len(self._written))
-
-    @property
-    def breaks(self) -> bool:
-        """Whether tensor data may end the loop before its last step."""
-        return self._goes_on is not True
-
-    @property
-    def appends(self) -> bool:
-        """Whether the body appends to a list."""
-        return bool(self._appended)
-
-    def _run_changes_kinds(self, *, again: bool = False) -> bool:
-        """Runs the body once, its changed variables as tensors, and takes in what it makes of them.
-
-        :param again: it is the step behind the one that was run before
-        """
-        begin = moment()
-        self._captured = self._captured.of_the_next_step() if again else Captured()
-        values, held, made = self._inputs()
-        if again:
-            for place, (_, tensor) in self._made.items():
-                aliases_now().begin_again(tensor, self._ends[place])
-        for tensor in made:
-            self._captured.made[id(tensor)] = tensor
-        for slot, content in builtins.zip(self._slots, held, strict=True):
-            slot.put(content)
-        try:
-            if self._test is not None:
-                record(lambda: self._test(*values), self._captured)  # type: ignore[misc]
-            self._goes_on, after = record(lambda: self._one_step(values), self._captured)
-        finally:
-            changes = self._snapshot.changes()
-            self._snapshot.restore(changes)
-        changes_kinds = self._take_in(values, held, after, changes)
-        self._require_appends_alone(begin)
-        return changes_kinds
-
-    def _require_appends_alone(self, begin: int) -> None:
-        """Refuses a step that reads a list which it appends to: what steps before it appended is not there to be read.
-
-        :param begin: the moment before the step
-        """
-        for slot in self._appended:
-            if isinstance(slot.owner, Grown) and slot.owner.was_read_since(begin):
-                raise RewriteError(
-                    f"line {self._line}: a step of a loop over tensors reads a list that it appends to, or puts "
-                    "elements elsewhere than at its end; keep what the next step needs in a variable (`last = …`), or "
-                    "write into a tensor of the loop's length"
-                )
-
-    def _one_step(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-        items = record(self._first, Captured())
-        versions = _versions(items)
-        outcome = self._body(*items, *values)
-        if _versions(items) != versions:
-            raise RewriteError(
-                f"line {self._line}: a step of a loop over tensors changes the row that it is at in place, which is a "
-                "part of what the loop goes through: go through the numbers of the rows and write `y[i] = …`"
-            )
-        return outcome
-
-    def _inputs(self) -> tuple[tuple[Any, ...], list[Any], list[torch.Tensor]]:
-        """The variables and the contents of the slots that a run starts with, and the tensors made for it."""
-        if self._spec is None:
-            return self._values, [], []
-        for place, kind in self._kinds.of.items():
-            if place not in self._made or self._made[place][0] != kind:
-                self._made[place] = (kind, record(kind.make, Captured()))
-                aliases_now().link(self._made[place][1], [self._start[place]])
-        made = {place: tensor for place, (_, tensor) in self._made.items()}
-        leaves = [made.get(place, start) for place, start in enumerate(self._start)]
-        values, held = closed(pytree.tree_unflatten(leaves, self._spec))
-        return tuple(values), held, [*made.values()]
-
-    def _take_in(
-        self, values: tuple[Any, ...], held: list[Any], after: tuple[Any, ...], changes: list[tuple[Slot, Any]]
-    ) -> bool:
-        is_new = self._note_slots(changes)
-        now = {slot.identity(): new for slot, new in changes}
-        later = [slot.as_value(now.get(slot.identity(), self._snapshot.before(slot))) for slot in self._slots]
-        earlier = [slot.as_value(self._snapshot.before(slot)) for slot in self._slots]
-        starts = tuple(undefined_like(s, e) for s, e in builtins.zip(self._values, after, strict=True))
-        ends = self._without_inner(starts, after)
-        before = (starts, [undefined_like(s, e) for s, e in builtins.zip(earlier, later, strict=True)])
-        self._opening = self._opening or Opening(before, (ends, later))
-        self._start, self._spec = pytree.tree_flatten(self._opening.opened(before), is_leaf=is_leaf)
-        leaves, spec = pytree.tree_flatten(self._opening.opened((ends, later)), is_leaf=is_leaf)
-        if spec != self._spec:
-            raise UnstableError(
-                f"line {self._line}: a loop over tensors changes the structure of {', '.join(self._names)}; "
-                "carry tensors of fixed shape, or append to a list"
-            )
-        starts_and_inputs = self._inputs_of(values, held)
-        changed = [self._widen(k, end, starts_and_inputs) for k, end in enumerate(leaves)]
-        self._ends = leaves
-        appended = [now[slot.identity()] for slot in self._appended if slot.identity() in now]
-        for leaf in [*leaves, *pytree.tree_leaves(appended)]:  # a tensor from outside that no function has seen
-            if isinstance(leaf, torch.Tensor):
-                require_no_attributes(leaf)
-                self._captured.add(leaf)
-        self._written = self._captured.mark_written()
-        self._link_step(appended)
-        return is_new or any(changed)
-
-    def _link_step(self, appended: list[Any]) -> None:
-        """The next step may find in a variable what this one left there, and a list keeps what it was given."""
-        aliases = aliases_now()
-        for place, (_, tensor) in self._made.items():
-            if place < len(self._ends):
-                aliases.link(tensor, [self._ends[place]])
-        for k, element in enumerate(appended):
-            for j, leaf in enumerate(pytree.tree_leaves(element)):
-                if isinstance(leaf, torch.Tensor):
-                    rows = self._rows.setdefault((k, j), record(lambda: torch.empty(1), Captured()))
-                    aliases.link(rows, [leaf])
-
-    def _inputs_of(self, values: tuple[Any, ...], held: list[Any]) -> list[Any]:
-        """The leaves that the run started with, at the places that the spec has now."""
-        return (
-            [] if len(held) != len(self._slots) else pytree.tree_leaves(self._opened((values, held)), is_leaf=is_leaf)
-        )
-
-    def _opened(self, tree: object) -> Any:
-        return tree if self._opening is None else self._opening.opened(tree)
-
-    def _widen(self, place: int, end: object, inputs: list[Any]) -> bool:
-        given = inputs[place] if place < len(inputs) else self._start[place]
-        if place in self._kinds.of and end is given:
-            return False  # a tensor that stands for the variable comes out as it went in
-        return self._kinds.widen(place, self._start[place], end, self._name_of(place))
-
-    def _name_of(self, place: int) -> str:
-        assert self._spec is not None
-        numbered = pytree.tree_unflatten([*range(len(self._start))], self._spec)
-        for name, value in builtins.zip(self._names, numbered[0], strict=True):
-            if place in pytree.tree_leaves(value):
-                return f"`{name}`"
-        for slot, value in builtins.zip(self._slots, numbered[1], strict=True):
-            if place in pytree.tree_leaves(value):
-                return f"`{slot.describe()}`"
-        return "a variable"
-
-    def _note_slots(self, changes: list[tuple[Slot, Any]]) -> bool:
-        known = len(self._slots) + len(self._appended)
-        for slot, _ in changes:
-            is_appended = slot.kind == "element" and self._snapshot.before(slot) is MISSING
-            places = self._appended if is_appended else self._slots
-            if slot.identity() not in {other.identity() for other in places}:
-                places.append(slot)
-        for slot in self._appended:
-            if not isinstance(slot.owner, Grown):
-                raise RewriteError(
-                    f"line {self._line}: a loop over tensors appends to a list that was made outside of the function; "
-                    "make the list in the function that holds the loop and append to it there"
-                )
-        return known != len(self._slots) + len(self._appended)
-
-    @staticmethod
-    def _without_inner(starts: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The variables without those that the body alone uses and that no graph can carry."""
-        return tuple(UNDEFINED if is_inner(s, e) else e for s, e in builtins.zip(starts, after, strict=True))
-
-    # -------------------------------------------------------------------------------------- scan
-
-    def scan(self, rows: Rows) -> tuple[Any, ...]:
-        """The loop over rows that were analysed."""
-        leaves = pytree.tree_leaves(rows.tensors)
-        initial = self._initial()
-        made_by_a_step: list[pytree.TreeSpec] = []
-        numbers: list[bool] = []
-
-        def combine(*operands: torch.Tensor) -> list[torch.Tensor]:
-            carried = list(operands[: len(initial)])
-            items = [*operands[len(initial) : len(initial) + len(leaves)]]
-            if self._captured.writes:  # what a row is copied into must not be taken for the row
-                items = [item.clone() for item in items]
-            reads = list(operands[len(initial) + len(leaves) :])
-            _, state, appended = self._step([rows.item(list(items))], carried, reads)
-            flat, spec = pytree.tree_flatten(appended)
-            made_by_a_step[:] = [spec]
-            for leaf in flat:
-                require_one_kind(leaf, "be an element of a list that a loop over tensors fills")
-            numbers[:] = [_is_of_numbers(leaf) for leaf in flat]
-            return [t.clone() for t in [*state, *(number_tensor(leaf) for leaf in flat)]]
-
-        with aliases_now().internal():
-            outputs = list(torch.ops.higher_order.scan(combine, initial, leaves, tuple(self._reads())))
-        values = self._finish(outputs[: len(initial)])
-        collected = outputs[len(initial) :]
-        for output, stand_in in builtins.zip(collected, self._rows.values(), strict=False):
-            aliases_now().link(output, [stand_in])
-        marked = [number_rows(r) if n else r for r, n in builtins.zip(collected, numbers, strict=True)]
-        self._fill_lists(pytree.tree_unflatten(marked, made_by_a_step[0]))
-        return values
-
-    def _fill_lists(self, collected: list[Any]) -> None:
-        """Appends the rows of each list, those of several elements of a step in turn."""
-        by_list: dict[int, tuple[Slot, list[Any]]] = {}
-        for slot, rows in builtins.zip(self._appended, collected, strict=True):
-            by_list.setdefault(id(slot.owner), (slot, []))[1].append(rows)
-        for slot, parts in by_list.values():
-            list.append(slot.owner, _in_turn(parts))
-
-    # -------------------------------------------------------------------------------------- while_loop
-
-    def while_loop(self, goes_on: object = True) -> tuple[Any, ...]:
-        """The loop as `while` with its test."""
-        if self._appended:
-            raise RewriteError(
-                f"line {self._line}: a loop whose number of steps depends on tensor data cannot append to a list; "
-                "write into a tensor of fixed size"
-            )
-        has_flag = self._goes_on is not True or goes_on is not True
-        flag = [as_flag(goes_on)] if has_flag else []
-        initial = [*flag, *self._initial()]
-
-        def again(*operands: torch.Tensor) -> torch.Tensor:
-            carried, reads = list(operands[: len(initial)]), list(operands[len(initial) :])
-            decision = self._tested(carried[len(flag) :], reads)
-            return torch.logical_and(carried[0], decision) if flag else decision
-
-        def step(*operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            carried, reads = list(operands[: len(initial)]), list(operands[len(initial) :])
-            new_flag, state, _ = self._step([], carried[len(flag) :], reads)
-            return tuple(t.clone() for t in [*([as_flag(new_flag)] if flag else []), *state])
-
-        with aliases_now().internal():
-            outputs = torch.ops.higher_order.while_loop(again, step, tuple(initial), tuple(self._reads()))
-        return self._finish(list(outputs)[len(flag) :])
-
-    def _tested(self, carried: list[torch.Tensor], reads: list[torch.Tensor]) -> torch.Tensor:
-        places = carried[len(self._kinds.of) :]
-        with substituted([*self._read_tensors(), *self._written_tensors()], [*reads, *places]):
-            values = self._with(carried)
-            try:
-                return as_flag(self._test(*values)) if self._test is not None else as_flag(True)
-            finally:
-                self._snapshot.restore(self._snapshot.changes())
-
-    # -------------------------------------------------------------------------------------- one step
-
-    def _initial(self) -> list[torch.Tensor]:
-        with aliases_now().internal():
-            carried = [kind.start(self._start[place]) for place, kind in sorted(self._kinds.of.items())]
-            return [tensor.detach().clone() for tensor in [*carried, *self._written_tensors()]]
-
-    def _written_tensors(self) -> list[torch.Tensor]:
-        return [t for t, w in builtins.zip(self._captured.tensors, self._written, strict=True) if w]
-
-    def _read_tensors(self) -> list[torch.Tensor]:
-        return [t for t, w in builtins.zip(self._captured.tensors, self._written, strict=True) if not w]
-
-    def _reads(self) -> list[torch.Tensor]:
-        with aliases_now().internal():
-            return [
-                tensor.detach() for tensor in self._read_tensors()
-            ]  # the operators' autograd rules are not for export
-
-    def _with(self, carried: list[torch.Tensor]) -> tuple[Any, ...]:
-        made = iter(carried)
-        kinds = self._kinds.of
-        leaves = [kinds[k].standing_for(next(made)) if k in kinds else start for k, start in enumerate(self._start)]
-        assert self._spec is not None
-        values, held = closed(pytree.tree_unflatten(leaves, self._spec))
-        for slot, content in builtins.zip(self._slots, held, strict=True):
-            slot.put(content)
-        return tuple(values)
-
-    def _step(
-        self, items: list[Any], carried: list[torch.Tensor], reads: list[torch.Tensor]
-    ) -> tuple[Any, list[torch.Tensor], list[Any]]:
-        count = len(self._kinds.of)
-        places = [tensor.clone() for tensor in carried[count:]]
-        with substituted([*self._read_tensors(), *self._written_tensors()], [*reads, *places]) as replace:
-            own = [tensor.clone() for tensor in carried[:count]] if self._captured.writes else carried[:count]
-            goes_on, after = self._body(*items, *self._with(own))
-            changes = self._snapshot.changes()
-            self._snapshot.restore(changes)
-            now = {slot.identity(): new for slot, new in changes}
-            held = [slot.as_value(now.get(slot.identity(), self._snapshot.before(slot))) for slot in self._slots]
-            appended = [replace(now[slot.identity()]) for slot in self._appended]
-            state = self._carried_of(replace((after, held)))
-        return goes_on, [*state, *places], appended
-
-    def _carried_of(self, tree: tuple[tuple[Any, ...], list[Any]]) -> list[torch.Tensor]:
-        after, held = tree
-        starts = tuple(undefined_like(s, e) for s, e in builtins.zip(self._values, after, strict=True))
-        leaves = pytree.tree_leaves(self._opened((self._without_inner(starts, after), held)), is_leaf=is_leaf)
-        return [kind.start(leaves[place]) for place, kind in sorted(self._kinds.of.items())]
-
-    def _finish(self, outputs: list[torch.Tensor]) -> tuple[Any, ...]:
-        note_put(self._slots, self._snapshot)
-        values = self._with(outputs[: len(self._kinds.of)])
-        contents = outputs[len(self._kinds.of) :]
-        aliases = aliases_now()
-        with aliases.internal():
-            for tensor, content in builtins.zip(self._written_tensors(), contents, strict=True):
-                tensor.copy_(content)
-        for output, (place, _) in builtins.zip(outputs, sorted(self._kinds.of.items()), strict=False):
-            aliases.link(output, [self._made[place][1], self._ends[place]], stale_from=[self._ends[place]])
-        return values
-
-
-def _is_of_numbers(leaf: object) -> bool:
-    return not isinstance(leaf, torch.Tensor) or is_number(leaf) or rows_are_numbers(leaf)
-
-
-def _versions(items: object) -> list[int]:
-    return [leaf._version for leaf in pytree.tree_leaves(items) if isinstance(leaf, torch.Tensor)]
-
-
-def _in_turn(parts: list[Any]) -> Collected:
-    """The rows of one list: of each step its first element, then its second."""
-    if len(parts) == 1 and not isinstance(parts[0], Maybe | Collected):
-        return Collected(parts[0])
-    rows = [part.value if isinstance(part, Maybe) else part for part in parts]
-    plain = [row.rows if isinstance(row, Collected) else row for row in rows]
-    if len({str(pytree.tree_structure(row)) for row in plain}) > 1:
-        raise RewriteError("a loop over tensors appends elements of different structure to one list")
-    counted = [_of_each_step(row) for row in rows]
-    together = pytree.tree_map(lambda *leaves: like_rows(torch.cat(leaves, 1).flatten(0, 1), leaves[0]), *counted)
-    if not any(isinstance(part, Maybe) for part in parts):
-        return Collected(together)
-    are_there = [_are_there(part, row) for part, row in builtins.zip(parts, counted, strict=True)]
-    return chosen(together, torch.cat(are_there, 1).flatten())
-
-
-def _of_each_step(rows: object) -> Any:
-    """What the steps made with an axis for the elements of one step: a loop within the step made many."""
-    if isinstance(rows, Collected):
-        return rows.rows
-    return pytree.tree_map(lambda leaf: like_rows(leaf.unsqueeze(1), leaf), rows)
-
-
-def _are_there(part: object, rows: object) -> torch.Tensor:
-    """For each step and element whether it is in the list."""
-    counts = pytree.tree_leaves(rows)[0].shape[:2]
-    if not isinstance(part, Maybe):
-        return torch.ones(counts, dtype=torch.bool)
-    there: torch.Tensor = part.is_there
-    return there.unsqueeze(1).expand(counts)

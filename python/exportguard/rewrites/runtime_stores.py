@@ -10,8 +10,11 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from exportguard.rewrites.aliases import aliases_now
+from exportguard.rewrites.choices import chosen_item, is_choice, put_chosen
 from exportguard.rewrites.collected import Grown
 from exportguard.rewrites.numbers import affine_of, is_number
+from exportguard.rewrites.places import line_now
+from exportguard.rewrites.texts import require_no_text_of_data
 from exportguard.source.errors import RewriteError
 
 _UPDATES: dict[str, Callable[[Any, Any], Any]] = {
@@ -33,6 +36,7 @@ _UPDATES: dict[str, Callable[[Any, Any], Any]] = {
 
 def get_item(container: object, index: object) -> Any:
     """`container[index]`, which is known as a part of it where it is one in Python."""
+    require_no_text_of_data(index)
     found = _got(container, index)
     if isinstance(container, torch.Tensor) and isinstance(found, torch.Tensor) and _makes_a_view(index):
         aliases_now().link(found, [container])
@@ -49,9 +53,11 @@ def _makes_a_view(index: object) -> bool:
 
 
 def _got(container: Any, index: Any) -> Any:
+    if is_choice(container, index):
+        return chosen_item(container, index)
     if isinstance(container, Grown):
         return container.item(index)
-    _require_tensor(container, index)
+    _require_no_text(container, index)
     parts = _windows(container, index if isinstance(index, tuple) else (index,))
     found = _row(container, parts)
     if found is None:
@@ -62,7 +68,10 @@ def _got(container: Any, index: Any) -> Any:
 
 def set_item(content: Any, container: Any, index: Any) -> None:
     """`container[index] = content`."""
-    _require_tensor(container, index)
+    require_no_text_of_data(index)
+    if is_choice(container, index):
+        put_chosen(content, container, index)
+        return
     parts = _windows(container, index if isinstance(index, tuple) else (index,))
     found = _row(container, parts)
     if found is None:
@@ -79,14 +88,19 @@ def set_item(content: Any, container: Any, index: Any) -> None:
 
 def update_item(name: str, container: object, index: object, operand: object) -> None:
     """`container[index] += operand`, or another operator."""
-    set_item(_UPDATES[name](_got(container, index), operand), container, index)
+    require_no_text_of_data(index)
+    updated = _UPDATES[name](_got(container, index), operand)
+    if is_choice(container, index):
+        put_chosen(updated, container, index, is_there=True)
+    else:
+        set_item(updated, container, index)
 
 
-def _require_tensor(container: object, index: object) -> None:
-    if isinstance(container, list | tuple | str) and is_number(index):
+def _require_no_text(container: object, index: object) -> None:
+    if isinstance(container, str | range) and is_number(index):
         raise RewriteError(
-            f"a Python {type(container).__name__} is indexed by a number that is known only when the program runs; "
-            "make it a tensor with torch.stack or torch.tensor"
+            f"{line_now()}: a Python {type(container).__name__} is indexed by a number that is known only when the "
+            "program runs; make it a tensor with torch.tensor"
         )
 
 

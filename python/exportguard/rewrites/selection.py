@@ -173,27 +173,31 @@ def _own_methods(cls: type) -> list[str]:
 
 
 def _methods_of_module(module: torch.nn.Module) -> Iterator[tuple[type, str]]:
-    """`forward` of every submodule outside torch, and the methods that it calls on itself."""
+    """`forward` of every submodule outside torch, and the methods of its own that it names."""
     seen: set[tuple[type, str]] = set()
     for cls in dict.fromkeys(type(part) for part in module.modules()):
         pending = ["forward"] if is_users_class(cls) else []
         while pending:
             name = pending.pop(0)
-            for holder in (c for c in cls.__mro__ if is_users_class(c) and name in vars(c)):
+            for holder in (c for c in cls.__mro__ if is_users_class(c) and _is_method(vars(c).get(name))):
                 if (holder, name) in seen:
                     continue
                 seen.add((holder, name))
                 yield holder, name
-                pending += _called_on_self(vars(holder)[name])
+                pending += _named_on_self(vars(holder)[name])
 
 
-def _called_on_self(function: object) -> list[str]:
+def _named_on_self(function: object) -> list[str]:
     try:
         node = definition_of(innermost(function))
     except RewriteError:
         return []
-    calls = (n.func for n in ast.walk(node) if isinstance(n, ast.Call))
-    return [f.attr for f in calls if isinstance(f, ast.Attribute) and _is_self_or_super(f.value)]
+    return [n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute) and _is_self_or_super(n.value)]
+
+
+def _is_method(value: object) -> bool:
+    is_function = callable(value) and not isinstance(value, type)
+    return is_function or isinstance(value, staticmethod | classmethod | property)
 
 
 def _is_self_or_super(node: ast.expr) -> bool:

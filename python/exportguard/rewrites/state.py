@@ -21,6 +21,7 @@ import torch
 from exportguard.rewrites.contents import (
     ARRAY,
     DICTIONARIES,
+    METHODS_IN_C,
     OF_TENSOR,
     PROGRESS,
     Content,
@@ -303,6 +304,8 @@ def _held_by(item: object) -> list[Any]:
         return []
     if isinstance(item, types.MethodType):
         return [item.__self__, item.__func__]
+    if isinstance(item, METHODS_IN_C):
+        return [item.__self__]
     if isinstance(item, functools.partial):
         return [item.func, *item.args, *item.keywords.values()]
     if isinstance(item, types.FunctionType):

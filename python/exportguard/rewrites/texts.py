@@ -34,6 +34,12 @@ def _refuse() -> NoReturn:
     )
 
 
+def require_no_text_of_data(key: object) -> None:
+    """Refuses a key that no look-up may rest on."""
+    if isinstance(key, TextOfData):
+        _refuse()
+
+
 class TextOfData(str):
     """A text that no decision may rest on."""
 

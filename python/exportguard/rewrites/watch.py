@@ -96,7 +96,11 @@ def is_stop(error: BaseException) -> bool:
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
     stops = (UserError, GuardOnDataDependentSymNode, DataDependentOutputException, DynamicOutputShapeException)
-    return isinstance(error, stops) or "data-dependent" in str(error)
+    return isinstance(error, stops) or any(said in str(error) for said in _SAID_OF_DATA)
+
+
+#: What Python and torch 2.11 to 2.13 say where the value of a number of tensor data is wanted, as the key of a dict.
+_SAID_OF_DATA = ("data-dependent", "unhashable type: non-nested SymInt")
 
 
 def note_put(slots: Iterable[Slot], snapshot: Snapshot) -> None:

@@ -298,3 +298,12 @@ def test_an_operator_that_refuses_a_size_of_one_is_a_bound_of_the_model(function
     model = exported(function)
     assert model.axes[0].kept
     assert [str(bound) for bound in model.axes[0].bounds] == ["for seq >= 2: the model refuses other sizes (seq=1)"]
+
+
+@pytest.mark.parametrize("part", [0.5, 0.3], ids=["one", "none"])
+def test_a_number_that_follows_from_a_size_is_no_truth_value_where_it_is_one_or_none(part: float) -> None:
+    def first(x: torch.Tensor) -> torch.Tensor:
+        return x[:, : int(x.shape[1] * part)].sum(1)
+
+    with pytest.raises(AxisError, match="TruncToInt"):
+        exported(first, size=3)

@@ -11,9 +11,12 @@ import textwrap
 from pathlib import Path
 
 import test_callables
+import test_choices
 import test_conditions
 import test_expressions
 import test_faults
+import test_functional
+import test_lists_read_while_filled
 import test_loop_exits
 import test_loops
 import test_loops_as_written
@@ -39,6 +42,9 @@ _TABLES = {
     "Loops as people write them": test_loops_as_written.PROGRAMS,
     "Loops that are left": test_loop_exits.PROGRAMS,
     "Scopes, caches, ranges of any length, breaks over rows": test_scopes.PROGRAMS,
+    "Elements chosen by data": test_choices.PROGRAMS,
+    "Lists that a loop reads while it fills them": test_lists_read_while_filled.RIGHT,
+    "`map`, `filter`, `functools` and `itertools`": test_functional.PROGRAMS,
 }
 
 
@@ -47,7 +53,6 @@ _REFUSED = {
     test_faults.DifferentText: "a variable is a different string on each path",
     test_faults.DifferentStructure: "a list has a different length on each path",
     test_faults.AttributeOfOneBranch: "an attribute becomes a tensor on one path and stays None on the other",
-    test_scopes.BreakWithAList: "a list that a `break` on data ends",
     test_faults.AppendInWhile: "`append` in a `while` whose test depends on tensor data",
     test_faults.ShapeChangesInALoop: "a carried tensor that grows in the loop",
 }
@@ -91,9 +96,17 @@ A program means what it means in Python, or the export fails with the line and t
 - **Lists.** A list that a loop fills knows its first and last elements, slices, `reversed`, `len`, `+`, loops over
   it, `torch.stack` and `torch.cat`; what needs its length while the model is traced is refused: unpacking, `in`,
   `sort`, returning it. Elements that data leaves out (`if …: rows.append(row)`, comprehensions with a filter) are
-  left out when the program runs. A list that was made outside of the function cannot be filled. A step that reads a
-  list which it appends to (`outs[-1]`, `len(outs)`, `torch.stack(outs)`), or inserts elsewhere than at its end, is
-  refused, for what the steps before appended is nowhere in the graph: keep the last element in a variable.
+  left out when the program runs, and those of the steps behind a `break` on data. A list that was made outside of the
+  function cannot be filled. What the steps before appended is nowhere in the graph of a step, so that a loop carries
+  the last elements of a list which a step reads: `outs[-1]`, `outs[-2:]`, `outs[t - 1]` by the number of a step that
+  appends one element each time, `len(outs)`, `if outs`. Where there may be none before the loop, its first step is
+  written in front of it. Anything else that a step asks of such a list, as `torch.stack(outs)`, is refused.
+- **Choices.** `layers[k]` with a `k` that only the run knows is asked for nothing but calls, attributes and elements:
+  each is asked of every element of the container, in a branch of its own, so that only what Python would do is done.
+  Numbers of one kind and tensors of one shape are looked up in a tensor, which may be any of them in memory. That `k`
+  is out of bounds is an error that no handler of the model may catch. A dict gets no new key of data.
+- **Iterators.** What `map`, `filter` and `itertools` make over a symbolic length is computed by the statement that goes
+  through it, with the variables as they are there, and refused to another one, which would find nothing in Python.
 - **No rows.** A loop over no rows leaves everything as it was, in onnxruntime as in Python. torch's own `scan` takes no
   tensor without rows, so that the exported program as a module raises there.
 
@@ -105,7 +118,9 @@ and no rows, `while`, `else` behind loops, `break`, `continue` and `return` in l
 chained comparisons, conditional expressions, `any`, `all`, `sum`, `min`, `max`, walrus, `match`; aliases, views,
 changes in place of slices and buffers; lambdas, nested functions and lists of them, `nonlocal`; lists, nested lists,
 pairs and comprehensions with filters, sliced, reversed, added and looped over; dicts, objects, dataclasses, attributes,
-submodules; Python numbers that loops carry, star-unpacking, and texts of tensors.
+submodules; Python numbers that loops carry, star-unpacking, and texts of tensors; and the idioms of
+`program_idioms.py`: layers, numbers and lists by a number of data, lists read while they are filled, `map`, `reduce`
+and `itertools`, the best so far, words that decide, windows, rows that are written, named tuples, recursion, iterators.
 """
 
 _HEAD = """\
@@ -162,6 +177,8 @@ that it was.
 | `for` with a `break` on data, `range(start, n)`, a range whose length is data, `while` on data | `while_loop` |
 | a loop whose length Python knows | stays a loop, which the trace unrolls |
 | comprehensions, `any`, `all`, `sum`, `min`, `max` | loops over what they go through |
+| `map`, `filter`, `list`, `tuple`, `sorted`, `[*rows]`, `reduce` and most of `itertools` | loops over rows |
+| `layers[k]`, `{0: f, 1: g}[k]`, `scales[k]`, `counts[k] += 1` with a `k` of data | a look-up, or branches |
 | `return` inside a loop, `else` behind one | a number that says how the loop was left, and tests of it |
 | `break`, `continue`, `return` on data inside of `with` or `try` | a number, and tests of it behind the block |
 | comprehensions with several `for` or with `:=` | the loops that they are, in front of their statement |

@@ -9,10 +9,25 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from program_idioms import IDIOMS, filled, statements_of
+
 HEAD = """\
+import collections
 import contextlib
 import dataclasses
+import functools
+import itertools
 import torch
+
+Pair = collections.namedtuple("Pair", ["first", "second"])
+
+
+@contextlib.contextmanager
+def told():
+    try:
+        yield
+    finally:
+        pass
 
 
 class Box:
@@ -54,6 +69,8 @@ class Model(torch.nn.Module):
         super().__init__()
         self.last = torch.zeros(4)
         self.cache = None
+        self.steps = 0
+        self.table = {}
         self.inner = Inner()
         self.register_buffer("bias", torch.tensor([0.5, -0.25, 1.0, 0.0]))
 
@@ -67,6 +84,25 @@ class Model(torch.nn.Module):
             if r.sum() > bound:
                 return r
         return x.sum(0)
+
+    def first_row(self, v):
+        return v[:1] + v
+
+    def halved(self, v, depth):
+        if depth == 0 or v.abs().max() < 0.5:
+            return v
+        return self.halved(v * 0.5, depth - 1)
+
+    def scaled(self, v, by=None):
+        if by is None:
+            by = 1.5
+        return v * by
+
+    def summed(self, *tensors, scale=1.0, **options):
+        total = tensors[0] * scale
+        for t in tensors[1:]:
+            total = total + t if t.sum() > 0 else total - t
+        return total
 
     def rows_of(self, x):
         for r in x:
@@ -258,9 +294,11 @@ class Generator:
 
     def _statement(self) -> Statement:
         chosen = self._random.random()
-        if self._depth == 0 and chosen < 0.3:
+        if self._depth < 2 and chosen < 0.3:
+            return self._idiom()
+        if self._depth == 0 and chosen < 0.5:
             return self._made({**self._state(), **self._unpacking()})
-        if self._depth >= 2 or chosen < 0.6:
+        if self._depth >= 2 or chosen < 0.72:
             return self._simple()
         return self._nested()
 
@@ -432,6 +470,27 @@ class Generator:
         ]
         cases = Statement([first, "case _:"], [self._block(1), self._block(1)])
         return Statement([heads], [[cases]])
+
+    # ------------------------------------------------------------------------------------------ idioms
+
+    def _idiom(self) -> Statement:
+        """What people write, in one of its forms."""
+        name = self._pick([*IDIOMS])
+        self._classes.add(name)
+        self._depth += 1
+        self._fresh += 1
+        names: dict[str, Callable[[], str]] = {
+            "v": lambda: self._pick(["v", "w"]),
+            "s": lambda: "s",
+            "n": lambda: self._pick(["n", "k"]),
+            "test": self._test,
+            "expr": self._vector,
+            "row": lambda: self._pick(["r", "r * 2", "torch.tanh(r)", f"r + {self._pick(self._vectors)}"]),
+        }
+        template = filled(self._random.choice(IDIOMS[name]), names, self._fresh)
+        block = statements_of(template, Statement, self._statement)
+        self._depth -= 1
+        return Statement(["if True:"], [block])
 
     # ------------------------------------------------------------------------------------------ state
 

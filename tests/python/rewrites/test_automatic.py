@@ -40,7 +40,7 @@ class CallsAFunction(Module):
 
 class WithoutRemedy(Module):
     def forward(self, x):
-        return x * (1, 2, 3)[int(x.sum()) % 2]
+        return x * ("a" * (int(x.sum()) % 2)).count("a")
 
 
 class LeavesATrace(Module):
@@ -56,7 +56,7 @@ class LeavesATrace(Module):
         self.seen.append(x.shape)
         self.last = x * 2
         self.register_buffer("count", x.sum())
-        return x * (1, 2, 3)[int(x.sum()) % 2]
+        return x * ("a" * (int(x.sum()) % 2)).count("a")
 
 
 class Helper:

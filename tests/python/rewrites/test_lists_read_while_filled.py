@@ -1,4 +1,4 @@
-"""A loop that reads a list which it fills: no graph has what the steps before appended, so that it is refused."""
+"""A loop that reads a list which it fills: its last elements and its length are carried, anything else is refused."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ReadsAListThatAnotherLoopFilled(Module):
         return torch.stack(second)
 
 
-@REFUSED.add()
+@RIGHT.add(LONG)
 class ReadsTheLast(Module):
     def forward(self, x):
         outs = [x[0]]
@@ -75,7 +75,7 @@ class InsertsAtTheFront(Module):
         return torch.stack(outs)
 
 
-@REFUSED.add()
+@RIGHT.add(LONG)
 class AsksForTheLength(Module):
     def forward(self, x):
         outs = []
@@ -84,7 +84,7 @@ class AsksForTheLength(Module):
         return torch.stack(outs)
 
 
-@REFUSED.add()
+@RIGHT.add(LONG)
 class AsksWhetherThereIsOne(Module):
     def forward(self, x):
         outs = []
@@ -114,7 +114,7 @@ class TakesItApart(Module):
         return h
 
 
-@REFUSED.add()
+@RIGHT.add(LONG)
 class ReadsInABranch(Module):
     def forward(self, x):
         outs, h = [x[0]], x.sum(0)
@@ -125,12 +125,98 @@ class ReadsInABranch(Module):
         return h
 
 
+@RIGHT.add(LONG)
+class ReadsByTheNumberOfTheStep(Module):
+    def forward(self, x):
+        outs = []
+        for t in range(x.shape[0]):
+            if t == 0:
+                outs.append(x[0])
+            else:
+                outs.append(outs[t - 1] * 0.7 + x[t] * 0.3)
+        return torch.stack(outs), outs[-1]
+
+
+@RIGHT.add()
+class ReadsTheLastOfSome(Module):
+    def forward(self, x):
+        outs = [x.sum(0)]
+        for row in x:
+            if row.sum() > 1:
+                outs.append(outs[-1] * 0.5 + row)
+        return torch.stack(outs).sum(0), len(outs)
+
+
+@RIGHT.add(LONG)
+class ReadsTheLastTwo(Module):
+    def forward(self, x):
+        outs = [x[0], x[-1]]
+        for row in x:
+            outs.append(outs[-1] + outs[-2] * 0.5 + row)
+            outs.append(sum(outs[-2:]) * outs[-1])
+        return torch.stack(outs)
+
+
+@RIGHT.add()
+class CarriesPairs(Module):
+    def forward(self, x):
+        states = [(torch.zeros(4), torch.ones(4))]
+        for row in x:
+            h, c = states[-1]
+            c = c * 0.5 + row
+            states.append((torch.tanh(c) + h, c))
+        return states[-1][0], torch.stack([h for h, _ in states])
+
+
+@RIGHT.add()
+class EndsAtALength(Module):
+    def forward(self, x):
+        outs = []
+        for k, row in enumerate(x):
+            if row.max() < -2:
+                continue
+            outs.append(row * k)
+            if len(outs) == 2:
+                break
+        return torch.stack([*outs, x.sum(0)])
+
+
+@RIGHT.add()
+class IsLeftOnData(Module):
+    def forward(self, x):
+        outs = [torch.zeros(4)]
+        for row in x:
+            if row.sum() > 3:
+                return torch.stack(outs).sum(0)
+            outs.append(outs[-1] * 0.5 + row)
+        return torch.stack(outs).sum(0) * 2
+
+
+@REFUSED.add()
+class ReadsByANumberOfItsOwn(Module):
+    def forward(self, x):
+        outs = [x[0]]
+        for t in range(1, x.shape[0]):
+            if x[t].sum() > 0:
+                outs.append(outs[t - 1] + x[t])
+        return outs[-1]
+
+
+@REFUSED.add()
+class PutsAtTheFrontWhatItReads(Module):
+    def forward(self, x):
+        outs = [x[0]]
+        for row in x:
+            outs.insert(0, outs[-1] + row)
+        return outs[-1]
+
+
 @pytest.mark.parametrize("cls", RIGHT, ids=lambda cls: cls.__name__)
 def test_a_list_that_no_step_reads_is_right(cls: type[Module]) -> None:
     check(cls)
 
 
 @pytest.mark.parametrize("cls", REFUSED, ids=lambda cls: cls.__name__)
-def test_what_the_steps_before_appended_is_not_read(cls: type[Module]) -> None:
-    with torch_export_rewrite(cls), pytest.raises(RewriteError, match=r"line \d+: a step of a loop .* reads a list"):
+def test_what_else_the_steps_before_appended_is_not_read(cls: type[Module]) -> None:
+    with torch_export_rewrite(cls), pytest.raises(RewriteError, match=r"line \d+.*: a (step of a loop|list is read)"):
         torch.export.export(cls(), (up(3),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), strict=False)

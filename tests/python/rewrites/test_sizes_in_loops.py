@@ -116,7 +116,25 @@ class TwoFors(Module):
         return torch.stack([(a * b).sum() for a in x for b in x])
 
 
-PROGRAMS = (*(WindowAttn, WhileSize, WhileLen, ColWrite, Anchors, Padded, Lengths, InnerRows, AsksTheRest, TwoFors),)
+class WholeNumbers(Module):
+    def forward(self, x):
+        n = int(x.shape[0])
+        half, upper = round(n / 2), int(math.ceil(n / 2))  # noqa: RUF046
+        return x[:half].sum(0) * n, x[upper:].sum(0), torch.zeros(int(n / 2) + 1)
+
+
+class PartsOfSizes(Module):
+    def forward(self, x):
+        n = x.shape[0]
+        kept = max(1, int(n * 0.3))
+        first, rest = x[: math.floor(n * 0.7)].sum(0), x[math.ceil(n * 0.4) :].sum(0)
+        return x[:, 0].topk(kept).values, first, rest, x[: round(n * 0.5)].sum(0), x[: int(0.1 * n)].sum(0)
+
+
+PROGRAMS = (
+    *(WindowAttn, WhileSize, WhileLen, ColWrite, Anchors, Padded, Lengths, InnerRows, AsksTheRest, TwoFors),
+    *(WholeNumbers, PartsOfSizes),
+)
 WITHOUT_ROWS = (WindowAttn, WhileSize, WhileLen, ColWrite, Padded, InnerRows, AsksTheRest)
 
 

@@ -65,6 +65,15 @@ class LooksUpByAText(torch.nn.Module):
 
 
 @REFUSED.add()
+class LooksUpByATextInALoop(torch.nn.Module):
+    def forward(self, x):
+        n, names = 0, {"layer_0": 2.0, "layer_1": 3.0}
+        for row in x:
+            n = n + names[f"layer_{int(row.sum() > 0)}"]
+        return x * n
+
+
+@REFUSED.add()
 class AsksForTheStart(torch.nn.Module):
     def forward(self, x):
         y = x if x.sum() > 0 else -x

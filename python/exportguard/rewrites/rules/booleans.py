@@ -69,10 +69,14 @@ class _Booleans(ast.NodeTransformer):
         is_one = len(node.args) == 1 and not node.keywords and not isinstance(node.args[0], ast.Starred)
         if function is None or not is_one or not self._unit.keep(node):
             return node
-        if _is_of_python(node.args[0]) and (function != "float_" or isinstance(node.args[0], ast.Constant)):
+        if isinstance(node.args[0], ast.Constant) or (_is_of_python(node.args[0]) and not self._keeps(function)):
             return node
         self._unit.note(node, f"{function.rstrip('_')}(…)")
         return ast.copy_location(build.call(function, node.args[0]), node)
+
+    def _keeps(self, function: str) -> bool:
+        """Whether a conversion of a size is to leave it symbolic."""
+        return function == "float_" or (function == "int_" and self._unit.keeps_sizes)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         is_plain = is_plain_test(node.test)

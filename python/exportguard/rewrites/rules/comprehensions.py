@@ -12,7 +12,7 @@ from exportguard.rewrites.rules.stores import Items
 
 ORDER = 14
 _ITEM = "_item"
-_BUILT_IN = {name: f"{name}_" for name in ("any", "all", "sum", "min", "max")}
+_BUILT_IN = {name: f"{name}_" for name in ("any", "all", "sum", "min", "max", "sorted")}
 _OWN_SCOPES = (ast.Lambda, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)
 _Comprehension = ast.ListComp | ast.GeneratorExp
 
@@ -40,11 +40,13 @@ class _Comprehensions(ast.NodeTransformer):
         generator = node.args[0] if len(node.args) == 1 or (takes_more and node.args) else None
         is_generator = isinstance(generator, ast.GeneratorExp) and _can_move(generator)
         self.generic_visit(node)
-        if not self._unit.keep(node) or not (function in self._built_in or (function == "list" and is_generator)):
+        makes_a_list = function in ("list", "tuple") and is_generator
+        if not self._unit.keep(node) or not (function in self._built_in or makes_a_list):
             return node
         if isinstance(generator, ast.GeneratorExp) and is_generator:
-            if function == "list":
-                return self._called("comprehension", generator)
+            if makes_a_list:
+                node.args[0] = self._called("comprehension", generator)
+                return node.args[0] if function == "list" else node
             node.args[0] = self._called("lazily", generator)
         if _is_plain(node.args):
             return node

@@ -14,17 +14,21 @@ _GROWING = ("append", "extend", "insert")
 def apply(unit: Unit) -> None:
     """`[]` → `_rt.list_([])` where a function appends, and what it returns as Python's; it is no change by itself."""
     if any(_grows(node) for node in ast.walk(unit.node)):
-        _Lists().visit(unit.node)
+        _Lists(unit).visit(unit.node)
 
 
 def _grows(node: ast.AST) -> bool:
     if isinstance(node, ast.AugAssign):
         return isinstance(node.value, ast.List | ast.ListComp)
-    is_method = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-    return is_method and node.func.attr in _GROWING  # type: ignore[attr-defined]
+    if isinstance(node, ast.Assign):  # which another function may fill
+        return isinstance(node.value, ast.List) and not node.value.elts
+    return isinstance(node, ast.Attribute) and node.attr in _GROWING
 
 
 class _Lists(ast.NodeTransformer):
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
         """`rows += [row]` binds no name anew."""
         is_list = isinstance(node.op, ast.Add) and isinstance(node.value, ast.List | ast.ListComp)
@@ -34,11 +38,11 @@ class _Lists(ast.NodeTransformer):
         return ast.copy_location(ast.Expr(call), node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
-        node.value = _Displays().visit(node.value)
+        node.value = _Displays(self._unit).visit(node.value)
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
-        node.value = _Displays().visit(node.value) if node.value is not None else None
+        node.value = _Displays(self._unit).visit(node.value) if node.value is not None else None
         return node
 
     def visit_Return(self, node: ast.Return) -> ast.stmt:
@@ -53,6 +57,9 @@ class _Lists(ast.NodeTransformer):
 class _Displays(ast.NodeTransformer):
     """The lists in the value of an assignment, but not those that a call takes."""
 
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+
     def visit_List(self, node: ast.List) -> ast.expr:
         self.generic_visit(node)
         return ast.copy_location(build.call("list_", *([node] if node.elts else [])), node)
@@ -60,12 +67,18 @@ class _Displays(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         if not isinstance(node.func, ast.Name):
             return node
-        if node.func.id == "list" and not node.args:
-            return ast.copy_location(build.call("list_"), node)
+        if node.func.id == "list" and len(node.args) < 2 and not node.keywords and not self._is_lazy(node.args):
+            if node.args:
+                self._unit.note(node, "list(…)")
+            return ast.copy_location(build.call("list_", *map(build.lazy, node.args)), node)
         node.args = [self._if_empty(argument) for argument in node.args]
         for keyword in node.keywords:
             keyword.value = self._if_empty(keyword.value)
         return node
+
+    @staticmethod
+    def _is_lazy(arguments: list[ast.expr]) -> bool:
+        return any(isinstance(argument, ast.GeneratorExp | ast.Starred) for argument in arguments)
 
     def _if_empty(self, argument: ast.expr) -> ast.expr:
         is_empty = isinstance(argument, ast.List) and not argument.elts

@@ -25,7 +25,8 @@ def apply(unit: Unit) -> None:
     """Rewrites every loop that can be a function: no `return`, `else`, `yield` inside."""
     rewriter = _Loops(unit)
     rewriter.visit(unit.node)
-    if rewriter.found or unit.keeps_sizes or any("comprehension" in applied for applied in unit.applied):
+    gathers = any(what in applied for applied in unit.applied for what in ("comprehension", "sorted", "list(", "[*"))
+    if rewriter.found or unit.keeps_sizes or gathers:
         collections = _Collections()
         collections.visit(unit.node)
         for node in collections.lengths if unit.keeps_sizes else ():

@@ -1,5 +1,5 @@
-"""What becomes a tensor in a loop over tensors: an index, of which `x[i]` and `y[i] = …` would ask the value, and a
-number, which `n += 1` would change in place."""
+"""An index that may be tensor data, of which `x[i]` and `y[i] = …` would ask the value: the number of a step of a loop
+over tensors, or the key under which a layer, a function or a number is looked up."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ ORDER = 15
 
 
 def apply(unit: Unit) -> None:
-    """Rewrites what loops read and store by a variable index; it is no change by itself."""
+    """Rewrites what is read and stored by a variable index; in a loop it is no change by itself."""
     _Loops(unit).visit(unit.node)
+    _Elsewhere(unit).visit(unit.node)
 
 
 class _Loops(ast.NodeTransformer):
@@ -32,6 +33,49 @@ class _Loops(ast.NodeTransformer):
             if isinstance(node, ast.While):
                 node.test = Items().visit(node.test)
         return node
+
+
+class _Elsewhere(ast.NodeTransformer):
+    """Outside of loops: a single index that is no constant. torch itself knows slices and several indices."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
+        node.value = self.visit(node.value) if node.value is not None else None
+        return node
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        self.generic_visit(node)
+        return Items().updated(node) if _is_single(node.target) and self._unit.keep(node) else node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        self.generic_visit(node)
+        return Items().stored(node) if _is_single(node.targets[0]) and self._unit.keep(node) else node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """`container.get(key, default)`"""
+        self.generic_visit(node)
+        if not isinstance(node.func, ast.Attribute) or node.func.attr != "get" or len(node.args) not in (1, 2):
+            return node
+        if node.keywords or not _may_be_tensor(node.args[0]) or not self._unit.keep(node):
+            return node
+        self._unit.note(node, "get(…)")
+        return ast.copy_location(build.call("entry_or", node.func.value, *node.args), node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        self.generic_visit(node)
+        if not isinstance(node.ctx, ast.Load) or not _is_single(node) or not self._unit.keep(node):
+            return node
+        self._unit.note(node, "[…]")
+        return Items().read(node)
+
+
+def _is_single(target: ast.expr) -> bool:
+    if not isinstance(target, ast.Subscript) or isinstance(target.slice, ast.Slice | ast.Tuple):
+        return False
+    is_text = isinstance(target.slice, ast.Constant | ast.JoinedStr)
+    return not is_text and _may_be_tensor(target.slice)
 
 
 def _may_be_tensor(index: ast.expr) -> bool:
@@ -65,20 +109,33 @@ class Items(ast.NodeTransformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         self.generic_visit(node)
-        if not isinstance(node.ctx, ast.Load) or not _may_be_tensor(node.slice):
-            return node
-        return ast.copy_location(build.call("get_item", node.value, _index(node.slice)), node)
+        return self.read(node) if isinstance(node.ctx, ast.Load) and _may_be_tensor(node.slice) else node
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         self.generic_visit(node)
+        return self.stored(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        self.generic_visit(node)
+        return self.updated(node)
+
+    @staticmethod
+    def read(node: ast.Subscript) -> ast.expr:
+        """`container[index]`"""
+        return ast.copy_location(build.call("get_item", node.value, _index(node.slice)), node)
+
+    @staticmethod
+    def stored(node: ast.Assign) -> ast.stmt:
+        """`container[index] = content`"""
         target = node.targets[0]
         if len(node.targets) != 1 or not isinstance(target, ast.Subscript) or not _may_be_tensor(target.slice):
             return node
         call = build.call("set_item", node.value, target.value, _index(target.slice))
         return ast.copy_location(ast.Expr(call), node)
 
-    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
-        self.generic_visit(node)
+    @staticmethod
+    def updated(node: ast.AugAssign) -> ast.stmt:
+        """`container[index] += operand`"""
         target = node.target
         if not isinstance(target, ast.Subscript) or not _may_be_tensor(target.slice):
             return node

@@ -1,0 +1,213 @@
+"""What stands in a container under an index that only the run knows: `experts[int(k)]`, `scales[i]`, `{0: f}[k]`.
+
+Numbers of one kind and tensors of one shape are looked up in a tensor. Anything else is a `Choice`: what is asked of it
+- to call it, to read an attribute or an element - is asked of every element of the container, each in a branch of its
+own. As in Python an index out of bounds is an error, so that there is no further branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from exportguard.rewrites.aliases import aliases_now
+from exportguard.rewrites.collected import Grown, is_open
+from exportguard.rewrites.conditional import check_data, ifexp, require_uncaught
+from exportguard.rewrites.data import depends_on_data
+from exportguard.rewrites.numbers import as_number, is_number, number_tensor
+from exportguard.rewrites.places import line_now
+from exportguard.rewrites.texts import require_no_text_of_data
+from exportguard.source.errors import RewriteError
+
+_MOST = 64  # branches of one choice
+_SEQUENCES = (list, tuple, torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ParameterList)
+_MAPPINGS = (dict, torch.nn.ModuleDict, torch.nn.ParameterDict)
+
+Test = Callable[[], Any]
+
+
+def is_choice(container: object, index: object) -> bool:
+    """Whether only the run knows which element of a container of Python's is meant."""
+    if not isinstance(container, (*_SEQUENCES, *_MAPPINGS)) or is_open(container):
+        return False  # such a list knows rows
+    is_index = not isinstance(index, torch.Tensor) or (index.dim() == 0 and not index.is_floating_point())
+    return is_index and depends_on_data(index)
+
+
+def chosen_item(container: Any, index: Any) -> Any:
+    """`container[index]`, where `is_choice`.
+
+    Raises:
+        RewriteError: an index out of bounds may be caught by the model, or there are too many elements.
+    """
+    elements, tests = _cases(container, index)
+    _require_one(container, tests)
+    found = _from_a_table(container, elements, index)
+    return _asked(elements, tests, lambda element: element) if found is None else found
+
+
+def entry_or(container: Any, key: Any, default: Any = None) -> Any:
+    """`container.get(key, default)`."""
+    require_no_text_of_data(key)
+    if not isinstance(container, dict) or not is_choice(container, key):
+        return container.get(key, default)
+    elements, tests = _cases(container, key)
+    return _branched([*elements, default], tests, lambda element: element)
+
+
+def put_chosen(content: object, container: Any, index: Any, *, is_there: bool = False) -> None:
+    """`container[index] = content`, where `is_choice`.
+
+    :param is_there: whether the container surely has an element there, as one that was read before
+    """
+    if isinstance(container, _MAPPINGS) and not is_there:
+        raise RewriteError(
+            f"{line_now()}: a dict is given an entry under a key that only the run knows, and no graph can tell which "
+            "entries it has then: make the entries before, or write into a tensor"
+        )
+    elements, tests = _cases(container, index)
+    if not is_there:
+        _require_one(container, tests)
+    places = [*container] if isinstance(container, _MAPPINGS) else range(len(elements))
+    for place, element, test in zip(places, elements, tests, strict=True):
+        container[place] = ifexp(test(), lambda: content, lambda: element)  # noqa: B023 - read at once
+
+
+def _cases(container: Any, index: Any) -> tuple[list[Any], list[Test]]:
+    """The elements of a container, and for each whether it is the one."""
+    if isinstance(container, _MAPPINGS):
+        keys = [*container]
+        if not all(isinstance(key, int | float) for key in keys):
+            raise RewriteError(
+                f"{line_now()}: a dict with keys that are no numbers is asked for one that only the run knows; "
+                "give it numbers for keys, or write the tests out"
+            )
+        elements, tests = [container[key] for key in keys], [_equals(index, key) for key in keys]
+    else:
+        elements = [*container]
+        count = len(elements)
+        if not count and isinstance(container, Grown):
+            container.item(0)  # raises; a loop may fill it later
+        tests = [_either(index, place, place - count) for place in range(count)]
+    if not elements or len(elements) > _MOST:
+        raise RewriteError(
+            f"{line_now()}: one of {len(elements)} elements of a {type(container).__name__} is chosen by a number that "
+            f"only the run knows, each of which would be a branch; make it a tensor, or have from 1 to {_MOST}"
+        )
+    return elements, tests
+
+
+def _equals(index: Any, key: object) -> Test:
+    return lambda: index == key
+
+
+def _either(index: Any, place: int, from_behind: int) -> Test:
+    """Whether an index means a place, counted from either end."""
+    if isinstance(index, torch.Tensor):
+        return lambda: torch.logical_or(index == place, index == from_behind)
+    if statically_known_true(index >= 0):
+        return lambda: index == place
+    return lambda: torch.logical_or(number_tensor(index) == place, number_tensor(index) == from_behind)
+
+
+def _require_one(container: Any, tests: Sequence[Test]) -> None:
+    """A check that the container has the element."""
+    found: Any = torch.zeros((), dtype=torch.bool)
+    for test in tests:
+        told = test()
+        told = told if isinstance(told, torch.Tensor) else torch.scalar_tensor(told, dtype=torch.bool)
+        found = torch.logical_or(found, told)
+
+    require_uncaught(KeyError if isinstance(container, _MAPPINGS) else IndexError)
+    check_data(found)
+
+
+def _from_a_table(container: Any, elements: Sequence[Any], index: Any) -> Any:
+    """The element out of a tensor of all of them; None if they do not fit into one."""
+    if isinstance(container, Mapping | torch.nn.Module):
+        return None
+    position = number_tensor(index).reshape(1)
+    if len({type(element) for element in elements}) == 1 and isinstance(elements[0], bool | int | float):
+        dtype = number_tensor(elements[0]).dtype
+        return as_number(torch.tensor(elements, dtype=dtype)[position].squeeze(0))
+    if not _are_alike(elements):
+        return None
+    row = torch.stack([*elements])[position].squeeze(0)
+    aliases_now().link(row, elements)
+    return row
+
+
+def _are_alike(elements: Sequence[Any]) -> bool:
+    first = elements[0]
+    return all(
+        isinstance(element, torch.Tensor)
+        and not is_number(element)
+        and element.dtype == first.dtype
+        and element.dim() == first.dim()
+        and all(statically_known_true(a == b) for a, b in zip(element.shape, first.shape, strict=True))
+        for element in elements
+    )
+
+
+def _asked(elements: Sequence[Any], tests: Sequence[Test], ask: Callable[[Any], Any]) -> Any:
+    """What the chosen one of the elements answers: a value that branches can give, or again a choice."""
+    if any(_is_a_value(element) for element in elements):
+        return _branched(elements, tests, ask)
+    return Choice(elements, tests)
+
+
+def _is_a_value(element: object) -> bool:
+    return element is None or isinstance(
+        element, torch.Tensor | bool | int | float | str | torch.SymInt | torch.SymFloat
+    )
+
+
+def _branched(elements: Sequence[Any], tests: Sequence[Test], ask: Callable[[Any], Any]) -> Any:
+    first, rest = elements[0], elements[1:]
+    if not rest:
+        return ask(first)
+    return ifexp(tests[0](), lambda: ask(first), lambda: _branched(rest, tests[1:], ask))
+
+
+class Choice:
+    """One of several objects, such as layers, functions or lists; which one only the run knows."""
+
+    def __init__(self, elements: Sequence[Any], tests: Sequence[Test]) -> None:
+        self._elements = elements
+        self._tests = tests
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _branched(self._elements, self._tests, lambda element: element(*args, **kwargs))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        held = [getattr(element, name) for element in self._elements]
+        return _asked(held, self._tests, lambda element: element)
+
+    def __getitem__(self, index: Any) -> Any:
+        return _asked([element[index] for element in self._elements], self._tests, lambda element: element)
+
+    def __iter__(self) -> Iterator[Any]:
+        if not all(isinstance(element, list | tuple) and not is_open(element) for element in self._elements):
+            _refuse("goes through")
+        return iter([self[place] for place in range(len(self))])
+
+    def __len__(self) -> int:
+        lengths = {len(element) for element in self._elements}
+        if len(lengths) > 1:
+            _refuse("counts, or takes apart,")
+        return lengths.pop()
+
+    def __bool__(self) -> NoReturn:
+        _refuse("tests")
+
+
+def _refuse(what: str) -> NoReturn:
+    raise RewriteError(
+        f"{line_now()}: the model {what} what it chose from a container by a number that only the run knows; call it, "
+        "read its attributes, or write the tests out"
+    )

@@ -1,0 +1,172 @@
+"""`map`, `filter`, `list`, `tuple`, `functools.reduce` and functions of `itertools` over what has a symbolic length.
+
+Where all lengths are known they are Python's own. Else they are loops over rows, put together as comprehensions are.
+What Python makes an iterator of is computed when it is gone through, as Python does, and can be gone through once.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import itertools
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from exportguard.rewrites.collected import Collected, Grown, chosen, is_open, like_rows, number_rows, parts_of
+from exportguard.rewrites.data import is_tracing
+from exportguard.rewrites.gathering import comprehension
+from exportguard.rewrites.iteration import Deferred, Rows, rows_of, zip_
+from exportguard.rewrites.places import line_now
+from exportguard.rewrites.runtime_loops import for_
+from exportguard.source.errors import RewriteError
+
+_PAIR = 2
+
+
+def list_of(items: Any = ()) -> Any:
+    """`list(items)` and `tuple(items)` where the length is symbolic."""
+    if not is_tracing():
+        return builtins.list(items)
+    rows = rows_of(items)
+    if rows is not None:
+        return Grown([Collected(rows.tensors)])
+    return Grown(items.parts) if isinstance(items, Grown) else builtins.list(items)
+
+
+def concatenated(*parts: Any) -> Any:
+    """`[*a, *b]`."""
+    lists = [list_of(part) for part in parts]
+    if not any(is_open(one) for one in lists):
+        return [element for one in lists for element in one]
+    return Grown([element for one in lists for element in parts_of(one)])
+
+
+def tuple_of(items: Any = ()) -> Any:
+    """`tuple(items)`; one of symbolic length is a list that nothing changes."""
+    return list_of(items) if is_tracing() and (is_open(items) or rows_of(items) is not None) else builtins.tuple(items)
+
+
+def map_(function: Callable[..., Any], *iterables: Any) -> Any:
+    """`map(function, …)`."""
+    if not _is_symbolic(iterables):
+        return builtins.map(function, *iterables)
+    if len(iterables) == 1:
+        return Deferred(lambda: comprehension(iterables[0], function))
+    return Deferred(lambda: comprehension(zip_(*iterables), lambda items: function(*items)))
+
+
+def filter_(test: Callable[[Any], Any] | None, iterable: Any) -> Any:
+    """`filter(test, …)`."""
+    if not _is_symbolic((iterable,)) and not (is_tracing() and isinstance(iterable, Iterable)):
+        return builtins.filter(test, iterable)
+    return Deferred(lambda: comprehension(iterable, lambda item: item, test or (lambda item: item)))
+
+
+def reduce_(function: Callable[[Any, Any], Any], iterable: Any, *start: Any) -> Any:
+    """`functools.reduce(function, …)`."""
+    rows = rows_of(iterable) if is_tracing() else None
+    if rows is None:
+        return functools.reduce(function, iterable, *start)
+    first, rest = (start[0], rows) if start else _opened(rows)
+    return for_(rest, lambda item, held: (True, (function(held, item),)), ("the result",), (first,))[0]
+
+
+def accumulate_(iterable: Any, function: Callable[[Any, Any], Any] = operator.add, *, initial: Any = None) -> Any:
+    """`itertools.accumulate(…)`."""
+    if not _is_symbolic((iterable,)):
+        return itertools.accumulate(iterable, function, initial=initial)
+
+    def made() -> Any:
+        rows = rows_of(iterable)
+        assert rows is not None
+        first, rest = (initial, rows) if initial is not None else _opened(rows)
+        results = Grown([first])
+
+        def step(item: Any, held: Any) -> tuple[bool, tuple[Any]]:
+            after = function(held, item)
+            results.append(after)
+            return True, (after,)
+
+        for_(rest, step, ("the result",), (first,))
+        return results
+
+    return Deferred(made)
+
+
+def chain_(*iterables: Any) -> Any:
+    """`itertools.chain(…)`."""
+    if not _is_symbolic(iterables):
+        return itertools.chain(*iterables)
+    return Deferred(lambda: Grown([part for iterable in iterables for part in parts_of(list_of(iterable))]))
+
+
+def islice_(iterable: Any, *bounds: Any) -> Any:
+    """`itertools.islice(…)`."""
+    rows = rows_of(iterable) if is_tracing() else None
+    return itertools.islice(iterable, *bounds) if rows is None else rows.mapped(lambda leaf: leaf[slice(*bounds)])
+
+
+def pairwise_(iterable: Any) -> Any:
+    """`itertools.pairwise(…)`."""
+    rows = rows_of(iterable) if is_tracing() else None
+    return itertools.pairwise(iterable) if rows is None else zip_(rows, rows.behind_the_first())
+
+
+def product_(*iterables: Any, repeat: int = 1) -> Any:
+    """`itertools.product(…)`."""
+    if not _is_symbolic(iterables):
+        return itertools.product(*iterables, repeat=repeat)
+    factors = [_as_rows(iterable) for iterable in iterables] * repeat
+    made = [factors[0].tensors]
+    length = factors[0].length
+    for factor in factors[1:]:
+        made = [_each_many(part, factor.length) for part in made]
+        made.append(_many_times(factor.tensors, length))
+        length = length * factor.length
+    return Rows(tuple(made))
+
+
+def combinations_(iterable: Any, count: int) -> Any:
+    """`itertools.combinations(…)`, of pairs where the length is symbolic."""
+    rows = rows_of(iterable) if is_tracing() else None
+    if rows is None:
+        return itertools.combinations(iterable, count)
+    if count != _PAIR:
+        raise RewriteError(f"{line_now()}: combinations of {count} out of a symbolic length; write the loops out")
+    numbers = torch.arange(rows.length)
+    pairs = product_(rows, repeat=_PAIR)
+    is_one = (numbers.unsqueeze(1) < numbers.unsqueeze(0)).flatten()
+    return Rows(chosen(pairs.tensors, is_one).rows)
+
+
+def _each_many(tensors: Any, count: Any) -> Any:
+    """Rows with each one many times in turn."""
+    return pytree.tree_map(lambda leaf: like_rows(leaf.repeat_interleave(count, 0), leaf), tensors)
+
+
+def _many_times(tensors: Any, count: Any) -> Any:
+    """All rows one time after the other."""
+    return pytree.tree_map(lambda leaf: like_rows(leaf.repeat(count, *[1] * (leaf.dim() - 1)), leaf), tensors)
+
+
+def _is_symbolic(iterables: Iterable[Any]) -> bool:
+    return is_tracing() and any(isinstance(i, Deferred) or rows_of(i) is not None for i in iterables)
+
+
+def _opened(rows: Rows) -> tuple[Any, Rows]:
+    """The first row, of which there has to be one, and the others."""
+    torch._check(rows.length > 0)  # type: ignore[no-untyped-call]
+    return rows.at(0), rows.behind_the_first()
+
+
+def _as_rows(iterable: Any) -> Rows:
+    rows = rows_of(iterable)
+    if rows is not None:
+        return rows
+    if isinstance(iterable, range):
+        return Rows(number_rows(torch.arange(iterable.start, iterable.stop, iterable.step)))
+    return Rows(Grown(iterable).rows().rows)

@@ -1,0 +1,192 @@
+"""Lists that a step of a loop reads while the loop fills them: `outs.append(f(outs[-1], row))`.
+
+What steps before appended is nowhere in the body of a scan. The last elements are therefore carried from step to step
+as variables are, with the length of the list: `outs[-1]`, `outs[-2:]`, `outs[t - 1]` by the number of the step, and
+`len(outs)` are answered with them. Anything else that a step asks of such a list is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from torch.utils import _pytree as pytree
+
+from exportguard.rewrites.collected import Collected, Grown, Maybe
+from exportguard.rewrites.conditional import ifexp
+from exportguard.rewrites.numbers import Affine, affine_of
+from exportguard.rewrites.places import line_now
+from exportguard.source.errors import RewriteError
+
+Body = Callable[..., tuple[Any, tuple[Any, ...]]]
+
+_DEEPEST = 8  # elements that are carried
+
+
+class ReadsOwnListError(RewriteError):
+    """A step of a loop reads lists that it appends to."""
+
+    def __init__(self, text: str, lists: Sequence[Grown], depth: int = 0) -> None:
+        super().__init__(text)
+        self.lists = lists
+        self.depth = depth
+
+
+def refusal(where: str) -> str:
+    """Why a list cannot be read in a step that appends to it."""
+    return (
+        f"{where}: a step of a loop over tensors reads a list that it appends to, or puts elements elsewhere than at "
+        "its end; keep what the next step needs in a variable (`last = …`), or write into a tensor of the loop's length"
+    )
+
+
+class Tail:
+    """The last elements of a list that steps before the one that runs have filled.
+
+    :param elements: the last one first
+    :param count: the length of the list when the step began
+    :param number: the number of the step, if the loop counts its steps and the list had a known length before it
+    """
+
+    def __init__(self, grown: Grown, elements: Sequence[Any], count: Any, number: Affine | None, start: int) -> None:
+        self._grown = grown
+        self._elements = [*elements]
+        self._base = len(grown.parts)
+        self._count = count
+        self._number = number
+        self._start = start  # how long the list was before the loop
+        self._is_counted = False  # whether a number of the loop was the index
+
+    def _appended(self) -> list[Any]:
+        return self._grown.parts[self._base :]
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether the list surely has an element."""
+        return bool(self._elements) or any(not isinstance(part, Maybe | Collected) for part in self._appended())
+
+    def length(self) -> Any:
+        """The length of the list now."""
+        total = self._count
+        for part in self._appended():
+            if isinstance(part, Collected):
+                self.refuse()
+            total = total + (ifexp(part.is_there, lambda: 1, lambda: 0) if isinstance(part, Maybe) else 1)
+        return total
+
+    def item(self, index: Any) -> Any:
+        """`outs[index]`."""
+        if isinstance(index, int) and not isinstance(index, bool) and index < 0:
+            return self._from_behind(-index)
+        if _is_end(index):
+            return Grown([self._from_behind(k) for k in range(-index.start, 0, -1)])
+        place = self._place_of(index)
+        if place is None or place < 1:
+            self.refuse()
+        self._is_counted = True
+        return self._from_behind(place + len(self._appended()))
+
+    def _place_of(self, index: object) -> int | None:
+        """How far behind the end, as the step found it, an index by the number of the step lies."""
+        known, own = affine_of(index), self._number
+        if known is None or own is None or known.root is not own.root or not isinstance(own.low, int):
+            return None
+        return self._start - own.low - known.offset
+
+    def _from_behind(self, place: int) -> Any:
+        now = self.elements()
+        if place > len(now):
+            if place > _DEEPEST:
+                self.refuse()
+            raise ReadsOwnListError(refusal(line_now()), [self._grown], place)
+        return now[place - 1]
+
+    def elements(self) -> list[Any]:
+        """The last elements now, as many as are carried and what the step has appended."""
+        current = [*self._elements]
+        for part in self._appended():
+            if isinstance(part, Collected):
+                self.refuse()
+            if isinstance(part, Maybe):
+                current = [self._either(part, k, current) for k in range(len(current))]
+            else:
+                current = [part, *current]
+        return current
+
+    @staticmethod
+    def _either(part: Maybe, place: int, current: Sequence[Any]) -> Any:
+        new = part.value if place == 0 else current[place - 1]
+        return ifexp(part.is_there, lambda: new, lambda: current[place])
+
+    def end(self) -> tuple[tuple[Any, ...], Any]:
+        """What the next step finds: the last elements and the length."""
+        if self._is_counted and (len(self._appended()) != 1 or isinstance(self._appended()[0], Maybe | Collected)):
+            raise RewriteError(
+                f"{line_now()}: a list is read by the number of the step of the loop that fills it, which appends to "
+                "it more or less often than once in some step; write into a tensor of the loop's length"
+            )
+        return tuple(self.elements()[: len(self._elements)]), self.length()
+
+    def refuse(self) -> NoReturn:
+        """Says that a step cannot ask this of the list."""
+        raise RewriteError(refusal(line_now()))
+
+
+class OwnLists:
+    """Lists of which a loop carries the ends and the lengths: variables of its that are added to those of the model.
+
+    :param lists: each has `depth` elements at its end
+    """
+
+    def __init__(self, lists: Sequence[Grown], depth: int) -> None:
+        self._lists = [*lists]
+        self._depth = depth
+        self._lengths = [None if grown.is_open else len(grown.parts) for grown in lists]
+
+    @property
+    def names(self) -> list[str]:
+        """Of the variables that are added."""
+        return [name for _ in self._lists for name in ("the end of a list", "the length of a list")]
+
+    def start(self) -> tuple[Any, ...]:
+        """What they hold before the loop."""
+        ends = [tuple(grown.item(-k - 1) for k in range(self._depth)) for grown in self._lists]
+        return tuple(part for end, grown in zip(ends, self._lists, strict=True) for part in (end, grown.length()))
+
+    def around(self, body: Body) -> Body:
+        """The body of a loop that carries them as well."""
+        if not self._lists:
+            return body
+        lists = self._lists  # what the body reads is found by the variables of functions
+
+        def step(item: Any, *current: Any) -> tuple[Any, tuple[Any, ...]]:
+            count = len(current) - 2 * len(lists)
+            self._begin(item, current[count:])
+            try:
+                goes_on, after = body(item, *current[:count])
+                ends = [grown.tail.end() for grown in lists]
+            finally:
+                for grown in lists:
+                    grown.tail = None
+            return goes_on, (*after, *(part for end in ends for part in end))
+
+        return step
+
+    def _begin(self, item: Any, carried: Sequence[Any]) -> None:
+        number = next((known for leaf in pytree.tree_leaves(item) if (known := affine_of(leaf)) is not None), None)
+        is_counted = number is not None and number.is_counted
+        for place, (grown, length) in enumerate(zip(self._lists, self._lengths, strict=True)):
+            known = number if is_counted and length is not None else None
+            grown.tail = Tail(grown, carried[2 * place], carried[2 * place + 1], known, length or 0)
+
+
+def can_be_carried(grown: Grown, depth: int) -> bool:
+    """Whether a list surely has that many elements at its end."""
+    last = grown.parts[-depth:] if depth else []
+    return len(last) == depth and not any(isinstance(part, Collected | Maybe) for part in last)
+
+
+def _is_end(index: object) -> bool:
+    """Whether an index is `-k:`."""
+    is_open = isinstance(index, slice) and index.stop is None and index.step is None
+    return is_open and isinstance(index.start, int) and index.start < 0  # type: ignore[attr-defined]

@@ -1,0 +1,74 @@
+"""`map`, `filter`, `list`, `functools.reduce` and functions of `itertools` become calls that know symbolic lengths."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+import itertools
+import types
+
+from exportguard.rewrites import build, scope
+from exportguard.rewrites.engine import Unit
+
+ORDER = 16
+_BUILT_IN = {"map": "map_", "filter": "filter_", "list": "list_of", "tuple": "tuple_of"}
+_OF_MODULES = {
+    **{getattr(itertools, name): f"{name}_" for name in ("accumulate", "chain", "islice", "product", "combinations")},
+    **{itertools.pairwise: "pairwise_", functools.reduce: "reduce_"},
+}
+_WITH_KEYWORDS = ("accumulate_", "product_")
+
+
+def apply(unit: Unit) -> None:
+    """Rewrites every call of them, with what it takes made lazy."""
+    unit.node = _Calls(unit).visit(unit.node)
+
+
+class _Calls(ast.NodeTransformer):
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+        self._globals = unit.original.__globals__
+        self._own = {*scope.parameters(unit.node), *scope.assigned(unit.node.body)}
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        made = self._made(node.func)
+        if made is None or not node.args or not self._unit.keep(node):
+            return node
+        if any(isinstance(a, ast.Starred) for a in node.args) or (node.keywords and made not in _WITH_KEYWORDS):
+            return node
+        self._unit.note(node, f"{ast.unparse(node.func)}(…)")
+        arguments = [build.lazy(argument) for argument in node.args]
+        return ast.copy_location(ast.Call(build.runtime(made), arguments, node.keywords), node)
+
+    def visit_List(self, node: ast.List) -> ast.expr:
+        """`[a, *rows]` → `_rt.concatenated([a], rows)`"""
+        self.generic_visit(node)
+        is_read = isinstance(node.ctx, ast.Load) and any(isinstance(e, ast.Starred) for e in node.elts)
+        if not is_read or not self._unit.keep(node):
+            return node
+        self._unit.note(node, "[*…]")
+        parts = [e.value if isinstance(e, ast.Starred) else ast.List([e], ast.Load()) for e in node.elts]
+        return ast.copy_location(build.call("concatenated", *map(build.lazy, parts)), node)
+
+    def _made(self, function: ast.expr) -> str | None:
+        """The name of what takes the place of a function."""
+        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+            module = self._global(function.value.id)
+            value = getattr(module, function.attr, None) if isinstance(module, types.ModuleType) else None
+        else:
+            value = self._global(function.id) if isinstance(function, ast.Name) else None
+        try:
+            return _OF_MODULES.get(value) or _BUILT_IN.get(self._built_in(value))
+        except TypeError:  # a value that cannot be looked up is none of them
+            return None
+
+    def _global(self, name: str) -> object:
+        if name in self._own:
+            return None
+        return self._globals.get(name, vars(builtins).get(name))
+
+    @staticmethod
+    def _built_in(value: object) -> str:
+        return next((name for name in _BUILT_IN if value is vars(builtins)[name]), "")

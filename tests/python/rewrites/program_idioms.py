@@ -1,0 +1,218 @@
+"""What people write with loops and tests, as templates for the random programs: each in several forms.
+
+In a template `$v` is a tensor of shape [4], `$s` one of rank 0, `$n` a Python number, `$test` a test, `$expr` an
+expression of shape [4], `$row` the same within a loop over rows `r`, `$stmt` a statement of the generator's, and `#` a
+number that no other template has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+SIZES = "a test of a size"  # torch itself takes for granted that a size is not 1, the conversion does not
+
+#: Each form ends in assignments to what every program has, so that what it computes is compared.
+IDIOMS: dict[str, tuple[str, ...]] = {
+    "a layer by a number of data": (
+        "$v = [self.inner, torch.tanh, self.first_row][int($s.abs()) % 3]($expr)",
+        "k# = int($s > 0)\n$v = (self.inner, torch.relu)[k#]($v)",
+        "$v = {0: torch.sin, 1: self.inner}[int($s > 1)]($expr)",
+    ),
+    "a number by a number of data": (
+        "$v = $v * (0.5, 1.0, 2.0)[int($s.abs()) % 3]",
+        "sizes# = [1, 2, 3]\n$n = sizes#[int($s > 0)]",
+        "$v = $v + {True: 1.0, False: -1.0}[bool($test)]",
+        "$v = $v * {0: 0.5, 1: 2.0}.get(int($s.abs()) % 3, 1.0)",
+    ),
+    "a tensor by a number of data": (
+        "$v = [$expr, $v * 2][($s > 0).long()]",
+        "options# = [$expr, $v, w]\n$v = options#[int($s.abs()) % 3 - 1]",
+    ),
+    "counts by a number of data": (
+        "counts# = [0, 0, 0]\nfor r in x:\n    counts#[int(r.argmax()) % 3] += 1\n$v = $v + counts#[1]",
+        "sums# = [w * 0.0, w * 1.0]\nfor r in x:\n    k# = int(r.sum() > 1)\n    sums#[k#] = sums#[k#] + $row\n"
+        "$v = sums#[0] - sums#[1]",
+        "buckets# = [[w], [v]]\nfor r in x:\n    buckets#[int(r.sum() > 1)].append($row)\n"
+        "$v = torch.stack(buckets#[0]).sum(0) + torch.stack(buckets#[1]).sum(0)",
+        "seen# = {0: 0, 1: 0}\nfor r in x:\n    seen#[int(r[0] > 0)] += 1\n$n = seen#[1]",
+    ),
+    "the last of a list that the loop fills": (
+        "outs# = [$expr]\nfor r in x:\n    outs#.append(outs#[-1] * 0.5 + $row)\n$v = torch.stack(outs#).sum(0)",
+        "outs# = [$v * 1.0]\nfor r in x:\n    if $test:\n        outs#.append(outs#[-1] - r)\n"
+        "$v = outs#[-1] * len(outs#)",
+        "outs# = []\nfor r in x:\n    outs#.append(r if not outs# else outs#[-1] * 0.5 + r)\n"
+        "$v = sum(outs#) + $v * 0.0",
+        "outs# = [w, v]\nfor r in x:\n    outs#.append(outs#[-1] + outs#[-2] * 0.5 - r)\n$v = outs#[-1]",
+        "outs# = [x[0]]\nfor i in range(1, x.shape[0]):\n    outs#.append(outs#[i - 1] * 0.5 + x[i])\n$v = outs#[-1]",
+        "st# = [($expr, 1.0)]\nfor r in x:\n    h, c = st#[-1]\n    st#.append((h * 0.5 + r, c + 1.0))\n"
+        "$v = st#[-1][0] * st#[-1][1]",
+    ),
+    "the length of a list that the loop fills": (
+        "outs# = [w * 1.0]\nfor r in x:\n    if $test:\n        outs#.append(r * len(outs#))\n"
+        "$v = torch.stack(outs#).sum(0)",
+        "outs# = [w * 1.0]\nfor r in x:\n    outs#.append(r)\n    if len(outs#) > 2:\n        break\n$v = outs#[-1]",
+    ),
+    "a list that a break ends": (
+        "outs# = [w * 1.0]\nfor r in x:\n    if r.sum() > 2:\n        break\n    outs#.append($row)\n"
+        "$v = torch.stack(outs#).sum(0)",
+        "outs# = [w * 1.0]\nfor i, r in enumerate(x):\n    outs#.append($row)\n    if $test:\n        break\n"
+        "$s = $s + len(outs#)",
+    ),
+    "map and filter": (
+        "$v = sum(map(lambda r: r * 2, x)) + $v",
+        "outs# = list(map(lambda r: torch.tanh(r) + $v, x))\n$v = torch.stack(outs# + [w]).sum(0)",
+        "outs# = [w] + list(filter(lambda r: r.sum() > 1, x))\n$v = torch.stack(outs#).sum(0)",
+        "for a, b in map(lambda r: (r, r.sum()), x):\n    $v = $v * 0.5 + a * b",
+        "m# = map(lambda r: r + $v, x)\n$v = $v * 2\n$v = sum(m#) + $v",
+    ),
+    "reduce and itertools": (
+        "$v = functools.reduce(lambda a, b: a * 0.5 + b, x, $expr)",
+        "$v = torch.stack(list(itertools.accumulate(x, lambda a, b: a * 0.5 + b, initial=w))).sum(0)",
+        "for r in itertools.chain(x, x * 2):\n    $v = $v * 0.5 + $row",
+        "for a, b in itertools.pairwise(x):\n    $v = $v + a * b",
+        "for a, b in itertools.product(x, (1.0, 2.0)):\n    $v = $v * 0.5 + a * b",
+        "for a, b in itertools.combinations(x, 2):\n    $s = $s + (a * b).sum()",
+    ),
+    "the best so far": (
+        "best# = None\nfor r in x:\n    if best# is None or r.sum() > best#.sum():\n        best# = r\n"
+        "$v = best# + $v if best# is not None else $v",
+        "best#, at# = x.sum(0), 0\nfor i, r in enumerate(x):\n    if r.max() > best#.max():\n"
+        "        best#, at# = r, i\n$v = best# * (at# + 1)",
+        "top# = float('-inf')\nfor r in x:\n    top# = max(top#, float(r.sum()))\n"
+        "$s = $s + (top# if top# > -1e6 else 0.0)",
+    ),
+    "a word that decides": (
+        "mode# = 'sum'\nif $test:\n    mode# = 'mean'\n$v = $v * 2 if mode# == 'sum' else $v - 1",
+        "mode# = 'up' if $test else 'down'\nif mode# == 'up':\n    $stmt\nelse:\n    $v = $v * 0.5",
+        "state# = 'idle'\nfor r in x:\n    if state# == 'idle' and r.sum() > 1:\n        state# = 'run'\n"
+        "    elif state# == 'run':\n"
+        "        $v = $v + r",
+    ),
+    SIZES: (
+        "if x.shape[0] > 3:\n    $stmt\nelse:\n    $v = $v * 2",
+        "if x.shape[0] % 2 == 0:\n    $v = $expr",
+        "$v = $v * 2 if len(x) == 1 else $v - 1",
+    ),
+    "ranges": (
+        "for i in range(0, x.shape[0], 2):\n    $v = $v * 0.5 + x[i]",
+        "for i in range(len(x) - 1, -1, -1):\n    $v = $v * 0.5 + x[i]",
+        "for i in range(x.shape[0] - 1):\n    $v = $v + x[i:i + 2].sum(0)",
+        "for i in reversed(range(x.shape[0])):\n    $v = $v * 0.5 + x[i] * i",
+        "for i in range(x.shape[0]):\n    for j in range(i):\n        $s = $s + (x[i] * x[j]).sum()",
+        "for i in range(1, x.shape[0] + 1):\n    $v = $v * 0.5 + x[-i]",
+    ),
+    "parts of a tensor": (
+        "for c in w.chunk(2):\n    $v = $v + c.sum()",
+        "a, b = $v.split(2)\n$v = torch.cat([b, a])",
+        "for r in x.unbind(0):\n    $v = $v * 0.5 + $row",
+        "for r in torch.unbind(x):\n    $stmt",
+        "for a, b in zip(x[:-1], x[1:]):\n    $v = $v + (b if b.sum() > a.sum() else a)",
+        "for i, (a, b) in enumerate(zip(x, x * 2)):\n    $v = $v + a * i - b",
+    ),
+    "rows that are written": (
+        "y# = torch.zeros_like(x)\nfor i in range(x.shape[0]):\n    y#[i] = x[i] * 0.5 + $v\n$v = y#.sum(0)",
+        "y# = x.clone()\nfor i in range(1, x.shape[0]):\n    y#[i] += y#[i - 1]\n$v = y#.sum(0)",
+        "y# = x.clone()\ny#[y# > 0.5] = 0.0\n$v = y#.sum(0)",
+        "y# = x.clone()\nif $test:\n    y#[:, 1] = 2.0\n$v = y#.sum(0)",
+    ),
+    "a named tuple": (
+        "p# = Pair($expr, 1)\nfor r in x:\n    p# = Pair(p#.first * 0.5 + r, p#.second + 1)\n$v = p#.first * p#.second",
+        "p# = Pair($v, 2)\nif $test:\n    p# = p#._replace(first=$expr)\n$v = p#.first * p#.second",
+    ),
+    "recursion": (
+        "def f#(t, d):\n    if d == 0 or t.sum() > 3:\n        return t\n    return f#(t * 1.5 + 0.1, d - 1)\n"
+        "$v = f#($expr, 3)",
+        "$v = self.halved($expr, 2)",
+    ),
+    "helpers with options": (
+        "$v = self.scaled($v, by=None if $test else 2.0)",
+        "$v = self.scaled($v)",
+        "$v = self.summed($v, w, *[r for r in [v, w]], scale=0.5)",
+        "f# = functools.partial(self.scaled, by=3.0)\n$v = f#($expr)",
+        "fs# = [lambda a, k=k: a * k for k in (1.0, 2.0)]\n$v = fs#[0]($v) + fs#[1](w)",
+    ),
+    "a loop until it is left": (
+        "c# = 0\nwhile True:\n    c# += 1\n    $v = $v * 0.5 + 0.1\n    if c# > 3 or $v.sum() < 1:\n        break",
+        "c# = 0\nwhile c# < 4:\n    c# += 1\n    if $test:\n        continue\n    d# = 0\n"
+        "    while d# < c# and $v.sum() < 5:\n        d# += 1\n"
+        "        $v = $v + 0.3\n$n = c#",
+        "for _ in range(4):\n    new# = $v * 0.5\n    if (new# - $v).abs().max() < 0.1:\n        break\n"
+        "    $v = new#\nelse:\n    $v = $v + 1.0",
+    ),
+    "try in a loop": (
+        "for r in x:\n    try:\n        $v = $v * 0.5 + self.bounded(r)\n    except ValueError:\n"
+        "        $v = $v - 1\n    else:\n        $s = $s + 1",
+        "for r in x:\n    try:\n        if r.sum() > 2:\n            continue\n        $v = $v * 0.5 + r\n"
+        "    finally:\n        $s = $s + 0.5",
+        "for r in x:\n    with contextlib.suppress(KeyError):\n        if r.sum() > 1:\n            break\n"
+        "    $v = $v + $row",
+        "with told():\n    $stmt",
+    ),
+    "state of the model": (
+        "self.steps += 1\n$v = $v * self.steps",
+        "self.cache = None\nif $test:\n    self.last = $v * 2\n$v = self.last + w",
+        "self.table['k'] = $expr\nif $test:\n    self.table['k'] = $v * 0.5\n$v = self.table.pop('k')",
+        "if $test:\n    self.bias.copy_($v)\n$v = self.bias * 2",
+        "for r in x:\n    self.bias.mul_(0.5).add_(r)\n$v = self.bias + $v",
+    ),
+    "names exchanged": (
+        "if $test:\n    v, w = w, v",
+        "a# = b# = $v * 1.0\na# += 1\n$v = b# + w",
+        "a# = $v\nfor r in x:\n    a#, b# = a# * 0.5 + r, a#\n$v = a#",
+        "h# = $v * 1.0\nprev# = h#\nfor r in x:\n    prev# = h#\n    h# = h# * 0.5 + r\n$v = h# - prev#",
+    ),
+    "dicts": (
+        "d# = {k: $v * k for k in range(3)}\n$v = sum(d#.values())",
+        "d# = {'a': $v, 'b': w}\nfor name, t in d#.items():\n    $s = $s + (t.sum() if $test else t.max())",
+        "d# = collections.defaultdict(list)\nfor r in x:\n    d#['rows'].append($row)\n$v = sum(d#['rows']) + $v",
+        "d# = dict(a=$v)\nif $test:\n    d#.update(a=$expr)\n$v = d#['a']",
+    ),
+    "iterators and generators": (
+        "it# = iter([v, w])\n$v = next(it#) + next(it#)",
+        "g# = (r * 2 for r in x)\n$v = sum(g#) + $v",
+        "$v = max((r.sum() for r in x), default=$s) + $v",
+        "q# = collections.deque([v, w], maxlen=2)\nif $test:\n    q#.append($expr)\n$v = q#[0] - q#[1]",
+        "held# = [w * 1.0]\nadd# = held#.append\nif $test:\n    add#($expr)\n$v = torch.stack(held#).sum(0)",
+    ),
+    "numbers of data": (
+        "$n = int($s.abs()) // 2 + 1",
+        "a#, b# = divmod(int($s.abs()), 3)\n$v = $v * a# + b#",
+        "$v = $v * min(max(float($s), -1.0), 1.0)",
+        "$v = x[: int($s.abs()) % 3].sum(0) + $v",
+        "$n = sum(1 for r in x if r.sum() > 0)",
+        "$n = len([r for r in x if r[0] > 0])",
+        "$v = $v / (len(x) + 1)",
+    ),
+}
+
+
+def filled(template: str, pick: dict[str, Callable[[], str]], number: int) -> str:
+    """A template with its places filled, each by a choice of its own, and its own names."""
+    text = template.replace("#", str(number))
+    return re.sub(r"\$(\w+)", lambda place: pick.get(place[1], lambda: place[0])(), text)
+
+
+def statements_of(text: str, make: Callable[[list[str], list[Any]], Any], other: Callable[[], Any]) -> list[Any]:
+    """The lines of a template as statements; `else` and its like belong to the one before them.
+
+    :param other: makes what stands for `$stmt`
+    """
+    lines = text.split("\n")
+    made: list[Any] = []
+    while lines:
+        line = lines.pop(0)
+        inner: list[str] = []
+        while lines and lines[0].startswith("    "):
+            inner.append(lines.pop(0)[4:])
+        if line == "$stmt":
+            made.append(other())
+        elif not inner:
+            made.append(make([line], []))
+        elif line.startswith(("else:", "elif ", "except ", "finally:")):
+            made[-1].heads.append(line)
+            made[-1].blocks.append(statements_of("\n".join(inner), make, other))
+        else:
+            made.append(make([line], [statements_of("\n".join(inner), make, other)]))
+    return made

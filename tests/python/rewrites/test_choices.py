@@ -1,0 +1,149 @@
+"""An element of a list, a dict or a module that only the run knows: a layer, a function, a number, a tensor, a list."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from control_flow_program import Programs, check, up
+from torch.nn import Module
+
+from exportguard import RewriteError, torch_export_rewrite
+
+PROGRAMS = Programs()
+
+
+class Experts(Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.experts = torch.nn.ModuleList([torch.nn.Linear(4, 4) for _ in range(3)])
+        self.biases = torch.nn.ParameterList([torch.nn.Parameter(torch.full((4,), k + 0.5)) for k in range(3)])
+        self.steps = torch.nn.Sequential(torch.nn.Tanh(), torch.nn.Linear(4, 4))
+
+
+@PROGRAMS.add()
+class OneExpert(Experts):
+    def forward(self, x):
+        k = (x.sum() > 0).long() + (x.sum() > 10).long()
+        return self.experts[k.item()](x) + self.experts[int(k)].weight[0]
+
+
+@PROGRAMS.add()
+class AnExpertForEachRow(Experts):
+    def forward(self, x):
+        outs = []
+        for row in x:
+            outs.append(self.experts[int(row.argmax()) % 3](row))
+        return torch.stack(outs)
+
+
+@PROGRAMS.add()
+class OtherContainers(Experts):
+    def forward(self, x):
+        k = int(x.sum() > 0)
+        return self.steps[k](x) + self.biases[k - 1]
+
+
+@PROGRAMS.add()
+class Functions(Module):
+    def doubled(self, x):
+        return x * 2 if x.sum() > 3 else x - 1
+
+    def forward(self, x):
+        k = int(x.sum().sign())
+        return [torch.sin, self.doubled, torch.tanh][k](x) + {0: torch.cos, 1: torch.exp, -1: torch.sigmoid}[k](x)
+
+
+@PROGRAMS.add()
+class Numbers(Module):
+    def forward(self, x):
+        k = int(x.sum().abs()) % 3
+        scales, counts = (0.5, 1.0, 2.0), [1, 2, 3]
+        scale = {True: 3.0, False: 4.0}[bool(x.sum() > 0)]
+        return x * scales[k] * scale, counts[k - 1], x * {0: 0.5}.get(k, 7.0)
+
+
+@PROGRAMS.add()
+class Tensors(Module):
+    def forward(self, x):
+        k = x.sum().abs().long() % 3
+        alike, others = [x, x * 2, x - 1], [x.sum(), x[:, 0].sum() + x.sum(0).max(), x.mean()]
+        return alike[k], others[k - 3]
+
+
+@PROGRAMS.add()
+class Counts(Module):
+    def forward(self, x):
+        counts, sums, seen = [0, 0, 0], [torch.zeros(4), torch.ones(4)], {0: 0, 1: 0}
+        for row in x:
+            counts[int(row.argmax()) % 3] += 1
+            k = (row.sum() > 1).long()
+            sums[k] = sums[k] + row
+            seen[k.item()] += 2
+        return torch.tensor(counts), torch.stack(sums), seen[0], seen[1]
+
+
+@PROGRAMS.add()
+class Buckets(Module):
+    def forward(self, x):
+        buckets = [[] for _ in range(3)]
+        for row in x:
+            k = 0 if row.sum() < -1 else 1 if row.sum() < 2 else 2
+            buckets[k].append(row)
+        return [torch.stack(rows).sum(0) if len(rows) else torch.zeros(4) for rows in buckets]
+
+
+@PROGRAMS.add()
+class AMethodThatIsHeld(Module):
+    def forward(self, x):
+        rows, table = [x.sum(0)], {"a": x[0]}
+        add, put = rows.append, table.__setitem__
+        if x.sum() > 0:
+            add(x.sum(0) * 2)
+            put("a", x[-1])
+        return torch.stack(rows).sum(0), table["a"]
+
+
+@pytest.mark.parametrize("cls", PROGRAMS, ids=lambda cls: cls.__name__)
+def test_what_is_chosen_by_data_is_right(cls: type[Module]) -> None:
+    check(cls)
+
+
+class MayBeCaught(Module):
+    def forward(self, x):
+        try:
+            return [torch.sin, torch.cos][int(x.sum())](x)
+        except IndexError:
+            return x
+
+
+class NewEntries(Module):
+    def forward(self, x):
+        table = {0: x.sum()}
+        for row in x:
+            table[int(row.argmax())] = row.sum()
+        return table[0]
+
+
+class Words(Module):
+    def forward(self, x):
+        return {"a": x, "b": x * 2}[int(x.sum())]
+
+
+class GoesThrough(Module):
+    def forward(self, x):
+        return sum([[x, x * 2], [x]][int(x.sum())])
+
+
+@pytest.mark.parametrize(
+    ("cls", "text"),
+    [
+        (MayBeCaught, "IndexError is raised where tensor data says so, and the `except` at line"),
+        (NewEntries, "a dict is given an entry under a key that only the run knows"),
+        (Words, "a dict with keys that are no numbers is asked for one that only the run knows"),
+        (GoesThrough, "the model counts, or takes apart, what it chose from a container"),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else "",
+)
+def test_what_cannot_be_chosen_is_refused(cls: type[Module], text: str) -> None:
+    with torch_export_rewrite(cls), pytest.raises(RewriteError, match=text):
+        torch.export.export(cls(), (up(3),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), strict=False)
