@@ -16,6 +16,15 @@ OLDEST_MODELS = $(foreach name,llama mistral t5,"tests/models/test_models.py::te
 PYTEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q
 CPP_FILES = $(shell git ls-files 'include/*.h' 'src/*.h' 'src/*.cpp' 'src/*.cu' 'tests/cpp/*.h' 'tests/cpp/*.cpp' 'examples/*.cpp')
 
+# An environment that is a link belongs to another tree, which sets it up.
+ifeq ($(shell test -L $(VENV) && echo link),link)
+  ENVIRONMENT :=
+  export PYTHONPATH := $(CURDIR)/python
+else
+  ENVIRONMENT := $(VENV)/.packages
+endif
+OLDEST_ENVIRONMENT := $(if $(shell test -L $(OLDEST) && echo link),,$(OLDEST)/.packages)
+
 # Paths relative to the tree: other clones and build folders share what was compiled.
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
@@ -50,16 +59,16 @@ $(OLDEST)/.packages: requirements/torch.txt requirements/oldest.txt $(VENV)/.apt
 	@echo "$(CURDIR)/python" > $$($(OLDEST)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/exportguard-tree.pth
 	@touch $@
 
-setup: $(VENV)/.packages ## Debian packages and the virtual environment
+setup: $(ENVIRONMENT) ## Debian packages and the virtual environment
 
 # ---------------------------------------------------------------------------------------------------- build
-$(BUILD)/build.ninja: $(VENV)/.packages
+$(BUILD)/build.ninja: $(ENVIRONMENT)
 	cmake -G Ninja -S . -B $(BUILD) -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) -DEXPORTGUARD_INPLACE=ON -DEXPORTGUARD_WERROR=$(if $(CI),ON,OFF)
 
 build: $(BUILD)/build.ninja ## the C++ libraries, the Python module, tests and examples
 	@cmake --build $(BUILD) -j $(JOBS)
 
-$(VENV)/.wheel: requirements/wheel.txt $(VENV)/.packages
+$(VENV)/.wheel: requirements/wheel.txt $(ENVIRONMENT)
 	$(PYTHON) -m pip install -q --disable-pip-version-check -r requirements/wheel.txt
 	@touch $@
 
@@ -86,10 +95,10 @@ test-python: build
 test-install: build wheel
 	$(PYTEST) tests/install
 
-test-oldest: build $(OLDEST)/.packages ## guard, caches, patches and some models with the oldest transformers
+test-oldest: build $(OLDEST_ENVIRONMENT) ## guard, caches, patches and some models with the oldest transformers
 	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -q -n $(JOBS) --dist worksteal $(OLDEST_TESTS) $(OLDEST_MODELS)
 
-sanitize: $(VENV)/.packages ## the C++ tests under the address and undefined-behaviour sanitizers
+sanitize: $(ENVIRONMENT) ## the C++ tests under the address and undefined-behaviour sanitizers
 	cmake -G Ninja -S . -B $(BUILD)-sanitize -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) -DEXPORTGUARD_SANITIZE=ON -DEXPORTGUARD_EXAMPLES=OFF
 	cmake --build $(BUILD)-sanitize -j $(JOBS)
 	cd $(BUILD)-sanitize && ASAN_OPTIONS=detect_leaks=0 ctest --output-on-failure
@@ -97,25 +106,25 @@ sanitize: $(VENV)/.packages ## the C++ tests under the address and undefined-beh
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=4096 $(BUILD)-sanitize/tests/cpp/hostile_files $(BUILD)-sanitize/hostile
 
 # With the addresses as they are linked: ThreadSanitizer wants its own, which a kernel may have given away.
-sanitize-threads: $(VENV)/.packages ## the tests of the guard under ThreadSanitizer
+sanitize-threads: $(ENVIRONMENT) ## the tests of the guard under ThreadSanitizer
 	cmake -G Ninja -S . -B $(BUILD)-threads -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) -DEXPORTGUARD_SANITIZE=thread -DEXPORTGUARD_EXAMPLES=OFF
 	cmake --build $(BUILD)-threads -j $(JOBS) --target test_guard
 	setarch -R $(BUILD)-threads/tests/cpp/test_guard
 
 # ---------------------------------------------------------------------------------------------------- checks
-lint: $(VENV)/.packages ## ruff and mypy
+lint: $(ENVIRONMENT) ## ruff and mypy
 	$(VENV)/bin/ruff check --no-cache python tests benchmarks tools examples
 	$(VENV)/bin/mypy --strict python/exportguard
 
-format: $(VENV)/.packages ## rewrite the layout of all sources
+format: $(ENVIRONMENT) ## rewrite the layout of all sources
 	$(VENV)/bin/clang-format -i $(CPP_FILES)
 	$(VENV)/bin/ruff format python tests benchmarks tools examples
 
-format-check: $(VENV)/.packages
+format-check: $(ENVIRONMENT)
 	$(VENV)/bin/clang-format --dry-run --Werror $(CPP_FILES)
 	$(VENV)/bin/ruff format --check python tests benchmarks tools examples
 
-figures: $(VENV)/.packages ## sizes of functions and files beside those of the projects we look up to
+figures: $(ENVIRONMENT) ## sizes of functions and files beside those of the projects we look up to
 	$(PYTHON) benchmarks/figures.py
 
 bench: build ## conversion beside torch.onnx.export, from the same ExportedProgram
@@ -128,7 +137,7 @@ speed: build ## the section on speed and memory in the README (needs 12 GiB)
 table: build ## the table of models in the README
 	$(PYTHON) benchmarks/model_table.py --write README.md
 
-$(VENV)/.site: requirements/site.txt $(VENV)/.packages
+$(VENV)/.site: requirements/site.txt $(ENVIRONMENT)
 	$(PYTHON) -m pip install -q --disable-pip-version-check -r requirements/site.txt
 	@touch $@
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from exportguard.declaration import Patch, Verdict, does_not_fit, resolve
+from exportguard.declaration import Patch
+from exportguard.declaration.expected import Expected, expecting
 from exportguard.dynamic_shapes import LeafShape
 from exportguard.example import Example, Place
 from exportguard.patches.torch import named_axes
@@ -24,6 +24,9 @@ from exportguard.repeats.known_axes import axes_are_known
 
 _FAKIFY = "torch._export.non_strict_utils.fakify"
 _CREATE = "torch.fx.experimental.symbolic_shapes.ShapeEnv.create_symbol"
+
+#: How torch makes inputs fake, and keeps the symbols of their axes, in 2.11 to 2.13.
+_PROBE = expecting(Expected(path=_FAKIFY, parameters="mode, kp, t, ..."), named_axes.SYMBOLS)
 
 
 @dataclass
@@ -85,7 +88,7 @@ def one_symbol_for_a_name(example: Example) -> tuple[Patch, ...]:
             kind="custom",
             target=_FAKIFY,
             reason=reason,
-            probe=_probe,
+            probe=_PROBE,
             replace=functools.partial(_counting, symbols),
         ),
         Patch(
@@ -93,7 +96,7 @@ def one_symbol_for_a_name(example: Example) -> tuple[Patch, ...]:
             kind="custom",
             target=_CREATE,
             reason=reason,
-            probe=_probe,
+            probe=_PROBE,
             replace=functools.partial(_sharing, symbols),
         ),
     )
@@ -132,10 +135,3 @@ def _sharing(symbols: _Symbols, original: Callable[..., Any]) -> Callable[..., A
 
 def _is_of_viewed(source: Any) -> bool:
     return getattr(source.base, "member", None) == "_base"
-
-
-def _probe() -> Verdict:
-    function = inspect.unwrap(resolve(_FAKIFY).function)
-    if tuple(inspect.signature(function).parameters)[:3] != ("mode", "kp", "t"):
-        return does_not_fit(f"{_FAKIFY} has other parameters than mode, kp, t")
-    return named_axes.probe()

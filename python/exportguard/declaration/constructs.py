@@ -31,7 +31,7 @@ from exportguard.declaration.patch import (
     not_needed,
 )
 from exportguard.declaration.targets import Target
-from exportguard.source.editing import sources_of
+from exportguard.source.editing import is_made_here
 from exportguard.source.errors import RewriteError
 from exportguard.source.reading import definition_of
 from exportguard.source.wrapping import innermost, plain
@@ -165,7 +165,7 @@ class SearchPatch(Patch):
             try:
                 self._known[raw] = self._made(raw)
             except RewriteError as error:
-                is_other = sources_of(raw) is not None or not self._has(raw)
+                is_other = is_made_here(raw) or not self._has(raw)
                 self._known[raw] = None if is_other else Misfit(path, str(error).removeprefix(f"{path} "))
         known = self._known[raw]
         if known is None or isinstance(known, Misfit):

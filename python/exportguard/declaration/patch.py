@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import logging
 import sys
@@ -208,10 +209,15 @@ class Patch:
 
     def awaited_modules(self) -> list[str]:
         """The modules that it changes and that are not imported yet."""
+        return [module for module in self._modules if module not in sys.modules]
+
+    @functools.cached_property
+    def _modules(self) -> list[str]:
+        """The modules that it changes, which it waits for."""
         if self.kind in _NEVER_WAITING:
             return []
         paths = {module_of(path) for path in self.targets} if self.replace is not None else {self.awaits}
-        return sorted(module for module in paths if module and module not in sys.modules)
+        return sorted(filter(None, paths))
 
     def load(self) -> None:
         """Imports what the patch changes, if it is installed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 import types
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,9 @@ class Target:
 
 
 def _import_longest_prefix(parts: list[str]) -> tuple[types.ModuleType, list[str]]:
+    known = _imported_prefix(parts)
+    if known is not None:
+        return known
     for size in range(len(parts), 0, -1):
         name = ".".join(parts[:size])
         try:
@@ -47,6 +51,21 @@ def _import_longest_prefix(parts: list[str]) -> tuple[types.ModuleType, list[str
             if error.name is None or not name.startswith(error.name):
                 raise TargetMissingError(f"{name} cannot be imported: {error}") from error
     raise TargetMissingError(f"there is no module {parts[0]}")
+
+
+def _imported_prefix(parts: list[str]) -> tuple[types.ModuleType, list[str]] | None:
+    """The same without an import, if the module is imported and has what comes next."""
+    for size in range(len(parts), 0, -1):
+        module = sys.modules.get(".".join(parts[:size]))
+        if module is not None:
+            is_known = size == len(parts) or parts[size] in vars(module)
+            return (module, parts[size:]) if is_known and not _is_being_imported(module) else None
+    return None
+
+
+def _is_being_imported(module: types.ModuleType) -> bool:
+    """Whether another thread may still run it: `import_module` waits for that."""
+    return getattr(getattr(module, "__spec__", None), "_initializing", False)
 
 
 def resolve_object(path: str) -> Any:

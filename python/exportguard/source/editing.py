@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from exportguard.source.compiling import compiled, require_free_names
 from exportguard.source.errors import RewriteError
-from exportguard.source.reading import copied, definition_of, name_of
+from exportguard.source.reading import copied, definition_of, is_same_tree, name_of
 from exportguard.source.wrapping import innermost, plain, rewrap
 
 _SOURCES = "__exportguard_sources__"
@@ -18,17 +18,35 @@ _SOURCES = "__exportguard_sources__"
 _Node = TypeVar("_Node", bound=ast.AST)
 
 
-def keep_sources(function: types.FunctionType, original: str, own: str) -> None:
-    """Lets a rewritten function know its original's source and its own, both without comments."""
+#: A source without comments, or the tree of it: few are ever read.
+Source = str | ast.AST
+
+
+def keep_sources(function: types.FunctionType, original: Source, own: Source) -> None:
+    """Lets a rewritten function know its original's source and its own; a tree is the function's from now on."""
     setattr(function, _SOURCES, (function.__code__, original, own))
 
 
 def sources_of(function: object) -> tuple[str, str] | None:
     """What `keep_sources` was given for the function, or for the one inside its decorators."""
+    kept = _kept_sources(function)
+    return None if kept is None else (_text_of(kept[0]), _text_of(kept[1]))
+
+
+def is_made_here(function: object) -> bool:
+    """Whether the function, or the one inside its decorators, has sources that were kept."""
+    return _kept_sources(function) is not None
+
+
+def _kept_sources(function: object) -> tuple[Source, Source] | None:
     inner = plain(function)
     code, *sources = getattr(inner, _SOURCES, (None,))
     # Decorators hand attributes on to what wraps the function.
     return (sources[0], sources[1]) if code is not None and code is getattr(inner, "__code__", None) else None
+
+
+def _text_of(source: Source) -> str:
+    return source if isinstance(source, str) else ast.unparse(source)
 
 
 @functools.cache
@@ -36,14 +54,12 @@ def _rewrite(function: Any, rule: Any, names: tuple[tuple[str, Any], ...]) -> An
     inner = innermost(function)
     definition = definition_of(inner)
     definition.decorator_list = []  # the copy takes the place of what the decorators were given
-    before = ast.unparse(definition)
     changed = rule().visit(copied(definition))
-    after = ast.unparse(changed)
-    if after == before:
+    if is_same_tree(changed, definition):
         raise RewriteError(f"{name_of(inner)} does not contain what {rule.__name__} rewrites")
     require_free_names(definition, changed, inner, dict(names))
     made = compiled(ast.fix_missing_locations(changed), inner, names=dict(names))
-    keep_sources(made, (sources_of(inner) or (before,))[0], after)
+    keep_sources(made, (_kept_sources(inner) or (definition,))[0], changed)
     return rewrap(function, inner, made)
 
 

@@ -2,7 +2,8 @@
 
 `$x` is a hole for any expression; where it stands several times, the same one. A variable that the template assigns
 itself may have any name. Neither order counts in `a * b`, `a & b`, `a | b`, `a == b`, `a != b`, between `a < b` and
-`b > a`, and among keyword arguments; layout, parentheses and comments never do.
+`b > a`, and among keyword arguments; layout, parentheses and comments never do. `f($x, ..., key=$y)` is a call with
+further arguments of any kind.
 """
 
 from __future__ import annotations
@@ -15,13 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from exportguard.source.errors import RewriteError
-from exportguard.source.reading import copied
+from exportguard.source.reading import NOT_COMPARED, copied, is_same_tree
 
 _HOLE = "_hole_of_template_"
 _EITHER_ORDER = (ast.Mult, ast.BitAnd, ast.BitOr)
 _MIRRORED = {ast.Lt: ast.Gt, ast.Gt: ast.Lt, ast.LtE: ast.GtE, ast.GtE: ast.LtE, ast.Eq: ast.Eq, ast.NotEq: ast.NotEq}
 _KINDS = (ast.expr, ast.stmt)
-_NOT_COMPARED = ("ctx", "type_comment", "kind", "type_params")
 
 
 @dataclass
@@ -37,8 +37,7 @@ class Match:
 
     def joined(self, other: Match) -> Match | None:
         """What both found; None where one hole would stand for two things."""
-        known = {hole: ast.unparse(node) for hole, node in self.holes.items()}
-        if any(known.get(hole, text := ast.unparse(node)) != text for hole, node in other.holes.items()):
+        if not all(is_same_tree(self.holes.get(hole, node), node) for hole, node in other.holes.items()):
             return None
         return Match({**self.holes, **other.holes}, {**self.names, **other.names})
 
@@ -67,11 +66,16 @@ class Template:
 
     def match(self, *nodes: ast.AST) -> Match | None:
         """How the nodes, as many as it has statements, are this template; None if they are not."""
+        if len(nodes) != len(self._parts) or not all(map(self._may_be, self._parts, nodes)):
+            return None
         match = Match()
-        is_same = len(nodes) == len(self._parts) and all(
-            self._is_same(part, node, match) for part, node in zip(self._parts, nodes, strict=True)
-        )
+        is_same = all(self._is_same(part, node, match) for part, node in zip(self._parts, nodes, strict=True))
         return match if is_same else None
+
+    @staticmethod
+    def _may_be(pattern: ast.AST, node: ast.AST) -> bool:
+        """Whether they are of one kind, which few nodes are; a name may be a hole."""
+        return pattern.__class__ is node.__class__ or isinstance(pattern, ast.Name)
 
     def within(self, *trees: ast.AST) -> list[Match]:
         """Every place in the trees that is this expression, or this single statement.
@@ -105,12 +109,14 @@ class Template:
             return len(pattern) == len(node) and all(self._is_same(*pair, match) for pair in pairs)
         if not isinstance(pattern, ast.AST):
             return bool(pattern == node)
+        if isinstance(pattern, ast.Call) and _has_further(pattern):
+            return self._tried(*_without_further(pattern, node), match)
         return any(self._tried(form, node, match) for form in _forms(pattern))
 
     def _tried(self, pattern: ast.AST, node: ast.AST, match: Match) -> bool:
         """Whether one form of the pattern is the node; what it found is forgotten if not."""
         before = copy.copy(match.holes), copy.copy(match.names)
-        fields = [name for name in pattern._fields if name not in _NOT_COMPARED]
+        fields = [name for name in pattern._fields if name not in NOT_COMPARED]
         if all(self._is_same(*_field(pattern, node, name), match) for name in fields):
             return True
         match.holes, match.names = before
@@ -118,8 +124,7 @@ class Template:
 
     def _is_named(self, name: str, node: ast.expr, match: Match) -> bool:
         if name.startswith(_HOLE):
-            known = match.holes.setdefault(name.removeprefix(_HOLE), node)
-            return ast.unparse(known) == ast.unparse(node)
+            return is_same_tree(match.holes.setdefault(name.removeprefix(_HOLE), node), node)
         if not isinstance(node, ast.Name):
             return False
         if name not in self._own:
@@ -135,6 +140,19 @@ def _field(pattern: ast.AST, node: ast.AST, name: str) -> tuple[Any, Any]:
         return values
     first, second = (sorted(value, key=lambda keyword: keyword.arg or "") for value in values if value is not None)
     return first, second
+
+
+def _has_further(call: ast.Call) -> bool:
+    return bool(call.args) and isinstance(last := call.args[-1], ast.Constant) and last.value is Ellipsis
+
+
+def _without_further(pattern: ast.Call, node: ast.Call) -> tuple[ast.Call, ast.Call]:
+    """Both calls with the arguments that a pattern names in front of its "..."."""
+    leading = len(pattern.args) - 1
+    names = {keyword.arg for keyword in pattern.keywords}
+    keywords = [keyword for keyword in node.keywords if keyword.arg in names]
+    own = ast.Call(pattern.func, pattern.args[:leading], pattern.keywords)
+    return own, ast.Call(node.func, node.args[:leading], keywords)
 
 
 def _forms(pattern: ast.AST) -> Iterator[ast.AST]:

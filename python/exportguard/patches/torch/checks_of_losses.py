@@ -6,16 +6,18 @@ No graph refuses data. While a program is traced the question is left out, as ot
 from __future__ import annotations
 
 import functools
-import inspect
 import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
+from exportguard.declaration.expected import Expected, expecting
+from exportguard.declaration.patch import Patch, not_needed
 
 _Function = Callable[..., Any]
+
+_TARGET = "torch.nn.functional.gaussian_nll_loss"
 
 _REDUCTIONS: dict[str, _Function] = {"none": lambda loss: loss, "mean": torch.mean, "sum": torch.sum}
 
@@ -56,19 +58,17 @@ def _without_question(original: _Function) -> _Function:
     return gaussian_nll_loss
 
 
-def _probe() -> Verdict:
-    asks = "torch.any(var < 0)" in inspect.getsource(torch.nn.functional.gaussian_nll_loss)
-    return NEEDED if asks else not_needed("torch asks the variance nothing")
-
-
 PATCHES = (
     Patch(
         name="checks of losses",
         kind="torch",
-        target="torch.nn.functional.gaussian_nll_loss",
+        target=_TARGET,
         reason="whether a variance is negative is asked of its data, and the export stops there",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/functional.py",
-        probe=_probe,
+        probe=expecting(
+            Expected(path=_TARGET, has=("torch.any(var < 0)",)),
+            otherwise=not_needed("torch asks the variance nothing"),
+        ),
         replace=_without_question,
     ),
 )

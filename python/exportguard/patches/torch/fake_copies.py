@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from exportguard.declaration import NEEDED, Patch, Verdict, does_not_fit, resolve, resolve_object
+from exportguard.declaration import Patch
+from exportguard.declaration.expected import Expected, Expecting
 from exportguard.patches.torch.named_axes import add_source
+from exportguard.patches.torch.repeated_blocks import MADE_AS_SUBCLASS
 from exportguard.repeats.plan import current_plan
 
 _TARGET = "torch._subclasses.fake_tensor.FakeTensorConverter.from_real_tensor"
-_PARAMETERS = ("self", "fake_mode", "t", "make_constant", "shape_env", "source", "symbolic_context", "trace")
 
 
 def copying(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,28 +72,21 @@ def copying(original: Callable[..., Any]) -> Callable[..., Any]:
     return from_real_tensor
 
 
-#: What is used beside the target, and what its source says in torch 2.11 to 2.13.
-_USED: Mapping[str, tuple[str, ...]] = {
-    "torch._subclasses.fake_tensor.FakeTensorConverter._get_memo": (
-        "self.meta_converter.describer.lookup_tensor.get(t)",
+_CONVERTER = "torch._subclasses.fake_tensor.FakeTensorConverter"
+_META = "torch._subclasses.meta_utils"
+
+#: The target, and what is used beside it, in torch 2.11 to 2.13.
+_KNOWN = (
+    Expected(
+        path=_TARGET,
+        parameters="self, fake_mode, t, make_constant, shape_env, source, symbolic_context, trace",
     ),
-    "torch._subclasses.fake_tensor.FakeTensorConverter.set_tensor_memo": ("self.meta_converter.tensor_memo[",),
-    "torch._subclasses.meta_utils.MetaConverter.set_storage_memo": ("self.storage_memo[s.id]=v",),
-    "torch._subclasses.meta_utils.MetaTensorDescriber.get_storage_id": ("self.lookup_storage[s]",),
-    "torch._subclasses.fake_tensor.FakeTensor.__new__": ("_make_subclass", "device_for_backend_keys"),
-}
-
-
-def _probe() -> Verdict:
-    function = inspect.unwrap(resolve(_TARGET).function)
-    if tuple(inspect.signature(function).parameters) != _PARAMETERS:
-        return does_not_fit(f"{_TARGET} has other parameters than {', '.join(_PARAMETERS)}")
-    for path, texts in _USED.items():
-        source = "".join(inspect.getsource(resolve_object(path)).split())
-        missing = next((text for text in texts if "".join(text.split()) not in source), None)
-        if missing is not None:
-            return does_not_fit(f"{path} does not have {missing}")
-    return NEEDED
+    Expected(path=f"{_CONVERTER}._get_memo", has=("self.meta_converter.describer.lookup_tensor.get(t)",)),
+    Expected(path=f"{_CONVERTER}.set_tensor_memo", has=("self.meta_converter.tensor_memo[$id] = v",)),
+    Expected(path=f"{_META}.MetaConverter.set_storage_memo", has=("self.storage_memo[s.id] = v",)),
+    Expected(path=f"{_META}.MetaTensorDescriber.get_storage_id", has=("self.lookup_storage[s]",)),
+    MADE_AS_SUBCLASS,
+)
 
 
 PATCHES = (
@@ -105,7 +98,7 @@ PATCHES = (
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_subclasses/fake_tensor.py",
         versions="torch 2.11 to 2.13",
         is_in_traces=False,
-        probe=_probe,
+        probe=Expecting(_KNOWN),
         replace=copying,
     ),
 )

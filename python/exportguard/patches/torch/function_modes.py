@@ -8,14 +8,14 @@ straight from the first mode to the function.
 from __future__ import annotations
 
 import functools
-import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from exportguard.declaration import NEEDED, Patch, Verdict, does_not_fit, resolve, resolve_object
+from exportguard.declaration.expected import Expected, Expecting, expecting
 
 _PROXIES = "torch.fx.experimental.proxy_tensor"
 _FIRST = f"{_PROXIES}.TorchFunctionMetadataMode.__torch_function__"
@@ -80,37 +80,33 @@ def tracking_quietly(original: Callable[..., Any]) -> Callable[..., Any]:
     return track
 
 
-#: The modes, and what their sources say in torch 2.11 to 2.13.
-_KNOWN: Mapping[str, tuple[str, ...]] = {
-    _FIRST: ("tracer.torch_fn_metadata=func", "tracer.torch_fn_counts[func]="),
-    _SECOND: ("iffuncin_side_effectful_need_to_be_preserved_pre_dispatch:",),
-    _THIRD: ("self._override(func,args,kwargs)", "exceptGuardOnDataDependentSymNodease:"),
-}
+_PARAMETERS = "self, func, types, args, kwargs"
 
-
-def _probe() -> Verdict:
-    for path, texts in _KNOWN.items():
-        function = inspect.unwrap(resolve(path).function)
-        if tuple(inspect.signature(function).parameters) != ("self", "func", "types", "args", "kwargs"):
-            return does_not_fit(f"{path} has other parameters than func, types, args, kwargs")
-        source = "".join(inspect.getsource(function).split())
-        missing = next((text for text in texts if text not in source), None)
-        if missing is not None:
-            return does_not_fit(f"{path} does not have {missing}")
-    return _probe_preserved()
+#: The modes, and what they do with a function, in torch 2.11 to 2.13.
+_MODES = (
+    Expected(
+        path=_FIRST,
+        parameters=_PARAMETERS,
+        has=("self.tracer.torch_fn_metadata = func", "self.tracer.torch_fn_counts[func] = $count"),
+    ),
+    Expected(
+        path=_SECOND,
+        parameters=_PARAMETERS,
+        has=("func in _side_effectful_need_to_be_preserved_pre_dispatch",),
+    ),
+    Expected(
+        path=_THIRD,
+        parameters=_PARAMETERS,
+        has=("self._override(func, args, kwargs)", "GuardOnDataDependentSymNode"),
+    ),
+)
 
 
 def _probe_preserved() -> Verdict:
     """Whether the one function of those that stay in the graph that is compiled is the change of grad mode."""
     preserved = resolve_object("torch.fx.node._side_effectful_need_to_be_preserved_pre_dispatch")
-    others = [one for one in preserved if type(one) in _COMPILED and one not in _LOOKED_FOR]
+    others = [function for function in preserved if type(function) in _COMPILED and function not in _LOOKED_FOR]
     return does_not_fit(f"{others[0]} stays in graphs too") if others else NEEDED
-
-
-def _probe_tracking() -> Verdict:
-    function = inspect.unwrap(resolve(_TRACK).function)
-    is_known = tuple(inspect.signature(function).parameters) == ("inner_res", "proxy_res", "constant", "tracer")
-    return NEEDED if is_known else does_not_fit("it has other parameters than inner_res, proxy_res, constant, tracer")
 
 
 PATCHES = (
@@ -122,7 +118,7 @@ PATCHES = (
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/experimental/proxy_tensor.py",
         versions="torch 2.11 to 2.13",
         is_in_traces=False,
-        probe=_probe,
+        probe=Expecting(_MODES, then=_probe_preserved),
         replace=straight,
     ),
     Patch(
@@ -133,7 +129,7 @@ PATCHES = (
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/experimental/proxy_tensor.py",
         versions="torch 2.11 to 2.13",
         is_in_traces=False,
-        probe=_probe_tracking,
+        probe=expecting(Expected(path=_TRACK, parameters="inner_res, proxy_res, constant, tracer")),
         replace=tracking_quietly,
     ),
 )

@@ -7,8 +7,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
-from exportguard.declaration.targets import resolve
+from exportguard.declaration.expected import Expected, expecting
+from exportguard.declaration.patch import Patch, not_needed
 
 _TARGET = "torch.export._trace._get_range_constraints"
 
@@ -44,13 +44,6 @@ def with_own_shapes(original: Callable[..., Any]) -> Callable[..., Any]:
     return get_range_constraints
 
 
-def _probe() -> Verdict:
-    source = inspect.getsource(resolve(_TARGET).function)
-    if "combined_args_traced_order[key] = kwargs[key]" in source:
-        return NEEDED
-    return not_needed("torch tells collected arguments from named ones")
-
-
 PATCHES = (
     Patch(
         name="shapes of collected arguments",
@@ -58,7 +51,10 @@ PATCHES = (
         target=_TARGET,
         reason="dynamic shapes of a forward with **kwargs end in an AssertionError after the trace",
         upstream="https://github.com/pytorch/pytorch/issues/150022",
-        probe=_probe,
+        probe=expecting(
+            Expected(path=_TARGET, has=("combined_args_traced_order[key] = kwargs[key]",)),
+            otherwise=not_needed("torch tells collected arguments from named ones"),
+        ),
         replace=with_own_shapes,
     ),
 )

@@ -10,7 +10,7 @@ import functools
 import inspect
 import math
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -37,15 +37,12 @@ def _computed(name: str, x: Any) -> Any:
     return compute(torch.scalar_tensor(x, dtype=torch.float64)).item()
 
 
-def _of_sizes(name: str) -> Callable[[_Function], _Function]:
-    def replace(original: _Function) -> _Function:
-        @functools.wraps(original)
-        def call(x: Any, /) -> Any:
-            return _computed(name, x) if _is_symbolic(x) else original(x)
+def _of_one(name: str, original: _Function) -> _Function:
+    @functools.wraps(original)
+    def call(x: Any, /) -> Any:
+        return _computed(name, x) if _is_symbolic(x) else original(x)
 
-        return call
-
-    return replace
+    return call
 
 
 def _root(original: _Function) -> _Function:
@@ -67,25 +64,36 @@ def _logarithm(original: _Function) -> _Function:
     return log
 
 
-def _probe(name: str) -> Verdict:
-    is_of_c = isinstance(inspect.unwrap(getattr(math, name)), types.BuiltinFunctionType)
-    return NEEDED if is_of_c else not_needed(f"math.{name} is no function of C")
+#: What takes the place of each function, by its name in `math`.
+_MADE: Mapping[str, Callable[[_Function], _Function]] = {
+    "sqrt": _root,
+    "log": _logarithm,
+    **{name: functools.partial(_of_one, name) for name in _OF_ONE_NUMBER},
+}
 
 
-def _patch(name: str, replace: Callable[[_Function], _Function]) -> Patch:
-    return Patch(
-        name=f"math.{name} of a size",
-        kind="torch",
-        target=f"math.{name}",
-        reason="C asks a symbolic size for its float, and its axis becomes a constant",
-        upstream="https://github.com/pytorch/pytorch/pull/177124",
-        probe=functools.partial(_probe, name),
-        replace=replace,
-    )
+def _of_sizes(original: _Function) -> _Function:
+    return _MADE[original.__name__](original) if _is_of_c(original) else original
+
+
+def _is_of_c(function: _Function) -> bool:
+    """Whether it is, behind what an outer guard put in its place."""
+    return isinstance(inspect.unwrap(function), types.BuiltinFunctionType)
+
+
+def _probe() -> Verdict:
+    is_any = any(_is_of_c(getattr(math, name)) for name in _MADE)
+    return NEEDED if is_any else not_needed("the functions of math are no functions of C")
 
 
 PATCHES = (
-    _patch("sqrt", _root),
-    _patch("log", _logarithm),
-    *(_patch(name, _of_sizes(name)) for name in _OF_ONE_NUMBER),
+    Patch(
+        name="functions of numbers, of a size",
+        kind="torch",
+        target=tuple(f"math.{name}" for name in _MADE),
+        reason="C asks a symbolic size for its float, and its axis becomes a constant",
+        upstream="https://github.com/pytorch/pytorch/pull/177124",
+        probe=_probe,
+        replace=_of_sizes,
+    ),
 )

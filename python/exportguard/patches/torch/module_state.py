@@ -7,7 +7,6 @@ a table that is computed at the first call for instance, stays: tensors without 
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,7 +14,8 @@ from typing import Any
 
 import torch
 
-from exportguard.declaration import NEEDED, Patch, Verdict, does_not_fit, resolve
+from exportguard.declaration import Patch
+from exportguard.declaration.expected import Expected, expecting
 from exportguard.rewrites.state import Snapshot, snapshot_of
 
 _TARGET = "torch.export._trace._export"
@@ -55,11 +55,6 @@ def restoring_modules(original: Callable[..., Any]) -> Callable[..., Any]:
     return export
 
 
-def _probe() -> Verdict:
-    first = next(iter(inspect.signature(resolve(_TARGET).function).parameters))
-    return NEEDED if first == "mod" else does_not_fit(f"its first argument is {first}, not the module")
-
-
 PATCHES = (
     Patch(
         name="attributes of traced modules",
@@ -67,7 +62,7 @@ PATCHES = (
         target=_TARGET,
         reason="what forward assigns while it is traced stays in the module, and its next call computes without data",
         upstream="https://github.com/pytorch/pytorch/issues/155114",
-        probe=_probe,
+        probe=expecting(Expected(path=_TARGET, parameters="mod, ...")),
         replace=restoring_modules,
     ),
 )

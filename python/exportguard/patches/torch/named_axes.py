@@ -5,18 +5,25 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from exportguard.declaration import NEEDED, Patch, Verdict, does_not_fit, resolve
+from exportguard.declaration import Patch
+from exportguard.declaration.expected import Expected, expecting
 from exportguard.repeats.plan import current_plan
 
-if TYPE_CHECKING:
-    pass
-
 _TARGET = "torch.fx.experimental.symbolic_shapes.ShapeEnv.create_symbol"
-_PARAMETERS = ("self", "val", "source", "dynamic_dim", "constraint_dim")
-_USED = ("self.source_to_var[source_name]=", "self.var_to_sources[", "self.backed_var_to_val[")
+
+#: How torch keeps the symbols of axes in 2.11 to 2.13.
+SYMBOLS = Expected(
+    path=_TARGET,
+    parameters="self, val, source, dynamic_dim, constraint_dim, ...",
+    has=(
+        "self.source_to_var[source_name] = $symbol",
+        "self.var_to_sources[$symbol]",
+        "self.backed_var_to_val[$symbol]",
+    ),
+)
 
 
 def one_symbol(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,16 +78,6 @@ def _name_of_axis(shape_env: Any, source: Any, constraint: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def probe() -> Verdict:
-    """Whether torch keeps the symbols of axes as it did in 2.11 to 2.13."""
-    create = inspect.unwrap(resolve(_TARGET).function)
-    if tuple(inspect.signature(create).parameters)[: len(_PARAMETERS)] != _PARAMETERS:
-        return does_not_fit(f"{_TARGET} has other parameters than {', '.join(_PARAMETERS)}")
-    source = "".join(inspect.getsource(create).split())
-    missing = next((text for text in _USED if text not in source), None)
-    return NEEDED if missing is None else does_not_fit(f"{_TARGET} does not have {missing}")
-
-
 PATCHES = (
     Patch(
         name="one symbol for axes of one name",
@@ -89,7 +86,7 @@ PATCHES = (
         reason="each layer's cache has symbols of its own until guards equate them, so every layer is another",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/experimental/symbolic_shapes.py",
         versions="torch 2.11 to 2.13",
-        probe=probe,
+        probe=expecting(SYMBOLS),
         is_in_traces=False,
         replace=one_symbol,
     ),

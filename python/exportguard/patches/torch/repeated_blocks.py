@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from exportguard.declaration import NEEDED, Patch, Verdict, does_not_fit, resolve
+from exportguard.declaration import Patch
+from exportguard.declaration.expected import Expected, Expecting
 from exportguard.patches.torch.module_state import state_before_export
 from exportguard.repeats.plan import counted, current_plan, repeats_planned
-
-if TYPE_CHECKING:
-    pass
 
 logger = logging.getLogger(__name__)
 
@@ -37,55 +34,69 @@ def _replacement(original: Callable[..., Any]) -> Callable[..., Any]:
     return replacements[original.__name__](original)
 
 
-#: The parameters of what is replaced, and what its source says, in torch 2.11 to 2.13.
-_EXPECTED: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    f"{_TRACER}.trace": (("self", "root", "concrete_args"), ("super().trace(root, concrete_args)",)),
-    f"{_TRACER}.call_module": (("self", "m", "forward", "args", "kwargs"), ("forward(*args, **kwargs)",)),
-    f"{_TRACER}.create_node": (("self", "args", "kwargs"), ("super().create_node(", "module_stack")),
-    f"{_MODE}.__torch_dispatch__": (
-        ("self", "func", "types", "args", "kwargs"),
-        ("proxy_call(self, func, self.pre_dispatch, args, kwargs)",),
+_PROXIES = "torch.fx.experimental.proxy_tensor"
+
+#: What is replaced, in torch 2.11 to 2.13.
+_REPLACED = (
+    Expected(
+        path=f"{_TRACER}.trace",
+        parameters="self, root, concrete_args",
+        has=("super().trace(root, concrete_args)",),
     ),
-    "torch.fx.experimental.proxy_tensor.handle_sym_dispatch": (
-        ("func", "args", "kwargs"),
-        ("mode = get_proxy_mode()", "mode.__sym_dispatch__(func, types, args, kwargs)"),
+    Expected(
+        path=f"{_TRACER}.call_module",
+        parameters="self, m, forward, args, kwargs",
+        has=("forward(*args, **kwargs)",),
     ),
-    "torch._ops.OpOverload._get_dispatch": (
-        ("self", "key"),
-        (
+    Expected(
+        path=f"{_TRACER}.create_node",
+        parameters="self, args, kwargs",
+        has=("super().create_node(...)", "self.module_stack"),
+    ),
+    Expected(
+        path=f"{_MODE}.__torch_dispatch__",
+        parameters="self, func, types, args, kwargs",
+        has=("proxy_call(self, func, self.pre_dispatch, args, kwargs)",),
+    ),
+    Expected(
+        path=f"{_PROXIES}.handle_sym_dispatch",
+        parameters="func, args, kwargs",
+        has=("mode = get_proxy_mode()", "mode.__sym_dispatch__(func, types, args, kwargs)"),
+    ),
+    Expected(
+        path="torch._ops.OpOverload._get_dispatch",
+        parameters="self, key",
+        has=(
             "functionality_key == DispatchKey.PreDispatch",
-            "_dispatch_tls_is_dispatch_key_excluded(DispatchKey.Python)",
-            "handle_dispatch_mode(curr_mode, self, *args, **kwargs)",
+            "$c._dispatch_tls_is_dispatch_key_excluded(DispatchKey.Python)",
+            "$utils.handle_dispatch_mode(curr_mode, self, *args, **kwargs)",
         ),
     ),
-}
+)
 
-#: What replaying uses beside that: where torch keeps what it knows of a tensor, and how fake tensors are made.
-_USED: Mapping[str, tuple[str, ...]] = {
-    "torch.fx.experimental.proxy_tensor.get_proxy_slot": ("tracer.tensor_tracker", "sympy_expr_tracker"),
-    "torch.fx.experimental.proxy_tensor.track_tensor": ("_ProxyTensor(proxy, constant)",),
-    "torch._subclasses.fake_tensor.FakeTensor.__new__": ("_make_subclass", "device_for_backend_keys"),
-    "torch.fx._symbolic_trace.Tracer.call_module": ("self.module_stack[",),
-    "torch._ops._get_dispatch_mode_pre_dispatch": ("mode_stack_state_for_pre_dispatch().get(0)",),
-}
+#: How fake tensors are made.
+MADE_AS_SUBCLASS = Expected(
+    path="torch._subclasses.fake_tensor.FakeTensor.__new__",
+    has=("$tensor._make_subclass(..., device_for_backend_keys=$device)",),
+)
 
+#: What replaying uses beside that: where torch keeps what it knows of a tensor.
+_USED = (
+    Expected(path=f"{_PROXIES}.get_proxy_slot", has=("tracer.tensor_tracker", "tracer.sympy_expr_tracker")),
+    Expected(path=f"{_PROXIES}.track_tensor", has=("_ProxyTensor(proxy, constant)",)),
+    MADE_AS_SUBCLASS,
+    Expected(path="torch.fx._symbolic_trace.Tracer.call_module", has=("self.module_stack[$key]",)),
+    Expected(
+        path="torch._ops._get_dispatch_mode_pre_dispatch",
+        has=("mode_stack_state_for_pre_dispatch().get(0)",),
+    ),
+)
 
-def _probe() -> Verdict:
-    for path, (parameters, texts) in _EXPECTED.items():
-        function = inspect.unwrap(resolve(path).function)
-        if tuple(inspect.signature(function).parameters) != parameters:
-            return does_not_fit(f"{path} has other parameters than {', '.join(parameters)}")
-        if missing := _missing(function, texts):
-            return does_not_fit(f"{path} does not have {missing}")
-    for path, texts in _USED.items():
-        if missing := _missing(resolve(path).function, texts):
-            return does_not_fit(f"{path} does not have {missing}")
-    return NEEDED
-
-
-def _missing(function: Any, texts: tuple[str, ...]) -> str:
-    source = "".join(inspect.getsource(function).split())
-    return next((text for text in texts if "".join(text.split()) not in source), "")
+#: What exports a module.
+_EXPORTED = (
+    Expected(path=_EXPORT, parameters="mod, ..."),
+    Expected(path="torch.export._trace._export", has=("_export_for_training(...)",)),
+)
 
 
 def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -115,17 +126,6 @@ def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
     return export
 
 
-def _probe_export() -> Verdict:
-    verdict = _probe()
-    first = next(iter(inspect.signature(resolve(_EXPORT).function).parameters))
-    is_called = "_export_for_training(" in inspect.getsource(
-        inspect.unwrap(resolve("torch.export._trace._export").function)
-    )
-    if first != "mod" or not is_called:
-        return does_not_fit(f"{_EXPORT} is not what exports a module")
-    return verdict
-
-
 def _is_on_constraints(error: Exception) -> bool:
     """Whether the model fixes an axis that was asked dynamic, which it does in every trace."""
     from torch._dynamo.exc import UserError, UserErrorType
@@ -137,12 +137,12 @@ PATCHES = (
     Patch(
         name="repeated blocks",
         kind="torch",
-        target=tuple(_EXPECTED),
+        target=tuple(expected.path for expected in _REPLACED),
         reason="torch.export traces every block of a model anew, though most make the same operator calls",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/experimental/proxy_tensor.py",
         versions="torch 2.11 to 2.13",
         is_in_traces=False,
-        probe=_probe,
+        probe=Expecting((*_REPLACED, *_USED)),
         replace=_replacement,
     ),
     Patch(
@@ -152,7 +152,7 @@ PATCHES = (
         reason="where a call cannot be traced once, the export is made with every call traced",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/export/_trace.py",
         is_in_traces=False,
-        probe=_probe_export,
+        probe=Expecting((*_REPLACED, *_USED, *_EXPORTED)),
         replace=_exporting,
     ),
 )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import _meta_registrations
 
-from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
+from exportguard.declaration.expected import Expected, expecting
+from exportguard.declaration.patch import Patch, not_needed
+
+# The function that the shapes of every pool are computed by, in torch 2.11 to 2.13.
+_TARGET = "torch._meta_registrations.pooling_output_shape_pad_lr"
 
 # Without annotations in torch 2.11 to 2.13.
 _sym_min: Callable[..., Any] = torch.sym_min
@@ -35,20 +37,17 @@ def _without_question(original: Callable[..., Any]) -> Callable[..., Any]:
     return windows
 
 
-def _probe() -> Verdict:
-    asks = "outputSize - 1) * stride >=" in inspect.getsource(_meta_registrations.pooling_output_shape_pad_lr)
-    return NEEDED if asks else not_needed("torch asks the sizes of pools nothing")
-
-
 PATCHES = (
     Patch(
         name="pools rounded up",
         kind="torch",
-        # torch 2.11 to 2.13: the function that the shapes of every pool are computed by.
-        target="torch._meta_registrations.pooling_output_shape_pad_lr",
+        target=_TARGET,
         reason="whether the last window starts in the padding is decided for the traced size, and the axis bounded",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_meta_registrations.py",
-        probe=_probe,
+        probe=expecting(
+            Expected(path=_TARGET, has=("(outputSize - 1) * stride >= $end",)),
+            otherwise=not_needed("torch asks the sizes of pools nothing"),
+        ),
         replace=_without_question,
     ),
 )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from exportguard.declaration import NEEDED, Patch, Verdict, does_not_fit, resolve, resolve_object
+from exportguard.declaration.expected import Expected, Expecting, expecting
 from exportguard.repeats.plan import current_plan
 
 if TYPE_CHECKING:
@@ -21,6 +21,13 @@ _CACHE = "fake_tensor_cache_enabled"
 _OVERRIDE = "torch._export.non_strict_utils._NonStrictTorchFunctionHandler._override"
 _BINDINGS = "torch.export._trace._replace_unbacked_bindings"
 _RANGES = "torch.utils._sympy.value_ranges.ValueRanges.__and__"
+#: The tests by which torch 2.11 to 2.13 finds the functions that it replaces while it traces; it returns the others.
+_OVERRIDDEN = (
+    "func in traceable_collective_remaps",
+    "func is torch.tensor",
+    'func.__name__ == "__getitem__" and isinstance(args[0], torch.Tensor)',
+    "func",
+)
 _LAZY = "torch.fx._lazy_graph_module._use_lazy_graph_module_flag"
 
 
@@ -84,62 +91,21 @@ def bindings_of_unbacked_sizes(original: Callable[..., Any]) -> Callable[..., An
     return replace
 
 
-def _probe_bindings() -> Verdict:
-    source = "".join(inspect.getsource(inspect.unwrap(resolve(_BINDINGS).function)).split())
-    known = (
-        'node.meta.pop("unbacked_bindings",None)',
-        "forsymbolinshape_env.var_to_range",
-        "symbol_is_type(symbol,(SymT.UNBACKED_INT,SymT.UNBACKED_FLOAT))",
-        "pending=base_unbacked_symbols",
-    )
-    missing = next((text for text in known if text not in source), None)
-    return NEEDED if missing is None else does_not_fit(f"it does not have {missing}")
-
-
 def equal_ranges(original: Callable[..., Any]) -> Callable[..., Any]:
     """`ValueRanges.__and__`: what two equal ranges have in common is one of them."""
 
     @functools.wraps(original)
     def intersection(self: Any, other: Any) -> Any:
-        kinds = ((one.is_bool, one.is_int, one.is_float) for one in (self, other))
+        kinds = ((it.is_bool, it.is_int, it.is_float) for it in (self, other))
         is_same = len({*kinds}) == 1 and self.lower == other.lower and self.upper == other.upper
         return self if is_same else original(self, other)
 
     return intersection
 
 
-def _probe_ranges() -> Verdict:
-    source = "".join(inspect.getsource(inspect.unwrap(resolve(_RANGES).function)).split())
-    is_known = "sympy.Max(self.lower,other.lower)" in source and "sympy.Min(self.upper,other.upper)" in source
-    return NEEDED if is_known else does_not_fit("it is not the larger low end and the smaller high end")
-
-
-def _probe_overrides() -> Verdict:
-    """Whether it knows these three kinds and no other."""
-    source = "".join(inspect.getsource(inspect.unwrap(resolve(_OVERRIDE).function)).split())
-    body = source.partition("):")[2]
-    known = ("iffuncintraceable_collective_remaps:", "iffuncistorch.tensor:", 'iffunc.__name__=="__getitem__"and')
-    conditions = body.count("iffunc") - body.count("iffuncin(")
-    if (
-        conditions != len(known)
-        or not all(entry in body for entry in known)
-        or not body.endswith("returnfunc,args,kwargs")
-    ):
-        return does_not_fit("it overrides other functions too")
-    return NEEDED
-
-
-def _probe_metadata() -> Verdict:
-    resolve(_METADATA)
-    source = inspect.getsource(resolve_object("torch.fx.experimental.proxy_tensor.set_meta"))
-    used = 'meta["tensor_meta"]=_extract_tensor_metadata(' in "".join(source.split())
-    return NEEDED if used else does_not_fit("the record is made in another way")
-
-
 def _probe_cache() -> Verdict:
-    source = inspect.getsource(resolve_object("torch._subclasses.fake_tensor.FakeTensorMode.__init__"))
-    is_read = f"torch._dynamo.config.{_CACHE}" in source and hasattr(resolve_object(_CONFIG), _CACHE)
-    return NEEDED if is_read else does_not_fit(f"{_CACHE} is not what switches the cache")
+    is_there = hasattr(resolve_object(_CONFIG), _CACHE)
+    return NEEDED if is_there else does_not_fit(f"{_CONFIG} has no {_CACHE}")
 
 
 def _probe_lazy() -> Verdict:
@@ -155,7 +121,17 @@ PATCHES = (
         reason="every value of a graph is looked through for sizes that depend on data, where there is none",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/export/_trace.py",
         is_in_traces=False,
-        probe=_probe_bindings,
+        probe=expecting(
+            Expected(
+                path=_BINDINGS,
+                has=(
+                    'node.meta.pop("unbacked_bindings", None)',
+                    "shape_env.var_to_range",
+                    "symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT))",
+                    "$find(..., pending=base_unbacked_symbols)",
+                ),
+            )
+        ),
         replace=bindings_of_unbacked_sizes,
     ),
     Patch(
@@ -165,7 +141,12 @@ PATCHES = (
         reason="each axis of each layer's cache is asked for the range of one symbol, in arithmetic of expressions",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/_sympy/value_ranges.py",
         is_in_traces=False,
-        probe=_probe_ranges,
+        probe=expecting(
+            Expected(
+                path=_RANGES,
+                has=("sympy.Max(self.lower, other.lower)", "sympy.Min(self.upper, other.upper)"),
+            )
+        ),
         replace=equal_ranges,
     ),
     Patch(
@@ -175,7 +156,13 @@ PATCHES = (
         reason="a fifth of the time of a trace goes into a record of each value that a converter does not read",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/experimental/proxy_tensor.py",
         is_in_traces=False,
-        probe=_probe_metadata,
+        probe=expecting(
+            Expected(path=_METADATA),
+            Expected(
+                path="torch.fx.experimental.proxy_tensor.set_meta",
+                has=('$node.meta["tensor_meta"] = _extract_tensor_metadata(...)',),
+            ),
+        ),
         replace=no_metadata,
     ),
     Patch(
@@ -185,7 +172,15 @@ PATCHES = (
         reason="a look-up takes longer than most fake kernels, and what repeats is traced once anyway",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_subclasses/fake_tensor.py",
         awaits=_CONFIG,
-        probe=_probe_cache,
+        probe=Expecting(
+            (
+                Expected(
+                    path="torch._subclasses.fake_tensor.FakeTensorMode.__init__",
+                    has=(f"torch._dynamo.config.{_CACHE}",),
+                ),
+            ),
+            then=_probe_cache,
+        ),
         apply=_no_cache,
     ),
     Patch(
@@ -195,7 +190,9 @@ PATCHES = (
         reason="each function that a model calls is looked up among the few that torch.export replaces",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_export/non_strict_utils.py",
         is_in_traces=False,
-        probe=_probe_overrides,
+        probe=expecting(
+            Expected(path=_OVERRIDE, has=("return func, args, kwargs",), variable="func", uses=_OVERRIDDEN),
+        ),
         replace=few_overrides,
     ),
     Patch(
