@@ -249,17 +249,22 @@ def half(model: onnx.ModelProto, chooser: random.Random) -> Fault | None:
     return _cast_around(model, chooser, TensorProto.FLOAT16)
 
 
+def _switch(node: onnx.NodeProto, name: str) -> None:
+    """Turns an attribute that is 0 unless it is given into the other of 0 and 1."""
+    found = _attribute(node, name)
+    if found is None:
+        node.attribute.append(helper.make_attribute(name, 1))
+    else:
+        found.i = 1 - found.i
+
+
 def rotation(model: onnx.ModelProto, chooser: random.Random) -> Fault | None:
     """Rotary embeddings of neighbours instead of halves, or with sine and cosine in each other's place."""
     for node in _nodes(model, chooser, "RotaryEmbedding"):
         if chooser.random() < 0.5:
             node.input[1], node.input[2] = node.input[2], node.input[1]
             return _fault("rotation", node)
-        found = _attribute(node, "interleaved")
-        if found is None:
-            node.attribute.append(helper.make_attribute("interleaved", 1))
-        else:
-            found.i = 1 - found.i
+        _switch(node, "interleaved")
         return _fault("rotation", node)
     return None
 
@@ -315,11 +320,7 @@ def causal(model: onnx.ModelProto, chooser: random.Random) -> Fault | None:
                 node.input.append("")
             _own_constant(model, node, 1, value.astype(numpy.int64))
             return _fault("causal", node)
-        found = _attribute(node, "is_causal")
-        if found is None:
-            node.attribute.append(helper.make_attribute("is_causal", 1))
-        else:
-            found.i = 1 - found.i
+        _switch(node, "is_causal")
         return _fault("causal", node)
     return None
 

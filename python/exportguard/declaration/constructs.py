@@ -84,7 +84,7 @@ class SearchPatch(Patch):
 
     def replacements(self) -> list[Replacement]:
         """What it would replace in the modules that are imported."""
-        return [one for one in self._found_everywhere() if isinstance(one, Replacement)]
+        return [found for found in self._found_everywhere() if isinstance(found, Replacement)]
 
     def load(self) -> None:
         """Nothing: to import every model that may have the construct is for `load_all` alone."""
@@ -132,9 +132,11 @@ class SearchPatch(Patch):
         self._put(changes, self._found(self._places_in(module)))
 
     def _put(self, changes: Changes, found: list[Replacement | Misfit]) -> None:
+        if not found:
+            return
         replaced = [result for result in found if isinstance(result, Replacement)]
-        for one in replaced:
-            one.put(changes)
+        for replacement in replaced:
+            replacement.put(changes)
         keep_frames(changes, [replacement.after for replacement in replaced])
         self.installed.extend(replaced)
         self.misfits.extend(result for result in found if isinstance(result, Misfit))

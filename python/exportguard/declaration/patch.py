@@ -300,7 +300,7 @@ class Patch:
             self.state.replaced += (replacements := self.replacements())
             for replacement in replacements:
                 replacement.put(changes)
-        if self.is_in_traces:
+        if self.is_in_traces and self.installed:
             keep_frames(changes, [replacement.after for replacement in self.installed])
 
     def _wait(self, changes: Changes, awaited: frozenset[str]) -> None:

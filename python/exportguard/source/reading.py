@@ -16,6 +16,8 @@ from exportguard.source.errors import RewriteError
 DEFINITION = "__exportguard_definition__"
 
 
+_LONG_STRINGS = ('"""', "'''", "\\\n")
+
 _Node = TypeVar("_Node", bound=ast.AST)
 
 
@@ -135,15 +137,16 @@ def _indentation(line: str) -> int:
 def _first_statement(lines: list[str], first: int) -> ast.stmt | None:
     """The first statement of the lines, of which the first has this number; None if they are no whole statement.
 
-    What is indented is parsed in a block, for a string in it may have lines at the margin.
+    Where a string may have several lines, these stay as they are: what is indented is then parsed in a block.
     """
-    is_indented = lines[0][:1].isspace()
-    text = "\n" * (first - 1 - is_indented) + "if True:\n" * is_indented + "".join(lines)
+    text = "".join(lines)
+    is_block = lines[0][:1].isspace() and any(quotes in text for quotes in _LONG_STRINGS)
+    text = f"if True:\n{text}" if is_block else textwrap.dedent(text)
     try:
-        statement = ast.parse(text).body[0]
+        statement = ast.parse("\n" * (first - 1 - is_block) + text).body[0]
     except SyntaxError:
         return None
-    return cast(ast.If, statement).body[0] if is_indented else statement
+    return cast(ast.If, statement).body[0] if is_block else statement
 
 
 def _require_same(definition: ast.FunctionDef, function: types.FunctionType) -> None:

@@ -248,6 +248,26 @@ def own_helper(x: int) -> int:
     return helper(x)
 
 
+class Writer:
+    def text(self) -> str:
+        return """One,
+    two"""
+
+    def never(self) -> object:
+        return iter(())
+        yield
+
+
+def test_a_string_of_several_lines_stays_as_it_is() -> None:
+    made = compiled(definition_of(Writer.text), Writer.text)
+    assert made(Writer()) == "One,\n    two"
+
+
+def test_what_python_makes_no_code_of_is_read_too() -> None:
+    body = definition_of(Writer.never).body
+    assert [type(statement) for statement in body] == [ast.Return, ast.Expr]
+
+
 def test_an_added_name_that_the_function_has_already_is_refused() -> None:
     with pytest.raises(RewriteError, match="own_helper has a variable helper of its own"):
         rewrite(Uses, helper=abs)(own_helper)

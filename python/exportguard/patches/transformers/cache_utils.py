@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 from typing import Any
 
@@ -27,24 +26,12 @@ def keep_last(states: torch.Tensor, start: int) -> torch.Tensor:
     return states.index_select(2, torch.arange(first, length, device=states.device))
 
 
-class KeepLast(ast.NodeTransformer):
-    """`x[:, :, -n:, :]` becomes `keep_last(x, -n)`, for any expression that begins with a minus."""
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        self.generic_visit(node)
-        start = _start_of_last(node.slice)
-        if start is None:
-            return node
-        return ast.copy_location(ast.Call(ast.Name("keep_last", ast.Load()), [node.value, start], []), node)
-
-
-def _start_of_last(index: ast.expr) -> ast.expr | None:
-    if not isinstance(index, ast.Tuple) or len(index.elts) != 4:
-        return None
-    length = index.elts[2]
-    if not isinstance(length, ast.Slice) or length.upper is not None or length.lower is None:
-        return None
-    return length.lower if ast.unparse(length.lower).startswith("-") else None
+KeepLast = exchange(
+    "KeepLast",
+    ("$states[:, :, -$count:, :]", "keep_last($states, -$count)"),
+    ("$states[:, :, -$count + $more:, :]", "keep_last($states, -$count + $more)"),
+    ("$states[:, :, -$count - $fewer:, :]", "keep_last($states, -$count - $fewer)"),
+)
 
 
 def sliding_mask_sizes(original: Callable[..., tuple[int, int]]) -> Callable[..., tuple[int, int]]:

@@ -9,6 +9,7 @@ import torch
 
 from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import rewrite
+from exportguard.source.templates import Exchange, Template
 
 _COUNTED = "_get_extra_padding_for_conv1d"
 
@@ -30,8 +31,13 @@ def extra_padding(module: object, hidden_states: torch.Tensor) -> Any:
     return -hidden_states.shape[-1] % stride_of(module)
 
 
-class WholeNumbers(ast.NodeTransformer):
+_TOTAL = Template("self.padding_total")
+
+
+class WholeNumbers(Exchange):
     """`self.padding_total` becomes `padding_of(self)`, and what the last frame is short of a modulus of sizes."""
+
+    pairs = ((_TOTAL, Template("padding_of(self)")),)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         if node.name != _COUNTED:
@@ -39,15 +45,6 @@ class WholeNumbers(ast.NodeTransformer):
         else:
             node.body = ast.parse("return extra_padding(self, hidden_states)").body
         return ast.fix_missing_locations(node)
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        if ast.unparse(node) != "self.padding_total":
-            return node
-        return ast.copy_location(ast.parse("padding_of(self)", mode="eval").body, node)
-
-
-def _reads_total(function: ast.FunctionDef) -> bool:
-    return "self.padding_total" in ast.unparse(function)
 
 
 _replace = rewrite(WholeNumbers, padding_of=padding_of, extra_padding=extra_padding)
@@ -59,7 +56,7 @@ PATCHES = (
         marker=rf"\b{_COUNTED}\(",
         mentions=(f"{_COUNTED}(",),
         replace=_replace,
-        has=_reads_total,
+        has=lambda function: bool(_TOTAL.within(function)),
         reason="the sizes of the padding are computed as tensors, whose values torch.export does not know",
         upstream="https://github.com/huggingface/transformers/pull/39431",
     ),

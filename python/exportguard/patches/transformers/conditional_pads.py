@@ -15,7 +15,8 @@ import torch
 
 from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import placed, rewrite
-from exportguard.source.reading import copied
+from exportguard.source.reading import copied, is_same_tree
+from exportguard.source.templates import Match, Template
 
 _MARKER = r"(?:nn\.functional|F)\.pad\(|^\s+(\w+) = \1\[[^\]]*:-[a-z]"
 _SIGNS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
@@ -23,6 +24,14 @@ _ARITHMETIC = (
     ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List,
     ast.operator, ast.unaryop, ast.expr_context,
 )  # fmt: skip
+
+_PADS = (Template("F.pad($x, ...)"), Template("$nn.functional.pad($x, ...)"))
+_FROM_END = Template("-$n")
+_SIZE = Template("$x.shape[$axis]")
+_UPPER = Template("$size + $applies * $upper")
+_AMOUNTS = Template("amounts($applies, $by)")
+_COMPARISON = Template("($left, $sign, $right)")
+_ASKED = Template("($applies := size_test()) is not None")
 
 _max: Any = torch.sym_max
 _min: Any = torch.sym_min
@@ -92,10 +101,12 @@ class PadByNothing(ast.NodeTransformer):
         if not comparisons or node.orelse or not self._is_all(node, always):
             return node
         self._count += 1
-        applies = f"_applies_{self._count}"
-        unless = "".join(f"not {ast.unparse(flag.test)} and " for flag in flags)
-        test = f"{unless}({applies} := size_test({', '.join(comparisons)})) is not None"
-        head = ast.If(placed(ast.parse(test, mode="eval").body, node.test), [], [])
+        applies = ast.Name(f"_applies_{self._count}", ast.Load())
+        asked = _ASKED.filled(Match({"applies": applies}), node.test)[0]
+        asked.left.value.args = comparisons
+        unset: list[ast.expr] = [ast.UnaryOp(ast.Not(), copied(flag.test)) for flag in flags]
+        head = ast.If(ast.BoolOp(ast.And(), [*unset, asked]) if unset else asked, [], [])
+        placed(head, node.test)
         ast.copy_location(head, node)
         head.body = [_by_amounts(copied(statement), applies) for statement in always]
         head.orelse = [node]
@@ -114,8 +125,8 @@ class PadByNothing(ast.NodeTransformer):
         }
         inside = {id(inner) for inner in ast.walk(node)}
         outside = [inner for inner in ast.walk(self._function) if id(inner) not in inside]
-        tests = {ast.unparse(inner.test) for inner in outside if isinstance(inner, ast.If | ast.IfExp)}
-        return not names & _reads_of_others(outside) and ast.unparse(node.test) not in tests
+        tests = [inner.test for inner in outside if isinstance(inner, ast.If | ast.IfExp)]
+        return not names & _reads_of_others(outside) and not any(is_same_tree(test, node.test) for test in tests)
 
 
 def _reads_of_others(nodes: Sequence[ast.AST]) -> set[str]:
@@ -134,17 +145,18 @@ def _is_store(name: ast.Name) -> bool:
     return isinstance(name.ctx, ast.Store)
 
 
-def _comparisons(test: ast.expr) -> list[str]:
+def _comparisons(test: ast.expr) -> list[ast.expr]:
     """Each comparison of the test as what `size_test` takes; none if it is made of something else."""
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
         parts = [_comparisons(value) for value in test.values]
-        return [one for part in parts for one in part] if all(parts) else []
+        return [comparison for part in parts for comparison in part] if all(parts) else []
     if not isinstance(test, ast.Compare) or len(test.ops) > 1 or type(test.ops[0]) not in _SIGNS:
         return []
     sides = (test.left, test.comparators[0])
     if not all(isinstance(node, _ARITHMETIC) for side in sides for node in ast.walk(side)):
         return []
-    return [f"({ast.unparse(sides[0])}, {_SIGNS[type(test.ops[0])]!r}, {ast.unparse(sides[1])})"]
+    sign = ast.Constant(_SIGNS[type(test.ops[0])])
+    return _COMPARISON.filled(Match({"left": sides[0], "sign": sign, "right": sides[1]}), test)
 
 
 def _is_arithmetic(statement: ast.stmt) -> bool:
@@ -158,39 +170,46 @@ def _pad_call(statement: ast.stmt) -> ast.Call | None:
     if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
         return None
     call = statement.value
-    is_pad = ast.unparse(call.func).endswith(("F.pad", "functional.pad")) and bool(call.args)
-    return call if is_pad and ast.unparse(call.args[0]) == ast.unparse(statement.targets[0]) else None
+    is_pad = any(pad.match(call) for pad in _PADS)
+    return call if is_pad and is_same_tree(call.args[0], statement.targets[0]) else None
 
 
-def _cut(statement: ast.stmt) -> tuple[ast.Slice, str] | None:
+def _cut(statement: ast.stmt) -> tuple[ast.Slice, ast.expr] | None:
     """The slice `:-n` and the size of its axis, if the statement cuts a variable at the end of that axis alone."""
     if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Subscript):
         return None
-    variable, index = ast.unparse(statement.value.value), statement.value.slice
-    if variable != ast.unparse(statement.targets[0]):
+    variable, index = statement.value.value, statement.value.slice
+    if not is_same_tree(variable, statement.targets[0]):
         return None
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    cuts = [place for place, part in enumerate(parts) if ast.unparse(part) not in (":", "...")]
+    cuts = [place for place, part in enumerate(parts) if not _is_whole(part) and not _is_ellipsis(part)]
     part = parts[cuts[0]] if len(cuts) == 1 else None
-    if not isinstance(part, ast.Slice) or part.lower or part.step:
+    if not isinstance(part, ast.Slice) or part.upper is None or part.lower or part.step:
         return None
-    if not isinstance(part.upper, ast.UnaryOp) or not isinstance(part.upper.op, ast.USub):
+    if not _FROM_END.match(part.upper):
         return None
-    is_from_end = any(ast.unparse(piece) == "..." for piece in parts[: cuts[0]])
-    return part, f"{variable}.shape[{cuts[0] - len(parts) if is_from_end else cuts[0]}]"
+    axis = cuts[0] - len(parts) if any(map(_is_ellipsis, parts[: cuts[0]])) else cuts[0]
+    return part, _SIZE.filled(Match({"x": variable, "axis": ast.Constant(axis)}), part)[0]
 
 
-def _by_amounts(statement: ast.stmt, applies: str) -> ast.stmt:
+def _is_whole(part: ast.expr) -> bool:
+    return isinstance(part, ast.Slice) and (part.lower, part.upper, part.step) == (None, None, None)
+
+
+def _is_ellipsis(part: ast.expr) -> bool:
+    return isinstance(part, ast.Constant) and part.value is Ellipsis
+
+
+def _by_amounts(statement: ast.stmt, applies: ast.Name) -> ast.stmt:
     call, cut = _pad_call(statement), _cut(statement)
     if cut is not None:
         part, size = cut
-        upper = f"{size} + {applies} * {ast.unparse(part.upper or part)}"
-        part.upper = placed(ast.parse(upper, mode="eval").body, part)
+        part.upper = _UPPER.filled(Match({"size": size, "applies": applies, "upper": part.upper or part}), part)[0]
     if call is None:
         return statement
-    keyword = next((one for one in call.keywords if one.arg == "pad"), None)
+    keyword = next((keyword for keyword in call.keywords if keyword.arg == "pad"), None)
     by = keyword.value if keyword else call.args[1]
-    amount = placed(ast.parse(f"amounts({applies}, {ast.unparse(by)})", mode="eval").body, by)
+    amount = _AMOUNTS.filled(Match({"applies": applies, "by": by}), by)[0]
     if keyword:
         keyword.value = amount
     else:

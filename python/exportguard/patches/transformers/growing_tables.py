@@ -68,11 +68,18 @@ class FormulaBeyond(Exchange):
         return ast.copy_location(ast.Pass(), node) if _grows(node) else node
 
 
+_TOO_SHORT = (Template("max_pos > self.weights.size(0)"), Template("max_pos > self.weight.size(0)"))
+_REMADE = (
+    Template("self.make_weights(...)"),
+    Template("self.make_weight(...)"),
+    Template("self.weights = self.get_embedding(...)"),
+)
+
+
 def _grows(node: ast.If) -> bool:
-    test = ast.unparse(node.test)
-    made = ast.unparse(node.body[0])
-    is_remade = made.startswith(("self.make_weight", "self.weights = self.get_embedding("))
-    return len(node.body) == 1 and not node.orelse and is_remade and "max_pos > self.weight" in test
+    is_alone = len(node.body) == 1 and not node.orelse
+    is_too_short = any(test.within(node.test) for test in _TOO_SHORT)
+    return is_alone and is_too_short and any(made.within(node.body[0]) for made in _REMADE)
 
 
 PATCHES = (

@@ -12,10 +12,12 @@ from typing import Any
 import torch
 
 from exportguard.declaration.constructs import construct_patch
-from exportguard.source.editing import placed, rewrite
-from exportguard.source.templates import Template
+from exportguard.source.editing import rewrite
+from exportguard.source.templates import Match, Template
 
 _TEST = Template("$mask.shape[-1] > $count")
+_BEST = Template("torch.topk($mask, $count, ...)")
+_LEAST = Template("at_most($count, $mask.shape[-1])")
 _MIN: Any = torch.sym_min
 
 
@@ -27,17 +29,16 @@ class KeepAtMost(ast.NodeTransformer):
         found = None if node.orelse else _TEST.match(node.test)
         if found is None:
             return node
-        mask, count = found.text("mask"), found.text("count")
         nodes = (inner for statement in node.body for inner in ast.walk(statement))
-        calls = [inner for inner in nodes if isinstance(inner, ast.Call) and _is_of_best(inner, mask, count)]
+        calls = [inner for inner in nodes if isinstance(inner, ast.Call) and _is_of_best(inner, found)]
         for call in calls:
-            least = ast.parse(f"at_most({count}, {mask}.shape[-1])", mode="eval").body
-            call.args[1] = placed(least, call.args[1])
+            call.args[1] = _LEAST.filled(found, call.args[1])[0]
         return node.body if len(calls) == 1 else node
 
 
-def _is_of_best(call: ast.Call, mask: str, count: str) -> bool:
-    return ast.unparse(call.func) == "torch.topk" and [ast.unparse(argument) for argument in call.args] == [mask, count]
+def _is_of_best(call: ast.Call, found: Match) -> bool:
+    best = _BEST.match(call)
+    return best is not None and len(call.args) == 2 and found.joined(best) is not None
 
 
 PATCHES = (

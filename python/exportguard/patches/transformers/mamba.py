@@ -14,7 +14,7 @@ import torch
 
 from exportguard.declaration.patch import Patch
 from exportguard.source.editing import rewrite
-from exportguard.source.templates import Exchange, Template
+from exportguard.source.templates import Exchange, Match, Template
 
 _LOOP = """
 for index in range($length):
@@ -23,9 +23,11 @@ for index in range($length):
     scan_outputs.append(output[:, :, 0])
 """
 _SCAN = "$state, scan_outputs = selective_scan($factors, $terms, kwargs.get('state', $state), $readout.to($dtype))"
+_SCANNED = Template("mamba_selective_scan")
 # The decorator of the callee drops arguments that a kernel does not take.
-_STATE = "state_for(recurrent_state, seq_len)"
-_STATE_OF_HEAD = "state_for(of_head(recurrent_state, {head}), seq_len)"
+_UNWRAPPED = Template("unwrap($function)")
+_STATE = Template("state_for(recurrent_state, seq_len)")
+_STATE_OF_HEAD = Template("state_for(of_head(recurrent_state, $head), seq_len)")
 
 
 def _step(state: torch.Tensor, factor_and_term: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -73,20 +75,21 @@ class SelectiveScan(Exchange):
         (Template("torch.stack(scan_outputs, dim=-1)"), Template("scan_outputs")),
     )
 
-    _head: str | None = None  # the variable that counts the heads, within a loop over them
+    _head: ast.expr | None = None  # the variable that counts the heads, within a loop over them
 
     def visit_For(self, node: ast.For) -> ast.AST:
-        outer, self._head = self._head, node.target.id if isinstance(node.target, ast.Name) else None
+        outer, self._head = self._head, node.target if isinstance(node.target, ast.Name) else None
         self.generic_visit(node)
         self._head = outer
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if ast.unparse(node.func) == "mamba_selective_scan":
-            node.func = ast.copy_location(ast.Call(ast.Name("unwrap", ast.Load()), [node.func], []), node)
-            state = _STATE_OF_HEAD.format(head=self._head) if self._head else _STATE
-            node.keywords.append(ast.keyword(None, ast.parse(state, mode="eval").body))
+        if _SCANNED.match(node.func):
+            state = _STATE if self._head is None else _STATE_OF_HEAD
+            found = Match({"function": node.func, **({} if self._head is None else {"head": self._head})})
+            node.func = _UNWRAPPED.filled(found, node.func)[0]
+            node.keywords.append(ast.keyword(None, state.filled(found, node)[0]))
         return node
 
 

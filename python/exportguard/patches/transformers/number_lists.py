@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +10,7 @@ import torch
 
 from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import rewrite
-
-_LAZY = {"len": "length", "torch.tensor": "as_tensor"}
+from exportguard.source.templates import exchange
 
 
 @dataclass(frozen=True)
@@ -78,19 +76,15 @@ def as_tensor(items: object, **options: Any) -> torch.Tensor:
     return torch.cat([torch.tensor(items.head, **options), behind]) if items.head else behind
 
 
-class OfAnyLength(ast.NodeTransformer):
-    """`list(range(n))` becomes `numbers(n)`; what asks for the length of a list, or makes a tensor of one, knows it."""
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        name = ast.unparse(node.func)
-        inner = node.args[0] if name == "list" and len(node.args) == 1 else None
-        if isinstance(inner, ast.Call) and ast.unparse(inner.func) == "range":
-            inner.func = ast.copy_location(ast.Name("numbers", ast.Load()), inner)
-            return inner
-        if name in _LAZY:
-            node.func = ast.copy_location(ast.Name(_LAZY[name], ast.Load()), node)
-        return node
+#: What asks for the length of a list, or makes a tensor of one, knows such a list.
+OfAnyLength = exchange(
+    "OfAnyLength",
+    ("list(range($end))", "numbers($end)"),
+    ("list(range($start, $end))", "numbers($start, $end)"),
+    ("list(range($start, $end, $step))", "numbers($start, $end, $step)"),
+    ("len($items)", "length($items)"),
+    ("torch.tensor", "as_tensor"),
+)
 
 
 _replace = rewrite(OfAnyLength, numbers=numbers, length=length, as_tensor=as_tensor)

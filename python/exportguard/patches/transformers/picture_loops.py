@@ -10,7 +10,7 @@ import torch
 from exportguard.declaration.constructs import construct_patch
 from exportguard.patches.transformers.picture_grids import OwnStarts, in_blocks, patches_of
 from exportguard.source.editing import rewrite
-from exportguard.source.reading import copied
+from exportguard.source.reading import copied, is_same_tree
 from exportguard.source.templates import Exchange, Match, Template, pairs_of
 
 
@@ -105,7 +105,7 @@ def _convolution(loop: ast.For) -> Match | None:
     match, blocks = _FRAMES.match(loop.iter), _BLOCKS.within(loop)
     calls = [node for node in ast.walk(loop) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
     methods = [call.func for call in calls if isinstance(call.func, ast.Attribute)]
-    layers = [method for method in methods if ast.unparse(method.value) == "self"]
+    layers = [method for method in methods if isinstance(method.value, ast.Name) and method.value.id == "self"]
     others = {method.attr for method in methods if method not in layers} - {"split"}
     kept = [method.value for method in methods if method.attr == "append"]
     if match is None or not blocks or len(layers) != 1 or others != _REORDERING:
@@ -127,7 +127,8 @@ class AllPictures(Exchange):
             if match is not None and lengths is not None and lengths.names["lengths"] == match.text("lengths"):
                 node.body[place - 1 : place + 1] = _CONVOLVED.statements(match, statement)
                 break
-        handed = {ast.unparse(part.value) for part in ast.walk(node) if _is_grid_for_layer(part)}
+        grids = (part.value for part in ast.walk(node) if _is_grid_for_layer(part))
+        handed = {grid.id for grid in grids if isinstance(grid, ast.Name)}
         node.body = [_without_numbers(statement, handed) for statement in node.body]
         return node
 
@@ -145,7 +146,7 @@ def _without_numbers(statement: ast.stmt, handed: set[str]) -> ast.stmt:
 
 
 def _is_meant(definition: ast.FunctionDef) -> bool:
-    return ast.unparse(AllPictures().visit(copied(definition))) != ast.unparse(definition)
+    return not is_same_tree(AllPictures().visit(copied(definition)), definition)
 
 
 _replace = rewrite(AllPictures, convolved=convolved, merged_rows=merged_rows, resized_positions=resized_positions)

@@ -158,7 +158,7 @@ def _kinds_and_mask(function: ast.FunctionDef) -> Match | None:
         own = walk.holes["own"]
         for kinds in _KINDS.within(function):
             masks = _MASK.within(function)
-            if kinds.names["own"] == ast.unparse(own) and masks:
+            if isinstance(own, ast.Name) and kinds.names["own"] == own.id and masks:
                 return kinds.joined(Match({"mask": masks[0].holes["mask"]}))
     return None
 

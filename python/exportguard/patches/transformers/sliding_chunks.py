@@ -14,7 +14,8 @@ import torch
 
 from exportguard.declaration.constructs import construct_patch
 from exportguard.rewrites.runtime import div
-from exportguard.source.editing import placed, rewrite
+from exportguard.source.editing import rewrite
+from exportguard.source.templates import Exchange, Match, Template, pairs_of
 
 _GLOBAL_MASK = "global_attention_mask"
 _has_global_tokens: weakref.WeakKeyDictionary[torch.nn.Module, bool] = weakref.WeakKeyDictionary()
@@ -40,31 +41,31 @@ def chunks(states: torch.Tensor, overlap: int) -> torch.Tensor:
     return states.unfold(1, 2 * overlap, overlap).transpose(2, 3)
 
 
-class OpenChunks(ast.NodeTransformer):
+_ENCODER = Template("self.encoder")
+_NOTE = Template(f"note_global_mask(self.encoder, {_GLOBAL_MASK})")
+_OF_MODEL, _OF_ENCODER = Template(f"{_GLOBAL_MASK} is not None and $test"), Template("may_be_global(self) and $test")
+
+
+class OpenChunks(Exchange):
     """`torch.div` → `quotient`; chunks by `unfold`; `is_global_attn = x` only where there may be such tokens."""
+
+    pairs = pairs_of(
+        ("torch.div", "quotient"),
+        ("self._chunk($states, $overlap, ...)", "chunks($states, $overlap)"),
+    )
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         self._takes_mask = any(argument.arg == _GLOBAL_MASK for argument in node.args.args)
         self.generic_visit(node)
-        if self._takes_mask and any(ast.unparse(inner) == "self.encoder" for inner in ast.walk(node)):
-            note = ast.parse(f"note_global_mask(self.encoder, {_GLOBAL_MASK})").body[0]
-            node.body.insert(0, placed(note, node.body[0]))
+        if self._takes_mask and _ENCODER.within(node):
+            node.body[:0] = _NOTE.statements(Match(), node.body[0])
         return ast.fix_missing_locations(node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         self.generic_visit(node)
-        if ast.unparse(node.targets[0]) == "is_global_attn":
-            test = f"{_GLOBAL_MASK} is not None" if self._takes_mask else "may_be_global(self)"
-            node.value = placed(ast.parse(f"{test} and {ast.unparse(node.value)}", mode="eval").body, node.value)
-        return node
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        function = ast.unparse(node.func)
-        if function == "torch.div":
-            node.func = ast.copy_location(ast.Name("quotient", ast.Load()), node)
-        elif function == "self._chunk":
-            node.func, node.args[2:] = ast.copy_location(ast.Name("chunks", ast.Load()), node), []
+        if isinstance(node.targets[0], ast.Name) and node.targets[0].id == "is_global_attn":
+            asked = _OF_MODEL if self._takes_mask else _OF_ENCODER
+            node.value = asked.filled(Match({"test": node.value}), node.value)[0]
         return node
 
 

@@ -13,42 +13,55 @@ from exportguard.rewrites.in_place import in_place
 from exportguard.rewrites.rules import all_rules
 from exportguard.rewrites.transform import transform_function
 from exportguard.source.errors import RewriteError
-from exportguard.source.reading import name_of
+from exportguard.source.reading import is_same_tree, name_of
+from exportguard.source.templates import Template
 from exportguard.source.wrapping import innermost
 
-_COUNT = (
-    r"(seq_len|seq_length|sequence_length|num_chunks|total_sequence_length // chunk_size|hidden_states\.shape\[1\])"
+#: How the models say how many tokens there are, or blocks of them.
+_COUNTS = (
+    "seq_len",
+    "seq_length",
+    "sequence_length",
+    "num_chunks",
+    "total_sequence_length // chunk_size",
+    "hidden_states.shape[1]",
 )
-_MARKER = rf"for \w+ in range\((0, )?{_COUNT}\):"
+_OVER_TOKENS = [Template(form.format(count)) for count in _COUNTS for form in ("range({})", "range(0, {})")]
+_MARKER = rf"for \w+ in range\((0, )?({'|'.join(map(re.escape, _COUNTS))})\):"
+
+
+_NEXT = Template("$i + 1")
+_ROW = Template("$i + torch.arange(1)")
 
 
 class OneRow(ast.NodeTransformer):
     """`x[:, i : i + 1]` becomes `x[:, i + torch.arange(1)]`: within a scan `i` is no number."""
 
-    def __init__(self, index: str) -> None:
+    def __init__(self, index: ast.expr) -> None:
         self._index = index
 
     def visit_Slice(self, node: ast.Slice) -> ast.AST:
-        bounds = [ast.unparse(bound) if bound is not None else "" for bound in (node.lower, node.upper, node.step)]
-        if bounds != [self._index, f"{self._index} + 1", ""]:
+        behind = _NEXT.match(node.upper) if node.upper is not None and node.step is None else None
+        if behind is None or not is_same_tree(node.lower, self._index):
             return node
-        return ast.copy_location(ast.parse(f"{self._index} + torch.arange(1)", mode="eval").body, node)
+        return _ROW.filled(behind, node)[0] if is_same_tree(behind.holes["i"], self._index) else node
 
 
 def _is_over_tokens(node: ast.AST) -> bool:
-    return isinstance(node, ast.For) and re.match(_MARKER, f"for i in {ast.unparse(node.iter)}:") is not None
+    return isinstance(node, ast.For) and any(count.match(node.iter) for count in _OVER_TOKENS)
 
 
 def one_row_at_a_time(unit: Unit) -> None:
     """The rule that lets the body of such a loop read one row by its number."""
     for loop in ast.walk(unit.node):
         if isinstance(loop, ast.For) and _is_over_tokens(loop) and isinstance(loop.target, ast.Name):
-            loop.body = [OneRow(loop.target.id).visit(statement) for statement in loop.body]
+            loop.body = [OneRow(loop.target).visit(statement) for statement in loop.body]
             ast.fix_missing_locations(loop)
 
 
-_DECAY_OF_BLOCK = "torch.exp(-self.slope_rate * "
-_DECAY_OF_TOKEN = "torch.exp(-self.slope_rate)"
+_IS_NONE = Template("$state is None")
+_DECAY_OF_BLOCK = Template("torch.exp(-self.slope_rate * $tokens)")
+_DECAY_OF_TOKEN = Template("torch.exp(-self.slope_rate)")
 
 
 class TokensFromTheStart(ast.NodeTransformer):
@@ -60,10 +73,11 @@ class TokensFromTheStart(ast.NodeTransformer):
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)
-        text, behind = ("\n".join(map(ast.unparse, part)) for part in (node.body, node.orelse))
-        first = node.body[0]
-        begins = isinstance(first, ast.Assign) and ast.unparse(node.test) == f"{ast.unparse(first.targets[0])} is None"
-        if not begins or _DECAY_OF_BLOCK not in text or _DECAY_OF_TOKEN not in behind:
+        first, state = node.body[0], _IS_NONE.match(node.test)
+        if state is None or not isinstance(first, ast.Assign):
+            return node
+        begins = is_same_tree(first.targets[0], state.holes["state"])
+        if not begins or not _DECAY_OF_BLOCK.within(*node.body) or not _DECAY_OF_TOKEN.within(*node.orelse):
             return node
         body = node.orelse
         node.body, node.orelse = [first], []
