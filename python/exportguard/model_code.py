@@ -64,7 +64,11 @@ def _has_users_code(cls: type) -> bool:
     if module is not None and is_users_module(module):
         return True
     functions = [inspect.unwrap(value) for value in vars(cls).values() if isinstance(value, types.FunctionType)]
-    users = [is_users(code.co_filename) for one in functions if (code := getattr(one, "__code__", None)) is not None]
+    users = [
+        is_users(code.co_filename)
+        for function in functions
+        if (code := getattr(function, "__code__", None)) is not None
+    ]
 
     # Whoever puts a function of their own into a class of torch does not own it.
     return not users or any(users) if module is None else bool(users) and all(users)
@@ -91,5 +95,7 @@ def _standard_library() -> tuple[str, ...]:
 def _installed() -> tuple[str, ...]:
     """Where packages are installed, which may lie within Python's own folder."""
     names = ("purelib", "platlib")
-    folders = {sysconfig.get_path(name) for name in names} | {one for one in sys.path if one.endswith("-packages")}
+    folders = {sysconfig.get_path(name) for name in names} | {
+        folder for folder in sys.path if folder.endswith("-packages")
+    }
     return tuple(os.path.join(folder, "") for folder in sorted(folders))

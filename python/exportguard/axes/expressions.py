@@ -75,7 +75,7 @@ def periods(expression: sympy.Basic, symbol: sympy.Symbol) -> list[int]:
 
     The last one is large enough for quotients of quotients.
     """
-    divisors = [_divisor(one) for one in sympy.preorder_traversal(expression) if one.has(symbol)]
+    divisors = [_divisor(part) for part in sympy.preorder_traversal(expression) if part.has(symbol)]
     return sorted({math.lcm(*divisors), _nested_divisor(expression, symbol)})
 
 

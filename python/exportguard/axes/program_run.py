@@ -48,7 +48,7 @@ class ProgramRun:
             for spec in signature.input_specs
         ]
 
-        if any(_has_markers(one) for one in module.modules() if one is not module):
+        if any(_has_markers(inner) for inner in module.modules() if inner is not module):
             expand_markers(module)  # torch runs the graphs that lie in a graph
         traced_sizes = TracedSizes(sizes, self._evaluations)
         results = (graph or GraphWithTrueShapes)(module, traced_sizes, self._blocks.of_another_run()).run(*values)

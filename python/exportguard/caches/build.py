@@ -20,7 +20,7 @@ def _require_pairs(key_values: KeyValues) -> None:
     if not isinstance(key_values, Sequence):
         raise wrong("key_values", key_values, "a list of pairs (key, value)")
     for i, pair in enumerate(key_values):
-        if not isinstance(pair, Sequence) or not all(isinstance(one, torch.Tensor) for one in pair):
+        if not isinstance(pair, Sequence) or not all(isinstance(states, torch.Tensor) for states in pair):
             raise wrong(f"layer {i} of key_values", pair, "a pair of tensors")
         if len(pair) != 2:
             raise InvalidArgumentError(f"layer {i} of key_values must be a pair (key, value), got {len(pair)} items")

@@ -323,7 +323,7 @@ def _mapped_checkpoint(
 ) -> torch.nn.Module | None:
     """A large model whose weights stay on disk; None where transformers is to load it, which knows more checkpoints."""
     stored = mapped.stored_tensors(folder) if folder.is_dir() else {}
-    size = sum(one.count for one in stored.values()) * options.dtype.itemsize
+    size = sum(tensor.count for tensor in stored.values()) * options.dtype.itemsize
     if size < mapped.MAPPED_FROM or options.device != "cpu" or getattr(config, "quantization_config", None):
         return None
     build = getattr(model_class, "from_config", None) or model_class._from_config

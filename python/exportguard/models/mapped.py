@@ -79,9 +79,9 @@ def mapped_model(model: torch.nn.Module, stored: Mapping[str, StoredTensor], dty
     A tensor of another dtype is converted into a file that has no name any more, and is read from there.
     """
     wanted = model.state_dict(keep_vars=True)
-    if set(stored) - set(wanted) or any(wanted[name].shape != one.shape for name, one in stored.items()):
+    if set(stored) - set(wanted) or any(wanted[name].shape != tensor.shape for name, tensor in stored.items()):
         return False
-    files = _Files(dtype, sum(one.count for one in stored.values()))
+    files = _Files(dtype, sum(tensor.count for tensor in stored.values()))
     for name, one in stored.items():
         owner, _, leaf = name.rpartition(".")
         module = model.get_submodule(owner)

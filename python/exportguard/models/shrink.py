@@ -193,7 +193,7 @@ def _chosen_layers(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[st
     """Lists of the numbers of some layers name about the same share of those that are left, but not all of them."""
     rules = table("shrink")
     counts = [(own[name], fields.get(name, own[name])) for name in rules["names_of_depths"] if own.get(name)]
-    before, after = next((both for both in counts if all(isinstance(one, int) for one in both)), (0, 0))
+    before, after = next((both for both in counts if all(isinstance(count, int) for count in both)), (0, 0))
     lists = {name: own[name] for name in rules["names_of_chosen_layers"] if isinstance(own.get(name), (list, tuple))}
     return {name: _share(chosen, before, after) for name, chosen in lists.items() if chosen and after < before}
 
@@ -220,7 +220,7 @@ def _heads(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
 def _embeddings(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """An embedding that is projected to the width of the layers has another width."""
     small = {**own, **fields}
-    before, after = ((one.get("embedding_size"), one.get("hidden_size")) for one in (own, small))
+    before, after = ((sizes.get("embedding_size"), sizes.get("hidden_size")) for sizes in (own, small))
     width = after[0]
     if not isinstance(width, int) or before[0] == before[1] or after[0] != after[1]:
         return {}

@@ -29,7 +29,7 @@ def is_in(item: Any, container: Any) -> Any:
     if isinstance(container, torch.Tensor) and isinstance(container, FakeTensor):
         return as_number((container == item).any())
     is_sequence = isinstance(container, list | tuple | range) and not is_open(container)
-    if not is_sequence or not any(isinstance(one, FakeTensor) for one in (item, *container)):
+    if not is_sequence or not any(isinstance(value, FakeTensor) for value in (item, *container)):
         return item in container
     found: Any = False
     for element in container:

@@ -187,7 +187,7 @@ def _require_one_dtype(leaves: Sequence[torch.Tensor]) -> None:
             continue
         for other in [*leaves[:place], *leaves[place + 1 :]]:
             for beside in _alternatives(other):
-                if isinstance(beside, torch.Tensor) and len({_result_type(beside, one) for one in own}) > 1:
+                if isinstance(beside, torch.Tensor) and len({_result_type(beside, number) for number in own}) > 1:
                     raise _of_two_dtypes(leaf, beside)
 
 

@@ -33,8 +33,8 @@ def arrange_for_transformers_js(folder: Path, files: Sequence[str] = (MODEL_FILE
         if data:
             rename_data(folder / name, _js_name)
         (folder / name).rename(target / name)
-        for one in data:
-            (folder / one).rename(target / _js_name(one))
+        for file in data:
+            (folder / file).rename(target / _js_name(file))
 
     path = folder / "config.json"
     config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

@@ -46,7 +46,7 @@ def split_data(file: Path, size: int) -> list[str]:
     if not data.is_file():
         return []
     model = onnx.load(str(file), load_external_data=False)
-    tensors = [entries_of(one) for one in tensors_of(model.graph) if one.external_data]
+    tensors = [entries_of(tensor) for tensor in tensors_of(model.graph) if tensor.external_data]
     tensors.sort(key=lambda entries: int(entries["offset"].value))
     starts = _starts(tensors, size)
     names = [f"{data.name}_{number}" if number else data.name for number in range(len(starts))]

@@ -294,12 +294,12 @@ def _write_other(case: ModelCase, staging: Path, options: FolderOptions, step: S
     step.result.files = [MODEL_FILE]
     step.result.node_count = report.node_count
     step.result.inputs, step.result.outputs = list(report.inputs), list(report.outputs)
-    step.result.comparisons = [output for one in report.sets for output in one.outputs]
+    step.result.comparisons = [output for inputs in report.sets for output in inputs.outputs]
 
     _quantize(staging, options, step, {MODEL_FILE: calls})
     if calls and options.quantize is not None:
-        compared = [output for one in compared_again(staging) for output in one.outputs]
-        step.result.agreement = {"lowest_cosine": min((one.cosine for one in compared), default=1.0)}
+        compared = [output for inputs in compared_again(staging) for output in inputs.outputs]
+        step.result.agreement = {"lowest_cosine": min((output.cosine for output in compared), default=1.0)}
         _require_numbers(case.name, step.result.agreement)
         record(staging, {MODEL_FILE: calls[:2]})
 

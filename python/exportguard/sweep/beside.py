@@ -33,8 +33,10 @@ def beside_sections(results: Sequence[SweepResult]) -> list[str]:
     if not ran:
         return []
     counts = Counter((result.task, result.beside == "agrees") for result in ran)
-    rows = [_row(task, counts[task, True], counts[task, False]) for task in dict.fromkeys(one.task for one in ran)]
-    others = [one for one in ran if one.beside != "agrees"]
+    rows = [
+        _row(task, counts[task, True], counts[task, False]) for task in dict.fromkeys(outcome.task for outcome in ran)
+    ]
+    others = [outcome for outcome in ran if outcome.beside != "agrees"]
     return [
         "## The evaluator beside onnxruntime",
         "Every file that onnxruntime loads was run by both, on all the inputs that it was compared with eager on.",

@@ -46,7 +46,7 @@ def lost(results: Sequence[SweepResult], baseline: Sequence[SweepResult]) -> lis
 
     >>> right = SweepResult(model="bert", task="fill-mask", outcome="ok")
     >>> wrong = SweepResult(model="bert", task="fill-mask", outcome="wrong", reason="differs")
-    >>> [one.reason for one in lost([wrong], [right])], lost([right], [wrong])
+    >>> [loss.reason for loss in lost([wrong], [right])], lost([right], [wrong])
     (['differs'], [])
     """
     found = {(result.task, result.model): result for result in results}

@@ -225,5 +225,5 @@ def _outcome(report: Mapping[str, Any]) -> Outcome:
 def _reason(report: Mapping[str, Any]) -> str:
     axes = [axis for axis in report["axes"] if not axis["kept"]]
     fixed = [f"{axis['input']} axis {axis['axis']} fixed {axis['reason']}" for axis in axes]
-    wrong = [f"{one['name']}: {one['error'] or 'differs'}" for one in report["sets"] if not one["agrees"]]
+    wrong = [f"{inputs['name']}: {inputs['error'] or 'differs'}" for inputs in report["sets"] if not inputs["agrees"]]
     return "; ".join([*filter(None, [report["failure"]]), *fixed, *wrong])[:1000]

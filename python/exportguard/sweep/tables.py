@@ -115,7 +115,7 @@ def _figures(results: Sequence[SweepResult], known: Mapping[str, int]) -> Iterat
 def _texts_alone(results: Sequence[SweepResult]) -> list[str]:
     """Models of pictures and texts that were given no picture."""
     shown = [result for result in results if result.task == "image-text-to-text" and result.inputs]
-    names = [one.model for one in shown if not any(name in one.inputs for name in _PICTURES)]
+    names = [outcome.model for outcome in shown if not any(name in outcome.inputs for name in _PICTURES)]
     if not names:
         return []
     return [f"Given a text without a picture, whose form is one of their own: {', '.join(names)}."]

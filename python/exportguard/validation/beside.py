@@ -81,7 +81,7 @@ def run_beside(runner: str, session: Session, runs: Sequence[Ran]) -> Beside | N
         _add(found, session, ran)
     if not found.outcomes:
         return None
-    outcome = next(one for one in _WORST_FIRST if one in found.outcomes)
+    outcome = next(outcome for outcome in _WORST_FIRST if outcome in found.outcomes)
     return Beside(
         runner=runner,
         outcome=outcome,

@@ -102,7 +102,7 @@ def verdict(report: ValidationReport) -> str:
     if report.failure:
         return f"[bold red]failed[/] {escape(report.model)}: {escape(report.failure)}"
     fixed = sum(not axis.kept for axis in report.axes)
-    wrong = [one.name for one in report.sets if not one.agrees]
+    wrong = [inputs.name for inputs in report.sets if not inputs.agrees]
     if report.ok:
         compared = f"{len(report.sets)} comparisons agree" if report.sets else "converted, not compared"
         axes = f", {len(report.axes)} axes kept" if report.axes else ""

@@ -44,7 +44,9 @@ class CutAtMost(ast.NodeTransformer):
             return node
         flat = list(dict.fromkeys(size for of_one in sizes for size in of_one))
         test = ast.parse(f"are_one_size({', '.join([tested, *flat])})", mode="eval").body
-        always = ast.If(placed(test, node.test), [_by_least(copied(one), longest) for one in node.body], [node])
+        always = ast.If(
+            placed(test, node.test), [_by_least(copied(statement), longest) for statement in node.body], [node]
+        )
         return ast.fix_missing_locations(ast.copy_location(always, node))
 
 

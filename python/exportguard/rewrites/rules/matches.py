@@ -29,7 +29,7 @@ def apply(unit: Unit) -> None:
 
 def _is_of_values(pattern: ast.pattern) -> bool:
     if isinstance(pattern, ast.MatchOr):
-        return all(_is_of_values(one) for one in pattern.patterns)
+        return all(_is_of_values(part) for part in pattern.patterns)
     is_name = isinstance(pattern, ast.MatchAs) and pattern.pattern is None
     return is_name or isinstance(pattern, ast.MatchValue | ast.MatchSingleton)
 
@@ -68,7 +68,7 @@ class _Matches(ast.NodeTransformer):
 
 def _test(subject: str, pattern: ast.pattern) -> ast.expr:
     if isinstance(pattern, ast.MatchOr):
-        return ast.BoolOp(ast.Or(), [_test(subject, one) for one in pattern.patterns])
+        return ast.BoolOp(ast.Or(), [_test(subject, part) for part in pattern.patterns])
     if isinstance(pattern, ast.MatchSingleton):
         return ast.Compare(build.load(subject), [ast.Is()], [ast.Constant(pattern.value)])
     if isinstance(pattern, ast.MatchValue):
