@@ -9,7 +9,6 @@ one of another size where a table has grown. Here it is written to the buffer it
 from __future__ import annotations
 
 import functools
-import inspect
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,13 +17,12 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from exportguard.declaration.patch import NEEDED, Patch, Verdict, does_not_fit
-from exportguard.declaration.targets import resolve
+from exportguard.declaration.expected import Expected, expecting
+from exportguard.declaration.patch import Patch
 
 logger = logging.getLogger(__name__)
 
 _TARGET = "torch.export._trace.register_buffer_assignment_hook"
-_PARAMETERS = ["mod", "assigned_buffers"]
 
 
 @dataclass(frozen=True)
@@ -114,11 +112,6 @@ def writing_in_place(original: Callable[..., Any]) -> Callable[..., Any]:
     return register
 
 
-def _probe() -> Verdict:
-    parameters = list(inspect.signature(resolve(_TARGET).function).parameters)
-    return NEEDED if parameters == _PARAMETERS else does_not_fit(f"its parameters are {', '.join(parameters)}")
-
-
 PATCHES = (
     Patch(
         name="assigned buffers",
@@ -126,7 +119,7 @@ PATCHES = (
         target=_TARGET,
         reason="what forward assigns to a buffer is written to another tensor, or lost",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_functorch/_aot_autograd/utils.py",
-        probe=_probe,
+        probe=expecting(Expected(path=_TARGET, parameters="mod, assigned_buffers")),
         replace=writing_in_place,
     ),
 )
