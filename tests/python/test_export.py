@@ -134,7 +134,7 @@ def test_every_opset_is_written(module: Model, opset: int) -> None:
 OPSETS = {
     12: "opset must be between 18 and 25, got 12; pass opset=18 or more",
     26: "opset must be between 18 and 25, got 26; pass None",
-    "18": "opset must be between 18 and 25, got 18; pass None",
+    "18": "opset must be between 18 and 25, got '18'; pass None",
 }
 
 
