@@ -8,7 +8,7 @@ What Python asks of such a list is answered with tensors or refused; nothing rea
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, SupportsIndex
 
@@ -147,6 +147,15 @@ def joined(parts: Iterable[Any], *, promotes: bool = False) -> Collected:
     return Collected(pytree.tree_map(lambda *leaves: like_rows(torch.cat(leaves), leaves[0]), *pieces))
 
 
+def linked(rows: Collected, parts: Sequence[Any]) -> Collected:
+    """Rows of which each one is an element of these parts in Python, not a copy."""
+    sources = [leaf for part in parts for leaf in pytree.tree_leaves(part) if isinstance(leaf, torch.Tensor)]
+    for leaf in pytree.tree_leaves(rows.rows):
+        if not rows_are_numbers(leaf):
+            aliases_now().link(leaf, sources)
+    return rows
+
+
 def _require_one_dtype(*leaves: torch.Tensor) -> None:
     dtypes = {leaf.dtype for leaf in leaves}
     if len(dtypes) > 1:
@@ -215,9 +224,9 @@ class Grown(list[Any]):
         return self.tail is not None or any(isinstance(part, Collected | Maybe) for part in self.parts)
 
     def rows(self) -> Collected:
-        """All elements as rows of tensors."""
+        """All elements as rows of tensors, which may be any of them in memory."""
         self.note_read()
-        return joined(self.parts)
+        return linked(joined(self.parts), self.parts)
 
     def length(self) -> Any:
         """The number of elements, which may be symbolic."""

@@ -17,6 +17,7 @@ from exportguard.rewrites.collected import (
     Maybe,
     chosen,
     like_rows,
+    linked,
     moment,
     number_rows,
     rows_are_numbers,
@@ -300,7 +301,7 @@ class Loop:
         for slot, rows in builtins.zip(self._appended, collected, strict=True):
             by_list.setdefault(id(slot.owner), (slot, []))[1].append(rows)
         for slot, parts in by_list.values():
-            list.append(slot.owner, _in_turn(parts))
+            list.append(slot.owner, linked(_in_turn(parts), parts))
 
     # -------------------------------------------------------------------------------------- while_loop
 

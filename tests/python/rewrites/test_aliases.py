@@ -232,3 +232,30 @@ def test_a_buffer_holds_what_a_loop_in_a_branch_left_there() -> None:
     module = exported(ABufferThatALoopInABranchChanges(), (x,)).module()
     torch.testing.assert_close(module(x), model(x))
     torch.testing.assert_close(module.get_buffer("state"), model.get_buffer("state"))
+
+
+class AnElementOfACollectedList(Module):
+    def forward(self, x):
+        outs = [x.sum(0)]
+        for row in x:
+            outs.append(row)
+        last = outs[-1]
+        last[::2] -= 0.5
+        return x * 2
+
+
+class AnElementThatDataLeavesOut(Module):
+    def forward(self, x):
+        outs = [x.sum(0)]
+        for row in x:
+            if row.sum() > 0:
+                outs.append(row)
+        last = outs[-1]
+        last += 1
+        return x * 2
+
+
+@pytest.mark.parametrize("cls", [AnElementOfACollectedList, AnElementThatDataLeavesOut])
+def test_a_collected_row_is_what_it_was_made_of(cls: type[Module]) -> None:
+    with torch_export_rewrite(cls), pytest.raises(RewriteError, match="changes in place under another name"):
+        torch.export.export(cls(), (up(3),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), strict=False)
