@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -149,8 +149,31 @@ def flatten_named(tree: object) -> list[Leaf]:
     >>> [leaf.name for leaf in flatten_named({"x": 1, "pair": (2, 3)})]
     ['x', 'pair.0', 'pair.1']
     """
-    pairs, _ = pytree.tree_flatten_with_path(tree)
-    return [Leaf(".".join(_step(key) for key in path), value) for path, value in pairs]
+    return [Leaf(".".join(_step(key) for key in path), value) for path, value in _leaves_with_path(tree)]
+
+
+def _leaves_with_path(tree: object) -> Iterator[tuple[tuple[object, ...], Any]]:
+    """As `pytree.tree_flatten_with_path`, also where a class is registered without its keys."""
+    node = pytree.SUPPORTED_NODES.get(pytree._get_node_type(tree))
+    if node is None:
+        yield (), tree
+        return
+    pairs, _ = (node.flatten_with_keys_fn or functools.partial(flattened_with_keys, node.flatten_fn))(tree)
+    for key, value in pairs:
+        yield from (((key, *path), leaf) for path, leaf in _leaves_with_path(value))
+
+
+def flattened_with_keys(flatten: Callable[[Any], tuple[Iterable[Any], Any]], container: object) -> tuple[Any, Any]:
+    """What the function of a class that is registered with pytree gives, each value with its key.
+
+    The keys are the context, where that is a list of as many names; else each is the number of the value.
+    """
+    found, context = flatten(container)
+    values = list(found)
+    is_named = isinstance(context, list | tuple) and len(context) == len(values)
+    if is_named and all(isinstance(name, str) for name in context):
+        return [(pytree.MappingKey(name), value) for name, value in zip(context, values, strict=True)], context
+    return [(pytree.SequenceKey(number), value) for number, value in enumerate(values)], context
 
 
 def _step(key: object) -> str:

@@ -215,3 +215,28 @@ def test_a_written_file_tells_the_versions_that_made_it(tmp_path: Path) -> None:
     told = {entry.key: entry.value for entry in onnx.load(str(tmp_path / "ReLU.onnx")).metadata_props}
     assert told["torch.version"] == torch.__version__
     assert told["exportguard.version"] == exportguard.__version__
+
+
+class Pair:
+    """Registered with pytree without keys."""
+
+    def __init__(self, sample: torch.Tensor, scale: torch.Tensor) -> None:
+        self.sample, self.scale = sample, scale
+
+
+class ReturnsAPair(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> Pair:
+        return Pair(x * 2, x.mean(0))
+
+
+@pytest.mark.parametrize("context", [["sample", "scale"], None])
+def test_classes_that_are_registered_without_keys_are_compared(context: object) -> None:
+    torch.utils._pytree.register_pytree_node(
+        Pair, lambda pair: ([pair.sample, pair.scale], context), lambda values, _: Pair(*values)
+    )
+    try:
+        report = validate_module(ReturnsAPair().eval(), (torch.randn(2, 3),), ({0: "batch"},))
+    finally:
+        torch.utils._pytree._deregister_pytree_node(Pair)
+    assert report.ok, report.failure
+    assert report.outputs == (["sample", "scale"] if context else ["output_0", "output_1"])

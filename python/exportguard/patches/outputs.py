@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch.utils._pytree as pytree
@@ -17,15 +17,10 @@ from exportguard.declaration.imports import module_of
 from exportguard.declaration.modules import classes_of, for_later_modules, with_subclasses
 from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
 from exportguard.declaration.targets import resolve_object
+from exportguard.inputs import flattened_with_keys
 
 if TYPE_CHECKING:
     from exportguard._core import Changes
-
-
-def _flatten_with_keys(flatten: Callable[[Any], tuple[list[Any], Any]], output: object) -> Any:
-    """What the class' own flatten gives, each value with its key: that is what it keeps as the context."""
-    values, keys = flatten(output)
-    return [(pytree.MappingKey(key), value) for key, value in zip(keys, values, strict=True)], keys
 
 
 def _has_no_keys(cls: type[Any]) -> bool:
@@ -36,7 +31,7 @@ def _has_no_keys(cls: type[Any]) -> bool:
 def _add_keys(changes: Changes, classes: Iterable[type[Any]]) -> None:
     for cls in filter(_has_no_keys, classes):
         node = pytree.SUPPORTED_NODES[cls]
-        with_keys = functools.partial(_flatten_with_keys, node.flatten_fn)
+        with_keys = functools.partial(flattened_with_keys, node.flatten_fn)
         changes.set_item(pytree.SUPPORTED_NODES, cls, node._replace(flatten_with_keys_fn=with_keys))
 
 
