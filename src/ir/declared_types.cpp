@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <ranges>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -57,21 +58,79 @@ void forget_sizes(Model& model, Graph& graph) {
   }
 }
 
-/// One walk over a model, and whether what its file says of sizes can be so.
-class Walk {
+/// Everything but the operands: what a file says within a function was so for one call, or for none.
+void forget_types(Graph& graph) {
+  for (Node& node : graph) {
+    for (std::size_t i = 0; i < node.output_count(); ++i) node.output(i).set_type({});
+    for (Graph* nested : node.subgraphs()) {
+      for (const auto& input : nested->inputs()) input->set_type({});
+      forget_types(*nested);
+    }
+  }
+}
+
+int opset_of(const std::map<std::string, std::int64_t>& opsets, int fallback) {
+  const auto opset = opsets.find("");
+  return opset == opsets.end() ? fallback : static_cast<int>(opset->second);
+}
+
+using Types = std::vector<Type>;
+
+/// Types of the results that calls of local functions have, and types in their bodies that hold at every call.
+class Calls {
  public:
-  explicit Walk(Model& model)
-      : model_(model), symbols_(symbols_of_inputs(*model.graph)), known_{model, elements_, opset_of(model)} {}
-
-  void run() { infer(*model_.graph); }
-  bool is_contradicted() const { return is_contradicted_; }
-
- private:
-  static int opset_of(const Model& model) {
-    const auto opset = model.opsets.find("");
-    return opset == model.opsets.end() ? 0 : static_cast<int>(opset->second);
+  explicit Calls(Model& model) : model_(model) {
+    for (Function& function : model.functions) functions_[{function.domain, function.name}] = {&function, {}, false};
   }
 
+  bool is_call(const Node& node) const { return functions_.contains({node.domain(), node.op()}); }
+  /// What the body makes of the operands. Nothing of what is not told; sizes that they do not tell are fresh.
+  Types results(const Node& call);
+  /// Gives the bodies the types that hold at every call that `results` was asked for.
+  void settle();
+  /// Whether there were more nodes to look at than any file needs.
+  bool is_exhausted() const { return visits_ > kMostVisits; }
+
+ private:
+  static constexpr std::size_t kMostVisits = 200'000;
+
+  struct Called {
+    Function* function = nullptr;
+    std::map<std::string, std::pair<Types, Types>> known;  // operands as text → operands, results
+    bool is_inside = false;                                // a function that calls itself is an error elsewhere
+  };
+
+  Types inferred(Called& called, const Types& operands);
+  void infer_body(Called& called, const Types& operands);
+  Types joined(const Called& called);
+  Type joined(const Type& a, const Type& b);
+  void add_callees(const Graph& graph, std::vector<Called*>& order, std::set<Called*>& seen);
+  int opset() const { return opset_of(model_.opsets, 0); }
+
+  Model& model_;
+  std::map<std::pair<std::string, std::string>, Called> functions_;
+  std::size_t visits_ = 0;
+};
+
+/// One walk over a graph, and whether what its file says of sizes can be so.
+class Walk {
+ public:
+  enum class Names : std::uint8_t {
+    kOfTheFile,  ///< stay for sizes that the inputs tell under another name
+    kForgotten,  ///< nobody gave them
+  };
+
+  Walk(Model& model, Graph& graph, int opset, Calls& calls, Names names = Names::kOfTheFile)
+      : graph_(graph),
+        symbols_(symbols_of_inputs(graph)),
+        known_{model, elements_, opset},
+        calls_(calls),
+        keeps_names_(names == Names::kOfTheFile) {}
+
+  void run() { infer(graph_); }
+  bool is_contradicted() const { return is_contradicted_ || calls_.is_exhausted(); }
+
+ private:
   void infer(Graph& graph) {
     for (Node& node : graph) {
       if (!node.is_torch()) infer(node);
@@ -87,18 +146,11 @@ class Walk {
     if (inferred.elements) elements_.set(node.output(), *inferred.elements);
   }
 
-  bool is_call(const Node& node) const {
-    return std::ranges::any_of(model_.functions, [&](const Function& function) {
-      return function.name == node.op() && function.domain == node.domain();
-    });
-  }
-
-  // A call's body would be inferred for each call, and bodies that call others twice are many. What no input could make
-  // right tells that sizes which the file says are not so, or stands in a branch that no run takes; that is no matter
-  // of what reads the file.
+  // What no input could make right tells that sizes which the file says are not so, or stands in a branch that no run
+  // takes; that is no matter of what reads the file.
   InferredTypes types_of(const Node& node) {
-    InferredTypes nothing{std::vector<Type>(node.output_count()), std::nullopt};
-    if (is_call(node)) return nothing;
+    InferredTypes nothing{Types(node.output_count()), std::nullopt};
+    if (calls_.is_call(node)) return {calls_.results(node), std::nullopt};
     std::vector<Value*> inputs;
     for (std::size_t i = 0; i < node.input_count(); ++i) inputs.push_back(node.find_input(i));
     try {
@@ -131,7 +183,7 @@ class Walk {
     if (!is_told(inferred)) return declared;
     const bool is_another_name = !declared.is_constant() && !is_told(declared);
     if (is_another_name && names_.try_emplace(declared.str(), inferred).first->second == inferred) {
-      return inferred.is_constant() ? inferred : declared;
+      return inferred.is_constant() || !keeps_names_ ? inferred : declared;
     }
     if (is_told(declared) && agree(declared, inferred, symbols_)) return inferred.is_constant() ? inferred : declared;
     is_contradicted_ = true;
@@ -144,22 +196,144 @@ class Walk {
            std::ranges::all_of(size.symbols(), [&](const std::string& symbol) { return symbols_.contains(symbol); });
   }
 
-  Model& model_;
+  Graph& graph_;
   std::set<std::string> symbols_;
   KnownElements elements_;
   InferenceContext::Known known_;
+  Calls& calls_;
+  bool keeps_names_;
   std::unordered_map<std::string, Dim> names_;  // that the file has for a size which the inputs tell
   bool is_contradicted_ = false;
 };
 
+// ------------------------------------------------------------------------------------------------ calls
+
+/// A type that says nothing of values, as another call has others.
+Type without_value(Type type) {
+  type.value.reset();
+  return type;
+}
+
+Types Calls::results(const Node& call) {
+  Called& called = functions_.at({call.domain(), call.op()});
+  const Function& function = *called.function;
+  Types nothing(call.output_count());
+  const bool fits = call.input_count() <= function.body->input_count() &&
+                    call.output_count() <= function.body->output_count() && function.attributes.empty();
+  if (!fits) return nothing;
+  Types operands(function.body->input_count());
+  for (std::size_t i = 0; i < call.input_count(); ++i) {
+    if (const Value* operand = call.find_input(i)) operands[i] = without_value(operand->type());
+  }
+
+  std::set<std::string> told;
+  for (const Type& type : operands) {
+    for (const Dim& dim : type.shape.value_or(Shape{})) {
+      const auto symbols = dim.symbols();
+      told.insert(symbols.begin(), symbols.end());
+    }
+  }
+  Types results = inferred(called, operands);
+  results.resize(call.output_count());
+  for (Type& type : results) {
+    if (!type.shape) continue;
+    for (Dim& dim : *type.shape) {
+      const auto symbols = dim.symbols();
+      const bool is_told = std::ranges::all_of(symbols, [&](const std::string& name) { return told.contains(name); });
+      if (!is_told) dim = fresh_symbol(model_);
+    }
+  }
+  return results;
+}
+
+Types Calls::inferred(Called& called, const Types& operands) {
+  std::string key;
+  for (const Type& type : operands) key += type.str() + ";";
+  if (const auto known = called.known.find(key); known != called.known.end()) return known->second.second;
+  if (called.is_inside || is_exhausted()) return {};
+  infer_body(called, operands);
+  Types results;
+  for (const Value* value : called.function->body->outputs())
+    results.push_back(value != nullptr ? without_value(value->type()) : Type{});
+  called.known.emplace(std::move(key), std::pair{operands, results});
+  return results;
+}
+
+void Calls::infer_body(Called& called, const Types& operands) {
+  Graph& body = *called.function->body;
+  visits_ += body.node_count() + 1;
+  forget_types(body);
+  for (std::size_t i = 0; i < operands.size(); ++i) body.inputs()[i]->set_type(operands[i]);
+  called.is_inside = true;
+  Walk(model_, body, opset_of(called.function->opsets, opset()), *this).run();
+  called.is_inside = false;
+}
+
+Type Calls::joined(const Type& a, const Type& b) {
+  if (a == b) return a;
+  if (a.kind != b.kind || a.dtype != b.dtype) return {};
+  Type result = a;
+  if (a.rank() != b.rank()) result.shape.reset();
+  if (!result.shape) return result;
+  for (std::size_t i = 0; i < result.shape->size(); ++i) {
+    if ((*a.shape)[i] != (*b.shape)[i]) (*result.shape)[i] = fresh_symbol(model_);
+  }
+  return result;
+}
+
+Types Calls::joined(const Called& called) {
+  Types types;
+  for (const auto& [text, known] : called.known) {
+    if (types.empty()) types = known.first;
+    for (std::size_t i = 0; i < types.size(); ++i) types[i] = joined(types[i], known.first[i]);
+  }
+  return types;
+}
+
+// Those that are called come behind all that call them.
+void Calls::add_callees(const Graph& graph, std::vector<Called*>& order, std::set<Called*>& seen) {
+  for (const Node& node : graph) {
+    for (const Graph* nested : node.subgraphs()) add_callees(*nested, order, seen);
+    const auto found = functions_.find({node.domain(), node.op()});
+    if (found == functions_.end() || !seen.insert(&found->second).second) continue;
+    add_callees(*found->second.function->body, order, seen);
+    order.push_back(&found->second);
+  }
+}
+
+void Calls::settle() {
+  std::vector<Called*> order;
+  std::set<Called*> seen;
+  add_callees(*model_.graph, order, seen);
+  for (Called* called : order | std::views::reverse) {
+    if (!called->function->attributes.empty()) continue;
+    if (called->known.empty() || is_exhausted()) {
+      forget_types(*called->function->body);
+    } else {
+      infer_body(*called, joined(*called));
+    }
+  }
+}
+
 }  // namespace
 
+void forget_types_of_functions(Model& model) {
+  for (Function& function : model.functions) {
+    if (function.attributes.empty()) forget_types(*function.body);
+  }
+}
+
+// Bodies settle once sizes that the file says wrongly are forgotten, as operands have them.
 void infer_declared(Model& model) {
-  Walk first(model);
+  const int opset = opset_of(model.opsets, 0);
+  Calls first_calls(model);
+  Walk first(model, *model.graph, opset, first_calls);
   first.run();
-  if (!first.is_contradicted()) return;
+  if (!first.is_contradicted()) return first_calls.settle();
   forget_sizes(model, *model.graph);
-  Walk(model).run();
+  Calls calls(model);
+  Walk(model, *model.graph, opset, calls, Walk::Names::kForgotten).run();
+  calls.settle();
 }
 
 }  // namespace exportguard::ir

@@ -79,6 +79,7 @@ class Inliner {
                                      function.domain, function.name));
       }
       if (results[i]->producer() != nullptr && results[i]->name().empty()) results[i]->set_name(call.output(i).name());
+      if (results[i]->dtype() == DType::kUndefined) results[i]->set_type(call.output(i).type());
       call.output(i).replace_all_uses_with(*results[i]);
     }
 

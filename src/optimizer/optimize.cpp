@@ -147,7 +147,10 @@ Report optimize(ir::Model& model, const OptimizeOptions& options) {
   Report report;
   report.nodes_before = count_nodes(model);
   Run run(model, options, report);
-  if (options.inlines_functions) run.inline_functions();
+  if (options.inlines_functions) {
+    if (!options.are_types_inferred) ir::forget_types_of_functions(model);
+    run.inline_functions();
+  }
   const bool is_typed = options.are_types_inferred && !options.inlines_functions && !lacks_types(*model.graph);
   if (!is_typed) ir::infer_declared(model);
   run.optimize(*model.graph, opset_of(model), model.opsets);

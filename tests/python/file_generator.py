@@ -61,6 +61,7 @@ class RandomFile:
     inputs: tuple[Tensor, ...]
     defaults: tuple[str, ...]  #: inputs that may be left out
     sizes: tuple[dict[str, int], ...]  #: those that the file is for
+    is_narrow: bool  #: something is computed in float16
     steps: tuple[str, ...]  #: names of what it is made of
 
 
@@ -75,6 +76,8 @@ class Generator:
         self.initializers: list[onnx.TensorProto] = []
         self.functions: list[onnx.FunctionProto] = []
         self.steps: list[str] = []
+        self.operators: set[str] = set()
+        self.dtypes: set[str] = set()
         self._count = 0
         self._depth = 0
 
@@ -122,6 +125,8 @@ class Generator:
         **attributes: Any,
     ) -> list[Tensor]:
         tensors = [Tensor(self.name(), dtype, shape) for dtype, shape in outputs]
+        self.operators.add(op)
+        self.dtypes.update(dtype for dtype, _ in outputs)
         names = [value.name if value else "" for value in inputs]
         scope.nodes.append(helper.make_node(op, names, [value.name for value in tensors], **attributes))
         scope.values += tensors
@@ -177,8 +182,17 @@ class Generator:
         )
         domains = [helper.make_opsetid("", self.opset), helper.make_opsetid("own", 1)]
         plain = helper.make_model(graph, opset_imports=domains, ir_version=10, functions=self.functions)
-        told = self._told(plain, scope, sizes)
-        return RandomFile(plain, told, (*inputs, *defaults), tuple(v.name for v in defaults), sizes, tuple(self.steps))
+        if any(op.startswith("Reduce") for op in self.operators):  # onnxruntime keeps the size of an axis of nothing
+            sizes = tuple(one for one in sizes if one["b"])
+        return RandomFile(
+            plain,
+            self._told(plain, scope),
+            (*inputs, *defaults),
+            defaults=tuple(value.name for value in defaults),
+            sizes=sizes,
+            is_narrow="f16" in self.dtypes,
+            steps=tuple(self.steps),
+        )
 
     def _default(self, scope: Scope) -> Tensor:
         """An initializer that is an input as well."""
@@ -209,7 +223,7 @@ class Generator:
         sizes = self.draw.choice(SIZES[:5])
         return {"b": sizes["b"], "s": sizes["s"]}, (sizes,)
 
-    def _told(self, plain: onnx.ModelProto, scope: Scope, sizes: tuple[dict[str, int], ...]) -> onnx.ModelProto:
+    def _told(self, plain: onnx.ModelProto, scope: Scope) -> onnx.ModelProto:
         """The model with `value_info` that one example had, or that is turned round, of some values."""
         told = onnx.ModelProto()
         told.CopyFrom(plain)

@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <limits>
+#include <string_view>
+#include <vector>
 
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
@@ -8,16 +11,50 @@
 namespace exportguard::lowering {
 namespace {
 
+/// What a softmax reads, where it is arithmetic in float16; else null. A cast to a wider dtype hides it.
+ir::Node* find_narrow_arithmetic(Value* x) {
+  static constexpr std::string_view kOperators[] = {"Add", "Sub", "Mul", "Div", "Max", "Min"};
+  ir::Node* node = x->producer();
+  if (node != nullptr && node->is("", "Cast") && node->input(0).dtype() == DType::kFloat16)
+    node = node->input(0).producer();
+  const bool is_arithmetic = node != nullptr && node->domain().empty() && node->output().dtype() == DType::kFloat16 &&
+                             std::ranges::find(kOperators, node->op()) != std::end(kOperators);
+  return is_arithmetic ? node : nullptr;
+}
+
+/// The score of a hidden key is lost in the number that hides it: s - 65504 is -65504 in float16, for all keys that are
+/// hidden alike, and a query that sees none of them averages. A target that hands on the float32 that it computed would
+/// weigh them by s. Sums and products of two float16 numbers are exact enough in float32 to be rounded twice.
+Value* rounded(LoweringContext& ctx, Value* x) {
+  if (!departs(ctx, Departure::kFloat16Unrounded)) return x;
+  ir::Node* shaped = x->producer();
+  if (shaped != nullptr && shaped->is("", "Reshape")) {
+    Value* given = rounded(ctx, &shaped->input(0));
+    if (given == &shaped->input(0)) return x;
+    const ir::Attribute* zero = shaped->find_attribute("allowzero");
+    const std::int64_t allow_zero = zero ? std::get<std::int64_t>(*zero) : 0;
+    return ctx.op("Reshape", {given, &shaped->input(1)}, {{"allowzero", allow_zero}});
+  }
+
+  ir::Node* node = find_narrow_arithmetic(x);
+  if (node == nullptr) return x;
+  std::vector<Value*> operands;
+  for (std::size_t i = 0; i < node->input_count(); ++i) operands.push_back(ctx.cast(&node->input(i), DType::kFloat32));
+  Value* wide = ctx.op(node->op(), operands);
+  return ctx.cast(ctx.cast(wide, DType::kFloat16), DType::kFloat32);
+}
+
 /// Softmax or LogSoftmax in the dtype of the output, which the dtype argument has set. A tensor of rank 0 has one
 /// element, and ONNX wants an axis for it.
 void lower_normalized(LoweringContext& ctx, std::string_view op, bool negates) {
   const DType dtype = ctx.output_dtype();
-  Value* x = ctx.cast(ctx.input(0), dtype);
+  Value* given = rounded(ctx, ctx.input(0));
+  Value* x = given != ctx.input(0) && dtype == DType::kFloat16 ? given : ctx.cast(given, dtype);
   const std::size_t rank = ctx.rank(x);
   const std::int64_t axis = ctx.axis(1, rank);
   if (rank == 0) x = ctx.unsqueeze(x, {0});
   if (negates) x = ctx.op("Neg", {x});
-  Value* y = same_dtype_op(ctx, op, {x}, {{"axis", axis}});
+  Value* y = ctx.cast(same_dtype_op(ctx, op, {x}, {{"axis", axis}}), dtype);
   ctx.result(rank == 0 ? ctx.squeeze(y, {0}) : y);
 }
 
