@@ -16,6 +16,7 @@ class Kind(enum.Enum):
     MET = "every example that was given meets it; others could not be tried"
     OPEN = "other sizes could not be tried"
     INNER = "other sizes could not be tried, but only operators ask, which do so again when the file runs"
+    VAST = "other sizes could not be tried, but only those break it at which a tensor has more than 2^30 entries"
     EMPTY = "no name asks for a cache without tokens; the model takes one, and the program not in the same way"
     SQUEEZED = (
         "the model squeezes a single one away and returns another rank, while a file has one rank for each output"

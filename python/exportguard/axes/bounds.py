@@ -35,6 +35,7 @@ from .monotone import sizes_that_hold
 from .recording import Decision
 from .resizing import other_sizes
 from .trial import Outcome, Trial
+from .vast import holds_for_tensors_in_memory
 
 logger = logging.getLogger(__name__)
 
@@ -227,6 +228,8 @@ def _bound_of_guard(trace: _Trace, guard: sympy.Basic) -> AxisBound | None:
     if kind is None:
         is_inner = not is_relation and _is_asked_by_operators_alone(trace, guard, points)
         kind = Kind.INNER if is_inner else Kind.OPEN
+    if kind == Kind.OPEN and holds_for_tensors_in_memory(condition, trace.trial.numbers_of_entries):
+        kind = Kind.VAST
     if is_relation and kind == Kind.OWN and line:
         trace.relations.add(line)
     bound = AxisBound(

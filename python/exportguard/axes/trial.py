@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import sympy
 import torch
 from torch.export import ExportedProgram
 
@@ -23,6 +24,7 @@ from .recording import Decision
 from .resizing import InputsOfOtherSizes, with_masks
 from .rounding import coarser, coarsest_dtypes
 from .squeezes import decisions_of_squeezes
+from .vast import numbers_of_entries
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +92,11 @@ class Trial:
     def decisions_of_parts(self) -> list[Decision]:
         """What the cuts of the program take for granted of sizes."""
         return decisions_of_parts(self._program)
+
+    @functools.cached_property
+    def numbers_of_entries(self) -> frozenset[sympy.Expr]:
+        """How many entries the tensors of the program have, for those that depend on the sizes of its inputs."""
+        return numbers_of_entries(self._program)
 
     def has_other_ranks(self, sizes: Sizes) -> bool:
         """Whether what the model returns at these sizes has other ranks than the traced values, or another number."""
