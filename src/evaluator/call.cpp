@@ -62,7 +62,7 @@ void Call::fail(const std::string& reason) const {
   std::vector<std::string> given;
   for (const Datum* input : inputs_) given.push_back(describe(input));
   throw EvaluationError(
-      fmt::format("cannot run {}: {}; its inputs are {}", place_of(node_), reason, fmt::join(given, ", ")));
+      fmt::format("cannot run {}: {}; its inputs are {}", place_of(node_), reason, fmt::join(given, ", ")), node_);
 }
 
 // ------------------------------------------------------------------------------------------------ inputs

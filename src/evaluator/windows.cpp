@@ -3,6 +3,7 @@
 #include <ATen/ops/constant_pad_nd.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace exportguard::evaluator {
 namespace {
@@ -35,6 +36,8 @@ Windows windows_of(const Call& call, at::IntArrayRef input, std::vector<std::int
   const bool has_window =
       are_positive(windows.kernel) && are_positive(windows.strides) && are_positive(windows.dilations);
   call.require(has_window, "kernel, strides and dilations must be positive");
+  const bool has_bounds = std::ranges::all_of(pads, [](std::int64_t pad) { return std::abs(pad / 2) < (1 << 30); });
+  call.require(has_bounds, "pads must be less than 2^31");
   windows.before.assign(pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(rank));
   windows.after.assign(pads.begin() + static_cast<std::ptrdiff_t>(rank), pads.end());
 
@@ -44,14 +47,18 @@ Windows windows_of(const Call& call, at::IntArrayRef input, std::vector<std::int
   return windows;
 }
 
-at::Tensor padded(const at::Tensor& x, const Windows& windows, const at::Scalar& value) {
+at::Tensor padded(const Call& call, const at::Tensor& x, const Windows& windows, const at::Scalar& value) {
   std::vector<std::int64_t> pads;  // from the last axis on
+  std::vector<std::int64_t> sizes = x.sizes().vec();
   bool has_any = false;
   for (std::size_t i = windows.rank(); i-- > 0;) {
     pads.insert(pads.end(), {windows.before[i], windows.after[i]});
+    sizes[i + 2] += windows.before[i] + windows.after[i];
     has_any = has_any || windows.before[i] != 0 || windows.after[i] != 0;
   }
-  return has_any ? at::constant_pad_nd(x, pads, value) : x;
+  if (!has_any) return x;
+  call.require_room(sizes);
+  return at::constant_pad_nd(x, pads, value);
 }
 
 }  // namespace exportguard::evaluator

@@ -24,7 +24,7 @@ struct Windows {
 /// sizes...]. Fails for numbers that make no window.
 Windows windows_of(const Call& call, at::IntArrayRef input, std::vector<std::int64_t> kernel);
 
-/// Pads the spatial axes, the first one being axis 2.
-at::Tensor padded(const at::Tensor& x, const Windows& windows, const at::Scalar& value);
+/// Pads the spatial axes, the first one being axis 2. Fails for more than the machine can hold.
+at::Tensor padded(const Call& call, const at::Tensor& x, const Windows& windows, const at::Scalar& value);
 
 }  // namespace exportguard::evaluator

@@ -1,13 +1,17 @@
 #include "python/divergence_views.h"
 
+#include <fmt/format.h>
 #include <pybind11/stl.h>
 
 #include <memory>
 
 #include "exportguard/evaluator/evaluator.h"
+#include "exportguard/optimizer/optimize.h"
 #include "exportguard/serialization/settled_names.h"
 #include "exportguard/validation/divergence.h"
 #include "python/evaluator_values.h"
+#include "validation/alignment.h"
+#include "validation/segment.h"
 
 namespace exportguard::python {
 namespace {
@@ -51,14 +55,20 @@ struct DivergenceView {
   std::optional<NodeView> reference_node;
   std::vector<NodeView> nodes;
   std::vector<NodeView> reference_nodes;
+  std::vector<NodeView> cleared;
   std::optional<NodeView> inside;
   std::shared_ptr<checks::Divergence> found;
 };
 
 std::optional<DivergenceView> view_of(std::optional<checks::Divergence> found) {
   if (!found) return std::nullopt;
-  DivergenceView view{view_of(*found->node), std::nullopt, views_of(found->nodes), views_of(found->reference_nodes),
-                      std::nullopt,          nullptr};
+  DivergenceView view{view_of(*found->node),
+                      std::nullopt,
+                      views_of(found->nodes),
+                      views_of(found->reference_nodes),
+                      views_of(found->cleared),
+                      std::nullopt,
+                      nullptr};
   if (found->inside) view.inside = view_of(*found->inside->node);
   if (found->reference_node != nullptr) view.reference_node = view_of(*found->reference_node);
   view.found = std::make_shared<checks::Divergence>(std::move(*found));
@@ -92,12 +102,30 @@ checks::DivergenceOptions options_of(const std::string& device, std::optional<st
   return options;
 }
 
-ReportView find_divergence(const ir::Model& reference, const ir::Model& model, const py::list& inputs,
+/// The model without local functions. Nodes that stood in one are called after it and their first output there; their
+/// values have no names, since many calls would share them.
+std::unique_ptr<ir::Model> without_functions(const ir::Model& model) {
+  auto flat = std::make_unique<ir::Model>(checks::cut_out(model, checks::outputs_of(*model.graph)));
+  for (ir::Function& function : flat->functions) {
+    for (ir::Node& node : *function.body) {
+      if (node.output_count() == 0) continue;
+      node.set_name(fmt::format("{}/{}", function.name, node.output().name()));
+      for (std::size_t i = 0; i < node.output_count(); ++i) node.output(i).set_name({});
+    }
+  }
+  optimizer::optimize(*flat, {.target = {}, .table = nullptr, .only = {"dead_code"}, .inlines_functions = true});
+  serialization::settle_names(*flat);
+  return flat;
+}
+
+ReportView find_divergence(const ir::Model& reference, const ir::Model& given, const py::list& inputs,
                            const std::string& device, std::optional<std::pair<double, double>> tolerance,
                            std::size_t window, const py::object& run) {
   const std::vector<evaluator::Value> values = values_from_python(inputs);
   const checks::DivergenceOptions options = options_of(device, tolerance, window, run);
   const py::gil_scoped_release released;
+  const std::unique_ptr<ir::Model> flat = given.functions.empty() ? nullptr : without_functions(given);
+  const ir::Model& model = flat != nullptr ? *flat : given;
   ReportView view{checks::find_divergence(reference, model, values, options), {}};
   view.first = view_of(std::move(view.report.first));
   view.report.first.reset();
@@ -152,6 +180,7 @@ void bind_report(py::module_& m) {
       .def_readonly("reference_node", &DivergenceView::reference_node)
       .def_readonly("nodes", &DivergenceView::nodes, "Between right values and the wrong one.")
       .def_readonly("reference_nodes", &DivergenceView::reference_nodes)
+      .def_readonly("cleared", &DivergenceView::cleared, "Those of `nodes` that right values were made of as well.")
       .def_property_readonly("finding", [](const DivergenceView& self) { return self.found->finding; })
       .def_property_readonly("inputs", &inputs_of, "Right values that the nodes read, by name.")
       .def_property_readonly("expected",

@@ -134,16 +134,24 @@ std::string without_number(const std::string& name) {
 
 // Calls in blocks that were not traced again come under the names of the first block. A name is what a value of the
 // program and that of its model have in common, and a file would give them numbers that are others' names.
-void name_apart(ir::Graph& graph) {
-  std::unordered_set<std::string> taken;
-  std::vector<ir::Value*> alike;
-  for (const auto& input : graph.inputs()) taken.insert(input->name());
+// Each body of torch's has names of its own, those of ONNX share them with all around: the main graph comes first.
+void collect_alike(ir::Graph& graph, std::unordered_set<std::string>& taken, std::vector<ir::Value*>& alike) {
   for (ir::Node& node : graph) {
     for (std::size_t i = 0; i < node.output_count(); ++i) {
       ir::Value& value = node.output(i);
       if (!value.name().empty() && !taken.insert(value.name()).second) alike.push_back(&value);
     }
   }
+  for (ir::Node& node : graph) {
+    for (ir::Graph* body : node.subgraphs()) collect_alike(*body, taken, alike);
+  }
+}
+
+void name_apart(ir::Graph& graph) {
+  std::unordered_set<std::string> taken;
+  std::vector<ir::Value*> alike;
+  for (const auto& input : graph.inputs()) taken.insert(input->name());
+  collect_alike(graph, taken, alike);
 
   std::unordered_map<std::string, std::size_t> next;
   for (ir::Value* value : alike) {

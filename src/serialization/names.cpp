@@ -32,6 +32,11 @@ std::string_view NameSet::unique(std::string_view wanted) {
   return kept({candidate.data(), candidate.size()});
 }
 
+std::optional<std::string_view> NameSet::take(std::string_view wanted) {
+  if (taken_.contains(wanted)) return std::nullopt;
+  return kept(wanted);
+}
+
 std::string_view NameSet::kept(std::string_view name) {
   char* copy = static_cast<char*>(memory_->allocate(std::max<std::size_t>(name.size(), 1), 1));
   std::ranges::copy(name, copy);
@@ -43,6 +48,7 @@ GraphNames::GraphNames(const ir::Graph& graph) {
   values_.reserve(graph.node_count());
   nodes_.reserve(graph.node_count());
   name_graph(graph);
+  name_unnamed();
 }
 
 // Outputs before initializers and nodes: when two want one name, the user's view of the model wins.
@@ -114,9 +120,24 @@ void GraphNames::name_nodes(const ir::Graph& graph) {
     for (std::size_t i = 0; i < node.output_count(); ++i) {
       const ir::Value& output = node.output(i);
       if (values_.contains(&output)) continue;
-      values_.emplace(&output, value_names_.unique(output.name().empty() ? node.op() : output.name()));
+      const auto name = output.name().empty() ? std::nullopt : value_names_.take(output.name());
+      if (name) {
+        values_.emplace(&output, *name);
+      } else {
+        unnamed_.push_back(&output);
+      }
     }
+  }
+  for (const ir::Node& node : graph) {
     for (const ir::Graph* nested : node.subgraphs()) name_graph(*nested);
+  }
+}
+
+// Last, when whoever can have the name it wants does: a number that is given here would else be some third one's name,
+// and a name tells where a value comes from.
+void GraphNames::name_unnamed() {
+  for (const ir::Value* value : unnamed_) {
+    values_.emplace(value, value_names_.unique(value->name().empty() ? value->producer()->op() : value->name()));
   }
 }
 

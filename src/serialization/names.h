@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory_resource>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -19,6 +20,9 @@ class NameSet {
 
   /// `wanted`, or `wanted_1`, `wanted_2`, … if it is taken.
   std::string_view unique(std::string_view wanted);
+
+  /// `wanted`; nothing if it is taken.
+  std::optional<std::string_view> take(std::string_view wanted);
 
   void reserve(std::size_t count) { taken_.reserve(count); }
 
@@ -57,6 +61,7 @@ class GraphNames {
   void name_outputs(const ir::Graph& graph);
   void name_initializers(const ir::Graph& graph);
   void name_nodes(const ir::Graph& graph);
+  void name_unnamed();
   OutputName output_name(const ir::Graph& graph, std::size_t i);
 
   // Given back at once: a model has some hundred thousand names.
@@ -66,6 +71,7 @@ class GraphNames {
   std::pmr::unordered_map<const ir::Value*, std::string_view> values_{&memory_};
   std::pmr::unordered_map<const ir::Node*, std::string_view> nodes_{&memory_};
   std::unordered_map<const ir::Graph*, std::vector<OutputName>> outputs_;
+  std::vector<const ir::Value*> unnamed_;  ///< without a name, or with one that another value has
 };
 
 }  // namespace exportguard::serialization

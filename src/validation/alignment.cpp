@@ -12,6 +12,8 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "exportguard/ir/inference.h"
+
 namespace exportguard::validation {
 namespace {
 
@@ -171,6 +173,13 @@ bool is_constant(const Value& value) {
   return value.initializer() != nullptr || (value.producer() != nullptr && value.producer()->is("", "Constant"));
 }
 
+/// Dtype and sizes, whether it is a weight or what a Constant node makes, of which the graph may not tell a type.
+std::string type_of_constant(const Value& value) {
+  const ir::Tensor* tensor = ir::constant_of(value);
+  if (tensor == nullptr) return value.type().str();
+  return fmt::format("{}[{}]", name(tensor->dtype()), fmt::join(tensor->shape(), ","));
+}
+
 /// What a node reads, values of the model by those of the reference beside them; nothing if one has none.
 class Readings {
  public:
@@ -193,7 +202,7 @@ class Readings {
       if (value == nullptr) {
         key += " _";
       } else if (is_constant(*value)) {
-        key += " " + value->type().str();
+        key += " " + type_of_constant(*value);
       } else {
         const Value* known = lookup(value);
         if (known == nullptr) return {};
@@ -275,7 +284,7 @@ class ModelAligner {
   }
 
   // Where a node and the one beside it read the same but for one input, these inputs should be the same as well: one of
-  // them may be what another operator makes.
+  // them may be what another operator makes. Several inputs are, where the same operator makes each.
   void add_by_reader(const Node& node) {
     const Value* expected = node.output_count() == 0 ? nullptr : pairs_.find_expected(&node.output());
     const Node* alike = expected == nullptr ? nullptr : expected->producer();
@@ -283,18 +292,27 @@ class ModelAligner {
                           alike->input_count() == node.input_count() && attributes_of(*alike) == attributes_of(node);
     if (!is_alike) return;
 
-    std::optional<std::size_t> other;
+    std::vector<std::size_t> others;
     for (std::size_t i = 0; i < node.input_count(); ++i) {
-      if (reads_the_same(alike->find_input(i), node.find_input(i))) continue;
-      if (other) return;
-      other = i;
+      if (!reads_the_same(alike->find_input(i), node.find_input(i))) others.push_back(i);
     }
-    if (other) add_if_free(alike->find_input(*other), node.find_input(*other));
+    for (const std::size_t i : others) {
+      const Value* expected_input = alike->find_input(i);
+      const Value* got_input = node.find_input(i);
+      if (others.size() == 1 || are_made_alike(expected_input, got_input)) add_if_free(expected_input, got_input);
+    }
+  }
+
+  static bool are_made_alike(const Value* expected, const Value* got) {
+    const Node* a = expected == nullptr ? nullptr : expected->producer();
+    const Node* b = got == nullptr ? nullptr : got->producer();
+    return a != nullptr && b != nullptr && a->qualified_name() == b->qualified_name() &&
+           a->input_count() == b->input_count() && attributes_of(*a) == attributes_of(*b);
   }
 
   bool reads_the_same(const Value* expected, const Value* got) const {
     if (expected == nullptr || got == nullptr) return expected == got;
-    if (is_constant(*expected) && is_constant(*got)) return expected->type() == got->type();
+    if (is_constant(*expected) && is_constant(*got)) return type_of_constant(*expected) == type_of_constant(*got);
     return pairs_.find_expected(got) == expected;
   }
 

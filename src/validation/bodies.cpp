@@ -1,9 +1,12 @@
 #include "validation/bodies.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "exportguard/evaluator/evaluator.h"
 #include "validation/alignment.h"
@@ -43,17 +46,23 @@ const Graph* body_beside(const Bodies& all, std::string_view name) {
 class BodyAligner {
  public:
   void add_graphs(const Graph& reference, const Graph& model, const std::vector<AlignedPair>& pairs) {
-    for (const AlignedPair& pair : pairs) {
-      const Node* expected = pair.expected->producer();
-      const bool is_first = pair.got == &pair.got->producer()->output();
-      if (expected != nullptr && is_first) add_nodes(*expected, *pair.got->producer(), pairs);
-    }
+    add_nodes_of(pairs, pairs);
     if (found_.empty()) add_sole_nodes(reference, model, pairs);
   }
 
   const std::vector<AlignedPair>& found() const { return found_; }
 
  private:
+  // A node stands in as many pairs as it has outputs that are read.
+  void add_nodes_of(const std::vector<AlignedPair>& pairs, const std::vector<AlignedPair>& around) {
+    std::unordered_set<const Node*> seen;
+    for (const AlignedPair& pair : pairs) {
+      const Node* expected = pair.expected->producer();
+      const Node* got = pair.got->producer();
+      if (expected != nullptr && seen.insert(got).second) add_nodes(*expected, *got, around);
+    }
+  }
+
   void add_nodes(const Node& reference, const Node& model, const std::vector<AlignedPair>& around) {
     const Bodies expected = bodies_of(reference);
     for (const auto& [name, body] : bodies_of(model)) {
@@ -64,12 +73,7 @@ class BodyAligner {
       found_.insert(found_.end(), pairs.begin(), pairs.end());
       std::vector<AlignedPair> all = around;
       all.insert(all.end(), pairs.begin(), pairs.end());
-      for (const AlignedPair& pair : pairs) {
-        const bool is_first = pair.got == &pair.got->producer()->output();
-        if (pair.expected->producer() != nullptr && is_first) {
-          add_nodes(*pair.expected->producer(), *pair.got->producer(), all);
-        }
-      }
+      add_nodes_of(pairs, all);
     }
   }
 
@@ -108,6 +112,9 @@ class Recording {
     if (!is_full_) found->second.push_back(content);
   }
 
+  std::size_t count(const ir::Value& value) const { return contents_.at(&value).size(); }
+  bool is_full() const { return is_full_; }
+
   const Value* find(const ir::Value& value, std::size_t iteration) const {
     const std::vector<Value>& contents = contents_.at(&value);
     return iteration < contents.size() ? &contents[iteration] : nullptr;
@@ -144,6 +151,7 @@ class Inspection {
   }
 
   std::optional<Inside> first() const { return sure_ ? sure_ : other_; }
+  std::size_t count(const ir::Value& value) const { return by_got_.at(&value).times; }
 
  private:
   struct Seen {
@@ -165,7 +173,34 @@ class Inspection {
   std::optional<Inside> other_;
 };
 
+/// The condition of a loop that goes on for longer, or for less, though each value in it is right.
+std::optional<Inside> other_end(const std::vector<AlignedPair>& pairs, const Recording& right,
+                                const Inspection& inspection) {
+  for (const AlignedPair& pair : pairs) {
+    const Graph& body = pair.got->graph();
+    const std::size_t expected = right.count(*pair.expected);
+    const std::size_t got = inspection.count(*pair.got);
+    const bool is_loop = body.parent() != nullptr && body.parent()->is("", "Loop") && body.output_count() > 0;
+    if (right.is_full() || expected == got || !is_loop) continue;
+    const ir::Value* condition = body.find_output(0);
+    if (condition == nullptr || condition->producer() == nullptr) continue;
+    Inside inside{condition->producer(), nullptr, std::min(expected, got), {}};
+    inside.finding.name = condition->name();
+    inside.finding.structural = fmt::format("{} iterations instead of {}", got, expected);
+    return inside;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
+
+std::optional<Inside> stopped_inside(const evaluator::EvaluationError& error) {
+  const Node* node = error.node();
+  if (node == nullptr || node->graph().parent() == nullptr) return std::nullopt;
+  Inside inside{node, nullptr, 0, {}};
+  inside.finding.structural = error.what();
+  return inside;
+}
 
 std::optional<Inside> look_inside(const Beside& place, const DivergenceOptions& options) {
   BodyAligner aligner;
@@ -179,10 +214,12 @@ std::optional<Inside> look_inside(const Beside& place, const DivergenceOptions& 
   try {
     evaluator::run(place.reference, place.inputs, {.device = options.device, .observer = record, .substitute = {}});
     evaluator::run(place.model, place.inputs, {.device = options.device, .observer = {}, .substitute = replace});
-  } catch (const Error&) {  // what was seen until then stands; the node as a whole is named in any case
+  } catch (const evaluator::EvaluationError& error) {  // what was seen until then tells more
+    return inspection.first() ? inspection.first() : stopped_inside(error);
+  } catch (const Error&) {  // the node as a whole is named in any case
     return inspection.first();
   }
-  return inspection.first();
+  return inspection.first() ? inspection.first() : other_end(aligner.found(), right, inspection);
 }
 
 }  // namespace exportguard::validation

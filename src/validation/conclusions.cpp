@@ -97,9 +97,12 @@ void Search::conclude() {
     }
   }
 
-  if (first) return conclude_first(*first);
+  if (first) return conclude_first(maker_of_form(*pairs_[*first].got).value_or(*first));
   if (report_.outputs_agree()) return;
   if (stopped_at_ != nullptr && stopped_at_->output_count() > 0) return conclude_stopped();
+  if (const auto output = output_of_other_form()) {
+    return conclude_first(maker_of_form(*pairs_[*output].got, Likeness::kExact).value_or(*output));
+  }
   if (options_.run && conclude_runtime()) return;
   conclude_by_rounding();
 }
@@ -108,6 +111,10 @@ void Search::conclude_first(std::size_t pair) {
   Divergence& first = report_.first.emplace(divergence_at(*pairs_[pair].got, pairs_[pair].expected));
   fill_figures(first, pair, {});
   first.finding = *states_[pair].of_right;  // of the reference's value as it is, not in the form of the model's
+  if (first.finding.agrees() && first.got) {
+    first.expected = reference_contents({pairs_[pair].got}).front();
+    first.finding = judge(first.expected, *first.got, Likeness::kExact, options_.tolerance);
+  }
   first.finding.name = pairs_[pair].got->name();
   const bool has_bodies =
       std::ranges::any_of(first.nodes, [](const ir::Node* node) { return !node->subgraphs().empty(); });
@@ -117,18 +124,24 @@ void Search::conclude_first(std::size_t pair) {
 
 // The first value that would have been made of the node's tells what stands beside it.
 void Search::conclude_stopped() {
+  if (const auto maker = maker_of_form(stopped_at_->output())) return conclude_first(*maker);
   const auto found = by_got_.find(&stopped_at_->output());
   report_.first =
       divergence_at(stopped_at_->output(), found == by_got_.end() ? nullptr : pairs_[found->second].expected);
   report_.first->error = stopped_because_;
   report_.first->finding.structural = "it cannot be run";
-  if (report_.first->nodes.size() < 2) return;
+  report_.first->inside = stopped_inside_;
+  const bool has_bodies = !stopped_at_->subgraphs().empty();
+  if (report_.first->nodes.size() < 2 && !has_bodies) return;
   const auto behind = std::ranges::find_if(pairs_, [this](const AlignedPair& pair) {
     if (right_.find(by_got_.at(pair.got)) != nullptr || pair.expected->producer() == nullptr) return false;
     const std::vector<const ir::Node*> nodes = segment_behind(*pair.got, given_).nodes;
     return std::ranges::find(nodes, stopped_at_) != nodes.end();
   });
-  if (behind != pairs_.end()) report_.first->beside = beside(static_cast<std::size_t>(behind - pairs_.begin()));
+  if (behind == pairs_.end()) return;
+  report_.first->beside = beside(static_cast<std::size_t>(behind - pairs_.begin()));
+  if (!has_bodies || !report_.first->beside) return;
+  if (auto inside = look_inside(*report_.first->beside, options_)) report_.first->inside = std::move(inside);
 }
 
 // The graph is right in the evaluator: the runtime is looked at from its first wrong value on.
@@ -202,6 +215,7 @@ Divergence Search::divergence_at(const ir::Value& got, const ir::Value* expected
   Divergence divergence;
   divergence.node = got.producer();
   divergence.nodes = segment.nodes;
+  divergence.cleared = cleared(divergence);
   divergence.finding.name = got.name();
   if (expected != nullptr && expected->producer() != nullptr) {
     divergence.reference_node = expected->producer();

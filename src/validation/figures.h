@@ -105,6 +105,74 @@ EXPORTGUARD_HOST_DEVICE void merge(Figures& into, const Figures& other) {
   into.sum_product += other.sum_product;
 }
 
+/// Squares of sizes between these are normal float32 numbers, those of differences of one epsilon of them are not zero.
+inline constexpr float kLargestFloat = 1e15F;
+inline constexpr float kLeastFloat = 1e-12F;
+
+/// What at most a few hundred pairs of float32 add up to, in float32: most devices have few units for float64.
+struct FloatFigures {
+  std::int32_t finite = 0;
+  std::int32_t over = 0;
+  float max_absolute = -1.0F;
+  float max_relative = -1.0F;
+  std::int32_t max_absolute_at = -1;  // from where the pairs begin
+  std::int32_t max_relative_at = -1;
+  float sum_absolute = 0.0F;
+  float sum_relative = 0.0F;
+  float sum_noise = 0.0F;
+  float sum_expected = 0.0F;
+  float sum_got = 0.0F;
+  float sum_product = 0.0F;
+};
+
+/// Whether sums of their squares are for float32; false for NaN and infinities.
+EXPORTGUARD_HOST_DEVICE bool is_for_float(float expected, float got) {
+  const float size = std::fabs(expected);
+  const float other = std::fabs(got);
+  const float wider = size > other ? size : other;
+  return size < kLargestFloat && other < kLargestFloat && (wider == 0.0F || wider >= kLeastFloat);
+}
+
+/// Adds a pair for which `is_for_float`; of equal differences the first one added counts.
+EXPORTGUARD_HOST_DEVICE void add_float_pair(FloatFigures& into, float expected, float got, const Bounds& bounds,
+                                            std::int32_t at) {
+  const float size = std::fabs(expected);
+  const float difference = std::fabs(got - expected);
+  const float least = static_cast<float>(kSmallest);
+  const float relative = difference / (size > least ? size : least);
+  ++into.finite;
+  into.over += difference > static_cast<float>(bounds.absolute) + static_cast<float>(bounds.relative) * size ? 1 : 0;
+  if (difference > into.max_absolute) {
+    into.max_absolute = difference;
+    into.max_absolute_at = at;
+  }
+  if (relative > into.max_relative) {
+    into.max_relative = relative;
+    into.max_relative_at = at;
+  }
+  into.sum_absolute += difference;
+  into.sum_relative += relative;
+  into.sum_noise += difference * difference;
+  into.sum_expected += expected * expected;
+  into.sum_got += got * got;
+  into.sum_product += expected * got;
+}
+
+/// Adds what was summed in float32 of pairs that begin at `begin`.
+EXPORTGUARD_HOST_DEVICE void take_over(Figures& into, const FloatFigures& few, std::int64_t begin) {
+  if (few.finite == 0) return;
+  into.finite += few.finite;
+  into.over += few.over;
+  raise_to(into.max_absolute, into.max_absolute_at, static_cast<double>(few.max_absolute), begin + few.max_absolute_at);
+  raise_to(into.max_relative, into.max_relative_at, static_cast<double>(few.max_relative), begin + few.max_relative_at);
+  into.sum_absolute += static_cast<double>(few.sum_absolute);
+  into.sum_relative += static_cast<double>(few.sum_relative);
+  into.sum_noise += static_cast<double>(few.sum_noise);
+  into.sum_expected += static_cast<double>(few.sum_expected);
+  into.sum_got += static_cast<double>(few.sum_got);
+  into.sum_product += static_cast<double>(few.sum_product);
+}
+
 /// A floating-point format, for distances in units in its last place: neighbours have neighbouring keys. Values are
 /// held in a wider type whose fraction has `shift` more bits; the wide type's numbers below `smallest_normal` are
 /// spaced evenly in the format, `per_unit` to one.

@@ -147,6 +147,15 @@ bool are_same(const Value& expected, const Value& got) {
          std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
 }
 
+bool has_form_of(const Value& expected, const Value& got) {
+  const auto* items = expected.find_sequence();
+  const auto* others = got.find_sequence();
+  if (items != nullptr && others != nullptr) return std::ranges::equal(*items, *others, has_form_of);
+  const Tensor* want = expected.find_tensor();
+  const Tensor* have = got.find_tensor();
+  return want == nullptr || have == nullptr ? expected.is_none() && got.is_none() : looks_alike(*want, *have);
+}
+
 bool has_no_difference(const Finding& finding) {
   const Comparison& figures = finding.figures;
   return finding.structural.empty() && figures.count > 0 && figures.finite == figures.count &&

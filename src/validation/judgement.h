@@ -25,6 +25,9 @@ evaluator::Value form_of(const evaluator::Value& value);
 /// copy; what cannot is not.
 bool are_same(const evaluator::Value& expected, const evaluator::Value& got);
 
+/// Whether both have the dtypes and sizes of each other.
+bool has_form_of(const evaluator::Value& expected, const evaluator::Value& got);
+
 /// Whether two tensors have the same numbers.
 bool has_no_difference(const Finding& finding);
 

@@ -13,10 +13,6 @@ inline constexpr std::size_t kLanes = 16;
 /// Pairs per block: both sides, converted, stay in the first two levels of the cache.
 inline constexpr std::size_t kBlock = 255 * kLanes;
 
-/// Squares of sizes between these are normal float32 numbers, those of differences of one epsilon of them are not zero.
-inline constexpr float kLargestFloat = 1e15F;
-inline constexpr float kLeastFloat = 1e-12F;
-
 using Histogram = std::array<std::int64_t, kBuckets>;
 
 /// Pairs that lie side by side; `position` is that of the first one.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "exportguard/evaluator/evaluator.h"
+#include "validation/bodies.h"
 
 namespace exportguard::validation {
 
@@ -92,6 +93,7 @@ std::optional<Search::Contents> Search::run_with_right_inputs() {
     if (is_references_fault) throw;
     stopped_because_ = error.what();
     stopped_at_ = node_of_step(steps);
+    stopped_inside_ = stopped_inside(error);
   }
 
   for (const ir::Value* output : outputs_of(*reference_.graph)) remembered(*output, reference);
@@ -113,6 +115,7 @@ std::optional<Value> Search::given_instead(std::size_t pair, const Value& expect
     right_.put(pair, got);
     return std::nullopt;
   }
+  states_[pair].has_other_form = !is_chance && !has_form_of(expected, got);
   auto formed = in_form_of(expected, got);
   Value right = formed ? *std::move(formed) : expected;
   if (is_chance) chance_.insert_or_assign(pair, right);

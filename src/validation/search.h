@@ -36,6 +36,7 @@ class Search {
   struct State {
     std::optional<Finding> in_runtime;  ///< of the model as another runtime runs it; nothing: not seen
     std::optional<Finding> of_right;    ///< of what the node makes of right inputs; nothing: not reached
+    bool has_other_form = false;        ///< of another dtype, or with axes of size 1 that the reference has not
   };
   using Contents = std::vector<evaluator::Value>;
 
@@ -69,6 +70,15 @@ class Search {
   std::optional<Beside> beside(std::size_t pair) const;
   Contents right_contents(const std::vector<const ir::Value*>& values) const;
 
+  // -------------------------------------------------------------- values of another form
+  std::optional<std::size_t> maker_of_form(const ir::Value& target, Likeness likeness = Likeness::kMeaning) const;
+  std::optional<std::size_t> form_that_mends(const ir::Value& target, Likeness likeness) const;
+  bool is_right_of(const ir::Value& target, const Segment& segment, const Contents& contents, Likeness likeness) const;
+  Contents reference_contents(const std::vector<const ir::Value*>& values) const;
+  std::optional<std::size_t> output_of_other_form() const;
+  std::vector<const ir::Node*> cleared(const Divergence& divergence) const;
+  bool makes_right_values(const ir::Node& node, const ir::Node& wrong) const;
+
   // -------------------------------------------------------------- values of the reference
   std::optional<evaluator::Value> known_content(const ir::Value& expected) const;
   evaluator::Value content_of(const ir::Value& expected, ReferenceRun& run) const;
@@ -91,6 +101,7 @@ class Search {
   std::unordered_map<const ir::Value*, evaluator::Value> expected_outputs_;
   const ir::Node* stopped_at_ = nullptr;  ///< the node that could not be run on right inputs
   std::string stopped_because_;
+  std::optional<Inside> stopped_inside_;
   DivergenceReport report_;
 };
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy
 import onnx
 import pytest
 import torch
+from onnx import numpy_helper
 from torch._higher_order_ops import while_loop
 
 import exportguard
-from exportguard import DivergenceOptions, OnnxModel, Tolerance
+from exportguard import DivergenceOptions, OnnxModel, Tolerance, _core
 from exportguard.command_line import main
 from exportguard.conversion import convert
 from exportguard.reading import read
@@ -22,7 +26,8 @@ from exportguard.request import ExportOptions, ExportRequest
 from exportguard.tracing import Exported, exported_module
 from exportguard.validation import divergence
 from exportguard.validation.tensor_files import load_tensors, save_tensors
-from fault_models import FAMILIES
+from fault_generator import Generated, generated
+from fault_models import FAMILIES, MORE_FAMILIES
 from graph_faults import KINDS, planted
 
 OPSET = 23
@@ -38,7 +43,7 @@ class Converted:
 
 def converted(family: str, layers: int, optimize: bool = True) -> Converted:
     torch.manual_seed(7)
-    module, args, shapes = FAMILIES[family](layers)
+    module, args, shapes = {**FAMILIES, **MORE_FAMILIES}[family](layers)
     exported = exported_module(ExportRequest.of(module, args, None, dynamic_shapes=shapes, options=ExportOptions()))
     model = convert(read(exported), opset=OPSET, options=ExportOptions(), optimize=optimize)
     inputs = {value.name: tensor for value, tensor in zip(model.inputs, args, strict=True)}
@@ -169,6 +174,94 @@ def test_of_several_nodes_one_is_named_without_the_whole_program(
         report = exportguard.find_divergence(subject.exported.program, wrong, subject.inputs)
         assert report.first is not None
         assert fault.is_named_by(report.first.node.outputs), f"{fault}\n{report}"
+
+
+def first_of(report: exportguard.DivergenceReport) -> tuple[str, ...]:
+    """The outputs of the node that is named, within a body where it stands in one."""
+    if report.first is None:
+        return ()
+    return report.first.node.outputs + (report.first.inside.outputs if report.first.inside is not None else ())
+
+
+def generated_faults(right: Converted, count: int, depth: int | None) -> Iterator[tuple[int, bytes, Generated]]:
+    """Faults that make a file which can be read and whose operators exist, and that show in an output."""
+    for seed in range(count):
+        result = generated(right.proto, seed, depth=depth)
+        if result is None:
+            continue
+        data = result[0].SerializeToString()
+        try:
+            _core.Evaluator(exportguard.load(data)._core)
+        except exportguard.ExportGuardError:
+            continue
+        if outputs_change(right, data):
+            yield seed, data, result[1]
+
+
+@pytest.mark.parametrize("optimize", [True, False], ids=["optimized", "plain"])
+@pytest.mark.parametrize("family", [*FAMILIES, *MORE_FAMILIES])
+def test_faults_that_are_generated_are_named(family: str, optimize: bool) -> None:
+    """`EXPORTGUARD_GENERATED_FAULTS` asks for more of each."""
+    right = converted(family, 2, optimize)
+    assert exportguard.find_divergence(right.exported.program, right.model, right.inputs).agrees
+    count = int(os.environ.get("EXPORTGUARD_GENERATED_FAULTS", "24"))
+    for depth in (0, 1):
+        for seed, data, fault in generated_faults(right, count // 2, depth):
+            report = exportguard.find_divergence(right.exported.program, data, right.inputs)
+            assert fault.is_named_by(first_of(report)), f"seed {seed}: {fault}\n{report}"
+
+
+class Mean(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5)
+
+
+@pytest.mark.parametrize("sizes", [(2, 3, 5), (4, 4)], ids=["stops", "broadcasts"])
+def test_a_value_that_lost_an_axis_is_named_and_not_what_stumbles_over_it(sizes: tuple[int, ...]) -> None:
+    x = torch.randn(sizes)
+    exported = exported_module(ExportRequest.of(Mean(), (x,), None, dynamic_shapes=None, options=ExportOptions()))
+    model = convert(read(exported), opset=OPSET, options=ExportOptions(), optimize=False)
+    wrong = onnx.load_from_string(model.to_bytes())
+    node = next(one for one in wrong.graph.node if one.op_type == "ReduceMean")
+    del node.attribute[:]
+    node.attribute.append(onnx.helper.make_attribute("keepdims", 0))
+    report = exportguard.find_divergence(exported.program, wrong.SerializeToString(), {"x": x})
+    assert report.first is not None
+    assert report.first.node.outputs == tuple(node.output), str(report)
+    assert "instead of" in str(report)
+    other = exportguard.compare(model, wrong.SerializeToString(), {"x": x})
+    assert other.first is not None
+    assert other.first.node.outputs == tuple(node.output), str(other)
+
+
+def test_an_output_of_another_form_is_named_where_it_became_so() -> None:
+    x = torch.randn(2, 3)
+    program = torch.export.export(torch.nn.Sequential(torch.nn.Tanh(), torch.nn.ReLU()).eval(), (x,))
+    model = exportguard.to_onnx(program, opset=OPSET)
+    wrong = onnx.load_from_string(model.to_bytes())
+    tanh = next(one for one in wrong.graph.node if one.op_type == "Tanh")
+    wrong.graph.initializer.append(numpy_helper.from_array(numpy.array([0]), "axes"))
+    wrong.graph.node.insert(0, onnx.helper.make_node("Unsqueeze", [tanh.input[0], "axes"], ["longer"]))
+    tanh.input[0] = "longer"
+    report = exportguard.find_divergence(program, wrong.SerializeToString(), {"input": x})
+    assert report.first is not None
+    assert report.first.node.outputs in (("longer",), tuple(tanh.output)), str(report)
+
+
+@pytest.mark.parametrize("kind", ["Softmax", "Sigmoid", "Reciprocal"])
+def test_a_fault_within_a_local_function_is_named(kind: str) -> None:
+    module, args, shapes = FAMILIES["decoder"](3)
+    model = exportguard.to_onnx(module, args, dynamic_shapes=shapes, modules_as_functions="repeated", opset=OPSET)
+    assert exportguard.find_divergence(module, model, args, dynamic_shapes=shapes).agrees
+    wrong = onnx.load_from_string(model.to_bytes())
+    nodes = [node for function in wrong.functions for node in function.node if node.op_type == kind]
+    if not nodes:
+        return
+    nodes[0].op_type = {"Softmax": "LogSoftmax", "Sigmoid": "Tanh", "Reciprocal": "Neg"}[kind]
+    report = exportguard.find_divergence(module, wrong.SerializeToString(), args, dynamic_shapes=shapes)
+    assert report.first is not None
+    assert report.first.node.name.split("/")[-1].startswith(nodes[0].output[0]), str(report)
+    assert "of the function" in str(report)
 
 
 class Branches(torch.nn.Module):

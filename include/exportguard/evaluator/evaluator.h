@@ -17,6 +17,13 @@ namespace exportguard::evaluator {
 class EvaluationError : public Error {
  public:
   using Error::Error;
+  EvaluationError(const std::string& text, const ir::Node& node) : Error(text), node_(&node) {}
+
+  /// That could not be run, in whatever body it stands; null where no node is at fault. It lives as long as the model.
+  const ir::Node* node() const { return node_; }
+
+ private:
+  const ir::Node* node_ = nullptr;
 };
 
 /// Sees each value of a graph as it is made, nested graphs included (there once for each iteration).

@@ -52,6 +52,7 @@ struct Divergence {
   const ir::Node* reference_node = nullptr;      ///< that gives the value it should be
   std::vector<const ir::Node*> nodes;            ///< of the model, between right values and the wrong one, in order
   std::vector<const ir::Node*> reference_nodes;  ///< of the reference, likewise
+  std::vector<const ir::Node*> cleared;          ///< those of `nodes` that right values were made of as well
   Finding finding;                               ///< what `nodes` make of right inputs, beside what they should
   std::vector<NamedValue> inputs;                ///< right values that `nodes` read
   evaluator::Value expected;

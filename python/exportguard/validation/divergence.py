@@ -58,7 +58,10 @@ class DivergenceOptions:
 
 @dataclass(frozen=True)
 class NodePlace:
-    """A node of either side: its operator, the names it has in its graph, and its place in the user's model."""
+    """A node of either side: its operator, the names it has in its graph, and its place in the user's model.
+
+    Local functions are compared with what they do in the place of each call: `name` is `Function/value` then.
+    """
 
     name: str
     operator: str
@@ -71,7 +74,8 @@ class NodePlace:
 
     def __str__(self) -> str:
         made = ", ".join(self.outputs)
-        place = ", ".join(part for part in (self.module, self.source) if part)
+        function = f"{self.name} of the function" if "/" in self.name else ""
+        place = ", ".join(part for part in (function, self.module, self.source) if part)
         return f"{self.operator} -> {made}{f' ({place})' if place else ''}"
 
 
@@ -219,10 +223,13 @@ def search_beside(
     found = _report(searched)
     if found.first is None or len(found.first.nodes) < 2:
         return found
+    suspects = _suspects(searched[0], found.first)
+    if len(suspects) == 1:
+        return replace(found, first=replace(found.first, node=suspects[0]))
     node = _node_here(searched, options, export)
-    if node not in found.first.nodes:
+    if node not in suspects:
         node = _node_of_whole(exported, model, inputs, options, export)
-    if node is None or node not in found.first.nodes:
+    if node is None or node not in suspects:
         return found
     return replace(found, first=replace(found.first, node=node))
 
@@ -352,6 +359,12 @@ def _node_here(
     # With a value of the model beside each of the conversion, that of the whole program would tell no more.
     is_sure = len(other.nodes) == 1 or found[0].aligned >= found[1].node_count
     return other.node if is_sure else None
+
+
+def _suspects(found: _core.ReportView, first: Divergence) -> list[NodePlace]:
+    """The nodes of the place, but for those that right values were made of as well."""
+    cleared = [_place(node) for node in found.first.cleared] if found.first is not None else []
+    return [node for node in first.nodes if node not in cleared]
 
 
 def _node_of_whole(

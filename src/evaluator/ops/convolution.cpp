@@ -37,7 +37,7 @@ void run_conv(Call& call) {
   Tensor input = raised(x);
   Sizes padding = windows.before;
   if (windows.before != windows.after) {
-    input = padded(input, windows, 0);
+    input = padded(call, input, windows, 0);
     padding.assign(windows.rank(), 0);
   }
   const Sizes none(windows.rank(), 0);
@@ -88,7 +88,7 @@ void run_conv_transpose(Call& call) {
     windows.after[i] = extra[i] - windows.after[i];
   }
 
-  Tensor result = padded(whole, windows, 0);
+  Tensor result = padded(call, whole, windows, 0);
   if (const auto bias = bias_of(call)) {
     Sizes view(static_cast<std::size_t>(x.dim()), 1);
     view[1] = bias->numel();

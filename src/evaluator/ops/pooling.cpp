@@ -1,9 +1,11 @@
-// Pooling over windows of any rank: each window is a view, reduced over its own axes.
+// Pooling over windows of any rank: each window is a view, reduced over its own axes, of no more padding than is read.
 #include <ATen/ops/amax.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -38,11 +40,37 @@ Windows with_ceiling(const Call& call, Windows windows, at::IntArrayRef input) {
   return windows;
 }
 
+std::int64_t ceiling(std::int64_t a, std::int64_t b) { return a >= 0 ? (a + b - 1) / b : -(-a / b); }
+std::int64_t floor(std::int64_t a, std::int64_t b) { return -ceiling(-a, b); }
+
+std::int64_t count_of(const Call& call, const Windows& windows, std::size_t i, std::int64_t size) {
+  const std::int64_t room = size + windows.before[i] + windows.after[i] - windows.extent(i);
+  call.require(room >= 0, "the window is larger than the input");
+  return room / windows.strides[i] + 1;
+}
+
+// Without the places of a window that lie in the padding wherever it stands: a window may be a thousand times as large
+// as the input, and the padding would be as well.
+Windows trimmed(const Call& call, Windows windows, at::IntArrayRef input) {
+  for (std::size_t i = 0; i < windows.rank(); ++i) {
+    const std::int64_t size = input[i + 2];
+    const std::int64_t count = count_of(call, windows, i, size);
+    const std::int64_t step = windows.dilations[i];
+    const std::int64_t last_start = (count - 1) * windows.strides[i] - windows.before[i];
+    const std::int64_t first = std::clamp<std::int64_t>(ceiling(-last_start, step), 0, windows.kernel[i] - 1);
+    const std::int64_t last =
+        std::clamp<std::int64_t>(floor(size - 1 + windows.before[i], step), first, windows.kernel[i] - 1);
+    windows.kernel[i] = last - first + 1;
+    windows.before[i] -= first * step;
+    windows.after[i] = last_start + first * step + windows.extent(i) - size;
+  }
+  return windows;
+}
+
 // [N, C, outputs..., kernel...], a view of `x`.
-Tensor views(const Call& call, const Tensor& x, const Windows& windows) {
+Tensor views(const Tensor& x, const Windows& windows) {
   Tensor result = x;
   for (std::size_t i = 0; i < windows.rank(); ++i) {
-    call.require(x.size(spatial(i)) >= windows.extent(i), "the window is larger than the input");
     result = result.unfold(spatial(i), windows.extent(i), windows.strides[i])
                  .slice(-1, 0, std::nullopt, windows.dilations[i]);
   }
@@ -56,7 +84,8 @@ Sizes last_axes(std::size_t count) {
 }
 
 Windows pool_windows(const Call& call, const Tensor& x) {
-  return with_ceiling(call, windows_of(call, x.sizes(), call.integers("kernel_shape")), x.sizes());
+  const Windows windows = windows_of(call, x.sizes(), call.integers("kernel_shape"));
+  return trimmed(call, with_ceiling(call, windows, x.sizes()), x.sizes());
 }
 
 // ---------------------------------------------------------------- MaxPool
@@ -65,6 +94,37 @@ at::Scalar least(c10::ScalarType type) {
   if (type == at::kByte) return 0;
   return type == at::kChar ? at::Scalar(std::numeric_limits<std::int8_t>::min())
                            : at::Scalar(-std::numeric_limits<double>::infinity());
+}
+
+/// The largest element of each window, and its place in the window, counted over the kernel.
+struct Largest {
+  Tensor values;
+  Tensor within;
+};
+
+// Place by place, so that no more is held than the outputs. The first of equals counts; NaN is above all.
+Largest largest_of(const Tensor& all, std::size_t rank) {
+  const std::int64_t first_axis = all.dim() - static_cast<std::int64_t>(rank);
+  Sizes place(rank, 0);
+  Largest largest;
+  for (std::int64_t number = 0;; ++number) {
+    Tensor candidate = all;
+    for (std::size_t i = rank; i-- > 0;)
+      candidate = candidate.select(first_axis + static_cast<std::int64_t>(i), place[i]);
+    if (number == 0) {
+      largest = {candidate.clone(at::MemoryFormat::Contiguous),
+                 at::zeros(candidate.sizes(), candidate.options().dtype(at::kLong))};
+    } else {
+      const Tensor is_larger =
+          candidate.gt(largest.values).logical_or_(candidate.isnan().logical_and(largest.values.isnan().logical_not()));
+      largest.values = at::where(is_larger, candidate, largest.values);
+      largest.within.masked_fill_(is_larger, number);
+    }
+    std::size_t axis = rank;
+    while (axis > 0 && ++place[axis - 1] == all.size(first_axis + static_cast<std::int64_t>(axis) - 1))
+      place[--axis] = 0;
+    if (axis == 0) return largest;
+  }
 }
 
 // Where in the input each window's largest element stands, counted over the whole tensor; `storage_order` 1 counts
@@ -103,10 +163,11 @@ Tensor positions(const Call& call, const Tensor& x, const Windows& windows, cons
 void run_max_pool(Call& call) {
   const Tensor& x = call.input(0);
   const Windows windows = pool_windows(call, x);
-  const Tensor all = views(call, padded(x, windows, least(x.scalar_type())), windows);
-  call.result(at::amax(all, last_axes(windows.rank())));
-  if (!call.wants(1)) return;
-  call.result(positions(call, x, windows, all.flatten(-static_cast<std::int64_t>(windows.rank())).argmax(-1)));
+  const Tensor all = views(padded(call, x, windows, least(x.scalar_type())), windows);
+  if (!call.wants(1)) return call.result(at::amax(all, last_axes(windows.rank())));
+  const Largest largest = largest_of(all, windows.rank());
+  call.result(largest.values);
+  call.result(positions(call, x, windows, largest.within));
 }
 
 void run_max_unpool(Call& call) {
@@ -136,37 +197,50 @@ void run_max_unpool(Call& call) {
     growth.before[i] = 0;
     growth.after[i] = sizes[i + 2] - inferred[i + 2];
   }
-  call.result(padded(small, growth, 0));
+  call.result(padded(call, small, growth, 0));
 }
 
 // ---------------------------------------------------------------- AveragePool, LpPool
 
+// How many places of each window along an axis lie in [first, end).
+Tensor counted(const Windows& windows, std::size_t i, std::int64_t outputs,
+               std::pair<std::int64_t, std::int64_t> range) {
+  std::vector<double> counts;
+  for (std::int64_t output = 0; output < outputs; ++output) {
+    const std::int64_t start = output * windows.strides[i] - windows.before[i];
+    const std::int64_t first = std::max<std::int64_t>(ceiling(range.first - start, windows.dilations[i]), 0);
+    const std::int64_t last = std::min(floor(range.second - 1 - start, windows.dilations[i]), windows.kernel[i] - 1);
+    counts.push_back(static_cast<double>(std::max<std::int64_t>(last - first + 1, 0)));
+  }
+  Sizes sizes(windows.rank() + 2, 1);
+  sizes[i + 2] = outputs;
+  return at::tensor(counts, at::kDouble).reshape(sizes);
+}
+
 void run_average_pool(Call& call) {
   const Tensor& x = call.input(0);
   const Windows plain = windows_of(call, x.sizes(), call.integers("kernel_shape"));
-  const Windows windows = with_ceiling(call, plain, x.sizes());
-  const Sizes axes = last_axes(windows.rank());
-  const Tensor sums = views(call, padded(raised(x), windows, 0), windows).sum(axes);
-  Sizes sizes = x.sizes().vec();
-  sizes[0] = sizes[1] = 1;
-  Tensor counted = at::ones(sizes, sums.options());
-  Windows rest = windows;
-  if (call.flag("count_include_pad")) {
-    counted = padded(counted, plain, 1);
-    for (std::size_t i = 0; i < windows.rank(); ++i) {
-      rest.before[i] -= plain.before[i];
-      rest.after[i] -= plain.after[i];
-    }
+  const Windows whole = with_ceiling(call, plain, x.sizes());
+  const Windows windows = trimmed(call, whole, x.sizes());
+  const Tensor sums = views(padded(call, raised(x), windows, 0), windows).sum(last_axes(windows.rank()));
+
+  Tensor counts = at::ones({}, at::kDouble);
+  const bool includes_pads = call.flag("count_include_pad");
+  for (std::size_t i = 0; i < windows.rank(); ++i) {
+    const std::int64_t size = x.size(spatial(i));
+    const auto range =
+        includes_pads ? std::pair(-plain.before[i], size + plain.after[i]) : std::pair(std::int64_t{0}, size);
+    counts = counts.mul(counted(whole, i, sums.size(spatial(i)), range));
   }
-  call.result(sums.div(views(call, padded(counted, rest, 0), windows).sum(axes)).to(x.scalar_type()));
+  call.result(sums.div(counts.to(sums.options())).to(x.scalar_type()));
 }
 
 void run_lp_pool(Call& call) {
   const Tensor& x = call.input(0);
   const auto p = static_cast<double>(call.integer("p", 2));
   const Windows windows = pool_windows(call, x);
-  const Tensor powers = padded(raised(x).abs().pow(p), windows, 0);
-  call.result(views(call, powers, windows).sum(last_axes(windows.rank())).pow(1.0 / p).to(x.scalar_type()));
+  const Tensor powers = padded(call, raised(x).abs().pow(p), windows, 0);
+  call.result(views(powers, windows).sum(last_axes(windows.rank())).pow(1.0 / p).to(x.scalar_type()));
 }
 
 // ---------------------------------------------------------------- the whole plane

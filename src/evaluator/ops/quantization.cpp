@@ -129,8 +129,8 @@ Tensor convolved(const Call& call, const Tensor& x, const Tensor& weight) {
                                          weight.sizes().end());
   const Windows windows = windows_of(call, x.sizes(), kernel);
   const std::vector<std::int64_t> none(windows.rank(), 0);
-  return at::convolution(padded(x, windows, 0), weight, std::nullopt, windows.strides, none, windows.dilations, false,
-                         none, call.integer("group", 1));
+  return at::convolution(padded(call, x, windows, 0), weight, std::nullopt, windows.strides, none, windows.dilations,
+                         false, none, call.integer("group", 1));
 }
 
 void run_conv_integer(Call& call) {

@@ -1,5 +1,6 @@
 // Comparison of tensors on the device: one launch for all pairs, one pass over the data. A block takes a tile of one
-// pair; the last block of a pair to finish merges the figures of all of its tiles.
+// pair; the last block of a pair to finish merges the figures of all of its tiles. A thread sums its 256 pairs of a
+// tile in float32 where they are float32 or narrower, and what threads have in float64.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -88,6 +89,79 @@ __device__ void add_reals(const DevicePair& pair, Figures& figures, unsigned* co
   count_bucket(counters, bucket_of(distance));
 }
 
+__device__ float widened(float value) { return value; }
+__device__ float widened(__half value) { return __half2float(value); }
+__device__ float widened(__nv_bfloat16 value) { return __bfloat162float(value); }
+
+/// The pairs of one thread in a tile.
+struct Share {
+  std::int64_t begin;  // of the tile
+  std::int32_t count;  // of the tile
+  unsigned* counters;
+};
+
+__device__ void add_float(const DevicePair& pair, Figures& figures, FloatFigures& few, const Share& share,
+                          float expected, float got, std::int32_t at) {
+  if (is_for_float(expected, got)) {
+    add_float_pair(few, expected, got, pair.bounds, at);
+  } else if (!add_pair(figures, expected, got, pair.bounds, share.begin + at)) {
+    return;
+  }
+  count_bucket(share.counters, bucket_of(distance_of(key_of(expected, pair.scale), key_of(got, pair.scale))));
+}
+
+// The values of several pairs are asked for before the first one is looked at: the memory is far away.
+template <typename Expected, typename Got>
+__device__ void add_floats(const DevicePair& pair, Figures& figures, const Share& share) {
+  constexpr int kBatch = 4;
+  const Expected* expected = static_cast<const Expected*>(pair.expected) + share.begin;
+  const Got* got = static_cast<const Got*>(pair.got) + share.begin;
+  FloatFigures few;
+  for (std::int32_t first = static_cast<std::int32_t>(threadIdx.x); first < share.count; first += kBatch * kThreads) {
+    float want[kBatch];
+    float have[kBatch];
+#pragma unroll
+    for (int k = 0; k < kBatch; ++k) {
+      const std::int32_t at = first + k * kThreads;
+      want[k] = at < share.count ? widened(expected[at]) : 0.0F;
+      have[k] = at < share.count ? widened(got[at]) : 0.0F;
+    }
+#pragma unroll
+    for (int k = 0; k < kBatch; ++k) {
+      const std::int32_t at = first + k * kThreads;
+      if (at < share.count) add_float(pair, figures, few, share, want[k], have[k], at);
+    }
+  }
+  take_over(figures, few, share.begin);
+}
+
+__device__ void add_any(const DevicePair& pair, Figures& figures, const Share& share) {
+  for (std::int32_t at = static_cast<std::int32_t>(threadIdx.x); at < share.count; at += kThreads) {
+    if (pair.in_integers) {
+      add_integers(pair, figures, share.counters, share.begin + at);
+    } else {
+      add_reals(pair, figures, share.counters, share.begin + at);
+    }
+  }
+}
+
+// Pairs of one narrow type, and those of a model that was made narrower, each have code of their own.
+__device__ void add_share(const DevicePair& pair, Figures& figures, const Share& share) {
+  const Element expected = pair.expected_element;
+  const Element got = pair.got_element;
+  if (expected == Element::kFloat32 && got == Element::kFloat32) return add_floats<float, float>(pair, figures, share);
+  if (expected == Element::kFloat32 && got == Element::kFloat16) return add_floats<float, __half>(pair, figures, share);
+  if (expected == Element::kFloat16 && got == Element::kFloat16)
+    return add_floats<__half, __half>(pair, figures, share);
+  if (expected == Element::kFloat32 && got == Element::kBFloat16) {
+    return add_floats<float, __nv_bfloat16>(pair, figures, share);
+  }
+  if (expected == Element::kBFloat16 && got == Element::kBFloat16) {
+    return add_floats<__nv_bfloat16, __nv_bfloat16>(pair, figures, share);
+  }
+  add_any(pair, figures, share);
+}
+
 __device__ void reduce(Figures* of_threads) {
   for (int step = kThreads / 2; step > 0; step /= 2) {
     __syncthreads();
@@ -117,15 +191,9 @@ __global__ void compare_tiles(const DevicePair* pairs, const Tile* tiles, Figure
   __syncthreads();
 
   Figures figures;
-  const std::int64_t end = tile.begin + kTile < pair.count ? tile.begin + kTile : pair.count;
-  unsigned* own = counters[threadIdx.x / 32];
-  for (std::int64_t i = tile.begin + threadIdx.x; i < end; i += kThreads) {
-    if (pair.in_integers) {
-      add_integers(pair, figures, own, i);
-    } else {
-      add_reals(pair, figures, own, i);
-    }
-  }
+  const std::int64_t left = pair.count - tile.begin;
+  add_share(pair, figures,
+            {tile.begin, static_cast<std::int32_t>(left < kTile ? left : kTile), counters[threadIdx.x / 32]});
   of_threads[threadIdx.x] = figures;
   reduce(of_threads);
   add_histogram(counters, results[tile.pair].ulps);

@@ -400,5 +400,73 @@ TEST(Compare, IsAsDefinedOnRandomTensors) {
   }
 }
 
+// As a block of the device does: each of 256 threads takes every 256th pair of a tile.
+Figures of_threads(const std::vector<float>& expected, const std::vector<float>& got, const Bounds& bounds,
+                   std::int64_t begin) {
+  constexpr std::size_t kThreads = 256;
+  Figures all;
+  for (std::size_t thread = 0; thread < kThreads; ++thread) {
+    Figures figures;
+    FloatFigures few;
+    for (std::size_t i = thread; i < expected.size(); i += kThreads) {
+      if (is_for_float(expected[i], got[i])) {
+        add_float_pair(few, expected[i], got[i], bounds, static_cast<std::int32_t>(i));
+      } else {
+        add_pair(figures, expected[i], got[i], bounds, begin + static_cast<std::int64_t>(i));
+      }
+    }
+    take_over(figures, few, begin);
+    merge(all, figures);
+  }
+  return all;
+}
+
+TEST(FloatFigures, AreThoseOfFloat64AsFarAsFloat32Tells) {
+  std::mt19937 random(7);
+  const std::vector<float> unusual = {0.0F,
+                                      -0.0F,
+                                      1e-20F,
+                                      1e-45F,
+                                      3e38F,
+                                      1e15F,
+                                      std::numeric_limits<float>::infinity(),
+                                      -std::numeric_limits<float>::infinity(),
+                                      std::numeric_limits<float>::quiet_NaN()};
+  for (int round = 0; round < 40; ++round) {
+    std::normal_distribution<float> normal(0.0F, std::pow(10.0F, static_cast<float>(random() % 9) - 4.0F));
+    const std::size_t count = random() % 4 == 0 ? random() % 5 : random() % 65536;
+    std::vector<float> expected, got;
+    for (std::size_t i = 0; i < count; ++i) {
+      const bool is_unusual = round % 2 == 0 && random() % 50 == 0;
+      expected.push_back(is_unusual ? unusual[random() % unusual.size()] : normal(random));
+      got.push_back(random() % 60 == 0 ? unusual[random() % unusual.size()]
+                                       : expected.back() * (1 + 1e-3F * static_cast<float>(random() % 3)));
+    }
+    const Bounds bounds{1e-3, 1e-3};
+    constexpr std::int64_t kBegin = std::int64_t{1} << 33;
+    Figures wide;
+    for (std::size_t i = 0; i < count; ++i) {
+      add_pair(wide, expected[i], got[i], bounds, kBegin + static_cast<std::int64_t>(i));
+    }
+    const Figures narrow = of_threads(expected, got, bounds, kBegin);
+
+    SCOPED_TRACE(testing::Message() << "round " << round << ", " << count << " pairs");
+    EXPECT_EQ(narrow.finite, wide.finite);
+    EXPECT_EQ(narrow.nan_mismatches, wide.nan_mismatches);
+    EXPECT_EQ(narrow.infinity_mismatches, wide.infinity_mismatches);
+    EXPECT_NEAR(narrow.max_absolute, wide.max_absolute, 1e-6 * std::fabs(wide.max_absolute));
+    EXPECT_NEAR(narrow.max_relative, wide.max_relative, 1e-6 * std::fabs(wide.max_relative));
+    for (const auto sum : {&Figures::sum_absolute, &Figures::sum_relative, &Figures::sum_noise, &Figures::sum_expected,
+                           &Figures::sum_got}) {
+      EXPECT_NEAR(narrow.*sum, wide.*sum, 1e-5 * std::fabs(wide.*sum));
+    }
+    EXPECT_NEAR(narrow.sum_product, wide.sum_product, 1e-5 * (wide.sum_expected + wide.sum_got));
+    if (wide.finite == 0) continue;
+    const auto at = static_cast<std::size_t>(narrow.max_absolute_at - kBegin);
+    EXPECT_NEAR(std::fabs(static_cast<double>(got[at]) - static_cast<double>(expected[at])), wide.max_absolute,
+                1e-6 * wide.max_absolute);
+  }
+}
+
 }  // namespace
 }  // namespace exportguard::validation
