@@ -84,7 +84,7 @@ void GraphNames::name_outputs(const ir::Graph& graph) {
   std::vector<OutputName> names;
   for (std::size_t i = 0; i < graph.output_count(); ++i) {
     if (graph.find_output(i) != nullptr) {
-      names.push_back(output_name(graph, i));
+      names.push_back(output_name(graph, i, names));
     } else if (graph.parent() != nullptr) {
       throw GraphError(fmt::format("output {} of the graph '{}' inside {} is None, which ONNX cannot represent", i,
                                    graph.name(), graph.parent()->qualified_name()));
@@ -93,13 +93,16 @@ void GraphNames::name_outputs(const ir::Graph& graph) {
   outputs_.emplace(&graph, std::move(names));
 }
 
-// An input that is an output under its own name is written once: callers ask for it by that name.
-OutputName GraphNames::output_name(const ir::Graph& graph, std::size_t i) {
+// An input that is an output under its own name is written as it is, once: callers ask for it by that name.
+OutputName GraphNames::output_name(const ir::Graph& graph, std::size_t i, std::span<const OutputName> before) {
   const ir::Value& value = graph.output(i);
   std::string wanted = graph.output_name(i).empty() ? value.name() : graph.output_name(i);
   if (wanted.empty()) wanted = fmt::format("output_{}", i);
   const auto input = graph.parent() == nullptr ? values_.find(&value) : values_.end();
-  if (input != values_.end() && is_given(value) && input->second == wanted) return {&value, input->second, false};
+  const bool is_first = std::ranges::none_of(before, [&](const OutputName& output) { return output.name == wanted; });
+  if (input != values_.end() && is_given(value) && input->second == wanted && is_first) {
+    return {&value, input->second, false};
+  }
   const std::string_view name = value_names_.unique(wanted);
   const bool is_made_here = value.producer() != nullptr && &value.graph() == &graph;
   const bool takes_name = is_made_here && values_.emplace(&value, name).second;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory_resource>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -62,7 +63,7 @@ class GraphNames {
   void name_initializers(const ir::Graph& graph);
   void name_nodes(const ir::Graph& graph);
   void name_unnamed();
-  OutputName output_name(const ir::Graph& graph, std::size_t i);
+  OutputName output_name(const ir::Graph& graph, std::size_t i, std::span<const OutputName> before);
 
   // Given back at once: a model has some hundred thousand names.
   std::pmr::monotonic_buffer_resource memory_;

@@ -9,26 +9,27 @@ from transformers import CONFIG_MAPPING
 from exportguard.models import BuildOptions, ModelCase, build_model
 from exportguard.models.shrink import shrunk
 
+#: Two texts with three pictures of two shapes between them, where a text may have several.
 SHAPES = {
-    "plain": ("llava", {"pixel_values": (2, 3, 32, 32)}),
-    "patches and their grid": ("qwen2_vl", {"pixel_values": (32, 384), "image_grid_thw": (2, 3)}),
-    "patches that are pictures": ("paddleocr_vl", {"pixel_values": (32, 3, 8, 8), "image_grid_thw": (2, 3)}),
-    "several for each text": ("idefics3", {"pixel_values": (2, 1, 3, 32, 32)}),
-    "pictures and their sizes": ("mistral3", {"pixel_values": (2, 3, 32, 32), "image_sizes": (2, 2)}),
-    "patches that are padded": ("lfm2_vl", {"pixel_values": (2, 16, 192), "spatial_shapes": (2, 2)}),
+    "plain": ("llava", {"pixel_values": (3, 3, 32, 32)}),
+    "patches and their grid": ("qwen2_vl", {"pixel_values": (64, 384), "image_grid_thw": (3, 3)}),
+    "patches that are pictures": ("paddleocr_vl", {"pixel_values": (64, 3, 8, 8), "image_grid_thw": (3, 3)}),
+    "several for each text": ("idefics3", {"pixel_values": (3, 1, 3, 32, 32)}),
+    "pictures and their sizes": ("mistral3", {"pixel_values": (3, 3, 48, 32), "image_sizes": (3, 2)}),
+    "patches that are padded": ("lfm2_vl", {"pixel_values": (3, 24, 192), "spatial_shapes": (3, 2)}),
     "tiles and the ratio of their sides": (
         "mllama",
         {"pixel_values": (2, 1, 4, 3, 32, 32), "aspect_ratio_ids": (2, 1)},
     ),
-    "tiles behind the whole": ("llava_next", {"pixel_values": (2, 3, 3, 32, 32), "image_sizes": (2, 2)}),
-    "patches and their places": ("gemma4", {"pixel_values": (2, 36, 192), "image_position_ids": (2, 36, 2)}),
+    "tiles behind the whole": ("llava_next", {"pixel_values": (3, 3, 3, 32, 32), "image_sizes": (3, 2)}),
+    "patches and their places": ("gemma4", {"pixel_values": (3, 54, 192), "image_position_ids": (3, 54, 2)}),
     "with a text for what asks of them": ("instructblip", {"qformer_input_ids": (2, 6)}),
-    "with the places that they take": ("kosmos-2", {"image_embeds_position_mask": (2, 70)}),
-    "patches behind their places": ("pix2struct", {"flattened_patches": (2, 4, 770)}),
-    "patches without places": ("fuyu", {"pixel_values": (2, 4, 192)}),
-    "several, of which some count": ("granite_docling", {"pixel_values": (2, 1, 3, 32, 32)}),
-    "features for each layer": ("granite4_vision", {"pixel_values": (2, 3, 3, 32, 32), "image_sizes": (2, 2)}),
-    "in two resolutions": ("deepseek_vl_hybrid", {"high_res_pixel_values": (2, 3, 32, 32)}),
+    "with the places that they take": ("kosmos-2", {"image_embeds_position_mask": (2, 136)}),
+    "patches behind their places": ("pix2struct", {"flattened_patches": (2, 6, 770)}),
+    "patches without places": ("fuyu", {"pixel_values": (3, 6, 192)}),
+    "several, of which some count": ("granite_docling", {"pixel_values": (3, 1, 3, 32, 32)}),
+    "features for each layer": ("granite4_vision", {"pixel_values": (3, 3, 3, 32, 32), "image_sizes": (3, 2)}),
+    "in two resolutions": ("deepseek_vl_hybrid", {"high_res_pixel_values": (3, 3, 32, 32)}),
 }
 
 
@@ -48,9 +49,9 @@ def test_pictures_have_the_form_that_the_model_takes(name: str, shapes: dict[str
 def test_pictures_of_any_size_have_as_many_rows_as_asked_for() -> None:
     case = case_of("qwen2_vl")
     inputs = case.inputs({"batch": 2, "seq": 6, "rows": 3})
-    assert inputs["image_grid_thw"].tolist() == [[1, 6, 4]] * 2
+    assert inputs["image_grid_thw"].tolist() == [[1, 6, 4], [1, 8, 4]]
     held = inputs["input_ids"] == case.model.config.image_token_id  # type: ignore[union-attr]
-    assert held.sum(1).tolist() == [6, 6]
+    assert held.sum(1).tolist() == [6, 8]
     assert torch.equal(inputs["mm_token_type_ids"], held.long())
 
 
@@ -91,7 +92,7 @@ def test_only_a_task_with_pictures_adds_the_part_that_sees_them() -> None:
 def test_patches_with_shapes_go_with_every_task(task: str, count: int) -> None:
     case = build_model("siglip2", BuildOptions(task=task))
     inputs = case.inputs({"batch": count, "texts": 2, "seq": 6, "images": count})
-    assert inputs["spatial_shapes"].tolist() == [[4, 4]] * count
+    assert inputs["spatial_shapes"].tolist() == [[4, 4], [6, 4], [4, 4]][:count]
     with torch.no_grad():
         case.model(**inputs)
 

@@ -112,6 +112,15 @@ TEST(GraphWriter, AnInputThatIsAnOutputKeepsItsName) {
   EXPECT_EQ(model.graph().node_size(), 0);
 }
 
+TEST(GraphWriter, AnInputThatIsAnOutputTwiceHasANameForEach) {
+  const pb::ModelProto model = proto_of(R"(
+    opset 22
+    graph(%x: f32[2]):
+      return (%x, %x))");
+  EXPECT_THAT(names_of(model.graph().output()), ElementsAre("x", "x_1"));
+  EXPECT_EQ(model.graph().node_size(), 1);
+}
+
 TEST(GraphWriter, NestedGraphsSeeOuterValuesUnderTheirFinalNames) {
   ir::Model model;
   model.opsets[""] = 22;

@@ -37,6 +37,11 @@ def of_a_size(name: str) -> None:
         is_right(lambda x: x * math.log(x.shape[1], 3) + math.ceil(math.log(x.shape[0] + 0.5, x.shape[1])))
 
 
+def functions_of_sizes() -> None:
+    for name in NAMES:
+        of_a_size(name)
+
+
 def losses() -> None:
     for options in ({}, {"full": True, "reduction": "sum"}, {"reduction": "none", "eps": 0.5}):
         is_right(lambda x, o=options: functional.gaussian_nll_loss(x, x.flip(0), x.exp(), **o))
@@ -47,6 +52,6 @@ def losses() -> None:
 
 
 PROGRAMS = {
-    **{f"math.{name} of a size": lambda name=name: of_a_size(name) for name in NAMES},
+    "functions of numbers, of a size": functions_of_sizes,
     "checks of losses": losses,
 }
