@@ -90,13 +90,16 @@ def fixed_axes() -> Iterator[FixedAxes]:
             found.places.setdefault(axis, _place_now())
         original(self, a, tgt, msg)
 
+    asked: set[Any] = set()  # each is looked at once: a trace asks the same again and again
     evaluate_expr = ShapeEnv.evaluate_expr
 
     @functools.wraps(evaluate_expr)
     def evaluate(self: Any, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
         value = evaluate_expr(self, orig_expr, *args, **kwargs)
-        if _is_of_sizes(self, orig_expr) and not isinstance(value, bool):
-            found.numbers.setdefault(str(orig_expr), _place_now())
+        if orig_expr not in asked:
+            asked.add(orig_expr)
+            if _is_of_sizes(self, orig_expr):
+                found.numbers[str(orig_expr)] = _place_now()
         return value
 
     changes = _core.KeptChanges()
