@@ -22,6 +22,7 @@ from typing import Any
 
 import onnxruntime
 import torch
+from operator_samples import difference
 from torch.utils import _pytree as pytree
 
 from exportguard import to_onnx
@@ -136,20 +137,6 @@ def sizes_to_try(names: Sequence[str], source: random.Random) -> Iterator[dict[s
     yield {name: source.choice((0, 2, 6)) for name in names}
 
 
-def difference(got: torch.Tensor, expected: torch.Tensor) -> str:
-    """Empty where they agree."""
-    if expected.is_complex():
-        expected = torch.view_as_real(expected.resolve_conj())
-    if got.dtype != expected.dtype or got.shape != expected.shape:
-        return f"{got.dtype} {tuple(got.shape)}, expected {expected.dtype} {tuple(expected.shape)}"
-    relative, absolute = TOLERANCES.get(got.dtype, (0.0, 0.0))
-    bad = ~torch.isclose(got, expected, rtol=relative, atol=absolute, equal_nan=True)
-    if not bad.any():
-        return ""
-    at = tuple(bad.nonzero()[0].tolist())
-    return f"{got[at].item()} at {list(at)}, expected {expected[at].item()} ({int(bad.sum())} of {bad.numel()})"
-
-
 @dataclass(frozen=True)
 class Outcome:
     kind: str  #: "right", "refused", "other", "runs where eager refuses" or "stops"
@@ -189,7 +176,7 @@ def at_sizes(program: Program, module: torch.nn.Module, model: Any, sizes: dict[
     if expected is None:
         return Outcome("runs where eager refuses", f"at {sizes}: {refusal}")
     for a, b in zip(got, expected, strict=False):
-        text = difference(torch.as_tensor(a), b if isinstance(b, torch.Tensor) else torch.tensor(b))
+        text = difference(torch.as_tensor(a), b if isinstance(b, torch.Tensor) else torch.tensor(b), TOLERANCES)
         if text:
             return Outcome("other", f"at {sizes}: {text}")
     return Outcome("right")

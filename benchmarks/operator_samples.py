@@ -19,7 +19,7 @@ import itertools
 import logging
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,8 @@ _WITHOUT_AN_ANSWER = (
 _ELEMENTWISE = (UnaryUfuncInfo, BinaryUfuncInfo)
 
 #: Relative and absolute.
-TOLERANCES = {
+Tolerances = Mapping[torch.dtype, tuple[float, float]]  # relative and absolute
+TOLERANCES: Tolerances = {
     torch.float16: (5e-3, 5e-3), torch.bfloat16: (3e-2, 3e-2),
     torch.float32: (1e-4, 1e-5), torch.float64: (1e-9, 1e-10),
     torch.complex64: (1e-4, 1e-5), torch.complex128: (1e-9, 1e-10),
@@ -140,13 +141,13 @@ def tensors_of(outputs: Any) -> list[torch.Tensor]:
     ]
 
 
-def difference(got: torch.Tensor, expected: torch.Tensor) -> str:
+def difference(got: torch.Tensor, expected: torch.Tensor, tolerances: Tolerances = TOLERANCES) -> str:
     """The first element that differs and both answers; empty where none does. A file has complex numbers as pairs."""
     if expected.is_complex() and not got.is_complex():
-        expected = torch.view_as_real(expected)
+        expected = torch.view_as_real(expected.resolve_conj())
     if got.dtype != expected.dtype or got.shape != expected.shape:
         return f"{got.dtype} {tuple(got.shape)}, expected {expected.dtype} {tuple(expected.shape)}"
-    relative, absolute = TOLERANCES.get(got.dtype, (0.0, 0.0))
+    relative, absolute = tolerances.get(got.dtype, (0.0, 0.0))
     bad = ~torch.isclose(got, expected, rtol=relative, atol=absolute, equal_nan=True)
     if not bad.any():
         return ""

@@ -9,21 +9,13 @@ import pytest
 import torch
 from torch.export import Dim
 
+from called import Called
 from exportguard import AxisOutcome, ExportOptions, to_onnx
-
-
-class Apply(torch.nn.Module):
-    def __init__(self, function: Callable[[torch.Tensor], Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(x)
 
 
 def outcome(function: Callable[[torch.Tensor], Any]) -> AxisOutcome:
     model = to_onnx(
-        Apply(function).eval(), (torch.zeros(3, 4),), dynamic_shapes={"x": {0: "batch"}}, on_fixed_axis="warn"
+        Called(function).eval(), (torch.zeros(3, 4),), dynamic_shapes={"x": {0: "batch"}}, on_fixed_axis="warn"
     )
     (axis,) = model.axes
     return axis
@@ -77,7 +69,7 @@ def test_a_number_has_no_axis() -> None:
 def test_without_a_guard_a_fixed_axis_is_an_error_of_torch() -> None:
     with pytest.raises(Exception, match="specialized it to be a constant"):
         to_onnx(
-            Apply(fixing).eval(),
+            Called(fixing).eval(),
             (torch.zeros(3, 4),),
             dynamic_shapes={"x": {0: "batch"}},
             options=ExportOptions(guard=None),

@@ -14,6 +14,7 @@ import torch
 from onnxscript import opset20, script
 from onnxscript.values import Opset
 
+from called import CalledWithAll
 from exportguard import Dispatcher, InvalidArgumentError, LoweringError, OnnxModel, to_onnx
 
 
@@ -90,18 +91,9 @@ DISPATCHER = Dispatcher(
 )
 
 
-class Called(torch.nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: torch.Tensor) -> Any:
-        return self.function(*inputs)
-
-
 def converted(function: Callable[..., Any], *inputs: torch.Tensor, dispatcher: Dispatcher | None) -> OnnxModel:
     shapes = (tuple({0: "n"} for _ in inputs),)
-    return to_onnx(Called(function).eval(), inputs, dynamic_shapes=shapes, dispatcher=dispatcher)
+    return to_onnx(CalledWithAll(function).eval(), inputs, dynamic_shapes=shapes, dispatcher=dispatcher)
 
 
 def check(function: Callable[..., Any], *inputs: torch.Tensor, dispatcher: Dispatcher = DISPATCHER) -> OnnxModel:
@@ -212,7 +204,7 @@ def test_an_onnxscript_function_becomes_a_local_function() -> None:
         return torch.ops.test_dispatcher.scaled_sum(once, y, scale=3.0)
 
     inputs = torch.rand(2, 3), torch.rand(2, 3)
-    program = torch.export.export(Called(function).eval(), inputs, strict=False)
+    program = torch.export.export(CalledWithAll(function).eval(), inputs, strict=False)
     model = to_onnx(program, opset=20, dispatcher=Dispatcher({scaled_sum: script_scaled_sum}))
     assert model.text().count("function ") == 1
     session = onnxruntime.InferenceSession(model.to_bytes(), providers=["CPUExecutionProvider"])
@@ -260,7 +252,7 @@ def test_what_a_converter_raises_comes_with_the_node() -> None:
     caught = failing(lambda g, x, y, scale: g.op.MatMull(x, y))
     assert caught.type is InvalidArgumentError
     (note,) = caught.value.__notes__
-    assert re.fullmatch(r"while test_dispatcher\.scaled_sum\.default \(.*test_dispatcher\.py:\d+\) was converted", note)
+    assert re.fullmatch(r"while test_dispatcher\.scaled_sum\.default \(.*called\.py:\d+\) was converted", note)
 
 
 def test_a_value_is_of_no_use_afterwards() -> None:

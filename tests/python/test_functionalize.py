@@ -11,6 +11,7 @@ import onnxruntime as ort
 import pytest
 import torch
 
+from called import CalledWithTwo
 from exportguard import to_onnx
 
 Program = Callable[..., Any]
@@ -18,15 +19,6 @@ Program = Callable[..., Any]
 
 def floats(*sizes: int) -> torch.Tensor:
     return torch.randn(sizes, generator=torch.Generator().manual_seed(sum(sizes)))
-
-
-class Called(torch.nn.Module):
-    def __init__(self, function: Program) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
-        return self.function(x, y)
 
 
 def add_in_place(x: torch.Tensor, y: torch.Tensor) -> Any:
@@ -220,7 +212,9 @@ def as_list(value: Any) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_a_program_that_writes_in_place_is_right_on_every_shape(program: Program) -> None:
-    model = to_onnx(Called(program), (floats(3, 4), floats(3, 4)), dynamic_shapes={"x": {0: "rows"}, "y": {0: "rows"}})
+    model = to_onnx(
+        CalledWithTwo(program), (floats(3, 4), floats(3, 4)), dynamic_shapes={"x": {0: "rows"}, "y": {0: "rows"}}
+    )
     session = ort.InferenceSession(model.to_bytes())
     for rows in (3, 5, 2):
         inputs = [floats(rows, 4), floats(rows, 4) + rows / 10]
@@ -231,7 +225,7 @@ def test_a_program_that_writes_in_place_is_right_on_every_shape(program: Program
 
 def test_a_copy_that_reshape_made_at_fixed_sizes_is_a_copy() -> None:
     session = ort.InferenceSession(
-        to_onnx(Called(write_a_copy_that_reshape_made), (floats(3, 4), floats(3, 4))).to_bytes()
+        to_onnx(CalledWithTwo(write_a_copy_that_reshape_made), (floats(3, 4), floats(3, 4))).to_bytes()
     )
     inputs = [floats(3, 4), floats(3, 4) + 1]
     for got, want in zip(outputs_of(session, inputs), write_a_copy_that_reshape_made(*inputs), strict=True):
@@ -264,7 +258,7 @@ def test_an_input_that_the_model_writes_is_an_output_under_its_name() -> None:
         x.mul_(2)
         return x + y
 
-    model = to_onnx(Called(program), (floats(3, 4), floats(3, 4)))
+    model = to_onnx(CalledWithTwo(program), (floats(3, 4), floats(3, 4)))
     session = ort.InferenceSession(model.to_bytes())
     assert [output.name for output in session.get_outputs()] == ["output_0", "x_mutated"]
     x, y = floats(3, 4), floats(3, 4)

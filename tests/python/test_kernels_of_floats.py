@@ -10,18 +10,10 @@ import torch
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 from torch.nn import functional
 
+from called import CalledWithAll
 from exportguard import ExportOptions, to_onnx
 
 Function = Callable[..., torch.Tensor]
-
-
-class Called(torch.nn.Module):
-    def __init__(self, function: Function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
-        return self.function(*tensors)
 
 
 def doubles(*sizes: int) -> torch.Tensor:
@@ -109,7 +101,7 @@ def test_float64_is_computed_in_float64(name: str) -> None:
     function, sizes = IN_FLOAT64[name]
     is_square = sizes[-2:] == (4, 4)
     shape = {axis: f"axis{axis}" for axis in range(len(sizes)) if axis != 1 and not is_square}
-    model = to_onnx(Called(function).eval(), (doubles(*sizes),), dynamic_shapes=((shape,),) if shape else None)
+    model = to_onnx(CalledWithAll(function).eval(), (doubles(*sizes),), dynamic_shapes=((shape,),) if shape else None)
     assert "f32" not in model.text()
     for added in (0, 1, 2, 5) if shape else (0,):
         x = doubles(*(size + (0 if axis == 1 else added) for axis, size in enumerate(sizes)))
@@ -182,7 +174,7 @@ IN_BFLOAT16: dict[str, tuple[torch.nn.Module, Sequence[int]]] = {
     ),
     "attention": (block(torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)), (2, 5, 8)),
     "a branch": (Branching(), (2, 4)),
-    "moved values": (Called(lambda x: torch.cat([x.flip(0), x[:, :1].expand(-1, 3)], 1).cumsum(1)), (2, 4)),
+    "moved values": (CalledWithAll(lambda x: torch.cat([x.flip(0), x[:, :1].expand(-1, 3)], 1).cumsum(1)), (2, 4)),
 }
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+from called import CalledWithTwo
 from exportguard import LoweringError, to_onnx
 
 FLOATS = torch.randn(3, 3)
@@ -30,15 +31,6 @@ PRODUCTS: dict[str, Function] = {
 }
 
 
-class Called(torch.nn.Module):
-    def __init__(self, function: Function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return self.function(x, y)
-
-
 def refuses(function: Function, y: torch.Tensor) -> bool:
     try:
         function(FLOATS, y)
@@ -52,10 +44,10 @@ def refuses(function: Function, y: torch.Tensor) -> bool:
 def test_a_model_that_eager_refuses_is_refused(name: str, dtype: torch.dtype) -> None:
     function, y = PRODUCTS[name], FLOATS.to(dtype)
     if not refuses(function, y):
-        to_onnx(Called(function).eval(), (FLOATS, y)).run({"x": FLOATS, "y": y})
+        to_onnx(CalledWithTwo(function).eval(), (FLOATS, y)).run({"x": FLOATS, "y": y})
         return
     with pytest.raises(Exception, match=r"torch refuses|torch.export stopped"):
-        to_onnx(Called(function).eval(), (FLOATS, y))
+        to_onnx(CalledWithTwo(function).eval(), (FLOATS, y))
 
 
 def test_the_error_names_the_line_the_dtypes_and_the_remedy() -> None:

@@ -14,6 +14,7 @@ import pytest
 import torch
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime
 
+from called import CalledWithAll
 from exportguard import ExportOptions, InvalidArgumentError, OnnxModel, _core, load, to_onnx
 
 ROOT = Path(__file__).parents[2]
@@ -99,15 +100,6 @@ def test_the_standard_has_no_table() -> None:
 # ---------------------------------------------------------------------------------------------------- models
 
 
-class Called(torch.nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: torch.Tensor) -> Any:
-        return self.function(*inputs)
-
-
 X = torch.tensor([[1.5, -2.0, 0.25], [0.5, 4.0, -1.0]])
 #: Where targets differ, with how many nodes fewer the standard needs at least.
 DIFFERENT: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], int]] = {
@@ -129,7 +121,7 @@ def test_a_model_for_the_standard_is_plain_and_right_where_everything_runs(name:
     function, inputs, fewer = DIFFERENT[name]
     expected = function(*inputs)
     plain, adapted = (
-        to_onnx(Called(function), inputs, options=ExportOptions(target=target), optimize=False)
+        to_onnx(CalledWithAll(function), inputs, options=ExportOptions(target=target), optimize=False)
         for target in ("onnx", "onnxruntime-cpu")
     )
     assert adapted.node_count - plain.node_count >= fewer
@@ -147,7 +139,7 @@ def assert_same(expected: torch.Tensor, model: OnnxModel, inputs: Sequence[torch
 @pytest.mark.parametrize("target", ["onnx", "onnxruntime-cpu", "onnxruntime-cuda"])
 def test_every_target_gives_a_model_that_the_checker_takes(target: Any, tmp_path: Path) -> None:
     file = tmp_path / "model.onnx"
-    to_onnx(Called(torch.erf), (X.double(),), options=ExportOptions(target=target), output=file)
+    to_onnx(CalledWithAll(torch.erf), (X.double(),), options=ExportOptions(target=target), output=file)
     onnx.checker.check_model(str(file), full_check=True)
     assert load(file).node_count >= 1
 
@@ -160,7 +152,7 @@ def test_an_unknown_target_is_refused() -> None:
 def test_the_runtime_runs_what_its_table_says(tmp_path: Path) -> None:
     """A model of doubles with operators that have a kernel and with those that have none."""
     file = tmp_path / "model.onnx"
-    to_onnx(Called(lambda x: torch.tan(x) + torch.exp(x)), (X.double(),), output=file)
+    to_onnx(CalledWithAll(lambda x: torch.tan(x) + torch.exp(x)), (X.double(),), output=file)
     session = ort.InferenceSession(str(file), providers=["CPUExecutionProvider"])
     (got,) = session.run(None, {session.get_inputs()[0].name: X.double().numpy()})
     assert got.dtype == np.float64

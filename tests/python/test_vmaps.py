@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import onnxruntime as ort
 import pytest
 import torch
 
+from called import CalledWithTwo
 from exportguard import to_onnx
-
-
-class Called(torch.nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
-        return self.function(x, y)
-
 
 FUNCTIONS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "one level": lambda x, y: torch.vmap(lambda a: (a * a.sum()).tanh())(x) + y,
@@ -34,7 +24,7 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 def test_batches_of_any_size(name: str) -> None:
     function = FUNCTIONS[name]
     inputs = (torch.rand(3, 4), torch.rand(3, 4))
-    model = to_onnx(Called(function).eval(), inputs, dynamic_shapes={"x": {0: "batch"}, "y": {0: "batch"}})
+    model = to_onnx(CalledWithTwo(function).eval(), inputs, dynamic_shapes={"x": {0: "batch"}, "y": {0: "batch"}})
     session = ort.InferenceSession(model.to_bytes(), providers=["CPUExecutionProvider"])
     for batch in (3, 5, 2):
         x, y = torch.rand(batch, 4), torch.rand(batch, 4)

@@ -10,29 +10,19 @@ import pytest
 import torch
 from torch.export import Dim
 
+from called import Called
 from exportguard import AxisError, OnnxModel, to_onnx
 from exportguard.axes.bound import Kind
 
 
-class Apply(torch.nn.Module):
-    def __init__(self, function: Callable[..., Any], **buffers: torch.Tensor) -> None:
-        super().__init__()
-        self.function = function
-        for name, value in buffers.items():
-            self.register_buffer(name, value)
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(x)
-
-
-class ApplyTwo(Apply):
+class ApplyTwo(Called):
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:  # type: ignore[override]
         return self.function(x, y)
 
 
 def exported(function: Callable[[torch.Tensor], Any], asked: Any = None, size: int = 6) -> OnnxModel:
     shapes = {"x": {1: asked or "seq"}}
-    return to_onnx(Apply(function).eval(), (torch.randn(2, size),), dynamic_shapes=shapes)
+    return to_onnx(Called(function).eval(), (torch.randn(2, size),), dynamic_shapes=shapes)
 
 
 def refused(function: Callable[[torch.Tensor], Any], asked: Any = None) -> str:
@@ -142,7 +132,7 @@ def test_a_fixed_axis_is_an_error_unless_it_was_left_to_torch(caplog: pytest.Log
     assert not exported(function, Dim.AUTO).axes[0].kept
     with caplog.at_level(logging.WARNING):
         model = to_onnx(
-            Apply(function).eval(), (torch.randn(2, 6),), dynamic_shapes={"x": {1: "seq"}}, on_fixed_axis="warn"
+            Called(function).eval(), (torch.randn(2, 6),), dynamic_shapes={"x": {1: "seq"}}, on_fixed_axis="warn"
         )
     assert not model.axes[0].kept
     assert "of the axes that were asked to change, 1 do not, or not to every size" in caplog.text
@@ -204,7 +194,7 @@ def test_squeezing_without_an_axis_leaves_out_those_that_the_trace_knows() -> No
         return result
 
     shapes = {"x": {0: "batch", 1: "seq"}}
-    model = to_onnx(Apply(first).eval(), (torch.randn(2, 6),), dynamic_shapes=shapes)
+    model = to_onnx(Called(first).eval(), (torch.randn(2, 6),), dynamic_shapes=shapes)
     assert all(axis.kept for axis in model.axes)
 
 

@@ -7,18 +7,10 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from called import Called
 from exportguard import AxisError, to_onnx
 
 Function = Callable[[torch.Tensor], torch.Tensor]
-
-
-class Called(torch.nn.Module):
-    def __init__(self, function: Function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.function(x)
 
 
 DIFFERENT: dict[str, Function] = {

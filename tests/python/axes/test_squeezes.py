@@ -9,22 +9,14 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
+from called import Called
 from exportguard import AxisError, OnnxModel, to_onnx
 from exportguard.axes.bound import Kind
 
 
-class Apply(torch.nn.Module):
-    def __init__(self, function: Callable[[torch.Tensor], Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(x)
-
-
 def exported(function: Callable[[torch.Tensor], Any]) -> OnnxModel:
     shapes = {"x": {0: "batch", 1: "seq"}}
-    return to_onnx(Apply(function).eval(), (torch.randn(2, 6, 4),), dynamic_shapes=shapes)
+    return to_onnx(Called(function).eval(), (torch.randn(2, 6, 4),), dynamic_shapes=shapes)
 
 
 OTHER_RANKS: dict[str, tuple[Callable[[torch.Tensor], Any], list[str]]] = {

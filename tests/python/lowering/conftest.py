@@ -10,6 +10,7 @@ import onnxruntime as ort
 import pytest
 import torch
 
+from called import CalledWithAll
 from exportguard import _core
 from exportguard.errors import ExportGuardError
 from exportguard.runners.evaluator import EvaluatorSession
@@ -41,17 +42,6 @@ class Check(Protocol):
     ) -> None: ...
 
 
-class Called(torch.nn.Module):
-    """A module that calls a function of its inputs."""
-
-    def __init__(self, function: Function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: Any) -> Any:
-        return self.function(*inputs)
-
-
 def varying_axes(inputs: Sequence[Any], others: Sequence[Sequence[Any]]) -> list[Any]:
     return [
         {
@@ -66,7 +56,7 @@ def varying_axes(inputs: Sequence[Any], others: Sequence[Sequence[Any]]) -> list
 
 
 def export(function: Function, inputs: Sequence[Any], dynamic_shapes: Sequence[Any]) -> torch.export.ExportedProgram:
-    module = function if isinstance(function, torch.nn.Module) else Called(function)
+    module = function if isinstance(function, torch.nn.Module) else CalledWithAll(function)
     shapes = tuple(dynamic_shapes) if module is function else (tuple(dynamic_shapes),)
     return torch.export.export(module.eval(), tuple(inputs), dynamic_shapes=shapes, strict=False)
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import Called
 from tensors import Case, floats, integers
 
+from called import CalledWithAll
 from exportguard import to_onnx
 
 ROWS = [floats(3, 6), floats(3, 4)]
@@ -25,7 +25,7 @@ CASES: dict[str, Case] = {
 def test_over_any_number_of_columns(name: str) -> None:
     function, inputs, others = CASES[name]
     shapes = [{x.ndim - 1: "columns"} for x in inputs]
-    model = to_onnx(Called(function), tuple(inputs), dynamic_shapes=(tuple(shapes),))
+    model = to_onnx(CalledWithAll(function), tuple(inputs), dynamic_shapes=(tuple(shapes),))
     for feed in (inputs, *others):
         (got,) = model.run(dict(zip([value.name for value in model.inputs], feed, strict=True))).values()
         torch.testing.assert_close(got, function(*feed), rtol=1e-5, atol=1e-6)

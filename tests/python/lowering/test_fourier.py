@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from conftest import Called
 from tensors import floats
 
+from called import CalledWithAll
 from exportguard import to_onnx
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def test_there_and_back(function: Callable[[torch.Tensor], torch.Tensor], check:
 def test_float64_keeps_its_digits() -> None:
     """onnxruntime 1.31 scales an inverse transform of float64 by a float32."""
     x = floats(3, 7).double()
-    model = to_onnx(Called(lambda x: torch.fft.ifft(torch.fft.fft(x)).real), (x,))
+    model = to_onnx(CalledWithAll(lambda x: torch.fft.ifft(torch.fft.fft(x)).real), (x,))
     (got,) = model.run({model.inputs[0].name: x}, runner="onnxruntime").values()
     torch.testing.assert_close(got, x, rtol=1e-14, atol=1e-14)
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import onnxruntime as ort
 import pytest
 import torch
-from conftest import Called, run
+from conftest import run
 from tensors import floats
 
+from called import CalledWithAll
 from exportguard import to_onnx
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ MATRICES = [(4, 1), (1, 4), (1, 1), (0, 3), (3, 0), (2, 4, 1), (2, 1, 3), (0, 2,
 def test_matrices_of_one_row_or_column(size: tuple[int, ...], check: Check) -> None:
     x = floats(*size)
     functions = (torch.linalg.svdvals, torch.linalg.pinv, torch.linalg.matrix_rank)
-    found = to_onnx(Called(lambda x: [function(x) for function in functions]), (x,))
+    found = to_onnx(CalledWithAll(lambda x: [function(x) for function in functions]), (x,))
     session = ort.InferenceSession(found.to_bytes(), providers=["CPUExecutionProvider"])
     expected = [function(x) for function in functions]
     for want, got in zip(expected, run(session, [x]), strict=True):

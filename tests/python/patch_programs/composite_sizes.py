@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 
+from called import Called
 from exportguard import to_onnx
 
 Function = Callable[..., object]
@@ -35,18 +36,9 @@ FUNCTIONS: list[Function] = [
 ]
 
 
-class Applies(torch.nn.Module):
-    def __init__(self, function: Function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> object:
-        return self.function(x)
-
-
 def keep_the_axes() -> None:
     for function in FUNCTIONS:
-        model = to_onnx(Applies(function).eval(), (torch.randn(5, 7),), dynamic_shapes=({0: "rows", 1: "columns"},))
+        model = to_onnx(Called(function).eval(), (torch.randn(5, 7),), dynamic_shapes=({0: "rows", 1: "columns"},))
         for sizes in [(5, 7), (3, 4), (2, 9)]:
             x = torch.randn(sizes)
             expected = torch.utils._pytree.tree_leaves(function(x))

@@ -7,9 +7,8 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional
 
+from called import Called
 from exportguard import to_onnx
-
-from .composite_sizes import Applies
 
 POOLS: list[Callable[[torch.Tensor], torch.Tensor]] = [
     lambda x: functional.max_pool2d(x, 3, 3, 1, ceil_mode=True),
@@ -23,7 +22,7 @@ POOLS: list[Callable[[torch.Tensor], torch.Tensor]] = [
 def counts_windows_at_every_size() -> None:
     for pool in POOLS:
         shapes = ({2: "height", 3: "width"},)
-        model = to_onnx(Applies(pool).eval(), (torch.randn(2, 3, 7, 8),), dynamic_shapes=shapes)
+        model = to_onnx(Called(pool).eval(), (torch.randn(2, 3, 7, 8),), dynamic_shapes=shapes)
         for sizes in [(height, width) for height in range(4, 12) for width in (5, 6, 7, 10)]:
             x = torch.randn(2, 3, *sizes)
             (got,) = model.run({"x": x}).values()

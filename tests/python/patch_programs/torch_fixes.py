@@ -13,6 +13,7 @@ from torch.export import Dim
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils._pytree import tree_leaves
 
+from called import Called
 from exportguard import to_onnx, torch_export_patches
 from exportguard.caches.build import make_dynamic_cache
 from exportguard.patches.torch.static_axes import StaticAxisError
@@ -186,15 +187,6 @@ def leaves_the_module_as_it_was() -> None:
     assert torch.equal(module(torch.ones(3)), torch.arange(3.0))
 
 
-class Applies(torch.nn.Module):
-    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.function(x)
-
-
 def _turned(x: torch.Tensor, align_corners: bool) -> torch.Tensor:
     theta = torch.tensor([[1.0, 0.2, 0.1], [0.3, 0.9, 0.0]]).expand(x.shape[0], 2, 3)
     grid = torch.nn.functional.affine_grid(theta, list(x.shape), align_corners=align_corners)
@@ -236,7 +228,7 @@ SIZES_AS_NUMBERS: dict[str, list[Callable[[torch.Tensor], torch.Tensor]]] = {
 def keeps_the_axes(functions: Sequence[Callable[[torch.Tensor], torch.Tensor]]) -> None:
     shapes = ({0: "batch", 2: "height", 3: "width"},)
     for function in functions:
-        model = to_onnx(Applies(function).eval(), (torch.randn(2, 3, 5, 6),), dynamic_shapes=shapes)
+        model = to_onnx(Called(function).eval(), (torch.randn(2, 3, 5, 6),), dynamic_shapes=shapes)
         for sizes in [(2, 5, 6), (3, 4, 4), (2, 7, 2), (1, 1, 1), (1, 16, 9)]:
             x = torch.randn(sizes[0], 3, *sizes[1:])
             (got,) = model.run({"x": x}).values()
