@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import types
 from collections.abc import Iterable, Iterator, Sequence
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
@@ -176,3 +178,18 @@ def _free(node: _Nested) -> set[str]:
     names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
     outer_names = {name for n in ast.walk(node) if isinstance(n, ast.Nonlocal) for name in n.names}
     return (names | outer_names) - bound
+
+
+class Outside:
+    """What the names of a function stand for that are not its own: globals of its module, else built-in."""
+
+    def __init__(self, node: ast.FunctionDef, function: types.FunctionType) -> None:
+        walked = [*ast.walk(node)]
+        arguments = {argument.arg for argument in walked if isinstance(argument, ast.arg)}
+        stored = {name.id for name in walked if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
+        self._own = {*arguments, *stored, *assigned(node.body), *function.__code__.co_freevars}
+        self._globals = function.__globals__
+
+    def __call__(self, name: str) -> object:
+        """None for a variable of the function, of one in it or around it, and for what is not there."""
+        return None if name in self._own else self._globals.get(name, vars(builtins).get(name))

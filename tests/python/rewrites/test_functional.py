@@ -120,6 +120,22 @@ class PairsOfNumbers(Module):
         return total
 
 
+def named_as_built_in() -> type[Module]:
+    def map(function, rows):
+        return function(rows) * 100
+
+    class CallsAnother(Module):
+        def forward(self, x):
+            halved = (lambda round: round(x.sum() / 2))(lambda value: value + 0.25)
+            rows = [row * 2 for row in x]
+            return map(torch.sum, x), halved, torch.stack(rows)
+
+    return CallsAnother
+
+
+PROGRAMS.add()(named_as_built_in())
+
+
 @pytest.mark.parametrize("cls", PROGRAMS, ids=lambda cls: cls.__name__)
 def test_functions_over_rows_are_right(cls: type[Module]) -> None:
     check(cls)

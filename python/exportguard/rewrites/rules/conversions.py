@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import math
 
 from exportguard.rewrites import build, scope
@@ -21,8 +22,7 @@ def apply(unit: Unit) -> None:
 class _Conversions(ast.NodeTransformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
-        self._globals = unit.original.__globals__
-        self._own = {*scope.parameters(unit.node), *scope.assigned(unit.node.body)}
+        self._outside = scope.Outside(unit.node, unit.original)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
@@ -39,17 +39,16 @@ class _Conversions(ast.NodeTransformer):
         if isinstance(function, ast.Attribute):
             if function.attr == "item" and not node.args:
                 return build.call("item", function.value)
-            is_math = isinstance(function.value, ast.Name) and self._is(function.value.id, math)
+            is_math = isinstance(function.value, ast.Name) and self._outside(function.value.id) is math
             return self._of_math(function.attr, node) if is_math else None
-        if not isinstance(function, ast.Name) or function.id in self._own:
+        value = self._outside(function.id) if isinstance(function, ast.Name) else None
+        if value is None:
             return None
-        if function.id in _BUILT_IN and function.id not in self._globals:
-            return build.call(_BUILT_IN[function.id], *node.args)
-        known = next((name for name in MATH if self._is(function.id, getattr(math, name))), None)
+        built_in = next((made for name, made in _BUILT_IN.items() if value is vars(builtins)[name]), None)
+        if built_in is not None:
+            return build.call(built_in, *node.args)
+        known = next((name for name in MATH if value is getattr(math, name)), None)
         return self._of_math(known, node) if known is not None else None
-
-    def _is(self, name: str, value: object) -> bool:
-        return name not in self._own and self._globals.get(name) is value
 
     @staticmethod
     def _of_math(name: str, node: ast.Call) -> ast.expr | None:

@@ -28,8 +28,7 @@ def apply(unit: Unit) -> None:
 class _Calls(ast.NodeTransformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
-        self._globals = unit.original.__globals__
-        self._own = {*scope.parameters(unit.node), *scope.assigned(unit.node.body)}
+        self._outside = scope.Outside(unit.node, unit.original)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
@@ -55,19 +54,14 @@ class _Calls(ast.NodeTransformer):
     def _made(self, function: ast.expr) -> str | None:
         """The name of what takes the place of a function."""
         if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
-            module = self._global(function.value.id)
+            module = self._outside(function.value.id)
             value = getattr(module, function.attr, None) if isinstance(module, types.ModuleType) else None
         else:
-            value = self._global(function.id) if isinstance(function, ast.Name) else None
+            value = self._outside(function.id) if isinstance(function, ast.Name) else None
         try:
             return _OF_MODULES.get(value) or _BUILT_IN.get(self._built_in(value))
         except TypeError:  # a value that cannot be looked up is none of them
             return None
-
-    def _global(self, name: str) -> object:
-        if name in self._own:
-            return None
-        return self._globals.get(name, vars(builtins).get(name))
 
     @staticmethod
     def _built_in(value: object) -> str:
