@@ -22,7 +22,7 @@ import torch
 
 import exportguard
 from exportguard import ExportOptions, OnnxModel, _core, to_onnx
-from exportguard.axes.model_run import ModelRun
+from exportguard.axes.model_run import KeptModule, ModelRun, TriedCall
 from exportguard.axes.trial import Trial
 from exportguard.reading import ReadProgram
 from exportguard.request import ExportRequest
@@ -35,7 +35,9 @@ CARRIERS = (
     torch.export.ExportedProgram,
     ExportRequest,
     Exported,
+    KeptModule,
     ModelRun,
+    TriedCall,
     Trial,
     ReadProgram,
     _core.Model,

@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 
 from .axes.bound import AxisBound, Kind
 from .axes.bounds import bounds_of
+from .axes.forms import decisions_of_forms
 from .axes.one_symbol import one_symbol_for_a_name
 from .axes.open_slices import open_slices
 from .axes.recording import Decision, TraceRecord, with_recording
@@ -156,7 +157,7 @@ def _exported(request: ExportRequest) -> Exported:
 
     with phase("proving the sizes"):
         trial = Trial(request.model, request.example.call, program)
-        decisions = record.of(trial.inputs.shape_env)
+        decisions = [*record.of(trial.inputs.shape_env), *decisions_of_forms(program)]
         bounds = bounds_of(trial, request.example, decisions, request.further)
     return Exported(
         program, request.example.shapes, record.fixing_lines, rewritten, bounds, request.too_small, decisions=decisions

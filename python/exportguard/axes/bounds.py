@@ -131,9 +131,9 @@ def bounds_of(
     traced = trial.inputs
     if traced.shape_env is None or not any(shape.axes for shape in example.shapes):
         return []
-    squeezes = trial.decisions_of_squeezes()
-    trace = _Trace(trial, example, [*decisions, *squeezes, *trial.decisions_of_parts()], further)
+    trace = _Trace(trial, example, decisions, further)
     trace.domain.update(_asked_domain(traced, example.shapes))
+    squeezes = (decision for decision in decisions if decision.is_of_squeeze)
     squeezed = [bound for decision in squeezes if (bound := _bound_of_squeeze(trace, decision)) is not None]
     found = [bound for guard in _guards(trace) if (bound := _bound_of_guard(trace, guard)) is not None]
     return [*squeezed, *found, *_bounds_at_one(trace), *_bounds_of_empty_caches(trace)]

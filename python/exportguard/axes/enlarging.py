@@ -38,10 +38,10 @@ def enlarged(example: Example, model: torch.nn.Module) -> Example:
     sizes = _Sizes(example)
     if not sizes.small:
         return example
-    run, leaves = ModelRun(model), example.call.leaves()
+    run, leaves = ModelRun(model, example.call), example.call.leaves()
     for growth in sizes.candidates():
         larger = example.call.with_leaves([_grown(leaf, number, growth) for number, leaf in enumerate(leaves)])
-        if not run.refuses(larger, example.call):
+        if not run.of(larger).refused():
             logger.info("the example is enlarged: %s", sizes.told(growth))
             return example.like(larger)
     raise InvalidArgumentError(sizes.refusal())

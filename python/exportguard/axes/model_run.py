@@ -24,87 +24,149 @@ _QUICK_PRODUCTS = 2**31
 _AFFORDABLE_PRODUCTS = 2**34
 
 
-class ModelRun:
-    """Runs a module again and again; after each run it holds what it held when it was first run here."""
+class KeptModule:
+    """A module that is called again and again; after each call it holds what it held before the first."""
 
-    def __init__(self, model: torch.nn.Module) -> None:
-        self._model = model
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.module = module
 
     @functools.cached_property
     def _before(self) -> Snapshot:
-        return snapshot_of(self._model)
-
-    @functools.cached_property
-    def _weights(self) -> int:
-        return sum(weight.numel() for weight in self._model.parameters())
+        return snapshot_of(self.module)
 
     @functools.cached_property
     def _buffers(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        return [(buffer, buffer.detach().clone()) for buffer in self._model.buffers()]
-
-    def is_possible(self) -> bool:
-        """Whether the module has data to run with."""
-        tensors = [*self._model.parameters(), *self._model.buffers()]
-        return not any(tensor.is_meta or is_fake(tensor) for tensor in tensors)
-
-    def refuses(self, call: CallInputs, known: CallInputs) -> bool:
-        """Whether the module does not take a call; `known` is one that it takes."""
-        if self.is_quick(call) or self.error_without_data(known) is not None:
-            return self.outputs(call) is None
-        return self.error_without_data(call) is not None
-
-    def outputs(self, call: CallInputs) -> list[Any] | None:
-        """The leaves of what the module returns; None if it refuses the call."""
-        try:
-            with self.kept():
-                own = call.copied()
-                return pytree.tree_leaves(self._model(*own.args, **own.kwargs))
-        except (*REFUSALS, ArithmeticError) as error:
-            logger.debug("the model raises %s: %s", type(error).__name__, error)
-            return None
-
-    def error_without_data(self, call: CallInputs) -> Exception | None:
-        """What the module raises for fake tensors of the sizes of the call."""
-        # Not at the top: it takes long to import, and whoever exports has it by now.
-        from torch._subclasses.fake_tensor import FakeTensorMode
-
-        mode = FakeTensorMode(allow_non_fake_inputs=True)
-        try:
-            with _torch_silent(), self.kept(), mode:
-                args, kwargs = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (call.args, dict(call.kwargs)))
-                self._model(*args, **kwargs)
-        except Exception as error:  # the model's refusal, or that of fake tensors to tell their data
-            return error
-        return None
-
-    def is_quick(self, call: CallInputs) -> bool:
-        """Whether to run it takes less time than to run it without its data, which is some 0.1 ms an operator."""
-        rows, products = self._work(call)
-        return rows <= _QUICK_ROWS and products <= _QUICK_PRODUCTS
-
-    def is_affordable(self, call: CallInputs) -> bool:
-        """Whether it can be run, though it may take longer than without its data."""
-        return self._work(call)[1] <= _AFFORDABLE_PRODUCTS
-
-    def _work(self, call: CallInputs) -> tuple[int, int]:
-        """The rows of the longest input, and how often a weight is multiplied: about each of them with each row."""
-        leaves = [leaf for leaf in call.leaves() if isinstance(leaf, torch.Tensor)]
-        rows = max((leaf.numel() // (_width(leaf) or 1) for leaf in leaves), default=1)
-        return rows, rows * self._weights
+        return [(buffer, buffer.detach().clone()) for buffer in self.module.buffers()]
 
     @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
+    def call(self) -> Iterator[torch.nn.Module]:
         """Runs a block that calls the module; the module and the random numbers are then as before."""
-        before, buffers = self._before, self._buffers
+        buffers, before = self._buffers, self._before
         try:
             with same_random_numbers():
-                yield
+                yield self.module
         finally:
             before.restore(before.changes())
             with torch.no_grad():
                 for buffer, content in buffers:
                     if not is_fake(buffer):
                         buffer.copy_(content)
+
+
+class ModelRun:
+    """A module, called at one size after the other."""
+
+    def __init__(self, model: torch.nn.Module, known: CallInputs) -> None:
+        """`known` is a call that the module takes."""
+        self._kept, self._known = KeptModule(model), known
+        self._works_without_data: bool | None = None
+
+    def is_possible(self) -> bool:
+        """Whether the module has data to run with."""
+        model = self._kept.module
+        return not any(tensor.is_meta or is_fake(tensor) for tensor in (*model.parameters(), *model.buffers()))
+
+    def of(self, call: CallInputs) -> TriedCall:
+        """Another call of the module."""
+        return TriedCall(self, call)
+
+    @functools.cached_property
+    def weights(self) -> int:
+        """How many numbers the module multiplies with."""
+        return sum(weight.numel() for weight in self._kept.module.parameters())
+
+    @functools.cached_property
+    def known_outputs(self) -> list[Any]:
+        """What the module returns for the call that it takes; nothing if it does not take it after all."""
+        return self.outputs(self._known) or []
+
+    def outputs(self, call: CallInputs) -> list[Any] | None:
+        """The leaves of what the module returns; None if it refuses the call."""
+        try:
+            with self._kept.call() as model:
+                own = call.copied()
+                return pytree.tree_leaves(model(*own.args, **own.kwargs))
+        except (*REFUSALS, ArithmeticError) as error:
+            logger.debug("the model raises %s: %s", type(error).__name__, error)
+            return None
+
+    def refuses_without_data(self, tried: TriedCall) -> bool | None:
+        """Whether the module refuses fake tensors of the sizes of a call; None if that says nothing about the sizes.
+
+        It may be fake tensors that are refused. Models refuse sizes soon, so with its data it does not take long
+        either; if that could be much to compute, fake tensors of the known call tell.
+        """
+        if self._works_without_data is False:
+            return None
+        if self._runs_without_data(tried.inputs):
+            self._works_without_data = True
+            return False
+        if self._works_without_data is None and tried.is_affordable():
+            if tried.outputs() is not None:
+                self._works_without_data = False
+            return tried.outputs() is None
+        if self._works_without_data is None:
+            self._works_without_data = self._runs_without_data(self._known)
+        return True if self._works_without_data else None
+
+    def _runs_without_data(self, call: CallInputs) -> bool:
+        # Not at the top: it takes long to import, and whoever exports has it by now.
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        mode = FakeTensorMode(allow_non_fake_inputs=True)
+        try:
+            with _torch_silent(), self._kept.call() as model, mode:
+                args, kwargs = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (call.args, dict(call.kwargs)))
+                model(*args, **kwargs)
+        except Exception as error:  # the model's refusal, or that of fake tensors to tell their data
+            logger.debug("without data the model raises %s: %s", type(error).__name__, error)
+            return False
+        return True
+
+
+class TriedCall:
+    """A call of a module: whether it is refused, and what it returns. Both are found out when they are first asked."""
+
+    def __init__(self, run: ModelRun, inputs: CallInputs) -> None:
+        self.inputs, self._run = inputs, run
+        self._refused: bool | None = None
+        self._outputs: list[Any] | None = None
+
+    def refused(self) -> bool:
+        """Whether the module does not take the call.
+
+        Where that is much to compute it is run without its data, if it can be, which takes the same time whatever the
+        sizes.
+        """
+        if self._refused is None and not self.is_quick():
+            self._refused = self._run.refuses_without_data(self)
+        return self.outputs() is None if self._refused is None else self._refused
+
+    def outputs(self) -> list[Any] | None:
+        """The leaves of what the module returns; None if it refuses."""
+        if not self._refused and self._outputs is None:
+            self._outputs = self._run.outputs(self.inputs)
+            self._refused = self._outputs is None
+        return self._outputs
+
+    def forget_outputs(self) -> None:
+        """They are computed again if somebody asks for them."""
+        self._outputs = None
+
+    def is_quick(self) -> bool:
+        """Whether to run it takes less time than to run it without its data, which is some 0.1 ms an operator."""
+        rows, products = self._work()
+        return rows <= _QUICK_ROWS and products <= _QUICK_PRODUCTS
+
+    def is_affordable(self) -> bool:
+        """Whether it can be run, though it may take longer than without its data."""
+        return self._work()[1] <= _AFFORDABLE_PRODUCTS
+
+    def _work(self) -> tuple[int, int]:
+        """The rows of the longest input, and how often a weight is multiplied: about each of them with each row."""
+        leaves = [leaf for leaf in self.inputs.leaves() if isinstance(leaf, torch.Tensor)]
+        rows = max((leaf.numel() // (_width(leaf) or 1) for leaf in leaves), default=1)
+        return rows, rows * self._run.weights
 
 
 @contextlib.contextmanager

@@ -19,8 +19,7 @@ from exportguard.repeats.paths import NUMBER, Path
 from exportguard.signature import raw_size
 
 from .expressions import Evaluation, Sizes
-from .parts import CUTS, parts_as_traced
-from .squeezes import SQUEEZES, squeezed_axes
+from .forms import formed_as_traced
 
 _Block = Callable[..., Sequence[Any]]
 
@@ -192,15 +191,9 @@ def _compiled(path: Path, numbers: Sequence[int]) -> _Block:
     graph = Graph()
     nodes: dict[Node, Node] = {}
     for node in path.graph.nodes:
-        if node.target in SQUEEZES:
-            nodes[node] = graph.call_function(torch.squeeze, (nodes[node.args[0]], squeezed_axes(node)))
-            nodes[node].meta = node.meta
-        elif node.target in CUTS:
-            copy = graph.node_copy(node, nodes.__getitem__)
-            copy.target, copy.args = parts_as_traced, (node.target, len(node.meta["val"]), *copy.args)
-            nodes[node] = copy
-        elif not is_assertion(node.target):
-            nodes[node] = graph.node_copy(node, nodes.__getitem__)
+        if not is_assertion(node.target):
+            nodes[node] = copy = graph.node_copy(node, nodes.__getitem__)
+            copy.target = formed_as_traced(node) or copy.target
     of_number = {node.meta[NUMBER]: nodes[node] for node in nodes if NUMBER in node.meta}
     graph.output(tuple([of_number[number] for number in numbers]))
     return GraphModule({}, graph).forward
@@ -253,22 +246,15 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
             return super().run_node(n)
         if n.target is MARKER:
             return self._blocks.run(n, self)
-        if n.target in SQUEEZES:
-            result = self._squeezed(n)
-        elif n.target in CUTS:
-            args, kwargs = self.fetch_args_kwargs_from_env(n)
-            result = parts_as_traced(n.target, len(n.meta["val"]), *args, **kwargs)
-        elif n.target is operator.getitem and isinstance(n.args[0], Node) and type(n.args[1]) is int:
+        if n.target is operator.getitem and isinstance(n.args[0], Node) and type(n.args[1]) is int:
             result = self.env[n.args[0]][n.args[1]]
         else:
-            result = self.call_function(n.target, *self.fetch_args_kwargs_from_env(n))
+            args, kwargs = self.fetch_args_kwargs_from_env(n)
+            result = self.call_function(formed_as_traced(n) or n.target, args, kwargs)
         for value, traced in zip(_values(result), self._blocks.reading.shapes_of(n), strict=False):
             if traced is not None and isinstance(value, torch.Tensor):
                 self._require_shape(n, value, traced)
         return result
-
-    def _squeezed(self, node: Node) -> Any:
-        return torch.squeeze(self.fetch_args_kwargs_from_env(node)[0][0], squeezed_axes(node))
 
     def _require_shape(self, node: Node, value: torch.Tensor, traced: _Shape) -> None:
         shape = [self._sizes(size) for size in traced]

@@ -32,13 +32,14 @@ class Decision:
     """A condition on sizes that torch took for true, `line` being the line of the model.
 
     It is the model's own if the model, or a layer of torch.nn, asked for it; if not, torch did within an operator.
-    `is_of_slice` if that asks where a slice ends.
+    `is_of_slice` if that asks where a slice ends, `is_of_squeeze` if it says that an axis is not squeezed away.
     """
 
     condition: sympy.Basic
     line: str
     is_of_model: bool
     is_of_slice: bool = False
+    is_of_squeeze: bool = False
 
 
 @dataclass

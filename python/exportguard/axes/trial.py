@@ -6,7 +6,6 @@ import enum
 import functools
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import sympy
@@ -17,13 +16,10 @@ from exportguard.inputs import CallInputs
 from exportguard.signature import traced_inputs
 
 from .expressions import Sizes
-from .model_run import ModelRun, same_random_numbers
-from .parts import decisions_of_parts
+from .model_run import ModelRun, TriedCall, same_random_numbers
 from .program_run import GraphWithCutTables, ProgramRun
-from .recording import Decision
 from .resizing import InputsOfOtherSizes, with_masks
 from .rounding import coarser, coarsest_dtypes
-from .squeezes import decisions_of_squeezes
 from .vast import numbers_of_entries
 
 logger = logging.getLogger(__name__)
@@ -50,18 +46,14 @@ class Trial:
 
     def __init__(self, model: torch.nn.Module, call: CallInputs, program: ExportedProgram) -> None:
         """`call` is what was exported, `inputs` then what became of it."""
-        self._run, self._call, self._program = ModelRun(model), call, program
+        self._run, self._call, self._program = ModelRun(model, call), call, program
         self.inputs = traced_inputs(program)
-        self._works_without_data: bool | None = None
-        self._points: dict[Any, _Point] = {}
+        self._calls: dict[Any, TriedCall | None] = {}
+        self._outcomes: dict[TriedCall, Outcome] = {}
 
     @functools.cached_property
     def _run_program(self) -> ProgramRun:
         return ProgramRun(self._program)
-
-    @functools.cached_property
-    def _traced_ranks(self) -> list[int | None]:
-        return [_rank(value) for value in self._run.outputs(self._call) or ()]
 
     @functools.cached_property
     def _computed_in(self) -> list[torch.dtype | None]:
@@ -72,26 +64,11 @@ class Trial:
         return InputsOfOtherSizes(self.inputs, self._call) if self._run.is_possible() else None
 
     def refuses(self, sizes: Sizes) -> bool | None:
-        """Whether the model itself does not take inputs of these sizes; None if that cannot be told.
-
-        Where that is much to compute it is run without its data, if it can be, which takes the same time whatever the
-        sizes.
-        """
-        point = self._at(sizes)
-        if point.call is None:
-            return None
-        if point.refused is None:
-            point.refused = self._refused(point)
-            logger.debug("the model at %s: %s", sizes, "refuses" if point.refused else "runs")
-        return point.refused
-
-    def decisions_of_squeezes(self) -> list[Decision]:
-        """What the squeezes of the program take for granted of sizes."""
-        return decisions_of_squeezes(self._program)
-
-    def decisions_of_parts(self) -> list[Decision]:
-        """What the cuts of the program take for granted of sizes."""
-        return decisions_of_parts(self._program)
+        """Whether the model itself does not take inputs of these sizes; None if that cannot be told."""
+        call = self._at(sizes)
+        refused = None if call is None else call.refused()
+        logger.debug("the model at %s: %s", sizes, {None: "unknown", True: "refuses", False: "runs"}[refused])
+        return refused
 
     @functools.cached_property
     def numbers_of_entries(self) -> frozenset[sympy.Expr]:
@@ -100,81 +77,58 @@ class Trial:
 
     def has_other_ranks(self, sizes: Sizes) -> bool:
         """Whether what the model returns at these sizes has other ranks than the traced values, or another number."""
-        call = self._at(sizes).call
-        values = None if call is None else self._run.outputs(call)
-        return values is not None and [_rank(value) for value in values] != self._traced_ranks
+        call = self._at(sizes)
+        values = None if call is None else call.outputs()
+        return values is not None and [*map(_rank, values)] != [*map(_rank, self._run.known_outputs)]
 
     def is_quick(self, sizes: Sizes) -> bool:
         """Whether the model is run at these sizes in no time."""
-        call = self._at(sizes).call
-        return call is not None and self._run.is_quick(call)
-
-    def outcome(self, sizes: Sizes) -> Outcome:
-        """Whether model and program do the same at these sizes."""
-        point = self._at(sizes)
-        if point.call is None:
-            return Outcome.UNKNOWN
-        if point.outcome is None:
-            point.outcome = self._compared(point.call, sizes, self._expected(point))
-            point.expected = None
-        return point.outcome
+        call = self._at(sizes)
+        return call is not None and call.is_quick()
 
     def is_affordable(self, sizes: Sizes) -> bool:
         """Whether the model can be run at these sizes, and takes no more than seconds."""
-        call = self._at(sizes).call
-        return call is not None and self._run.is_affordable(call)
+        call = self._at(sizes)
+        return call is not None and call.is_affordable()
+
+    def outcome(self, sizes: Sizes) -> Outcome:
+        """Whether model and program do the same at these sizes."""
+        call = self._at(sizes)
+        if call is None:
+            return Outcome.UNKNOWN
+        if call not in self._outcomes:
+            self._outcomes[call] = self._compared(call, sizes)
+            call.forget_outputs()
+        return self._outcomes[call]
 
     def outcomes_by_masks(self, sizes: Sizes) -> Iterator[Outcome]:
         """Whether they do the same at these sizes, and once more with masks that leave a token out."""
         yield self.outcome(sizes)
-        call = self._at(sizes).call
+        call = self._at(sizes)
         if call is not None:
-            yield self.outcome_of(with_masks(call), sizes)
+            yield self.outcome_of(with_masks(call.inputs), sizes)
 
     def outcome_of(self, call: CallInputs, sizes: Sizes) -> Outcome:
         """Whether model and program do the same for a call, which has these sizes."""
-        return self._compared(call, sizes, self._run.outputs(call))
+        return self._compared(self._run.of(call), sizes)
 
-    def _at(self, sizes: Sizes) -> _Point:
+    def _at(self, sizes: Sizes) -> TriedCall | None:
         key = tuple(sorted((str(symbol), size) for symbol, size in sizes.items()))
-        if key not in self._points:
-            self._points[key] = _Point(self._others(sizes) if self._others is not None else None)
-        return self._points[key]
+        if key not in self._calls:
+            inputs = self._others(sizes) if self._others is not None else None
+            self._calls[key] = None if inputs is None else self._run.of(inputs)
+        return self._calls[key]
 
-    def _refused(self, point: _Point) -> bool:
-        assert point.call is not None
-        if self._run.is_quick(point.call) or self._works_without_data is False:
-            return self._expected(point) is None
-        if self._run.error_without_data(point.call) is None:
-            self._works_without_data = True
-            return False
-
-        # It may be fake tensors that are refused, and not their sizes. Models refuse sizes soon, so with its data it
-        # does not take long either; if that could be much to compute, fake tensors of the example tell.
-        if self._works_without_data is None and self._run.is_affordable(point.call):
-            self._works_without_data = None if self._expected(point) is None else False
-            return self._works_without_data is None
-        if self._works_without_data is None:
-            self._works_without_data = self._run.error_without_data(self._call) is None
-        return self._works_without_data or self._expected(point) is None
-
-    def _expected(self, point: _Point) -> list[Any] | None:
-        """What the model returns; None if it refuses."""
-        if point.refused is None or (not point.refused and point.expected is None):
-            assert point.call is not None
-            point.expected = self._run.outputs(point.call)
-            point.refused = point.expected is None
-        return point.expected
-
-    def _compared(self, call: CallInputs, sizes: Sizes, expected: list[Any] | None) -> Outcome:
+    def _compared(self, call: TriedCall, sizes: Sizes) -> Outcome:
+        expected = call.outputs()
         if expected is None:
             return Outcome.REFUSED
         try:
             with same_random_numbers():
-                got = self._run_program(call, sizes)
+                got = self._run_program(call.inputs, sizes)
         except Exception as error:  # whatever an operator raises for shapes that do not go together
             logger.debug("the program at %s: %s", sizes, error)
-            return Outcome.REPEATS if self._repeats(call, sizes, expected) else Outcome.DIFFERS
+            return Outcome.REPEATS if self._repeats(call.inputs, sizes, expected) else Outcome.DIFFERS
         return Outcome.AGREES if agree(expected, got, self._computed_in) else Outcome.DIFFERS
 
     def _repeats(self, call: CallInputs, sizes: Sizes, expected: Sequence[Any]) -> bool:
@@ -194,16 +148,6 @@ class Trial:
 
 def _rank(value: object) -> int | None:
     return value.dim() if isinstance(value, torch.Tensor) else None
-
-
-@dataclass
-class _Point:
-    """Inputs of some sizes, None if there are none; and what is known of them, None if it is not known yet."""
-
-    call: CallInputs | None
-    refused: bool | None = None
-    expected: list[Any] | None = None
-    outcome: Outcome | None = None
 
 
 def agree(expected: Sequence[Any], got: Sequence[Any], computed_in: Sequence[torch.dtype | None] | None = None) -> bool:

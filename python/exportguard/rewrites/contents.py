@@ -7,6 +7,7 @@ iterator has come, is only compared.
 from __future__ import annotations
 
 import collections
+import functools
 import gc
 import itertools
 import sys
@@ -118,6 +119,24 @@ def content_of_cell(cell: types.CellType) -> Content:
         return Content("variable", {"cell_contents": cell.cell_contents})
     except ValueError:  # a variable that is not assigned yet
         return Content("variable", {})
+
+
+def held_by(item: object) -> list[Any]:
+    """What an object leads to beside its places."""
+    if type(item) is dict or type(item) is list:
+        return []
+    if isinstance(item, types.MethodType):
+        return [item.__self__, item.__func__]
+    if isinstance(item, METHODS_IN_C):
+        return [item.__self__]
+    if isinstance(item, functools.partial):
+        return [item.func, *item.args, *item.keywords.values()]
+    if isinstance(item, types.FunctionType):
+        cells = [content_of_cell(cell) for cell in item.__closure__ or ()]
+        return [value for content in cells for value in content.values.values()]
+    if isinstance(item, dict | list | set | collections.deque):
+        return [vars(item)] if hasattr(item, "__dict__") else []
+    return [*item] if isinstance(item, tuple) else []
 
 
 def is_as_before(owner: Any, before: Content) -> bool:

@@ -8,7 +8,6 @@ run changed, puts it back, and applies the change with other values.
 from __future__ import annotations
 
 import collections
-import functools
 import types
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,6 @@ import torch
 from exportguard.rewrites.contents import (
     ARRAY,
     DICTIONARIES,
-    METHODS_IN_C,
     OF_TENSOR,
     PROGRESS,
     Content,
@@ -29,6 +27,7 @@ from exportguard.rewrites.contents import (
     content_of,
     content_of_cell,
     differs,
+    held_by,
     is_as_before,
     slots_of,
 )
@@ -179,13 +178,13 @@ class Snapshot:
             return ()
         content = content_of(owner)
         if content is None:
-            return _held_by(owner)
+            return held_by(owner)
         known = self._owners[id(owner)] = (owner, content)
         self._filled.append(known)
         if not self._dictionaries.take(owner):
             self._others.append(known)
         inner = () if content.kind in (PROGRESS, ARRAY) else content.values.values()
-        return [*inner, *_held_by(owner)]
+        return [*inner, *held_by(owner)]
 
     def _look(self, owner: object) -> None:
         assert self._reach is not None
@@ -296,21 +295,3 @@ def _of_an_iterator(owner: object) -> RewriteError:
         f"{type(owner).__name__} that was made outside of it, and Python would only where it runs: call next(…) "
         "outside, or use an index"
     )
-
-
-def _held_by(item: object) -> list[Any]:
-    """What an object leads to beside its places."""
-    if type(item) is dict or type(item) is list:
-        return []
-    if isinstance(item, types.MethodType):
-        return [item.__self__, item.__func__]
-    if isinstance(item, METHODS_IN_C):
-        return [item.__self__]
-    if isinstance(item, functools.partial):
-        return [item.func, *item.args, *item.keywords.values()]
-    if isinstance(item, types.FunctionType):
-        cells = [content_of_cell(cell) for cell in item.__closure__ or ()]
-        return [value for content in cells for value in content.values.values()]
-    if isinstance(item, dict | list | set | collections.deque):
-        return [vars(item)] if hasattr(item, "__dict__") else []
-    return [*item] if isinstance(item, tuple) else []

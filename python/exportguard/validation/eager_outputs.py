@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..axes.model_run import ModelRun
+from ..axes.model_run import KeptModule
 from ..guard import torch_export_patches
 from ..inputs import Leaf, flatten_named
 from ..models import ModelCase
@@ -19,7 +19,7 @@ from .own_module import ModuleCase
 def eager_leaves(case: ModelCase, input_set: InputSet) -> list[Leaf]:
     """The outputs of the original, without any patch; the serializers only take it apart."""
     inputs = case.inputs(input_set.sizes)
-    with ModelRun(case.model).kept() if isinstance(case, ModuleCase) else torch.no_grad():
+    with KeptModule(case.model).call() if isinstance(case, ModuleCase) else torch.no_grad():
         outputs = case.model(**inputs)
         with serializers():
             leaves = flatten_named(outputs)

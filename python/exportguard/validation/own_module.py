@@ -15,7 +15,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..arguments import require_kind, wrong
-from ..axes.model_run import ModelRun
+from ..axes.model_run import KeptModule
 from ..axes.resizing import wrapped
 from ..dynamic_shapes import DynamicShapes, LeafShape, ends_of, normalise
 from ..errors import REFUSALS, InvalidArgumentError
@@ -220,7 +220,7 @@ def _with_sets(case: ModuleCase) -> ModuleCase:
     sets, refused = [InputSet(name="traced", sizes=traced)], []
     for compared in _other_sets(traced, _ends(case.shapes), _may_be_empty(case.shapes)):
         try:
-            with ModelRun(case.model).kept():
+            with KeptModule(case.model).call():
                 case.model(**case.inputs(compared.sizes))
         except REFUSALS as error:
             sizes = " ".join(f"{name}={size}" for name, size in compared.sizes.items())

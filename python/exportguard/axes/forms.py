@@ -1,0 +1,130 @@
+"""Operators whose results have another form at other sizes: another rank, or another number of parts.
+
+`x.squeeze(1)` takes an axis away where it is of size 1, `x.chunk(2)` gives one part of an axis of size 1. A file has
+one rank for each value and the parts of the trace, the last ones empty. Torch traces with sizes from 2 up, and asks no
+question of a size where all of those give the same form: what such an operator takes for granted is therefore a
+condition like those that the model asks for.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import sympy
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Graph, GraphModule, Node
+from torch.utils import _pytree as pytree
+from torch.utils._sympy.functions import FloorDiv
+
+from exportguard.model_code import is_users
+from exportguard.repeats.markers import MARKER
+from exportguard.repeats.paths import Path
+from exportguard.signature import raw_size
+
+from .recording import Decision
+
+_aten = torch.ops.aten
+
+_SQUEEZES = (_aten.squeeze.default, _aten.squeeze.dim, _aten.squeeze.dims)
+
+
+def _quotient_up(size: sympy.Expr, part: sympy.Expr) -> sympy.Expr:
+    return FloorDiv(size + part - 1, part)
+
+
+def _count_of_chunks(size: sympy.Expr, chunks: sympy.Expr) -> sympy.Expr:
+    return _quotient_up(size, _quotient_up(size, chunks))
+
+
+#: How many parts there are of a size, by the operator's second argument.
+_COUNTS: Mapping[Any, Callable[[sympy.Expr, sympy.Expr], sympy.Expr]] = {
+    _aten.chunk.default: _count_of_chunks,
+    _aten.unsafe_chunk.default: _count_of_chunks,
+    _aten.split.Tensor: _quotient_up,
+    _aten.unsafe_split.Tensor: _quotient_up,
+}
+
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+
+
+def formed_as_traced(node: Node) -> Callable[..., Any] | None:
+    """What computes such a node in the form that it was traced with; None for every other one."""
+    if node.target in _SQUEEZES:
+        # The conversion leaves out those that the trace knows to be of size 1, and no others.
+        axes = [axis for axis, size in _asked_to_squeeze(node) if isinstance(size, int) and size == 1]
+
+        def squeezed(x: torch.Tensor, *_: object) -> torch.Tensor:
+            return torch.squeeze(x, axes)
+
+        return squeezed
+    if node.target in _COUNTS:
+        cut: Any = node.target
+        count = len(node.meta["val"])
+
+        def parts(x: torch.Tensor, given: int, dim: int = 0) -> list[torch.Tensor]:
+            found = list(cut(x, given, dim))
+            return found + [found[-1].narrow(dim, 0, 0)] * (count - len(found))
+
+        return parts
+    return None
+
+
+def decisions_of_forms(program: ExportedProgram) -> list[Decision]:
+    """What the forms of a program take for granted: an axis of no known size has not one entry, a cut as many parts."""
+    found: dict[sympy.Basic, Decision] = {}
+    for node in _formed(program):
+        is_squeeze = node.target in _SQUEEZES
+        for condition in _of_squeeze(node) if is_squeeze else _of_cut(node):
+            if condition.free_symbols and condition not in found:
+                found[condition] = Decision(condition, _line_of(node), is_of_model=True, is_of_squeeze=is_squeeze)
+    return [*found.values()]
+
+
+def _of_squeeze(node: Node) -> Iterator[sympy.Basic]:
+    return (sympy.Ne(size if isinstance(size, int) else raw_size(size), 1) for _, size in _asked_to_squeeze(node))
+
+
+def _asked_to_squeeze(node: Node) -> list[tuple[int, Any]]:
+    """The axes that are to go if they are of size 1, with their sizes; none of a number."""
+    x, *asked = node.args
+    assert isinstance(x, Node)
+    sizes = x.meta["val"].shape
+    axes = pytree.tree_leaves(asked) if asked else range(len(sizes))
+    return [(axis, sizes[axis]) for axis in axes] if sizes else []
+
+
+def _of_cut(node: Node) -> Iterator[sympy.Basic]:
+    """Nothing for a cut whose arguments are computed."""
+    x, given, *rest = node.args
+    axis = rest[0] if rest else node.kwargs.get("dim", 0)
+    assert isinstance(node.target, torch._ops.OpOverload)
+    if not isinstance(x, Node) or not isinstance(given, int) or not isinstance(axis, int):
+        return
+    size = x.meta["val"].shape[axis]
+    if not isinstance(size, int):
+        yield sympy.Eq(_COUNTS[node.target](raw_size(size), sympy.Integer(given)), len(node.meta["val"]))
+
+
+def _formed(program: ExportedProgram) -> Iterator[Node]:
+    """Every call of such an operator, those in branches, loops and the blocks that were replayed among them."""
+    modules = program.graph_module.modules()
+    waiting: list[Graph] = [module.graph for module in modules if isinstance(module, GraphModule)]
+    met: set[Path] = set()
+    while waiting:
+        graph = waiting.pop()
+        for target in (*_SQUEEZES, *_COUNTS):
+            yield from graph.find_nodes(op="call_function", target=target)
+        paths = {marker.meta["exportguard_path"] for marker in graph.find_nodes(op="call_function", target=MARKER)}
+        waiting += [path.graph for path in paths - met]
+        met |= paths
+
+
+def _line_of(node: Node) -> str:
+    """The innermost line of the model that made the node."""
+    frames = _FRAME.finditer(node.meta.get("stack_trace") or "")
+    places = [(frame["file"], int(frame["line"])) for frame in frames if is_users(frame["file"])]
+    return f"{places[-1][0]}:{places[-1][1]}: {linecache.getline(*places[-1]).strip()}" if places else ""
