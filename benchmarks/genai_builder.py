@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import importlib
 import json
 import statistics
 import subprocess
@@ -141,13 +142,34 @@ def write_genai(model: transformers.PreTrainedModel, folder: Path) -> Path:
     """Runs the builder's command on a folder with the model and a tokenizer of a word for each number."""
     saved, out = folder / "saved", folder / "genai"
     save_with_words(model, saved)
-    builder = Path(onnxruntime_genai.__file__).parent / "models" / "builder.py"
-    where = ["-i", str(saved), "-o", str(out), "-c", str(folder / "cache")]
-    command = [sys.executable, str(builder), *where, "-p", "fp32", "-e", "cpu"]
+    command = [sys.executable, __file__, "--build", str(saved), str(out), str(folder / "cache")]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode != 0:
         raise BuilderError((done.stderr.strip().splitlines() or ["no reason given"])[-1])
     return out / "model.onnx"
+
+
+class OneRotation(transformers.AutoConfig):
+    """Configurations as the builder reads them: it knows one rotation, and another theta for layers with a window."""
+
+    @classmethod
+    def from_pretrained(cls, *arguments: Any, **options: Any) -> transformers.PretrainedConfig:
+        """What transformers reads; the rotations of two kinds of layers stand where they did before version 5."""
+        config = transformers.models.auto.AutoConfig.from_pretrained(*arguments, **options)
+        rotations = getattr(config, "rope_parameters", None) or {}
+        if "full_attention" in rotations:
+            config.rope_local_base_freq = rotations["sliding_attention"]["rope_theta"]
+            config.rope_parameters = rotations["full_attention"]
+        return config
+
+
+def build_here(saved: str, out: str, cache: str) -> None:
+    """The builder in this process; models read their configurations as ever, caches grow in layers with a window, too."""
+    sys.path.insert(0, str(Path(onnxruntime_genai.__file__).parent / "models"))
+    builder = importlib.import_module("builder")
+    builder.AutoConfig = OneRotation
+    given = "", saved, out, "fp32", "cpu", cache
+    builder.create_model(*given, **builder.parse_extra_options(*given, ["windowed_kv_cache=false"]))
 
 
 def write_torch(model: transformers.PreTrainedModel, path: Path) -> Path:
@@ -311,8 +333,12 @@ def main() -> None:
     parser.add_argument("--torch", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--loading", action="store_true")
     parser.add_argument("--load", type=Path, default=None, help="loads one file and prints what it took, as JSON")
+    parser.add_argument("--build", nargs=3, default=None, help="the builder alone: a model's folder, two to write")
     parser.add_argument("--profile", default=None, choices=[one.name for one in SETTINGS])
     options = parser.parse_args()
+    if options.build:
+        build_here(*options.build)
+        return
     if options.load:
         print(json.dumps(loading_here(options.load)))
         return

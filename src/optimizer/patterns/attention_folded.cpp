@@ -5,8 +5,9 @@ namespace {
 
 enum Operand : std::uint8_t { kQuery, kKey, kValue, kMask, kPastKey, kPastValue };
 
-// Below this size of a head the further nodes take longer than the keys that are not read again.
-constexpr std::int64_t kSmallestHead = 64;
+/// Below this size of a head the further nodes are not worth the keys that are not read again: in onnxruntime they take
+/// longer there. A graph for any runtime gets them where heads are so large that keys come from memory each time.
+std::int64_t smallest_head(Target target) { return target == Target::kOnnxRuntime ? 64 : 128; }
 
 /// Heads of queries, of keys, and the size of one.
 struct Heads {
@@ -78,11 +79,11 @@ Value& unfolded(Rewriter& rewriter, Value& result, const Heads& heads, std::int6
 
 /// onnxruntime goes through the keys once for each head of queries. As further queries of one head, all that share keys
 /// are one product with them.
-Match match_shared_keys(const Facts&, ir::Node& node) {
+Match match_shared_keys(const Facts& facts, ir::Node& node) {
   const auto heads = heads_of(node);
   if (!heads) return Match::no("it does not have three axes with heads that are counted");
   if (heads->group() < 2) return Match::no("no head of keys has several of queries");
-  if (heads->size < kSmallestHead) return Match::no("the heads are small");
+  if (heads->size < smallest_head(facts.target())) return Match::no("the heads are small");
   if (int_attribute(node, "is_causal", 0) != 0) return Match::no("the triangle has no rows for further queries");
   if (node.output_count() > 3 || node.input_count() > 6) return Match::no("it has further operands or results");
   Value* mask = node.find_input(kMask);
@@ -115,16 +116,14 @@ Match match_shared_keys(const Facts&, ir::Node& node) {
 
 void populate_attention_folded(PatternTable& table) {
   table.add({.name = "attention_folded_queries",
-             .matches =
-                 "`Attention` of three axes, of heads of 64 numbers and more, several of queries to one of keys, "
-                 "with a mask for all heads or none",
+             .matches = "`Attention` of three axes, of heads of 128 numbers and more (64 for onnxruntime), several of "
+                        "queries to one of keys, with a mask for all heads or none",
              .makes = "`Attention` with the queries that share keys as further queries of one head: the keys are read "
                       "once",
              .roots = {"Attention"},
              .match = match_shared_keys,
              .stage = Stage::kPack,
-             .opset = 23,
-             .target = Target::kOnnxRuntime});
+             .opset = 23});
 }
 
 }  // namespace exportguard::optimizer

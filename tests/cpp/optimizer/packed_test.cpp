@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "exportguard/ir/text.h"
@@ -165,6 +166,21 @@ graph(%x: f32[b,2,2], %w: f32[2] = {1.0, 2.0}):
   return (%n)
 )";
   EXPECT_TRUE(declined(for_onnxruntime(two).report, "skip_rms_norm", "it normalizes over more than the last axis"));
+}
+
+std::string shared_keys(const std::string& queries, const std::string& keys) {
+  return "graph(%q: f32[b,s," + queries + "], %k: f32[b,s," + keys + "], %v: f32[b,s," + keys + R"(]):
+  %y = Attention(%q, %k, %v) {q_num_heads=4, kv_num_heads=2}
+  return (%y)
+)";
+}
+
+TEST(FoldedQueries, ForAnyRuntimeHeadsAreLarger) {
+  const auto folds = testing::HasSubstr("q_num_heads=2");
+  EXPECT_THAT(optimized_nodes(shared_keys("512", "256")), folds);
+  EXPECT_THAT(optimized_nodes(shared_keys("256", "128")), testing::Not(folds));
+  EXPECT_THAT(for_onnxruntime(shared_keys("256", "128")).nodes, folds);
+  EXPECT_THAT(for_onnxruntime(shared_keys("128", "64")).nodes, testing::Not(folds));
 }
 
 TEST(QuickGelu, BothFormsBecomeOneNode) {
