@@ -57,6 +57,7 @@ struct DivergenceView {
   std::vector<NodeView> reference_nodes;
   std::vector<NodeView> cleared;
   std::optional<NodeView> inside;
+  std::vector<NodeView> inside_nodes;
   std::shared_ptr<checks::Divergence> found;
 };
 
@@ -68,8 +69,12 @@ std::optional<DivergenceView> view_of(std::optional<checks::Divergence> found) {
                       views_of(found->reference_nodes),
                       views_of(found->cleared),
                       std::nullopt,
+                      {},
                       nullptr};
-  if (found->inside) view.inside = view_of(*found->inside->node);
+  if (found->inside) {
+    view.inside = view_of(*found->inside->node);
+    view.inside_nodes = views_of(found->inside->nodes);
+  }
   if (found->reference_node != nullptr) view.reference_node = view_of(*found->reference_node);
   view.found = std::make_shared<checks::Divergence>(std::move(*found));
   return view;
@@ -191,6 +196,8 @@ void bind_report(py::module_& m) {
                              })
       .def_property_readonly("error", [](const DivergenceView& self) { return self.found->error; })
       .def_readonly("inside", &DivergenceView::inside, "The node within a body of If, Loop or Scan; None elsewhere.")
+      .def_readonly("inside_nodes", &DivergenceView::inside_nodes,
+                    "Of that body, between right values and the wrong one.")
       .def_property_readonly("iteration",
                              [](const DivergenceView& self) {
                                return self.found->inside ? std::optional(self.found->inside->iteration) : std::nullopt;

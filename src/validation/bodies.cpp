@@ -11,6 +11,7 @@
 #include "exportguard/evaluator/evaluator.h"
 #include "validation/alignment.h"
 #include "validation/judgement.h"
+#include "validation/segment.h"
 
 namespace exportguard::validation {
 namespace {
@@ -22,6 +23,8 @@ using ir::Node;
 /// Names of the same body, of torch and of ONNX.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kSameBodies{
     {{"true_fn", "then_branch"}, {"false_fn", "else_branch"}, {"body_fn", "body"}}};
+
+constexpr std::size_t kMostForms = 24;  // values of another form that are tried, each in a run of the place
 
 using Bodies = std::vector<std::pair<std::string_view, const Graph*>>;
 
@@ -132,37 +135,63 @@ class Inspection {
  public:
   Inspection(const std::vector<AlignedPair>& pairs, const Recording& right, const DivergenceOptions& options)
       : right_(right), options_(options) {
-    for (const AlignedPair& pair : pairs) by_got_.emplace(pair.got, Seen{&pair, 0});
+    for (const AlignedPair& pair : pairs) by_got_.emplace(pair.got, Seen{&pair});
   }
+
+  /// What reads the value is given that of the reference, as it is there, although it is not sure that it is the one
+  /// beside it, or although it is right but for its form.
+  void trust(const ir::Value& value) { by_got_.at(&value).is_trusted = true; }
 
   std::optional<Value> replace(const ir::Value& value, const Value& got) {
     const auto found = by_got_.find(&value);
     if (found == by_got_.end()) return std::nullopt;
-    const AlignedPair& pair = *found->second.pair;
-    const std::size_t iteration = found->second.times++;
+    Seen& seen = found->second;
+    const AlignedPair& pair = *seen.pair;
+    const std::size_t iteration = seen.times++;
     const Value* expected = right_.find(*pair.expected, iteration);
     if (expected == nullptr) return std::nullopt;
+    if (seen.is_trusted) return *expected;
 
     Finding finding;
     if (!pair.is_chance) finding = judge(*expected, got, Likeness::kMeaning, options_.tolerance);
     if (!finding.agrees()) note(pair, iteration, finding);
-    const bool is_given = pair.is_sure || pair.is_chance || finding.agrees();
-    return is_given ? in_form_of(*expected, got) : std::nullopt;
+    seen.has_other_form = seen.has_other_form || !has_form_of(*expected, got);
+    if (!pair.is_sure && !pair.is_chance && !finding.agrees()) {
+      seen.is_own = true;
+      return std::nullopt;
+    }
+    auto formed = in_form_of(*expected, got);
+    return formed ? std::move(formed) : *expected;
   }
 
-  std::optional<Inside> first() const { return sure_ ? sure_ : other_; }
+  /// The first wrong value of a sure pair, and of another one before it.
+  const std::optional<Inside>& sure() const { return sure_; }
+  const std::optional<Inside>& other() const { return other_; }
   std::size_t count(const ir::Value& value) const { return by_got_.at(&value).times; }
+  bool has_other_form(const ir::Value& value) const { return by_got_.at(&value).has_other_form; }
+
+  /// Values that stood in the place of the model's own in every iteration.
+  Values given() const {
+    Values values;
+    for (const auto& [value, seen] : by_got_) {
+      if (!seen.is_own) values.insert(value);
+    }
+    return values;
+  }
 
  private:
   struct Seen {
     const AlignedPair* pair;
-    std::size_t times;
+    std::size_t times = 0;
+    bool is_trusted = false;
+    bool is_own = false;  ///< in one iteration at the least
+    bool has_other_form = false;
   };
 
   void note(const AlignedPair& pair, std::size_t iteration, const Finding& finding) {
     std::optional<Inside>& place = pair.is_sure ? sure_ : other_;
-    if (place) return;
-    place = Inside{pair.got->producer(), pair.expected->producer(), iteration, finding};
+    if (place || sure_) return;
+    place = Inside{pair.got->producer(), pair.expected->producer(), iteration, finding, {}};
     place->finding.name = pair.got->name();
   }
 
@@ -184,7 +213,7 @@ std::optional<Inside> other_end(const std::vector<AlignedPair>& pairs, const Rec
     if (right.is_full() || expected == got || !is_loop) continue;
     const ir::Value* condition = body.find_output(0);
     if (condition == nullptr || condition->producer() == nullptr) continue;
-    Inside inside{condition->producer(), nullptr, std::min(expected, got), {}};
+    Inside inside{condition->producer(), nullptr, std::min(expected, got), {}, {}};
     inside.finding.name = condition->name();
     inside.finding.structural = fmt::format("{} iterations instead of {}", got, expected);
     return inside;
@@ -192,12 +221,124 @@ std::optional<Inside> other_end(const std::vector<AlignedPair>& pairs, const Rec
   return std::nullopt;
 }
 
+/// The value of the node that was wrong; where it has several, the one that the finding names.
+const ir::Value& value_of(const Inside& inside) {
+  for (std::size_t i = 0; i < inside.node->output_count(); ++i) {
+    if (inside.node->output(i).name() == inside.finding.name) return inside.node->output(i);
+  }
+  return inside.node->output();
+}
+
+/// What a run of the model's place on right values came to.
+struct Outcome {
+  std::optional<Inside> wrong;    ///< the first value that is not right
+  std::optional<Inside> stopped;  ///< a node of a body that could not be run
+  bool has_ended = false;
+  bool has_right_form = false;  ///< the value that the place makes
+
+  bool is_right() const { return !wrong && has_ended && has_right_form; }
+};
+
+bool is_same_place(const std::optional<Inside>& a, const std::optional<Inside>& b) {
+  return a.has_value() == b.has_value() && (!a || (a->node == b->node && a->iteration == b->iteration));
+}
+
+/// One place of two models, and what the reference makes in its bodies.
+class Bodywork {
+ public:
+  Bodywork(const Beside& place, const DivergenceOptions& options, const std::vector<AlignedPair>& pairs)
+      : place_(place), options_(options), pairs_(pairs), right_(pairs, options.window) {}
+
+  std::optional<Inside> first() {
+    if (!record()) return std::nullopt;
+    Inspection inspection(pairs_, right_, options_);
+    const Outcome outcome = run(inspection);
+
+    std::optional<Inside> found = maker_of_form(inspection, outcome);
+    if (!found && inspection.other() && is_at_fault(*inspection.other(), outcome)) found = inspection.other();
+    if (!found) found = outcome.wrong;
+    if (!found && !outcome.stopped) found = other_end(pairs_, right_, inspection);
+    if (!found) found = outcome.stopped;
+    if (found && found->node->output_count() > 0) {
+      found->nodes = segment_behind(value_of(*found), inspection.given()).nodes;
+    }
+    return found;
+  }
+
+ private:
+  bool record() {
+    const auto note = [this](const ir::Value& value, const Value& content) { right_.add(value, content); };
+    try {
+      expected_ = evaluator::run(place_.reference, place_.inputs,
+                                 {.device = options_.device, .observer = note, .substitute = {}});
+      return true;
+    } catch (const Error&) {  // the node as a whole is named in any case
+      return false;
+    }
+  }
+
+  Outcome run(Inspection& inspection) const {
+    const auto replace = [&](const ir::Value& value, const Value& got) { return inspection.replace(value, got); };
+    Outcome outcome;
+    try {
+      const std::vector<Value> got = evaluator::run(place_.model, place_.inputs,
+                                                    {.device = options_.device, .observer = {}, .substitute = replace});
+      outcome.has_ended = true;
+      outcome.has_right_form = std::ranges::equal(expected_, got, has_form_of);
+    } catch (const evaluator::EvaluationError& error) {
+      outcome.stopped = stopped_inside(error);
+    } catch (const Error&) {  // as of the reference
+    }
+    outcome.wrong = inspection.sure();
+    return outcome;
+  }
+
+  Outcome run_trusting(const ir::Value& value) const {
+    Inspection inspection(pairs_, right_, options_);
+    inspection.trust(value);
+    return run(inspection);
+  }
+
+  // Two values that stand beside each other by their readers or names alone may be two things. They are one if what
+  // reads the value of the reference in its place does not go wrong there as it did.
+  bool is_at_fault(const Inside& other, const Outcome& before) const {
+    if (!before.wrong && !before.stopped) return true;
+    const Outcome after = run_trusting(value_of(other));
+    if (after.stopped && !before.stopped) return false;
+    return !is_same_place(before.wrong, after.wrong) || !is_same_place(before.stopped, after.stopped);
+  }
+
+  // A value that is right but for its form makes what reads it stop, or wrong, or of another form. From the first such
+  // value on, each of them mends that in the form that it has in the reference.
+  std::optional<Inside> maker_of_form(const Inspection& inspection, const Outcome& before) const {
+    if (before.is_right()) return std::nullopt;
+    std::size_t tried = 0;
+    for (const AlignedPair& pair : pairs_) {
+      if (pair.is_chance || pair.got->producer() == nullptr || !inspection.has_other_form(*pair.got)) continue;
+      if (++tried > kMostForms) return std::nullopt;
+      const Outcome after = run_trusting(*pair.got);
+      if (!after.is_right()) continue;
+      Inside inside{pair.got->producer(), pair.expected->producer(), 0, {}, {}};
+      inside.finding.name = pair.got->name();
+      inside.finding.structural = "a value of another form";
+      return inside;
+    }
+    return std::nullopt;
+  }
+
+  const Beside& place_;
+  const DivergenceOptions& options_;
+  const std::vector<AlignedPair>& pairs_;
+  Recording right_;
+  std::vector<Value> expected_;
+};
+
 }  // namespace
 
 std::optional<Inside> stopped_inside(const evaluator::EvaluationError& error) {
   const Node* node = error.node();
   if (node == nullptr || node->graph().parent() == nullptr) return std::nullopt;
-  Inside inside{node, nullptr, 0, {}};
+  Inside inside{node, nullptr, 0, {}, {node}};
   inside.finding.structural = error.what();
   return inside;
 }
@@ -207,19 +348,7 @@ std::optional<Inside> look_inside(const Beside& place, const DivergenceOptions& 
   aligner.add_graphs(*place.reference.graph, *place.model.graph, align(*place.reference.graph, *place.model.graph));
   if (aligner.found().empty()) return std::nullopt;
 
-  Recording right(aligner.found(), options.window);
-  const auto record = [&](const ir::Value& value, const Value& content) { right.add(value, content); };
-  Inspection inspection(aligner.found(), right, options);
-  const auto replace = [&](const ir::Value& value, const Value& got) { return inspection.replace(value, got); };
-  try {
-    evaluator::run(place.reference, place.inputs, {.device = options.device, .observer = record, .substitute = {}});
-    evaluator::run(place.model, place.inputs, {.device = options.device, .observer = {}, .substitute = replace});
-  } catch (const evaluator::EvaluationError& error) {  // what was seen until then tells more
-    return inspection.first() ? inspection.first() : stopped_inside(error);
-  } catch (const Error&) {  // the node as a whole is named in any case
-    return inspection.first();
-  }
-  return inspection.first() ? inspection.first() : other_end(aligner.found(), right, inspection);
+  return Bodywork(place, options, aligner.found()).first();
 }
 
 }  // namespace exportguard::validation

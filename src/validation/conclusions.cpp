@@ -52,6 +52,10 @@ Value jittered(const Value& value) {
   return ir::Tensor((wide + wide * step).to(tensor->aten().scalar_type()));
 }
 
+bool have_bodies(const std::vector<const ir::Node*>& nodes) {
+  return std::ranges::any_of(nodes, [](const ir::Node* node) { return !node->subgraphs().empty(); });
+}
+
 /// How far the value is off for its size: the inverse of the signal to noise.
 double inexactness(const Finding& finding) {
   return finding.figures.count == 0 ? 0.0 : std::pow(10.0, -finding.figures.signal_to_noise / 20.0);
@@ -116,8 +120,7 @@ void Search::conclude_first(std::size_t pair) {
     first.finding = judge(first.expected, *first.got, Likeness::kExact, options_.tolerance);
   }
   first.finding.name = pairs_[pair].got->name();
-  const bool has_bodies =
-      std::ranges::any_of(first.nodes, [](const ir::Node* node) { return !node->subgraphs().empty(); });
+  const bool has_bodies = have_bodies(first.nodes);
   if (first.nodes.size() > 1 || has_bodies) first.beside = beside(pair);
   if (has_bodies && first.beside) first.inside = look_inside(*first.beside, options_);
 }
@@ -131,7 +134,7 @@ void Search::conclude_stopped() {
   report_.first->error = stopped_because_;
   report_.first->finding.structural = "it cannot be run";
   report_.first->inside = stopped_inside_;
-  const bool has_bodies = !stopped_at_->subgraphs().empty();
+  const bool has_bodies = have_bodies(report_.first->nodes);
   if (report_.first->nodes.size() < 2 && !has_bodies) return;
   const auto behind = std::ranges::find_if(pairs_, [this](const AlignedPair& pair) {
     if (right_.find(by_got_.at(pair.got)) != nullptr || pair.expected->producer() == nullptr) return false;

@@ -165,7 +165,7 @@ def test_of_several_nodes_one_is_named_without_the_whole_program(
 ) -> None:
     """The place alone is converted again: beside thousands of nodes that is nothing."""
     subject = converted("decoder", 2, optimize)
-    monkeypatch.setattr(divergence, "_node_of_whole", None)
+    monkeypatch.setattr(divergence, "_divergence_of_whole", None)
     for seed in range(6):
         result = planted(subject.proto, kind, seed)
         if result is None or not outputs_change(subject, result[0].SerializeToString()):
@@ -296,6 +296,83 @@ def test_a_fault_within_a_body_is_named_with_its_iteration(module: torch.nn.Modu
     assert report.first.inside.outputs == tuple(node.output)
     assert report.first.iteration == (0 if isinstance(module, Branches) else 1)  # tanh(0) is softsign(0)
     assert "within it, in iteration" in str(report)
+
+
+class Nested(torch.nn.Module):
+    """A branch within a loop: the count is cast, and the rows are taken, by nodes that the program does not have."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def step(i: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            y = torch.cond(x.sum() > 0, lambda x, i: torch.tanh(x * (0.5 + i)), lambda x, i: x - i, (x, i))
+            return i + 1, y * (1.5 + i)
+
+        return while_loop(lambda i, x: i < 3, step, (torch.tensor(0), x))[1] * 2  # type: ignore[no-any-return]
+
+
+def bodies_in(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield attribute.g
+                yield from bodies_in(attribute.g)
+
+
+def unaligned_faults(right: Converted) -> Iterator[tuple[str, bytes]]:
+    """The output of each node in a body that no operator of the program stands for, and a file where it is wrong."""
+    others = {"Cast": ("IsInf", "IsNaN"), "Gather": ("axis",)}
+    for number, body in enumerate(bodies_in(right.proto.graph)):
+        for position, node in enumerate(body.node):
+            for other in others.get(node.op_type, ()):
+                wrong = onnx.ModelProto()
+                wrong.CopyFrom(right.proto)
+                changed = [*bodies_in(wrong.graph)][number].node[position]
+                del changed.attribute[:]
+                if other == "axis":
+                    changed.attribute.append(onnx.helper.make_attribute("axis", 1))
+                else:
+                    changed.op_type = other
+                    changed.output[0] = f"{node.output[0]}_planted"
+                    narrow = onnx.helper.make_node("Cast", [changed.output[0]], [node.output[0]], to=1)
+                    [*bodies_in(wrong.graph)][number].node.insert(position + 1, narrow)
+                yield changed.output[0], wrong.SerializeToString()
+
+
+@pytest.mark.parametrize("optimize", [True, False], ids=["optimized", "plain"])
+@pytest.mark.parametrize("kind", ["steps", "nested"])
+def test_a_node_in_a_body_that_nothing_is_aligned_with_is_named(kind: str, optimize: bool) -> None:
+    if kind == "steps":
+        right = converted("steps", 1, optimize)
+    else:
+        x = torch.rand(3, 4) + 0.1
+        exported = exported_module(
+            ExportRequest.of(Nested().eval(), (x,), None, dynamic_shapes=None, options=ExportOptions())
+        )
+        model = convert(read(exported), opset=OPSET, options=ExportOptions(), optimize=optimize)
+        right = Converted(exported, model, onnx.load_from_string(model.to_bytes()), {"x": x})
+    named = []
+    for output, data in unaligned_faults(right):
+        if not outputs_change(right, data):
+            continue
+        report = exportguard.find_divergence(right.exported.program, data, right.inputs)
+        assert report.first is not None
+        assert report.first.inside is not None, str(report)
+        assert output in (*report.first.inside.inputs, *report.first.inside.outputs), f"{output}\n{report}"
+        assert report.first.inside.operator in ("IsInf", "IsNaN", "Gather", "Cast"), str(report)
+        named.append(output)
+    assert named
+
+
+def test_a_value_in_a_body_that_is_right_but_for_its_dtype_is_named() -> None:
+    right = converted("steps", 2)
+    wrong = onnx.load_from_string(right.model.to_bytes())
+    body = next(bodies_in(wrong.graph))
+    tanh = next(one for one in body.node if one.op_type == "Tanh")
+    body.node.insert(list(body.node).index(tanh), onnx.helper.make_node("Cast", [tanh.input[0]], ["wide"], to=11))
+    tanh.input[0] = "wide"
+    report = exportguard.find_divergence(right.exported.program, wrong.SerializeToString(), right.inputs)
+    assert report.first is not None
+    assert report.first.inside is not None, str(report)
+    assert report.first.inside.outputs in (("wide",), tuple(tanh.output)), str(report)
 
 
 class Small(torch.nn.Module):

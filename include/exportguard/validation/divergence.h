@@ -44,6 +44,7 @@ struct Inside {
   const ir::Node* reference_node = nullptr;  ///< or null, where an input of the body stands beside it
   std::size_t iteration = 0;                 ///< how often the value had been made before
   Finding finding;
+  std::vector<const ir::Node*> nodes;  ///< of its body, between right values and the wrong one, in order
 };
 
 /// Where a model stops computing what its reference does.

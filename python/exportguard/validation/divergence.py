@@ -221,17 +221,17 @@ def search_beside(
     require_same(names, list(inputs))
     searched = _search(program, model, [inputs[name] for name in names], options)
     found = _report(searched)
-    if found.first is None or len(found.first.nodes) < 2:
+    if found.first is None:
         return found
-    suspects = _suspects(searched[0], found.first)
-    if len(suspects) == 1:
-        return replace(found, first=replace(found.first, node=suspects[0]))
-    node = _node_here(searched, options, export)
-    if node not in suspects:
-        node = _node_of_whole(exported, model, inputs, options, export)
-    if node is None or node not in suspects:
-        return found
-    return replace(found, first=replace(found.first, node=node))
+
+    nodes, inner = _suspects(searched[0], found.first)
+    if len(nodes) == 1 and len(inner) == 1:
+        return replace(found, first=replace(found.first, node=nodes[0]))
+    first = _narrowed(found.first, (nodes, inner), _divergence_here(searched, options, export))
+    if first is None:
+        whole = _divergence_of_whole(exported, model, inputs, options, export)
+        first = _narrowed(found.first, (nodes, inner), whole) or found.first
+    return replace(found, first=first)
 
 
 def compare(
@@ -336,10 +336,42 @@ def _in_onnxruntime(device: str) -> Callable[[_core.Model, list[Any]], list[Any]
     return run
 
 
-def _node_here(
+def _suspects(found: _core.ReportView, first: Divergence) -> tuple[list[NodePlace], list[NodePlace | None]]:
+    """The nodes of the place, but for those that right values were made of as well; and the same within a body.
+
+    Where the place has no bodies, or one node alone makes the wrong value in them, the second is one item: what stands
+    in `first`. Where it has bodies and no node in them was found, there is none.
+    """
+    if found.first is None:
+        return [], []
+    cleared = [_place(node) for node in found.first.cleared]
+    nodes = [node for node in first.nodes if node not in cleared]
+    inner: list[NodePlace | None] = [_place(node) for node in found.first.inside_nodes]
+    has_bodies = len(first.nodes) == 1 and found.first.beside() is not None
+    return nodes, inner or ([] if has_bodies else [first.inside])
+
+
+def _narrowed(
+    first: Divergence, suspects: tuple[list[NodePlace], list[NodePlace | None]], other: Divergence | None
+) -> Divergence | None:
+    """The divergence with the node, or the one in a body, that differs from another conversion; None if none does."""
+    nodes, inner = suspects
+    if len(nodes) == 1:
+        first = replace(first, node=nodes[0])
+    elif other is not None and other.node in nodes:
+        first = replace(first, node=other.node)
+    else:
+        return None
+    is_inside = other is not None and other.inside is not None and (other.inside in inner or not inner)
+    if other is not None and is_inside and len(inner) != 1:
+        first = replace(first, inside=other.inside, iteration=other.iteration)
+    return first
+
+
+def _divergence_here(
     searched: tuple[_core.ReportView, OnnxModel], options: DivergenceOptions, export: ExportOptions
-) -> NodePlace | None:
-    """The node that differs from a conversion of now of the place alone; None if that does not tell."""
+) -> Divergence | None:
+    """What differs from a conversion of now of the place alone; None if that does not tell."""
     first, opset = searched[0].first, searched[1].opset
     candidates = []
     for optimize in _WAYS:
@@ -358,22 +390,16 @@ def _node_here(
 
     # With a value of the model beside each of the conversion, that of the whole program would tell no more.
     is_sure = len(other.nodes) == 1 or found[0].aligned >= found[1].node_count
-    return other.node if is_sure else None
+    return other if is_sure else None
 
 
-def _suspects(found: _core.ReportView, first: Divergence) -> list[NodePlace]:
-    """The nodes of the place, but for those that right values were made of as well."""
-    cleared = [_place(node) for node in found.first.cleared] if found.first is not None else []
-    return [node for node in first.nodes if node not in cleared]
-
-
-def _node_of_whole(
+def _divergence_of_whole(
     exported: Exported,
     model: OnnxModel,
     inputs: Mapping[str, Any],
     options: DivergenceOptions,
     export: ExportOptions,
-) -> NodePlace | None:
+) -> Divergence | None:
     """The same of a conversion of the whole program."""
     candidates = []
     for optimize in _WAYS:
@@ -386,7 +412,7 @@ def _node_of_whole(
         if names == [value.name for value in model.inputs]:
             candidates.append((made, model, [inputs[name] for name in names]))
     found = _search_likest(candidates, options)
-    return found[0].first.node if found is not None and found[0].first is not None else None
+    return found[0].first if found is not None else None
 
 
 def _search_likest(
