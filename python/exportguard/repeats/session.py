@@ -14,12 +14,14 @@ from exportguard.repeats.memory import Memory
 from exportguard.repeats.modes import Modes
 from exportguard.repeats.paths import Place, Step
 from exportguard.repeats.region import Region
+from exportguard.repeats.tracked import Tracked
 
 
 class Session:
     """The blocks of one trace; it ends with it."""
 
     def __init__(self, tracer: Any, model: torch.nn.Module) -> None:
+        tracer.tensor_tracker = Tracked(tracer.tensor_tracker)
         self.memory = Memory(tracer)
         self.region: Region | None = None
         self.modes = Modes(tracer)

@@ -35,18 +35,20 @@ _COMPILED = frozenset(
 #: What the second and the third mode do something for and is compiled; indexing is known by its name.
 _LOOKED_FOR = frozenset({torch._C._set_grad_enabled, torch.tensor})
 _INDEXING = "__getitem__"
+_CONSTANTS = frozenset({int, type(None), types.EllipsisType})
 
 
 def straight(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The first of the three modes; all are asked for a tensor with functions of its own, or a further mode."""
+    """The first of the three modes; all are asked for a tensor with functions of its own, or if there is another mode."""
     below = tuple(resolve(path).owner for path in (_THIRD, _SECOND))
     errors = resolve_object("torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode")
     explain = resolve_object("torch._export.non_strict_utils._suggest_fixes_for_data_dependent_error_non_strict")
 
     @functools.wraps(original)
     def torch_function(mode: Any, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
-        is_plain = type(func) in _COMPILED and func not in _LOOKED_FOR and func.__name__ != _INDEXING
-        if not is_plain or kinds or not _are_below(below):
+        is_compiled = type(func) in _COMPILED and func not in _LOOKED_FOR
+        is_plain = is_compiled and (func.__name__ != _INDEXING or _is_constant_index(args[1]))
+        if not is_plain or not _have_no_functions(kinds) or not _are_below(below):
             return original(mode, func, kinds, args, kwargs)
         tracer = mode.tracer
         tracer.torch_fn_metadata = func
@@ -59,6 +61,23 @@ def straight(original: Callable[..., Any]) -> Callable[..., Any]:
             raise
 
     return torch_function
+
+
+def _have_no_functions(kinds: Any) -> bool:
+    """Whether no class of tensors among these has functions of its own, as fake tensors have none."""
+    return not kinds or all(kind.__torch_function__ is torch._C._disabled_torch_function_impl for kind in kinds)
+
+
+def _is_constant_index(index: object) -> bool:
+    """Whether an index is made of numbers alone; the third mode does something for sizes and tensors in it."""
+    return all(
+        type(part) in _CONSTANTS or (type(part) is slice and _ends_of(part) <= _CONSTANTS)
+        for part in (index if type(index) is tuple else (index,))
+    )
+
+
+def _ends_of(part: slice) -> set[type]:
+    return {type(part.start), type(part.stop), type(part.step)}
 
 
 def _are_below(kinds: tuple[Any, ...]) -> bool:
