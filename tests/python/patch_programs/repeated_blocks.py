@@ -121,7 +121,7 @@ class Asks(nn.Module):
     """Calls functions that torch.export looks at and mostly leaves as they are."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.add(x, x.shape[0]).mul(2)
+        return torch.add(x[:, None, :2], x.shape[0]).mul(2)
 
 
 class Seen(TorchFunctionMode):
@@ -146,7 +146,7 @@ def _functions_that_no_mode_looks_for() -> None:
 
         changed.setattr(Handler, "__torch_function__", torch_function)
         program = torch.export.export(Asks(), (torch.zeros(2, 4),))
-    assert not {"add", "mul"} & {*seen}
+    assert not {"add", "mul", "__getitem__"} & {*seen}
     assert torch.equal(program.module()(torch.ones(2, 4)), Asks()(torch.ones(2, 4)))
 
 

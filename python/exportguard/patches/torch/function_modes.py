@@ -39,7 +39,7 @@ _CONSTANTS = frozenset({int, type(None), types.EllipsisType})
 
 
 def straight(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The first of the three modes; all are asked for a tensor with functions of its own, or if there is another mode."""
+    """The first of the three modes; all are asked for a tensor with functions of its own, or where modes are others."""
     below = tuple(resolve(path).owner for path in (_THIRD, _SECOND))
     errors = resolve_object("torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode")
     explain = resolve_object("torch._export.non_strict_utils._suggest_fixes_for_data_dependent_error_non_strict")
