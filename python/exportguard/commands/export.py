@@ -33,6 +33,11 @@ class Options:
     runtime: str = argument("--for", help="What will load it.", default="onnxruntime", choices=get_args(Runtime))
     task: str | None = argument("-t", "--task", help="What the model is for.", default=None, choices=tuple(tasks()))
     dtype: str = argument("--dtype", help="Of the weights.", default="float32", choices=tuple(_DTYPES))
+    keep_float32: str | None = argument(
+        "--keep-float32",
+        help="Modules that stay wide in a float16 model, by name, with commas between: lm_head,*.norm",
+        default=None,
+    )
     opset: str | None = argument("--opset", help="18 to 25, or newest: that runs here.", default="newest")
     quantize: str | None = argument(
         "--quantize",
@@ -57,7 +62,11 @@ def run(options: Options) -> int:
     """Writes the folder and prints what is in it."""
     console = Console(stderr=False)
     settings = FolderOptions(
-        build=BuildOptions(task=options.task, dtype=_DTYPES[options.dtype]),
+        build=BuildOptions(
+            task=options.task,
+            dtype=_DTYPES[options.dtype],
+            keep_float32=options.keep_float32.split(",") if options.keep_float32 else (),
+        ),
         runtime=cast(Runtime, options.runtime),
         opset=opset_of(options.opset),
         verify=options.verify,

@@ -6,14 +6,14 @@ import difflib
 import functools
 import importlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..arguments import require_count, require_kind, wrong
+from ..arguments import require_count, require_kind, require_names, wrong
 from ..devices import require_device
 from ..errors import REFUSALS, ExportGuardError, FileError, InvalidArgumentError
 from ..optional import OptionalModule
@@ -26,6 +26,7 @@ from .shrink import shallow, small_fields
 from .sources import defines
 from .tables import Architecture, Task, architectures, exceptions, tasks
 from .untrained import make_visible
+from .wide_modules import is_kept, keep_wide, narrow, wide_modules
 
 if TYPE_CHECKING:
     import transformers
@@ -45,12 +46,16 @@ _MOST_PARAMETERS = 200_000_000  # of a model that is as wide as its default; som
 
 @dataclass(frozen=True, kw_only=True)
 class BuildOptions:
-    """How a model is built. Without `task` it is the one that the architecture is mostly used for."""
+    """How a model is built. Without `task` it is the one that the architecture is mostly used for.
+
+    Modules whose names fit one of `keep_float32` ("lm_head", "*.norm") stay in float32 where `dtype` is narrower.
+    """
 
     task: str | None = None
     dtype: torch.dtype = torch.float32
     device: str = "cpu"
     seed: int = 0
+    keep_float32: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         """Refuses what is none of these, by its name.
@@ -64,6 +69,12 @@ class BuildOptions:
             raise wrong("dtype", self.dtype, "a torch.dtype of floating-point numbers")
         require_kind("device", self.device, str, 'the name of one, such as "cpu"')
         require_count("seed", self.seed)
+        require_names("keep_float32", self.keep_float32)
+        if self.keep_float32 and self.dtype not in (torch.float16, torch.bfloat16):
+            raise InvalidArgumentError(
+                f"keep_float32 is for models of half precision, and dtype is {str(self.dtype).removeprefix('torch.')}; "
+                "leave it out"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,7 +257,14 @@ def _case(name: str, task: Task, config: transformers.PretrainedConfig, options:
     if not task.cached:
         _keep_no_cache(model.config)
     make_visible(model, options.seed)
-    return ModelCase(name=name, model=model.to(options.device, options.dtype).eval(), task=task)
+    return ModelCase(name=name, model=_in_dtype(model.to(options.device), options), task=task)
+
+
+def _in_dtype(model: Any, options: BuildOptions) -> Any:
+    if options.keep_float32:
+        narrow(model, options.dtype, options.keep_float32)
+        return model.eval()
+    return model.to(options.dtype).eval()
 
 
 def _no_class(name: str, task: Task, config: transformers.PretrainedConfig) -> InvalidArgumentError:
@@ -277,9 +295,11 @@ def _from_checkpoint(name: str, options: BuildOptions) -> ModelCase:
     large = _mapped_checkpoint(Path(name), config, model_class, options)
     if large is not None:
         return ModelCase(name=name, model=large, task=task)
-    model, info = _loaded(name, model_class, options.dtype, config)
+    # transformers keeps some modules of some models in float32 by itself.
+    model, info = _loaded(name, model_class, torch.float32 if options.keep_float32 else options.dtype, config)
     _require_all_weights(name, model, info)
-    return ModelCase(name=name, model=model.to(options.device).eval(), task=task)
+    model = model.to(options.device).eval()
+    return ModelCase(name=name, model=_in_dtype(model, options) if options.keep_float32 else model, task=task)
 
 
 def _quantized_by(config: Any) -> str:
@@ -331,8 +351,10 @@ def _mapped_checkpoint(
         model: Any = build(config, dtype=options.dtype)
     if options.dtype != torch.float32 and getattr(model, "_keep_in_fp32_modules", None):
         return None
-    if not mapped.mapped_model(model, stored, options.dtype):
+    kept = wide_modules(model, options.keep_float32)
+    if not mapped.mapped_model(model, stored, lambda name: torch.float32 if is_kept(name, kept) else options.dtype):
         return None
+    keep_wide(kept, options.dtype)
     if model.can_generate() and (folder / "generation_config.json").is_file():
         model.generation_config = transformers.GenerationConfig.from_pretrained(folder)
     return model.eval()  # type: ignore[no-any-return]

@@ -10,7 +10,7 @@ import json
 import logging
 import math
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,20 +72,23 @@ def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
     return {name: tensor for file in files for name, tensor in _header(file).items()}
 
 
-def mapped_model(model: torch.nn.Module, stored: Mapping[str, StoredTensor], dtype: torch.dtype) -> bool:
+def mapped_model(
+    model: torch.nn.Module, stored: Mapping[str, StoredTensor], dtype_of: Callable[[str], torch.dtype]
+) -> bool:
     """Gives a model that was made on the meta device its weights; False where the checkpoint has other names than the
     model, or lacks some.
 
-    A tensor of another dtype is converted into a file that has no name any more, and is read from there.
+    A tensor of another dtype than that of its name is converted into a file that has no name any more, and is read from
+    there.
     """
     wanted = model.state_dict(keep_vars=True)
     if set(stored) - set(wanted) or any(wanted[name].shape != tensor.shape for name, tensor in stored.items()):
         return False
-    files = _Files(dtype, sum(tensor.count for tensor in stored.values()))
+    files = _Files(sum(one.count * dtype_of(name).itemsize for name, one in stored.items()))
     for name, one in stored.items():
         owner, _, leaf = name.rpartition(".")
         module = model.get_submodule(owner)
-        tensor = files.tensor(one)
+        tensor = files.tensor(one, dtype_of(name))
         if leaf in module._parameters:
             module._parameters[leaf] = torch.nn.Parameter(tensor, requires_grad=False)
         else:
@@ -119,19 +122,19 @@ def parameters_on_meta() -> Iterator[None]:
 class _Files:
     """The files of a checkpoint as storages, and one file for what is converted."""
 
-    def __init__(self, dtype: torch.dtype, count: int) -> None:
-        self._dtype = dtype
+    def __init__(self, size: int) -> None:
+        """`size` is that of all that may be converted, in bytes."""
         self._storages: dict[Path, Any] = {}
-        self._most = count * dtype.itemsize + _ALIGNMENT * 4096
+        self._most = size + _ALIGNMENT * 4096
         self._converted: Any = None
         self._end = 0
 
-    def tensor(self, stored: StoredTensor) -> torch.Tensor:
+    def tensor(self, stored: StoredTensor, dtype: torch.dtype) -> torch.Tensor:
         """A view of the file, or of what was converted from it."""
         raw = self._view(stored)
-        if not raw.is_floating_point() or raw.dtype == self._dtype:
+        if not raw.is_floating_point() or raw.dtype == dtype:
             return raw
-        target = self._room(stored)
+        target = self._room(stored, dtype)
         target.copy_(raw)
         return target
 
@@ -146,16 +149,16 @@ class _Files:
             return raw.clone().view(stored.dtype).reshape(stored.shape)
         return _view_of(storage, stored.dtype, offset, stored.shape)
 
-    def _room(self, stored: StoredTensor) -> torch.Tensor:
+    def _room(self, stored: StoredTensor, dtype: torch.dtype) -> torch.Tensor:
         """A tensor in a file, so that the system may write it out instead of keeping it."""
         if self._converted is None:
             # Without a name behind the block, and there as long as it is mapped.
             with tempfile.NamedTemporaryFile(prefix="exportguard-") as file:
                 self._converted = torch.UntypedStorage.from_file(file.name, shared=True, nbytes=self._most)
-        offset = self._end // self._dtype.itemsize
-        size = stored.count * self._dtype.itemsize
+        offset = self._end // dtype.itemsize
+        size = stored.count * dtype.itemsize
         self._end += -(-size // _ALIGNMENT) * _ALIGNMENT
-        return _view_of(self._converted, self._dtype, offset, stored.shape)
+        return _view_of(self._converted, dtype, offset, stored.shape)
 
 
 def _view_of(storage: Any, dtype: torch.dtype, offset: int, shape: tuple[int, ...]) -> torch.Tensor:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
+
+import torch
 
 from exportguard.arguments import path_of, require_callable, require_kind, wrong
 from exportguard.errors import InvalidArgumentError
-from exportguard.models import ModelCase, build_model
+from exportguard.models import BuildOptions, ModelCase, build_model
+from exportguard.models.wide_modules import is_kept, wide_modules
 from exportguard.opsets import checked_opset
 from exportguard.validation.own_module import case_of_program, is_program
 
@@ -56,7 +60,8 @@ def export_model(
     with staged_folder(target) as staging:
         result = ExportedFolder(folder=str(target), model=str(model), task=case.task.name, runtime=options.runtime)
         result.opset = checked_opset(options.opset)
-        result.dtype = str(options.build.dtype).removeprefix("torch.")
+        kept = wide_modules(case.model, options.build.keep_float32)
+        result.dtype, result.kept_float32 = _dtype_of(case.model, kept), sorted(kept)
         result.parameters = sum(parameter.numel() for parameter in case.model.parameters())
         with timer("configuration", "writing configuration and tokenizer"):
             write_companions(str(model), case, staging)  # first: what cannot be written is found out before the work
@@ -105,7 +110,24 @@ def _case_of(model: str | os.PathLike[str], options: FolderOptions) -> ModelCase
             "module (exportguard.to_onnx converts one that is at hand)"
         )  # fmt: skip
     name = os.fspath(model)
-    return case_of_program(name) if is_program(name) else build_model(name, options.build)
+    if not is_program(name):
+        return build_model(name, options.build)
+    given = [field for field, value in vars(BuildOptions()).items() if getattr(options.build, field) != value]
+    if given:
+        raise InvalidArgumentError(
+            f"{name} makes the model itself, so {' and '.join(given)} would change nothing; leave it out, and do it in "
+            "the function (model.half(), for example)"
+        )
+    return case_of_program(name)
+
+
+def _dtype_of(model: torch.nn.Module, kept: Mapping[str, torch.nn.Module]) -> str:
+    """Of most of the weights that are not kept wide; that of torch where there are none."""
+    counts: Counter[torch.dtype] = Counter({torch.get_default_dtype(): 0})
+    for name, parameter in model.named_parameters():
+        if parameter.is_floating_point() and not is_kept(name, kept):
+            counts[parameter.dtype] += parameter.numel()
+    return str(counts.most_common(1)[0][0]).removeprefix("torch.")
 
 
 def _form(parts: object) -> str:

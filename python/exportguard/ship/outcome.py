@@ -68,7 +68,8 @@ def _is_call(example: object) -> bool:
 @dataclass(kw_only=True)
 class ExportedFolder:
     """What was written and what was proved. `files` are the ONNX files; `inputs` and `outputs` those of the last one,
-    which a loop calls for each token. `comparisons` are those with eager, `runtime_agrees` whether the runtime
+    which a loop calls for each token. `kept_float32` are the modules that stayed wide.
+    `comparisons` are those with eager, `runtime_agrees` whether the runtime
     itself generated the same tokens; None where it was not run. `agreement` is that of a quantized file, `bytes` the
     size of the files with their weights."""
 
@@ -78,6 +79,7 @@ class ExportedFolder:
     runtime: str
     opset: int = 0
     dtype: str = ""
+    kept_float32: list[str] = field(default_factory=list)
     node_count: int = 0
     parameters: int = 0
     files: list[str] = field(default_factory=list)
