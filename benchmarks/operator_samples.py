@@ -55,6 +55,8 @@ class Sampled(torch.nn.Module):
     def __init__(self, operator: Any, sample: Any) -> None:
         super().__init__()
         self.operator = operator
+        self.sample = sample
+        self.keywords: dict[str, Any] = {}
         self.leaves, self.spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
         self.places = [place for place, leaf in enumerate(self.leaves) if isinstance(leaf, torch.Tensor)]
         self.tensors = [self.leaves[place].detach() for place in self.places]
@@ -66,7 +68,11 @@ class Sampled(torch.nn.Module):
         for place, tensor in zip(self.places, tensors, strict=True):
             leaves[place] = tensor
         first, arguments, keywords = pytree.tree_unflatten(leaves, self.spec)
-        return self.operator(first, *arguments, **keywords)
+        return self.operator(first, *arguments, **keywords, **self.keywords)
+
+    def called_by(self, operator: Any, kind: type[Sampled] | None = None) -> Sampled:
+        """The same sample of another form of the operator."""
+        return (kind or Sampled)(operator, self.sample)
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,11 @@ def name_of(operator: Any) -> str:
     return f"{operator.name}.{operator.variant_test_name}" if operator.variant_test_name else str(operator.name)
 
 
+def of_name(name: str) -> Any:
+    """The operator of that name in torch's table."""
+    return next(operator for operator in op_db if name_of(operator) == name)
+
+
 def cases(patterns: Sequence[str], dtypes: Sequence[torch.dtype], most: int, seed: int) -> Iterator[Case]:
     """At most so many samples of each operator and dtype, of different shapes first."""
     for operator in op_db:
@@ -101,7 +112,9 @@ def cases(patterns: Sequence[str], dtypes: Sequence[torch.dtype], most: int, see
             torch.manual_seed(seed)
             samples = list(itertools.islice(operator.sample_inputs("cpu", dtype, requires_grad=False), 64))
             for number, sample in _of_different_shapes(samples)[:most]:
-                yield Case(name, dtype, number, Sampled(operator, sample), isinstance(operator, _ELEMENTWISE))
+                sampled = Sampled(operator, sample)
+                if all(tensor.layout == torch.strided for tensor in sampled.tensors):  # ONNX has no sparse tensors
+                    yield Case(name, dtype, number, sampled, isinstance(operator, _ELEMENTWISE))
 
 
 def _of_different_shapes(samples: Sequence[Any]) -> list[tuple[int, Any]]:

@@ -8,7 +8,6 @@
 
 #include "exportguard/common/errors.h"
 #include "lowering/complex_parts.h"
-#include "lowering/operand_dtypes.h"
 #include "lowering/shared.h"
 
 namespace exportguard::lowering {
@@ -38,7 +37,6 @@ void lower_node(LoweringContext::Shared& shared, ir::Node& node) {
       shared.failures.push_back({node.qualified_name(), where(node), {}});
       return;
     }
-    require_dtypes_of_eager(ctx);
     (*lowering)(ctx);
   } catch (const LoweringError& error) {
     shared.failures.push_back({node.qualified_name(), where(node), error.what()});

@@ -28,6 +28,22 @@ PRODUCTS: dict[str, Function] = {
     "layer_norm": lambda x, y: functional.layer_norm(x, (3,), y[0]),
     "batch_norm": lambda x, y: functional.batch_norm(x, y[0], y[1]),
     "softmax": lambda x, y: y.softmax(-1) + x,
+    "gelu": lambda x, y: functional.gelu(y) + x,
+    "convolution": lambda x, y: functional.conv1d(x[None], y[None]),
+    "a pool": lambda x, y: functional.avg_pool1d(y[None], 2) + x[:, :1],
+    "the largest of windows": lambda x, y: functional.max_pool1d(y[None], 2) + x[:, :1],
+    "interpolation": lambda x, y: functional.interpolate(y[None], scale_factor=2.0) + x[0, 0],
+    "a distance": lambda x, y: torch.cdist(x, y),
+    "a loss": lambda x, y: functional.multi_margin_loss(y, torch.tensor([0, 1, 2]), weight=x[0]),
+    "an addition at places": lambda x, y: x.index_add(0, torch.tensor([0, 2, 1]), y),
+    "a reduction at places": lambda x, y: x.index_reduce(0, torch.tensor([0, 2, 1]), y, "amin"),
+    "the largest ones": lambda x, y: y.topk(2).values + x[:, :2],
+    "a triangle": lambda x, y: torch.tril(y) + x,
+    "a histogram": lambda x, y: torch.histc(y, 4) + x[0, 0],
+    "a logarithm of sums": lambda x, y: y.logcumsumexp(0) + x,
+    "places in order": lambda x, y: torch.searchsorted(x[0].sort().values, y),
+    "division": lambda x, y: torch.floor_divide(x, y.abs() + y.new_ones(1)),
+    "whole numbers": lambda x, y: torch.gcd(y, y) + x,
 }
 
 

@@ -26,10 +26,16 @@ struct PipelineReport {
   std::size_t expanded = 0;  ///< nodes whose operator had no row
 };
 
+/// Refuses nodes whose dtypes torch's kernels refuse and its shape functions let pass, so that a model that eager
+/// cannot run is no file that runs. All are told together.
+/// @throws LoweringError
+void require_dtypes_of_eager(const ir::Graph& graph);
+
 /// The step that replaces operators without a row by what `options.trace` makes of each; returns how many.
 std::size_t expand(ir::Model& model, const PipelineOptions& options);
 
-/// The way from a program as it was imported to ONNX, in place: functionalize, expand, lower, optimize. Everybody who
+/// The way from a program as it was imported to ONNX, in place: functionalize, refuse the dtypes that eager
+/// refuses, expand, lower, optimize. Everybody who
 /// converts calls this, so that C++ and Python convert the same.
 /// @throws ImportError, LoweringError, InvalidArgument and what the call-backs throw; the model is then partly
 /// converted and can be printed.

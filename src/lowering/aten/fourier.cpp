@@ -150,6 +150,8 @@ void populate_fourier(LoweringTable& table) {
       const std::string name = std::string("fft_") + function + axes + ".default";
       table.add("complex." + name, lower_transform);
       table.add_complex({"aten." + name}, separate_in_row);
+      const bool gives_real = plan_of(std::string_view(name).substr(4)).kind == Plan::Kind::kComplexToReal;
+      if (gives_real) table.add("aten." + name, lower_transform);  // of what has no imaginary part
     }
   }
   table.add({"complex._fft_c2c.default", "complex.fft_c2c.default"}, lower_c2c);

@@ -155,6 +155,7 @@ struct ScanOperands {
   std::vector<Value*> state;
   std::vector<Value*> cut;
   std::vector<Value*> captured;
+  bool collects_state = false;  ///< what a turn makes of the state is an element of the outputs too
 };
 
 std::vector<Value*> make_scan(LoweringContext& ctx, const ScanOperands& operands, std::size_t outputs) {
@@ -170,7 +171,7 @@ std::vector<Value*> turned(LoweringContext& ctx, const ir::Graph& step, const st
   std::vector<Value*> results = ctx.inlined(step, joined(inputs, given.captured));
   std::erase(results, nullptr);
   for (std::size_t i = 0; i < given.state.size(); ++i) results[i] = ctx.cast(results[i], step.input(i).dtype());
-  return results;
+  return given.collects_state ? joined(results, results) : results;
 }
 
 std::vector<Value*> made_by_scan(LoweringContext& ctx, const ir::Graph& step, const ScanOperands& given,
@@ -221,16 +222,27 @@ Value* of_full_size(LoweringContext& ctx, Value* collected, const ir::Type& type
 
 /// The torch-level body's inputs are the state, one slice of each tensor, and what is captured. A Scan of no slice
 /// fails in some runtimes; there a Loop goes through what may have none.
+/// @param collected types of the outputs behind the state
+std::vector<Value*> made(LoweringContext& ctx, const ir::Graph& step, const ScanOperands& given,
+                         const std::vector<ir::Type>& collected) {
+  const std::size_t carried = given.state.size();
+  const bool may_be_empty = ctx.shape(given.cut.front()).at(0).constant().value_or(0) == 0;
+  const bool is_loop = may_be_empty && departs(ctx, Departure::kScanOfNothing);
+  std::vector<Value*> outputs = (is_loop ? made_by_loop : made_by_scan)(ctx, step, given, carried + collected.size());
+  for (std::size_t i = 0; is_loop && i < collected.size(); ++i) {
+    outputs[carried + i] = of_full_size(ctx, outputs[carried + i], collected[i]);
+  }
+  return outputs;
+}
+
 void lower_as_scan(LoweringContext& ctx, const ir::Graph& step, const ScanOperands& given) {
   ctx.require(!given.cut.empty(), "there must be a tensor to run over");
   const std::vector<std::size_t> positions = output_positions(step);
   if (positions.empty()) return finish(ctx, {}, {});  // nothing comes out of it
-  const bool may_be_empty = ctx.shape(given.cut.front()).at(0).constant().value_or(0) == 0;
-  const bool is_loop = may_be_empty && departs(ctx, Departure::kScanOfNothing);
-  std::vector<Value*> outputs = (is_loop ? made_by_loop : made_by_scan)(ctx, step, given, positions.size());
-  for (std::size_t i = given.state.size(); is_loop && i < outputs.size(); ++i) {
-    outputs[i] = of_full_size(ctx, outputs[i], ctx.output_type(positions[i]));
-  }
+  std::vector<ir::Type> collected;
+  for (std::size_t i = given.state.size(); i < positions.size(); ++i)
+    collected.push_back(ctx.output_type(positions[i]));
+  const std::vector<Value*> outputs = made(ctx, step, given, collected);
   finish(ctx, outputs, positions);
 }
 
@@ -256,25 +268,19 @@ void lower_associative_scan(LoweringContext& ctx) {
   ctx.require(!whole.empty(), "there must be a tensor to run over");
   const std::vector<Value*> captured = operands(ctx, 2);
 
-  ScanOperands given;
+  ScanOperands given{.captured = captured, .collects_state = true};
+  std::vector<ir::Type> rest_types;
   for (Value* x : whole) {
     given.state.push_back(ctx.gather(x, ctx.constant(0, DType::kInt64), 0));
     given.cut.push_back(ctx.slice(x, 0, 1, kEnd));
+    rest_types.push_back(given.cut.back()->type());
   }
-
-  std::vector<Value*> outputs = make_scan(ctx, given, 2 * whole.size());
-  {
-    ir::Graph& graph = body_of(outputs.front(), "body");
-    const std::vector<Value*> inputs = add_inputs(graph, combine, 2 * whole.size());
-    const LoweringContext::Inside inside(ctx, graph);
-    const std::vector<Value*> results = ctx.inlined(combine, joined(inputs, captured));
-    return_from(ctx, graph, joined(results, results));  // the next state, and the element of the output
-  }
+  const std::vector<Value*> outputs = made(ctx, combine, given, rest_types);
 
   std::vector<Value*> running;
   for (std::size_t i = 0; i < whole.size(); ++i) {
     Value* rest = outputs[whole.size() + i];
-    rest->set_type(given.cut[i]->type());
+    rest->set_type(rest_types[i]);
     running.push_back(ctx.concat({ctx.unsqueeze(given.state[i], {0}), rest}, 0));
   }
   ctx.results(running);

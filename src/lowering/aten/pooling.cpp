@@ -198,13 +198,15 @@ Value* with_divisor(LoweringContext& ctx, Value* x, const Pooling& pooling, doub
 }
 
 void lower_avg_pool(LoweringContext& ctx, std::size_t spatial) {
-  const Batched input = batched(ctx, spatial);
+  Batched input = batched(ctx, spatial);
+  // Whole numbers are divided as C++ does, which is how the quotient is cast.
+  if (is_integral(input.value->dtype())) input.value = ctx.cast(input.value, DType::kFloat64);
+
   const Pooling pooling = pooling_of(ctx, spatial);
   const bool has_divisor = spatial > 1 && ctx.has(6);
   if (has_divisor) return ctx.result(with_divisor(ctx, input.value, pooling, ctx.number(6)));
   ctx.result(unbatched(ctx, average_pool(ctx, input.value, pooling, ctx.flag(5)), input));
 }
-
 void lower_avg_pool1d(LoweringContext& ctx) { lower_avg_pool(ctx, 1); }
 void lower_avg_pool2d(LoweringContext& ctx) { lower_avg_pool(ctx, 2); }
 void lower_avg_pool3d(LoweringContext& ctx) { lower_avg_pool(ctx, 3); }

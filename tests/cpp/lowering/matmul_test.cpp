@@ -60,14 +60,5 @@ TEST(MatmulLowering, ANegativeMatrixPowerIsAPowerOfTheInverse) {
   EXPECT_THAT(lowered(graph), testing::AllOf(testing::HasSubstr("Loop("), testing::HasSubstr("%y = Cast(")));
 }
 
-TEST(MatmulLowering, ProductsOfTwoDtypesAreRefusedAsEagerRefusesThem) {
-  const std::string_view graph = R"(
-    graph(%x: f32[2,3], %w: f16[3,4]):
-      %y: f32[2,4] = aten.mm.default(%x, %w)
-      return (%y))";
-  EXPECT_THAT([&] { lowered(graph); },
-              testing::ThrowsMessage<LoweringError>(testing::HasSubstr("torch refuses operands of f32 and f16")));
-}
-
 }  // namespace
 }  // namespace exportguard::lowering

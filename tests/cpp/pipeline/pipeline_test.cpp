@@ -44,6 +44,46 @@ TEST(Pipeline, ReportsWhatHasNoRowWithoutATrace) {
   EXPECT_THROW(convert(model), LoweringError);
 }
 
+void expect_refused(std::string_view graph, const std::string& text) {
+  ir::Model model = model_of(graph);
+  EXPECT_THAT([&] { convert(model); }, ::testing::ThrowsMessage<LoweringError>(HasSubstr(text)));
+}
+
+TEST(Pipeline, RefusesDtypesThatTorchsKernelsRefuse) {
+  expect_refused(R"(
+    graph(%x: f32[n,3], %w: f16[3,4]):
+      %y: f32[n,4] = aten.mm.default(%x, %w)
+      return (%y))",
+                 "cannot lower aten.mm.default (): torch refuses operands of f32 and f16 when it runs; convert");
+  expect_refused(R"(
+    graph(%x: i64[n,64]):
+      %y: i64[n,64] = aten.softmax.int(%x, -1)
+      return (%y))",
+                 "torch refuses operands of i64 when it runs");
+}
+
+TEST(Pipeline, AsksTorchForTheDtypesOfBodies) {
+  expect_refused(R"(
+    graph(%p: bool[], %x: i64[n,3]):
+      %y: i64[n,3] = higher_order.cond(%p, None, None, [%x]) {true_fn=graph(%a: i64[n,3]):
+          %b: i64[n,3] = aten.gelu.default(%a)
+          return (%b), false_fn=graph(%c: i64[n,3]):
+          return (%c)}
+      return (%y))",
+                 "aten.gelu.default");
+}
+
+TEST(Pipeline, TakesDtypesThatTorchTakes) {
+  ir::Model model = model_of(R"(
+    graph(%x: f16[n,3], %w: f16[3,4], %i: i64[n]):
+      %y: f16[n,4] = aten.mm.default(%x, %w)
+      %z: f16[n,4] = aten.index_select.default(%y, 0, %i)
+      %s: f32[n,4] = aten.softmax.int(%z, -1, dtype:f32)
+      %t: i64[n] = aten.floor_divide.default(%i, %i)
+      return (%s, %t))");
+  convert(model);
+}
+
 TEST(Pipeline, LeavesOutOutputsOfWrittenInputsIfAsked) {
   constexpr std::string_view kWrites = R"(
     graph(%x: f32[n]):

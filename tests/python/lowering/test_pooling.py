@@ -77,6 +77,13 @@ def test_avg_pool_with_another_divisor(spatial: int, ceil_mode: bool, check: Che
     check(lambda x: AVERAGE[spatial](x, 2, ceil_mode=ceil_mode, divisor_override=5), [image(spatial)[0]])
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 6, 7), (3, 6, 7)], ids=("batched", "one image"))
+def test_average_of_integers_is_cut_off(shape: tuple[int, ...], check: Check) -> None:
+    x = torch.randint(-9, 9, shape)
+    check(lambda x: functional.avg_pool2d(x, 3, stride=2, padding=1), [x])
+    check(lambda x: functional.avg_pool2d(x, 2, divisor_override=3), [x])
+
+
 @pytest.mark.parametrize("spatial", [2, 3])
 def test_max_unpool(spatial: int, check: Check) -> None:
     unpool = functional.max_unpool2d if spatial == 2 else functional.max_unpool3d
