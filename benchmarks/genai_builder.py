@@ -164,7 +164,7 @@ class OneRotation(transformers.AutoConfig):
 
 
 def build_here(saved: str, out: str, cache: str) -> None:
-    """The builder in this process; models read their configurations as ever, caches grow in layers with a window, too."""
+    """The builder in this process; models read their configurations as ever, and every cache grows."""
     sys.path.insert(0, str(Path(onnxruntime_genai.__file__).parent / "models"))
     builder = importlib.import_module("builder")
     builder.AutoConfig = OneRotation

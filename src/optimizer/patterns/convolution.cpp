@@ -173,60 +173,6 @@ Match match_padded(const Facts& facts, ir::Node& node) {
   });
 }
 
-// ------------------------------------------------------------------------------------------------ max pools
-
-/// NaN or not below 0.
-bool is_never_negative(const Value* value) {
-  return producer_of(value, "Relu") || producer_of(value, "Sigmoid") || producer_of(value, "Abs");
-}
-
-/// Every window has an element.
-bool has_narrow_pads(const ir::Node& pool) {
-  const auto* kernel = find_ints_attribute(pool, "kernel_shape");
-  const auto* pads = find_ints_attribute(pool, "pads");
-  if (kernel == nullptr || pads == nullptr) return kernel != nullptr;
-  for (std::size_t i = 0; i < pads->size(); ++i) {
-    if ((*pads)[i] >= kernel->at(i % kernel->size())) return false;
-  }
-  return true;
-}
-
-/// A lowering marks the windows with a NaN, as runtimes drop it from a maximum: with a second pool, of the flags of all
-/// elements. The mean of numbers that are not negative is NaN where one of them is, and nowhere else.
-Match match_marked_pool(const Facts&, ir::Node& node) {
-  const ir::Node* flagged = producer_of(&node.input(0), "MaxPool");
-  const ir::Node* flags = flagged ? producer_of(flagged->find_input(0), "Cast") : nullptr;
-  const ir::Node* is_nan = flags ? producer_of(flags->find_input(0), "IsNaN") : nullptr;
-  if (is_nan == nullptr || node.output().dtype() != DType::kBool) return Match::no("it is no pool of flags for NaN");
-  Value& x = is_nan->input(0);
-  if (!is_never_negative(&x) || x.dtype() != DType::kFloat32) return Match::no("the pooled numbers may be negative");
-  const auto* dilations = find_ints_attribute(*flagged, "dilations");
-  const bool is_dilated = dilations && std::ranges::any_of(*dilations, [](std::int64_t step) { return step != 1; });
-  const bool is_plain = has_narrow_pads(*flagged) && !is_dilated && int_attribute(*flagged, "ceil_mode", 0) == 0;
-  if (!is_plain) return Match::no("an average has other windows");
-  return Match([=, &node, &x](Rewriter& rewriter) {
-    std::vector<ir::NamedAttribute> attributes = attributes_of(*flagged);
-    std::erase_if(attributes, [](const auto& one) { return one.first == "storage_order" || one.first == "dilations"; });
-    const auto type = ir::Type::tensor(x.dtype(), shape_of(flagged->output()));
-    Value& mean = rewriter.op("AveragePool", {&x}, std::move(attributes), type);
-    rewriter.replace(node.output(), rewriter.op("IsNaN", {&mean}, {}, node.output().type()));
-  });
-}
-
-/// A choice between tensors of one shape has a faster kernel than one that stretches a number.
-Match match_nan(const Facts& facts, ir::Node& node) {
-  const ir::Node* is_nan = producer_of(node.find_input(0), "IsNaN");
-  const auto number = facts.number(node.find_input(1));
-  if (is_nan == nullptr || !number || !std::isnan(*number)) return Match::no("it does not put NaN where NaN is");
-  Value& x = is_nan->input(0);
-  if (x.dtype() != node.output().dtype() || !same_shape(x, node.output()))
-    return Match::no("the flags are of another dtype or shape");
-  return Match([&node, &x](Rewriter& rewriter) {
-    rewriter.replace(node.output(),
-                     rewriter.op("Where", {&node.input(0), &x, &node.input(2)}, {}, node.output().type()));
-  });
-}
-
 }  // namespace
 
 void populate_convolution(PatternTable& table) {
@@ -248,19 +194,6 @@ void populate_convolution(PatternTable& table) {
              .makes = "`Conv` that pads",
              .roots = {"Conv"},
              .match = match_padded,
-             .stage = Stage::kFuse});
-  table.add({.name = "max_pool_nan",
-             .matches = "a `MaxPool` of the flags for NaN of numbers that are not negative",
-             .makes = "`IsNaN` of their `AveragePool`, which is a kernel of floats",
-             .roots = {"Cast"},
-             .match = match_marked_pool,
-             .stage = Stage::kFuse,
-             .opset = 19});
-  table.add({.name = "nan_of_itself",
-             .matches = "`Where` that puts NaN in the places in which a tensor of its shape has NaN",
-             .makes = "`Where` of that tensor itself",
-             .roots = {"Where"},
-             .match = match_nan,
              .stage = Stage::kFuse});
 }
 

@@ -92,32 +92,5 @@ TEST(Convolution, KeepsPaddingOfChannelsOrWithLessThanNothing) {
   }
 }
 
-constexpr std::string_view kPool = R"(
-    graph(%x: f32[b,1,n]):
-      %r: f32[b,1,n] = Relu(%x)
-      %i: bool[b,1,n] = IsNaN(%r)
-      %c: u8[b,1,n] = Cast(%i) {to=2}
-      %p: u8[b,1,m] = MaxPool(%c) {kernel_shape=[2], strides=[2], pads=[0, 0]}
-      %y: bool[b,1,m] = Cast(%p) {to=9}
-      return (%y))";
-
-TEST(MaxPool, OfFlagsForNaNIsAnAverageOfWhatIsNotNegative) {
-  EXPECT_EQ(optimized_nodes(kPool), R"(  %r = Relu(%x)
-  %0 = AveragePool(%r) {kernel_shape=[2], strides=[2], pads=[0, 0]}
-  %y = IsNaN(%0)
-  return (%y)
-)");
-}
-
-TEST(MaxPool, OfFlagsStaysWhereInfinitiesMayCancelOut) {
-  const Optimized result = optimized(replaced(kPool, "Relu", "Exp"));
-  EXPECT_THAT(result.nodes, testing::HasSubstr("MaxPool"));
-  EXPECT_TRUE(declined(result.report, "max_pool_nan", "the pooled numbers may be negative"));
-}
-
-TEST(MaxPool, OfFlagsStaysWhereAWindowMayBeOfPaddingAlone) {
-  EXPECT_THAT(optimized_nodes(replaced(kPool, "pads=[0, 0]", "pads=[2, 0]")), testing::HasSubstr("MaxPool"));
-}
-
 }  // namespace
 }  // namespace exportguard::optimizer
