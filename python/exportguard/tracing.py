@@ -27,6 +27,7 @@ from .errors import AxisError, ExportError
 from .export_errors import explained_export
 from .garbage import without_full_collections
 from .phases import phase, recorded_phases
+from .plain_tensors import plain_tensors
 from .repeats.counts import Counts
 from .repeats.markers import expand as expand_markers
 from .repeats.plan import traced_with_markers
@@ -116,6 +117,7 @@ def exported_module(request: ExportRequest) -> Exported:
     with (
         torch.no_grad(),
         without_full_collections(),
+        plain_tensors(request.model),
         shared_snapshots(),
         serializers_of(request.guard),
         traced_with_markers(request.repeats) as counts,

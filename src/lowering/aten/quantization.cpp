@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <optional>
 
 #include "exportguard/lowering/context.h"
@@ -5,6 +6,7 @@
 #include "lowering/axes.h"
 #include "lowering/kernels.h"
 #include "lowering/reductions.h"
+#include "lowering/size_arithmetic.h"
 
 // What torchao's and PyTorch's quantization of exported programs leave in them, as QuantizeLinear and DequantizeLinear.
 
@@ -168,6 +170,95 @@ void lower_choose_parameters(LoweringContext& ctx) {
   ctx.results({scale, ctx.cast(ctx.op("Clip", {place, least, most}), DType::kInt64)});
 }
 
+// ------------------------------------------------------------------------------------------------ blocks of torchao
+
+/// For each axis of a tensor of blocks how many blocks it has and how long one is.
+struct Blocks {
+  std::vector<Size> counts;
+  std::vector<Size> lengths;
+};
+
+Blocks blocks_of(LoweringContext& ctx, Value* x, const std::vector<Size>& lengths) {
+  Blocks blocks{{}, lengths};
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    const Size size = size_of(ctx, x, static_cast<std::int64_t>(i));
+    const auto length = lengths[i].number();
+    if (length == 1) {
+      blocks.counts.push_back(size);
+    } else if (size.number() && length) {
+      blocks.counts.emplace_back(*size.number() / *length);
+    } else {
+      blocks.counts.emplace_back(1);  // a length that is no number is the size of its axis
+    }
+  }
+  return blocks;
+}
+
+/// How long the blocks along the last axis are, if they are rows of it; nothing for others.
+std::optional<std::int64_t> row_length(const Blocks& blocks) {
+  const bool is_row = std::all_of(blocks.lengths.begin(), blocks.lengths.end() - 1,
+                                  [](const Size& length) { return length.number() == 1; });
+  return is_row ? blocks.lengths.back().number() : std::nullopt;
+}
+
+/// A scale or zero point that has an element for each element of the tensor.
+Value* over_blocks(LoweringContext& ctx, Value* parameter, const Blocks& blocks) {
+  std::vector<Size> apart;
+  std::vector<Size> whole;
+  std::vector<Size> joined;
+  for (std::size_t i = 0; i < blocks.counts.size(); ++i) {
+    apart.insert(apart.end(), {blocks.counts[i], 1});
+    whole.insert(whole.end(), {blocks.counts[i], blocks.lengths[i]});
+    joined.push_back(multiply(ctx, blocks.counts[i], blocks.lengths[i]));
+  }
+  return ctx.reshape(ctx.expand(ctx.reshape(parameter, apart), whole), joined);
+}
+
+/// torchao::dequantize_affine(input, block_size, scale, zero_point, input_dtype, quant_min, quant_max, output_dtype)
+void lower_dequantize_blocks(LoweringContext& ctx) {
+  constexpr std::int64_t kBlocksFrom = 21;  // opset
+  Value* x = ctx.input(0);
+  const Blocks blocks = blocks_of(ctx, x, ctx.sizes(1));
+  Value* scale = ctx.cast(ctx.reshape(ctx.input(2), blocks.counts), DType::kFloat32);
+  Value* zero_point = ctx.find_input(3);
+  if (zero_point != nullptr) zero_point = ctx.reshape(zero_point, blocks.counts);
+
+  const auto row = row_length(blocks);
+  const bool is_whole = zero_point == nullptr || is_integral(zero_point->dtype());
+  const bool is_byte = x->dtype() == DType::kInt8 || x->dtype() == DType::kUint8;
+  if (row && is_whole && is_byte && ctx.opset() >= kBlocksFrom) {
+    std::vector<Value*> operands = {x, scale};
+    if (zero_point != nullptr) operands.push_back(ctx.cast(zero_point, x->dtype()));
+    return ctx.result(ctx.op("DequantizeLinear", operands, {{"axis", std::int64_t{-1}}, {"block_size", *row}}));
+  }
+
+  Value* steps = ctx.cast(x, DType::kFloat32);
+  if (zero_point != nullptr) {
+    steps = ctx.op("Sub", {steps, over_blocks(ctx, ctx.cast(zero_point, DType::kFloat32), blocks)});
+  }
+  ctx.result(ctx.op("Mul", {steps, over_blocks(ctx, scale, blocks)}));
+}
+
+/// Signed bytes as unsigned ones, of which 128 stands for 0: some processors saturate sums of products of both kinds.
+Value* unsigned_bytes(LoweringContext& ctx, Value* x) {
+  if (x->dtype() == DType::kUint8) return x;
+  Value* moved = ctx.op("Add", {ctx.cast(x, DType::kInt32), ctx.constant(128, DType::kInt32)});
+  return ctx.cast(moved, DType::kUint8);
+}
+
+/// aten::_int_mm(self, mat2): int32 sums of products of bytes.
+void lower_int_mm(LoweringContext& ctx) {
+  std::vector<Value*> operands;
+  std::vector<Value*> zero_points;
+  for (const std::size_t i : {0U, 1U}) {
+    Value* x = ctx.input(i);
+    operands.push_back(unsigned_bytes(ctx, x));
+    zero_points.push_back(ctx.constant(x->dtype() == DType::kUint8 ? 0 : 128, DType::kUint8));
+  }
+  operands.insert(operands.end(), zero_points.begin(), zero_points.end());
+  ctx.result(ctx.op("MatMulInteger", operands));
+}
+
 }  // namespace
 
 void populate_quantization(LoweringTable& table) {
@@ -180,6 +271,8 @@ void populate_quantization(LoweringTable& table) {
   table.add("quantized_decomposed.quantize_per_channel.default", lower_quantize_channels);
   table.add("quantized_decomposed.dequantize_per_channel.default", lower_dequantize_channels);
   table.add("quantized_decomposed.choose_qparams.tensor", lower_choose_parameters);
+  table.add("torchao.dequantize_affine.default", lower_dequantize_blocks);
+  table.add("aten._int_mm.default", lower_int_mm);
   table.add({"aten.fake_quantize_per_tensor_affine.default", "aten.fake_quantize_per_tensor_affine.tensor_qparams",
              "aten.fake_quantize_per_tensor_affine_cachemask.default"},
             lower_fake_quantize);

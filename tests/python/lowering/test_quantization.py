@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,3 +53,67 @@ FUNCTIONS: dict[str, Function] = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_there_and_back(name: str, opset: int | None, check: Check) -> None:
     check(FUNCTIONS[name], [floats(5, 3) * 8], others=[[floats(7, 3) * 50]], opset=opset)
+
+
+def test_products_of_bytes_are_summed_exactly(check: Check) -> None:
+    def bytes_of(rows: int, columns: int) -> torch.Tensor:
+        return torch.randint(-128, 128, (rows, columns), dtype=torch.int8)
+
+    largest = torch.full((17, 40), -128, dtype=torch.int8), torch.full((40, 8), 127, dtype=torch.int8)
+    check(torch._int_mm, [bytes_of(17, 40), bytes_of(40, 8)], others=[[bytes_of(33, 40), bytes_of(40, 8)], largest])
+
+
+# What torchao registers, of which tests need no more than this one.
+SCHEMA = (
+    "dequantize_affine(Tensor input, SymInt[] block_size, Tensor scale, Tensor? zero_point, ScalarType input_dtype, "
+    "Scalar? quant_min=None, Scalar? quant_max=None, ScalarType output_dtype=float) -> Tensor"
+)
+
+
+def by_blocks(
+    x: torch.Tensor,
+    blocks: Sequence[int],
+    scale: torch.Tensor,
+    zero_point: torch.Tensor | None,
+    input_dtype: torch.dtype,
+    low: float | None = None,
+    high: float | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> torch.Tensor:
+    counts = [size // block for size, block in zip(x.shape, blocks, strict=True)]
+    apart = [size for count in counts for size in (count, 1)]
+    pieces = x.to(torch.int32).reshape([size for pair in zip(counts, blocks, strict=True) for size in pair])
+    moved = pieces if zero_point is None else pieces - zero_point.reshape(apart).to(torch.int32)
+    return (moved.to(dtype) * scale.reshape(apart)).reshape(x.shape).to(dtype)
+
+
+@pytest.fixture
+def torchao() -> Iterator[torch.library.Library]:
+    with torch.library._scoped_library("torchao", "FRAGMENT") as library:
+        library.define(SCHEMA)
+        library.impl("dequantize_affine", by_blocks, "CompositeExplicitAutograd")
+        yield library
+
+
+BLOCKS: dict[str, tuple[list[int], tuple[int, ...], bool]] = {
+    "rows": ([1, 12], (6, 1), True),
+    "parts of rows": ([1, 4], (6, 3), True),
+    "without zero points": ([1, 4], (6, 3), False),
+    "the whole": ([6, 12], (), True),
+    "columns": ([6, 1], (1, 12), True),
+    "squares": ([3, 4], (2, 3), True),
+}
+
+
+@pytest.mark.parametrize("opset", [20, None])
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_of_a_matrix(name: str, opset: int | None, torchao: torch.library.Library, check: Check) -> None:
+    blocks, shape, has_zero = BLOCKS[name]
+    scale = torch.rand(shape) + 0.1
+    zero = torch.randint(-9, 9, shape, dtype=torch.int8) if has_zero else None
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        whole: torch.Tensor = torch.ops.torchao.dequantize_affine(x, blocks, scale, zero, torch.int8, -128, 127)
+        return whole
+
+    check(function, [torch.randint(-128, 128, (6, 12), dtype=torch.int8)], opset=opset)
