@@ -121,7 +121,9 @@ def _under_its_file(function: Any) -> Any:
 def _is_of_sizes(shape_env: Any, expression: Any) -> bool:
     """Whether a question is for a number that follows from sizes of inputs, and is not one of them."""
     symbols = getattr(expression, "free_symbols", ())
-    is_derived = bool(symbols) and not expression.is_Symbol and not expression.is_Boolean
+    # sympy's relations are no `is_Boolean`, though they are tests as `And` and `Or` are.
+    is_test = expression.is_Boolean or expression.is_Relational
+    is_derived = bool(symbols) and not expression.is_Symbol and not is_test
     return is_derived and all(_axis_of(shape_env, symbol) is not None for symbol in symbols)
 
 

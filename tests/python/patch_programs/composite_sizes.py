@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -46,4 +47,37 @@ def keep_the_axes() -> None:
                 torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
 
 
-PROGRAMS = {"sizes of composite operators": keep_the_axes}
+class AttendsToWhatIsSeen(torch.nn.Module):
+    """How many tokens there are is data, as among pictures that are packed side by side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x: torch.Tensor, seen: torch.Tensor) -> Any:
+        tokens = x[seen].unsqueeze(0)
+        heads = tokens.unflatten(-1, (2, 4)).transpose(1, 2)
+        place = torch.arange(tokens.shape[1])
+        attend = torch.nn.functional.scaled_dot_product_attention
+        near = attend(heads, heads, heads, attn_mask=(place[:, None] - place).abs() < 2)
+        causal = attend(heads, heads, heads, is_causal=tokens.shape[1] > 1)
+        return self.layer(tokens, tokens, tokens, need_weights=False)[0], near, causal.transpose(1, 2).flatten(2)
+
+
+def attend_to_a_number_of_tokens_that_is_data() -> None:
+    axes = {0: "batch", 1: "seq"}
+    model = AttendsToWhatIsSeen().eval()
+    onnx = to_onnx(model, (torch.randn(2, 5, 8), torch.arange(10).view(2, 5) % 3 < 2), dynamic_shapes=(axes, axes))
+    for sizes in ((2, 5), (1, 1), (3, 7)):
+        x, seen = torch.randn(*sizes, 8), torch.rand(sizes) < 0.6
+        seen[0, 0] = True
+        for got, want in zip(onnx.run({"x": x, "seen": seen}).values(), model(x, seen), strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+def keep_axes_and_sizes_of_data() -> None:
+    keep_the_axes()
+    attend_to_a_number_of_tokens_that_is_data()
+
+
+PROGRAMS = {"sizes of composite operators": keep_axes_and_sizes_of_data}

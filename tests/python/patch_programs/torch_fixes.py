@@ -47,6 +47,26 @@ def keeps_the_number_of_classes_symbolic() -> None:
         assert torch.equal(program.module()(x, torch.zeros(size)), OneHot()(x, torch.zeros(size)))
 
 
+class CausalUnderATest(torch.nn.Module):
+    """Attention as decoders write it: one token behind a past sees all of it."""
+
+    def forward(self, x: torch.Tensor, past: torch.Tensor) -> Any:
+        states, length = torch.cat([past, x], 1), x.shape[1]
+        attend = torch.nn.functional.scaled_dot_product_attention
+        alone = attend(x, x, x, None, 0.0, length > 1)
+        return alone, attend(x, states, states, is_causal=length > 1, scale=0.3), attend(x, x, x, is_causal=length > 4)
+
+
+def attends_causally_under_a_test() -> None:
+    axes = ({0: "batch", 1: "seq"}, {0: "batch", 1: "past"})
+    model = CausalUnderATest().eval()
+    onnx = to_onnx(model, (torch.randn(2, 3, 8), torch.randn(2, 5, 8)), dynamic_shapes=axes)
+    for batch, seq, past in ((2, 3, 5), (1, 1, 7), (3, 6, 1), (2, 5, 0)):
+        x, before = torch.randn(batch, seq, 8), torch.randn(batch, past, 8)
+        for got, want in zip(onnx.run({"x": x, "past": before}).values(), model(x, before), strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
+
+
 class MovesItsHead(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -259,6 +279,7 @@ def does_not_look_at_masks() -> None:
 PROGRAMS = {
     "hints of causal masks": does_not_look_at_masks,
     **{f"{name} of a symbolic length": partial(keeps_the_axes, uses) for name, uses in SIZES_AS_NUMBERS.items()},
+    "causal attention under a test of sizes": attends_causally_under_a_test,
     "attributes of traced modules": leaves_the_module_as_it_was,
     "assigned buffers": writes_to_no_other_buffer,
     "modules moved to where they are": exports_a_module_that_is_where_it_is_moved_to,

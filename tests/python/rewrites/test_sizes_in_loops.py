@@ -131,9 +131,21 @@ class PartsOfSizes(Module):
         return x[:, 0].topk(kept).values, first, rest, x[: round(n * 0.5)].sum(0), x[: int(0.1 * n)].sum(0)
 
 
+class Capacity(Module):
+    """As mixtures of experts fill seats: tests of the number of seats, which torch asks, are no loss of an axis."""
+
+    def forward(self, x):
+        seats = int(1.25 * x.shape[0] / 4) + 1
+        chosen = torch.nn.functional.one_hot(x.argmax(-1), 4)
+        place = (chosen.cumsum(0) * chosen - 1).clamp(0, seats - 1)
+        given = torch.nn.functional.one_hot(place, seats) * chosen.unsqueeze(-1)
+        seated = torch.einsum("nec,nd->ecd", given.float(), x)
+        return torch.einsum("nec,ecd->nd", given.float(), torch.bmm(seated, torch.ones(4, 4, 4).tril()))
+
+
 PROGRAMS = (
     *(WindowAttn, WhileSize, WhileLen, ColWrite, Anchors, Padded, Lengths, InnerRows, AsksTheRest, TwoFors),
-    *(WholeNumbers, PartsOfSizes),
+    *(WholeNumbers, PartsOfSizes, Capacity),
 )
 WITHOUT_ROWS = (WindowAttn, WhileSize, WhileLen, ColWrite, Padded, InnerRows, AsksTheRest)
 

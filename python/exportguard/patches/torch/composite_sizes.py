@@ -138,7 +138,32 @@ def covariance(
     return found.reshape(()) if self.ndim < 2 else found.squeeze()
 
 
+def attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    **options: Any,
+) -> torch.Tensor:
+    """C++ compares sizes to choose a kernel, which none can that are data: there, the shape is all there is."""
+    operands = (query, key, value, *([] if attn_mask is None else [attn_mask]))
+    if not _is_fake(query) or not any(_is_data(size) for x in operands for size in x.shape):
+        found: torch.Tensor = _in_cpp(
+            _aten.scaled_dot_product_attention.default, *operands[:3], attn_mask, dropout_p, is_causal, **options
+        )
+        return found
+    return query.new_empty((*query.shape[:-1], value.shape[-1]))
+
+
+def _is_data(size: object) -> bool:
+    """Whether a size follows from tensor data, so that no guard can be set on it."""
+    return isinstance(size, torch.SymInt) and not size.node.has_hint()
+
+
 _MADE: dict[Any, _Made] = {
+    _aten.scaled_dot_product_attention.default: attention,
     _aten.take_along_dim.default: take_along_dim,
     _aten.kron.default: kron,
     _aten.linalg_multi_dot.default: multi_dot,
@@ -163,6 +188,7 @@ _FUNCTIONS = (
     "torch.gradient",
     "torch.combinations",
     "torch.cov",
+    "torch.ops.aten.scaled_dot_product_attention.default",
     "torch.linalg.matrix_norm",
     "torch.linalg.norm",
     "torch.linalg.cond",
@@ -189,7 +215,7 @@ PATCHES = (
         name="sizes of composite operators",
         kind="torch",
         target=_FUNCTIONS,
-        reason="operators that C++ makes of others read sizes as numbers, and dynamic axes become constants",
+        reason="operators that C++ makes of others read sizes as numbers: dynamic axes become constants, data stops a trace",
         upstream="https://github.com/pytorch/pytorch/issues/148702",
         probe=_probe,
         apply=_apply,
