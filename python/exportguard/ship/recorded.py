@@ -14,7 +14,8 @@ from exportguard.errors import FileError
 from exportguard.runners.evaluator import EvaluatorSession
 from exportguard.runners.onnxruntime import OrtSession
 from exportguard.validation.discrepancies import Tolerance, compare_outputs
-from exportguard.validation.validate import SetResult, ValidationReport
+from exportguard.validation.set_result import SetResult
+from exportguard.validation.validate import ValidationReport
 
 from .layout import file_of
 from .sessions import session_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -18,7 +18,11 @@ from .own_module import ModuleCase
 
 def eager_leaves(case: ModelCase, input_set: InputSet) -> list[Leaf]:
     """The outputs of the original, without any patch; the serializers only take it apart."""
-    inputs = case.inputs(input_set.sizes)
+    return leaves_on(case, case.inputs(input_set.sizes))
+
+
+def leaves_on(case: ModelCase, inputs: Mapping[str, Any]) -> list[Leaf]:
+    """The same on inputs that are there already."""
     with KeptModule(case.model).call() if isinstance(case, ModuleCase) else torch.no_grad():
         outputs = case.model(**inputs)
         with serializers():

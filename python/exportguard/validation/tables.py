@@ -8,7 +8,8 @@ from rich.table import Table
 
 from ..axis_report import AxisOutcome
 from .beside import Beside
-from .validate import SetResult, ValidationReport
+from .set_result import SetResult
+from .validate import ValidationReport
 
 
 def print_report(report: ValidationReport, console: Console, detail: int = 1) -> None:
@@ -130,7 +131,8 @@ def _worst(set_result: SetResult) -> tuple[str, str, str]:
 
 def _result(set_result: SetResult) -> str:
     if set_result.agrees:
-        return "[green]agrees, ties decided[/]" if set_result.ties else "[green]agrees[/]"
+        how = ", ties decided" * set_result.ties + ", as exact as the original" * set_result.as_exact
+        return f"[green]agrees{how}[/]"
     problems = [
         set_result.error,
         *(f"{output.name}: {output.problem or 'differs'}" for output in set_result.outputs if not output.agrees),

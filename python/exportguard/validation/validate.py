@@ -38,10 +38,12 @@ from ..runners.onnxruntime import OrtSession, SessionOptions
 from ..tracing import Exported, exported_module
 from ..version import made_with, versions
 from .beside import Beside, Ran, refusal, run_beside
-from .discrepancies import Discrepancy, Tolerance, can_tell, compare_outputs, tolerance_for
+from .discrepancies import Tolerance, can_tell, compare_outputs, tolerance_for
 from .divergence import DivergenceOptions, DivergenceReport, search_beside
 from .eager_outputs import as_tensor, eager_leaves, joined_rows, serializers
+from .exactness import exact_leaves, is_as_exact
 from .own_module import ModuleCase, case_of_program, is_program, module_case
+from .set_result import SetResult
 from .ties import lowest_index_first
 
 Exporter = Literal["exportguard", "onnx-dynamo"]
@@ -100,25 +102,6 @@ class ValidateOptions:
     all_sizes: bool = False
     side_by_side: bool = False
     folder: Path | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class SetResult:
-    """The comparison on one set of inputs; `error` is filled where the converted model does not run on it.
-
-    `ties` says that it is compared with the original as it runs where the lowest of several equal values is taken.
-    """
-
-    name: str
-    sizes: Mapping[str, int]
-    outputs: Sequence[Discrepancy] = ()
-    error: str = ""
-    ties: bool = False
-
-    @property
-    def agrees(self) -> bool:
-        """Whether it ran and every output is right."""
-        return not self.error and all(output.agrees for output in self.outputs)
 
 
 @dataclass(kw_only=True)
@@ -492,7 +475,28 @@ def _compare(converted: _Converted, input_set: InputSet, expected: Sequence[Leaf
         return SetResult(name=input_set.name, sizes=input_set.sizes, error=f"{type(error).__name__}: {error}")
     run.runs[-1] = replace(run.runs[-1], outputs=got)
     result = _against(converted, input_set, expected, got)
-    return result if result.agrees else _with_ties_decided(converted, input_set, got, result)
+    if not result.agrees:
+        result = _with_ties_decided(converted, input_set, got, result)
+    return result if result.agrees else _with_exactness_known(converted, input_set, (values, got), result)
+
+
+def _with_exactness_known(
+    converted: _Converted,
+    input_set: InputSet,
+    answers: tuple[Sequence[torch.Tensor], Sequence[torch.Tensor]],
+    result: SetResult,
+) -> SetResult:
+    """The comparison, where what is beyond the tolerance is nothing but the rounding that the original has as well."""
+    beyond = [place for place, output in enumerate(result.outputs) if not output.agrees]
+    if result.error or any(output.problem for output in result.outputs):
+        return result
+    try:
+        exact = _returned(converted, exact_leaves(converted.case, input_set)) or ()
+    except REFUSALS:  # it does not run in float64
+        return result
+    rows = list(zip([leaf.value for leaf in exact], *answers, strict=False))
+    known = len(rows) == len(result.outputs) and all(is_as_exact(*rows[place]) for place in beyond)
+    return replace(result, as_exact=known)
 
 
 def _with_ties_decided(

@@ -44,7 +44,8 @@ def _seen(query: torch.Tensor, key: torch.Tensor, is_causal: torch.SymBool) -> t
     # Both choices are numbers of one kind, as `sym_ite` asks: symbolic, or both plain.
     further: Any = _sym_ite(is_causal, keys, 2 * keys) - keys
     last = torch.arange(queries, device=query.device) + further
-    return torch.arange(keys, device=query.device) <= last.unsqueeze(-1)
+    seen: torch.Tensor = torch.arange(keys, device=query.device) <= last.unsqueeze(-1)
+    return seen
 
 
 def _probe() -> Verdict:

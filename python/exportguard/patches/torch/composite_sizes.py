@@ -147,7 +147,7 @@ def attention(
     is_causal: bool = False,
     **options: Any,
 ) -> torch.Tensor:
-    """C++ compares sizes to choose a kernel, which none can that are data: there, the shape is all there is."""
+    """C++ compares sizes to choose a kernel; where they are data, which none can, the shape is all there is."""
     operands = (query, key, value, *([] if attn_mask is None else [attn_mask]))
     if not _is_fake(query) or not any(_is_data(size) for x in operands for size in x.shape):
         found: torch.Tensor = _in_cpp(
@@ -215,7 +215,7 @@ PATCHES = (
         name="sizes of composite operators",
         kind="torch",
         target=_FUNCTIONS,
-        reason="operators that C++ makes of others read sizes as numbers: dynamic axes become constants, data stops a trace",
+        reason="operators made of others in C++ read sizes as numbers: axes become constants, and data stops a trace",
         upstream="https://github.com/pytorch/pytorch/issues/148702",
         probe=_probe,
         apply=_apply,

@@ -1,0 +1,91 @@
+"""Answers as exact as the original's own: how far each of two is from what the model computes in float64."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+from ..inputs import Leaf
+from ..models import ModelCase
+from ..models.input_sets import InputSet
+from .eager_outputs import leaves_on, serializers
+
+_NARROW = (torch.float32, torch.float16, torch.bfloat16)
+_MEAN_FACTOR = 2.0  # other orders of the same sums differ by as much
+_LARGEST_FACTOR = 4.0
+_SHARE = 0.02  # of the spread of the values; where rounding moves them further nothing can be told by them
+
+
+def exact_leaves(case: ModelCase, input_set: InputSet) -> list[Leaf]:
+    """What the original returns where it computes in float64, from the same weights and inputs.
+
+    A conversion to a narrower dtype, wherever the model has one, is one to float64 then.
+    """
+    model = copy.deepcopy(case.model).double()
+    with serializers():
+        inputs = tree_map(_widened, case.inputs(input_set.sizes))
+    with _in_float64():
+        return leaves_on(replace(case, model=model), inputs)
+
+
+def is_as_exact(exact: torch.Tensor, original: torch.Tensor, converted: torch.Tensor) -> bool:
+    """Whether the converted model's values are as near to the exact ones as the original's.
+
+    What differs by less than the original's own rounding cannot be told from it. Where rounding makes up more than a
+    fiftieth of how far the values lie apart, the answer is no.
+
+    >>> exact = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    >>> is_as_exact(exact, exact.float() + 1e-4, exact.float() - 1e-4), is_as_exact(exact, exact.float(), exact + 1e-4)
+    (True, False)
+    """
+    truth, own, other = (values.double() for values in (exact, original, converted))
+    finite = truth.isfinite() & own.isfinite() & other.isfinite()
+    if truth.shape != own.shape or not bool(finite.any()) or not torch.equal(own.isfinite(), other.isfinite()):
+        return False
+    truth, own, other = truth[finite], (own - truth)[finite].abs(), (other - truth)[finite].abs()
+    if _root_mean_square(own) > _SHARE * float(truth.std(correction=0)):
+        return False
+    is_near = _root_mean_square(other) <= _MEAN_FACTOR * _root_mean_square(own)
+    return is_near and float(other.max()) <= _LARGEST_FACTOR * float(own.max())
+
+
+def _root_mean_square(values: torch.Tensor) -> float:
+    return float(values.square().mean().sqrt())
+
+
+def _widened(value: object) -> Any:
+    return value.double() if isinstance(value, torch.Tensor) and value.dtype in _NARROW else value
+
+
+class _Float64(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's modes have no types
+    """Every operator that is asked for a narrower dtype of floating numbers gives float64."""
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: tuple[type, ...],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        named = dict(kwargs or {})
+        if named.get("dtype") in _NARROW:
+            named["dtype"] = torch.float64
+        return func(*args, **named)
+
+
+@contextmanager
+def _in_float64() -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with _Float64():  # type: ignore[no-untyped-call]
+            yield
+    finally:
+        torch.set_default_dtype(before)
