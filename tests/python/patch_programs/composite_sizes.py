@@ -26,6 +26,9 @@ FUNCTIONS: list[Function] = [
     lambda x: torch.combinations(x[0]),
     lambda x: torch.combinations(x[0], with_replacement=True),
     lambda x: (torch.cov(x), torch.corrcoef(x)),
+    lambda x: torch.nn.functional.max_pool1d(x, 2),
+    lambda x: torch.nn.functional.max_pool1d(x[None, :, 1:], 3, stride=2, padding=1, ceil_mode=True),
+    lambda x: torch.nn.functional.max_pool1d(x.unsqueeze(1), 2, 1, dilation=2),
     *(
         lambda x, order=order: torch.linalg.matrix_norm(x, order, keepdim=True)
         for order in (1, -1, 2, -2, "nuc", "fro")

@@ -157,6 +157,27 @@ def attention(
     return query.new_empty((*query.shape[:-1], value.shape[-1]))
 
 
+def max_pool1d(
+    self: torch.Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+    ceil_mode: bool = False,
+) -> torch.Tensor:
+    """C++ looks at the length before it pools; over pictures that are one row high it does not."""
+    if not _is_fake(self):
+        found: torch.Tensor = _in_cpp(_aten.max_pool1d.default, self, kernel_size, stride, padding, dilation, ceil_mode)
+        return found
+    steps = stride or kernel_size
+    # Without a batch the channels stand where pictures have theirs all the same.
+    rows, _ = _aten.max_pool2d_with_indices.default(
+        self.unsqueeze(-2), [1, *kernel_size], [1, *steps], [0, *padding], [1, *dilation], ceil_mode
+    )
+    pooled: torch.Tensor = rows.squeeze(-2)
+    return pooled
+
+
 def _is_data(size: object) -> bool:
     """Whether a size follows from tensor data, so that no guard can be set on it."""
     return isinstance(size, torch.SymInt) and not size.node.has_hint()
@@ -164,6 +185,7 @@ def _is_data(size: object) -> bool:
 
 _MADE: dict[Any, _Made] = {
     _aten.scaled_dot_product_attention.default: attention,
+    _aten.max_pool1d.default: max_pool1d,
     _aten.take_along_dim.default: take_along_dim,
     _aten.kron.default: kron,
     _aten.linalg_multi_dot.default: multi_dot,
@@ -189,6 +211,7 @@ _FUNCTIONS = (
     "torch.combinations",
     "torch.cov",
     "torch.ops.aten.scaled_dot_product_attention.default",
+    "torch.ops.aten.max_pool1d.default",
     "torch.linalg.matrix_norm",
     "torch.linalg.norm",
     "torch.linalg.cond",
