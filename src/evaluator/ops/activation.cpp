@@ -14,6 +14,8 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <limits>
+
 #include "evaluator/call.h"
 #include "evaluator/elements.h"
 #include "evaluator/table.h"
@@ -74,7 +76,11 @@ void run_mish(Call& call) { call.result(at::mish(call.input(0))); }
 void run_gelu(Call& call) {
   const std::string approximate = call.text("approximate", "none");
   call.require(approximate == "none" || approximate == "tanh", "approximate must be 'none' or 'tanh'");
-  call.result(at::gelu(call.input(0), approximate));
+  const Tensor& x = call.input(0);
+  const Tensor result = at::gelu(x, approximate);
+  const bool is_of_onednn = approximate == "none" && x.is_cpu() && x.scalar_type() == at::kFloat && x.numel() > 0;
+  const bool is_finite = !is_of_onednn || x.amax().item<float>() < std::numeric_limits<float>::infinity();
+  call.result(is_finite ? result : at::where(x.isposinf(), x, result));  // oneDNN makes NaN of infinity
 }
 
 Tensor swish(const Tensor& x, double alpha) {
@@ -129,7 +135,8 @@ void run_log_softmax(Call& call) {
 
 void run_hardmax(Call& call) {
   along_axis(call, [](const Tensor& x, std::int64_t axis) {
-    return at::zeros_like(x).scatter(axis, x.argmax(axis, true), 1);
+    const Tensor zeros = at::zeros_like(x);
+    return x.numel() == 0 ? zeros : zeros.scatter(axis, x.argmax(axis, true), 1);
   });
 }
 

@@ -105,7 +105,7 @@ void window(Call& call, const Cosines& factors) {
   call.require_room({size, 8});  // float64, and what is in between
   const auto divisor = static_cast<double>(call.flag("periodic", true) ? size : size - 1);
   const auto options = at::TensorOptions(at::kDouble).device(call.device());
-  const Tensor angle = at::arange(size, options).mul(2 * std::numbers::pi / std::max(divisor, 1.0));
+  const Tensor angle = at::arange(size, options).mul(2 * std::numbers::pi / divisor);  // ONNX: 0 / 0 for one
   const Tensor values = angle.cos().mul(-factors.a1).add(factors.a0).add(angle.mul(2).cos().mul(factors.a2));
   call.result(converted(Datum::of(values, DType::kFloat64), dtype_attribute(call, "output_datatype", DType::kFloat32)));
 }

@@ -88,7 +88,8 @@ void run_dynamic_quantize_linear(Call& call) {
   const Tensor x = call.input(0);
   const Tensor lowest = x.numel() == 0 ? scalar_like(0, x) : x.min().clamp_max(0);
   const Tensor highest = x.numel() == 0 ? scalar_like(0, x) : x.max().clamp_min(0);
-  const Tensor scale = highest.sub(lowest).div(255);
+  const Tensor step = highest.sub(lowest).div(255);
+  const Tensor scale = step.masked_fill(step.eq(0), 1);  // of zeros alone, for which ONNX has no scale; as onnxruntime
   const Tensor zero = lowest.neg().div(scale).nan_to_num(0.0).clamp(0, 255).round();
   call.result(quantized(x.div(scale), zero, DType::kUint8, true));
   call.result(scale);

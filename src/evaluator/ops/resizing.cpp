@@ -1,4 +1,6 @@
-// Resize, Upsample, AffineGrid, GridSample. A resize is one product with a matrix of weights for each axis.
+// Resize, Upsample, AffineGrid, GridSample. A resize is one product with a matrix of weights for each axis, or takes
+// the nearest elements along it.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/affine_grid_generator.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -8,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "evaluator/call.h"
@@ -43,7 +46,7 @@ double source(const Settings& settings, const Axis& axis, std::int64_t i) {
   const auto out = static_cast<double>(axis.out);
   if (settings.coordinates == "asymmetric") return x / axis.scale;
   if (settings.coordinates == "align_corners") return axis.out == 1 ? 0 : x * (in - 1) / (out - 1);
-  if (settings.coordinates == "pytorch_half_pixel") return axis.out == 1 ? -0.5 : (x + 0.5) / axis.scale - 0.5;
+  if (settings.coordinates == "pytorch_half_pixel") return axis.out == 1 ? 0.0 : (x + 0.5) / axis.scale - 0.5;
   if (settings.coordinates == "half_pixel_symmetric") {
     const double adjustment = out / (axis.scale * in);
     return in / 2 * (1 - adjustment) + (x + 0.5) / axis.scale - 0.5;
@@ -74,12 +77,6 @@ double weight(const Settings& settings, double distance) {
 // The weights of the input's elements for one output element, at the position x. Antialiasing widens the filter when
 // the axis shrinks. What lies outside counts as the element at the border, or not at all.
 void fill_row(const Settings& settings, const Axis& axis, double x, double* row) {
-  if (settings.mode == "nearest") {
-    const auto at = static_cast<std::int64_t>(rounded(settings.nearest, x));
-    row[std::clamp<std::int64_t>(at, 0, axis.in - 1)] = 1;
-    return;
-  }
-
   const double shrinking = settings.antialias ? std::min(axis.scale, 1.0) : 1.0;
   const double reach = (settings.mode == "linear" ? 1.0 : 2.0) / shrinking;
   double sum = 0;
@@ -104,14 +101,41 @@ Tensor weights(const Settings& settings, const Axis& axis) {
   return result;
 }
 
+// Sums of columns by the rows of weights. An element without a weight has no part in a sum, not as NaN or infinity.
+Tensor weighted(const Tensor& matrix, const Tensor& columns) {
+  const Tensor is_finite = columns.isfinite();
+  if (is_finite.all().item<bool>()) return at::matmul(matrix, columns);
+  const auto parts = [&](const Tensor& has_weight, const Tensor& is_there) {
+    return at::matmul(has_weight.to(columns.options()), is_there.to(columns.options()));
+  };
+  const Tensor above = parts(matrix.gt(0), columns.isposinf()) + parts(matrix.lt(0), columns.isneginf());
+  const Tensor below = parts(matrix.gt(0), columns.isneginf()) + parts(matrix.lt(0), columns.isposinf());
+  const Tensor unknown = parts(matrix.ne(0), columns.isnan()) + above * below;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  return at::matmul(matrix, columns.masked_fill(is_finite.logical_not(), 0))
+      .masked_fill(above.gt(0), kInfinity)
+      .masked_fill(below.gt(0), -kInfinity)
+      .masked_fill(unknown.gt(0), std::numeric_limits<double>::quiet_NaN());
+}
+
 Tensor along(const Tensor& x, std::int64_t axis, const Tensor& matrix) {
-  return at::matmul(matrix.to(x.options()), x.movedim(axis, 0).reshape({x.size(axis), -1}))
+  return weighted(matrix.to(x.options()), x.movedim(axis, 0).reshape({x.size(axis), -1}))
       .reshape([&] {
         std::vector<std::int64_t> sizes = x.movedim(axis, 0).sizes().vec();
         sizes.front() = matrix.size(0);
         return sizes;
       }())
       .movedim(0, axis);
+}
+
+// The element of the input that each of the output is a copy of.
+Tensor nearest_along(const Tensor& x, std::int64_t axis, const Settings& settings, const Axis& of) {
+  const Tensor places = at::empty({of.out}, at::kLong);
+  for (std::int64_t i = 0; i < of.out; ++i) {
+    const auto at = static_cast<std::int64_t>(rounded(settings.nearest, source(settings, of, i)));
+    places.mutable_data_ptr<std::int64_t>()[i] = std::clamp<std::int64_t>(at, 0, of.in - 1);
+  }
+  return x.index_select(axis, places.to(x.device()));
 }
 
 // Elements of an output whose place is outside of the input get the extrapolation value.
@@ -201,7 +225,8 @@ void resize(Call& call, const Inputs& inputs) {
   axes = call.axes(call.integers("axes", std::move(axes)), given.dim());
 
   const bool is_real = at::isFloatingType(given.scalar_type());
-  Tensor x = is_real ? raised(given) : widened(given).to(at::kDouble);
+  const bool is_nearest = settings.mode == "nearest";
+  Tensor x = is_real ? raised(given) : (is_nearest ? widened(given) : widened(given).to(at::kDouble));
   const std::vector<Axis> of = axes_of(call, x, axes, inputs);
   std::vector<std::int64_t> sizes = x.sizes().vec();
   for (std::size_t i = 0; i < axes.size(); ++i) sizes[static_cast<std::size_t>(axes[i])] = of[i].out;
@@ -209,12 +234,13 @@ void resize(Call& call, const Inputs& inputs) {
 
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const bool is_same = of[i].in == of[i].out && of[i].scale == 1 && settings.coordinates != "tf_crop_and_resize";
-    if (!is_same) x = along(x, axes[i], weights(settings, of[i]));
+    if (is_same) continue;
+    x = is_nearest ? nearest_along(x, axes[i], settings, of[i]) : along(x, axes[i], weights(settings, of[i]));
   }
   for (std::size_t i = 0; i < axes.size(); ++i) x = extrapolated(call, settings, x, axes[i], of[i]);
 
-  if (!is_real && settings.mode != "nearest") x = x.round();
-  call.result(x.to(given.scalar_type()));
+  if (!is_real && !is_nearest) x = x.round();
+  call.result(is_nearest && !is_real ? narrowed(x, given.scalar_type()) : x.to(given.scalar_type()));
 }
 
 void run_resize(Call& call) { resize(call, call.opset() < 11 ? Inputs{9, 1, 9} : Inputs{1, 2, 3}); }

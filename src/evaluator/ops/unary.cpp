@@ -1,6 +1,7 @@
 // Functions of one number.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/linalg_det.h>
+#include <ATen/ops/where.h>
 
 #include "evaluator/call.h"
 #include "evaluator/elements.h"
@@ -42,6 +43,7 @@ void run_abs(Call& call) {
 
 void run_sign(Call& call) {
   const at::Tensor& x = call.input(0);
+  if (at::isFloatingType(x.scalar_type())) return call.result(at::where(x.isnan(), x, x.sign()));  // torch has 0 of NaN
   if (as_bits(x).scalar_type() == x.scalar_type()) return call.result(x.sign());
   call.result(narrowed(widened(x).ne(0).to(at::kLong), x.scalar_type()));
 }
