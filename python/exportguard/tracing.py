@@ -14,16 +14,20 @@ from torch.export import ExportedProgram
 
 from .axes.bound import AxisBound, Kind
 from .axes.bounds import bounds_of
+from .axes.branching import joined
 from .axes.forms import decisions_of_forms
 from .axes.one_symbol import one_symbol_for_a_name
 from .axes.open_slices import open_slices
-from .axes.recording import Decision, TraceRecord, with_recording
+from .axes.recording import Decision, TraceRecord, recording_of_none, with_recording
+from .axes.regions import EVERYWHERE, Region
 from .axes.resizing import InputsOfOtherSizes
+from .axes.size_tests import OneWayError, Way, is_of_sizes, tree_of
 from .axes.torch_export import traced
 from .axes.trial import Trial
 from .axis_report import AxisOutcome, axis_outcomes
 from .dynamic_shapes import LeafShape
 from .errors import AxisError, ExportError
+from .example import Example
 from .export_errors import explained_export
 from .garbage import without_full_collections
 from .phases import phase, recorded_phases
@@ -32,7 +36,8 @@ from .repeats.counts import Counts
 from .repeats.markers import expand as expand_markers
 from .repeats.plan import traced_with_markers
 from .request import ExportRequest, serializers_of
-from .rewrites.automatic import RewritingStep, loops_left
+from .rewrites.automatic import AutomaticRewriting, RewritingStep, loops_left
+from .rewrites.selection import as_rewrites
 from .rewrites.state import shared_snapshots
 from .signature import TracedInputs, traced_inputs
 
@@ -50,8 +55,9 @@ class Exported:
 
     `fixing_lines` has the lines that fixed a symbol, `bounds` what else the program takes for granted (None: that was
     not looked at). `too_small` has the sizes of the given example that were enlarged, by input and axis. `counts` has
-    those of each trace, `seconds` those of each phase, `decisions` what torch decided about sizes. The program may have
-    markers in the place of blocks that were not traced; `expanded` has none.
+    those of each trace, `seconds` those of each phase, `decisions` what torch decided about sizes, `untested` why its
+    tests on sizes are no branches. The program may have markers in the place of blocks that were not traced; `expanded`
+    has none.
     """
 
     program: ExportedProgram
@@ -63,6 +69,7 @@ class Exported:
     counts: Sequence[Counts] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     decisions: Sequence[Decision] = ()
+    untested: str = ""
 
     @functools.cached_property
     def inputs(self) -> TracedInputs:
@@ -91,7 +98,7 @@ class Exported:
         lost = [axis for axis in self.axes() if not axis.kept and not (axis.is_optional and axis.is_constant)]
         if not lost:
             return
-        listed = "\n".join(f"  {told}" for told in (*lost, *loops_left(self.program)))
+        listed = "\n".join(f"  {told}" for told in (*lost, *loops_left(self.program), *filter(None, [self.untested])))
         text = f"of the axes that were asked to change, {len(lost)} do not, or not to every size:\n{listed}\n{_REMEDY}"
         if on_fixed_axis == "error":
             raise AxisError(f'{text}, or pass on_fixed_axis="warn"')
@@ -126,8 +133,10 @@ def exported_module(request: ExportRequest) -> Exported:
         found = _exported(request)
         for changed, loss in ((_with_open_slices, _lost_axes_and_bounds), (_with_an_example_beyond, _lost_axes)):
             other = changed(request, found)
-            if other is not None:
-                request, found = other, _better(found, other, loss)
+            better = found if other is None else _better(found, other, loss)
+            if other is not None and better is not found:
+                request, found = other, better
+        found = _with_tests_of_sizes(request, found)
     return replace(found, counts=tuple(counts), seconds={**request.seconds, **seconds})
 
 
@@ -148,8 +157,50 @@ def _with_an_example_beyond(request: ExportRequest, found: Exported) -> ExportRe
     return None if call is None else replace(request, example=request.example.like(call))
 
 
-def _exported(request: ExportRequest) -> Exported:
-    """One export, and what torch decided about sizes on the way."""
+def _with_tests_of_sizes(request: ExportRequest, found: Exported) -> Exported:
+    """The export with a branch at each test that sizes decide, if the control flow of the model is rewritten at all."""
+    if not _rewrites_by_itself(request) or not any(map(is_of_sizes, found.bounds or ())):
+        return found
+    ways = {id(found.program): found}
+
+    def way(example: Example, region: Region) -> Way:
+        exported = _exported(replace(request, example=example), region)
+        ways[id(exported.program)] = exported
+        return _way(example, exported)
+
+    try:
+        tree = tree_of(_way(request.example, found), way)
+        program = joined(tree)
+    except (ExportError, OneWayError) as error:
+        reason = next(iter(str(error).splitlines()), "")
+        logger.info("tests on sizes stay as the example decides them: %s", reason)
+        for bound in found.bounds or ():
+            if bound.kind == Kind.NONE:
+                logger.warning("%s", bound)
+        return replace(found, untested=f"tests on sizes cannot become branches: {reason}")
+    logger.info("%d programs for different sizes are one", len(ways))
+    return _joined(program, list(ways.values()))
+
+
+def _way(example: Example, exported: Exported) -> Way:
+    return Way(exported.expanded(), example, exported.inputs, tuple(exported.bounds or ()))
+
+
+def _joined(program: ExportedProgram, ways: Sequence[Exported]) -> Exported:
+    """What is known of several exports, of their one program."""
+    bounds = {bound.condition: bound for way in ways for bound in way.bounds or () if not is_of_sizes(bound)}
+    steps = {id(step.patch): step for way in ways for step in way.rewriting_steps}
+    return replace(ways[0], program=program, bounds=list(bounds.values()), rewriting_steps=list(steps.values()))
+
+
+def _rewrites_by_itself(request: ExportRequest) -> bool:
+    return request.guard is not None and any(
+        isinstance(patch, AutomaticRewriting) for patch in as_rewrites(request.guard.rewrite)
+    )
+
+
+def _exported(request: ExportRequest, region: Region = EVERYWHERE) -> Exported:
+    """One export, for the sizes of a region, and what torch decided about sizes on the way."""
     record = TraceRecord()
     with _guard(request, record) as (prepare, steps):
         example = replace(request.example, call=request.example.call.mapped(prepare))
@@ -160,7 +211,7 @@ def _exported(request: ExportRequest) -> Exported:
     with phase("proving the sizes"):
         trial = Trial(request.model, request.example.call, program)
         decisions = [*record.of(trial.inputs.shape_env), *decisions_of_forms(program)]
-        bounds = bounds_of(trial, request.example, decisions, request.further)
+        bounds = bounds_of(trial, request.example, decisions, request.further, of_none=record.of_none, within=region)
     return Exported(
         program, request.example.shapes, record.fixing_lines, rewritten, bounds, request.too_small, decisions=decisions
     )
@@ -195,7 +246,8 @@ def _guard(request: ExportRequest, record: TraceRecord) -> Iterator[tuple[_Prepa
     if request.guard is None:
         yield lambda arguments: arguments, lambda: ()
         return
-    patches = (*request.patches, *one_symbol_for_a_name(request.example))
+    of_none = recording_of_none(record) if _rewrites_by_itself(request) else ()
+    patches = (*request.patches, *one_symbol_for_a_name(request.example), *of_none)
     with contextlib.ExitStack() as stack:
         with phase("opening the guard"):
             prepare = stack.enter_context(with_recording(request.guard, record, patches))

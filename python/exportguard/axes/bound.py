@@ -6,6 +6,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import sympy
+
 
 class Kind(enum.Enum):
     """Whose bound it is."""
@@ -14,9 +16,11 @@ class Kind(enum.Enum):
     TESTED = "at other sizes the program does what the model does"
     WRONG = "at other sizes the program does something else than the model"
     MET = "every example that was given meets it; others could not be tried"
+    HIDDEN = "at other sizes the model takes another way, behind a test on tensor data"
     OPEN = "other sizes could not be tried"
     INNER = "other sizes could not be tried, but only operators ask, which do so again when the file runs"
     VAST = "other sizes could not be tried, but only those break it at which a tensor has more than 2^30 entries"
+    NONE = "no name asks for a size of 0; the model takes one, and the program not in the same way"
     EMPTY = "no name asks for a cache without tokens; the model takes one, and the program not in the same way"
     SQUEEZED = (
         "the model squeezes a single one away and returns another rank, while a file has one rank for each output"
@@ -37,12 +41,13 @@ class AxisBound:
     line: str = ""
     sizes: str = ""
     at_most: int | None = None  # of one size, where the condition says no more than that
+    holds: sympy.Basic | None = field(default=None, repr=False)  # the condition, in torch's symbols
     point: Mapping[str, int] = field(default_factory=dict, repr=False)  # those sizes, and all others, by torch's symbol
 
     @property
     def excludes_what_was_asked(self) -> bool:
         """Whether there are sizes that were asked for at which the program is wrong, as far as is known."""
-        return self.kind in (Kind.WRONG, Kind.OPEN)
+        return self.kind in (Kind.WRONG, Kind.HIDDEN, Kind.OPEN)
 
     def as_dict(self) -> dict[str, object]:
         """For a JSON report, without what only torch's symbols say."""

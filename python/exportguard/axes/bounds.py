@@ -11,185 +11,65 @@ tokens, which every loop over a decoder begins with.
 
 from __future__ import annotations
 
-import functools
-import itertools
 import logging
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import sympy
 import torch
 
-from exportguard.dynamic_shapes import LeafShape, ends_of
-from exportguard.example import Example, Relation
+from exportguard.dynamic_shapes import ends_of
+from exportguard.example import Example
 from exportguard.inputs import CallInputs
-from exportguard.signature import TracedInputs, symbol_names
 
 from .bound import AxisBound, Kind
-from .examples import are_telling, is_met, sizes_of_examples
-from .expressions import Evaluation, Range, Sizes
+from .examples import are_telling, is_met
+from .expressions import Range, Sizes
 from .implication import Answer, decide
-from .monotone import sizes_that_hold
-from .recording import Decision
+from .recording import Decision, QuestionOfNone
+from .regions import EVERYWHERE, Region, narrow
 from .resizing import other_sizes
+from .trace import Trace, asked_domain, axes_asked, decided_differently, meets, with_relations
 from .trial import Outcome, Trial
 from .vast import holds_for_tensors_in_memory
 
 logger = logging.getLogger(__name__)
 
 _TRIALS = 3  # of one guard
+_MODERATE = 40  # a size that is soon computed
 _LARGER = 18  # a size that few tests take for small, and that is soon computed
 
 
-@dataclass
-class _Trace:
-    """What is known of one traced program."""
-
-    trial: Trial
-    example: Example
-    decisions: Sequence[Decision]
-    calls: Sequence[CallInputs] = ()
-    domain: dict[sympy.Symbol, Range] = field(default_factory=dict)
-    known: list[sympy.Basic] = field(default_factory=list)  # bounds beyond which nothing more is tried
-    relations: set[str] = field(default_factory=set)  # lines at which the model wants sizes to be equal
-    _evaluations: dict[sympy.Basic, Evaluation] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.traced = self.trial.inputs
-        self.shape_env = self.traced.shape_env
-        self.asked_names = _names_as_asked(self.traced, self.example.shapes)
-        self.names = {**self.asked_names, **symbol_names(self.traced, self.example.shapes)}
-        self.same = _asked_relations(self.traced, self.example.relations, self.shape_env.replacements)
-        self.lines = {decision.condition: decision.line for decision in self.decisions}
-        self.hints = _hints(self.shape_env)
-        given = sizes_of_examples(self.traced, self.calls)
-        self.examples = [(call, self.all_sizes(sizes)) for call, sizes in given]
-
-    def worded(self, condition: sympy.Basic, *, is_relation: bool = False) -> str:
-        """The condition in the user's names; a relation tells two names apart that became one size."""
-        names = {**self.names, **self.asked_names} if is_relation else self.names
-        return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), str(condition))
-
-    def replaced(self, expression: sympy.Basic) -> sympy.Basic:
-        """The expression with what torch found each symbol to be."""
-        known = {**self.same, **self.shape_env.replacements}
-        for _ in range(len(known) + 1):
-            changed = expression.xreplace(known)
-            if changed == expression:
-                break
-            expression = changed
-        return expression
-
-    def free_symbols(self) -> list[sympy.Symbol]:
-        """Those of the inputs that follow from no other."""
-        return [
-            symbol for symbol in self.domain if symbol not in self.shape_env.replacements and symbol not in self.same
-        ]
-
-    def all_sizes(self, sizes: Sizes) -> Sizes:
-        """Every symbol of the trace: those given, what follows from them, and the others as in the example."""
-        found: dict[sympy.Symbol, int] = {**self.hints, **sizes}
-        for symbol, (symbols, evaluation) in self._following.items():
-            if symbol not in sizes:
-                value = evaluation({part: found.get(part, 2) for part in symbols})
-                found[symbol] = int(value) if value is not None else found.get(symbol, 2)
-        return found
-
-    @functools.cached_property
-    def _following(self) -> dict[sympy.Symbol, tuple[Sequence[sympy.Symbol], Evaluation]]:
-        """The symbols that follow from others, with those and how."""
-        following: dict[sympy.Symbol, tuple[Sequence[sympy.Symbol], Evaluation]] = {}
-        for symbol in {**self.same, **self.shape_env.replacements}:
-            expression = self.replaced(symbol)
-            symbols = sorted(expression.free_symbols, key=str)
-            following[symbol] = symbols, Evaluation(expression, symbols)
-        return following
-
-    def value(self, condition: sympy.Basic, sizes: Sizes) -> Any:
-        """A condition at sizes that have all its symbols; None where it has no value."""
-        evaluation = self._evaluations.get(condition)
-        if evaluation is None:
-            symbols = sorted(condition.free_symbols, key=str)
-            evaluation = self._evaluations[condition] = Evaluation(condition, symbols)
-        return evaluation(sizes)
-
-    def told(self, sizes: Sizes, *, is_relation: bool = False) -> str:
-        """Sizes in the user's names."""
-        return ", ".join(f"{self.worded(symbol, is_relation=is_relation)}={size}" for symbol, size in sizes.items())
-
-
 def bounds_of(
-    trial: Trial, example: Example, decisions: Sequence[Decision], further: Sequence[CallInputs] = ()
+    trial: Trial,
+    example: Example,
+    decisions: Sequence[Decision],
+    further: Sequence[CallInputs] = (),
+    *,
+    of_none: Sequence[QuestionOfNone] = (),
+    within: Region = EVERYWHERE,
 ) -> list[AxisBound]:
     """Every condition on the sizes of the inputs under which a program was traced and that was not asked for.
 
     `trial` has the program beside the model. `further` are more calls of the model, asked where inputs of other sizes
-    cannot be made of the one that was exported.
+    cannot be made of the one that was exported. `of_none` are questions that a size of 0 would answer otherwise. The
+    program is wanted for the sizes `within` a region alone.
     """
     traced = trial.inputs
     if traced.shape_env is None or not any(shape.axes for shape in example.shapes):
         return []
-    trace = _Trace(trial, example, decisions, further)
-    trace.domain.update(_asked_domain(traced, example.shapes))
+    trace = Trace(trial, example, decisions, further, of_none, within=within)
+    trace.domain.update(asked_domain(traced, example.shapes))
+    for condition in trace.assumed:
+        narrow(trace.domain, condition)
     squeezes = (decision for decision in decisions if decision.is_of_squeeze)
     squeezed = [bound for decision in squeezes if (bound := _bound_of_squeeze(trace, decision)) is not None]
     found = [bound for guard in _guards(trace) if (bound := _bound_of_guard(trace, guard)) is not None]
-    return [*squeezed, *found, *_bounds_at_one(trace), *_bounds_of_empty_caches(trace)]
+    caches = _bounds_of_empty_caches(trace)
+    return [*squeezed, *found, *_bounds_at_one(trace), *caches, *_bounds_at_none(trace)]
 
 
-def _axes_asked(traced: TracedInputs, shapes: Sequence[LeafShape]) -> Iterator[tuple[LeafShape, int, sympy.Symbol]]:
-    """Each axis that was asked for and that torch gave a symbol, with that symbol."""
-    for shape, sizes in zip(shapes, traced.sizes, strict=True):
-        for axis in shape.axes:
-            size = sizes[axis]
-            if isinstance(size, sympy.Symbol):
-                yield shape, axis, size
-
-
-def _names_as_asked(traced: TracedInputs, shapes: Sequence[LeafShape]) -> dict[str, str]:
-    names: dict[str, str] = {}
-    for shape, axis, symbol in _axes_asked(traced, shapes):
-        place = f"{shape.leaf.name}[{axis}]" if isinstance(shape.leaf.value, torch.Tensor) else shape.leaf.name
-        names.setdefault(str(symbol), shape.label(axis) or place)
-    return names
-
-
-def _asked_relations(
-    traced: TracedInputs, relations: Sequence[Relation], replacements: Mapping[sympy.Symbol, sympy.Expr]
-) -> dict[sympy.Symbol, sympy.Expr]:
-    """What the names of the axes say of the symbols that stand for them: some follow from others."""
-    found: dict[sympy.Symbol, sympy.Expr] = {}
-    for relation in relations:
-        symbol, *parts = (traced.sizes[place.leaf][place.axis] for place in (relation.place, *relation.sum_of))
-        total = sympy.Add(*parts)
-        if total.is_Symbol and symbol.is_Symbol and symbol not in replacements and total in replacements:
-            symbol, total = total, symbol
-        if symbol.is_Symbol and symbol != total:
-            found[symbol] = total
-    return found
-
-
-def _asked_domain(traced: TracedInputs, shapes: Sequence[LeafShape]) -> dict[sympy.Symbol, Range]:
-    domain: dict[sympy.Symbol, Range] = {}
-    for shape, axis, symbol in _axes_asked(traced, shapes):
-        low, high = ends_of(shape.axes[axis])
-        known = domain.get(symbol, Range(2))
-        highs = [end for end in (known.high, high) if end is not None]
-        domain[symbol] = Range(max(known.low, low or 0), min(highs, default=None))
-    return domain
-
-
-def _hints(shape_env: object) -> dict[sympy.Symbol, int]:
-    # The name of this table changed in torch 2.12.
-    table: Mapping[sympy.Symbol, Any] = getattr(shape_env, "backed_var_to_val", None) or getattr(
-        shape_env, "var_to_val", {}
-    )
-    return {symbol: int(value) for symbol, value in table.items() if getattr(value, "is_Integer", False)}
-
-
-def _guards(trace: _Trace) -> Iterator[sympy.Basic]:
+def _guards(trace: Trace) -> Iterator[sympy.Basic]:
     """The conditions that torch noted, those first that say what a size is, then simpler ones first."""
     conditions = dict.fromkeys(
         guard.expr for guard in trace.shape_env.guards if guard.expr.free_symbols <= {*trace.hints}
@@ -200,9 +80,9 @@ def _guards(trace: _Trace) -> Iterator[sympy.Basic]:
     yield from sorted(others, key=lambda entry: len(entry.free_symbols))
 
 
-def _bound_of_guard(trace: _Trace, guard: sympy.Basic) -> AxisBound | None:
+def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
     """The bound that a guard is; None if what was asked for implies it."""
-    guard_as_asked = _with_relations(trace, guard)
+    guard_as_asked = with_relations(trace, guard)
     if guard_as_asked == sympy.true:
         return None
     condition = trace.replaced(guard_as_asked)
@@ -214,15 +94,17 @@ def _bound_of_guard(trace: _Trace, guard: sympy.Basic) -> AxisBound | None:
     line = trace.lines.get(guard, "")
     if is_relation and line in trace.relations:
         return None  # one layer after the other compares its own sizes at this line
-    decision = decide(condition, trace.domain)
+    decision = decide(sympy.Or(condition, *map(sympy.Not, trace.assumed)), trace.domain)
     if decision.answer == Answer.PROVED:
         return None
-    points = [sizes for sizes in decision.counterexamples if _meets(trace.known, trace, sizes)]
+    points = [sizes for sizes in decision.counterexamples if meets(trace.known, trace, sizes)]
     if decision.answer == Answer.DISPROVED and not points and not decision.is_complete:
         points = list(_beyond_the_known(trace, condition))
     if decision.answer == Answer.DISPROVED and not points:
         return None  # the bounds that are known imply it
-    kind, sizes = _tried(trace, points[:_TRIALS] if is_relation else points)
+    kind, sizes = _tried(trace, points[:_TRIALS] if is_relation else _spread(points))
+    if kind == Kind.TESTED and guard in trace.hidden:
+        kind = Kind.HIDDEN
     if kind is None:
         kind = _told_by_examples(trace, condition)
     if kind is None:
@@ -239,24 +121,32 @@ def _bound_of_guard(trace: _Trace, guard: sympy.Basic) -> AxisBound | None:
         line=line,
         sizes=trace.told(sizes, is_relation=is_relation),
         at_most=_upper_bound(condition),
-        point={str(symbol): size for symbol, size in trace.all_sizes(sizes).items()},
+        holds=condition,
+        point=_by_name(trace, sizes),
     )
     if kind not in (Kind.TESTED, Kind.INNER):
         trace.known.append(condition)
-        _narrow(trace, condition)
+        narrow(trace.domain, condition)
     return bound
 
 
-def _beyond_the_known(trace: _Trace, condition: sympy.Basic) -> Sequence[Sizes]:
+def _spread(points: Sequence[Sizes]) -> list[Sizes]:
+    """The points with one of larger sizes behind the smallest, where programs may do the same by luck."""
+    moderate = [sizes for sizes in points[1:] if max(sizes.values()) <= _MODERATE]
+    larger = max(moderate, key=lambda sizes: (min(sizes.values()), sum(sizes.values())), default=None)
+    if larger is None:
+        return [*points]
+    return [points[0], larger, *(sizes for sizes in points[1:] if sizes is not larger)]
+
+
+def _by_name(trace: Trace, sizes: Sizes) -> dict[str, int]:
+    """Sizes, and what all others are beside them, by torch's names of the symbols."""
+    return {str(symbol): size for symbol, size in trace.all_sizes(sizes).items()}
+
+
+def _beyond_the_known(trace: Trace, condition: sympy.Basic) -> Sequence[Sizes]:
     """Sizes that break a condition within the bounds that are known, looked for among more than those that are told."""
     return decide(sympy.Or(condition, *(sympy.Not(entry) for entry in trace.known)), trace.domain).counterexamples
-
-
-def _with_relations(trace: _Trace, guard: sympy.Basic) -> sympy.Basic:
-    """The guard in those symbols alone that the names leave free."""
-    for _ in range(3):  # a sum of sizes that follow from others themselves
-        guard = guard.xreplace(trace.same)
-    return guard
 
 
 def _upper_bound(condition: sympy.Basic) -> int | None:
@@ -267,27 +157,13 @@ def _upper_bound(condition: sympy.Basic) -> int | None:
     return int(number) - isinstance(condition, sympy.StrictLessThan) if number.is_Integer else None
 
 
-def _narrow(trace: _Trace, condition: sympy.Basic) -> None:
-    """Sizes beyond a bound are asked for no longer."""
-    (symbol,) = condition.free_symbols if len(condition.free_symbols) == 1 else (None,)
-    if symbol in trace.domain:
-        trace.domain[symbol] = sizes_that_hold(condition, trace.domain) or trace.domain[symbol]
-
-
-def _input_symbols(trace: _Trace, condition: sympy.Basic) -> frozenset[str]:
+def _input_symbols(trace: Trace, condition: sympy.Basic) -> frozenset[str]:
     """The symbols of a condition, as torch first called them and as it calls them in the end."""
     both = condition.free_symbols | trace.replaced(condition).free_symbols
     return frozenset(map(str, both))
 
 
-def _meets(conditions: Sequence[sympy.Basic], trace: _Trace, sizes: Sizes) -> bool:
-    if not conditions:
-        return True
-    known = trace.all_sizes(sizes)
-    return not any(trace.value(condition, known) is False for condition in conditions)
-
-
-def _tried(trace: _Trace, points: Sequence[Sizes]) -> tuple[Kind | None, Sizes]:
+def _tried(trace: Trace, points: Sequence[Sizes]) -> tuple[Kind | None, Sizes]:
     """Whose bound it is, and the sizes that show it; None if the model cannot be run at other sizes."""
     if not points:
         return None, points[0] if points else {}
@@ -314,11 +190,11 @@ def _tried(trace: _Trace, points: Sequence[Sizes]) -> tuple[Kind | None, Sizes]:
     return Kind.OWN, (refused or taken)[0]
 
 
-def _wrong_beside(trace: _Trace, agreed: Sizes) -> Sizes | None:
+def _wrong_beside(trace: Trace, agreed: Sizes) -> Sizes | None:
     """Sizes at which the program is wrong, of which some are those at which it was found right."""
     for sizes in _sizes_beside(trace, agreed):
         known = trace.all_sizes(sizes)
-        if not _meets(trace.known, trace, sizes) or not trace.trial.is_quick(known):
+        if not meets(trace.known, trace, sizes) or not trace.trial.is_quick(known):
             continue
         outcome = trace.trial.outcome(known)
         logger.debug("at %s as well: %s", trace.told(sizes), outcome.value)
@@ -327,7 +203,7 @@ def _wrong_beside(trace: _Trace, agreed: Sizes) -> Sizes | None:
     return None
 
 
-def _sizes_beside(trace: _Trace, agreed: Sizes) -> Iterator[Sizes]:
+def _sizes_beside(trace: Trace, agreed: Sizes) -> Iterator[Sizes]:
     """The same sizes of some axes with those of all others small, and with all of them larger.
 
     Where a test is answered in another way, the model may ask something of its other sizes that it did not ask in the
@@ -346,17 +222,17 @@ def _sizes_beside(trace: _Trace, agreed: Sizes) -> Iterator[Sizes]:
         yield {**larger, **agreed}
 
 
-def _is_asked_by_operators_alone(trace: _Trace, guard: sympy.Basic, points: Sequence[Sizes]) -> bool:
+def _is_asked_by_operators_alone(trace: Trace, guard: sympy.Basic, points: Sequence[Sizes]) -> bool:
     """Whether the model's own code does the same at sizes that break a guard which it did not ask for itself.
 
     The program then has the operators that the model would call there, and each asks for itself, when the file runs,
     whether the sizes that it gets go together, or one of them is 1 and broadcast.
     """
     asked = [decision.condition for decision in trace.decisions if decision.is_of_model]
-    return guard not in asked and not any(any(_decided_differently(trace, sizes)) for sizes in points)
+    return guard not in asked and not any(any(decided_differently(trace, sizes)) for sizes in points)
 
 
-def _answers(trace: _Trace, points: Sequence[Sizes]) -> Iterator[tuple[Sizes, bool | None]]:
+def _answers(trace: Trace, points: Sequence[Sizes]) -> Iterator[tuple[Sizes, bool | None]]:
     """Whether the model refuses each size, until it has taken as many as are tried."""
     taken = 0
     for sizes in points:
@@ -367,7 +243,7 @@ def _answers(trace: _Trace, points: Sequence[Sizes]) -> Iterator[tuple[Sizes, bo
             return
 
 
-def _takes_others(trace: _Trace) -> bool:
+def _takes_others(trace: Trace) -> bool:
     """Whether the model takes inputs that are made like those it refused, at sizes that meet every guard.
 
     A model that counts in its data what it has in an axis takes none; its refusal says nothing about the sizes.
@@ -377,16 +253,16 @@ def _takes_others(trace: _Trace) -> bool:
         condition for condition in conditions if condition.free_symbols and condition.free_symbols <= {*trace.hints}
     ]
     example = {symbol: trace.hints[symbol] for symbol in trace.free_symbols()}
-    candidates = other_sizes(example, lambda sizes: _in_domain(trace, sizes) and _meets(known, trace, sizes))
+    candidates = other_sizes(example, lambda sizes: _in_domain(trace, sizes) and meets(known, trace, sizes))
     tried = [trace.trial.refuses(trace.all_sizes(sizes)) for sizes, _ in zip(candidates, range(2), strict=False)]
     return not tried or not all(tried)
 
 
-def _in_domain(trace: _Trace, sizes: Sizes) -> bool:
+def _in_domain(trace: Trace, sizes: Sizes) -> bool:
     return all(trace.domain[symbol].holds(size) for symbol, size in sizes.items() if symbol in trace.domain)
 
 
-def _told_by_examples(trace: _Trace, condition: sympy.Basic) -> Kind | None:
+def _told_by_examples(trace: Trace, condition: sympy.Basic) -> Kind | None:
     """What the examples that were given say of a condition that cannot be tried at sizes of our own, if they do."""
     known = [(call, sizes) for call, sizes in trace.examples if condition.free_symbols <= sizes.keys()]
     all_sizes = [sizes for _, sizes in known]
@@ -400,39 +276,40 @@ def _told_by_examples(trace: _Trace, condition: sympy.Basic) -> Kind | None:
     return Kind.TESTED if Outcome.AGREES in outcomes else Kind.MET
 
 
-def _runs_as_traced(trace: _Trace) -> bool:
+def _runs_as_traced(trace: Trace) -> bool:
     """Whether the program can be run at all outside of ONNX, and does what the model does at the traced sizes."""
     return trace.trial.outcome(trace.all_sizes({})) == Outcome.AGREES
 
 
-def _bounds_at_one(trace: _Trace) -> list[AxisBound]:
+def _bounds_at_one(trace: Trace) -> list[AxisBound]:
     """The axes that program and model treat differently at a size of 1."""
     free = [symbol for symbol in trace.free_symbols() if _may_be_one(trace, symbol)]
     points: list[Sizes] = [{symbol: 1} for symbol in free]
     points += _points_with_ones(trace, free)
-    met = [sizes for sizes in points if _meets(trace.known, trace, sizes)]
+    met = [sizes for sizes in points if meets(trace.known, trace, sizes)]
     return [bound for sizes in met if (bound := _bound_at(trace, sizes)) is not None]
 
 
-def _points_with_ones(trace: _Trace, free: Sequence[sympy.Symbol]) -> Iterator[Sizes]:
-    """Sizes at which something that the model asks of several of them fails only since some are 1."""
+def _points_with_ones(trace: Trace, free: Sequence[sympy.Symbol]) -> Iterator[Sizes]:
+    """Sizes at which something that the model asks of several of them fails only since some are 1, for any of them."""
     for decision in trace.decisions:
-        condition = trace.replaced(_with_relations(trace, decision.condition))
+        condition = trace.replaced(with_relations(trace, decision.condition))
         if not decision.is_of_model or len(condition.free_symbols & {*free}) < 2:
             continue
-        found = decide(condition, _domain_from_one(trace)).counterexamples
-        points = (sizes for sizes in found if any(sizes.get(symbol) == 1 for symbol in free))
-        yield from itertools.islice(points, 1)
+        within_known = sympy.Or(condition, *map(sympy.Not, trace.known))
+        found = decide(within_known, _domain_from_one(trace)).counterexamples
+        ones = {frozenset(symbol for symbol in free if sizes.get(symbol) == 1): sizes for sizes in reversed(found)}
+        yield from (sizes for symbols, sizes in ones.items() if symbols)
 
 
-def _bound_of_squeeze(trace: _Trace, squeeze: Decision) -> AxisBound | None:
+def _bound_of_squeeze(trace: Trace, squeeze: Decision) -> AxisBound | None:
     """The bound that a squeeze is, where a single entry leads to outputs of another rank.
 
     What it leads to otherwise is looked at like every other question of the model.
     """
-    condition = trace.replaced(_with_relations(trace, squeeze.condition))
+    condition = trace.replaced(with_relations(trace, squeeze.condition))
     found = decide(condition, _domain_from_one(trace)).counterexamples
-    points = [sizes for sizes in found if _meets(trace.known, trace, sizes)]
+    points = [sizes for sizes in found if meets(trace.known, trace, sizes)]
     sizes = next((sizes for sizes in points if trace.trial.has_other_ranks(trace.all_sizes(sizes))), None)
     if sizes is None:
         return None
@@ -454,29 +331,30 @@ def _as_at_least_two(condition: sympy.Basic) -> sympy.Basic:
     return sympy.Ge(size, 2) if other == 1 else condition
 
 
-def _domain_from_one(trace: _Trace) -> dict[sympy.Symbol, Range]:
+def _domain_from_one(trace: Trace) -> dict[sympy.Symbol, Range]:
     free = [symbol for symbol in trace.free_symbols() if _may_be_one(trace, symbol)]
     return {**trace.domain, **{symbol: replace(trace.domain.get(symbol, Range(2)), low=1) for symbol in free}}
 
 
-def _may_be_one(trace: _Trace, symbol: sympy.Symbol) -> bool:
+def _may_be_one(trace: Trace, symbol: sympy.Symbol) -> bool:
     """Whether a size of 1 was asked for: by a name, a hint, or a `Dim` that begins there."""
-    asked_for = _axes_asked(trace.traced, trace.example.shapes)
+    asked_for = axes_asked(trace.traced, trace.example.shapes)
     asked = [shape.axes[axis] for shape, axis, other in asked_for if other == symbol]
     return all((ends_of(axis)[0] or 0) < 2 for axis in asked)
 
 
-def _bound_at(trace: _Trace, sizes: Sizes) -> AxisBound | None:
-    changed = next(_decided_differently(trace, sizes), None)
+def _bound_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
+    changed = next(decided_differently(trace, sizes), None)
     if changed is None:
         return _bound_of_operators_at(trace, sizes)
     outcome = trace.trial.outcome(trace.all_sizes(sizes))
     logger.debug("at %s, where %s is another one: %s", trace.told(sizes), changed.condition, outcome.value)
-    if outcome == Outcome.AGREES:
+    is_hidden = outcome == Outcome.AGREES and any(entry.is_hidden for entry in decided_differently(trace, sizes))
+    if outcome == Outcome.AGREES and not is_hidden:
         wrong = _wrong_beside(trace, sizes)
         if wrong is not None:
             sizes, outcome = wrong, Outcome.DIFFERS
-    if outcome != Outcome.DIFFERS or not _runs_as_traced(trace):
+    if (outcome != Outcome.DIFFERS and not is_hidden) or not _runs_as_traced(trace):
         return None
     # What takes one entry and no other number of them, as its data counts them, broadcasts that one for all.
     is_broadcast = not _takes_others(trace)
@@ -486,13 +364,39 @@ def _bound_at(trace: _Trace, sizes: Sizes) -> AxisBound | None:
         if is_single
         else trace.worded(changed.condition),
         symbols=frozenset(map(str, sizes)),
-        kind=Kind.SINGLE if is_broadcast else Kind.WRONG,
+        kind=Kind.SINGLE if is_broadcast else Kind.HIDDEN if is_hidden else Kind.WRONG,
         line=changed.line,
         sizes=trace.told(sizes),
+        holds=sympy.Ne(*sizes, 1) if is_single else trace.replaced(changed.condition),
+        point=_by_name(trace, sizes),
     )
 
 
-def _bound_of_operators_at(trace: _Trace, sizes: Sizes) -> AxisBound | None:
+def _bounds_at_none(trace: Trace) -> list[AxisBound]:
+    """What the model itself asks of a size that may be 0, where it takes that and the program does something else."""
+    asked = {question.size: question.line for question in trace.of_none}
+    of_tokens = {*_token_axes(trace)}
+    return [
+        AxisBound(
+            condition=f"{trace.worded(symbol)} >= 1",
+            symbols=frozenset([str(symbol)]),
+            kind=Kind.NONE,
+            line=asked[str(symbol)],
+            sizes=trace.told({symbol: 0}),
+            point=_by_name(trace, {symbol: 0}),
+        )
+        for symbol in trace.free_symbols()
+        if str(symbol) in asked and symbol not in of_tokens and _differs_at_none(trace, symbol)
+    ]
+
+
+def _differs_at_none(trace: Trace, symbol: sympy.Symbol) -> bool:
+    sizes = trace.all_sizes({symbol: 0})
+    is_quick = meets(trace.known, trace, sizes) and trace.trial.is_quick(sizes)
+    return is_quick and trace.trial.outcome(sizes) == Outcome.DIFFERS and _runs_as_traced(trace)
+
+
+def _bound_of_operators_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
     """The model's own bound where no question of it has another answer, but an operator refuses a size of 1.
 
     Windows of two entries do not fit on such an axis, and torch takes for granted that they do. It is tried where the
@@ -517,28 +421,28 @@ def _has_indices(example: Example) -> bool:
     return any(isinstance(value, torch.Tensor) and not value.is_floating_point() for value in values)
 
 
-def _bounds_of_empty_caches(trace: _Trace) -> list[AxisBound]:
+def _bounds_of_empty_caches(trace: Trace) -> list[AxisBound]:
     """The caches that program and model treat differently before their first token."""
     free = trace.free_symbols()
     symbols = dict.fromkeys(symbol for symbol in _token_axes(trace) if symbol in free)
-    points = [sizes for symbol in symbols if _meets(trace.known, trace, sizes := {symbol: 0})]
+    points = [sizes for symbol in symbols if meets(trace.known, trace, sizes := {symbol: 0})]
     return [bound for sizes in points if (bound := _bound_of_empty(trace, sizes)) is not None]
 
 
-def _token_axes(trace: _Trace) -> Iterator[sympy.Symbol]:
+def _token_axes(trace: Trace) -> Iterator[sympy.Symbol]:
     """What was asked for of the axes that count the tokens of keys and values."""
-    for shape, axis, symbol in _axes_asked(trace.traced, trace.example.shapes):
+    for shape, axis, symbol in axes_asked(trace.traced, trace.example.shapes):
         value = shape.leaf.value
         is_cached = isinstance(value, torch.Tensor) and shape.leaf.name.endswith((".key", ".value"))
         if is_cached and axis == value.dim() - 2:
             yield symbol
 
 
-def _bound_of_empty(trace: _Trace, sizes: Sizes) -> AxisBound | None:
+def _bound_of_empty(trace: Trace, sizes: Sizes) -> AxisBound | None:
     """Torch's symbols are positive: `past > 0` is no question that it notes, so they are compared in any case."""
     if not trace.trial.is_affordable(trace.all_sizes(sizes)):
         return None
-    changed = next(_decided_differently(trace, sizes), None)
+    changed = next(decided_differently(trace, sizes), None)
     outcomes = set(trace.trial.outcomes_by_masks(trace.all_sizes(sizes)))
     logger.debug("at %s: %s", trace.told(sizes), outcomes)
     if Outcome.DIFFERS not in outcomes or not _runs_as_traced(trace):
@@ -552,22 +456,3 @@ def _bound_of_empty(trace: _Trace, sizes: Sizes) -> AxisBound | None:
     )
     logger.warning("%s; export the first step, without a cache, on its own", bound)
     return bound
-
-
-def _is_of_an_open_slice(condition: sympy.Basic) -> bool:
-    """Whether it makes a number of the rows of a slice that ends at a number or with its axis, as a loop does."""
-    ends = (part for part in sympy.preorder_traversal(condition) if type(part).__name__ in ("Min", "Max"))
-    return isinstance(condition, sympy.Eq) and any(part.is_number for end in ends for part in end.args)
-
-
-def _decided_differently(trace: _Trace, sizes: Sizes) -> Iterator[Decision]:
-    """What the model asks of its sizes and would be answered in another way at these.
-
-    Where a slice ends is such a question, too: of `x[:2]` torch says, without a guard, that it has 2 rows.
-    """
-    known = trace.all_sizes(sizes)
-    for decision in trace.decisions:
-        is_of_slice = decision.is_of_slice or _is_of_an_open_slice(decision.condition)
-        is_asked = (decision.is_of_model or is_of_slice) and decision.condition.free_symbols <= known.keys()
-        if is_asked and trace.value(decision.condition, known) is False:
-            yield decision

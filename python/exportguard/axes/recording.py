@@ -32,7 +32,8 @@ class Decision:
     """A condition on sizes that torch took for true, `line` being the line of the model.
 
     It is the model's own if the model, or a layer of torch.nn, asked for it; if not, torch did within an operator.
-    `is_of_slice` if that asks where a slice ends, `is_of_squeeze` if it says that an axis is not squeezed away.
+    `is_of_slice` if that asks where a slice ends, `is_of_squeeze` if it says that an axis is not squeezed away,
+    `is_hidden` if it is asked in branches and loops alone that tensor data may not come to.
     """
 
     condition: sympy.Basic
@@ -40,6 +41,16 @@ class Decision:
     is_of_model: bool
     is_of_slice: bool = False
     is_of_squeeze: bool = False
+    is_hidden: bool = False
+
+
+@dataclass(frozen=True)
+class QuestionOfNone:
+    """A comparison that torch answers by itself, since its sizes are positive, and that a size of 0 would answer in
+    another way: `size` is torch's name of it, `line` the line of the model."""
+
+    size: str
+    line: str
 
 
 @dataclass
@@ -47,6 +58,7 @@ class TraceRecord:
     """What was decided in each shape environment, and by torch's symbol the line that made it a number."""
 
     fixing_lines: dict[str, str] = field(default_factory=dict)
+    of_none: list[QuestionOfNone] = field(default_factory=list)
     _decisions: dict[int, dict[sympy.Basic, Decision]] = field(default_factory=dict)
 
     def of(self, shape_env: object) -> list[Decision]:
@@ -57,11 +69,14 @@ class TraceRecord:
         """Remembers a condition that was found true at the line that is running."""
         known = self._decisions.setdefault(id(shape_env), {})
         before = known.get(condition)
-        if before is not None and before.is_of_model:
+        if before is not None and before.is_of_model and not before.is_hidden:
             return
         is_of_model = _asked_by_model()
-        if before is None or is_of_model:
-            known[condition] = Decision(condition, model_line(), is_of_model, _is_within(ASKING))
+        if before is None or (is_of_model and not before.is_of_model):
+            is_hidden = is_of_model and _is_hidden()
+            known[condition] = Decision(condition, model_line(), is_of_model, _is_within(ASKING), is_hidden=is_hidden)
+        elif is_of_model and not _is_hidden():
+            known[condition] = replace(before, is_hidden=False)
 
 
 def recording_patches(record: TraceRecord) -> tuple[Patch, Patch]:
@@ -105,6 +120,48 @@ def recording_patches(record: TraceRecord) -> tuple[Patch, Patch]:
             replace=record_decision,
         ),
     )
+
+
+_COMPARISONS = {"_eq": sympy.Eq, "_ne": sympy.Ne, "_lt": sympy.Lt, "_le": sympy.Le, "_gt": sympy.Gt, "_ge": sympy.Ge}
+
+
+def recording_of_none(record: TraceRecord) -> list[Patch]:
+    """Patches that note what the model asks of sizes that may be 0, one for each comparison.
+
+    torch 2.11 to 2.13 make these methods of `SymNode`, whose expressions are sympy's: of a positive symbol sympy knows
+    at once that it is not 0, so that no question of it comes to the shape environment.
+    """
+
+    def recorded(comparison: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def record_comparison(original: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(original)
+            def compare(self: Any, other: Any) -> Any:
+                answer = original(self, other)
+                if answer._expr in (sympy.true, sympy.false):
+                    _note_of_none(record, comparison, (self.expr, other.expr), answer._expr)
+                return answer
+
+            return _as_of_torch(compare)
+
+        return record_comparison
+
+    return [
+        Patch(
+            name=f"record of {name} of sizes",
+            kind="custom",
+            target=f"torch.fx.experimental.sym_node.SymNode.{name}",
+            reason="what a model asks of a size of 0 is answered before torch sees it",
+            replace=recorded(comparison),
+        )
+        for name, comparison in _COMPARISONS.items()
+    ]
+
+
+def _note_of_none(record: TraceRecord, comparison: Any, sides: Sequence[sympy.Basic], answer: sympy.Basic) -> None:
+    for symbol in {symbol for side in sides for symbol in side.free_symbols}:
+        changed = comparison(*(side.subs(symbol, 0) for side in sides)) != answer
+        if changed and _asked_by_model():
+            record.of_none.append(QuestionOfNone(str(symbol), model_line()))
 
 
 def with_recording(guard: _Options, record: TraceRecord, more: Sequence[Patch] = ()) -> _Options:
@@ -163,6 +220,18 @@ def _asked_by_model() -> bool:
         if not inner.startswith(_PASSING):
             return not inner.startswith(("_", "export/"))
     return False
+
+
+#: Bodies of the rewriting that run where tensor data says so; what a loop does is looked at before it is written, too.
+_HIDING = ("Run.__init__", "Run.outcome", "Loop._one_step", "Loop.while_loop.<locals>.step")
+
+
+def _is_hidden() -> bool:
+    """Whether a branch or the body of a loop runs that tensor data decides about."""
+    return any(
+        frame.f_code.co_qualname in _HIDING and frame.f_globals["__name__"].startswith("exportguard.rewrites.")
+        for frame in _frames()
+    )
 
 
 def _is_within(function: str) -> bool:

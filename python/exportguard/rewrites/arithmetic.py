@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from exportguard.rewrites.data import depends_on_data
 from exportguard.rewrites.logic import float_, int_, whole_number
-from exportguard.rewrites.numbers import as_number, number_tensor
+from exportguard.rewrites.numbers import as_not_negative, as_number, is_not_negative, number_tensor
 
 #: Functions of `math` and the torch functions that compute the same.
 MATH: dict[str, Callable[..., torch.Tensor]] = {
@@ -22,6 +23,8 @@ MATH: dict[str, Callable[..., torch.Tensor]] = {
     **{"fabs": torch.abs, "copysign": torch.copysign},
 }
 _TO_INT = ("floor", "ceil", "trunc")
+_BITS = 63  # of a size
+_FROM_ONE = ("sqrt", "exp", "log", "log1p", "log2", "log10")  # 0 or more of numbers from 1 up
 
 
 def math_(name: str, *numbers: Any) -> Any:
@@ -33,7 +36,15 @@ def math_(name: str, *numbers: Any) -> Any:
         return getattr(math, name)(*numbers)
     doubles = [number_tensor(float_(number)).reshape(()).to(torch.float64) for number in numbers]
     result = MATH[name](*doubles)
+    if _is_not_negative(name, numbers[0]):
+        as_not_negative(result)
     return int_(result) if name in _TO_INT else as_number(result)
+
+
+def _is_not_negative(name: str, number: Any) -> bool:
+    if isinstance(number, torch.SymInt):
+        return name in _FROM_ONE and statically_known_true(number >= 1)
+    return name in _TO_INT and isinstance(number, torch.Tensor) and is_not_negative(number)
 
 
 def round_(number: Any, digits: Any = None) -> Any:
@@ -57,3 +68,19 @@ def divmod_(number: Any, divisor: Any) -> Any:
     if not depends_on_data(number) and not depends_on_data(divisor):
         return builtins.divmod(number, divisor)
     return number // divisor, number % divisor
+
+
+def isqrt_(number: Any) -> Any:
+    """`math.isqrt(number)`, of numbers below 2^52, whose roots are rounded down as they are in double precision."""
+    if not depends_on_data(number) and not isinstance(number, torch.SymInt):
+        return math.isqrt(number)
+    return math_("floor", math_("sqrt", number))
+
+
+def bit_length(number: Any) -> Any:
+    """`number.bit_length()`: how many of its shifts by 0, 1, 2, … leave something."""
+    if not depends_on_data(number) and not isinstance(number, torch.SymInt):
+        return number.bit_length()
+    shifts = torch.arange(_BITS)
+    shifted = torch.bitwise_right_shift(number_tensor(number).to(torch.int64).reshape(()).abs(), shifts)
+    return int_(as_not_negative((shifted > 0).sum()))

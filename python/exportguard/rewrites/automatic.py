@@ -46,6 +46,7 @@ class RewritingStep:
     error: str
     lines: frozenset[int] | None = None  # what alone is rewritten; None: everything that can be
     absorbs: bool = False  # whether tests take what follows them into their branches
+    keeps_sizes: bool = False  # whether what makes a size a constant was rewritten too
 
     def report(self) -> str:
         """The line, what was rewritten in which function, and the difference of its source."""
@@ -279,7 +280,14 @@ class _Search:
             if lines is None and not absorb_rest:
                 self._reasons.append(str(reason))
             return None
-        return RewritingStep(patch=patch, stopped_at=str(place), error=failed.text(), lines=lines, absorbs=absorb_rest)
+        return RewritingStep(
+            patch=patch,
+            stopped_at=str(place),
+            error=failed.text(),
+            lines=lines,
+            absorbs=absorb_rest,
+            keeps_sizes=keep_sizes,
+        )
 
     def _with_loops_kept(self, program: Any) -> Any:
         """The program, exported again with a loop rewritten that made a dynamic axis a constant, where that helps."""
@@ -287,7 +295,7 @@ class _Search:
         left: list[str] = []
         while True:
             fixed = self._fixed
-            places = (p for p in fixed.loops() if p.code not in tried and not any(_runs(s, p) for s in self.steps))
+            places = (p for p in fixed.loops() if p.code not in tried and not self._keeps_sizes_at(p))
             place = next(places, None)
             if place is None or self._attempts >= _ATTEMPTS:
                 left += self._staying(fixed)
@@ -295,19 +303,26 @@ class _Search:
                     _LEFT[program] = tuple(left)
                 return program
             tried.add(place.code)
-            if not place.functions():
+            known = next((step for step in self.steps if _runs(step, place)), None)
+            functions = list(known.patch.functions) if known is not None else place.functions()
+            if not functions:
                 continue
             failed = _Failed(RewriteError("nothing in its function can be rewritten"), [place])
-            step = self._step(place.functions(), None, place, failed, keep_sizes=True)
-            outcome = self._attempt([*self.steps, step]) if step is not None else failed
-            if isinstance(outcome, _Failed):
-                self._fixed = fixed
+            absorbs = known is not None and known.absorbs
+            step = self._step(functions, None, place, failed, absorb_rest=absorbs, keep_sizes=True)
+            others = [other for other in self.steps if other is not known]
+            outcome = self._attempt([*others, step]) if step is not None else failed
+            if not isinstance(outcome, _Failed) and step is not None and self._fixed.loss < fixed.loss:
+                program, self.steps = outcome, [*others, step]
+                continue
+            self._fixed = fixed
+            if isinstance(outcome, _Failed) and known is None:
                 left.append(f"the loop at {place} cannot be rewritten: {outcome.text()}")
-            elif step is not None and self._fixed.loss < fixed.loss:
-                program, self.steps = outcome, [*self.steps, step]
-            else:
-                self._fixed = fixed
+            elif known is None:
                 left.append(f"{place} was rewritten, and the axis is a constant all the same")
+
+    def _keeps_sizes_at(self, place: Place) -> bool:
+        return any(_runs(step, place) and step.keeps_sizes for step in self.steps)
 
     def _staying(self, fixed: FixedAxes) -> list[str]:
         """Why loops of functions that are rewritten are Python's all the same."""

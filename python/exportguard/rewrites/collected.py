@@ -7,6 +7,7 @@ What Python asks of such a list is answered with tensors or refused; nothing rea
 
 from __future__ import annotations
 
+import collections
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -478,3 +479,16 @@ def _register(cls: type, children: Callable[[Any], list[Any]], make: Callable[[l
 _register(Grown, lambda grown: grown.parts, Grown)
 _register(Collected, lambda part: [part.rows], lambda parts: Collected(*parts))
 _register(Maybe, lambda part: [part.value, part.is_there], lambda parts: Maybe(*parts))
+
+
+def made_outside(owner: object, line: int, what: str) -> RewriteError:
+    """Why a container that grows on one way alone, or in a loop, is no list of the rewriting."""
+    if isinstance(owner, collections.deque):
+        return RewriteError(
+            f"line {line}: {what} makes a deque longer, and no graph knows how many elements it holds then; fill it to "
+            "its maxlen before, or use a list and its last elements, rows[-3:]"
+        )
+    return RewriteError(
+        f"line {line}: {what} appends to a list that was made outside of the function; make the list in the function "
+        "that appends to it"
+    )

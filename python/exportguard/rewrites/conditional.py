@@ -11,7 +11,7 @@ import torch
 from exportguard.model_code import is_models
 from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.catching import handler_of
-from exportguard.rewrites.collected import Grown, Maybe, truth_of
+from exportguard.rewrites.collected import Grown, Maybe, made_outside, truth_of
 from exportguard.rewrites.data import as_predicate, depends_on_data
 from exportguard.rewrites.merging import Merge
 from exportguard.rewrites.recording import Captured, record, substituted
@@ -180,10 +180,7 @@ class Condition:
             tensor.copy_(content)
         for slot, new in zip(slots, held, strict=True):
             if isinstance(new, Maybe) and not isinstance(slot.owner, Grown):
-                raise RewriteError(
-                    f"line {self._line}: one branch of a test on tensor data appends to a list that was made outside "
-                    "of the function; make the list in the function that holds the test"
-                )
+                raise made_outside(slot.owner, self._line, "one branch of a test on tensor data")
             slot.put(new)
         return result
 

@@ -16,7 +16,7 @@ from exportguard import _core
 from exportguard.rewrites.places import Place, places_among
 
 _OF_MODULES = ("accumulate", "chain", "combinations", "islice", "pairwise", "product", "reduce")
-_METHODS = ("tolist", "unbind", *_OF_MODULES)
+_METHODS = ("tolist", "unbind", "bit_length", *_OF_MODULES)
 _FUNCTIONS = (
     *("range", "len", "enumerate", "zip", "reversed", "sum", "any", "all", "min", "max", "list", "tuple", "float"),
     *("int", "round", "map", "filter", "sorted", *_OF_MODULES),

@@ -170,3 +170,13 @@ def _as_rows(iterable: Any) -> Rows:
     if isinstance(iterable, range):
         return Rows(number_rows(torch.arange(iterable.start, iterable.stop, iterable.step)))
     return Rows(Grown(iterable).rows().rows)
+
+
+def unzip_(pairs: Any, *, strict: bool = False) -> Any:
+    """`zip(*pairs)`: of a list that a loop filled, one list for each place of its tuples, which are of one length."""
+    if not is_open(pairs):
+        return zip(*pairs, strict=strict)
+    rows = pairs.rows().rows
+    if not isinstance(rows, tuple | list):
+        raise RewriteError(f"{line_now()}: zip(*…) of a list that a loop fills with something else than tuples")
+    return tuple(Grown([Collected(part)]) for part in rows)

@@ -178,6 +178,16 @@ def sorted_(items: Any, *, key: Element | None = None, reverse: bool = False) ->
     return Grown([Collected(pytree.tree_map(lambda leaf: like_rows(leaf[order], leaf), rows.tensors))])
 
 
+def sort_(items: Any, *, key: Element | None = None, reverse: bool = False) -> None:
+    """`items.sort()`: of tensor data the elements in the order of their keys, in the same list."""
+    if not isinstance(items, list) or not is_tracing():
+        items.sort(**({} if key is None else {"key": key}), **({"reverse": True} if reverse else {}))
+        return
+    ordered = sorted_(items, key=key, reverse=reverse)
+    parts = ordered.parts if isinstance(ordered, Grown) else ordered
+    list.__setitem__(items, slice(None), parts)
+
+
 def _sorted_list(elements: list[Any], key: Element | None, *, reverse: bool) -> Any:
     keys = [element if key is None else key(element) for element in elements]
     if not any(depends_on_data(one) for one in keys):

@@ -14,7 +14,7 @@ from exportguard.rewrites.answers import is_in
 from exportguard.rewrites.collected import truth_of
 from exportguard.rewrites.conditional import Condition, Run
 from exportguard.rewrites.data import as_flag, as_predicate, depends_on_data
-from exportguard.rewrites.numbers import as_number, number_tensor
+from exportguard.rewrites.numbers import as_number, is_not_negative, number_tensor
 from exportguard.rewrites.recording import Captured
 from exportguard.rewrites.state import Snapshot
 
@@ -139,7 +139,10 @@ def int_(item: Any) -> Any:
         return whole_number(item, torch.sym_int, torch.trunc)
     if not isinstance(item, torch.Tensor) or not depends_on_data(item):
         return int(item)
-    return item.to(torch.int64).reshape(()).item()
+    whole = item.to(torch.int64).reshape(()).item()
+    if is_not_negative(item):
+        torch._check(whole >= 0)  # type: ignore[no-untyped-call]
+    return whole
 
 
 def whole_number(number: Any, of_python: Callable[[Any], Any], of_torch: Callable[..., torch.Tensor]) -> Any:

@@ -18,6 +18,7 @@ from exportguard.rewrites.collected import (
     chosen,
     like_rows,
     linked,
+    made_outside,
     moment,
     number_rows,
     rows_are_numbers,
@@ -251,10 +252,7 @@ class Loop:
                 places.append(slot)
         for slot in self._appended:
             if not isinstance(slot.owner, Grown):
-                raise RewriteError(
-                    f"line {self._line}: a loop over tensors appends to a list that was made outside of the function; "
-                    "make the list in the function that holds the loop and append to it there"
-                )
+                raise made_outside(slot.owner, self._line, "a loop over tensors")
         return known != len(self._slots) + len(self._appended)
 
     @staticmethod

@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 from exportguard.rewrites.places import line_now
 from exportguard.source.errors import RewriteError
 
+_NOT_NEGATIVE = "exportguard_number_not_negative"
 _MARK = "exportguard_number"
 _KINDS = "exportguard_number_kinds"
 _BOOL, _INT, _FLOAT = range(3)  # the kinds of Python numbers
@@ -78,6 +79,17 @@ def as_number(tensor: torch.Tensor, affine: Affine | None = None, kinds: frozens
     """Marks a tensor that stands for a Python number, of one of several kinds if there is more than one."""
     setattr(tensor, _MARK, affine or Affine(object()))
     return may_be(tensor, kinds) if len(kinds) > 1 else tensor
+
+
+def as_not_negative(tensor: torch.Tensor) -> torch.Tensor:
+    """Marks a number that is 0 or more for all sizes, as the logarithm of one."""
+    setattr(tensor, _NOT_NEGATIVE, True)
+    return tensor
+
+
+def is_not_negative(tensor: torch.Tensor) -> bool:
+    """Whether a number is known to be 0 or more."""
+    return getattr(tensor, _NOT_NEGATIVE, False)
 
 
 def may_be(tensor: torch.Tensor, kinds: frozenset[int]) -> torch.Tensor:

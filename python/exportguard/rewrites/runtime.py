@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from exportguard.rewrites.arithmetic import divmod_, math_, round_
+from exportguard.rewrites.arithmetic import bit_length, divmod_, isqrt_, math_, round_
 from exportguard.rewrites.choices import entry_or
 from exportguard.rewrites.collected import plain
 from exportguard.rewrites.conditional import check, if_, ifexp
@@ -26,6 +26,7 @@ from exportguard.rewrites.functional import (
     product_,
     reduce_,
     tuple_of,
+    unzip_,
 )
 from exportguard.rewrites.gathering import (
     all_,
@@ -36,6 +37,7 @@ from exportguard.rewrites.gathering import (
     list_,
     max_,
     min_,
+    sort_,
     sorted_,
     sum_,
     tensor,
@@ -57,10 +59,11 @@ def value(read: Callable[[], Any]) -> Any:
 
 
 __all__ = [
-    "UNDEFINED", "accumulate_", "all_", "and_", "and_value", "any_", "bool_", "chain_", "check", "combinations_",
-    "compare", "comprehension", "concatenated", "div", "divmod_", "entry_or", "enumerate_", "filled_", "filter_",
-    "float_", "for_", "format_", "get_item", "grow", "if_", "ifexp", "int_", "islice_", "item", "joined_", "known",
-    "lazily", "len_", "list_", "list_of", "map_", "math_", "max_", "min_", "not_", "or_", "or_value", "pairwise_",
-    "percent_", "plain", "product_", "range_", "reduce_", "repr_", "reversed_", "round_", "set_item", "sorted_",
-    "str_", "sum_", "tensor", "tolist", "tuple_of", "unbind", "update_item", "value", "while_", "zip_",
+    "UNDEFINED", "accumulate_", "all_", "and_", "and_value", "any_", "bit_length", "bool_", "chain_", "check",
+    "combinations_", "compare", "comprehension", "concatenated", "div", "divmod_", "entry_or", "enumerate_",
+    "filled_", "filter_", "float_", "for_", "format_", "get_item", "grow", "if_", "ifexp", "int_", "islice_",
+    "isqrt_", "item", "joined_", "known", "lazily", "len_", "list_", "list_of", "map_", "math_", "max_", "min_",
+    "not_", "or_", "or_value", "pairwise_", "percent_", "plain", "product_", "range_", "reduce_", "repr_",
+    "reversed_", "round_", "set_item", "sort_", "sorted_", "str_", "sum_", "tensor", "tolist", "tuple_of", "unbind",
+    "unzip_", "update_item", "value", "while_", "zip_",
 ]  # fmt: skip

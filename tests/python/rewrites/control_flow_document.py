@@ -107,6 +107,14 @@ A program means what it means in Python, or the export fails with the line and t
   is out of bounds is an error that no handler of the model may catch. A dict gets no new key of data.
 - **Iterators.** What `map`, `filter` and `itertools` make over a symbolic length is computed by the statement that goes
   through it, with the variables as they are there, and refused to another one, which would find nothing in Python.
+- **Tests on sizes.** torch traces the way that the sizes of the example take, and notes which sizes take it. Where
+  `to_onnx` finds that others do not (see [axes](axes.md)), the model is traced once more at such sizes, and so on; each
+  program is proved for the sizes that lead to it, and all are one file with `If`s on the sizes, which share their
+  weights. So it does not matter where the test stands, in the model or in a library, as an `if`, an `assert` in a
+  `try`, a `match` or the key of a dict. The export fails with the line where this takes more than eight programs
+  (`torch.as_tensor(x.shape[0])` makes a number of every size), or where ways return tensors of different rank. A test
+  on sizes behind one on data is never taken for settled because the model did the same with the data at hand.
+  Sizes of 0 are a way where the model asks for them (`if len(x) == 0`); if they cannot be one, a warning has the line.
 - **No rows.** A loop over no rows leaves everything as it was, in onnxruntime as in Python. torch's own `scan` takes no
   tensor without rows, so that the exported program as a module raises there.
 
@@ -184,6 +192,7 @@ that it was.
 | comprehensions with several `for` or with `:=` | the loops that they are, in front of their statement |
 | `torch.equal`, `torch.allclose`, `is_nonzero`, `in` | bool tensors |
 | `while` on sizes, `len(x)`, `float(n)`, `math.sqrt(n)` of sizes | `while_loop`, symbolic numbers, tensors of rank 0 |
+| `if x.shape[0] > 4`, `if n % 2`, `if len(x) == 1` | a program for each way, and `If` on the sizes |
 | `assert`, `raise` on one side of a test on data | a check in the program, where nothing can catch it |
 
 What a branch writes - variables, attributes, entries, elements, globals, variables of enclosing functions, in-place

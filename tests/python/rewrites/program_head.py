@@ -54,6 +54,11 @@ class Inner(torch.nn.Module):
             return v * self.scale
         return v + self.scale
 
+    def pong(self, other, v, times):
+        if times == 0 or v.abs().max() < 0.3:
+            return v
+        return other.ping(v * self.scale, times - 1)
+
 
 class Model(torch.nn.Module):
     def __init__(self):
@@ -94,6 +99,20 @@ class Model(torch.nn.Module):
         for t in tensors[1:]:
             total = total + t if t.sum() > 0 else total - t
         return total
+
+    def pair_above(self, x, bound):
+        for a in x:
+            for b in x:
+                if (a - b).sum() > bound:
+                    return a * b
+                if b.sum() > 100:
+                    break
+        return x.sum(0)
+
+    def ping(self, v, times):
+        if v.sum() > 0:
+            return self.inner.pong(self, v * 0.5, times)
+        return self.inner(v)
 
     def rows_of(self, x):
         for r in x:

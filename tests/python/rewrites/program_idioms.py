@@ -94,6 +94,118 @@ IDIOMS: dict[str, tuple[str, ...]] = {
         "if x.shape[0] > 3:\n    $stmt\nelse:\n    $v = $v * 2",
         "if x.shape[0] % 2 == 0:\n    $v = $expr",
         "$v = $v * 2 if len(x) == 1 else $v - 1",
+        "if len(x) in (2, 5):\n    $v = $v + 3\nelif x.shape[0] > 4:\n    $stmt",
+        "if x.sum() > 0:\n    if x.shape[0] > 3:\n        $v = $expr\n    else:\n        $v = $v - 1",
+        "c# = x.shape[0]\nwhile c# > 1:\n    c# //= 2\n    $v = $v * 0.5",
+        "try:\n    assert x.shape[0] > 2\n    $v = $v * 3\nexcept AssertionError:\n    $v = $v - 2",
+        "for r in x:\n    if x.shape[0] % 2 and r.sum() > 0:\n        $v = $v * 0.5 + r",
+    ),
+    "half of the rows": (
+        "for i in range(x.shape[0] // 2):\n    $v = $v * 0.5 + x[i] * x[-i - 1]",
+        "for i in range(len(x) // 2, len(x)):\n    $v = $v * 0.5 + x[i]",
+        "for a, b in zip(x[: len(x) // 2], x[len(x) // 2 :]):\n    $v = $v * 0.5 + a - b",
+        "for i in range(x.shape[0] // 2):\n    if i % 2 == 0:\n        continue\n    $v = $v + x[2 * i]",
+    ),
+    "deques": (
+        "q# = collections.deque([w, v], maxlen=2)\nfor r in x:\n    q#.append(r)\n$v = q#[0] - q#[-1]",
+        "q# = collections.deque([w, v])\nq#.appendleft($expr)\nq#.rotate(1)\n$v = q#.popleft() - q#.pop()",
+        "q# = collections.deque(maxlen=3)\nfor r in x:\n    q#.append($row)\n$v = sum(q#) + w * 0.0",
+        "q# = collections.deque([w])\nwhile q#:\n    t = q#.popleft()\n    if t.sum() > 2 and len(q#) < 3:\n"
+        "        q#.append(t * 0.5)\n    $v = $v + t",
+    ),
+    "sorting": (
+        "l# = [w, $expr, v * 0.5]\nl#.sort(key=lambda t: float(t.sum()))\n$v = l#[0] - l#[-1]",
+        "l# = sorted([w, $expr], key=lambda t: t.sum(), reverse=True)\n$v = l#[0] * 2 - l#[1]",
+        "l# = sorted([float(w.sum()), float($s), 1.0])\n$v = $v * l#[1]",
+        "l# = [3, 1, 2]\nl#.sort()\n$v = $v * l#[0] + l#[-1]",
+        "l# = sorted(x, key=lambda r: r.sum())\n$v = torch.stack(l# + [w]).sum(0)",
+    ),
+    "pairs taken apart": (
+        "ps# = [(r, r * 2) for r in (v, w)]\na, b = zip(*ps#)\n$v = sum(a) - b[0]",
+        "ps# = []\nfor r in x:\n    ps#.append((r, r.sum()))\na, b = zip(*ps#)\n$v = sum(a) * sum(b)",
+        "a, *b = [v, w, $expr]\n$v = a + b[0] - b[-1]",
+        "*a, b = (v, w)\n$v = a[0] * 0.5 + b",
+        "(a, b), c = (v, w), $s\n$v = a - b * c",
+        "first, *_, last = x[:1], w, v\n$v = first.sum(0) + last",
+    ),
+    "dicts that change": (
+        "d# = {'a': v, 'b': w}\nfor key, t in list(d#.items()):\n    d#[key] = t * 0.5 if $test else t\n"
+        "$v = d#['a'] - d#['b']",
+        "d# = {'a': v}\nd#.setdefault('b', w)\nif $test:\n    d#['b'] = $expr\n$v = d#['a'] + d#.get('b')",
+        "d# = {'a': v, 'b': w}\nif $test:\n    d#['a'] = d#.pop('b')\n    d#['b'] = $expr\n$v = d#['a'] - d#['b']",
+        "d# = {'a': v, 'b': w}\ndel d#['a']\n$v = sum(d#.values()) + $v",
+        "d# = {**{'a': v}, 'b': $expr}\n$v = d#['b'] - d#['a']",
+    ),
+    "slices with steps": (
+        "$v = x[::2].sum(0) - x[1::2].sum(0)",
+        "for r in x[::2]:\n    $v = $v * 0.5 + $row",
+        "for r in x[1:]:\n    $v = $v * 0.5 + r",
+        "y# = x.clone()\ny#[::2] *= 2.0\n$v = y#.sum(0)",
+        "$v = $v * 1.0\n$v = $v[1:3].repeat(2)",
+        "$v = torch.cat([$v[::2], $v[1::2]])",
+    ),
+    "functions in functions": (
+        "t# = $v * 1.0\ndef add#(a):\n    nonlocal t#\n    t# = t# * 0.5 + a\n    return t#.sum()\n"
+        "for r in x:\n    $s = $s + add#(r)\n$v = t#",
+        "c# = 0\ndef count#(a):\n    nonlocal c#\n    if a.sum() > 1:\n        c# += 1\n    return a * c#\n"
+        "$v = count#(v) + count#(w)\n$n = c#",
+        "def outer#(a):\n    def inner#(b):\n        return a * b if a.sum() > 0 else b\n    return inner#\n"
+        "$v = outer#(v)(w) + outer#(w)($expr)",
+        "def each#(rows):\n    for r in rows:\n        yield r * 0.5\n$v = sum(each#([v, w])) + $expr",
+    ),
+    "generators": (
+        "for r in self.rows_of(x):\n    $v = $v * 0.5 + r",
+        "$v = sum(self.rows_of(x)) + $v",
+        "$v = torch.stack([*self.rows_of(x), w]).sum(0)",
+    ),
+    "a match": (
+        "match ($s > 0, len(x) > 100):\n    case (_, True):\n        $v = $v * 3\n    case _:\n        $v = $v - 1",
+        "match int($s.abs()) % 3:\n    case 0:\n        $v = $v * 2\n    case 1 | 2 if $test:\n        $v = $v - 1\n"
+        "    case _:\n        $v = $v + 1",
+        "match {'mode': 'a', 'by': 2}:\n    case {'mode': 'a', 'by': b}:\n        $v = $v * b",
+    ),
+    "a try that ends": (
+        "try:\n    $v = self.bounded($expr)\nfinally:\n    $s = $s + 1",
+        "try:\n    try:\n        $v = self.bounded($v * 3)\n    finally:\n        $s = $s * 2\n"
+        "except ValueError:\n    $v = $v - 1",
+        "if $s.isnan().any():\n    raise ValueError(f'not a number: {$s} after {len(x)} rows')\n$v = $v + 1",
+        "try:\n    $v = {'a': v}['b']\nexcept KeyError as error:\n    $v = $v * len(error.args)",
+    ),
+    "conversions": (
+        "$v = $v * int(bool($s > 0)) + float($s > 1)",
+        "$n = int(float($s.abs()) * 2) + int(True)",
+        "$v = $v + float(int($s)) * bool($v.sum() > 0)",
+        "$v = $v * complex(2.0).real",
+        "b# = bool($test)\n$v = $v * (1 + b#) if not b# else -$v",
+    ),
+    "comparisons in chains": (
+        "if -2 < $s < 4 < $v.sum() + 5:\n    $v = $expr",
+        "if 0 < len(x) <= 3 < $s + 4:\n    $v = $v * 2",
+        "$v = $v * 2 if $v.min() < w.max() > $s else $v - 1",
+        "a# = 1 if $s > 0 else 2\nif 0 < a# < 2 or not $test:\n    $stmt",
+    ),
+    "assignments that add": (
+        "b# = Box($v * 1.0, 1)\nfor r in x:\n    b#.value += r\n    b#.count += 1\n$v = b#.value / b#.count",
+        "b# = Box($v, 2)\nif $test:\n    b#.value *= 0.5\n    b#.count **= 2\n$v = b#.value * b#.count",
+        "l# = [$v * 1.0, 0]\nfor r in x:\n    l#[0] += r\n    l#[-1] += 1\n$v = l#[0] * l#[1]",
+        "d# = {'t': $v * 1.0}\nfor r in x:\n    d#['t'] -= $row\n$v = d#['t']",
+        "y# = x * 1.0\ny#[0] += 1\ny#[-1] *= 2.0\n$v = y#.sum(0)",
+    ),
+    "del": (
+        "t# = $expr\nif $test:\n    u# = t# * 2\n    $v = u# + v\n    del u#\ndel t#",
+        "l# = [v, w, $expr]\ndel l#[1]\n$v = l#[0] - l#[1]",
+        "for r in x:\n    t# = r * 2\n    $v = $v * 0.5 + t#\n    del t#",
+    ),
+    "returns in nested loops": (
+        "$v = self.pair_above(x, $s)",
+        "$v = self.pair_above(x * 2, 3) + self.first_above(x, $s)",
+        "def find#(rows):\n    for i, a in enumerate(rows):\n        for b in rows[:2]:\n"
+        "            if (a * b).sum() > 4:\n                return a - b, i\n    return rows.sum(0), -1\n"
+        "a, b = find#(x)\n$v = a * b",
+    ),
+    "modules that call each other": (
+        "$v = self.ping($v, 2)",
+        "$v = self.inner(self.ping($expr, 1))",
     ),
     "ranges": (
         "for i in range(0, x.shape[0], 2):\n    $v = $v * 0.5 + x[i]",

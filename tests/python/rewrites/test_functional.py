@@ -34,6 +34,29 @@ class PutsRowsIntoALargerList(Module):
 
 
 @PROGRAMS.add()
+class SortsInPlace(Module):
+    def forward(self, x):
+        held = [x.sum(0), x[0] * 2, x[-1]]
+        held.sort(key=lambda row: row.sum(), reverse=True)
+        rows = [row * 2 for row in x]
+        rows.sort(key=lambda row: float(row[0]))
+        numbers = [3, 1, 2]
+        numbers.sort()
+        return held[0] - held[-1], torch.stack(rows), numbers[0]
+
+
+@PROGRAMS.add()
+class TakesPairsApart(Module):
+    def forward(self, x):
+        pairs = []
+        for row in x:
+            pairs.append((row * 2, row.sum()))
+        rows, sums = zip(*pairs, strict=True)
+        first, second = zip(*[(x[0], 1), (x[-1], 2)])  # noqa: B905
+        return torch.stack(rows), torch.stack(sums), first[0] - first[1], second[1]
+
+
+@PROGRAMS.add()
 class Filters(Module):
     def forward(self, x):
         kept = [x.sum(0), *[]]

@@ -39,6 +39,8 @@ class _Conversions(ast.NodeTransformer):
         if isinstance(function, ast.Attribute):
             if function.attr == "item" and not node.args:
                 return build.call("item", function.value)
+            if function.attr == "bit_length" and not node.args:
+                return build.call("bit_length", function.value)
             is_math = isinstance(function.value, ast.Name) and self._outside(function.value.id) is math
             return self._of_math(function.attr, node) if is_math else None
         value = self._outside(function.id) if isinstance(function, ast.Name) else None
@@ -47,9 +49,11 @@ class _Conversions(ast.NodeTransformer):
         built_in = next((made for name, made in _BUILT_IN.items() if value is vars(builtins)[name]), None)
         if built_in is not None:
             return build.call(built_in, *node.args)
-        known = next((name for name in MATH if value is getattr(math, name)), None)
+        known = next((name for name in (*MATH, "isqrt") if value is getattr(math, name)), None)
         return self._of_math(known, node) if known is not None else None
 
     @staticmethod
     def _of_math(name: str, node: ast.Call) -> ast.expr | None:
+        if name == "isqrt":
+            return build.call("isqrt_", *node.args)
         return build.call("math_", ast.Constant(name), *node.args) if name in MATH else None

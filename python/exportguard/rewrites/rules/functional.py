@@ -1,4 +1,5 @@
-"""`map`, `filter`, `list`, `functools.reduce` and functions of `itertools` become calls that know symbolic lengths."""
+"""`map`, `filter`, `list`, `zip(*…)`, `rows.sort()`, `functools.reduce` and functions of `itertools` become calls that
+know symbolic lengths."""
 
 from __future__ import annotations
 
@@ -30,8 +31,24 @@ class _Calls(ast.NodeTransformer):
         self._unit = unit
         self._outside = scope.Outside(unit.node, unit.original)
 
+    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
+        """`rows.sort(…)` → `_rt.sort_(rows, …)`"""
+        self.generic_visit(node)
+        call = node.value
+        if not isinstance(call, ast.Call) or call.args or not self._unit.keep(node):
+            return node
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "sort":
+            self._unit.note(node, "sort(…)")
+            call.args, call.func = [call.func.value], build.runtime("sort_")
+        return node
+
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
+        if self._is_unzip(node) and self._unit.keep(node):
+            self._unit.note(node, "zip(*…)")
+            return ast.copy_location(
+                build.call("unzip_", *(a.value for a in node.args if isinstance(a, ast.Starred))), node
+            )
         made = self._made(node.func)
         if made is None or not node.args or not self._unit.keep(node):
             return node
@@ -50,6 +67,11 @@ class _Calls(ast.NodeTransformer):
         self._unit.note(node, "[*…]")
         parts = [e.value if isinstance(e, ast.Starred) else ast.List([e], ast.Load()) for e in node.elts]
         return ast.copy_location(build.call("concatenated", *map(build.lazy, parts)), node)
+
+    def _is_unzip(self, node: ast.Call) -> bool:
+        """Whether it is `zip(*pairs)`."""
+        is_zip = isinstance(node.func, ast.Name) and self._outside(node.func.id) is zip
+        return is_zip and len(node.args) == 1 and isinstance(node.args[0], ast.Starred)
 
     def _made(self, function: ast.expr) -> str | None:
         """The name of what takes the place of a function."""

@@ -1,0 +1,232 @@
+"""Tests on sizes, `if x.shape[0] > 4`: the model is traced once for each way that it may take.
+
+torch.export traces one way through a model, and the guards that it notes say for which sizes that is the way. Where
+they do not hold for all sizes that were asked for, the model is traced once more at sizes that break one of them, for
+those sizes alone, and so on. What comes out is a tree: its leaves are programs, each proved for the sizes that lead to
+it, its branches conditions on sizes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import sympy
+import torch
+from torch.export import ExportedProgram
+
+from exportguard.dynamic_shapes import LeafShape
+from exportguard.example import Example, Place
+from exportguard.signature import TracedInputs
+
+from .bound import AxisBound, Kind
+from .expressions import Sizes
+from .regions import Axes, Region, places_of_symbols, symbol_of
+from .resizing import InputsOfOtherSizes
+
+_WAYS = 8  # programs for one model
+_NUMBERS = 3  # sizes that one line is compared with
+
+
+class OneWayError(ValueError):
+    """The ways through a model cannot be put together; the text says why."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """What was traced with an example: a program, and what it takes for granted of sizes."""
+
+    program: ExportedProgram
+    example: Example
+    inputs: TracedInputs
+    bounds: tuple[AxisBound, ...]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Which of two trees runs: `then` where the condition holds. It is in the symbols of `regions`."""
+
+    condition: sympy.Basic
+    then: Tree
+    orelse: Tree
+    line: str = ""
+
+
+Tree = Way | Branch
+
+#: Traces the model with an example, for the sizes of a region.
+Trace = Callable[[Example, Region], Way]
+
+
+@dataclass(frozen=True)
+class _Exit:
+    """Sizes at which a program is not the one that runs: where the condition does not hold, as at the point."""
+
+    condition: sympy.Basic
+    point: Sizes
+    line: str
+
+
+def tree_of(first: Way, trace: Trace) -> Tree:
+    """The ways through a model, of which one is traced.
+
+    Raises:
+        OneWayError: there are too many, or what they depend on is not known.
+        ExportError: torch.export stops on one of them.
+    """
+    _require_names(first)
+    return _Search(first, trace).tree(first, Region())
+
+
+def _require_names(first: Way) -> None:
+    """Refuses what may change and is no size of the example: numbers, and axes that may be constants as well."""
+    for number, shape in enumerate(first.example.shapes):
+        for axis, asked in shape.axes.items():
+            is_known = Place(number, axis) in first.example.sizes or isinstance(asked, int) or asked is None
+            sizes = first.inputs.sizes[number]
+            if not is_known and sizes and not first.inputs.shape_env.replace(sizes[axis]).is_Integer:
+                raise OneWayError(f"{shape.leaf.name} changes, and not along an axis with a name or a Dim of its own")
+
+
+def ways_of(tree: Tree) -> Iterator[Way]:
+    """The leaves, from left to right."""
+    if isinstance(tree, Way):
+        yield tree
+    else:
+        yield from ways_of(tree.then)
+        yield from ways_of(tree.orelse)
+
+
+def is_of_sizes(bound: AxisBound) -> bool:
+    """Whether another way may be traced for the sizes that a bound excludes."""
+    return bool(bound.point) and bound.kind in (Kind.WRONG, Kind.HIDDEN, Kind.NONE)
+
+
+class _Search:
+    def __init__(self, first: Way, trace: Trace) -> None:
+        self._first, self._trace = first, trace
+        self._axes = Axes.of(first.example, with_none=any(bound.kind == Kind.NONE for bound in first.bounds))
+        self._inputs = InputsOfOtherSizes(first.inputs, first.example.call)
+        self._count = 1
+        self._numbers: Counter[str] = Counter()  # how often a line was found to hold for one number
+
+    def tree(self, way: Way, region: Region) -> Tree:
+        """The tree for the sizes of a region, one of which a program was traced for."""
+        exits = list(self._exits(way, region))
+        self._require_tests(exits)
+        found: Tree = way
+        inner = [region]
+        for leaving in exits:
+            inner.append(inner[-1].within(leaving.condition))
+        for leaving, around in zip(reversed(exits), reversed(inner[:-1]), strict=True):
+            beyond = around.within(sympy.Not(leaving.condition))
+            found = Branch(leaving.condition, found, self.tree(self._at(leaving.point, beyond), beyond), leaving.line)
+        return found
+
+    def _require_tests(self, exits: Sequence[_Exit]) -> None:
+        """Refuses a line that makes a number of a size, for each of which there is a way of its own."""
+        for leaving in exits:
+            self._numbers[leaving.line] += isinstance(leaving.condition, sympy.Eq) and bool(leaving.line)
+            if self._numbers[leaving.line] > _NUMBERS:
+                raise OneWayError(f"a number is made of a size by {leaving.line}")
+
+    def _at(self, point: Sizes, region: Region) -> Way:
+        self._count += 1
+        if self._count > _WAYS:
+            raise OneWayError(f"tests on sizes lead to more than {_WAYS} ways through the model")
+        names = {str(symbol): point[place] for symbol, place in self._symbols(self._first).items() if place in point}
+        example = self._first.example
+        call = self._inputs.alike({**self._hints(), **names})
+        if call is None:
+            raise OneWayError("inputs of other sizes would be too large")
+        return self._trace(_without_small_axes(example.like(call)), region)
+
+    def _hints(self) -> dict[str, int]:
+        sizes = self._first.example.sizes
+        places = {symbol_of(place): size for place, size in sizes.items()}
+        return {str(symbol): places[place] for symbol, place in self._symbols(self._first).items() if place in places}
+
+    def _symbols(self, way: Way) -> Mapping[sympy.Symbol, sympy.Symbol]:
+        return places_of_symbols(way.inputs, self._first.example)
+
+    def _exits(self, way: Way, region: Region) -> Iterator[_Exit]:
+        """What is not known to hold for all sizes of a region and has to, in an order: each point meets those before.
+
+        That an axis has one size in a program is such a condition as well.
+        """
+        for leaving in self._candidates(way):
+            if self._is_implied(region, leaving.condition):
+                continue
+            point: Sizes | None = self._all_sizes(leaving.point)
+            if point is None or not _meets(region, point) or not _breaks(leaving.condition, point):
+                point = region.breaking(leaving.condition, self._axes)
+            if point is None:
+                raise OneWayError("on one of the ways an axis is a constant, and may be something else")
+            yield replace(leaving, point=self._all_sizes(point))
+            region = region.within(leaving.condition)
+
+    def _candidates(self, way: Way) -> Iterator[_Exit]:
+        for bound in way.bounds:
+            if is_of_sizes(bound):
+                yield self._exit(way, bound)
+            elif bound.excludes_what_was_asked:
+                raise OneWayError(f"the program is {bound}")
+        for place, size in self._constants(way).items():
+            yield _Exit(sympy.Eq(place, size), {}, "")
+
+    def _is_implied(self, region: Region, condition: sympy.Basic) -> bool:
+        if region.implies(condition, self._axes):
+            return True
+        is_one = isinstance(condition, sympy.Eq) and condition.args[0].is_Symbol and condition.args[1].is_Integer
+        return is_one and region.is_one_size(condition.args[0], int(condition.args[1]), self._axes)
+
+    def _constants(self, way: Way) -> dict[sympy.Symbol, int]:
+        sizes = {symbol_of(place): way.inputs.sizes[place.leaf][place.axis] for place in self._first.example.sizes}
+        found = {place: way.inputs.shape_env.replace(size) for place, size in sizes.items()}
+        return {place: int(size) for place, size in found.items() if size.is_Integer}
+
+    def _exit(self, way: Way, bound: AxisBound) -> _Exit:
+        places = self._symbols(way)
+        known = {place: bound.point[str(symbol)] for symbol, place in places.items() if str(symbol) in bound.point}
+        return _Exit(self._condition(way, bound), {**self._constants(way), **known}, bound.line)
+
+    def _condition(self, way: Way, bound: AxisBound) -> sympy.Basic:
+        places = self._symbols(way)
+        if bound.kind == Kind.NONE:
+            return sympy.And(*(sympy.Ge(place, 1) for symbol, place in places.items() if str(symbol) in bound.symbols))
+        if bound.holds is None or not bound.holds.free_symbols <= places.keys():
+            raise OneWayError(f"the program is {bound}")
+        return bound.holds.xreplace(dict(places))
+
+    def _all_sizes(self, point: Sizes) -> Sizes:
+        """A point with the sizes that follow from it by their names."""
+        known = dict(point)
+        for symbol in self._axes.same:
+            value = self._axes.reduced(symbol).xreplace({key: sympy.Integer(size) for key, size in known.items()})
+            if value.is_Integer:
+                known[symbol] = int(value)
+        return known
+
+
+def _meets(region: Region, point: Sizes) -> bool:
+    return not any(_breaks(condition, point) for condition in region.conditions)
+
+
+def _breaks(condition: sympy.Basic, point: Sizes) -> bool:
+    return bool(condition.xreplace({symbol: sympy.Integer(size) for symbol, size in point.items()}) == sympy.false)
+
+
+def _without_small_axes(example: Example) -> Example:
+    """The example without what is asked of axes of 0 or 1, of which torch makes constants."""
+    return replace(example, shapes=[_without_small(shape) for shape in example.shapes])
+
+
+def _without_small(shape: LeafShape) -> LeafShape:
+    value = shape.leaf.value
+    if not isinstance(value, torch.Tensor):
+        return shape
+    return replace(shape, axes={axis: asked for axis, asked in shape.axes.items() if value.shape[axis] > 1})
+
+
+__all__ = ["Branch", "OneWayError", "Place", "Tree", "Way", "is_of_sizes", "tree_of", "ways_of"]

@@ -1,0 +1,188 @@
+"""What is known of one traced program: its symbols, what was asked of them, and what torch decided about them."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+
+from exportguard.dynamic_shapes import LeafShape, ends_of
+from exportguard.example import Example, Relation
+from exportguard.inputs import CallInputs
+from exportguard.signature import TracedInputs, symbol_names
+
+from .examples import sizes_of_examples
+from .expressions import Evaluation, Range, Sizes
+from .recording import Decision, QuestionOfNone
+from .regions import EVERYWHERE, Region
+from .trial import Trial
+
+
+@dataclass
+class Trace:
+    """What is known of one traced program."""
+
+    trial: Trial
+    example: Example
+    decisions: Sequence[Decision]
+    calls: Sequence[CallInputs] = ()
+    of_none: Sequence[QuestionOfNone] = ()
+    domain: dict[sympy.Symbol, Range] = field(default_factory=dict)
+    within: Region = EVERYWHERE  # the sizes that count
+    known: list[sympy.Basic] = field(default_factory=list)  # bounds beyond which nothing more is tried
+    relations: set[str] = field(default_factory=set)  # lines at which the model wants sizes to be equal
+    _evaluations: dict[sympy.Basic, Evaluation] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.traced = self.trial.inputs
+        self.shape_env = self.traced.shape_env
+        self.asked_names = _names_as_asked(self.traced, self.example.shapes)
+        self.names = {**self.asked_names, **symbol_names(self.traced, self.example.shapes)}
+        self.same = _asked_relations(self.traced, self.example.relations, self.shape_env.replacements)
+        self.lines = {decision.condition: decision.line for decision in self.decisions}
+        self.hidden = {decision.condition for decision in self.decisions if decision.is_hidden}
+        self.hints = _hints(self.shape_env)
+        given = sizes_of_examples(self.traced, self.calls)
+        self.examples = [(call, self.all_sizes(sizes)) for call, sizes in given]
+        conditions = (self.replaced(with_relations(self, entry)) for entry in self.within.as_traced(self.traced))
+        self.assumed = [entry for entry in conditions if entry != sympy.true]
+        self.known += self.assumed
+
+    def worded(self, condition: sympy.Basic, *, is_relation: bool = False) -> str:
+        """The condition in the user's names; a relation tells two names apart that became one size."""
+        names = {**self.names, **self.asked_names} if is_relation else self.names
+        return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), str(condition))
+
+    def replaced(self, expression: sympy.Basic) -> sympy.Basic:
+        """The expression with what torch found each symbol to be."""
+        known = {**self.same, **self.shape_env.replacements}
+        for _ in range(len(known) + 1):
+            changed = expression.xreplace(known)
+            if changed == expression:
+                break
+            expression = changed
+        return expression
+
+    def free_symbols(self) -> list[sympy.Symbol]:
+        """Those of the inputs that follow from no other."""
+        return [
+            symbol for symbol in self.domain if symbol not in self.shape_env.replacements and symbol not in self.same
+        ]
+
+    def all_sizes(self, sizes: Sizes) -> Sizes:
+        """Every symbol of the trace: those given, what follows from them, and the others as in the example."""
+        found: dict[sympy.Symbol, int] = {**self.hints, **sizes}
+        for symbol, (symbols, evaluation) in self._following.items():
+            if symbol not in sizes:
+                value = evaluation({part: found.get(part, 2) for part in symbols})
+                found[symbol] = int(value) if value is not None else found.get(symbol, 2)
+        return found
+
+    @functools.cached_property
+    def _following(self) -> dict[sympy.Symbol, tuple[Sequence[sympy.Symbol], Evaluation]]:
+        """The symbols that follow from others, with those and how."""
+        following: dict[sympy.Symbol, tuple[Sequence[sympy.Symbol], Evaluation]] = {}
+        for symbol in {**self.same, **self.shape_env.replacements}:
+            expression = self.replaced(symbol)
+            symbols = sorted(expression.free_symbols, key=str)
+            following[symbol] = symbols, Evaluation(expression, symbols)
+        return following
+
+    def value(self, condition: sympy.Basic, sizes: Sizes) -> Any:
+        """A condition at sizes that have all its symbols; None where it has no value."""
+        evaluation = self._evaluations.get(condition)
+        if evaluation is None:
+            symbols = sorted(condition.free_symbols, key=str)
+            evaluation = self._evaluations[condition] = Evaluation(condition, symbols)
+        return evaluation(sizes)
+
+    def told(self, sizes: Sizes, *, is_relation: bool = False) -> str:
+        """Sizes in the user's names."""
+        return ", ".join(f"{self.worded(symbol, is_relation=is_relation)}={size}" for symbol, size in sizes.items())
+
+
+def axes_asked(traced: TracedInputs, shapes: Sequence[LeafShape]) -> Iterator[tuple[LeafShape, int, sympy.Symbol]]:
+    """Each axis that was asked for and that torch gave a symbol, with that symbol."""
+    for shape, sizes in zip(shapes, traced.sizes, strict=True):
+        for axis in shape.axes:
+            size = sizes[axis]
+            if isinstance(size, sympy.Symbol):
+                yield shape, axis, size
+
+
+def _names_as_asked(traced: TracedInputs, shapes: Sequence[LeafShape]) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for shape, axis, symbol in axes_asked(traced, shapes):
+        place = f"{shape.leaf.name}[{axis}]" if isinstance(shape.leaf.value, torch.Tensor) else shape.leaf.name
+        names.setdefault(str(symbol), shape.label(axis) or place)
+    return names
+
+
+def _asked_relations(
+    traced: TracedInputs, relations: Sequence[Relation], replacements: Mapping[sympy.Symbol, sympy.Expr]
+) -> dict[sympy.Symbol, sympy.Expr]:
+    """What the names of the axes say of the symbols that stand for them: some follow from others."""
+    found: dict[sympy.Symbol, sympy.Expr] = {}
+    for relation in relations:
+        symbol, *parts = (traced.sizes[place.leaf][place.axis] for place in (relation.place, *relation.sum_of))
+        total = sympy.Add(*parts)
+        if total.is_Symbol and symbol.is_Symbol and symbol not in replacements and total in replacements:
+            symbol, total = total, symbol
+        if symbol.is_Symbol and symbol != total:
+            found[symbol] = total
+    return found
+
+
+def asked_domain(traced: TracedInputs, shapes: Sequence[LeafShape]) -> dict[sympy.Symbol, Range]:
+    domain: dict[sympy.Symbol, Range] = {}
+    for shape, axis, symbol in axes_asked(traced, shapes):
+        low, high = ends_of(shape.axes[axis])
+        known = domain.get(symbol, Range(2))
+        highs = [end for end in (known.high, high) if end is not None]
+        domain[symbol] = Range(max(known.low, low or 0), min(highs, default=None))
+    return domain
+
+
+def _hints(shape_env: object) -> dict[sympy.Symbol, int]:
+    # The name of this table changed in torch 2.12.
+    name = "backed_var_to_val" if hasattr(shape_env, "backed_var_to_val") else "var_to_val"
+    table: Mapping[sympy.Symbol, Any] = getattr(shape_env, name, {})
+    return {symbol: int(value) for symbol, value in table.items() if getattr(value, "is_Integer", False)}
+
+
+def with_relations(trace: Trace, guard: sympy.Basic) -> sympy.Basic:
+    """The guard in those symbols alone that the names leave free."""
+    for _ in range(3):  # a sum of sizes that follow from others themselves
+        guard = guard.xreplace(trace.same)
+    return guard
+
+
+def meets(conditions: Sequence[sympy.Basic], trace: Trace, sizes: Sizes) -> bool:
+    if not conditions:
+        return True
+    known = trace.all_sizes(sizes)
+    return not any(trace.value(condition, known) is False for condition in conditions)
+
+
+def _is_of_an_open_slice(condition: sympy.Basic) -> bool:
+    """Whether it makes a number of the rows of a slice that ends at a number or with its axis, as a loop does."""
+    ends = (part for part in sympy.preorder_traversal(condition) if type(part).__name__ in ("Min", "Max"))
+    return isinstance(condition, sympy.Eq) and any(part.is_number for end in ends for part in end.args)
+
+
+def decided_differently(trace: Trace, sizes: Sizes) -> Iterator[Decision]:
+    """What the model asks of its sizes and would be answered in another way at these.
+
+    Where a slice ends is such a question, too: of `x[:2]` torch says, without a guard, that it has 2 rows.
+    """
+    known = trace.all_sizes(sizes)
+    for decision in trace.decisions:
+        is_of_slice = decision.is_of_slice or _is_of_an_open_slice(decision.condition)
+        is_asked = (decision.is_of_model or is_of_slice) and decision.condition.free_symbols <= known.keys()
+        if is_asked and trace.value(decision.condition, known) is False:
+            yield decision

@@ -1,0 +1,261 @@
+"""Tests on sizes under `rewrite="auto"`: a model is right on every way that its sizes may take, or refused."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+
+import pytest
+import sympy
+import torch
+
+from axes.test_size_programs import _SIZES, Program, example, expected
+from exportguard import OnnxModel, to_onnx
+from exportguard.axes.bounds import Range
+from exportguard.axes.regions import Axes, Region
+from exportguard.errors import AxisError, LoweringError
+
+_PROGRAMS = int(os.environ.get("EXPORTGUARD_SIZE_PROGRAMS", "12"))
+
+Forward = Callable[[torch.nn.Module, torch.Tensor], torch.Tensor]
+
+
+class Model(torch.nn.Module):
+    def __init__(self, forward: Forward) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 3)
+        self.register_buffer("scale", torch.arange(3.0))
+        self.bias = torch.tensor([1.0, 2.0, 3.0])
+        self._forward = forward
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self._forward(self, x)
+
+
+def converted(forward: Forward, rows: int = 3) -> tuple[Model, OnnxModel]:
+    torch.manual_seed(0)
+    model = Model(forward).eval()
+    onnx = to_onnx(model, (torch.randn(rows, 3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    return model, onnx
+
+
+def require_right(model: Model, onnx: OnnxModel, sizes: tuple[int, ...]) -> None:
+    assert all(axis.kept for axis in onnx.axes)
+    for rows in sizes:
+        x = torch.randn(rows, 3)
+        with torch.no_grad():
+            want = model(x.clone())
+        (got,) = onnx.run({"x": x}).values()
+        torch.testing.assert_close(got, want, msg=lambda text, rows=rows: f"{rows} rows: {text}")
+
+
+def by_length(self: Model, x: torch.Tensor) -> torch.Tensor:
+    y = x * 3
+    if x.shape[0] > 4:
+        y = x + 1
+    return y * 2
+
+
+def odd_rows(self: Model, x: torch.Tensor) -> torch.Tensor:
+    if x.shape[0] % 2:
+        x = x[:-1]
+    return x.reshape(-1, 2, 3).sum(1)
+
+
+def one_row(self: Model, x: torch.Tensor) -> torch.Tensor:
+    if len(x) == 1:
+        return x * 10
+    return x - x.mean(0)
+
+
+def padded_or_cut(self: Model, x: torch.Tensor) -> torch.Tensor:
+    rows = x.shape[0]
+    if rows < 4:
+        x = torch.cat([x, torch.zeros(4 - rows, 3)])
+    elif rows > 8:
+        x = x[:8]
+    return x
+
+
+def last_of_odd(self: Model, x: torch.Tensor) -> torch.Tensor:
+    found = [x[i] * x[i + 1] for i in range(0, x.shape[0] - 1, 2)]
+    if x.shape[0] % 2 == 1:
+        found.append(x[-1])
+    return torch.stack(found)
+
+
+def with_weights(self: Model, x: torch.Tensor) -> torch.Tensor:
+    if x.shape[0] > 4:
+        return self.layer(x) + self.bias + torch.tensor([4.0, 5.0, 6.0])
+    if len(x) == 1:
+        return x * self.scale
+    return self.layer(x) * torch.tensor([7.0, 8.0, 9.0])
+
+
+def in_a_test_on_data(self: Model, x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        if x.shape[0] > 4:
+            return x * 2
+        return x * 3
+    return -x
+
+
+def in_a_loop(self: Model, x: torch.Tensor) -> torch.Tensor:
+    total = torch.zeros(3)
+    for i, row in enumerate(x):
+        total = total + row if x.shape[0] % 2 == 0 and i % 2 == 0 else total - row
+    return total
+
+
+def caught(self: Model, x: torch.Tensor) -> torch.Tensor:
+    try:
+        assert x.shape[0] >= 3
+    except AssertionError:
+        return x
+    return x * 2
+
+
+def matched(self: Model, x: torch.Tensor) -> torch.Tensor:
+    match x.shape[0]:
+        case 1:
+            return x * 5
+        case 2:
+            return x * 6
+        case rows if rows > 6:
+            return x * 7
+        case _:
+            return x
+
+
+def by_a_word(self: Model, x: torch.Tensor) -> torch.Tensor:
+    word = "long" if x.shape[0] > 7 else "short"
+    return {"long": x * 2, "short": x - 1}[word]
+
+
+def changed_in_place(self: Model, x: torch.Tensor) -> torch.Tensor:
+    x = x.clone()
+    x.add_(1)
+    if x.shape[0] in (2, 5):
+        x[0] = 0
+    return x
+
+
+def halved(self: Model, x: torch.Tensor) -> torch.Tensor:
+    rows, steps = x.shape[0], 0
+    while rows > 1:
+        rows //= 2
+        steps += 1
+    return x * steps
+
+
+FORWARDS = [
+    by_length,
+    odd_rows,
+    one_row,
+    padded_or_cut,
+    last_of_odd,
+    with_weights,
+    in_a_test_on_data,
+    in_a_loop,
+    caught,
+    matched,
+    by_a_word,
+    changed_in_place,
+    halved,
+]
+
+
+@pytest.mark.parametrize("forward", FORWARDS, ids=lambda forward: forward.__name__)
+def test_every_way_is_right(forward: Forward) -> None:
+    for rows in (3, 6):
+        require_right(*converted(forward, rows), (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 17))
+
+
+def test_no_rows_are_a_way() -> None:
+    def or_default(self: Model, x: torch.Tensor) -> torch.Tensor:
+        if len(x) == 0:
+            return torch.full((3,), 7.0)
+        return x.sum(0)
+
+    require_right(*converted(or_default), (0, 1, 2, 5))
+
+
+def test_no_rows_that_lead_to_something_else_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    def or_none(self: Model, x: torch.Tensor) -> torch.Tensor:
+        return x.sum(0) if len(x) else torch.zeros(())
+
+    model, onnx = converted(or_none)
+    require_right(model, onnx, (1, 2, 5))
+    assert "for rows >= 1: no name asks for a size of 0" in caplog.text
+
+
+def test_two_axes() -> None:
+    class Padded(torch.nn.Module):
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            if a.shape[0] != b.shape[0]:
+                rows = max(a.shape[0], b.shape[0])
+                a = torch.nn.functional.pad(a, (0, rows - a.shape[0]))
+                b = torch.nn.functional.pad(b, (0, rows - b.shape[0]))
+            return a * b
+
+    for sizes in ((3, 5), (4, 4)):
+        given = tuple(torch.randn(size) for size in sizes)
+        onnx = to_onnx(Padded(), given, dynamic_shapes=({0: "a"}, {0: "b"}), rewrite="auto")
+        for m, n in ((1, 1), (1, 4), (5, 2), (6, 6), (7, 9)):
+            a, b = torch.randn(m), torch.randn(n)
+            (got,) = onnx.run({"a": a, "b": b}).values()
+            torch.testing.assert_close(got, Padded()(a, b))
+
+
+def test_another_rank_is_refused() -> None:
+    def squeezed(self: Model, x: torch.Tensor) -> torch.Tensor:
+        return x.squeeze(0) if x.shape[0] == 1 else x
+
+    with pytest.raises(AxisError, match="cannot become branches: the model returns a tensor of rank 2 at some sizes"):
+        converted(squeezed)
+
+
+def test_a_number_that_is_made_of_a_size_is_refused_with_its_line() -> None:
+    def scaled(self: Model, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.as_tensor(x.shape[0] / 7)
+
+    with pytest.raises(AxisError, match=r"a number is made of a size by .*as_tensor"):
+        converted(scaled)
+
+
+def test_what_is_not_rewritten_stays_an_error() -> None:
+    with pytest.raises(AxisError, match="for rows <= 4"):
+        to_onnx(Model(by_length).eval(), (torch.randn(3, 3),), dynamic_shapes=({0: "rows"},))
+
+
+@pytest.mark.parametrize("seed", range(1000, 1000 + _PROGRAMS))
+def test_random_programs_are_right_or_refused(seed: int) -> None:
+    program, x = Program(seed).eval(), example(2, (6, 7, 16)[seed % 3])
+    if expected(program, x) is None:
+        return
+    try:
+        onnx = to_onnx(program, (x,), dynamic_shapes={"x": {0: "batch", 1: "seq"}}, rewrite="auto")
+    except (AxisError, LoweringError):
+        return
+    for batch in (1, 2, 5):
+        for length in _SIZES:
+            x = example(batch, length)
+            want = expected(program, x)
+            if want is not None:
+                (got,) = onnx.run({"x": x}).values()
+                torch.testing.assert_close(
+                    got.to(want.dtype), want, msg=lambda text, at=(batch, length): f"{at} {text}"
+                )
+
+
+def test_regions_know_when_one_size_is_left() -> None:
+    chosen = random.Random(0)
+    symbols = sympy.symbols("a b", integer=True, nonnegative=True)
+    axes = Axes(dict.fromkeys(symbols, Range(1, 30)), {})
+    for _ in range(60):
+        bounds = [chosen.randint(1, 6) for _ in range(3)]
+        region = Region((symbols[0] < bounds[0], sympy.Eq(sympy.Mod(symbols[0], 3), bounds[1] % 3)))
+        left = [size for size in range(1, 31) if all(c.subs(symbols[0], size) == sympy.true for c in region.conditions)]
+        for size in left:
+            assert region.is_one_size(symbols[0], size, axes) == (left == [size])
