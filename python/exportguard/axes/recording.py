@@ -159,9 +159,18 @@ def recording_of_none(record: TraceRecord) -> list[Patch]:
 
 def _note_of_none(record: TraceRecord, comparison: Any, sides: Sequence[sympy.Basic], answer: sympy.Basic) -> None:
     for symbol in {symbol for side in sides for symbol in side.free_symbols}:
-        changed = comparison(*(side.subs(symbol, 0) for side in sides)) != answer
-        if changed and _asked_by_model():
+        at_none = _at_none(comparison, sides, symbol)
+        if at_none is not None and at_none != answer and _asked_by_model():
             record.of_none.append(QuestionOfNone(str(symbol), model_line()))
+
+
+def _at_none(comparison: Any, sides: Sequence[sympy.Basic], symbol: sympy.Symbol) -> sympy.Basic | None:
+    """What a comparison is where a size is 0; None where that has no value, as a quotient by the size."""
+    try:
+        found: sympy.Basic = comparison(*(side.subs(symbol, 0) for side in sides))
+    except ArithmeticError:
+        return None
+    return found
 
 
 def with_recording(guard: _Options, record: TraceRecord, more: Sequence[Patch] = ()) -> _Options:

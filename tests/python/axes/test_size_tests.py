@@ -190,6 +190,13 @@ def test_no_rows_that_lead_to_something_else_are_told(caplog: pytest.LogCaptureF
     assert "for rows >= 1: no name asks for a size of 0" in caplog.text
 
 
+def test_a_quotient_by_a_size_has_no_value_for_no_rows() -> None:
+    def divided(self: Model, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if 12 // x.shape[0] != -1 else x
+
+    require_right(*converted(divided), (1, 2, 3, 5, 13))
+
+
 def test_two_axes() -> None:
     class Padded(torch.nn.Module):
         def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
