@@ -21,6 +21,7 @@ using evaluator::Value;
 
 constexpr std::size_t kMostFurther = 16;
 constexpr std::size_t kMostTried = 24;    // values whose nodes are run by themselves
+constexpr std::size_t kMostRemade = 8;    // nodes that make a value that only the model reads
 constexpr double kBeyondRounding = 16.0;  // times the noise of inputs that are off by half a unit
 
 double root_mean_square(const at::Tensor& tensor) {
@@ -290,8 +291,26 @@ std::optional<Beside> Search::beside(std::size_t pair) const {
     given_expected.insert(pairs_[i].expected);
     by_expected.emplace(pairs_[i].expected, pairs_[i].got);
   }
-  const Segment of_model = segment_behind(*pairs_[pair].got, given);
-  const Segment of_reference = segment_behind(*pairs_[pair].expected, given_expected);
+  Segment of_model = segment_behind(*pairs_[pair].got, given);
+  Segment of_reference = segment_behind(*pairs_[pair].expected, given_expected);
+
+  // What the model reads and the reference makes anew (the optimizer left out the second of two) is made on both sides.
+  for (bool is_changed = true; is_changed;) {
+    is_changed = false;
+    const Values read(of_reference.frontier.begin(), of_reference.frontier.end());
+    for (const ir::Value* value : of_model.frontier) {
+      const auto found = by_got_.find(value);
+      if (found == by_got_.end() || read.contains(pairs_[found->second].expected)) continue;
+      if (segment_behind(*value, given).nodes.size() > kMostRemade) continue;
+      given.erase(value);
+      given_expected.erase(pairs_[found->second].expected);
+      by_expected.erase(pairs_[found->second].expected);
+      is_changed = true;
+    }
+    if (!is_changed) break;
+    of_model = segment_behind(*pairs_[pair].got, given);
+    of_reference = segment_behind(*pairs_[pair].expected, given_expected);
+  }
 
   const Values read_by_model(of_model.frontier.begin(), of_model.frontier.end());
   std::vector<const ir::Value*> expected_inputs = of_reference.frontier;

@@ -32,8 +32,8 @@ from .model_inputs import random_inputs
 Runner = Literal["onnxruntime", "evaluator"]
 RUNNERS = ("onnxruntime", "evaluator")
 Model = OnnxModel | str | Path | bytes
-_WAYS: tuple[Optimize, ...] = (True, "onnxruntime", False)  # in which a model may have been optimized
 logger = logging.getLogger(__name__)
+_FEW_OPERATORS = 4  # more or less than a model has: it was made in that way, but for what went wrong
 _LARGEST_IN_MEMORY = 1 << 30  # bytes of a model that onnxruntime is given without a file
 
 
@@ -374,7 +374,7 @@ def _divergence_here(
     """What differs from a conversion of now of the place alone; None if that does not tell."""
     first, opset = searched[0].first, searched[1].opset
     candidates = []
-    for optimize in _WAYS:
+    for optimize in _ways_of(searched[1]):
         beside = first.beside() if first is not None else None
         if beside is None:
             return None
@@ -402,7 +402,7 @@ def _divergence_of_whole(
 ) -> Divergence | None:
     """The same of a conversion of the whole program."""
     candidates = []
-    for optimize in _WAYS:
+    for optimize in reversed(_ways_of(model)):  # without optimizing is the least work
         try:
             made = convert(read(exported, export), opset=model.opset, options=export, optimize=optimize)
         except ExportGuardError as error:
@@ -411,8 +411,16 @@ def _divergence_of_whole(
         names = [value.name for value in made.inputs]
         if names == [value.name for value in model.inputs]:
             candidates.append((made, model, [inputs[name] for name in names]))
+            if _unlikeness(made, model) <= _FEW_OPERATORS:
+                break
     found = _search_likest(candidates, options)
     return found[0].first if found is not None else None
+
+
+def _ways_of(model: OnnxModel) -> tuple[Optimize, ...]:
+    """In which it may have been optimized: that for onnxruntime leaves operators of its own."""
+    is_for_runtime = any(operator.startswith("com.microsoft") for operator in model._core.operators)
+    return ("onnxruntime", False) if is_for_runtime else (True, False)
 
 
 def _search_likest(
