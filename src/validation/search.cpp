@@ -41,6 +41,11 @@ DivergenceReport Search::run() {
     run_in_evaluator();
   }
   if (differs_somewhere()) conclude();
+  const std::size_t expected = outputs_of(*reference_.graph).size();
+  const std::size_t got = outputs_of(*model_.graph).size();
+  if (report_.error.empty() && expected != got) {
+    report_.error = fmt::format("the model makes {} outputs instead of {}", got, expected);
+  }
   return std::move(report_);
 }
 

@@ -465,6 +465,52 @@ def test_models_of_other_inputs_are_refused() -> None:
         exportguard.compare(a, 3)  # type: ignore[arg-type]
 
 
+class TwoOutputs(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x + y, torch.tanh(x)
+
+
+def rearranged(model: OnnxModel, part: str, kept: list[int]) -> bytes:
+    """The file with some of its inputs or outputs, in that order."""
+    proto = onnx.load_from_string(model.to_bytes())
+    values = getattr(proto.graph, part)
+    chosen = [onnx.ValueInfoProto.FromString(values[at].SerializeToString()) for at in kept]
+    del values[:]
+    values.extend(chosen)
+    return proto.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("part", "kept", "told"),
+    [
+        ("input", [1, 0], "the models take their inputs in another order: x, y and y, x"),
+        ("output", [1, 0], "the models make their outputs in another order: output_0, output_1 and output_1, output_0"),
+        ("output", [0], "the models make 2 and 1 outputs: output_0, output_1 and output_0"),
+    ],
+)
+def test_models_that_cannot_be_held_beside_each_other_are_refused(part: str, kept: list[int], told: str) -> None:
+    x = torch.randn(2, 3)
+    a = exportguard.to_onnx(TwoOutputs().eval(), (x, x), opset=OPSET)
+    with pytest.raises(exportguard.InvalidArgumentError, match=told):
+        exportguard.compare(a, rearranged(a, part, kept))
+
+
+def test_models_of_other_dtypes_are_refused() -> None:
+    x = torch.randn(2, 3)
+    a, b = (exportguard.to_onnx(TwoOutputs().eval(), (one, one), opset=OPSET) for one in (x, x.half()))
+    with pytest.raises(exportguard.InvalidArgumentError, match="the models take input 'x' as f32 and f16"):
+        exportguard.compare(a, b)
+
+
+def test_an_output_that_is_missing_is_told() -> None:
+    x = torch.randn(2, 3)
+    program = torch.export.export(TwoOutputs().eval(), (x, x))
+    model = exportguard.to_onnx(program, opset=OPSET)
+    report = exportguard.find_divergence(program, rearranged(model, "output", [0]), {"x": x, "y": x})
+    assert not report.agrees
+    assert report.error == "the model makes 1 outputs instead of 2"
+
+
 def test_the_command_names_the_node_and_writes_a_reproduction(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -247,18 +247,43 @@ def compare(
 
     `a` is the reference. Without `inputs` they are drawn: `sizes` has those of the axes by name.
 
+    Outputs stand for each other by their order, whatever they are called.
+
     Raises:
-        InvalidArgumentError: the models do not take the same inputs, or those that are given do not fit.
+        InvalidArgumentError: the models do not take the same inputs, do not make as many outputs, or have either in
+            another order; or the inputs that are given do not fit.
         ExportGuardError: `a` cannot be run.
     """
     first, second = _as_model("a", a), _as_model("b", b)
+    _require_alike(first, second)
     names = [value.name for value in first.inputs]
-    if names != [value.name for value in second.inputs]:
-        own = ", ".join(value.name for value in second.inputs)
-        raise InvalidArgumentError(f"the models take other inputs: {', '.join(names)} and {own}")
     feeds = random_inputs(first, sizes, seed) if inputs is None else dict(inputs)
     require_same(names, list(feeds))
     return _report(_search(first._core, second, [feeds[name] for name in names], options))
+
+
+def _require_alike(first: OnnxModel, second: OnnxModel) -> None:
+    """Two models that can be compared: with one order of inputs, of the same dtypes, and as many outputs."""
+    taken = [[value.name for value in model.inputs] for model in (first, second)]
+    made = [[value.name for value in model.outputs] for model in (first, second)]
+    for names, word in ((taken, "take their inputs"), (made, "make their outputs")):
+        if names[0] != names[1] and sorted(names[0]) == sorted(names[1]):
+            raise InvalidArgumentError(
+                f"the models {word} in another order: {', '.join(names[0])} and {', '.join(names[1])}; "
+                "declare both in one order"
+            )
+    if taken[0] != taken[1]:
+        raise InvalidArgumentError(f"the models take other inputs: {', '.join(taken[0])} and {', '.join(taken[1])}")
+    for a, b in zip(first.inputs, second.inputs, strict=True):
+        if a.dtype != b.dtype:
+            raise InvalidArgumentError(
+                f"the models take input {a.name!r} as {a.dtype} and {b.dtype}: only models that take the same values "
+                "can be compared; cast it within the second"
+            )
+    if len(made[0]) != len(made[1]):
+        raise InvalidArgumentError(
+            f"the models make {len(made[0])} and {len(made[1])} outputs: {', '.join(made[0])} and {', '.join(made[1])}"
+        )
 
 
 def _exported(
