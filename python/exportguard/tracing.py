@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 
 from .axes.bound import AxisBound, Kind
@@ -206,6 +207,7 @@ def _exported(request: ExportRequest, region: Region = EVERYWHERE) -> Exported:
         example = replace(request.example, call=request.example.call.mapped(prepare))
         with phase("torch.export"), explained_export():
             program = traced(request.model, example, strict=request.strict)
+        _require_real_constants(program)
         rewritten = steps()
 
     with phase("proving the sizes"):
@@ -215,6 +217,17 @@ def _exported(request: ExportRequest, region: Region = EVERYWHERE) -> Exported:
     return Exported(
         program, request.example.shapes, record.fixing_lines, rewritten, bounds, request.too_small, decisions=decisions
     )
+
+
+def _require_real_constants(program: ExportedProgram) -> None:
+    """Torch takes a tensor that it lost sight of for a constant, which has no numbers."""
+    lost = [name for name, constant in program.constants.items() if isinstance(constant, FakeTensor)]
+    if lost:
+        raise ExportError(
+            f"torch.export lost sight of a tensor that forward computes and made it a constant without numbers "
+            f"({lost[0]}); transforms of torch.func within each other, such as jacrev, are the usual reason: "
+            f"write the derivative with torch.func.grad, vjp or torch.autograd.grad, which are traced"
+        )
 
 
 def _better(known: Exported, request: ExportRequest, loss: Callable[[Exported], Any]) -> Exported:
