@@ -4,6 +4,7 @@
 #include "python/bindings.h"
 #include "python/fx_importer.h"
 #include "python/fx_memory.h"
+#include "python/operator_calls.h"
 
 namespace exportguard::python {
 namespace {
@@ -30,6 +31,7 @@ void bind_importer(py::module_& m) {
         "Frees a graph of side effects; returns the number of writes and of outputs added for written inputs.");
   m.def("alike_in_own_memory", &alike_in_own_memory, py::arg("model"),
         "A tensor without data that looks like another one without data, in memory of its own.");
+  bind_operator_calls(m);
 }
 
 }  // namespace exportguard::python

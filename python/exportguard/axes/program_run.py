@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,9 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
 
+from exportguard import _core
 from exportguard.inputs import CallInputs
 from exportguard.repeats.markers import MARKER
 from exportguard.repeats.markers import expand as expand_markers
@@ -20,6 +23,8 @@ from exportguard.signature import raw_size
 
 from .expressions import Evaluation, Sizes
 from .forms import formed_as_traced
+
+logger = logging.getLogger(__name__)
 
 _Block = Callable[..., Sequence[Any]]
 
@@ -188,12 +193,47 @@ class Blocks:
 
 def _compiled(path: Path, numbers: Sequence[int]) -> _Block:
     """A function of what a block takes from outside, without its assertions."""
+    own = [node for node in path.graph.nodes if not is_assertion(node.target)]
+    return _operator_calls(own, numbers) or _in_python(own, numbers)
+
+
+def _operator_calls(own: Sequence[Node], numbers: Sequence[int]) -> _Block | None:
+    """Calls that never leave C++; None if some node is no operator, or is computed in a form of its own."""
+    calls = _core.OperatorCalls(sum(node.op == "placeholder" for node in own))
+    values: dict[Node, _core.ValueNumber] = {}
+    try:
+        for at, node in enumerate(own):
+            number = at if node.op == "placeholder" else _added(calls, node, values)
+            if number is None:
+                return None
+            values[node] = _core.ValueNumber(number)
+        of_number = {node.meta[NUMBER]: at for at, node in enumerate(own) if NUMBER in node.meta}
+        calls.want([of_number[number] for number in numbers])
+    except (ValueError, RuntimeError) as error:  # an argument that C++ cannot read
+        logger.debug("a block is run in Python: %s", error)
+        return None
+    return lambda *given: calls.run(given)
+
+
+def _added(calls: _core.OperatorCalls, node: Node, values: Mapping[Node, _core.ValueNumber]) -> int | None:
+    """The number of what a node makes, once it is among the calls; None if it cannot be."""
+    if node.target is operator.getitem:
+        whole, item = node.args
+        is_plain = isinstance(whole, Node) and isinstance(item, int) and item >= 0
+        return calls.pick(values[whole], item) if is_plain else None  # type: ignore[index,arg-type]
+    if not isinstance(node.target, torch._ops.OpOverload) or formed_as_traced(node) is not None:
+        return None
+    schema = node.target._schema
+    args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
+    return calls.add(schema.name, schema.overload_name, args, kwargs)
+
+
+def _in_python(own: Sequence[Node], numbers: Sequence[int]) -> _Block:
     graph = Graph()
     nodes: dict[Node, Node] = {}
-    for node in path.graph.nodes:
-        if not is_assertion(node.target):
-            nodes[node] = copy = graph.node_copy(node, nodes.__getitem__)
-            copy.target = formed_as_traced(node) or copy.target
+    for node in own:
+        nodes[node] = copy = graph.node_copy(node, nodes.__getitem__)
+        copy.target = formed_as_traced(node) or copy.target
     of_number = {node.meta[NUMBER]: nodes[node] for node in nodes if NUMBER in node.meta}
     graph.output(tuple([of_number[number] for number in numbers]))
     return GraphModule({}, graph).forward

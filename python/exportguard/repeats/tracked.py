@@ -23,7 +23,7 @@ class Tracked(MutableMapping[torch.Tensor, Any]):
         self._most = _FEWEST
         self.update(known.items())
 
-    def get(self, key: torch.Tensor, default: Any = None) -> Any:  # type: ignore[override]
+    def get(self, key: torch.Tensor, default: Any = None) -> Any:
         entry = self._entries.get(id(key))
         return entry[1] if entry is not None and entry[0]() is key else default
 

@@ -14,7 +14,7 @@ import sys
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from operator import attrgetter, is_
 from typing import Any, NamedTuple
@@ -170,6 +170,7 @@ class Dictionaries:
         self._taken: list[Any] = []
         self._owners: list[Any] = []  # of those that are the attributes of an object
         self._of_owners: list[Any] = []
+        self._all: list[Any] = []
         self._sizes: list[int] = []
         self._keys: list[Any] = []
         self._values: list[Any] = []
@@ -189,18 +190,29 @@ class Dictionaries:
 
     def note(self) -> None:
         """Notes what those that were taken hold now."""
-        self._taken += self._of_owners
-        self._sizes = [*map(len, self._taken)]
-        self._keys = [*itertools.chain.from_iterable(self._taken)]
-        self._values = [*itertools.chain.from_iterable(map(dict.values, self._taken))]
+        self._all = [*self._taken, *self._of_owners]
+        self._sizes = [*map(len, self._all)]
+        self._keys = [*itertools.chain.from_iterable(self._all)]
+        self._values = [*itertools.chain.from_iterable(map(dict.values, self._all))]
+
+    def without(self, owners: Container[int]) -> Dictionaries:
+        """Those of other objects, which are not noted yet."""
+        other = Dictionaries()
+        other._taken = [taken for taken in self._taken if id(taken) not in owners]
+        pairs = zip(self._owners, self._of_owners, strict=True)
+        for owner, held in pairs:
+            if id(owner) not in owners:
+                other._owners.append(owner)
+                other._of_owners.append(held)
+        return other
 
     def are_as_before(self) -> bool:
         """Whether they hold the same objects by the same keys, in the same order."""
         if not all(map(is_, map(_DICTIONARY, self._owners), self._of_owners)):
             return False
-        if [*map(len, self._taken)] != self._sizes:
+        if [*map(len, self._all)] != self._sizes:
             return False
-        keys, values = itertools.chain.from_iterable(self._taken), map(dict.values, self._taken)
+        keys, values = itertools.chain.from_iterable(self._all), map(dict.values, self._all)
         return all(map(is_, keys, self._keys)) and all(map(is_, itertools.chain.from_iterable(values), self._values))
 
 

@@ -42,6 +42,8 @@ _NEVER_FILLED: dict[type, Content] = {kind: Content("entry", {}) for kind in DIC
     set: Content("member", {})
 }
 
+_WITH_ATTRIBUTES = frozenset({kind for kind in _NEVER_FILLED if kind.__dictoffset__})
+_CODE = (type, types.FunctionType)
 _PLAIN = frozenset({bool, bytes, complex, float, int, str, type(None)})  # they hold nothing
 
 
@@ -155,17 +157,36 @@ class Snapshot:
         self._dictionaries = Dictionaries()
         self._others: list[tuple[Any, Content]] = []
         self._reach = Reach(functions) if functions else None
-        pending = [*roots, *(self._reach.more() if self._reach is not None else ())]
+        self._take_in([*roots, *(self._reach.more() if self._reach is not None else ())])
+
+    def renewed(self, changes: Sequence[tuple[Slot, Any]]) -> Snapshot:
+        """What is within reach holds now, if nothing but these places changed; for a snapshot of roots alone.
+
+        What only they led to is within reach still.
+        """
+        changed = {id(slot.owner): slot.owner for slot, _ in changes}
+        other = Snapshot()
+        other._owners = {key: known for key, known in self._owners.items() if key not in changed}
+        other._empty = [owner for owner in self._empty if id(owner) not in changed]
+        other._filled = [known for known in self._filled if id(known[0]) not in changed]
+        other._others = [known for known in self._others if id(known[0]) not in changed]
+        other._dictionaries = self._dictionaries.without(changed)
+        other._take_in([*changed.values()])
+        return other
+
+    def _take_in(self, pending: list[Any]) -> None:
+        """Takes in these objects and all that they lead to."""
+        owners = self._owners
         while pending:
             while pending:
-                pending += self._enter(pending.pop())
+                owner = pending.pop()
+                if type(owner) not in _PLAIN and id(owner) not in owners:
+                    pending += self._enter(owner)
             pending = self._reach.more() if self._reach is not None else []
         self._dictionaries.note()
 
     def _enter(self, owner: object) -> Iterable[Any]:
         """Takes in an object; returns what it leads to."""
-        if type(owner) in _PLAIN or id(owner) in self._owners:
-            return ()
         if isinstance(owner, torch.SymInt) and self._reach is not None:
             self._reach.value(owner)
         elif self._reach is not None:
@@ -173,8 +194,8 @@ class Snapshot:
         elif type(owner) in _NEVER_FILLED and not owner:
             self._owners[id(owner)] = (owner, _NEVER_FILLED[type(owner)])
             self._empty.append(owner)
-            return [vars(owner)] if hasattr(owner, "__dict__") else ()
-        elif isinstance(owner, type | types.FunctionType):
+            return (vars(owner),) if type(owner) in _WITH_ATTRIBUTES else ()
+        elif isinstance(owner, _CODE):
             return ()
         content = content_of(owner)
         if content is None:
@@ -273,9 +294,10 @@ def snapshot_of(module: torch.nn.Module) -> Snapshot:
     """What a module and all in it hold now."""
     shared = _SHARED.get()
     known = None if shared is None else shared.get(id(module))
-    if known is not None and not known[1].changes():
+    changes = [] if known is None else known[1].changes()
+    if known is not None and not changes:
         return known[1]
-    snapshot = Snapshot(module.modules())
+    snapshot = Snapshot(module.modules()) if known is None else known[1].renewed(changes)
     if shared is not None:
         shared[id(module)] = (module, snapshot)
     return snapshot
