@@ -224,7 +224,7 @@ def _added(calls: _core.OperatorCalls, node: Node, values: Mapping[Node, _core.V
     if not isinstance(node.target, torch._ops.OpOverload) or formed_as_traced(node) is not None:
         return None
     schema = node.target._schema
-    args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
+    args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)  # type: ignore[arg-type]
     return calls.add(schema.name, schema.overload_name, args, kwargs)
 
 

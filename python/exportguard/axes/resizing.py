@@ -16,6 +16,7 @@ from exportguard.signature import TracedInputs, raw_size
 from .expressions import Evaluation, Sizes
 
 _LARGEST = 2**24  # elements of one input
+_JOINED = 2**18  # elements of inputs that are made at once
 
 
 class InputsOfOtherSizes:
@@ -45,17 +46,25 @@ class InputsOfOtherSizes:
         if len(self._leaves) != len(self._sizes):
             return None
         leaves: list[Any] = []
-        places = Places()
+        alike: dict[Any, list[int]] = {}
         for leaf, traced in zip(self._leaves, self._sizes, strict=True):
             found = None if traced is None else [self._value(size, sizes) for size in traced]
             if isinstance(leaf, torch.Tensor) and found is not None:
                 if math.prod(found) > _LARGEST:
                     return None
-                leaves.append(finish(places.wrapped(leaf.detach(), found)))
+                alike.setdefault((type(leaf), leaf.shape, leaf.dtype, leaf.device, *found), []).append(len(leaves))
+                leaves.append(leaf.detach())
             elif found is not None:
                 leaves.append(found[0])
             else:
                 leaves.append(leaf.clone() if isinstance(leaf, torch.Tensor) else leaf)
+        places = Places()
+        for (kind, shape, _, _, *found), numbers in alike.items():
+            given = [leaves[number] for number in numbers]
+            is_joined = kind is torch.Tensor and len(given) * max(math.prod(shape), math.prod(found)) <= _JOINED
+            made = places.all_wrapped(given, found, finish, is_joined=is_joined)
+            for number, tensor in zip(numbers, made, strict=True):
+                leaves[number] = tensor
         return self._call.with_leaves(leaves)
 
     def _value(self, size: int | sympy.Expr, sizes: Sizes) -> int:
@@ -122,6 +131,21 @@ class Places:
             elif size > known:
                 tensor = tensor.index_select(axis, self._of(size, known, tensor.device))
         return tensor
+
+    def all_wrapped(
+        self,
+        tensors: Sequence[torch.Tensor],
+        shape: Sequence[int],
+        finish: Callable[[torch.Tensor], torch.Tensor],
+        *,
+        is_joined: bool,
+    ) -> list[torch.Tensor]:
+        """The same for several of one look, with what `finish` makes of each; joined, as the states of many layers are,
+        they take as many operators as one."""
+        if not is_joined or len(tensors) == 1:
+            return [finish(self.wrapped(tensor, shape)) for tensor in tensors]
+        whole = finish(self.wrapped(torch.stack([*tensors]), [len(tensors), *shape]))
+        return [part.clone() for part in whole.unbind()]
 
     def _of(self, size: int, known: int, device: torch.device) -> torch.Tensor:
         key = size, known, device

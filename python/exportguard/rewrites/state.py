@@ -176,25 +176,28 @@ class Snapshot:
 
     def _take_in(self, pending: list[Any]) -> None:
         """Takes in these objects and all that they lead to."""
-        owners = self._owners
+        owners, empty = self._owners, self._empty
+        is_of_roots = self._reach is None
         while pending:
             while pending:
                 owner = pending.pop()
-                if type(owner) not in _PLAIN and id(owner) not in owners:
+                kind = type(owner)
+                if kind in _PLAIN or id(owner) in owners:
+                    continue
+                if is_of_roots and kind in _NEVER_FILLED and not owner:
+                    owners[id(owner)] = (owner, _NEVER_FILLED[kind])
+                    empty.append(owner)
+                    if kind in _WITH_ATTRIBUTES:
+                        pending.append(vars(owner))
+                else:
                     pending += self._enter(owner)
             pending = self._reach.more() if self._reach is not None else []
         self._dictionaries.note()
 
     def _enter(self, owner: object) -> Iterable[Any]:
         """Takes in an object; returns what it leads to."""
-        if isinstance(owner, torch.SymInt) and self._reach is not None:
-            self._reach.value(owner)
-        elif self._reach is not None:
+        if self._reach is not None:
             self._look(owner)
-        elif type(owner) in _NEVER_FILLED and not owner:
-            self._owners[id(owner)] = (owner, _NEVER_FILLED[type(owner)])
-            self._empty.append(owner)
-            return (vars(owner),) if type(owner) in _WITH_ATTRIBUTES else ()
         elif isinstance(owner, _CODE):
             return ()
         content = content_of(owner)
@@ -209,7 +212,7 @@ class Snapshot:
 
     def _look(self, owner: object) -> None:
         assert self._reach is not None
-        if isinstance(owner, types.FunctionType | types.MethodType):
+        if isinstance(owner, types.FunctionType | types.MethodType | torch.SymInt):
             self._reach.value(owner)
         elif not isinstance(owner, type):
             self._reach.kind(type(owner))

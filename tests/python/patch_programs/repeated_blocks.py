@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from exportguard import ExportOptions, torch_export_patches
-from exportguard.repeats.plan import counted, current_plan
+from exportguard.repeats.plan import counted, current_plan, traced_with_markers
 from exportguard.request import ExportRequest
 from exportguard.tracing import exported_module
 
@@ -108,6 +108,17 @@ def _graphs_without_code() -> None:
     with torch_export_patches():
         module = _make_graph_module(torch.nn.Module(), torch.fx.Graph())
     assert isinstance(module, _LazyGraphModule)
+
+
+def _a_program_without_code() -> None:
+    """That of a converter has none until it is called; that of `torch.export.export` in the guard is as ever."""
+    with torch_export_patches():
+        known = torch.export.export(Asks(), (torch.zeros(2, 4),))
+        with traced_with_markers("trace once"):
+            program = torch.export.export(Asks(), (torch.zeros(2, 4),))
+    assert not isinstance(known.graph_module, _LazyGraphModule)
+    assert isinstance(program.graph_module, _LazyGraphModule)
+    assert torch.equal(program.module()(torch.ones(2, 4)), known.module()(torch.ones(2, 4)))
 
 
 def _functions_that_stand_for_themselves() -> None:
@@ -214,6 +225,7 @@ PROGRAMS = {
     "metadata beside the examples": _values_without_metadata,
     "cache of fake tensors": _fake_tensors_without_a_cache,
     "code of graphs": _graphs_without_code,
+    "code of programs": _a_program_without_code,
     "repeated blocks": _equal_blocks,
     "one symbol for axes of one name": _equal_blocks_with_axes_of_one_name,
     "exports that replaying stops": _an_export_that_replaying_stops,

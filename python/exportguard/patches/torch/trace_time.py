@@ -29,6 +29,8 @@ _OVERRIDDEN = (
     "func",
 )
 _LAZY = "torch.fx._lazy_graph_module._use_lazy_graph_module_flag"
+_MAKE = "torch.fx._lazy_graph_module._make_graph_module"
+_MODULE = "torch.export.exported_program._create_graph_module_for_export"
 
 
 def no_metadata(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -101,6 +103,16 @@ def equal_ranges(original: Callable[..., Any]) -> Callable[..., Any]:
         return self if is_same else original(self, other)
 
     return intersection
+
+
+def lazy_program(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`_create_graph_module_for_export`: a program that is only converted has no code until it is asked for."""
+
+    @functools.wraps(original)
+    def create(root: Any, graph: Any) -> Any:
+        return resolve_object(_MAKE)(root, graph) if current_plan().keeps_markers else original(root, graph)
+
+    return create
 
 
 def _probe_cache() -> Verdict:
@@ -204,5 +216,18 @@ PATCHES = (
         awaits="torch.fx._lazy_graph_module",
         probe=_probe_lazy,
         apply=_lazy_code,
+    ),
+    Patch(
+        name="code of programs",
+        kind="torch",
+        target=_MODULE,
+        reason="a program has an input for each weight, and is compiled to Python though nobody calls it",
+        upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/export/exported_program.py",
+        is_in_traces=False,
+        probe=expecting(
+            Expected(path=_MODULE, parameters="root, graph", has=("torch.fx.GraphModule(root, graph)",)),
+            Expected(path=_MAKE, has=("_get_graph_module_cls()",)),
+        ),
+        replace=lazy_program,
     ),
 )
