@@ -28,7 +28,7 @@ import exportguard
 from exportguard import ExportOptions
 from exportguard.conversion import convert
 from exportguard.opsets import checked_opset
-from exportguard.phases import phase, recorded_phases
+from exportguard.phases import measured_by, phase, recorded_phases
 from exportguard.reading import read
 from exportguard.request import ExportRequest
 from exportguard.tracing import Exported, exported_module
@@ -191,9 +191,9 @@ def save_here(case: Case, repeats: str, folder: str) -> None:
 
 
 def phases(name: str) -> dict[str, Any]:
-    """The part of the time of one model that each phase takes, in percent: of the clock, since phases tell that."""
+    """The part of the time of one model that each phase takes, in percent of the CPU time."""
     case = made(name)
-    with TemporaryDirectory() as folder, recorded_phases() as whole, phase("all"):
+    with TemporaryDirectory() as folder, measured_by(time.process_time), recorded_phases() as whole, phase("all"):
         traced = exported(case, "trace once")
         with phase("reading, converting, optimizing"):
             model = convert(read(traced), opset=checked_opset(None), options=ExportOptions())
