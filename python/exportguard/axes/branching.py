@@ -26,7 +26,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
-from exportguard.example import Place
+from exportguard.example import Example, Place
 from exportguard.signature import raw_size
 
 from .regions import symbol_of
@@ -47,6 +47,7 @@ def joined(tree: Tree) -> ExportedProgram:
     frame = _frame_among(ways)
     for way in ways:
         _require_alike(frame.program, way.program)
+        _require_one_name(frame, way, ways[0].example)
     return _Joining(frame, ways).program(tree)
 
 
@@ -72,6 +73,17 @@ def _require_alike(one: ExportedProgram, other: ExportedProgram) -> None:
             raise OneWayError("the model writes into its inputs or buffers")
     for first, second in zip(_outputs(one), _outputs(other), strict=True):
         _require_alike_values(first, second)
+
+
+def _require_one_name(frame: Way, way: Way, example: Example) -> None:
+    """Refuses ways in which torch calls sizes by other names: their graphs have the sizes by name.
+
+    torch 2.11 to 2.13 name a size after its input, but for the rare two whose names would be one.
+    """
+    for place in example.sizes:
+        names = {str(size) for one in (frame, way) if (size := one.inputs.sizes[place.leaf][place.axis]).is_Symbol}
+        if len(names) > 1:
+            raise OneWayError("torch calls two of the sizes by one name; name the arguments of forward in another way")
 
 
 def _require_alike_values(one: object, other: object) -> None:

@@ -232,12 +232,20 @@ def _asked_by_model() -> bool:
 
 
 #: Bodies of the rewriting that run where tensor data says so; what a loop does is looked at before it is written, too.
+_FRAMES_OF_A_TEST = 16
 _HIDING = ("Run.__init__", "Run.outcome", "Loop._one_step", "Loop.while_loop.<locals>.step")
 
 
 def _is_hidden() -> bool:
-    """Whether a branch or the body of a loop runs that tensor data decides about."""
-    return any(
+    """Whether Python code tests a size in a branch or in the body of a loop that tensor data decides about.
+
+    What an operator of the model asks there, as `view` does, is no test: the size decides how a result lies in memory.
+    """
+    tests = any(
+        frame.f_code.co_name == "__bool__" and frame.f_code.co_filename == torch.__file__
+        for frame in itertools.islice(_frames(), _FRAMES_OF_A_TEST)
+    )
+    return tests and any(
         frame.f_code.co_qualname in _HIDING and frame.f_globals["__name__"].startswith("exportguard.rewrites.")
         for frame in _frames()
     )

@@ -215,6 +215,37 @@ def test_two_axes() -> None:
             torch.testing.assert_close(got, Padded()(a, b))
 
 
+def test_sizes_that_torch_calls_by_one_name_are_told_apart_or_refused() -> None:
+    class Model(torch.nn.Module):
+        def forward(self, *args: torch.Tensor) -> torch.Tensor:  # two sizes of args[0] have one name in torch 2.13
+            (ids,) = args
+            if ids.shape[0] == 1:
+                return ids * ids.shape[1]
+            return ids - ids.sum(1, keepdim=True)
+
+    try:
+        onnx = to_onnx(Model(), (torch.randn(2, 3),), dynamic_shapes={"args": ({0: "a", 1: "b"},)}, rewrite="auto")
+    except AxisError as error:
+        assert "calls two of the sizes by one name" in str(error)  # noqa: PT017
+        return
+    for rows, columns in ((1, 1), (1, 4), (3, 1), (2, 5)):
+        x = torch.randn(rows, columns)
+        (got,) = onnx.run({onnx.inputs[0].name: x}).values()
+        torch.testing.assert_close(got, Model()(x))
+
+
+def viewed(self: Model, x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        return self.layer(x.view(x.shape[0], -1)).view(-1, 3)
+    return x * 2
+
+
+def test_a_view_in_a_branch_is_no_test_of_a_size() -> None:
+    model, onnx = converted(viewed)
+    require_right(model, onnx, (1, 2, 5))
+    assert not any(bound.excludes_what_was_asked for axis in onnx.axes for bound in axis.bounds)
+
+
 def test_another_rank_is_refused() -> None:
     def squeezed(self: Model, x: torch.Tensor) -> torch.Tensor:
         return x.squeeze(0) if x.shape[0] == 1 else x
