@@ -55,7 +55,7 @@ Kernels kernels_of(const TargetFacts& target) {
 const Kernels& table_of(Target target) {
   static const std::array<Kernels, kCount> tables = [] {
     std::array<Kernels, kCount> made;
-    std::ranges::transform(all_facts(), made.begin(), [](const TargetFacts* one) { return kernels_of(*one); });
+    std::ranges::transform(all_facts(), made.begin(), [](const TargetFacts* provider) { return kernels_of(*provider); });
     return made;
   }();
   return tables.at(static_cast<std::size_t>(target));
@@ -93,9 +93,9 @@ bool departs(Target target, Departure departure) {
 
 bool carries_bfloat16(const TargetFacts& target, std::string_view op) {
   for (std::string_view rest = target.bfloat16; !rest.empty();) {
-    const std::string_view one = rest.substr(0, rest.find(' '));
-    if (one == op) return true;
-    rest.remove_prefix(std::min(one.size() + 1, rest.size()));
+    const std::string_view name = rest.substr(0, rest.find(' '));
+    if (name == op) return true;
+    rest.remove_prefix(std::min(name.size() + 1, rest.size()));
   }
   return false;
 }

@@ -178,10 +178,10 @@ std::vector<ir::NamedAttribute> attributes_of(const ir::Node& node) {
   return attributes;
 }
 
-Value* other_operand(const ir::Node& node, const Value* one) {
+Value* other_operand(const ir::Node& node, const Value* operand) {
   if (node.input_count() != 2) return nullptr;
-  if (node.find_input(0) == one) return node.find_input(1);
-  return node.find_input(1) == one ? node.find_input(0) : nullptr;
+  if (node.find_input(0) == operand) return node.find_input(1);
+  return node.find_input(1) == operand ? node.find_input(0) : nullptr;
 }
 
 // ------------------------------------------------------------------------------------------------ types

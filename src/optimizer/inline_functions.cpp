@@ -117,7 +117,7 @@ bool is_called(const ir::Graph& graph, const ir::Function& function) {
   return std::ranges::any_of(graph, [&](const ir::Node& node) {
     const auto nested = node.subgraphs();
     return node.is(function.domain, function.name) ||
-           std::ranges::any_of(nested, [&](const ir::Graph* one) { return is_called(*one, function); });
+           std::ranges::any_of(nested, [&](const ir::Graph* body) { return is_called(*body, function); });
   });
 }
 

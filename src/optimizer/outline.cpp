@@ -178,8 +178,8 @@ class ModuleOutliner {
   /// The name of a function with this body: one that there is, or a new one.
   std::string function_for(std::unique_ptr<Graph> body, const FunctionName& name) {
     std::vector<std::string>& known = names_[name];
-    for (const std::string& one : known)
-      if (ir::first_difference(*find(name.domain, one)->body, *body).empty()) return one;
+    for (const std::string& taken : known)
+      if (ir::first_difference(*find(name.domain, taken)->body, *body).empty()) return taken;
     std::string free = name.name;
     for (int k = 2; find(name.domain, free) != nullptr; ++k) free = fmt::format("{}_{}", name.name, k);
     model_.opsets.emplace(name.domain, 1);
@@ -188,8 +188,9 @@ class ModuleOutliner {
   }
 
   const ir::Function* find(std::string_view domain, std::string_view name) const {
-    const auto found = std::ranges::find_if(
-        model_.functions, [&](const ir::Function& one) { return one.domain == domain && one.name == name; });
+    const auto found = std::ranges::find_if(model_.functions, [&](const ir::Function& function) {
+      return function.domain == domain && function.name == name;
+    });
     return found == model_.functions.end() ? nullptr : &*found;
   }
 

@@ -20,8 +20,8 @@ opt::Target target_named(const std::string& name) {
 
 py::dict as_dict(const opt::Report& report) {
   py::list patterns;
-  for (const opt::PatternReport& one : report.patterns) {
-    patterns.append(py::make_tuple(one.name, one.applied, one.seconds, one.refusals));
+  for (const opt::PatternReport& pattern : report.patterns) {
+    patterns.append(py::make_tuple(pattern.name, pattern.applied, pattern.seconds, pattern.refusals));
   }
   py::dict result;
   result["patterns"] = patterns;

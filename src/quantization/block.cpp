@@ -202,8 +202,8 @@ Routines find_routines(Instructions instructions) {
 
 const Routines& routines() {
   static const Routines fastest = [] {
-    for (const Instructions one : {Instructions::kAvx512, Instructions::kAvx2}) {
-      if (const Routines found = find_routines(one); found.quantize != nullptr) return found;
+    for (const Instructions instructions : {Instructions::kAvx512, Instructions::kAvx2}) {
+      if (const Routines found = find_routines(instructions); found.quantize != nullptr) return found;
     }
     return find_routines(Instructions::kBaseline);
   }();

@@ -55,8 +55,8 @@ std::vector<ir::NamedAttribute> attributes_of(const ir::Node& node);
 
 /// Whether just one operand reads the value.
 inline bool has_one_use(const Value& value) { return value.use_count() == 1; }
-/// The operand of a binary operator beside `one`; null if `one` is not an operand.
-Value* other_operand(const ir::Node& node, const Value* one);
+/// The operand of a binary operator beside `operand`; null if `operand` is not an operand.
+Value* other_operand(const ir::Node& node, const Value* operand);
 
 // ------------------------------------------------------------------------------------------------ types
 

@@ -42,16 +42,16 @@ const char* approximation(const Facts& facts, const Value* curve, const Value* x
 /// What the product may be a Gelu of: its operands and theirs, but for numbers.
 std::vector<Value*> possible_operands(const Facts& facts, const ir::Node& node) {
   std::vector<Value*> found;
-  const auto add = [&](const ir::Node& one) {
-    for (std::size_t i = 0; i < one.input_count(); ++i) {
-      if (!facts.number(one.find_input(i))) found.push_back(one.find_input(i));
+  const auto add_operands_of = [&](const ir::Node& factor) {
+    for (std::size_t i = 0; i < factor.input_count(); ++i) {
+      if (!facts.number(factor.find_input(i))) found.push_back(factor.find_input(i));
     }
   };
-  add(node);
+  add_operands_of(node);
   const std::vector<Value*> direct = found;
   for (const Value* value : direct) {
     const bool is_product = producer_of(value, "Mul") || producer_of(value, "Div");
-    if (is_product) add(*value->producer());
+    if (is_product) add_operands_of(*value->producer());
   }
   return found;
 }

@@ -76,7 +76,8 @@ std::optional<Grid> grid_of(const ir::Node& node) {
 /// The result's axes beside those of the grid have size 1.
 bool is_covered(const Grid& grid, const ir::Shape& result) {
   for (std::size_t axis = 0; axis < result.size(); ++axis) {
-    const bool is_indexed = std::ranges::any_of(grid.positions, [&](const Positions& one) { return one.axis == axis; });
+    const bool is_indexed =
+        std::ranges::any_of(grid.positions, [&](const Positions& along) { return along.axis == axis; });
     if (!is_indexed && result[axis] != ir::Dim(1)) return false;
   }
   return true;
@@ -104,7 +105,8 @@ Match match_grid(const Facts& facts, ir::Node& node) {
 
     std::vector<std::int64_t> added;
     for (std::size_t axis = 0; axis < shape.size(); ++axis) {
-      const bool is_indexed = std::ranges::any_of(positions, [&](const Positions& one) { return one.axis == axis; });
+      const bool is_indexed =
+          std::ranges::any_of(positions, [&](const Positions& along) { return along.axis == axis; });
       if (!is_indexed) added.push_back(static_cast<std::int64_t>(axis));
     }
     if (!added.empty()) taken = &rewriter.op("Unsqueeze", {taken, &rewriter.ints(added)}, {}, node.output().type());

@@ -117,7 +117,8 @@ Match match_elementwise(const Facts& facts, ir::Node& node) {
   const bool are_alike = operands[1 - first] ? have_same_batch(*operands[0], *operands[1])
                                              : facts.number(node.find_input(1 - first)).has_value();
   if (!are_alike) return Match::no("the other operand is no number and joins no such axes");
-  const bool is_between = std::ranges::any_of(operands, [](const auto& one) { return one && is_weight(*one->from); });
+  const bool is_between =
+      std::ranges::any_of(operands, [](const auto& operand) { return operand && is_weight(*operand->from); });
   if (!is_between) return Match::no("no operand is a product");
   return Match([=, &node, left = operands[0], right = operands[1]](Rewriter& rewriter) {
     std::vector<Value*> inputs = {left ? &taken_apart(rewriter, *left) : &node.input(0),
