@@ -120,7 +120,7 @@ def snapshot() -> Any:
     pending = [id(entry) for entry in pytree._cxx_pytree_pending_imports]
     items = [{key: id(value) for key, value in registry.items()} for registry in registries]
     finders = [id(finder) for finder in sys.meta_path]
-    anchors = set(torch.fx.proxy._STACK_TRACE_ANCHORS)
+    anchors = set(getattr(torch.fx.proxy, "_STACK_TRACE_ANCHORS", ()))  # from torch 2.12 on
     return owners, items, pending, finders, anchors, set(torch.serialization.get_safe_globals())
 
 

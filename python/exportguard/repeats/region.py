@@ -305,7 +305,7 @@ class Region:
             self.close("a value is asked for before the end")
             return self._nodes[number]
         graph = self.tracer.graph
-        last = next(reversed(graph.nodes))
+        last = next(iter(reversed(graph.nodes)))  # not an iterator itself before torch 2.12
 
         # torch asks for the nodes of all living tensors when the graph has its output already.
         with graph.inserting_before(last) if last.op == "output" else contextlib.nullcontext():
