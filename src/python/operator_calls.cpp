@@ -12,6 +12,8 @@
 #include <utility>
 #include <variant>
 
+#include "operators/schemas.h"
+
 namespace exportguard::python {
 namespace {
 
@@ -177,7 +179,12 @@ OperatorCalls& OperatorCalls::operator=(OperatorCalls&&) noexcept = default;
 
 std::size_t OperatorCalls::add(const std::string& name, const std::string& overload, const py::tuple& args,
                                const py::dict& kwargs) {
-  Call call{c10::Dispatcher::singleton().findSchema({name, overload}), {}, 0, {}};
+  const std::size_t colons = name.find("::");
+  const std::string op = colons == std::string::npos ? name : name.substr(colons + 2);
+  Call call{operators::find_operator(name.substr(0, colons), op + "." + (overload.empty() ? "default" : overload)),
+            {},
+            0,
+            {}};
   if (!call.op) throw std::invalid_argument(fmt::format("no operator {}.{}", name, overload));
 
   const std::vector<c10::Argument>& arguments = call.op->schema().arguments();
