@@ -99,7 +99,9 @@ def fixed_axes() -> Iterator[FixedAxes]:
         if orig_expr not in asked:
             asked.add(orig_expr)
             if _is_of_sizes(self, orig_expr):
-                found.numbers[str(orig_expr)] = _place_now()
+                place = _place_now()
+                if not _is_test(orig_expr) or (place is not None and _is_while(place)):
+                    found.numbers[str(orig_expr)] = place
         return value
 
     changes = _core.KeptChanges()
@@ -119,12 +121,21 @@ def _under_its_file(function: Any) -> Any:
 
 
 def _is_of_sizes(shape_env: Any, expression: Any) -> bool:
-    """Whether a question is for a number that follows from sizes of inputs, and is not one of them."""
+    """Whether a question is for a number or a test that follows from sizes of inputs, and is not one of them."""
     symbols = getattr(expression, "free_symbols", ())
-    # sympy's relations are no `is_Boolean`, though they are tests as `And` and `Or` are.
-    is_test = expression.is_Boolean or expression.is_Relational
-    is_derived = bool(symbols) and not expression.is_Symbol and not is_test
+    is_derived = bool(symbols) and not expression.is_Symbol
     return is_derived and all(_axis_of(shape_env, symbol) is not None for symbol in symbols)
+
+
+def _is_test(expression: Any) -> bool:
+    # sympy's relations are no `is_Boolean`, though they are tests as `And` and `Or` are.
+    return bool(expression.is_Boolean or expression.is_Relational)
+
+
+def _is_while(place: Place) -> bool:
+    """Whether a line is the head of a `while`, whose tests decide how many steps there are."""
+    lines = linecache.getlines(place.ran.co_filename)
+    return 0 < place.line <= len(lines) and lines[place.line - 1].lstrip().startswith("while ")
 
 
 def _axis_of(shape_env: Any, symbol: Any) -> str | None:
