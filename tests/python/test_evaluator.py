@@ -84,6 +84,13 @@ graph(%s: string[n], %q: seq(f32[*]), %o: optional(f32[*])):
     assert nothing is None
 
 
+@pytest.mark.parametrize("operator", ["DepthToSpace", "SpaceToDepth"])
+def test_blocks_whose_square_overflows_are_refused(operator: str) -> None:
+    runner = session(f"opset 22\ngraph(%x: f32[*]):\n  %y = {operator}(%x) {{blocksize={1 << 62}}}\n  return (%y)")
+    with pytest.raises(ExportGuardError, match="blocksize must be positive, and no larger"):
+        runner.run({"x": torch.empty(0, 0, 0, 0)})
+
+
 def test_torch_operators_that_write_are_refused() -> None:
     text = "opset 22\ngraph(%x: f32[2]):\n  %y: f32[2] = aten.add_.Tensor(%x, %x)\n  return (%y)"
     with pytest.raises(ExportGuardError, match=r"no implementation in the evaluator: aten\.add_\.Tensor"):

@@ -125,31 +125,45 @@ void run_tile(Call& call) {
 
 // ---------------------------------------------------------------- blocks
 
+std::int64_t times(const Call& call, std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  const bool is_large = __builtin_mul_overflow(a, b, &product);
+  call.require(!is_large, "a result is too large");
+  return product;
+}
+
+// Its square is a size.
+std::int64_t block_size(const Call& call) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  const std::int64_t block = call.integer("blocksize");
+  call.require(block > 0 && block <= kMost, "blocksize must be positive, and no larger than an axis can be");
+  return block;
+}
+
 void run_depth_to_space(Call& call) {
   const Tensor& x = call.input(0);
   call.require(x.dim() == 4, "its input must have rank 4");
-  const std::int64_t block = call.integer("blocksize");
-  call.require(block > 0 && x.size(1) % (block * block) == 0,
-               "its channels are no multiple of the square of blocksize");
+  const std::int64_t block = block_size(call);
+  call.require(x.size(1) % (block * block) == 0, "its channels are no multiple of the square of blocksize");
   const std::int64_t depth = x.size(1) / (block * block);
   const bool is_dcr = call.text("mode", "DCR") == "DCR";
   const Tensor split =
       is_dcr ? x.reshape({x.size(0), block, block, depth, x.size(2), x.size(3)}).permute({0, 3, 4, 1, 5, 2})
              : x.reshape({x.size(0), depth, block, block, x.size(2), x.size(3)}).permute({0, 1, 4, 2, 5, 3});
-  move(call, split.reshape({x.size(0), depth, x.size(2) * block, x.size(3) * block}));
+  move(call, split.reshape({x.size(0), depth, times(call, x.size(2), block), times(call, x.size(3), block)}));
 }
 
 void run_space_to_depth(Call& call) {
   const Tensor& x = call.input(0);
   call.require(x.dim() == 4, "its input must have rank 4");
-  const std::int64_t block = call.integer("blocksize");
-  call.require(block > 0 && x.size(2) % block == 0 && x.size(3) % block == 0, "its sizes are no multiple of blocksize");
+  const std::int64_t block = block_size(call);
+  call.require(x.size(2) % block == 0 && x.size(3) % block == 0, "its sizes are no multiple of blocksize");
   const std::int64_t height = x.size(2) / block;
   const std::int64_t width = x.size(3) / block;
   const Tensor split = x.reshape({x.size(0), x.size(1), height, block, width, block});
   const bool is_dcr = call.text("mode", "DCR") == "DCR";
   const Tensor ordered = is_dcr ? split.permute({0, 3, 5, 1, 2, 4}) : split.permute({0, 1, 3, 5, 2, 4});
-  move(call, ordered.reshape({x.size(0), x.size(1) * block * block, height, width}));
+  move(call, ordered.reshape({x.size(0), times(call, x.size(1), block * block), height, width}));
 }
 
 }  // namespace
