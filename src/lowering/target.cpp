@@ -55,7 +55,8 @@ Kernels kernels_of(const TargetFacts& target) {
 const Kernels& table_of(Target target) {
   static const std::array<Kernels, kCount> tables = [] {
     std::array<Kernels, kCount> made;
-    std::ranges::transform(all_facts(), made.begin(), [](const TargetFacts* provider) { return kernels_of(*provider); });
+    std::ranges::transform(all_facts(), made.begin(),
+                           [](const TargetFacts* provider) { return kernels_of(*provider); });
     return made;
   }();
   return tables.at(static_cast<std::size_t>(target));
