@@ -109,8 +109,9 @@ def touched_owners() -> list[Any]:
     for declared in all_patches():
         for target in declared.targets:
             with suppress(TargetMissingError):
-                found = resolve(target)
-                owners += [found.owner, sys.modules[getattr(found.owner, "__module__", None) or found.owner.__name__]]
+                owner = resolve(target).owner
+                module = sys.modules.get(getattr(owner, "__module__", None) or owner.__name__)
+                owners += [owner] if module is None else [owner, module]  # an operator of torch.ops is in none
     return owners
 
 
