@@ -24,7 +24,8 @@ namespace {
 using ir::Argument;
 
 constexpr std::int64_t kLargest = 8;  // sizes and whole numbers: five axes are no more than 32,768 elements
-constexpr std::int64_t kSymbol = 4;   // what every symbol is
+constexpr std::int64_t kSymbol = 4;   // what every symbol is,
+constexpr std::int64_t kFar = 4096;   // and in sizes that would be negative then: what a convolution leaves of it
 
 /// Tells nothing of the dtypes: the call cannot be made.
 struct Unknown {};
@@ -44,10 +45,15 @@ struct Numbers {
   std::int64_t fill;  ///< every element: no divisor is 0, or no index is out of bounds
 };
 
-std::int64_t small(const SymExpr& size) {
+std::optional<std::int64_t> evaluated(const SymExpr& size, std::int64_t symbol) {
   std::map<std::string, std::int64_t> values;
-  for (const std::string& name : size.symbols()) values[name] = kSymbol;
-  const std::optional<std::int64_t> value = size.evaluate(values);
+  for (const std::string& name : size.symbols()) values[name] = symbol;
+  return size.evaluate(values);
+}
+
+std::int64_t small(const SymExpr& size) {
+  std::optional<std::int64_t> value = evaluated(size, kSymbol);
+  if (value && *value < 0) value = evaluated(size, kFar);
   if (!value) throw Unknown{};
   return std::min(*value, kLargest);
 }
@@ -65,6 +71,7 @@ at::Tensor filled(const ir::Type& type, std::size_t index, const Numbers& number
   if (!type.shape || type.kind != ir::Type::Kind::kTensor) throw Unknown{};
   std::vector<std::int64_t> sizes;
   for (const SymExpr& size : *type.shape) sizes.push_back(small(size));
+  if (std::ranges::any_of(sizes, [](std::int64_t size) { return size < 0; })) throw Unknown{};
   const c10::ScalarType dtype = to_scalar_type(numbers.dtype(index, type.dtype));
   return at::full(sizes, numbers.fill, at::TensorOptions(at::kCPU).dtype(dtype));
 }

@@ -72,3 +72,24 @@ def test_the_error_names_the_line_the_dtypes_and_the_remedy() -> None:
     )
     with pytest.raises(LoweringError, match=expected):
         to_onnx(torch.nn.Sequential(torch.nn.Linear(3, 3)).eval(), (torch.ones(2, 3, dtype=torch.int64),))
+
+
+class _LeftByWindows(torch.nn.Module):
+    """What a convolution leaves of an axis would be less than nothing for an axis of few entries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv1d(1, 4, 10, stride=5)
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(self.conv(x).transpose(1, 2))
+
+
+def test_sizes_that_no_small_axis_has_are_those_of_a_long_one() -> None:
+    model = _LeftByWindows().eval()
+    converted = to_onnx(model, (torch.randn(2, 1, 40),), dynamic_shapes=({0: "batch", 2: "length"},))
+    for length in (10, 33):
+        x = torch.randn(3, 1, length)
+        (got,) = converted.run({"x": x}).values()
+        torch.testing.assert_close(got, model(x))
