@@ -25,23 +25,25 @@ _sym_max: Any = torch.sym_max
 
 
 def over_all_chunks(original: _Forward) -> _Forward:
-    """The same where chunks lie side by side; where they overlap, or attention is asked for, the loop stays."""
+    """The same where chunks lie side by side; where they overlap, or attention is asked for, the loop stays.
+
+    Behind the mask of tokens comes that of heads, in transformers 4, and whether attention is to be returned.
+    """
 
     @functools.wraps(original)
-    def forward(
-        self: Any, hidden_states: torch.Tensor, attention_mask: Any = None, output_attentions: bool = False
-    ) -> Any:
+    def forward(self: Any, hidden_states: torch.Tensor, attention_mask: Any = None, *args: Any, **kwargs: Any) -> Any:
+        is_asked = any(asked is not None and asked is not False for asked in (*args, *kwargs.values()))
         widths = {getattr(self, side) for side in _SIDES}
         is_masked = isinstance(attention_mask, torch.Tensor) and attention_mask.dim() == 3
         is_plain = self.local and len(widths) == 1 and not self.first_position_attends_to_all
-        if not is_plain or not is_masked or output_attentions:
-            return original(self, hidden_states, attention_mask, output_attentions)
+        if not is_plain or not is_masked or is_asked:
+            return original(self, hidden_states, attention_mask, *args, **kwargs)
         chunks = _Chunks(hidden_states, attention_mask, widths.pop())
         keys, mask = chunks.states, chunks.mask
         if self.always_attend_to_first_position:
             keys = torch.cat([chunks.of_each(hidden_states[:, None, :1]), keys], dim=1)
             mask = torch.cat([chunks.rows(attention_mask[:, :, :1]), mask], dim=2)
-        (found,) = self.self(chunks.states, keys, mask, False)
+        (found,) = self.self(chunks.states, keys, mask)
         return (self.output(chunks.joined(found), hidden_states),)
 
     return forward
@@ -81,7 +83,7 @@ class _Chunks:
 _EXPECTED = (
     Expected(
         path=f"{_MODULE}.CanineAttention.forward",
-        parameters="self, hidden_states, attention_mask, output_attentions",
+        parameters="self, hidden_states, attention_mask, ...",
         has=(
             "zip($from_chunks, $to_chunks)",
             "attention_mask[:, $from_start:$from_end, $to_start:$to_end]",
@@ -91,7 +93,7 @@ _EXPECTED = (
     ),
     Expected(
         path=f"{_MODULE}.CanineSelfAttention.forward",
-        parameters="self, from_tensor, to_tensor, attention_mask, output_attentions",
+        parameters="self, from_tensor, to_tensor, attention_mask, ...",
         has=("(1.0 - attention_mask.float()) * torch.finfo($scores.dtype).min",),
     ),
 )
