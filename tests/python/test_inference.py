@@ -19,6 +19,7 @@ from onnx.backend.test.case.node import collect_testcases
 from onnx.defs import SchemaError, get_all_schemas_with_history, get_schema
 
 from exportguard import GraphBuilder, _core
+from exportguard.errors import ExportGuardError
 from exportguard.onnx_types import SHORT_NAMES
 
 OPSETS = range(18, 26)
@@ -172,3 +173,12 @@ def test_shapes_are_known_where_they_do_not_depend_on_data() -> None:
     shapes = [value.shape for case in CASES for value in inferred(case, "constants")[0]]
     complete = [shape for shape in shapes if shape is not None and all(isinstance(size, int) for size in shape)]
     assert len(complete) / len(shapes) > 0.9
+
+
+@pytest.mark.parametrize("operator", ["DepthToSpace", "SpaceToDepth"])
+@pytest.mark.parametrize("size", [0, -1, 1 << 31, 1 << 62], ids=str)
+def test_a_block_whose_square_is_no_size_is_refused(operator: str, size: int) -> None:
+    builder = GraphBuilder(opset=20)
+    x = builder.input("x", "float32", ("batch", 8, 4, 4))
+    with pytest.raises(ExportGuardError, match=f"blocksize must be at least 1 and at most 2147483647, got {size}"):
+        getattr(builder.op, operator)(x, blocksize=size)

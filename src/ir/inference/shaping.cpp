@@ -376,11 +376,19 @@ void infer_center_crop_pad(InferenceContext& ctx) {
 
 // ------------------------------------------------------------------------------------------------ blocks
 
+/// A block whose square is a number of 64 bits.
+std::int64_t block_size(const InferenceContext& ctx) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  const std::int64_t block = ctx.integer("blocksize", 1);
+  if (block < 1 || block > kMost)
+    ctx.fail(fmt::format("blocksize must be at least 1 and at most {}, got {}", kMost, block));
+  return block;
+}
+
 void infer_depth_to_space(InferenceContext& ctx) {
   auto shape = ctx.shape(0);
   if (!shape || shape->size() != 4) return ctx.set(0, ctx.dtype(0), ctx.fresh_shape(4));
-  const std::int64_t block = ctx.integer("blocksize", 1);
-  if (block < 1) ctx.fail(fmt::format("blocksize must be at least 1, got {}", block));
+  const std::int64_t block = block_size(ctx);
   (*shape)[1] = floor_div((*shape)[1], block * block);
   (*shape)[2] = (*shape)[2] * block;
   (*shape)[3] = (*shape)[3] * block;
@@ -390,8 +398,7 @@ void infer_depth_to_space(InferenceContext& ctx) {
 void infer_space_to_depth(InferenceContext& ctx) {
   auto shape = ctx.shape(0);
   if (!shape || shape->size() != 4) return ctx.set(0, ctx.dtype(0), ctx.fresh_shape(4));
-  const std::int64_t block = ctx.integer("blocksize", 1);
-  if (block < 1) ctx.fail(fmt::format("blocksize must be at least 1, got {}", block));
+  const std::int64_t block = block_size(ctx);
   (*shape)[1] = (*shape)[1] * (block * block);
   (*shape)[2] = floor_div((*shape)[2], block);
   (*shape)[3] = floor_div((*shape)[3], block);
