@@ -91,6 +91,13 @@ def test_blocks_whose_square_overflows_are_refused(operator: str) -> None:
         runner.run({"x": torch.empty(0, 0, 0, 0)})
 
 
+@pytest.mark.parametrize("pads", [[-(1 << 63), 0], [0, -(1 << 63)], [-4, 0]], ids=str)
+def test_no_more_is_cut_off_an_axis_than_it_has(pads: list[int]) -> None:
+    runner = session("opset 22\ngraph(%x: f32[n], %pads: i64[2]):\n  %y = Pad(%x, %pads)\n  return (%y)")
+    with pytest.raises(ExportGuardError, match="more is cut off an axis than it has"):
+        runner.run({"x": torch.ones(3), "pads": torch.tensor(pads)})
+
+
 def test_torch_operators_that_write_are_refused() -> None:
     text = "opset 22\ngraph(%x: f32[2]):\n  %y: f32[2] = aten.add_.Tensor(%x, %x)\n  return (%y)"
     with pytest.raises(ExportGuardError, match=r"no implementation in the evaluator: aten\.add_\.Tensor"):

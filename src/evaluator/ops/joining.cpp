@@ -136,6 +136,8 @@ Tensor padded_with(const Tensor& x, std::int64_t axis, std::int64_t before, std:
 }
 
 Tensor padded(const Call& call, Tensor x, std::int64_t axis, std::int64_t before, std::int64_t after) {
+  const bool is_cut_within = before >= -x.size(axis) && after >= -x.size(axis);
+  call.require(is_cut_within, "more is cut off an axis than it has");
   if (before < 0) x = x.narrow(axis, -before, x.size(axis) + before);
   if (after < 0) x = x.narrow(axis, 0, x.size(axis) + after);
   before = std::max<std::int64_t>(before, 0);
