@@ -21,8 +21,8 @@ struct Heads {
 std::optional<Heads> heads_of(const ir::Node& node) {
   const Value* query = node.find_input(kQuery);
   Heads heads{int_attribute(node, "q_num_heads", 0), int_attribute(node, "kv_num_heads", 0), 0};
-  if (query == nullptr || !has_rank(*query, 3) || heads.keys <= 0 || heads.queries % heads.keys != 0)
-    return std::nullopt;
+  const bool are_groups = heads.queries > 0 && heads.keys > 0 && heads.queries % heads.keys == 0;
+  if (query == nullptr || !has_rank(*query, 3) || !are_groups) return std::nullopt;
   const auto width = dim(*query, 2)->constant();
   heads.size = width ? *width / heads.queries : 0;
   return heads;
