@@ -91,6 +91,12 @@ def test_blocks_whose_square_overflows_are_refused(operator: str) -> None:
         runner.run({"x": torch.empty(0, 0, 0, 0)})
 
 
+def test_a_size_to_crop_to_is_not_negative() -> None:
+    runner = session("opset 22\ngraph(%x: f32[n], %to: i64[1]):\n  %y = CenterCropPad(%x, %to)\n  return (%y)")
+    with pytest.raises(ExportGuardError, match="a size must not be negative"):
+        runner.run({"x": torch.ones(3), "to": torch.tensor([-(1 << 63)])})
+
+
 @pytest.mark.parametrize("pads", [[-(1 << 63), 0], [0, -(1 << 63)], [-4, 0]], ids=str)
 def test_no_more_is_cut_off_an_axis_than_it_has(pads: list[int]) -> None:
     runner = session("opset 22\ngraph(%x: f32[n], %pads: i64[2]):\n  %y = Pad(%x, %pads)\n  return (%y)")

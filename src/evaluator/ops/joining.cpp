@@ -179,6 +179,7 @@ void run_center_crop_pad(Call& call) {
   axes = call.axes(call.integers("axes", std::move(axes)), x.dim());
   call.require(sizes.size() == axes.size(), "it needs one size for each axis");
   for (std::size_t i = 0; i < axes.size(); ++i) {
+    call.require(sizes[i] >= 0, "a size must not be negative");
     const std::int64_t missing = sizes[i] - x.size(axes[i]);
     if (missing < 0) x = x.narrow(axes[i], -missing / 2, sizes[i]);
     if (missing <= 0) continue;
