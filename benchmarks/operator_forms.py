@@ -11,15 +11,11 @@ from __future__ import annotations
 
 import argparse
 import collections
-import itertools
-import logging
-import warnings
 from typing import Any
 
-import onnxruntime
 import torch
 from dynamic_cases import SHOWN, named_axes, outcome
-from operator_samples import Case, Sampled, cases, of_name
+from operator_samples import Case, Sampled, add_part, cases, of_name, part_of, silence
 
 FORMS = ("function", "method", "inplace", "out")
 
@@ -69,18 +65,15 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=1, help="of each operator and dtype")
     parser.add_argument("--axes", default="dynamic", choices=("dynamic", "fixed"))
     parser.add_argument("--show", nargs="*", default=SHOWN, help="kinds of outcomes that have a line")
-    parser.add_argument("--part", default="1/1", help="K/N: every N-th case, beginning with the K-th")
+    add_part(parser)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
 
-    warnings.simplefilter("ignore")
-    logging.disable(logging.ERROR)
-    onnxruntime.set_default_logger_severity(4)
-    part, parts = map(int, arguments.part.split("/"))
+    silence()
     dtypes = [getattr(torch, name) for name in arguments.dtypes]
     counts: collections.Counter[str] = collections.Counter()
     found = cases(arguments.only, dtypes, arguments.samples, arguments.seed)
-    for case in itertools.islice(found, part - 1, None, parts):
+    for case in part_of(found, arguments.part):
         for form in arguments.forms:
             module = in_form(case, form)
             if module is None:

@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import argparse
 import collections
-import logging
 import random
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import onnxruntime
 import torch
-from operator_samples import difference
+from operator_samples import difference, silence
 from torch.utils import _pytree as pytree
 
 from exportguard import to_onnx
@@ -188,9 +185,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the first program; the next ones count on")
     parser.add_argument("--show", nargs="*", default=("other", "stops", "runs where eager refuses", "fails"))
     arguments = parser.parse_args()
-    warnings.simplefilter("ignore")
-    logging.disable(logging.ERROR)
-    onnxruntime.set_default_logger_severity(4)
+    silence()
     counts: collections.Counter[str] = collections.Counter()
     for seed in range(arguments.seed, arguments.seed + arguments.count):
         source = random.Random(seed)

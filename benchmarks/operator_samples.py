@@ -19,7 +19,7 @@ import itertools
 import logging
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -215,25 +215,40 @@ class Outcomes:
         yield (f"other ({kind})", told[0]) if told else (f"right ({kind})", "")
 
 
+def silence() -> None:
+    """Only what the command says is printed: refusals are counted, and torch and onnxruntime tell of them as well."""
+    warnings.simplefilter("ignore")
+    logging.disable(logging.ERROR)
+    onnxruntime.set_default_logger_severity(4)
+
+
+def add_part(parser: argparse.ArgumentParser) -> None:
+    """The argument of `part_of`."""
+    parser.add_argument("--part", default="1/1", help="K/N: every N-th case, beginning with the K-th")
+
+
+def part_of(found: Iterable[Case], part: str) -> Iterator[Case]:
+    """Every N-th case, beginning with the K-th, for "K/N"."""
+    first, step = map(int, part.split("/"))
+    return itertools.islice(iter(found), first - 1, None, step)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", default=(), help="names of operators, with wildcards")
     parser.add_argument("--dtypes", nargs="*", default=("float32", "float64", "float16", "int32", "uint8", "bool"))
     parser.add_argument("--samples", type=int, default=2, help="of each operator and dtype")
     parser.add_argument("--values", nargs="*", default=("plain", "special"), choices=("plain", "special"))
-    parser.add_argument("--part", default="1/1", help="K/N: every N-th case, beginning with the K-th")
+    add_part(parser)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
 
-    warnings.simplefilter("ignore")
-    logging.disable(logging.ERROR)
-    onnxruntime.set_default_logger_severity(4)
-    part, parts = map(int, arguments.part.split("/"))
+    silence()
     dtypes = [getattr(torch, name) for name in arguments.dtypes]
     outcomes = Outcomes(arguments.values, arguments.seed)
     counts: collections.Counter[str] = collections.Counter()
     found = cases(arguments.only, dtypes, arguments.samples, arguments.seed)
-    for case in itertools.islice(found, part - 1, None, parts):
+    for case in part_of(found, arguments.part):
         for kind, text in outcomes.of(case):
             counts[kind] += 1
             if not kind.startswith("right"):

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import argparse
 import collections
-import itertools
-import logging
-import warnings
 from collections.abc import Iterator
 
 import torch
 from dynamic_cases import runs
-from operator_samples import Case, cases
+from operator_samples import Case, add_part, cases, part_of, silence
 
 from exportguard import to_onnx
 
@@ -51,14 +48,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", default=(), help="names of operators, with wildcards")
     parser.add_argument("--dtypes", nargs="*", default=("int64", "bool", "float16", "uint8"))
-    parser.add_argument("--part", default="1/1", help="K/N: every N-th case, beginning with the K-th")
+    add_part(parser)
     arguments = parser.parse_args()
 
-    warnings.simplefilter("ignore")
-    logging.disable(logging.ERROR)
-    part, parts = map(int, arguments.part.split("/"))
+    silence()
     counts: collections.Counter[str] = collections.Counter()
-    for case in itertools.islice(cases(arguments.only, [torch.float32], 1, 0), part - 1, None, parts):
+    for case in part_of(cases(arguments.only, [torch.float32], 1, 0), arguments.part):
         for dtype in (getattr(torch, name) for name in arguments.dtypes):
             for kind, tensors in outcomes(case, dtype):
                 counts[kind] += 1

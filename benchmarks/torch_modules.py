@@ -12,14 +12,12 @@ from __future__ import annotations
 import argparse
 import collections
 import fnmatch
-import logging
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import onnxruntime
 import torch
 from dynamic_cases import SHOWN, named_axes, outcome
+from operator_samples import silence
 from torch.testing._internal.common_modules import module_db
 from torch.utils import _pytree as pytree
 
@@ -74,9 +72,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=3, help="of each module")
     arguments = parser.parse_args()
 
-    warnings.simplefilter("ignore")
-    logging.disable(logging.ERROR)
-    onnxruntime.set_default_logger_severity(4)
+    silence()
     counts: collections.Counter[str] = collections.Counter()
     for dtype in arguments.dtypes:
         for name, module in cases(arguments.only, getattr(torch, dtype), arguments.training, arguments.samples):
