@@ -46,6 +46,16 @@ def test_a_model_type_that_is_not_shipped_is_shrunk_by_the_general_rule(name: st
         case.model(**case.inputs(case.task.sizes))
 
 
+@pytest.mark.parametrize("task", ["question-answering", "multiple-choice", "text2text-generation"])
+def test_tokens_that_all_attend_to_are_named_by_a_mask_and_differ_by_text(task: str) -> None:
+    case = build_model("led" if task.startswith("text2text") else "longformer", BuildOptions(task=task))
+    inputs = case.inputs(case.task.sizes)
+    given = inputs["global_attention_mask"].flatten(0, -2).sum(1)
+    assert given.tolist() == list(range(1, len(given) + 1))
+    with torch.no_grad():
+        case.model(**inputs)
+
+
 OTHER_TASKS = [
     ("llava", "image-text-to-text"),
     ("internvl", "image-text-to-text"),

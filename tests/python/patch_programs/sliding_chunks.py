@@ -1,4 +1,4 @@
-"""A text of any length, which Longformer cuts into chunks of the width of its window."""
+"""Texts of any length, which Longformer and LED cut into chunks, with tokens that all attend to, or without."""
 
 from __future__ import annotations
 
@@ -6,21 +6,39 @@ from typing import Any
 
 import torch
 from torch.export import Dim
-from transformers import LongformerConfig, LongformerModel
+from transformers import LEDConfig, LEDModel, LongformerConfig, LongformerModel
 
 from .constructs import is_right_on_every_length
+
+
+def longformer() -> torch.nn.Module:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
+    return LongformerModel(LongformerConfig(attention_window=4, vocab_size=16, max_position_embeddings=64, **sizes))
+
+
+def led_encoder() -> Any:
+    torch.manual_seed(0)
+    sizes = {"d_model": 8, "encoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    return LEDModel(LEDConfig(attention_window=4, vocab_size=16, decoder_layers=1, **sizes)).encoder
 
 
 class Text(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        torch.manual_seed(0)
-        sizes = {"hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1}
-        config = LongformerConfig(attention_window=4, vocab_size=16, max_position_embeddings=64, **sizes)
-        self.model = LongformerModel(config).eval()
+        self.model = longformer().eval()
 
     def forward(self, tokens: torch.Tensor, attention_mask: torch.Tensor) -> Any:
         return self.model(tokens, attention_mask=attention_mask).last_hidden_state
+
+
+class TextWithGlobalTokens(torch.nn.Module):
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model.eval()
+
+    def forward(self, tokens: torch.Tensor, attention_mask: torch.Tensor, is_global: torch.Tensor) -> Any:
+        return self.model(tokens, attention_mask, global_attention_mask=is_global).last_hidden_state
 
 
 def texts(batch: int, length: int) -> list[torch.Tensor]:
@@ -34,4 +52,24 @@ def texts_of_any_length() -> None:
     is_right_on_every_length(Text(), texts, (axes, axes), [(2, 6), (3, 8), (1, 21), (2, 3)])
 
 
-PROGRAMS = {"chunks of a sliding attention": texts_of_any_length}
+def texts_with_global_tokens(batch: int, length: int) -> list[torch.Tensor]:
+    """The first token of each text, and every third of the first one; none at all in a text of eight."""
+    is_global = torch.zeros(batch, length, dtype=torch.int64)
+    if length != 8:
+        is_global[:, 0] = is_global[0, ::3] = 1
+    return [*texts(batch, length), is_global]
+
+
+def global_tokens() -> None:
+    axes = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
+    sizes = [(2, 6), (3, 8), (1, 21), (2, 3), (1, 1)]
+    for model in (longformer(), led_encoder()):
+        is_right_on_every_length(TextWithGlobalTokens(model), texts_with_global_tokens, (axes, axes, axes), sizes)
+
+
+def sliding_attention() -> None:
+    texts_of_any_length()
+    global_tokens()
+
+
+PROGRAMS = {"chunks of a sliding attention": sliding_attention}

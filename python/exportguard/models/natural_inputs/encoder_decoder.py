@@ -8,7 +8,7 @@ import torch
 
 from ...emptied_caches import emptied
 from . import decoder
-from .tensors import Sizes, mask, tokens
+from .tensors import Sizes, mask, seen_by_all, tokens
 
 
 def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
@@ -19,7 +19,8 @@ def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
     if not model.config.is_encoder_decoder:
         return decoder.make_inputs(model, sizes)
     batch, source, seq = sizes["batch"], sizes["source"], sizes["seq"]
-    encoded = {"input_ids": tokens(model, (batch, source)), "attention_mask": mask(model, batch, source)}
+    ids = tokens(model, (batch, source))
+    encoded = {"input_ids": ids, "attention_mask": mask(model, batch, source), **seen_by_all(model, ids)}
     return {
         **encoded,
         "decoder_input_ids": tokens(model, (batch, seq)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,6 +41,18 @@ def mask(model: torch.nn.Module, batch: int, length: int, padded: int = 0) -> to
     ones = torch.ones(batch, length, dtype=torch.int64, device=source_of(model).device)
     ones[0, :padded] = 0
     return ones
+
+
+def seen_by_all(model: Any, ids: torch.Tensor) -> dict[str, torch.Tensor]:
+    """For a model that takes one, the mask of tokens that all attend to: the last of the first text, two of the next, …
+
+    Their numbers differ by row, as those of questions in front of texts do.
+    """
+    if "global_attention_mask" not in inspect.signature(model.forward).parameters:
+        return {}
+    rows = torch.arange(ids.shape[0], device=ids.device).unsqueeze(-1)
+    from_end = torch.arange(ids.shape[1], device=ids.device).flip(0)
+    return {"global_attention_mask": (from_end <= rows).to(ids.dtype)}
 
 
 def _generator(shape: Sequence[int]) -> torch.Generator:

@@ -7,14 +7,14 @@ from typing import Any
 
 import torch
 
-from .tensors import Sizes, mask, text_config, tokens
+from .tensors import Sizes, mask, seen_by_all, text_config, tokens
 
 
 def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
     """`seq` tokens, their mask, and for a model of sentence pairs which of the two each belongs to.
 
     The first row starts with a padded token. Classifiers of the Bart family look for the token that ends a text, so an
-    encoder-decoder gets one.
+    encoder-decoder gets one. Where a mask names the tokens that all attend to, they are as many as the row's number.
     """
     batch, seq = sizes["batch"], sizes["seq"]
     ids = tokens(model, (batch, seq))
@@ -25,6 +25,7 @@ def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
     if (getattr(text_config(model), "type_vocab_size", None) or 0) > 1:
         inputs["token_type_ids"] = _sentences(ids)
     names = inspect.signature(model.forward).parameters
+    inputs |= seen_by_all(model, ids)
     return {name: value for name, value in inputs.items() if name in {"input_ids", *names}}
 
 

@@ -1,7 +1,8 @@
-"""Attention of Longformer: as many chunks as the text has, and no global attention where nothing asks for it.
+"""Attention of Longformer: as many chunks as the text has, and tokens that all attend to, as many as a mask names.
 
 The number of chunks is computed by `torch.div`, which makes a tensor of it. Whether any token is attended to by all is
-read from the mask; that none is follows from a call without `global_attention_mask`.
+read from the mask: that none is follows from a call without `global_attention_mask`, and with one the way for such
+tokens is taken, which adds nothing where there are none. How many a text has at most is a size of the program.
 """
 
 from __future__ import annotations
@@ -41,17 +42,42 @@ def chunks(states: torch.Tensor, overlap: int) -> torch.Tensor:
     return states.unfold(1, 2 * overlap, overlap).transpose(2, 3)
 
 
+def largest(counts: torch.Tensor) -> Any:
+    """The largest of the counts as a size, 1 at least.
+
+    A place that no token of a row fills is masked and holds zeros, so one too many changes nothing, while onnxruntime
+    1.31 ends the process in a product of matrices without columns.
+    """
+    return counts.max().clamp(min=1).item()
+
+
+def places_of(is_global: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """For each token that all attend to, its row and how many such tokens stand before it in the row.
+
+    These are as many as `is_global.nonzero()` and in its order, since they are made of it: what is looked up with one
+    and written with the other has one length.
+    """
+    rows, columns = is_global.nonzero(as_tuple=True)
+    counted = is_global.long().cumsum(dim=1) - 1
+    return rows, counted[rows, columns]
+
+
 _ENCODER = Template("self.encoder")
 _NOTE = Template(f"note_global_mask(self.encoder, {_GLOBAL_MASK})")
-_OF_MODEL, _OF_ENCODER = Template(f"{_GLOBAL_MASK} is not None and $test"), Template("may_be_global(self) and $test")
+# With weights among the outputs, their sizes tell whether there was such a token: then the mask has the word.
+_OF_MODEL = Template(f"{_GLOBAL_MASK} is not None and (not output_attentions or $test)")
+_OF_ENCODER = Template("may_be_global(self) and (not output_attentions or $test)")
 
 
 class OpenChunks(Exchange):
-    """`torch.div` → `quotient`; chunks by `unfold`; `is_global_attn = x` only where there may be such tokens."""
+    """`torch.div` → `quotient`; chunks by `unfold`; global tokens counted by the program, where there may be any."""
 
     pairs = pairs_of(
         ("torch.div", "quotient"),
         ("self._chunk($states, $overlap, ...)", "chunks($states, $overlap)"),
+        ("num_global_attn_indices.max()", "largest(num_global_attn_indices)"),
+        ("is_local_index_global_attn.nonzero(as_tuple=True)", "places_of(is_index_global_attn)"),
+        ("len(is_local_index_global_attn_nonzero[0])", "is_local_index_global_attn_nonzero[0].shape[0]"),
     )
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
@@ -70,17 +96,32 @@ class OpenChunks(Exchange):
 
 
 _replace = rewrite(
-    OpenChunks, note_global_mask=note_global_mask, may_be_global=may_be_global, quotient=quotient, chunks=chunks
+    OpenChunks,
+    note_global_mask=note_global_mask,
+    may_be_global=may_be_global,
+    quotient=quotient,
+    chunks=chunks,
+    largest=largest,
+    places_of=places_of,
 )
 
 
 PATCHES = (
     construct_patch(
         name="chunks of a sliding attention",
-        marker=r'torch\.div\(.*, rounding_mode="trunc"\)|\bself\._merge_to_attention_mask\(|^\s+is_global_attn = ',
-        mentions=('rounding_mode="trunc")', "self._merge_to_attention_mask(", "is_global_attn = "),
+        marker=(
+            r'torch\.div\(.*, rounding_mode="trunc"\)|\bself\._merge_to_attention_mask\(|^\s+is_global_attn = '
+            r"|\bnum_global_attn_indices\.max\(\)|\blen\(is_local_index_global_attn_nonzero\["
+        ),
+        mentions=(
+            'rounding_mode="trunc")',
+            "self._merge_to_attention_mask(",
+            "is_global_attn = ",
+            "num_global_attn_indices.max()",
+            "len(is_local_index_global_attn_nonzero[",
+        ),
         replace=_replace,
-        reason="sizes divided by torch.div become data, and a test of a mask that was not given stops the export",
+        reason="sizes divided by torch.div become data, and a test of the mask of global tokens stops the export",
         upstream="https://github.com/pytorch/pytorch/issues/146835",
     ),
 )
