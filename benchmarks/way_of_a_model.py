@@ -22,10 +22,11 @@ import torch
 
 import exportguard
 from exportguard import ExportOptions, OnnxModel, _core, to_onnx
-from exportguard.axes.model_run import KeptModule, ModelRun, TriedCall
-from exportguard.axes.trial import Trial
+from exportguard.axes.bounds import Claim
+from exportguard.axes.trial import ModelRun, Trial, TriedCall
 from exportguard.reading import ReadProgram
 from exportguard.request import ExportRequest
+from exportguard.rewrites.state import KeptModule
 from exportguard.tracing import Exported
 
 ROOT = str(Path(exportguard.__file__).parent)
@@ -35,6 +36,7 @@ CARRIERS = (
     torch.export.ExportedProgram,
     ExportRequest,
     Exported,
+    Claim,
     KeptModule,
     ModelRun,
     TriedCall,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from . import _core, decompose
 from .decompose import chosen_decompositions
 from .onnx_model import OnnxModel
-from .optimization import Optimize, OptimizeOptions, Target, optimized
+from .optimization import Optimize
 from .phases import phase, recorded_phases
 from .reading import ReadProgram
 from .request import ExportOptions
@@ -17,7 +17,8 @@ def convert(read: ReadProgram, *, opset: int, options: ExportOptions, optimize: 
     Raises:
         LoweringError: with every operator that has no lowering, where it is, and how often.
     """
-    graph, chosen, report = read.graph, chosen_decompositions(options.decompositions), None
+    graph, chosen = read.graph, chosen_decompositions(options.decompositions)
+    model = OnnxModel(graph, opset, read.axes, read.rewriting_steps)
     with recorded_phases() as seconds:
         with phase("converting"):
             _core.convert(
@@ -32,12 +33,10 @@ def convert(read: ReadProgram, *, opset: int, options: ExportOptions, optimize: 
             )
         if optimize:
             with phase("optimizing"):
-                target: Target = optimize if isinstance(optimize, str) else "portable"
-                report = optimized(graph, OptimizeOptions(target=target, are_types_inferred=True))
+                model.optimize(target=optimize if isinstance(optimize, str) else "portable")
         _core.widen_bfloat16(graph, options.target)
         _core.split_factors(graph, options.target)
         if read.functions:
             _core.outline_modules(graph, read.functions)
-    model = OnnxModel(graph, opset, read.axes, read.rewriting_steps, report)
     model.seconds = {**read.seconds, **seconds}
     return model

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 from .arguments import require_callable, require_kind, wrong
 from .errors import InvalidArgumentError
-from .inputs import CallInputs, Leaf, flatten_named, ordered_call
+from .inputs import CallInputs, Leaf, flatten_named
 
 # What a user may write for one axis.
 Axis = str | Dim | _DimHint | int | None
@@ -167,7 +167,9 @@ def check_inputs(model: object, calls: Sequence[Any], dynamic_shapes: DynamicSha
 
 def _shapes_of_call(model: Any, call: Any, dynamic_shapes: DynamicShapes) -> list[LeafShape]:
     args, kwargs = ((), call) if isinstance(call, Mapping) else (tuple(call), {})
-    return _as_asked(ordered_call(model, args, kwargs), dynamic_shapes)
+    return _as_asked(
+        CallInputs.of(model.forward if isinstance(model, torch.nn.Module) else model, args, kwargs), dynamic_shapes
+    )
 
 
 def _require_bounds(shape: LeafShape, where: str) -> None:

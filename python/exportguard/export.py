@@ -18,7 +18,7 @@ from .dynamic_shapes import DynamicShapes, LeafShape, normalise
 from .errors import ExportError, InvalidArgumentError
 from .foreign_names import takes_foreign_names
 from .guard import torch_export_patches
-from .inputs import ordered_call
+from .inputs import CallInputs
 from .module_functions import ModulesAsFunctions
 from .onnx_model import OnnxModel, first_difference, require_writable
 from .opsets import checked_opset
@@ -127,4 +127,4 @@ def _shapes_of_program(program: ExportedProgram, dynamic_shapes: DynamicShapes) 
         )
     args, kwargs = program.example_inputs
     with torch_export_patches(patch=False):
-        return normalise(ordered_call(program.module(), tuple(args), kwargs), dynamic_shapes)
+        return normalise(CallInputs.of(program.module().forward, tuple(args), kwargs), dynamic_shapes)

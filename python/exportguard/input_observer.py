@@ -18,7 +18,7 @@ from .emptied_caches import emptied, keeps_only_tokens
 from .errors import InvalidArgumentError
 from .example import Example
 from .guard import torch_export_patches
-from .inputs import CallInputs, Leaf, flatten_named, ordered_call
+from .inputs import CallInputs, Leaf, flatten_named
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class ObservedCalls:
             for name, cache in last.items()
             if keeps_only_tokens(cache) and not _holds_tensors(given.get(name))
         }
-        return ordered_call(self._model, call.args, {**call.kwargs, **missing}) if missing else call
+        return CallInputs.of(self._model.forward, call.args, {**call.kwargs, **missing}) if missing else call
 
     def _changing_axes(self, calls: Sequence[CallInputs]) -> list[tuple[Leaf, dict[int, tuple[int, ...]]]]:
         """For each leaf the axes whose size changed, with all sizes that were seen."""
@@ -130,7 +130,7 @@ def observe_inputs(model: torch.nn.Module) -> Iterator[ObservedCalls]:
     observed = ObservedCalls(model)
 
     def hook(_: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        call = ordered_call(model, args, {name: value for name, value in kwargs.items() if value is not None})
+        call = CallInputs.of(model.forward, args, {name: value for name, value in kwargs.items() if value is not None})
         # A cache grows in place while the model runs.
         observed.calls.append(call.mapped(copy.deepcopy))
 

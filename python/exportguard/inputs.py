@@ -40,6 +40,31 @@ class CallInputs:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     signature: inspect.Signature = _ANYTHING
 
+    @classmethod
+    def of(cls, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> CallInputs:
+        """A call of the forward of a module, or of what is called in its place.
+
+        Named arguments are in the order of the signature, the order torch.export flattens in.
+
+        Raises:
+            InvalidArgumentError: `args` is no tuple or list, or an argument does not fit the signature.
+        """
+        if not isinstance(args, (tuple, list)):
+            remedy = "pass kwargs={…} for those by name" if isinstance(args, Mapping) else "pass (x,) for one"
+            raise InvalidArgumentError(f"args must be a tuple of arguments, got {type(args).__name__}; {remedy}")
+        if kwargs is not None:
+            require_named("kwargs", kwargs)
+        signature = inspect.signature(function)
+        call = cls(_as_torch(tuple(args)), _as_torch(dict(kwargs or {})), signature)
+        try:
+            signature.bind(*call.args, **call.kwargs)
+        except TypeError as error:
+            raise InvalidArgumentError(f"the inputs do not fit {_name_of(function)}{signature}: {error}") from error
+
+        order = list(signature.parameters)
+        names = sorted(call.kwargs, key=lambda name: order.index(name) if name in order else len(order))
+        return replace(call, kwargs={name: call.kwargs[name] for name in names})
+
     @property
     def named(self) -> dict[str, Any]:
         """The arguments by parameter name, in the order of the signature."""
@@ -97,36 +122,6 @@ def output_name(path: str) -> str:
     """
     first, dot, rest = path.partition(".")
     return f"{PRESENT}{dot}{rest}" if first in _CACHES else path
-
-
-def forward_of(model: Any) -> Callable[..., Any]:
-    """The function whose signature names the inputs of `model`."""
-    function: Callable[..., Any] = model.forward if isinstance(model, torch.nn.Module) else model
-    return function
-
-
-def ordered_call(model: object, args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> CallInputs:
-    """The call with its named arguments in the order of the model's signature, the order torch.export flattens in.
-
-    Raises:
-        InvalidArgumentError: `args` is no tuple or list, or an argument does not fit the signature.
-    """
-    if not isinstance(args, (tuple, list)):
-        remedy = "pass kwargs={…} for those by name" if isinstance(args, Mapping) else "pass (x,) for one"
-        raise InvalidArgumentError(f"args must be a tuple of arguments, got {type(args).__name__}; {remedy}")
-    if kwargs is not None:
-        require_named("kwargs", kwargs)
-    function = forward_of(model)
-    signature = inspect.signature(function)
-    call = CallInputs(_as_torch(tuple(args)), _as_torch(dict(kwargs or {})), signature)
-    try:
-        signature.bind(*call.args, **call.kwargs)
-    except TypeError as error:
-        raise InvalidArgumentError(f"the inputs do not fit {_name_of(function)}{signature}: {error}") from error
-
-    order = list(signature.parameters)
-    names = sorted(call.kwargs, key=lambda name: order.index(name) if name in order else len(order))
-    return replace(call, kwargs={name: call.kwargs[name] for name in names})
 
 
 def _as_torch(inputs: object) -> Any:

@@ -15,7 +15,7 @@ from .arguments import path_of, require_choice, require_flags, require_kind, req
 from .axis_report import AxisOutcome
 from .errors import FileError, InvalidArgumentError
 from .notebook_tables import bars, page, table
-from .optimization import OptimizationReport, OptimizeOptions, OwnPattern, Target, optimized
+from .optimization import OptimizationReport, OwnPattern, PatternUse, Target
 from .phases import phase, recorded_phases
 from .runners.evaluator import EvaluatorSession
 
@@ -50,12 +50,11 @@ class OnnxModel:
         opset: int,
         axes: Sequence[AxisOutcome] = (),
         rewriting_steps: Sequence[RewritingStep] = (),
-        report: OptimizationReport | None = None,
     ) -> None:
-        """Takes over a lowered model; `report` tells what the optimizer did to it."""
+        """Takes over a lowered model."""
         self._core = core
         self._sessions: dict[tuple[str, str], OrtSession | EvaluatorSession] = {}
-        self._report = report
+        self._report: OptimizationReport | None = None
         self.is_made_here = True  # what a file says of types is inferred again
         self.opset = opset
         self.axes = tuple(axes)
@@ -95,14 +94,22 @@ class OnnxModel:
             GraphError: a function to be inlined calls itself.
         """
         require_flags(inline_functions=inline_functions)
-        options = OptimizeOptions(
+        own = [pattern for pattern in patterns if not isinstance(pattern, str)]
+        for pattern in own:
+            if not isinstance(pattern, OwnPattern):
+                raise InvalidArgumentError(f"a pattern must be a name or an exportguard.Pattern, got {pattern!r}")
+
+        self._sessions.clear()  # before: that of the evaluator reads the graph which is changed
+        done = _core.optimize(
+            self._core,
             target=target,
-            patterns=tuple(patterns),
+            only=[pattern if isinstance(pattern, str) else pattern.name for pattern in patterns],
             inline_functions=inline_functions,
+            own=[pattern.described(self._core.opsets.get("", 0)) for pattern in own],
             are_types_inferred=self.is_made_here,
         )
-        self._sessions.clear()  # before: that of the evaluator reads the graph which is changed
-        self._report = optimized(self._core, options)
+        uses = [PatternUse(*part) for part in done["patterns"]]
+        self._report = OptimizationReport(uses, done["nodes_before"], done["nodes_after"], done["seconds"])
         return self._report
 
     def report(self) -> OptimizationReport | None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from . import _core
 from .errors import InvalidArgumentError
 
 Target = Literal["portable", "onnxruntime"]
@@ -64,37 +63,3 @@ def checked_optimize(optimize: object) -> Optimize:
     if optimize == "onnxruntime":
         return "onnxruntime"
     raise InvalidArgumentError(f"optimize must be True, False or 'onnxruntime', got {optimize!r}; pass True")
-
-
-@dataclass(frozen=True, kw_only=True)
-class OptimizeOptions:
-    """What is asked of the optimizer; without patterns all built-in ones are tried."""
-
-    target: Target = "portable"
-    patterns: Sequence[str | OwnPattern] = ()
-    inline_functions: bool = False
-    are_types_inferred: bool = False  # the model was made here, not read
-
-
-def optimized(core: _core.Model, options: OptimizeOptions) -> OptimizationReport:
-    """Improves the model in place.
-
-    Raises:
-        InvalidArgumentError: the target is unknown, or one of the patterns is, or one is not right.
-        GraphError: functions cannot be inlined.
-    """
-    own = [pattern for pattern in options.patterns if not isinstance(pattern, str)]
-    for pattern in own:
-        if not isinstance(pattern, OwnPattern):
-            raise InvalidArgumentError(f"a pattern must be a name or an exportguard.Pattern, got {pattern!r}")
-    opset = core.opsets.get("", 0)
-    done = _core.optimize(
-        core,
-        target=options.target,
-        only=[pattern if isinstance(pattern, str) else pattern.name for pattern in options.patterns],
-        inline_functions=options.inline_functions,
-        own=[pattern.described(opset) for pattern in own],
-        are_types_inferred=options.are_types_inferred,
-    )
-    uses = [PatternUse(*part) for part in done["patterns"]]
-    return OptimizationReport(uses, done["nodes_before"], done["nodes_after"], done["seconds"])

@@ -13,6 +13,7 @@ import torch
 
 from .arguments import require_choice, require_flags, require_named, require_names
 from .axes.enlarging import enlarged
+from .axes.trial import ModelRun
 from .declaration import Patch
 from .decompose import Decompositions, chosen_decompositions
 from .dispatcher import Dispatcher
@@ -20,12 +21,13 @@ from .dynamic_shapes import DynamicShapes
 from .errors import InvalidArgumentError
 from .example import Example
 from .guard import PatchOptions, torch_export_patches
-from .inputs import CallInputs, ordered_call
+from .inputs import CallInputs
 from .module_calls import patches_for
 from .module_functions import ModulesAsFunctions, as_wanted
 from .onnx_model import EXTERNAL_DATA, ExternalData
 from .phases import phase, recorded_phases
 from .repeats.plan import Repeats
+from .rewrites.automatic import AutomaticRewriting
 from .rewrites.selection import as_rewrites
 
 logger = logging.getLogger(__name__)
@@ -88,6 +90,7 @@ class ExportRequest:
     The example has two or more of everything that is to change; `too_small` are the sizes, by input and axis, that were
     enlarged for it. `further` are more calls of the module, for one whose inputs of other sizes cannot be made of the
     example. `patches` are those of one attempt, beside what the guard installs. `seconds` are those of making this.
+    `is_rewritten` if the guard rewrites by itself what stops an export.
     """
 
     model: torch.nn.Module
@@ -99,6 +102,7 @@ class ExportRequest:
     patches: Sequence[Patch] = ()
     too_small: Mapping[tuple[str, int], int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    is_rewritten: bool = False
 
     @classmethod
     def of(
@@ -119,11 +123,11 @@ class ExportRequest:
         """
         _require_module(model)
         guard = _with_module_calls(_with_rewrite(options, rewrite))
-        call = ordered_call(model, args, kwargs)
-        further = [ordered_call(model, (), inputs) for inputs in options.examples]
+        call = CallInputs.of(model.forward, args, kwargs)
+        further = [CallInputs.of(model.forward, (), inputs) for inputs in options.examples]
         with serializers_of(guard), recorded_phases() as seconds, phase("reading the axes"):
             given = Example.of(call, dynamic_shapes)
-            example = enlarged(given, model)
+            example = enlarged(given, lambda larger: ModelRun(model, call).takes(larger))
 
         # A block that was not traced has the sources of another, which would be taken for its module.
         repeats: Repeats = "trace all" if options.modules_as_functions else options.repeats
@@ -136,6 +140,7 @@ class ExportRequest:
             further=further,
             too_small=given.small_sizes(),
             seconds=seconds,
+            is_rewritten=guard is not None and _is_automatic(guard.rewrite),
         )
 
 
@@ -157,6 +162,10 @@ def _with_rewrite(options: ExportOptions, rewrite: object) -> ExportOptions:
     if guard is None:
         raise InvalidArgumentError("rewrite needs the guard; leave options.guard as it is")
     return replace(options, guard=replace(guard, rewrite=(*as_rewrites(guard.rewrite), *patches)))
+
+
+def _is_automatic(rewrite: object) -> bool:
+    return any(isinstance(patch, AutomaticRewriting) for patch in as_rewrites(rewrite))
 
 
 def _with_module_calls(options: ExportOptions) -> torch_export_patches | None:

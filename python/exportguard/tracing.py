@@ -10,13 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 
 from .axes.bound import AxisBound, Kind
-from .axes.bounds import bounds_of
+from .axes.bounds import Claim, prove
 from .axes.branching import joined
-from .axes.forms import decisions_of_forms
 from .axes.one_symbol import one_symbol_for_a_name
 from .axes.open_slices import open_slices
 from .axes.recording import Decision, TraceRecord, recording_of_none, with_recording
@@ -24,7 +22,6 @@ from .axes.regions import EVERYWHERE, Region
 from .axes.resizing import InputsOfOtherSizes
 from .axes.size_tests import OneWayError, Way, is_of_sizes, tree_of
 from .axes.torch_export import traced
-from .axes.trial import Trial
 from .axis_report import AxisOutcome, axis_outcomes
 from .dynamic_shapes import LeafShape
 from .errors import AxisError, ExportError
@@ -32,13 +29,11 @@ from .example import Example
 from .export_errors import explained_export
 from .garbage import without_full_collections
 from .phases import phase, recorded_phases
-from .plain_tensors import plain_tensors
 from .repeats.counts import Counts
 from .repeats.markers import expand as expand_markers
 from .repeats.plan import traced_with_markers
 from .request import ExportRequest, serializers_of
-from .rewrites.automatic import AutomaticRewriting, RewritingStep, loops_left
-from .rewrites.selection import as_rewrites
+from .rewrites.automatic import RewritingStep, loops_left
 from .rewrites.state import shared_snapshots
 from .signature import TracedInputs, traced_inputs
 
@@ -125,7 +120,6 @@ def exported_module(request: ExportRequest) -> Exported:
     with (
         torch.no_grad(),
         without_full_collections(),
-        plain_tensors(request.model),
         shared_snapshots(),
         serializers_of(request.guard),
         traced_with_markers(request.repeats) as counts,
@@ -160,7 +154,7 @@ def _with_an_example_beyond(request: ExportRequest, found: Exported) -> ExportRe
 
 def _with_tests_of_sizes(request: ExportRequest, found: Exported) -> Exported:
     """The export with a branch at each test that sizes decide, if the control flow of the model is rewritten at all."""
-    if not _rewrites_by_itself(request) or not any(map(is_of_sizes, found.bounds or ())):
+    if not request.is_rewritten or not any(map(is_of_sizes, found.bounds or ())):
         return found
     ways = {id(found.program): found}
 
@@ -194,12 +188,6 @@ def _joined(program: ExportedProgram, ways: Sequence[Exported]) -> Exported:
     return replace(ways[0], program=program, bounds=list(bounds.values()), rewriting_steps=list(steps.values()))
 
 
-def _rewrites_by_itself(request: ExportRequest) -> bool:
-    return request.guard is not None and any(
-        isinstance(patch, AutomaticRewriting) for patch in as_rewrites(request.guard.rewrite)
-    )
-
-
 def _exported(request: ExportRequest, region: Region = EVERYWHERE) -> Exported:
     """One export, for the sizes of a region, and what torch decided about sizes on the way."""
     record = TraceRecord()
@@ -207,27 +195,27 @@ def _exported(request: ExportRequest, region: Region = EVERYWHERE) -> Exported:
         example = replace(request.example, call=request.example.call.mapped(prepare))
         with phase("torch.export"), explained_export():
             program = traced(request.model, example, strict=request.strict)
-        _require_real_constants(program)
         rewritten = steps()
 
     with phase("proving the sizes"):
-        trial = Trial(request.model, request.example.call, program)
-        decisions = [*record.of(trial.inputs.shape_env), *decisions_of_forms(program)]
-        bounds = bounds_of(trial, request.example, decisions, request.further, of_none=record.of_none, within=region)
-    return Exported(
-        program, request.example.shapes, record.fixing_lines, rewritten, bounds, request.too_small, decisions=decisions
-    )
-
-
-def _require_real_constants(program: ExportedProgram) -> None:
-    """Torch takes a tensor that it lost sight of for a constant, which has no numbers."""
-    lost = [name for name, constant in program.constants.items() if isinstance(constant, FakeTensor)]
-    if lost:
-        raise ExportError(
-            f"torch.export lost sight of a tensor that forward computes and made it a constant without numbers "
-            f"({lost[0]}); transforms of torch.func within each other, such as jacrev, are the usual reason: "
-            f"write the derivative with torch.func.grad, vjp or torch.autograd.grad, which are traced"
+        claim = Claim(
+            model=request.model,
+            example=request.example,
+            program=program,
+            record=record,
+            further=request.further,
+            within=region,
         )
+        proof = prove(claim)
+    return Exported(
+        program,
+        request.example.shapes,
+        record.fixing_lines,
+        rewritten,
+        proof.bounds,
+        request.too_small,
+        decisions=proof.decisions,
+    )
 
 
 def _better(known: Exported, request: ExportRequest, loss: Callable[[Exported], Any]) -> Exported:
@@ -259,7 +247,7 @@ def _guard(request: ExportRequest, record: TraceRecord) -> Iterator[tuple[_Prepa
     if request.guard is None:
         yield lambda arguments: arguments, lambda: ()
         return
-    of_none = recording_of_none(record) if _rewrites_by_itself(request) else ()
+    of_none = recording_of_none(record) if request.is_rewritten else ()
     patches = (*request.patches, *one_symbol_for_a_name(request.example), *of_none)
     with contextlib.ExitStack() as stack:
         with phase("opening the guard"):

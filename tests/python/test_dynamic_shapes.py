@@ -20,7 +20,7 @@ from exportguard.dynamic_shapes import (
 )
 from exportguard.errors import InvalidArgumentError
 from exportguard.example import Example
-from exportguard.inputs import flatten_named, ordered_call
+from exportguard.inputs import CallInputs, flatten_named
 
 
 class Model(torch.nn.Module):
@@ -34,7 +34,7 @@ PAIR = {"a": torch.zeros(2, 5), "b": [torch.zeros(2, 7)]}
 
 def axes(dynamic_shapes: Any, **kwargs: Any) -> dict[str, Any]:
     """What was asked for, by name of the leaf."""
-    shapes = normalise(ordered_call(Model(), (), {"x": X, **kwargs}), dynamic_shapes)
+    shapes = normalise(CallInputs.of(Model().forward, (), {"x": X, **kwargs}), dynamic_shapes)
     return {shape.leaf.name: dict(shape.axes) for shape in shapes}
 
 
@@ -66,7 +66,7 @@ def test_axes_of_further_named_arguments_are_asked_for(dynamic_shapes: Any) -> N
         def forward(self, x: torch.Tensor, **others: Any) -> torch.Tensor:
             return x + others["more"] if others["flag"] else x
 
-    call = ordered_call(Sum(), (X,), {"more": X, "flag": True})
+    call = CallInputs.of(Sum().forward, (X,), {"more": X, "flag": True})
     example = Example.of(call, dynamic_shapes)
     assert [dict(shape.axes) for shape in example.shapes] == [{0: "batch"}, {0: "batch"}, {}]
     spec = for_torch(example, shared_dims(example.shapes))
@@ -167,7 +167,7 @@ def test_a_constant_has_no_axes() -> None:
 
 def test_an_argument_that_the_model_does_not_have_is_named() -> None:
     with pytest.raises(InvalidArgumentError) as caught:
-        ordered_call(torch.nn.Identity(), (), {"input": X, "y": X})
+        CallInputs.of(torch.nn.Identity().forward, (), {"input": X, "y": X})
     assert str(caught.value) == (
         "the inputs do not fit Identity.forward(input: torch.Tensor) -> torch.Tensor: "
         "got an unexpected keyword argument 'y'"
@@ -175,7 +175,7 @@ def test_an_argument_that_the_model_does_not_have_is_named() -> None:
 
 
 def test_names_on_several_axes_become_one_dim_and_the_others_a_hint() -> None:
-    call = ordered_call(Model(), (X,), {"pair": PAIR})
+    call = CallInputs.of(Model().forward, (X,), {"pair": PAIR})
     example = Example.of(call, {"x": {0: "batch", 1: "seq"}, "pair": {0: "batch"}})
     spec = for_torch(example, shared_dims(example.shapes))
     assert spec is not None
@@ -185,7 +185,7 @@ def test_names_on_several_axes_become_one_dim_and_the_others_a_hint() -> None:
 
 
 def test_no_changing_axis_gives_no_dynamic_shapes() -> None:
-    call = ordered_call(Model(), (X,), None)
+    call = CallInputs.of(Model().forward, (X,), None)
     assert for_torch(Example.of(call, ({},)), {}) is None
 
 
@@ -194,7 +194,7 @@ def test_torch_export_takes_what_is_made_for_it() -> None:
         def forward(self, x: torch.Tensor, pair: Any) -> torch.Tensor:
             return x.sum() + pair["a"].sum(0) * pair["b"][0].shape[1]
 
-    call = ordered_call(Sum(), (X,), {"pair": PAIR})
+    call = CallInputs.of(Sum().forward, (X,), {"pair": PAIR})
     example = Example.of(call, {"x": {0: "n"}, "pair": {"a": {0: "n"}, "b": [{1: "m"}]}})
     spec = for_torch(example, shared_dims(example.shapes))
     program = torch.export.export(Sum(), call.args, dict(call.kwargs), dynamic_shapes=spec, strict=False)
@@ -215,7 +215,7 @@ def test_every_axis_can_be_asked_for_with_a_hint() -> None:
 
 
 def test_named_arguments_are_put_in_the_order_of_the_signature() -> None:
-    call = ordered_call(Model(), (), {"more": 1, "count": 2, "x": X})
+    call = CallInputs.of(Model().forward, (), {"more": 1, "count": 2, "x": X})
     assert list(call.kwargs) == ["x", "count", "more"]
 
 

@@ -19,7 +19,7 @@ import exportguard as eg
 from exportguard import ExportGuardError, to_onnx
 from exportguard.dynamic_shapes import normalise
 from exportguard.guard import torch_export_patches
-from exportguard.inputs import ordered_call
+from exportguard.inputs import CallInputs
 
 X = torch.randn(3, 4)
 
@@ -154,17 +154,17 @@ def test_axes_alone_are_those_of_the_only_input() -> None:
 
 
 def test_arrays_and_numbers_of_numpy_are_tensors_and_numbers() -> None:
-    call = ordered_call(Model(), (X.numpy()[::-1], numpy.float32(3)), None)
+    call = CallInputs.of(Model().forward, (X.numpy()[::-1], numpy.float32(3)), None)
     assert torch.equal(call.args[0], X.flip(0))
     assert type(call.args[1]) is float
-    nested = ordered_call(Model(), (), {"x": {"a": [numpy.arange(3)]}, "y": numpy.bool_(True)})
+    nested = CallInputs.of(Model().forward, (), {"x": {"a": [numpy.arange(3)]}, "y": numpy.bool_(True)})
     assert nested.kwargs["x"]["a"][0].dtype == torch.int64
     assert nested.kwargs["y"] is True
 
 
 def test_inputs_without_numpy_stay_the_same_objects() -> None:
     nested = {"a": [X]}
-    assert ordered_call(Model(), (nested,), None).args[0] is nested
+    assert CallInputs.of(Model().forward, (nested,), None).args[0] is nested
 
 
 def test_a_model_is_converted_from_an_array() -> None:
@@ -174,7 +174,7 @@ def test_a_model_is_converted_from_an_array() -> None:
 
 def axes_of_cache(layers: int, spec: Any) -> dict[str, Any]:
     with torch_export_patches(patch=False):
-        call = ordered_call(Continued(), (), {"x": X, "past_key_values": cache(layers)})
+        call = CallInputs.of(Continued().forward, (), {"x": X, "past_key_values": cache(layers)})
         shapes = normalise(call, {"past_key_values": spec})
     return {shape.leaf.name: dict(shape.axes) for shape in shapes if shape.axes}
 

@@ -13,24 +13,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import sympy
 import torch
+from torch.export import ExportedProgram
 
 from exportguard.dynamic_shapes import ends_of
 from exportguard.example import Example
 from exportguard.inputs import CallInputs
+from exportguard.signature import traced_inputs
 
 from .bound import AxisBound, Kind
 from .examples import are_telling, is_met
 from .expressions import Range, Sizes
+from .forms import decisions_of_forms
 from .implication import Answer, decide
-from .recording import Decision, QuestionOfNone
+from .recording import Decision, TraceRecord
 from .regions import EVERYWHERE, Region, narrow
 from .resizing import other_sizes
 from .trace import Trace, asked_domain, axes_asked, decided_differently, meets, with_relations
-from .trial import Outcome, Trial
+from .trial import ModelRun, Outcome, Trial
 from .vast import holds_for_tensors_in_memory
 
 logger = logging.getLogger(__name__)
@@ -40,29 +43,47 @@ _MODERATE = 40  # a size that is soon computed
 _LARGER = 18  # a size that few tests take for small, and that is soon computed
 
 
-def bounds_of(
-    trial: Trial,
-    example: Example,
-    decisions: Sequence[Decision],
-    further: Sequence[CallInputs] = (),
-    *,
-    of_none: Sequence[QuestionOfNone] = (),
-    within: Region = EVERYWHERE,
-) -> list[AxisBound]:
-    """Every condition on the sizes of the inputs under which a program was traced and that was not asked for.
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """That a program does what a model does, at all sizes that an example asks for and that lie `within` a region.
 
-    `trial` has the program beside the model. `further` are more calls of the model, asked where inputs of other sizes
-    cannot be made of the one that was exported. `of_none` are questions that a size of 0 would answer otherwise. The
-    program is wanted for the sizes `within` a region alone.
+    `record` was written while the program was traced. `further` are more calls of the model, asked where inputs of
+    other sizes cannot be made of the example.
     """
-    traced = trial.inputs
+
+    model: torch.nn.Module
+    example: Example
+    program: ExportedProgram
+    record: TraceRecord
+    further: Sequence[CallInputs] = ()
+    within: Region = EVERYWHERE
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a program takes for granted: all that torch decided about sizes, and the conditions nobody asked for."""
+
+    decisions: Sequence[Decision]
+    bounds: Sequence[AxisBound] = ()
+
+
+def prove(claim: Claim) -> Proof:
+    """Every condition on the sizes of the inputs under which a program was traced and that was not asked for."""
+    program, example, record = claim.program, claim.example, claim.record
+    traced = traced_inputs(program)
+    decisions = [*record.of(traced.shape_env), *decisions_of_forms(program)]
     if traced.shape_env is None or not any(shape.axes for shape in example.shapes):
-        return []
-    trace = Trace(trial, example, decisions, further, of_none, within=within)
-    trace.domain.update(asked_domain(traced, example.shapes))
+        return Proof(decisions)
+    trial = Trial(ModelRun(claim.model, example.call), program, traced)
+    trace = Trace(trial, traced, example, decisions, claim.further, record.of_none, within=claim.within)
+    return Proof(decisions, _bounds(trace))
+
+
+def _bounds(trace: Trace) -> list[AxisBound]:
+    trace.domain.update(asked_domain(trace.traced, trace.example.shapes))
     for condition in trace.assumed:
         narrow(trace.domain, condition)
-    squeezes = (decision for decision in decisions if decision.is_of_squeeze)
+    squeezes = (decision for decision in trace.decisions if decision.is_of_squeeze)
     squeezed = [bound for decision in squeezes if (bound := _bound_of_squeeze(trace, decision)) is not None]
     found = [bound for guard in _guards(trace) if (bound := _bound_of_guard(trace, guard)) is not None]
     caches = _bounds_of_empty_caches(trace)

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from exportguard.errors import InvalidArgumentError
 from exportguard.example import Example, Place
+from exportguard.inputs import CallInputs
 
-from .model_run import ModelRun
 from .resizing import wrapped
 
 logger = logging.getLogger(__name__)
@@ -27,10 +27,10 @@ _TIED = 3  # further groups that may have to grow along
 Growth = Mapping[Place, int]
 
 
-def enlarged(example: Example, model: torch.nn.Module) -> Example:
+def enlarged(example: Example, takes: Callable[[CallInputs], bool]) -> Example:
     """The same with at least two of everything along the axes that were asked for; as it is, if it is large enough.
 
-    The model is run as it is. The classes in the call are registered with pytree.
+    `takes` says whether the model takes a call. The classes in the call are registered with pytree.
 
     Raises:
         InvalidArgumentError: the model takes none of the larger inputs that were tried.
@@ -38,10 +38,10 @@ def enlarged(example: Example, model: torch.nn.Module) -> Example:
     sizes = _Sizes(example)
     if not sizes.small:
         return example
-    run, leaves = ModelRun(model, example.call), example.call.leaves()
+    leaves = example.call.leaves()
     for growth in sizes.candidates():
         larger = example.call.with_leaves([_grown(leaf, number, growth) for number, leaf in enumerate(leaves)])
-        if not run.of(larger).refused():
+        if takes(larger):
             logger.info("the example is enlarged: %s", sizes.told(growth))
             return example.like(larger)
     raise InvalidArgumentError(sizes.refusal())

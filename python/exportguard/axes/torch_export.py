@@ -1,18 +1,27 @@
-"""torch.export of a module, which is told what was asked of the sizes of its inputs."""
+"""torch.export of a module, which is told what was asked of the sizes of its inputs.
+
+Weights that are tensors of tensors, such as torchao's quantized ones, are the plain tensors that they are made of while
+it traces.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import Dim, ExportedProgram
+from torch.nn.utils import parametrize
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from exportguard.dynamic_shapes import Axis, LeafShape, mirror
+from exportguard.errors import ExportError
 from exportguard.example import Example, Relation
 
 logger = logging.getLogger(__name__)
@@ -21,11 +30,20 @@ _check: Any = torch._check
 
 
 def traced(model: torch.nn.Module, example: Example, *, strict: bool) -> ExportedProgram:
-    """torch.export, which knows what the names of the axes say.
+    """torch.export, which knows what the names of the axes say, and finds no weight made of tensors.
 
-    A strict export knows it from a `Dim`, which torch refuses where the model bounds the axis; a hint is taken then.
+    Raises:
+        ExportError: torch made a constant of what forward computes.
     """
+    with _plain_tensors(model):
+        program = _traced(model, example, strict=strict)
+    _require_real_constants(program)
+    return program
 
+
+def _traced(model: torch.nn.Module, example: Example, *, strict: bool) -> ExportedProgram:
+    """A strict export knows the names from a `Dim`, which torch refuses where the model bounds the axis; a hint is
+    taken then."""
     # Importing this takes a second, which torch.export takes anyway.
     from torch._dynamo.exc import UserError, UserErrorType
 
@@ -109,3 +127,63 @@ def _told(model: torch.nn.Module, relations: Sequence[Relation]) -> Iterator[Non
         yield
     finally:
         handle.remove()
+
+
+def _require_real_constants(program: ExportedProgram) -> None:
+    """Torch takes a tensor that it lost sight of for a constant, which has no numbers."""
+    lost = [name for name, constant in program.constants.items() if isinstance(constant, FakeTensor)]
+    if lost:
+        raise ExportError(
+            f"torch.export lost sight of a tensor that forward computes and made it a constant without numbers "
+            f"({lost[0]}); transforms of torch.func within each other, such as jacrev, are the usual reason: "
+            f"write the derivative with torch.func.grad, vjp or torch.autograd.grad, which are traced"
+        )
+
+
+# ------------------------------------------------------------------------------------------ weights made of tensors
+
+_STATE = ("_parameters", "_buffers", "_modules")
+
+
+def _of_tensors(module: torch.nn.Module) -> list[str]:
+    """Names of the module's own parameters and buffers that consist of tensors."""
+    own = itertools.chain(module._parameters.items(), module._buffers.items())
+    is_made_of_tensors: Callable[[object], bool] = is_traceable_wrapper_subclass  # which tells mypy what cannot be
+    return [name for name, tensor in own if tensor is not None and is_made_of_tensors(tensor)]
+
+
+def _opened(module: torch.nn.Module, names: list[str]) -> None:
+    # torch 2.11 to 2.13: what AOTInductor opens such weights with. It imports a lot, and few models have them.
+    from torch._functorch._aot_autograd.subclass_parametrization import UnwrapTensorSubclass
+
+    for name in names:
+        parametrize.register_parametrization(module, name, UnwrapTensorSubclass())
+
+
+def _kept(module: torch.nn.Module) -> tuple[Any, ...]:
+    return (module, type(module), [dict(vars(module)[name]) for name in _STATE])
+
+
+def _put_back(kept: tuple[Any, ...]) -> None:
+    module, kind, dictionaries = kept
+    module.__class__ = kind
+    for name, before in zip(_STATE, dictionaries, strict=True):
+        now = vars(module)[name]
+        now.clear()
+        now.update(before)
+
+
+@contextlib.contextmanager
+def _plain_tensors(model: torch.nn.Module) -> Iterator[None]:
+    """Every weight that consists of tensors is computed from them for the time of the block: torch.export traces what
+    is done with the parts, and finds no weight in the whole. The model is as it was afterwards, to the same objects.
+    """
+    found = {module: names for module in model.modules() if (names := _of_tensors(module))}
+    kept = [_kept(module) for module in found]
+    try:
+        for module, names in found.items():
+            _opened(module, names)
+        yield
+    finally:
+        for each in kept:
+            _put_back(each)

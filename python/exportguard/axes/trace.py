@@ -28,6 +28,7 @@ class Trace:
     """What is known of one traced program."""
 
     trial: Trial
+    traced: TracedInputs
     example: Example
     decisions: Sequence[Decision]
     calls: Sequence[CallInputs] = ()
@@ -39,7 +40,6 @@ class Trace:
     _evaluations: dict[sympy.Basic, Evaluation] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.traced = self.trial.inputs
         self.shape_env = self.traced.shape_env
         self.asked_names = _names_as_asked(self.traced, self.example.shapes)
         self.names = {**self.asked_names, **symbol_names(self.traced, self.example.shapes)}

@@ -14,7 +14,7 @@ import sys
 import types
 import warnings
 import weakref
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter, is_
 from typing import Any, NamedTuple
@@ -139,19 +139,23 @@ def held_by(item: object) -> list[Any]:
     return [*item] if isinstance(item, tuple) else []
 
 
-def is_as_before(owner: Any, before: Content) -> bool:
-    """Whether an object holds the same objects by the same keys, in the same order.
+def changed(known: Iterable[tuple[Any, Content]]) -> Iterator[tuple[Any, Content]]:
+    """Those objects that hold other objects than before, or by other keys, or in another order.
 
     What has its places in one dictionary is not copied for it: of the thousands of objects of a model they are most.
     """
-    kind = type(owner)
-    if kind in DICTIONARIES:
-        return _same_entries(before.values, owner)
-    read = _reader(kind)
-    if read is _attributes:
-        return _same_entries(before.values, owner.__dict__)
-    now = read(owner)
-    return _same_entries(before.values, {} if now is None else now.values)
+    for owner, before in known:
+        kind = type(owner)
+        read = _reader(kind)
+        if kind in DICTIONARIES:
+            now = owner
+        elif read is _attributes:
+            now = owner.__dict__
+        else:
+            content = read(owner)
+            now = {} if content is None else content.values
+        if not _same_entries(before.values, now):
+            yield owner, before
 
 
 def _same_entries(one: Mapping[Any, Any], other: Mapping[Any, Any]) -> bool:

@@ -8,6 +8,7 @@ run changed, puts it back, and applies the change with other values.
 from __future__ import annotations
 
 import collections
+import functools
 import types
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,11 +25,11 @@ from exportguard.rewrites.contents import (
     PROGRESS,
     Content,
     Dictionaries,
+    changed,
     content_of,
     content_of_cell,
     differs,
     held_by,
-    is_as_before,
     slots_of,
 )
 from exportguard.rewrites.places import line_now
@@ -223,9 +224,8 @@ class Snapshot:
         :raises RewriteError: code took elements from an iterator, which cannot be undone
         """
         found: list[tuple[Slot, Any]] = []
-        for owner, before in self._to_compare():
-            if not is_as_before(owner, before):
-                found += self._changed(owner, before, content_of(owner) or Content(before.kind, {}))
+        for owner, before in changed(self._to_compare()):
+            found += self._changed(owner, before, content_of(owner) or Content(before.kind, {}))
         return found
 
     def _to_compare(self) -> Iterable[tuple[Any, Content]]:
@@ -304,6 +304,48 @@ def snapshot_of(module: torch.nn.Module) -> Snapshot:
     if shared is not None:
         shared[id(module)] = (module, snapshot)
     return snapshot
+
+
+class KeptModule:
+    """A module that is called again and again; after each call it holds what it held before the first."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.module = module
+
+    @functools.cached_property
+    def _before(self) -> Snapshot:
+        return snapshot_of(self.module)
+
+    @functools.cached_property
+    def _buffers(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        return [(buffer, buffer.detach().clone()) for buffer in self.module.buffers()]
+
+    @contextmanager
+    def call(self) -> Iterator[torch.nn.Module]:
+        """Runs a block that calls the module; the module and the random numbers are then as before."""
+        buffers, before = self._buffers, self._before
+        try:
+            with same_random_numbers():
+                yield self.module
+        finally:
+            before.restore(before.changes())
+            with torch.no_grad():
+                for buffer, content in buffers:
+                    if not is_fake(buffer):
+                        buffer.copy_(content)
+
+
+@contextmanager
+def same_random_numbers() -> Iterator[None]:
+    """Runs a block without gradients and with the random numbers of every other one; those outside go on as before."""
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has no data, but belongs to a trace."""
+    return hasattr(tensor, "fake_mode")
 
 
 def of_a_tensor(name: Hashable) -> RewriteError:

@@ -16,7 +16,6 @@ from exportguard.errors import InvalidArgumentError
 from exportguard.graph_builder import GraphBuilder, Value
 from exportguard.models import ModelCase
 from exportguard.onnx_model import OnnxModel
-from exportguard.optimization import OptimizeOptions, optimized
 
 from .decoder import KeysAndValues
 from .encoder_decoder import (
@@ -94,7 +93,7 @@ def speech_decoder_to_onnx(model: Any, source: Source, *, opset: int | None) -> 
         if name == "logits" or ".decoder." in name:
             g.output(result, name)
     built = g.to_model()
-    optimized(built._core, OptimizeOptions())  # what nobody asks for goes
+    built.optimize()  # what nobody asks for goes
     return built
 
 

@@ -19,7 +19,7 @@ from ..conversion import convert
 from ..dynamic_shapes import DynamicShapes
 from ..errors import ExportGuardError, InvalidArgumentError
 from ..guard import torch_export_patches
-from ..inputs import CallInputs, flatten_named, ordered_call
+from ..inputs import CallInputs, flatten_named
 from ..onnx_model import OnnxModel, load
 from ..optimization import Optimize
 from ..reading import ReadProgram, read
@@ -305,8 +305,10 @@ def _feeds(reference: object, exported: Exported, names: Sequence[str], given: t
     if isinstance(args, Mapping):
         require_same(names, list(args))
         return [args[name] for name in names]
-    is_module = isinstance(reference, torch.nn.Module)
-    call = ordered_call(reference, args, kwargs) if is_module else CallInputs(tuple(args), dict(kwargs or {}))
+    if isinstance(reference, torch.nn.Module):
+        call = CallInputs.of(reference.forward, args, kwargs)
+    else:
+        call = CallInputs(tuple(args), dict(kwargs or {}))
     with torch_export_patches(patch=False):
         leaves = flatten_named((call.args, dict(call.kwargs)))
     taken = exported.inputs.taken

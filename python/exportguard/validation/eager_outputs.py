@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 
-from ..axes.model_run import KeptModule
 from ..guard import torch_export_patches
 from ..inputs import Leaf, flatten_named
 from ..models import ModelCase
 from ..models.input_sets import InputSet
+from ..rewrites.state import KeptModule
 from .own_module import ModuleCase
 
 

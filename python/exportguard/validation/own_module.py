@@ -15,14 +15,14 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..arguments import require_kind, wrong
-from ..axes.model_run import KeptModule
 from ..axes.resizing import wrapped
 from ..dynamic_shapes import DynamicShapes, LeafShape, ends_of, normalise
 from ..errors import REFUSALS, InvalidArgumentError
 from ..guard import torch_export_patches
-from ..inputs import CallInputs, ordered_call
+from ..inputs import CallInputs
 from ..models import ModelCase, Task
 from ..models.input_sets import InputSet
+from ..rewrites.state import KeptModule
 
 _TASK = "own module"
 
@@ -64,10 +64,10 @@ def module_case(module: torch.nn.Module, inputs: object, dynamic_shapes: Dynamic
         )
     if not isinstance(inputs, (tuple, list, Mapping)):
         raise wrong("inputs", inputs, "a tuple of arguments, or a dictionary of them by name")
-    call = ordered_call(module, *(((), inputs) if isinstance(inputs, Mapping) else (inputs, None)))
+    call = CallInputs.of(module.forward, *(((), inputs) if isinstance(inputs, Mapping) else (inputs, None)))
     named = _by_keyword(module, call)
     with torch_export_patches(patch=False):
-        shapes = normalise(ordered_call(module, (), named), dynamic_shapes)
+        shapes = normalise(CallInputs.of(module.forward, (), named), dynamic_shapes)
     task = Task(name=_TASK, auto_class="", mapping="", inputs="", cached=False, sizes=_sizes(shapes))
     case = ModuleCase(
         name=type(module).__name__,

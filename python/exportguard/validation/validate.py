@@ -22,7 +22,7 @@ from ..dynamic_shapes import DynamicShapes
 from ..errors import REFUSALS, ExportGuardError, InvalidArgumentError
 from ..export import require_same
 from ..guard import torch_export_patches
-from ..inputs import Leaf, flatten_named, ordered_call, output_name
+from ..inputs import CallInputs, Leaf, flatten_named, output_name
 from ..models import BuildOptions, ModelCase, build_model
 from ..models.input_sets import InputSet, all_input_sets, input_sets
 from ..notebook_tables import bars, page, table
@@ -541,7 +541,7 @@ def _returned(converted: _Converted, expected: Sequence[Leaf]) -> list[Leaf] | N
 
 def _feeds(converted: _Converted, input_set: InputSet) -> dict[str, torch.Tensor]:
     """The inputs of a set under the names of the ONNX model, which has them in the same order."""
-    call = ordered_call(converted.case.model, (), converted.case.inputs(input_set.sizes))
+    call = CallInputs.of(converted.case.model.forward, (), converted.case.inputs(input_set.sizes))
     with serializers():
         leaves = flatten_named(dict(call.kwargs))
     values = [as_tensor(leaf.value) for leaf, taken in zip(leaves, converted.takes, strict=True) if taken]

@@ -11,7 +11,7 @@ from torch.export import Dim
 from exportguard import AxisError, ExportOptions, to_onnx
 from exportguard.axes.one_symbol import one_symbol_for_a_name
 from exportguard.example import Example
-from exportguard.inputs import ordered_call
+from exportguard.inputs import CallInputs
 from exportguard.request import ExportRequest
 from exportguard.runners.onnxruntime import OrtSession
 from exportguard.tracing import exported_module
@@ -77,7 +77,7 @@ def test_what_a_model_asks_of_sizes_of_one_name_bounds_nothing() -> None:
 
 
 def test_patches_fit_the_installed_torch_or_say_why_not() -> None:
-    call = ordered_call(Compares(), (torch.rand(3), torch.rand(3)), None)
+    call = CallInputs.of(Compares().forward, (torch.rand(3), torch.rand(3)), None)
     patches = one_symbol_for_a_name(Example.of(call, ({0: "n"}, {0: "n"})))
     assert [patch.verdict() for patch in patches] == [("needed", "")] * 2
     assert one_symbol_for_a_name(Example.of(call, ({0: "n"}, {0: "m"}))) == ()

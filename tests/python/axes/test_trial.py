@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from exportguard import ExportOptions
-from exportguard.axes.model_run import is_fake
-from exportguard.axes.trial import Outcome, Trial
+from exportguard.axes.trial import ModelRun, Outcome, Trial
 from exportguard.inputs import CallInputs
 from exportguard.repeats.markers import MARKER
 from exportguard.request import ExportRequest
+from exportguard.rewrites.state import is_fake
 from exportguard.tracing import Exported, exported_module
 
 
@@ -52,13 +52,17 @@ def sizes_of(exported: Exported, size: int) -> dict[Any, int]:
     return {value.shape[1].node.expr: size}
 
 
+def trial_of(model: torch.nn.Module, x: torch.Tensor, exported: Exported) -> Trial:
+    return Trial(ModelRun(model, CallInputs((x,), {})), exported.program, exported.inputs)
+
+
 def test_program_of_repeated_blocks_is_run_with_its_markers() -> None:
     model, x = Stack().eval(), torch.rand(2, 5, 4)
     found = exported(model, x)
     markers = found.program.graph.find_nodes(op="call_function", target=MARKER)
     assert len(markers) == 3
 
-    trial = Trial(model, CallInputs((x,), {}), found.program)
+    trial = trial_of(model, x, found)
     assert [trial.outcome(sizes_of(found, size)) for size in (1, 2, 9)] == [Outcome.AGREES] * 3
     assert found.program.graph.find_nodes(op="call_function", target=MARKER) == markers
 
@@ -74,13 +78,13 @@ def test_program_whose_later_block_does_something_else_differs(wrong: str) -> No
         other = graph.call_function(target, (marker.args[0][0], by))
     marker.update_arg(0, [other, *marker.args[0][1:]])
     other.meta["val"] = marker.args[0][1].meta["val"]
-    assert Trial(model, CallInputs((x,), {}), found.program).outcome(sizes_of(found, 3)) == Outcome.DIFFERS
+    assert trial_of(model, x, found).outcome(sizes_of(found, 3)) == Outcome.DIFFERS
 
 
 def test_what_is_known_of_a_point_is_not_found_out_again() -> None:
     model, x = Stack().eval(), torch.rand(2, 5, 4)
     found = exported(model, x)
-    trial = Trial(model, CallInputs((x,), {}), found.program)
+    trial = trial_of(model, x, found)
 
     ran = itertools.count()  # a list would be as before after each run
     model.register_forward_hook(lambda *_: (next(ran), None)[1])
@@ -100,7 +104,7 @@ class Divides(torch.nn.Module):
 def test_error_of_pythons_arithmetic_is_a_refusal() -> None:
     model, x = Divides(), torch.rand(2, 5, 4)
     found = exported(model, x)
-    trial = Trial(model, CallInputs((x,), {}), found.program)
+    trial = trial_of(model, x, found)
     assert trial.refuses(sizes_of(found, 3)) is True
     assert trial.outcome(sizes_of(found, 3)) == Outcome.REFUSED
 
@@ -109,7 +113,7 @@ def test_large_model_is_tried_without_its_data() -> None:
     x = torch.rand(2, 600, 4)  # more rows than are run for that
     model = Stack().eval()
     found = exported(model, x)
-    trial = Trial(model, CallInputs((x,), {}), found.program)
+    trial = trial_of(model, x, found)
     with_data = itertools.count()
     model.register_forward_pre_hook(lambda _, args: (None if is_fake(args[0]) else next(with_data), None)[1])
     assert trial.refuses(sizes_of(found, 700)) is False
@@ -129,4 +133,4 @@ class Reads(torch.nn.Module):
 def test_fake_tensors_that_are_refused_are_no_refusal_of_their_sizes(size: int, is_refused: bool) -> None:
     x = torch.rand(2, 600, 4)
     found = exported(Stack().eval(), x)  # the program matters not
-    assert Trial(Reads(), CallInputs((x,), {}), found.program).refuses(sizes_of(found, size)) is is_refused
+    assert trial_of(Reads(), x, found).refuses(sizes_of(found, size)) is is_refused
