@@ -6,6 +6,7 @@ import functools
 import importlib
 import sys
 import types
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,10 +39,14 @@ class Target:
         return kind(function) if kind in (staticmethod, classmethod) else function
 
 
-def _import_longest_prefix(parts: list[str]) -> tuple[types.ModuleType, list[str]]:
-    known = _imported_prefix(parts)
-    if known is not None:
-        return known
+def _import_longest_prefix(path: str) -> tuple[types.ModuleType, Sequence[str]]:
+    for name, rest in _splits(path):
+        module = sys.modules.get(name)
+        if module is not None:
+            if (not rest or rest[0] in vars(module)) and not _is_being_imported(module):
+                return module, rest
+            break
+    parts = path.split(".")
     for size in range(len(parts), 0, -1):
         name = ".".join(parts[:size])
         try:
@@ -53,14 +58,11 @@ def _import_longest_prefix(parts: list[str]) -> tuple[types.ModuleType, list[str
     raise TargetMissingError(f"there is no module {parts[0]}")
 
 
-def _imported_prefix(parts: list[str]) -> tuple[types.ModuleType, list[str]] | None:
-    """The same without an import, if the module is imported and has what comes next."""
-    for size in range(len(parts), 0, -1):
-        module = sys.modules.get(".".join(parts[:size]))
-        if module is not None:
-            is_known = size == len(parts) or parts[size] in vars(module)
-            return (module, parts[size:]) if is_known and not _is_being_imported(module) else None
-    return None
+@functools.cache
+def _splits(path: str) -> Sequence[tuple[str, Sequence[str]]]:
+    """Each name of a module that a path may begin with, the longest first, and what is behind it."""
+    parts = path.split(".")
+    return [(".".join(parts[:size]), parts[size:]) for size in range(len(parts), 0, -1)]
 
 
 def _is_being_imported(module: types.ModuleType) -> bool:
@@ -73,7 +75,7 @@ def resolve_object(path: str) -> Any:
 
     :raises TargetMissingError: if it is not there
     """
-    module, names = _import_longest_prefix(path.split("."))
+    module, names = _import_longest_prefix(path)
     try:
         return functools.reduce(getattr, names, module)
     except AttributeError as error:

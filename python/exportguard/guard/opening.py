@@ -167,7 +167,9 @@ class torch_export_patches(PatchOptions, ContextDecorator):  # noqa: N801 - it i
         with ExitStack() as block:
             block.enter_context(repeats_planned(checked_repeats(self.repeats)))
             guard = block.enter_context(open_guard(self, self.patch_details))
-            logger.log(logging.WARNING if self.verbose else logging.DEBUG, "patches:\n%s", guard.report_text)
+            level = logging.WARNING if self.verbose else logging.DEBUG
+            if logger.isEnabledFor(level):  # the text is long
+                logger.log(level, "patches:\n%s", guard.report_text)
             self._blocks.append(block.pop_all())
         return guard
 

@@ -116,18 +116,22 @@ def require_free_names(
 
     :raises RewriteError: naming them
     """
-    had, has = _uses(before), _uses(after)
     added = dict(zip(original.__code__.co_freevars, original.__closure__ or (), strict=True))  # by an earlier rule
-    new = (name for name in names if name not in added or not holds(added[name], names[name]))
-    taken = sorted(name for name in new if 0 < had[name] < has[name])
+    new = frozenset(name for name in names if name not in added or not holds(added[name], names[name]))
+    had = _uses(before, new) if new else Counter()
+    has = _uses(after, new) if had else had
+    taken = sorted(name for name in had if had[name] < has[name])
     if taken:
         raise RewriteError(f"{name_of(original)} has a variable {', '.join(taken)} of its own")
 
 
-def _uses(node: ast.AST) -> Counter[str]:
-    parts = [*ast.walk(node)]
-    names = Counter(part.id for part in parts if isinstance(part, ast.Name))
-    return names + Counter(part.arg for part in parts if isinstance(part, ast.arg))
+def _uses(node: ast.AST, names: frozenset[str]) -> Counter[str]:
+    """How often a tree has each of these names that it has at all."""
+    parts = (getattr(part, "id", None) or getattr(part, "arg", None) for part in ast.walk(node) if type(part) in _NAMED)
+    return Counter(name for name in parts if name in names)
+
+
+_NAMED = (ast.Name, ast.arg)
 
 
 def holds(cell: types.CellType, item: object) -> bool:

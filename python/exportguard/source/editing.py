@@ -58,7 +58,7 @@ def _rewrite(function: Any, rule: Any, names: tuple[tuple[str, Any], ...]) -> An
     if is_same_tree(changed, definition):
         raise RewriteError(f"{name_of(inner)} does not contain what {rule.__name__} rewrites")
     require_free_names(definition, changed, inner, dict(names))
-    made = compiled(ast.fix_missing_locations(changed), inner, names=dict(names))
+    made = compiled(changed, inner, names=dict(names))
     keep_sources(made, (_kept_sources(inner) or (definition,))[0], changed)
     return rewrap(function, inner, made)
 

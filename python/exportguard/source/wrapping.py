@@ -15,9 +15,7 @@ def innermost(function: object) -> types.FunctionType:
 
     :raises RewriteError: there is none, as for a built-in function
     """
-    current = function
-    while (inner := _one_inside(current)) is not None:
-        current = inner
+    current = _inside_of(function)
     if not isinstance(current, types.FunctionType):
         raise RewriteError(f"{function!r} is not a Python function; only those can be rewritten")
     return current
@@ -25,10 +23,16 @@ def innermost(function: object) -> types.FunctionType:
 
 def plain(value: object) -> Any:
     """The innermost function of `value`, or what it is if there is none."""
-    try:
-        return innermost(value)
-    except RewriteError:
-        return value
+    current = _inside_of(value)
+    return current if isinstance(current, types.FunctionType) else value
+
+
+def _inside_of(value: object) -> object:
+    """What is left without descriptors and decorators."""
+    current = value
+    while (inner := _one_inside(current)) is not None:
+        current = inner
+    return current
 
 
 def _one_inside(outer: object) -> Any:
