@@ -47,7 +47,7 @@ print(json.dumps([once() for _ in range(20)]))
 
 
 def measured(families: str, processes: int, packages: Sequence[Path], compiled: str) -> list[tuple[float, float]]:
-    """Milliseconds of processor time of the first guard and of a later one, for each package the least of its processes.
+    """Milliseconds of processor time of the first guard and of a later one, the least of the processes of each package.
 
     `compiled` is the folder that the code of modules is kept in.
     """
