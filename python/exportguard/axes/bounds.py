@@ -124,6 +124,10 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
     if decision.answer == Answer.DISPROVED and not points:
         return None  # the bounds that are known imply it
     kind, sizes = _tried(trace, points[:_TRIALS] if is_relation else _spread(points))
+    if kind == Kind.TESTED and trace.trial.is_of_few_calls:
+        corners = [point for point in _corners(trace, condition) if point not in points]
+        wrong = next((point for point in corners if _differs(trace, point)), None)
+        kind, sizes = (kind, sizes) if wrong is None else (Kind.WRONG, wrong)
     if kind == Kind.TESTED and guard in trace.hidden:
         kind = Kind.HIDDEN
     if kind is None:
@@ -151,6 +155,23 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
     return bound
 
 
+def _corners(trace: Trace, condition: sympy.Basic) -> Iterator[Sizes]:
+    """Sizes that break a condition on several, of each the least that does: behind it the model may ask for that."""
+    symbols = sorted(condition.free_symbols & {*trace.free_symbols()}, key=str)
+    for symbol in symbols if len(symbols) > 1 else ():
+        least = trace.domain[symbol].low
+        domain = {**trace.domain, symbol: Range(least, least)}
+        found = decide(_within_known(trace, condition), domain).counterexamples
+        yield from ({symbol: least, **point} for point in found[:1])
+
+
+def _differs(trace: Trace, sizes: Sizes) -> bool:
+    """Whether the program is wrong where it takes no time to find out."""
+    known = trace.all_sizes(sizes)
+    is_quick = meets(trace.known, trace, sizes) and trace.trial.is_quick(known)
+    return is_quick and trace.trial.outcome(known) == Outcome.DIFFERS and _runs_as_traced(trace)
+
+
 def _spread(points: Sequence[Sizes]) -> list[Sizes]:
     """The points with one of larger sizes behind the smallest, where programs may do the same by luck."""
     moderate = [sizes for sizes in points[1:] if max(sizes.values()) <= _MODERATE]
@@ -167,7 +188,12 @@ def _by_name(trace: Trace, sizes: Sizes) -> dict[str, int]:
 
 def _beyond_the_known(trace: Trace, condition: sympy.Basic) -> Sequence[Sizes]:
     """Sizes that break a condition within the bounds that are known, looked for among more than those that are told."""
-    return decide(sympy.Or(condition, *(sympy.Not(entry) for entry in trace.known)), trace.domain).counterexamples
+    return decide(_within_known(trace, condition), trace.domain).counterexamples
+
+
+def _within_known(trace: Trace, condition: sympy.Basic) -> sympy.Basic:
+    """What is false where a condition is within the bounds that are known, in symbols that follow from no other."""
+    return sympy.Or(condition, *(sympy.Not(trace.replaced(with_relations(trace, entry))) for entry in trace.known))
 
 
 def _upper_bound(condition: sympy.Basic) -> int | None:
@@ -214,12 +240,8 @@ def _tried(trace: Trace, points: Sequence[Sizes]) -> tuple[Kind | None, Sizes]:
 def _wrong_beside(trace: Trace, agreed: Sizes) -> Sizes | None:
     """Sizes at which the program is wrong, of which some are those at which it was found right."""
     for sizes in _sizes_beside(trace, agreed):
-        known = trace.all_sizes(sizes)
-        if not meets(trace.known, trace, sizes) or not trace.trial.is_quick(known):
-            continue
-        outcome = trace.trial.outcome(known)
-        logger.debug("at %s as well: %s", trace.told(sizes), outcome.value)
-        if outcome == Outcome.DIFFERS and _runs_as_traced(trace):
+        if _differs(trace, sizes):
+            logger.debug("at %s it is wrong", trace.told(sizes))
             return sizes
     return None
 
@@ -236,6 +258,9 @@ def _sizes_beside(trace: Trace, agreed: Sizes) -> Iterator[Sizes]:
     has_one = 1 in agreed.values()
     least = {symbol: 1 if has_one and _may_be_one(trace, symbol) else trace.domain[symbol].low for symbol in others}
     yield {**least, **agreed}
+    if [*agreed.values()].count(1) == 1 and trace.trial.is_of_few_calls:
+        # Where all are small, more is equal by luck than where two are.
+        yield from ({symbol: 1, **agreed} for symbol, size in least.items() if size == 1)
 
     leaves = [leaf for leaf in trace.example.call.leaves() if isinstance(leaf, torch.Tensor)]
     larger = {symbol: max(_LARGER, trace.hints[symbol] + _LARGER // 2) for symbol in others}
@@ -305,10 +330,55 @@ def _runs_as_traced(trace: Trace) -> bool:
 def _bounds_at_one(trace: Trace) -> list[AxisBound]:
     """The axes that program and model treat differently at a size of 1."""
     free = [symbol for symbol in trace.free_symbols() if _may_be_one(trace, symbol)]
-    points: list[Sizes] = [{symbol: 1} for symbol in free]
-    points += _points_with_ones(trace, free)
-    met = [sizes for sizes in points if meets(trace.known, trace, sizes)]
-    return [bound for sizes in met if (bound := _bound_at(trace, sizes)) is not None]
+    tried = [sizes for symbol in free for sizes in _known_with(trace, symbol, 1)]
+    found = [bound for sizes in tried if (bound := _bound_at(trace, sizes)) is not None]
+    for sizes in _points_with_ones(trace, free):
+        if meets(trace.known, trace, sizes) and not _is_told_by(trace, tried, sizes):
+            found += [bound] if (bound := _bound_at(trace, sizes)) is not None else []
+            tried.append(sizes)
+    return found
+
+
+def _is_told_by(trace: Trace, tried: Sequence[Sizes], sizes: Sizes) -> bool:
+    """Whether a trial of a long program would tell no more than one in which it agreed."""
+    if trace.trial.is_of_few_calls:
+        return False
+    agreed = {_cell(trace, known) for known in tried if trace.trial.has_agreed(trace.all_sizes(known))}
+    return _cell(trace, sizes) in agreed
+
+
+def _known_with(trace: Trace, symbol: sympy.Symbol, size: int) -> list[Sizes]:
+    """Sizes within the bounds that are known, of which one is given: those of the example beside it, or a few others.
+
+    A program for a part of all sizes may be wanted for none at which the other axes are those of its example.
+    """
+    sizes: Sizes = {symbol: size}
+    if meets(trace.known, trace, sizes):
+        return [sizes]
+    domain = {**_domain_from_one(trace), symbol: Range(size, size)}
+    found = decide(_within_known(trace, sympy.false), domain).counterexamples
+    points = [{symbol: size, **point} for point in found]
+    return _spread([point for point in points if meets(trace.known, trace, point)])[:2]
+
+
+#: Which questions are answered otherwise than in the trace, and which sizes are 1.
+_Cell = tuple[frozenset[sympy.Basic], frozenset[sympy.Symbol]]
+
+
+def _cell(trace: Trace, sizes: Sizes) -> _Cell:
+    """The sizes among which one trial tells of all as much as it tells of its own.
+
+    The model comes to the same questions as at another size of the cell, gives the same answers, and so goes the same
+    way to the first that was not asked in the trace. All that is looked for there, behind the points that guards are
+    tried at, is a question of a single entry, and of those it has the same.
+    """
+    known = trace.all_sizes(sizes)
+    others = frozenset(
+        decision.condition
+        for decision in trace.decisions
+        if decision.condition.free_symbols <= known.keys() and trace.value(decision.condition, known) is False
+    )
+    return others, frozenset(symbol for symbol in trace.free_symbols() if known[symbol] == 1)
 
 
 def _points_with_ones(trace: Trace, free: Sequence[sympy.Symbol]) -> Iterator[Sizes]:
@@ -317,8 +387,7 @@ def _points_with_ones(trace: Trace, free: Sequence[sympy.Symbol]) -> Iterator[Si
         condition = trace.replaced(with_relations(trace, decision.condition))
         if not decision.is_of_model or len(condition.free_symbols & {*free}) < 2:
             continue
-        within_known = sympy.Or(condition, *map(sympy.Not, trace.known))
-        found = decide(within_known, _domain_from_one(trace)).counterexamples
+        found = decide(_within_known(trace, condition), _domain_from_one(trace)).counterexamples
         ones = {frozenset(symbol for symbol in free if sizes.get(symbol) == 1): sizes for sizes in reversed(found)}
         yield from (sizes for symbols, sizes in ones.items() if symbols)
 
@@ -407,14 +476,8 @@ def _bounds_at_none(trace: Trace) -> list[AxisBound]:
             point=_by_name(trace, {symbol: 0}),
         )
         for symbol in trace.free_symbols()
-        if str(symbol) in asked and symbol not in of_tokens and _differs_at_none(trace, symbol)
+        if str(symbol) in asked and symbol not in of_tokens and _differs(trace, {symbol: 0})
     ]
-
-
-def _differs_at_none(trace: Trace, symbol: sympy.Symbol) -> bool:
-    sizes = trace.all_sizes({symbol: 0})
-    is_quick = meets(trace.known, trace, sizes) and trace.trial.is_quick(sizes)
-    return is_quick and trace.trial.outcome(sizes) == Outcome.DIFFERS and _runs_as_traced(trace)
 
 
 def _bound_of_operators_at(trace: Trace, sizes: Sizes) -> AxisBound | None:

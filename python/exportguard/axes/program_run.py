@@ -60,6 +60,16 @@ class ProgramRun:
         return [value for spec, value in pairs if spec.kind == OutputKind.USER_OUTPUT]
 
 
+def number_of_calls(module: torch.nn.Module) -> int:
+    """How many nodes a program has, those of its blocks and of graphs in it as often as they stand there."""
+    graphs = (inner.graph for inner in module.modules() if isinstance(inner, GraphModule))
+    return sum(_number_of_calls(node) for graph in graphs for node in graph.nodes)
+
+
+def _number_of_calls(node: Node) -> int:
+    return len(node.meta["exportguard_path"].graph.nodes) if node.target is MARKER else int(node.op == "call_function")
+
+
 def _has_markers(module: torch.nn.Module) -> bool:
     return isinstance(module, GraphModule) and bool(module.graph.find_nodes(op="call_function", target=MARKER))
 
@@ -308,9 +318,19 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
 
 
 class GraphWithCutTables(GraphWithTrueShapes):
-    """The same, but for single entries in place of several."""
+    """The same, but for single entries in place of several, which may not be what it returns: a file says how many."""
 
     shapes_follow = False
+
+    def run_node(self, n: Node) -> Any:
+        if n.op == "output":
+            for result in n.all_input_nodes:
+                for value, traced in zip(
+                    _values(self.env[result]), self._blocks.reading.shapes_of(result), strict=False
+                ):
+                    if traced is not None and [*map(self._sizes, traced)] != [*value.shape]:
+                        raise RuntimeError(f"{result} has the shape {[*value.shape]} and was traced as {[*traced]}")
+        return super().run_node(n)
 
     def may_have(self, others: Sequence[int]) -> bool:
         return all(size == 1 for size in others)

@@ -20,7 +20,7 @@ from exportguard.rewrites.state import KeptModule, is_fake, same_random_numbers
 from exportguard.signature import TracedInputs
 
 from .expressions import Sizes
-from .program_run import GraphWithCutTables, ProgramRun
+from .program_run import GraphWithCutTables, ProgramRun, number_of_calls
 from .resizing import InputsOfOtherSizes, with_masks
 from .rounding import coarser, coarsest_dtypes
 from .vast import numbers_of_entries
@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 # What a result may differ by where both sides do the same arithmetic, in parts of the largest value: epsilons of it.
 _EPSILONS = 256
+
+_FEW_CALLS = 512  # of operators, which take a few milliseconds
 
 # A model is run in full for no more than this many rows of inputs (attention compares each with each) and products with
 # weights, which take some 0.1 s; and for no more than these products, which take a second, if it has to be.
@@ -207,6 +209,11 @@ class Trial:
         """How many entries the tensors of the program have, for those that depend on the sizes of its inputs."""
         return numbers_of_entries(self._program)
 
+    @functools.cached_property
+    def is_of_few_calls(self) -> bool:
+        """Whether the program is run in so little time that it may be at many sizes."""
+        return number_of_calls(self._program.graph_module) <= _FEW_CALLS
+
     def has_other_ranks(self, sizes: Sizes) -> bool:
         """Whether what the model returns at these sizes has other ranks than the traced values, or another number."""
         call = self._at(sizes)
@@ -233,6 +240,11 @@ class Trial:
             call.forget_outputs()
         return self._outcomes[call]
 
+    def has_agreed(self, sizes: Sizes) -> bool:
+        """Whether they were found to do the same at these sizes; nothing is run for the answer."""
+        call = self._calls.get(_key(sizes))
+        return call is not None and self._outcomes.get(call) == Outcome.AGREES
+
     def outcomes_by_masks(self, sizes: Sizes) -> Iterator[Outcome]:
         """Whether they do the same at these sizes, and once more with masks that leave a token out."""
         yield self.outcome(sizes)
@@ -245,7 +257,7 @@ class Trial:
         return self._compared(self._run.of(call), sizes)
 
     def _at(self, sizes: Sizes) -> TriedCall | None:
-        key = tuple(sorted((str(symbol), size) for symbol, size in sizes.items()))
+        key = _key(sizes)
         if key not in self._calls:
             inputs = self._others(sizes) if self._others is not None else None
             self._calls[key] = None if inputs is None else self._run.of(inputs)
@@ -292,6 +304,10 @@ def _torch_silent() -> Iterator[None]:
         yield
     finally:
         log.disabled = before
+
+
+def _key(sizes: Sizes) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((str(symbol), size) for symbol, size in sizes.items()))
 
 
 def _rank(value: object) -> int | None:
