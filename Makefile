@@ -8,11 +8,16 @@ BUILD ?= build
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 JOBS ?= $(shell nproc)
+TESTS ?= tests/python tests/models
 OLDEST := .venv-oldest
 OLDEST_TESTS = $(addprefix tests/python/,$(addsuffix .py,test_guard test_guard_document test_caches test_state_caches test_every_patch \
 	test_patch_details test_patches_torch test_patches_transformers test_dynamic_shapes test_axis_report \
 	test_observed_shapes test_input_observer))
 OLDEST_MODELS = $(foreach name,llama mistral t5,"tests/models/test_models.py::test_a_model_with_a_cache_is_right_on_every_set_of_inputs[$(name)]")
+# What is done with the oldest torch is done in a copy of the tree, since the libraries lie in it.
+TORCH_OLDEST := .venv-torch-oldest
+TORCH_OLDEST_PYTHON ?= python3.12
+TORCH_OLDEST_TREE := $(BUILD)-torch-oldest
 PYTEST := OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q
 CPP_FILES = $(shell git ls-files 'include/*.h' 'src/*.h' 'src/*.cpp' 'src/*.cu' 'tests/cpp/*.h' 'tests/cpp/*.cpp' 'examples/*.cpp')
 
@@ -23,13 +28,14 @@ ifeq ($(shell test -L $(VENV) && echo link),link)
 else
   ENVIRONMENT := $(VENV)/.packages
 endif
+TORCH_OLDEST_ENVIRONMENT := $(if $(shell test -L $(TORCH_OLDEST) && echo link),,$(TORCH_OLDEST)/.packages)
 OLDEST_ENVIRONMENT := $(if $(shell test -L $(OLDEST) && echo link),,$(OLDEST)/.packages)
 
 # Paths relative to the tree: other clones and build folders share what was compiled.
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
-.PHONY: help setup build wheel demo test test-cpp test-python test-install test-oldest lint format format-check figures sanitize sanitize-threads bench speed table site clean
+.PHONY: help setup build wheel demo test test-cpp test-python test-install test-oldest tree-torch-oldest test-torch-oldest wheel-torch-oldest lint format format-check figures sanitize sanitize-threads bench speed table site clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -59,11 +65,17 @@ $(OLDEST)/.packages: requirements/torch.txt requirements/oldest.txt $(VENV)/.apt
 	@echo "$(CURDIR)/python" > $$($(OLDEST)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/exportguard-tree.pth
 	@touch $@
 
+$(TORCH_OLDEST)/.packages: requirements/torch-oldest.txt $(VENV)/.apt
+	@$(TORCH_OLDEST_PYTHON) -c "" 2>/dev/null || { echo "$(TORCH_OLDEST_PYTHON) is missing: install it with its headers, or pass another one, TORCH_OLDEST_PYTHON=..."; exit 1; }
+	$(TORCH_OLDEST_PYTHON) -m venv $(TORCH_OLDEST)
+	$(TORCH_OLDEST)/bin/python -m pip install -q --disable-pip-version-check -r requirements/torch-oldest.txt
+	@touch $@
+
 setup: $(ENVIRONMENT) ## Debian packages and the virtual environment
 
 # ---------------------------------------------------------------------------------------------------- build
 $(BUILD)/build.ninja: $(ENVIRONMENT)
-	cmake -G Ninja -S . -B $(BUILD) -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) -DEXPORTGUARD_INPLACE=ON -DEXPORTGUARD_WERROR=$(if $(CI),ON,OFF)
+	cmake -G Ninja -S . -B $(BUILD) -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) -DEXPORTGUARD_INPLACE=ON -DEXPORTGUARD_WERROR=$(if $(CI),ON,OFF) $(CMAKE_OPTIONS)
 
 build: $(BUILD)/build.ninja ## the C++ libraries, the Python module, tests and examples
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -90,13 +102,27 @@ test-cpp: build
 	cd $(BUILD) && ctest --output-on-failure -j $(JOBS)
 
 test-python: build
-	$(PYTEST) -n $(JOBS) --dist worksteal tests/python tests/models
+	$(PYTEST) -n $(JOBS) --dist worksteal $(TESTS)
 
 test-install: build wheel
 	$(PYTEST) tests/install
 
 test-oldest: build $(OLDEST_ENVIRONMENT) ## guard, caches, patches and some models with the oldest transformers
 	OMP_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -q -n $(JOBS) --dist worksteal $(OLDEST_TESTS) $(OLDEST_MODELS)
+
+# The copy keeps the times of files, so that what did not change is not compiled again.
+tree-torch-oldest: $(TORCH_OLDEST_ENVIRONMENT)
+	@mkdir -p $(TORCH_OLDEST_TREE)
+	@cd $(TORCH_OLDEST_TREE) && find . -type f ! -path './build/*' ! -path './build-*' ! -path './dist/*' ! -name '*.so*' -delete
+	@git ls-files -co --exclude-standard -x '.venv*' -z | tar -c --null --ignore-failed-read -T - | tar -x -C $(TORCH_OLDEST_TREE)
+	@ln -sfn $(CURDIR)/$(TORCH_OLDEST) $(TORCH_OLDEST_TREE)/.venv
+
+test-torch-oldest: tree-torch-oldest ## the Python tests with the oldest torch, and another Python
+	+$(MAKE) -C $(TORCH_OLDEST_TREE) BUILD=build CMAKE_OPTIONS="-DEXPORTGUARD_TESTS=OFF -DEXPORTGUARD_EXAMPLES=OFF" test-python
+
+wheel-torch-oldest: tree-torch-oldest ## the wheel for that torch and that Python
+	+$(MAKE) -C $(TORCH_OLDEST_TREE) BUILD=build wheel
+	@ls $(TORCH_OLDEST_TREE)/dist/*.whl
 
 sanitize: $(ENVIRONMENT) ## the C++ tests under the address and undefined-behaviour sanitizers
 	cmake -G Ninja -S . -B $(BUILD)-sanitize -DPython_EXECUTABLE=$(CURDIR)/$(PYTHON) -DEXPORTGUARD_SANITIZE=ON -DEXPORTGUARD_EXAMPLES=OFF
@@ -146,4 +172,4 @@ site: build $(VENV)/.site ## the documentation as a site, in build/site
 	@echo "$(BUILD)/site/index.html"
 
 clean: ## remove what was built, not the environment
-	rm -rf $(BUILD) $(BUILD)-sanitize $(BUILD)-threads python/exportguard/*.so
+	rm -rf $(BUILD) $(BUILD)-sanitize $(BUILD)-threads $(TORCH_OLDEST_TREE) python/exportguard/*.so

@@ -6,6 +6,7 @@
 #include "exportguard/ir/graph.h"
 #include "exportguard/ir/text.h"
 #include "exportguard/ir/verify.h"
+#include "exportguard/ir/wide_ends.h"
 #include "python/bindings.h"
 #include "python/value_types.h"
 
@@ -70,6 +71,8 @@ void bind_ir(py::module_& m) {
       [](const ir::Model& a, const ir::Model& b) { return ir::first_difference(*a.graph, *b.graph); }, py::arg("a"),
       py::arg("b"),
       "Why two models are not known to compute the same; empty if every output is computed by the same expression.");
+  m.def("widen_ends", &ir::widen_ends, py::arg("model"), py::arg("names"),
+        "Makes inputs and outputs of half precision float32, in place; what lies between computes as before.");
   m.def(
       "symbols", [](std::string_view size) { return SymExpr::parse(size).symbols(); }, py::arg("size"),
       "The names in the expression of a size.");

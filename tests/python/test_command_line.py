@@ -19,8 +19,9 @@ from exportguard.axis_report import AxisOutcome
 from exportguard.command_line import build, main
 from exportguard.commands import validate as validate_command
 from exportguard.validation.discrepancies import Discrepancy
+from exportguard.validation.exporters import file_name
 from exportguard.validation.set_result import SetResult
-from exportguard.validation.validate import ValidateOptions, ValidationReport, file_name
+from exportguard.validation.validate import ValidateOptions, ValidationReport
 
 
 def report(**fields: Any) -> ValidationReport:

@@ -29,7 +29,7 @@ LAYERS = (
     "axes/axis_report",
     "guard operator_trace onnx_model",
     "input_observer graph_builder module_calls",
-    "onnxscript_functions own_patterns",
+    "onnxscript_functions own_patterns wide_ends",
     "dispatcher",
     "decompose",
     "request",

@@ -15,6 +15,7 @@ from exportguard.errors import FileError, InvalidArgumentError, LoweringError
 from exportguard.inputs import Leaf
 from exportguard.models import BuildOptions, ModelCase, tasks
 from exportguard.models.input_sets import InputSet
+from exportguard.validation import exporters
 from exportguard.validation import validate as validation
 from exportguard.validation.eager_outputs import joined_rows
 from exportguard.validation.validate import ValidateOptions, ValidationReport, validate_model
@@ -75,7 +76,7 @@ def test_a_failure_of_the_conversion_is_reported(monkeypatch: pytest.MonkeyPatch
     def fail(*_: Any, **__: Any) -> None:
         raise LoweringError("aten.foo.default has no lowering")
 
-    monkeypatch.setattr(validation, "convert", fail)
+    monkeypatch.setattr(exporters, "convert", fail)
     report = validate_model("vit")
     assert report.failure == "LoweringError: aten.foo.default has no lowering"
     assert "Traceback" in report.details

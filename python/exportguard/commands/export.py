@@ -21,7 +21,7 @@ from ..ship.outcome import Runtime
 from ..ship.quantization import QUANTIZATIONS
 from ..ship.shards import bytes_of
 
-_DTYPES = {"float32": torch.float32, "float16": torch.float16}
+_DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,11 @@ class Options:
     keep_float32: str | None = argument(
         "--keep-float32",
         help="Modules that stay wide in a float16 model, by name, with commas between: lm_head,*.norm",
+        default=None,
+    )
+    float32_io: str | None = argument(
+        "--float32-io",
+        help="Inputs and outputs that are float32 all the same, by name: logits,pixel_values,past_key_values.*",
         default=None,
     )
     opset: str | None = argument("--opset", help="18 to 25, or newest: that runs here.", default="newest")
@@ -65,7 +70,8 @@ def run(options: Options) -> int:
         build=BuildOptions(
             task=options.task,
             dtype=_DTYPES[options.dtype],
-            keep_float32=options.keep_float32.split(",") if options.keep_float32 else (),
+            keep_float32=_names(options.keep_float32),
+            float32_io=_names(options.float32_io),
         ),
         runtime=cast(Runtime, options.runtime),
         opset=opset_of(options.opset),
@@ -82,6 +88,10 @@ def run(options: Options) -> int:
     if options.verbose:
         _print(summary(result), console)
     return 0
+
+
+def _names(told: str | None) -> tuple[str, ...]:
+    return tuple(told.split(",")) if told else ()
 
 
 def _print(lines: Mapping[str, str], console: Console) -> None:

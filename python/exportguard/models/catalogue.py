@@ -19,7 +19,13 @@ from ..errors import REFUSALS, ExportGuardError, FileError, InvalidArgumentError
 from ..optional import OptionalModule
 from ..version import installed_version
 from . import mapped
-from .checkpoint_files import quiet_transformers, require_no_file, require_whole_texts
+from .checkpoint_files import (
+    quiet_transformers,
+    require_no_file,
+    require_whole_download,
+    require_whole_texts,
+    unfinished_files,
+)
 from .kinds import shrunk_with_every_kind
 from .natural_inputs.search import runs
 from .shrink import shallow, small_fields
@@ -49,6 +55,7 @@ class BuildOptions:
     """How a model is built. Without `task` it is the one that the architecture is mostly used for.
 
     Modules whose names fit one of `keep_float32` ("lm_head", "*.norm") stay in float32 where `dtype` is narrower.
+    Inputs and outputs of what is made of the model are float32 if they fit one of `float32_io` ("logits").
     """
 
     task: str | None = None
@@ -56,6 +63,7 @@ class BuildOptions:
     device: str = "cpu"
     seed: int = 0
     keep_float32: Sequence[str] = ()
+    float32_io: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         """Refuses what is none of these, by its name.
@@ -69,12 +77,13 @@ class BuildOptions:
             raise wrong("dtype", self.dtype, "a torch.dtype of floating-point numbers")
         require_kind("device", self.device, str, 'the name of one, such as "cpu"')
         require_count("seed", self.seed)
-        require_names("keep_float32", self.keep_float32)
-        if self.keep_float32 and self.dtype not in (torch.float16, torch.bfloat16):
-            raise InvalidArgumentError(
-                f"keep_float32 is for models of half precision, and dtype is {str(self.dtype).removeprefix('torch.')}; "
-                "leave it out"
-            )
+        for name in ("keep_float32", "float32_io"):
+            require_names(name, getattr(self, name))
+            if getattr(self, name) and self.dtype not in (torch.float16, torch.bfloat16):
+                raise InvalidArgumentError(
+                    f"{name} is for models of half precision, and dtype is {str(self.dtype).removeprefix('torch.')}; "
+                    "leave it out"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,9 +293,15 @@ def _keep_no_cache(config: transformers.PretrainedConfig) -> None:
 def _from_checkpoint(name: str, options: BuildOptions) -> ModelCase:
     """A folder or a hub id with its weights, as the class that they were saved from unless a task asks for another."""
     if Path(name).is_dir():
+        require_whole_download(Path(name))
         require_whole_texts(Path(name))
     config = _checkpoint_config(name)
     if Path(name).is_dir() and not _has_weights(Path(name)):
+        unfinished = unfinished_files(Path(name))
+        if unfinished:
+            raise InvalidArgumentError(
+                f"{name} has no weights yet: the download of {', '.join(unfinished)} is not finished"
+            )
         raise InvalidArgumentError(
             f"{name} has no weights (no *.safetensors and no *.bin); pass {config.model_type}, the name of its "
             "architecture, for a small untrained model"

@@ -28,6 +28,10 @@ _READ = (
     "pytorch_model.bin.index.json",
 )
 
+#: Suffixes of what browsers and loaders of files have not finished.
+_UNFINISHED = {".incomplete", ".part", ".partial", ".crdownload", ".aria2", ".tmp"}
+_POINTER = b"version https://git-lfs"
+
 #: What a file that is passed for a model is, by its suffix, and what to do with it.
 _FILES = {
     ".onnx": "it is an ONNX file: `exportguard optimize` and `exportguard compare` take those",
@@ -45,6 +49,51 @@ def require_no_file(name: str) -> None:
         return
     remedy = _FILES.get(path.suffix.lower(), f"pass the folder that it lies in, {path.parent}")
     raise InvalidArgumentError(f"{name} is a file, and no folder with a model in it; {remedy}")
+
+
+def require_whole_download(folder: Path) -> None:
+    """What an unfinished download of a checkpoint leaves, before anything of it is read.
+
+    Raises:
+        FileError: a file is git-lfs's pointer to it, or an index names files that are not there.
+    """
+    for path in (folder / name for name in (*_READ, *(path.name for path in _weight_files(folder)))):
+        if path.is_file() and _is_pointer(path):
+            raise FileError(
+                f"{path} is git-lfs's pointer to the file and not the file itself; run `git lfs pull` in {folder}"
+            )
+    for index in (folder / name for name in _READ if name.endswith(".index.json")):
+        named = _named_files(index)
+        missing = [name for name in named if not (folder / name).is_file()]
+        if missing:
+            raise FileError(
+                f"{folder} lacks {len(missing)} of the {len(named)} files that {index.name} names "
+                f"({', '.join(missing[:3])}{', …' if len(missing) > 3 else ''}); finish the download"
+            )
+
+
+def unfinished_files(folder: Path) -> list[str]:
+    """The names of files that downloads have not finished."""
+    return sorted(path.name for path in folder.iterdir() if path.suffix.lower() in _UNFINISHED)
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    return [path for pattern in ("*.safetensors", "*.bin") for path in sorted(folder.glob(pattern))]
+
+
+def _is_pointer(path: Path) -> bool:
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        return file.read(len(_POINTER)) == _POINTER
+    return False
+
+
+def _named_files(index: Path) -> list[str]:
+    """Those that the weights lie in; [] of an index that cannot be read, which is told of elsewhere."""
+    try:
+        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return []
+    return sorted(name for name in names if isinstance(name, str))
 
 
 def require_whole_texts(folder: Path) -> None:

@@ -176,6 +176,8 @@ def _header(file: Path) -> dict[str, StoredTensor]:
             if not 0 < length <= size - 8:
                 raise FileError(f"{file} is cut short, or no file of safetensors; copy it again")
             table = json.loads(stream.read(length))
+    except FileError:
+        raise
     except (OSError, ValueError) as error:
         raise FileError(f"cannot read {file}: {error}") from error
     found = {}

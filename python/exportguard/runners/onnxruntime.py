@@ -85,6 +85,8 @@ class OrtSession:
                 f"try another dtype or device. {error}"
             ) from error
         self.input_names: list[str] = [value.name for value in self._session.get_inputs()]
+        #: Those of float32; models of half precision may take some of their inputs so.
+        self.wide_inputs = {value.name for value in self._session.get_inputs() if value.type == "tensor(float)"}
         self.output_names: list[str] = [value.name for value in self._session.get_outputs()]
 
     def run(self, inputs: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:

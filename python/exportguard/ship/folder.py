@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -15,6 +16,7 @@ from exportguard.models import BuildOptions, ModelCase, build_model
 from exportguard.models.wide_modules import is_kept, wide_modules
 from exportguard.opsets import checked_opset
 from exportguard.validation.own_module import case_of_program, is_program
+from exportguard.wide_ends import WideEnds
 
 from . import genai
 from .companions import write_companions
@@ -53,6 +55,7 @@ def export_model(
     require_kind("options", options, FolderOptions, "exportguard.FolderOptions")
     require_callable("progress", progress)
     require_free(target)
+    options = _as_wanted(options)
     timer = Timer(progress)
     with timer("load", "loading the model"):
         case = _case_of(model, options)
@@ -65,7 +68,9 @@ def export_model(
         result.parameters = sum(parameter.numel() for parameter in case.model.parameters())
         with timer("configuration", "writing configuration and tokenizer"):
             write_companions(str(model), case, staging)  # first: what cannot be written is found out before the work
-        write_files(case, parts_of(case, options), staging, options, Step(result, timer))
+        ends = WideEnds(options.build.float32_io)
+        write_files(case, parts_of(case, options), staging, options, Step(result, timer, ends))
+        result.float32_io = list(dict.fromkeys(ends.widened))
         if options.shard_size is not None:
             for name in result.files:
                 split_data(staging / name, options.shard_size)
@@ -101,6 +106,14 @@ def plan(
         "inputs": _form(parts),
         "verify": "compared with eager before the folder appears" if options.verify else "nothing is run",
     }
+
+
+def _as_wanted(options: FolderOptions) -> FolderOptions:
+    """With the inputs and outputs that a runtime wants: transformers.js makes its pictures and caches in float32."""
+    build = options.build
+    if options.runtime != "transformers.js" or build.dtype not in (torch.float16, torch.bfloat16) or build.float32_io:
+        return options
+    return replace(options, build=replace(build, float32_io=("*",)))
 
 
 def _case_of(model: str | os.PathLike[str], options: FolderOptions) -> ModelCase:

@@ -15,7 +15,7 @@ from exportguard.optional import OptionalModule
 from exportguard.validation.discrepancies import Discrepancy, compare_outputs
 
 from .decoder import KeysAndValues, empty_past, feeds
-from .sessions import session_of
+from .sessions import fitting, session_of
 
 transformers: Any = OptionalModule("transformers")
 
@@ -118,7 +118,8 @@ def generated_by(file: Path, cache: KeysAndValues, prompts: Prompts, dtype: torc
     past = empty_past(session.input_names, cache, len(ids), dtype)
     tokens = ids
     for _ in prompts.logits:
-        outputs = dict(zip(session.output_names, session.run(feeds(session.input_names, ids, mask, past)), strict=True))
+        given = fitting(session, feeds(session.input_names, ids, mask, past))
+        outputs = dict(zip(session.output_names, session.run(given), strict=True))
         past = {name: outputs[name.replace("past_key_values.", "present.")] for name in past}
         ids = outputs["logits"][:, -1:, :].argmax(-1)
         tokens, mask = torch.cat([tokens, ids], dim=1), torch.cat([mask, torch.ones_like(ids)], dim=1)
@@ -130,9 +131,13 @@ def compare_generation(file: Path, cache: KeysAndValues, prompts: Prompts, dtype
     compared: list[Discrepancy] = []
     steps = _steps(file, cache, prompts, dtype)
     for step, (expected, outputs) in enumerate(zip(prompts.logits, steps, strict=True)):
-        got = outputs["logits"][:, -1, :]
-        compared += compare_outputs([f"logits of step {step}"], [expected.to(got.dtype)], [got])
+        compared.append(compare_logits(step, expected, outputs["logits"][:, -1, :], dtype))
     return compared
+
+
+def compare_logits(step: int, expected: torch.Tensor, got: torch.Tensor, dtype: torch.dtype) -> Discrepancy:
+    """Those of one step of a model that computes in `dtype`: a wider dtype of either side tells no more of them."""
+    return compare_outputs([f"logits of step {step}"], [expected.to(dtype)], [got.to(dtype)])[0]
 
 
 def calls_of_generation(
@@ -158,7 +163,7 @@ def _steps(
     past = empty_past(session.input_names, cache, len(prompts.input_ids), dtype)
     ids, mask = prompts.input_ids, prompts.attention_mask
     for step in range(len(prompts.logits)):
-        given = feeds(session.input_names, ids, mask, past)
+        given = fitting(session, feeds(session.input_names, ids, mask, past))
         if calls is not None:
             calls.append(given)
         outputs = dict(zip(session.output_names, session.run(given), strict=True))

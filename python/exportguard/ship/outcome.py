@@ -16,6 +16,7 @@ from exportguard.models import BuildOptions
 from exportguard.opsets import checked_opset
 from exportguard.validation.discrepancies import Discrepancy
 from exportguard.version import versions
+from exportguard.wide_ends import WideEnds
 
 from .quantization import Quantization, QuantizationReport
 
@@ -51,6 +52,11 @@ class FolderOptions:
             checked_opset(self.opset)
         require_flags(verify=self.verify)
         require_kind("quantize", self.quantize, (Quantization, type(None)), "an exportguard.Quantization or None")
+        if self.quantize is not None and self.build.dtype == torch.bfloat16:
+            raise InvalidArgumentError(
+                "weights of bfloat16 are not quantized, as onnxruntime has no products of them; pass float16, "
+                "or no dtype"
+            )
         if self.shard_size is not None:
             require_count("shard_size", self.shard_size, 1)
         if not isinstance(self.examples, Sequence) or not all(map(_is_call, self.examples)):
@@ -68,8 +74,8 @@ def _is_call(example: object) -> bool:
 @dataclass(kw_only=True)
 class ExportedFolder:
     """What was written and what was proved. `files` are the ONNX files; `inputs` and `outputs` those of the last one,
-    which a loop calls for each token. `kept_float32` are the modules that stayed wide.
-    `comparisons` are those with eager, `runtime_agrees` whether the runtime
+    which a loop calls for each token. `kept_float32` are the modules that stayed wide, `float32_io` the inputs and
+    outputs of all files that are. `comparisons` are those with eager, `runtime_agrees` whether the runtime
     itself generated the same tokens; None where it was not run. `agreement` is that of a quantized file, `bytes` the
     size of the files with their weights."""
 
@@ -80,6 +86,7 @@ class ExportedFolder:
     opset: int = 0
     dtype: str = ""
     kept_float32: list[str] = field(default_factory=list)
+    float32_io: list[str] = field(default_factory=list)
     node_count: int = 0
     parameters: int = 0
     files: list[str] = field(default_factory=list)
@@ -115,7 +122,8 @@ class Timer:
 
 @dataclass(frozen=True)
 class Step:
-    """What the steps of one export share: where they tell what they did, and who times them."""
+    """What the steps of one export share: where they tell what they did, who times them, and which ends are wide."""
 
     result: ExportedFolder
     timer: Timer
+    ends: WideEnds

@@ -19,12 +19,12 @@ from exportguard.models import ModelCase
 from exportguard.onnx_model import OnnxModel
 from exportguard.optional import OptionalModule
 from exportguard.request import ExportOptions
-from exportguard.validation.discrepancies import Discrepancy, compare_outputs
+from exportguard.validation.discrepancies import Discrepancy
 
 from .decoder import BATCH, decoder_to_onnx, empty_past, positions, require_plain_layers, shapes_of
-from .generation import NEW_TOKENS
+from .generation import NEW_TOKENS, compare_logits
 from .layout import MODEL_FILE
-from .sessions import session_of
+from .sessions import fitting, session_of
 from .targets import chosen_of, ends_of
 
 cache_utils: Any = OptionalModule("transformers.cache_utils")
@@ -140,20 +140,19 @@ def one_text(parts: Pictures) -> tuple[torch.Tensor, torch.Tensor]:
     return parts.ids[:1], parts.pixels[: first * len(parts.pixels) // places]
 
 
-def compare_writing(written: Written, got: Sequence[torch.Tensor]) -> list[Discrepancy]:
+def compare_writing(parts: Pictures, written: Written, got: Sequence[torch.Tensor]) -> list[Discrepancy]:
     """The logits of each step."""
-    return [
-        compared
-        for step, (wanted, given) in enumerate(zip(written.logits, got, strict=True))
-        for compared in compare_outputs([f"logits of step {step}"], [wanted.to(given.dtype)], [given])
-    ]
+    dtype = parts.cache.layers[0].keys.dtype
+    pairs = zip(written.logits, got, strict=True)
+    return [compare_logits(step, *pair, dtype) for step, pair in enumerate(pairs)]
 
 
 def steps(folder: Path, parts: Pictures, written: Written, calls: Calls | None = None) -> Iterator[torch.Tensor]:
     """The logits of each step's last token, (batch, vocabulary), the three files run as the runtime does."""
     vision, embedding, decoder = (session_of(folder / name) for name in (VISION_FILE, EMBEDDING_FILE, MODEL_FILE))
-    called: Calls = {VISION_FILE: [{"pixel_values": parts.pixels}], EMBEDDING_FILE: [], MODEL_FILE: []}
-    (features,) = vision.run(called[VISION_FILE][0])
+    seen = fitting(vision, {"pixel_values": parts.pixels})
+    called: Calls = {VISION_FILE: [seen], EMBEDDING_FILE: [], MODEL_FILE: []}
+    (features,) = vision.run(seen)
     length = parts.ids.shape[1]
     past = empty_past(decoder.input_names, shapes_of(parts.cache), len(parts.ids), parts.cache.layers[0].keys.dtype)
     ids = parts.ids
@@ -164,9 +163,10 @@ def steps(folder: Path, parts: Pictures, written: Written, calls: Calls | None =
         feeds = {"inputs_embeds": embedded, "attention_mask": mask, **past}
         if "position_ids" in decoder.input_names:
             feeds["position_ids"] = positions(mask, ids.shape[1])
+        fed = fitting(decoder, feeds)
         called[EMBEDDING_FILE].append(given)
-        called[MODEL_FILE].append(feeds)
-        outputs = dict(zip(decoder.output_names, decoder.run(feeds), strict=True))
+        called[MODEL_FILE].append(fed)
+        outputs = dict(zip(decoder.output_names, decoder.run(fed), strict=True))
         yield outputs["logits"][:, -1]
         past = {name: outputs[name.replace("past_key_values.", "present.")] for name in past}
         ids = written.tokens[:, length + step : length + step + 1]

@@ -10,10 +10,12 @@ from typing import Any, Literal
 
 import torch
 
+from exportguard.axes.rounding import coarser
 from exportguard.errors import FileError
+from exportguard.models.catalogue import DTYPES
 from exportguard.runners.evaluator import EvaluatorSession
 from exportguard.runners.onnxruntime import OrtSession
-from exportguard.validation.discrepancies import Tolerance, compare_outputs
+from exportguard.validation.discrepancies import Tolerance, compare_outputs, tolerance_for
 from exportguard.validation.set_result import SetResult
 from exportguard.validation.validate import ValidationReport
 
@@ -68,7 +70,7 @@ def validate_export(
     report.inputs, report.outputs = list(told["inputs"]), list(told["outputs"])
     report.node_count, report.parameters = told["node_count"], told["parameters"]
     try:
-        report.sets = _compared_all(folder, calls, runner, tolerance)
+        report.sets = _compared_all(folder, calls, runner, tolerance, DTYPES.get(told["dtype"]))
     except Exception as error:  # runtimes have no common base for their own
         report.failure = f"{type(error).__name__}: {error}"
     return report
@@ -76,11 +78,15 @@ def validate_export(
 
 def compared_again(folder: Path) -> list[SetResult]:
     """The file in the folder on what was recorded, before and after it was changed."""
-    return _compared_all(folder, torch.load(folder / EXAMPLES, weights_only=True), "onnxruntime", None)
+    return _compared_all(folder, torch.load(folder / EXAMPLES, weights_only=True), "onnxruntime")
 
 
 def _compared_all(
-    folder: Path, calls: Sequence[Mapping[str, Any]], runner: Runner, tolerance: Tolerance | None
+    folder: Path,
+    calls: Sequence[Mapping[str, Any]],
+    runner: Runner,
+    tolerance: Tolerance | None = None,
+    computed_in: torch.dtype | None = None,
 ) -> list[SetResult]:
     sessions: dict[str, OrtSession | EvaluatorSession] = {}
     results = []
@@ -90,9 +96,15 @@ def _compared_all(
             file = file_of(folder, name)
             sessions[name] = session_of(file) if runner == "onnxruntime" else EvaluatorSession(file)
         names, expected = list(call["outputs"]), list(call["outputs"].values())
-        outputs = compare_outputs(names, expected, sessions[name].run(call["inputs"]), tolerance)
+        bounds = tolerance or [_tolerance(value, computed_in) for value in expected]
+        outputs = compare_outputs(names, expected, sessions[name].run(call["inputs"]), bounds)
         results.append(SetResult(name=f"recorded {number}", sizes={}, outputs=outputs))
     return results
+
+
+def _tolerance(value: torch.Tensor, computed_in: torch.dtype | None) -> Tolerance:
+    """Of float32 that was computed in half precision that of the latter."""
+    return tolerance_for(coarser(value.dtype, computed_in) or value.dtype if value.is_floating_point() else value.dtype)
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:

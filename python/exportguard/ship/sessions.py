@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+
+import torch
 
 from exportguard.runners.onnxruntime import OrtSession, SessionOptions
 
@@ -13,6 +16,11 @@ LARGE = 1 << 30
 def session_of(file: Path) -> OrtSession:
     """A session that has no second copy of large weights."""
     return OrtSession(file, SessionOptions(packs_weights=weight_bytes(file) < LARGE))
+
+
+def fitting(session: OrtSession, feeds: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """What a model of half precision is given, in float32 where its file takes that."""
+    return {name: value.float() if name in session.wide_inputs else value for name, value in feeds.items()}
 
 
 def weight_bytes(file: Path) -> int:

@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 
-from exportguard.validation.discrepancies import Discrepancy, compare_outputs
+from exportguard.runners.onnxruntime import OrtSession
+from exportguard.validation.discrepancies import Discrepancy
 
 from .encoder_decoder import ENCODER_FILE, Source, Tensors, empty_past, feeds, next_past
-from .generation import NEW_TOKENS, Agreement, agreement_of
-from .sessions import session_of
+from .generation import NEW_TOKENS, Agreement, agreement_of, compare_logits
+from .sessions import fitting, session_of
 
 _SHORTER = 2  # tokens that the second text lacks: it is padded behind
 _LENGTH = 9
@@ -50,10 +51,8 @@ def targets_of(model: Any, source: Source) -> Targets:
 
 def compare_targets(folder: Path, source: Source, targets: Targets) -> list[Discrepancy]:
     """The logits of each step, the decoder being fed with the tokens that the model chose."""
-    compared: list[Discrepancy] = []
-    for step, (expected, got) in enumerate(zip(targets.logits, _steps(folder, source, targets), strict=True)):
-        compared += compare_outputs([f"logits of step {step}"], [expected.to(got.dtype)], [got])
-    return compared
+    pairs = zip(targets.logits, _steps(folder, source, targets), strict=True)
+    return [compare_logits(step, *pair, source.states.dtype) for step, pair in enumerate(pairs)]
 
 
 def agreement_with_targets(folder: Path, source: Source, targets: Targets) -> Agreement:
@@ -63,16 +62,16 @@ def agreement_with_targets(folder: Path, source: Source, targets: Targets) -> Ag
 
 def calls_of_targets(folder: Path, source: Source, targets: Targets) -> Calls:
     """What each file is given: the encoder once, the decoder in the first step and in the one behind it."""
-    called = _called(session_of(folder / ENCODER_FILE).input_names, targets.inputs)
+    called = _called(session_of(folder / ENCODER_FILE), targets.inputs)
     calls: Calls = {ENCODER_FILE: [called], source.decoder_file: []}
     for _ in itertools.islice(_steps(folder, source, targets, calls), 2):
         pass
     return calls
 
 
-def recorded(targets: Targets) -> torch.Tensor:
-    """The recordings, of a model of those."""
-    return next(iter(targets.inputs.values()))
+def recorded(folder: Path, targets: Targets) -> Mapping[str, torch.Tensor]:
+    """The recordings, as the encoder takes them."""
+    return _called(session_of(folder / ENCODER_FILE), targets.inputs)
 
 
 def written_by(folder: Path, source: Source, targets: Targets) -> torch.Tensor:
@@ -93,7 +92,7 @@ def _steps(
     """The logits of each step's last token, (batch, vocabulary), behind those of the model or the ones of `goes_on`."""
     token = goes_on or (lambda step: targets.tokens[:, step : step + 1])
     encoder, decoder = session_of(folder / ENCODER_FILE), session_of(folder / source.decoder_file)
-    encoded = dict(zip(encoder.output_names, encoder.run(_called(encoder.input_names, targets.inputs)), strict=True))
+    encoded = dict(zip(encoder.output_names, encoder.run(_called(encoder, targets.inputs)), strict=True))
     states = encoded["last_hidden_state"]
     mask = targets.inputs.get("attention_mask")
     # Where the encoder makes the keys and values of its states, they are not computed in the first step.
@@ -101,7 +100,7 @@ def _steps(
     past: Tensors = {**empty_past(source, len(states)), **made}
 
     for step in range(len(targets.logits)):
-        given = feeds(decoder.input_names, token(step), states, mask, past)
+        given = fitting(decoder, feeds(decoder.input_names, token(step), states, mask, past))
         if calls is not None:
             calls[source.decoder_file].append(given)
         outputs = dict(zip(decoder.output_names, decoder.run(given), strict=True))
@@ -109,12 +108,12 @@ def _steps(
         past = next_past(outputs, past)
 
 
-def _called(names: Sequence[str], inputs: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
+def _called(encoder: OrtSession, inputs: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
     """The encoder's inputs under the names of its file: a recording is the one there is."""
-    return (
-        {name: inputs[name] for name in names}
-        if set(names) <= set(inputs)
-        else dict(zip(names, inputs.values(), strict=True))
+    names = encoder.input_names
+    is_known = set(names) <= set(inputs)
+    return fitting(
+        encoder, {name: inputs[name] for name in names} if is_known else dict(zip(names, inputs.values(), strict=True))
     )
 
 

@@ -53,6 +53,7 @@ from .pictures import (
 )
 from .quantization import QuantizationReport, quantize_file
 from .recorded import compared_again, record
+from .sessions import fitting, session_of
 from .speech import speech_config, speech_decoder_to_onnx, speech_encoder_to_onnx, speech_source
 from .targets import (
     Targets,
@@ -119,6 +120,7 @@ def _write_decoder(case: ModelCase, cache: object, staging: Path, options: Folde
     with step.timer("export", "exporting and converting"):
         onnx_model = decoder_to_onnx(case.model, cache, opset=options.opset)
     _save(onnx_model, staging / MODEL_FILE, step)
+    step.ends.require_used()
     shapes, dtype = shapes_of(cache), _dtype(cache)
     if prompts is not None:
         with step.timer("compare", "generating with onnxruntime"):
@@ -202,6 +204,7 @@ def _write_encoder_decoder(case: ModelCase, source: Source, staging: Path, optio
         to_decoder = speech_decoder_to_onnx if is_speech else merged_decoder_to_onnx
         decoder = to_decoder(case.model, source, opset=options.opset)
     _save(decoder, staging / source.decoder_file, step)
+    step.ends.require_used()
     if targets is not None:
         with step.timer("compare", "running both files in onnxruntime"):
             step.result.comparisons = compare_targets(staging, source, targets)
@@ -231,8 +234,7 @@ def _compare_speech_in_genai(
     with step.timer("genai", "generating with onnxruntime-genai"):
         expected = targets.tokens if options.quantize is None else written_by(staging, source, targets)
         runner = importlib.import_module("exportguard.runners.genai")
-        heard = {"audio_features": recorded(targets)}
-        tokens = runner.generate(staging, expected[:, :1], expected.shape[1], heard)
+        tokens = runner.generate(staging, expected[:, :1], expected.shape[1], recorded(staging, targets))
     _require_tokens(tokens, expected, 1, step)
 
 
@@ -250,11 +252,12 @@ def _write_pictures(case: ModelCase, parts: Pictures, staging: Path, options: Fo
         with step.timer(f"export {Path(name).stem}", f"exporting and converting {name}"):
             part = to_part(case.model, parts, opset=options.opset)
         _save(part, staging / name, step)
+    step.ends.require_used()
     if written is not None:
         with step.timer("compare", "running the three files in onnxruntime"):
             calls: Calls = {}
             got = list(steps(staging, parts, written, calls))
-            step.result.comparisons = compare_writing(written, got)
+            step.result.comparisons = compare_writing(parts, written, got)
         _require_agreement(case.name, step.result.comparisons)
 
     _quantize(staging, options, step, calls if written is not None else {})
@@ -273,7 +276,10 @@ def _write_pictures(case: ModelCase, parts: Pictures, staging: Path, options: Fo
             ids, pixels = one_text(parts)
             expected = written.tokens[:1]
             runner = importlib.import_module("exportguard.runners.genai")
-            seen = {"pixel_values": pixels, "num_image_tokens": (ids == parts.token).sum().reshape(1)}
+            seen = {
+                **fitting(session_of(staging / VISION_FILE), {"pixel_values": pixels}),
+                "num_image_tokens": (ids == parts.token).sum().reshape(1),
+            }
             tokens = runner.generate(staging, ids, expected.shape[1], seen)
         _require_tokens(tokens, expected, ids.shape[1], step)
 
@@ -295,6 +301,7 @@ def _write_other(case: ModelCase, staging: Path, options: FolderOptions, step: S
     step.result.node_count = report.node_count
     step.result.inputs, step.result.outputs = list(report.inputs), list(report.outputs)
     step.result.comparisons = [output for inputs in report.sets for output in inputs.outputs]
+    step.ends.widened += report.float32_io
 
     _quantize(staging, options, step, {MODEL_FILE: calls})
     if calls and options.quantize is not None:
@@ -319,6 +326,7 @@ def _why_not(report: ValidationReport) -> str:
 
 def _save(model: OnnxModel, path: Path, step: Step) -> None:
     with step.timer(f"save {path.stem}", f"writing {path.name}"):
+        step.ends.apply(model)
         model.describe(made_with())
         model.save(path)
     step.result.files.append(path.name)
@@ -336,6 +344,12 @@ def _quantize(
     with step.timer("quantize", f"quantizing the weights to {options.quantize.bits} bits"):
         given = {**calls, **({MODEL_FILE: options.examples} if options.examples else {})}
         done = [quantize_file(staging / name, options.quantize, given.get(name, ())) for name in step.result.files]
+    if not any(part.quantized for part in done):
+        products = sum(part.products for part in done)
+        raise InvalidArgumentError(
+            f"nothing was quantized: {step.result.model} has {products} products with weights, none of them large "
+            "enough; leave the quantization out"
+        )
     step.result.quantization = QuantizationReport(
         quantized=sum(part.quantized for part in done),
         products=sum(part.products for part in done),

@@ -19,9 +19,8 @@ from ..axis_report import AxisOutcome
 from ..conversion import convert
 from ..devices import require_device
 from ..dynamic_shapes import DynamicShapes
-from ..errors import REFUSALS, ExportGuardError, InvalidArgumentError
+from ..errors import REFUSALS, InvalidArgumentError
 from ..export import require_same
-from ..guard import torch_export_patches
 from ..inputs import CallInputs, Leaf, flatten_named, output_name
 from ..models import BuildOptions, ModelCase, build_model
 from ..models.input_sets import InputSet, all_input_sets, input_sets
@@ -36,17 +35,17 @@ from ..request import ExportOptions, ExportRequest
 from ..runners.evaluator import EvaluatorSession
 from ..runners.onnxruntime import OrtSession, SessionOptions
 from ..tracing import Exported, exported_module
-from ..version import made_with, versions
+from ..version import versions
 from .beside import Beside, Ran, refusal, run_beside
 from .discrepancies import Tolerance, can_tell, compare_outputs, tolerance_for
 from .divergence import DivergenceOptions, DivergenceReport, search_beside
 from .eager_outputs import as_tensor, eager_leaves, joined_rows, serializers
 from .exactness import exact_leaves, is_as_exact
+from .exporters import EXPORTERS, Exporter, file_name
 from .own_module import ModuleCase, case_of_program, is_program, module_case
 from .set_result import SetResult
 from .ties import lowest_index_first
 
-Exporter = Literal["exportguard", "onnx-dynamo"]
 Runner = Literal["onnxruntime", "evaluator"]
 Progress = Callable[[str], None]
 Settled = Callable[["ValidationReport"], None]
@@ -103,6 +102,22 @@ class ValidateOptions:
     side_by_side: bool = False
     folder: Path | None = None
 
+    def __post_init__(self) -> None:
+        """Refuses what compares the inputs and outputs of the model, where the file has wider ones.
+
+        Raises:
+            InvalidArgumentError: with what to leave out.
+        """
+        others = {
+            "exporter": self.exporter != "exportguard", "beside": bool(self.beside), "side_by_side": self.side_by_side
+        }  # fmt: skip
+        asked = [name for name, is_asked in others.items() if is_asked]
+        if self.build.float32_io and asked:
+            raise InvalidArgumentError(
+                f"{asked[0]} compares what the model itself takes and returns, and float32_io changes that; "
+                "leave one of them out"
+            )
+
 
 @dataclass(kw_only=True)
 class ValidationReport:
@@ -118,6 +133,7 @@ class ValidationReport:
     file: str = ""
     inputs: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
+    float32_io: list[str] = field(default_factory=list)  # those of both that are wider than the model's own
     node_count: int = 0
     parameters: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
@@ -263,16 +279,6 @@ def _file_in(folder: Path, case: ModelCase) -> Path:
     return folder / file_name(case.name)
 
 
-def file_name(model: str) -> str:
-    """What the file of a model is called: after its folder alone, after both parts of a hub id.
-
-    >>> file_name("org/model")
-    'org--model.onnx'
-    """
-    name = Path(model).resolve().name if Path(model).is_dir() else model.replace("/", "--")
-    return f"{name.lstrip('.') or 'model'}.onnx"
-
-
 class _UsageError(Exception):
     """Carries an error of the caller out of `_failures_in`."""
 
@@ -328,7 +334,7 @@ def _validate(case: ModelCase, options: ValidateOptions, run: _Run) -> None:
     run.report.repeats = _replayed_and_traced(exported)
     file = run.file
     with run.step("convert", f"converting with {options.exporter}"):
-        _EXPORTERS[options.exporter](exported, file, run.report)
+        _convert(exported, file, options, run.report)
     run.report.file = str(file) if options.folder else ""
     if options.repeats == "verify" and options.exporter == "exportguard":
         with run.step("verify", "tracing everything, and comparing the models"):
@@ -339,7 +345,7 @@ def _validate(case: ModelCase, options: ValidateOptions, run: _Run) -> None:
         session = _session(file, options.runner, options.build.device)
     returns = returned_leaves(exported.program)
     computed_in = list(itertools.compress(coarsest_dtypes(exported.program), returns))
-    converted = _Converted(case, session, exported.inputs.taken, returns, computed_in)
+    converted = _Converted(case, session, exported.inputs.taken, returns, computed_in, frozenset(run.report.float32_io))
     for one, leaves in results:
         with run.step(f"run {one.name}", f"comparing: {one.name}"):
             run.report.sets.append(_compare(converted, one, leaves, run))
@@ -386,6 +392,7 @@ class _Converted:
     takes: Sequence[bool]
     returns: Sequence[bool]
     computed_in: Sequence[torch.dtype | None]  # of those that it returns
+    wide: frozenset[str] = frozenset()  # inputs and outputs that are float32 in the file alone
 
 
 def _session(file: Path, runner: Runner, device: str) -> OrtSession | EvaluatorSession:
@@ -470,7 +477,7 @@ def _compare(converted: _Converted, input_set: InputSet, expected: Sequence[Leaf
         feeds = _feeds(converted, input_set)
         run.calls.append(feeds)
         run.runs.append(Ran(name=input_set.name, feeds=feeds, expected=values))
-        got = converted.session.run(feeds)
+        got = _narrowed(converted, values, converted.session.run(feeds))
     except Exception as error:  # onnxruntime has no common base for its own
         return SetResult(name=input_set.name, sizes=input_set.sizes, error=f"{type(error).__name__}: {error}")
     run.runs[-1] = replace(run.runs[-1], outputs=got)
@@ -478,6 +485,15 @@ def _compare(converted: _Converted, input_set: InputSet, expected: Sequence[Leaf
     if not result.agrees:
         result = _with_ties_decided(converted, input_set, got, result)
     return result if result.agrees else _with_exactness_known(converted, input_set, (values, got), result)
+
+
+def _narrowed(
+    converted: _Converted, expected: Sequence[torch.Tensor], got: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
+    """What the file returns, as the model returns it: in float32 are numbers that half precision has."""
+    named = zip(converted.session.output_names, expected, got, strict=False)
+    own = [have.to(want.dtype) if name in converted.wide else have for name, want, have in named]
+    return [*own, *got[len(own) :]]
 
 
 def _with_exactness_known(
@@ -545,33 +561,17 @@ def _feeds(converted: _Converted, input_set: InputSet) -> dict[str, torch.Tensor
     with serializers():
         leaves = flatten_named(dict(call.kwargs))
     values = [as_tensor(leaf.value) for leaf, taken in zip(leaves, converted.takes, strict=True) if taken]
-    return dict(zip(converted.session.input_names, values, strict=True))
+    given = zip(converted.session.input_names, values, strict=True)
+    return {name: value.float() if name in converted.wide else value for name, value in given}
 
 
-def _convert_here(exported: Exported, file: Path, report: ValidationReport) -> None:
-    model = convert(read(exported), opset=report.opset, options=ExportOptions())
-    model.describe(made_with())
-    model.save(file)
-    report.phases = {name: round(seconds, 3) for name, seconds in model.seconds.items()}
-    report.node_count = model.node_count
-    report.inputs = [value.name for value in model.inputs]
-    report.outputs = [value.name for value in model.outputs]
-
-
-def _convert_with_torch(exported: Exported, file: Path, report: ValidationReport) -> None:
-    """torch's own exporter, from the same program, under the same guard."""
-    with torch_export_patches():
-        result = torch.onnx.export(exported.expanded(), dynamo=True, opset_version=report.opset, verbose=False)
-    if result is None:
-        raise ExportGuardError("torch.onnx.export returned no program")
-    result.save(str(file))
-    report.node_count = len(result.model.graph)
-
-
-_EXPORTERS: Mapping[str, Callable[[Exported, Path, ValidationReport], None]] = {
-    "exportguard": _convert_here,
-    "onnx-dynamo": _convert_with_torch,
-}
+def _convert(exported: Exported, file: Path, options: ValidateOptions, report: ValidationReport) -> None:
+    try:
+        written = EXPORTERS[options.exporter](exported, file, report.opset, options.build)
+    except InvalidArgumentError as error:
+        raise _UsageError from error
+    report.phases, report.node_count = written.phases, written.node_count
+    report.inputs, report.outputs, report.float32_io = written.inputs, written.outputs, written.float32_io
 
 
 def _empty_report(name: str, options: ValidateOptions) -> ValidationReport:

@@ -91,6 +91,8 @@ def runs_a_program(folder: Path) -> None:
     (folder / "pytorch_model.bin").write_bytes(b"cbuiltins\nopen\n(V" + target + b"\nVw\ntR.")
 
 
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 4000\n"
+
 REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "no heads": (says(num_attention_heads=0), "cannot be read"),
     "a word for a size": (says(hidden_size="big"), "'hidden_size' expected int"),
@@ -108,14 +110,20 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "gguf": (has_other_weights("model.gguf"), "has no weights"),
     "a .pt file": (has_other_weights("model.pt"), "has no weights"),
     "a missing weight": (lacks_a_weight, "up_proj"),
-    "a missing shard": (lacks_a_shard, "-00002-of-"),
+    "a missing shard": (lacks_a_shard, "finish the download"),
+    "a pointer to weights": (holds("model.safetensors", POINTER), "run `git lfs pull`"),
+    "a pointer to a tokenizer": (holds("tokenizer.json", POINTER), "tokenizer.json is git-lfs's pointer"),
+    "half of a download": (
+        has_other_weights("model.safetensors.incomplete"),
+        "the download of model.safetensors.incomplete is not finished",
+    ),
     "a class that there is not": (says(architectures=["Nothing"]), "was saved from Nothing, which transformers"),
     "weights of other shapes": (says(hidden_size=32), "lm_head.weight: [16, 16] and not [16, 32]"),
     "another vocabulary": (says(vocab_size=32), "model.embed_tokens.weight: [16, 16] and not [32, 16]"),
     "more layers than weights": (says(num_hidden_layers=3), "18 are missing (model.layers.1"),
-    "weights that are cut": (is_cut("model.safetensors"), "model.safetensors is cut short"),
-    "weights that are none": (holds("model.safetensors", b"\xff" * 99), "cannot read"),
-    "no weights in the file": (holds("model.safetensors", b""), "cannot read"),
+    "weights that are cut": (is_cut("model.safetensors"), "source/model.safetensors is cut short"),
+    "weights that are none": (holds("model.safetensors", b"\xff" * 99), "no file of safetensors"),
+    "no weights in the file": (holds("model.safetensors", b""), "no file of safetensors"),
     "a cut configuration": (holds("config.json", b'{"model_type": "lla'), "config.json"),
     "a configuration in other letters": (holds("config.json", b"\xff\xfe{}"), "config.json"),
     "a configuration without fields": (holds("config.json", b"[1]"), "config.json: it holds a list"),
