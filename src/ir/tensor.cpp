@@ -1,4 +1,5 @@
 #include "exportguard/ir/tensor.h"
+#include "exportguard/common/sizes.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <optional>
 
@@ -336,7 +338,7 @@ Tensor Tensor::stored_as(DType dtype, const at::Tensor& stored) {
 }
 
 std::int64_t Tensor::numel() const noexcept {
-  return std::accumulate(shape_.begin(), shape_.end(), std::int64_t{1}, std::multiplies<>());
+  return element_count(shape_).value_or(std::numeric_limits<std::int64_t>::max());
 }
 
 std::size_t Tensor::nbytes() const noexcept {

@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "exportguard/common/sizes.h"
 #include "exportguard/common/torch_dtypes.h"
 #include "ir/literals.h"
 
@@ -113,10 +114,12 @@ Complex parse_complex(Lexer& in, const Type&) {
 std::string parse_string(Lexer& in, const Type&) { return in.take_string("a string"); }
 
 void require_count(const Lexer& in, std::size_t count, const Type& type) {
-  std::int64_t expected = 1;
-  for (const Dim& dim : *type.shape) expected *= dim.constant().value_or(0);
-  if (static_cast<std::int64_t>(count) == expected) return;
-  in.fail(fmt::format("expected {} elements for {}, got {}", expected, type.str(), count));
+  std::vector<std::int64_t> sizes;
+  for (const Dim& dim : *type.shape) sizes.push_back(dim.constant().value_or(0));
+  const auto expected = element_count(sizes);
+  if (!expected) in.fail(fmt::format("{} has more elements than can be counted", type.str()));
+  if (static_cast<std::int64_t>(count) != *expected)
+    in.fail(fmt::format("expected {} elements for {}, got {}", *expected, type.str(), count));
 }
 
 /// torch has no kernels that convert to types of two and four bits; their elements are bytes of an 8-bit integer.

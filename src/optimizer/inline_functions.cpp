@@ -1,7 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <set>
+#include <string>
+#include <string_view>
 
 #include "exportguard/common/errors.h"
 #include "optimizer/passes.h"
@@ -12,11 +16,31 @@ namespace {
 constexpr std::size_t kDeepest = 64;            // calls within calls
 constexpr std::size_t kMostNodes = 10'000'000;  // a small file can call for more than any memory holds
 
-/// Puts the bodies of local functions in the place of their calls.
+bool is_within(std::string_view module, std::string_view path) {
+  return module.starts_with(path) && (module.size() == path.size() || module[path.size()] == '.');
+}
+
+void for_each_node(const ir::Graph& graph, const std::function<void(const ir::Node&)>& visit) {
+  for (const ir::Node& node : graph) {
+    visit(node);
+    for (const ir::Graph* nested : node.subgraphs()) for_each_node(*nested, visit);
+  }
+}
+
+/// Puts the bodies of local functions in the place of their calls. The nodes of a body say which module they were taken
+/// from, which is that of one call; behind another call they are of that one's.
 class Inliner {
  public:
   explicit Inliner(ir::Model& model) : model_(model) {
     for (const ir::Function& function : model.functions) functions_[{function.domain, function.name}] = &function;
+    std::map<const ir::Function*, std::set<std::string>> callers;
+    const auto note = [&](const ir::Node& node) {
+      if (const ir::Function* called = find(node); called != nullptr && node.source() != nullptr)
+        callers[called].insert(node.source()->module);
+    };
+    for_each_node(*model.graph, note);
+    for (const ir::Function& function : model.functions) for_each_node(*function.body, note);
+    for (const auto& [function, modules] : callers) note_origin(*function, modules);
   }
 
   std::size_t inline_in(ir::Graph& graph, std::size_t depth = 0) {
@@ -56,6 +80,29 @@ class Inliner {
                                  function.name, depth));
   }
 
+  void note_origin(const ir::Function& function, const std::set<std::string>& modules) {
+    for (const std::string& path : modules) {
+      bool holds_all = !path.empty();
+      for_each_node(*function.body, [&](const ir::Node& node) {
+        const std::string module = node.source() != nullptr ? node.source()->module : std::string();
+        holds_all = holds_all && (module.empty() || is_within(module, path));
+      });
+      if (holds_all) origins_[&function] = path;
+    }
+  }
+
+  /// The node's place, if it were in the module of the call and not in that which the body was taken from.
+  static void move_place(ir::Node& node, const std::string& origin, const ir::Source& call) {
+    if (node.source() != nullptr && is_within(node.source()->module, origin)) {
+      ir::Source moved = *node.source();
+      moved.module = call.module + moved.module.substr(origin.size());
+      node.set_source(ir::intern({moved.target, moved.module, moved.type, moved.file, moved.line, moved.code}));
+    }
+    for (ir::Graph* nested : node.subgraphs()) {
+      for (ir::Node& inner : *nested) move_place(inner, origin, call);
+    }
+  }
+
   std::size_t replace(ir::Node& call, const ir::Function& function, std::size_t depth) {
     ir::Graph& graph = call.graph();
     const ir::Graph& body = *function.body;
@@ -85,11 +132,19 @@ class Inliner {
 
     for (const auto& [domain, version] : function.opsets) model_.opsets.try_emplace(domain, version);
     graph.erase(call);
-    return inline_between(graph, previous, next, source, depth);
+    const auto origin = origins_.find(&function);
+    const bool moves = source != nullptr && origin != origins_.end() && origin->second != source->module;
+    return inline_between(graph, previous, next, {source, moves ? &origin->second : nullptr}, depth);
   }
 
+  /// What the nodes of a body are told: the place of the call, and the module that they move from, if they do.
+  struct Place {
+    const ir::Source* call;
+    const std::string* origin;
+  };
+
   /// The calls among the nodes that have come between those two.
-  std::size_t inline_between(ir::Graph& graph, ir::Node* previous, ir::Node* end, const ir::Source* source,
+  std::size_t inline_between(ir::Graph& graph, ir::Node* previous, ir::Node* end, const Place& place,
                              std::size_t depth) {
     std::size_t count = 0;
     ir::Node* next = nullptr;
@@ -98,7 +153,8 @@ class Inliner {
       if (++nodes_ > kMostNodes) {
         throw GraphError(fmt::format("local functions written out are more than {} nodes; keep them", kMostNodes));
       }
-      if (node->source() == nullptr) node->set_source(source);
+      if (place.origin != nullptr) move_place(*node, *place.origin, *place.call);
+      if (node->source() == nullptr) node->set_source(place.call);
       for (ir::Graph* nested : node->subgraphs()) count += inline_in(*nested, depth + 1);
       const ir::Function* function = find(*node);
       if (function == nullptr) continue;
@@ -110,6 +166,7 @@ class Inliner {
 
   ir::Model& model_;
   std::map<std::pair<std::string, std::string>, const ir::Function*> functions_;
+  std::map<const ir::Function*, std::string> origins_;  ///< paths of modules
   std::size_t nodes_ = 0;
 };
 

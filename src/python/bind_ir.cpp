@@ -59,6 +59,21 @@ py::str text(const ir::Model& model, bool sources) {
   return py::reinterpret_steal<py::str>(decoded);
 }
 
+std::unique_ptr<ir::Model> copied(const ir::Model& model) {
+  auto copy = std::make_unique<ir::Model>();
+  copy->graph = model.graph->clone();
+  for (const ir::Function& function : model.functions) {
+    copy->functions.push_back(
+        {function.domain, function.name, function.attributes, function.body->clone(), function.opsets});
+  }
+  copy->opsets = model.opsets;
+  copy->metadata = model.metadata;
+  copy->producer = model.producer;
+  copy->producer_version = model.producer_version;
+  copy->next_symbol = model.next_symbol;
+  return copy;
+}
+
 }  // namespace
 
 void bind_ir(py::module_& m) {
@@ -98,6 +113,7 @@ void bind_ir(py::module_& m) {
       .def(
           "verify", [](const ir::Model& self) { ir::verify(self); },
           "Raises GraphError unless the graph is well formed.")
+      .def("copy", &copied, "Another graph with the same weights.")
       .def("__repr__", [](const ir::Model& self) { return text(self, false); });
 }
 

@@ -3,7 +3,14 @@
 #include <fmt/format.h>
 #include <pybind11/stl.h>
 
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "exportguard/evaluator/evaluator.h"
 #include "exportguard/optimizer/optimize.h"
@@ -107,19 +114,113 @@ checks::DivergenceOptions options_of(const std::string& device, std::optional<st
   return options;
 }
 
-/// The model without local functions. Nodes that stood in one are called after it and their first output there; their
-/// values have no names, since many calls would share them.
-std::unique_ptr<ir::Model> without_functions(const ir::Model& model) {
+/// How a value in the body of a function is called while its calls are written out: no value of a graph is.
+std::string inner_name(const std::string& function, const std::string& value) {
+  return fmt::format("{}/{}", function, value);
+}
+
+/// What the same operators of a program are called in one module and in another that makes the same calls.
+class NamesOfModules {
+ public:
+  explicit NamesOfModules(const ir::Graph& program) {
+    for (const ir::Node& node : program) {
+      if (node.output_count() == 0 || node.source() == nullptr) continue;
+      std::vector<const ir::Node*>& alike = by_place_[{node.source()->module, node.qualified_name()}];
+      for (std::size_t i = 0; i < node.output_count(); ++i) {
+        by_name_.emplace(node.output(i).name(), Position{&node, i, alike.size()});
+      }
+      alike.push_back(&node);
+    }
+  }
+
+  /// Whether the program has a value of that name in that module: else the names are those of another program.
+  bool has(const std::string& name, const std::string& module) const {
+    const auto known = by_name_.find(name);
+    return known != by_name_.end() && known->second.node->source()->module == module;
+  }
+
+  /// The value that is to `module` what the value of that name is to its own; null if there is none.
+  const ir::Value* find(const std::string& name, const std::string& module) const {
+    const auto known = by_name_.find(name);
+    if (known == by_name_.end()) return nullptr;
+    const Position& position = known->second;
+    const auto alike = by_place_.find({module, position.node->qualified_name()});
+    if (alike == by_place_.end() || position.among >= alike->second.size()) return nullptr;
+    const ir::Node& other = *alike->second[position.among];
+    return position.output < other.output_count() ? &other.output(position.output) : nullptr;
+  }
+
+ private:
+  struct Position {
+    const ir::Node* node;
+    std::size_t output;
+    std::size_t among;  ///< nodes of that operator in the module, in their order
+  };
+  std::map<std::pair<std::string, std::string>, std::vector<const ir::Node*>> by_place_;
+  std::unordered_map<std::string, Position> by_name_;
+};
+
+/// The model without local functions. Nodes that stood in one are called after it and their first output there, and so
+/// are their values, which many calls share; what a call returns has the names of the call. Where there are `names`, a
+/// value that these do not know has none.
+std::unique_ptr<ir::Model> without_functions(const ir::Model& model, const NamesOfModules* names = nullptr) {
   auto flat = std::make_unique<ir::Model>(checks::cut_out(model, checks::outputs_of(*model.graph)));
   for (ir::Function& function : flat->functions) {
     for (ir::Node& node : *function.body) {
       if (node.output_count() == 0) continue;
-      node.set_name(fmt::format("{}/{}", function.name, node.output().name()));
-      for (std::size_t i = 0; i < node.output_count(); ++i) node.output(i).set_name({});
+      node.set_name(inner_name(function.name, node.output().name()));
+      const std::string module = node.source() != nullptr ? node.source()->module : std::string();
+      for (std::size_t i = 0; i < node.output_count(); ++i) {
+        const bool is_told = names == nullptr || names->has(node.output(i).name(), module);
+        node.output(i).set_name(is_told ? inner_name(function.name, node.output(i).name()) : std::string());
+      }
+    }
+    for (ir::Value* output : function.body->outputs()) {
+      if (output != nullptr && output->producer() != nullptr) output->set_name({});
     }
   }
   optimizer::optimize(*flat, {.target = {}, .table = nullptr, .only = {"dead_code"}, .inlines_functions = true});
-  serialization::settle_names(*flat);
+  return flat;
+}
+
+/// Gives what stood in a function the names that the program has in the module of the call, each once; what has none
+/// there goes without, and is called as a file would call it.
+void name_as(const NamesOfModules& names, ir::Graph& flat) {
+  std::unordered_set<std::string> taken;
+  for (const ir::Node& node : flat) {
+    for (std::size_t i = 0; i < node.output_count(); ++i) taken.insert(node.output(i).name());
+  }
+  for (ir::Node& node : flat) {
+    for (std::size_t i = 0; i < node.output_count(); ++i) {
+      const std::string& name = node.output(i).name();
+      const std::size_t slash = name.find('/');
+      if (slash == std::string::npos || !node.name().starts_with(name.substr(0, slash + 1))) continue;
+      const std::string module = node.source() != nullptr ? node.source()->module : std::string();
+      const ir::Value* alike = names.find(name.substr(slash + 1), module);
+      const bool is_free = alike != nullptr && taken.insert(alike->name()).second;
+      node.output(i).set_name(is_free ? alike->name() : std::string());
+    }
+  }
+}
+
+/// Both sides without local functions; null where there are none.
+struct Flat {
+  std::unique_ptr<ir::Model> reference;
+  std::unique_ptr<ir::Model> model;
+};
+
+Flat without_functions(const ir::Model& reference, const ir::Model& model) {
+  Flat flat;
+  if (!reference.functions.empty()) {
+    flat.reference = without_functions(reference);
+    serialization::settle_names(*flat.reference);
+  }
+  if (model.functions.empty()) return flat;
+  const std::optional<NamesOfModules> names =
+      reference.functions.empty() ? std::optional<NamesOfModules>(*reference.graph) : std::nullopt;
+  flat.model = without_functions(model, names ? &*names : nullptr);
+  if (names) name_as(*names, *flat.model->graph);
+  serialization::settle_names(*flat.model);
   return flat;
 }
 
@@ -129,9 +230,10 @@ ReportView find_divergence(const ir::Model& reference, const ir::Model& given, c
   const std::vector<evaluator::Value> values = values_from_python(inputs);
   const checks::DivergenceOptions options = options_of(device, tolerance, window, run);
   const py::gil_scoped_release released;
-  const std::unique_ptr<ir::Model> flat = given.functions.empty() ? nullptr : without_functions(given);
-  const ir::Model& model = flat != nullptr ? *flat : given;
-  ReportView view{checks::find_divergence(reference, model, values, options), {}};
+  const Flat flat = without_functions(reference, given);
+  const ir::Model& expected = flat.reference != nullptr ? *flat.reference : reference;
+  const ir::Model& model = flat.model != nullptr ? *flat.model : given;
+  ReportView view{checks::find_divergence(expected, model, values, options), {}};
   view.first = view_of(std::move(view.report.first));
   view.report.first.reset();
   return view;

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 
 #include "exportguard/common/torch_dtypes.h"
 #include "exportguard/evaluator/evaluator.h"
+#include "exportguard/ir/inference.h"
 #include "validation/bodies.h"
 #include "validation/search.h"
 
@@ -55,6 +57,34 @@ Value jittered(const Value& value) {
 
 bool have_bodies(const std::vector<const ir::Node*>& nodes) {
   return std::ranges::any_of(nodes, [](const ir::Node* node) { return !node->subgraphs().empty(); });
+}
+
+bool reads_a_value(const ir::Node& node) {
+  const ir::Value* input = node.input_count() == 0 ? nullptr : node.find_input(0);
+  return input != nullptr && ir::constant_of(*input) == nullptr;
+}
+
+/// The first of the nodes that the model has too many, where the others are those of the reference in their order: of a
+/// value that goes through a narrower dtype on its way, or is computed with once too often. An operator that the
+/// reference has as well may be either of the two, and one that a constant goes through is another way to write it.
+const ir::Node* find_surplus(const std::vector<const ir::Node*>& nodes, const std::vector<const ir::Node*>& reference) {
+  const auto computes = [](const ir::Node* node) { return !node->is("", "Constant"); };
+  std::vector<const ir::Node*> wanted;
+  std::ranges::copy_if(reference, std::back_inserter(wanted), computes);
+
+  const ir::Node* surplus = nullptr;
+  auto next = wanted.begin();
+  for (const ir::Node* node : nodes) {
+    if (!computes(node)) continue;
+    const auto is_same = [node](const ir::Node* other) { return other->qualified_name() == node->qualified_name(); };
+    if (next != wanted.end() && is_same(*next)) {
+      ++next;
+      continue;
+    }
+    if (std::ranges::any_of(wanted, is_same) || !reads_a_value(*node)) return nullptr;
+    if (surplus == nullptr) surplus = node;
+  }
+  return next == wanted.end() ? surplus : nullptr;
 }
 
 /// How far the value is off for its size: the inverse of the signal to noise.
@@ -121,6 +151,8 @@ void Search::conclude_first(std::size_t pair) {
     first.finding = judge(first.expected, *first.got, Likeness::kExact, options_.tolerance);
   }
   first.finding.name = pairs_[pair].got->name();
+  const ir::Node* surplus = find_surplus(first.nodes, first.reference_nodes);
+  if (surplus != nullptr) first.node = surplus;
   const bool has_bodies = have_bodies(first.nodes);
   if (first.nodes.size() > 1 || has_bodies) first.beside = beside(pair);
   if (has_bodies && first.beside) first.inside = look_inside(*first.beside, options_);

@@ -14,7 +14,7 @@ import numpy
 import onnx
 import pytest
 import torch
-from onnx import numpy_helper
+from onnx import TensorProto, numpy_helper
 from torch._higher_order_ops import while_loop
 
 import exportguard
@@ -262,6 +262,65 @@ def test_a_fault_within_a_local_function_is_named(kind: str) -> None:
     assert report.first is not None
     assert report.first.node.name.split("/")[-1].startswith(nodes[0].output[0]), str(report)
     assert "of the function" in str(report)
+
+
+@pytest.mark.parametrize(("family", "operator"), [("decoder", "MatMul"), ("encoder", "Gelu"), ("encoder", "Attention")])
+def test_a_fault_within_a_function_is_named_in_the_first_layer_that_calls_it(family: str, operator: str) -> None:
+    module, args, shapes = FAMILIES[family](4)
+    export = ExportOptions(modules_as_functions="repeated")
+    model = exportguard.to_onnx(module, args, dynamic_shapes=shapes, options=export, opset=OPSET)
+    right = onnx.load_from_string(model.to_bytes())
+    calls = [node for node in right.graph.node if node.domain in {function.domain for function in right.functions}]
+    calls = [node for node in calls if [call.op_type for call in calls].count(node.op_type) > 1]
+    body = next(function for function in right.functions if function.name == calls[0].op_type)
+    found = 0
+    for place in [place for place, node in enumerate(body.node) if node.op_type == operator][:3]:
+        wrong = onnx.ModelProto()
+        wrong.CopyFrom(right)
+        node = next(one for one in wrong.functions if one.name == body.name).node[place]
+        made = node.output[0]
+        node.output[0] = f"{made}_right"
+        nodes = next(one for one in wrong.functions if one.name == body.name).node
+        nodes.insert(place + 1, onnx.helper.make_node("Abs", [f"{made}_right"], [made]))
+        report = exportguard.find_divergence(
+            module, wrong.SerializeToString(), args, dynamic_shapes=shapes, export=export
+        )
+        assert report.first is not None, str(report)
+        assert report.first.node.name in (f"{body.name}/{made}", f"{body.name}/{made}_right"), str(report)
+        path = next(one.value for one in calls[0].metadata_props if one.key == "exportguard.module")
+        assert report.first.module.startswith(path), str(report)
+        found += 1
+    assert found
+
+
+def test_two_files_with_functions_are_looked_at_within_them() -> None:
+    module, args, shapes = FAMILIES["encoder"](4)
+    model = exportguard.to_onnx(module, args, dynamic_shapes=shapes, modules_as_functions="repeated", opset=OPSET)
+    wrong = onnx.load_from_string(model.to_bytes())
+    node = next(node for function in wrong.functions for node in function.node if node.op_type == "Gelu")
+    node.op_type = "Elu"
+    del node.attribute[:]
+    inputs = {value.name: tensor for value, tensor in zip(model.inputs, args, strict=True)}
+    assert exportguard.compare(model, model.to_bytes(), inputs).agrees
+    report = exportguard.compare(model.to_bytes(), wrong.SerializeToString(), inputs)
+    assert report.first is not None
+    assert report.first.node.operator == "Elu", str(report)
+
+
+@pytest.mark.parametrize("narrower", [TensorProto.BFLOAT16, TensorProto.FLOAT16])
+def test_a_value_that_goes_through_a_narrower_dtype_is_named_where_it_does(narrower: int) -> None:
+    x = torch.rand(2, 3, 8) * 2 - 1
+    layers = [torch.nn.Linear(8, 8) for _ in range(4)]
+    program = torch.export.export(torch.nn.Sequential(*layers).eval(), (x,))
+    right = onnx.load_from_string(exportguard.to_onnx(program, opset=OPSET, optimize=False).to_bytes())
+    product = [node for node in right.graph.node if node.op_type == "MatMul"][2]
+    made, place = product.output[0], list(right.graph.node).index(product)
+    product.output[0] = "whole"
+    right.graph.node.insert(place + 1, onnx.helper.make_node("Cast", ["whole"], ["narrow"], to=narrower))
+    right.graph.node.insert(place + 2, onnx.helper.make_node("Cast", ["narrow"], [made], to=TensorProto.FLOAT))
+    report = exportguard.find_divergence(program, right.SerializeToString(), {"input": x})
+    assert report.first is not None
+    assert report.first.node.outputs == ("narrow",), str(report)
 
 
 class Branches(torch.nn.Module):

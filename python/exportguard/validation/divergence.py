@@ -201,9 +201,10 @@ def find_divergence(
     if exported is None:
         return compare(_as_model("reference", reference), onnx_model, _named(args), options=options)
 
-    names = [name for name, _, _, _ in read(exported, export).graph.inputs]
+    program = read(exported, export)
+    names = [name for name, _, _, _ in program.graph.inputs]
     feeds = _feeds(reference, exported, names, (args, kwargs))
-    return search_beside(exported, onnx_model, dict(zip(names, feeds, strict=True)), options=options, export=export)
+    return _search_program(program, onnx_model, dict(zip(names, feeds, strict=True)), options, export)
 
 
 def search_beside(
@@ -215,11 +216,17 @@ def search_beside(
     export: ExportOptions = ExportOptions(),
 ) -> DivergenceReport:
     """`find_divergence` with the program that the model was made from, and inputs by the names that both have."""
-    program = read(exported, export).graph
-    _core.functionalize(program)
-    names = [name for name, _, _, _ in program.inputs]
+    return _search_program(read(exported, export), model, inputs, options, export)
+
+
+def _search_program(
+    program: ReadProgram, model: OnnxModel, inputs: Mapping[str, Any], options: DivergenceOptions, export: ExportOptions
+) -> DivergenceReport:
+    """Looks beside the program, which is made ready to run."""
+    _core.functionalize(program.graph)
+    names = [name for name, _, _, _ in program.graph.inputs]
     require_same(names, list(inputs))
-    searched = _search(program, model, [inputs[name] for name in names], options)
+    searched = _search(program.graph, model, [inputs[name] for name in names], options)
     found = _report(searched)
     if found.first is None:
         return found
@@ -229,7 +236,7 @@ def search_beside(
         return replace(found, first=replace(found.first, node=nodes[0]))
     first = _narrowed(found.first, (nodes, inner), _divergence_here(searched, options, export))
     if first is None:
-        whole = _divergence_of_whole(exported, model, inputs, options, export)
+        whole = _divergence_of_whole(program, model, inputs, options, export)
         first = _narrowed(found.first, (nodes, inner), whole) or found.first
     return replace(found, first=first)
 
@@ -415,13 +422,14 @@ def _divergence_here(
     if found is None or (other := found[0].first) is None:
         return None
 
-    # With a value of the model beside each of the conversion, that of the whole program would tell no more.
-    is_sure = len(other.nodes) == 1 or found[0].aligned >= found[1].node_count
+    # With a value of the model beside each of the conversion, or a node that it has too many, that of the whole program
+    # would tell no more.
+    is_sure = other.node in other.nodes[:-1] or len(other.nodes) == 1 or found[0].aligned >= found[1].node_count
     return other if is_sure else None
 
 
 def _divergence_of_whole(
-    exported: Exported,
+    program: ReadProgram,
     model: OnnxModel,
     inputs: Mapping[str, Any],
     options: DivergenceOptions,
@@ -431,7 +439,8 @@ def _divergence_of_whole(
     candidates = []
     for optimize in reversed(_ways_of(model)):  # without optimizing is the least work
         try:
-            made = convert(read(exported, export), opset=model.opset, options=export, optimize=optimize)
+            again = replace(program, graph=program.graph.copy(), functions={})
+            made = convert(again, opset=model.opset, options=export, optimize=optimize)
         except ExportGuardError as error:
             logger.debug("the program is not converted again: %s", error)
             continue

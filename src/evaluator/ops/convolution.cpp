@@ -12,6 +12,7 @@
 #include "evaluator/elements.h"
 #include "evaluator/table.h"
 #include "evaluator/windows.h"
+#include "exportguard/common/sizes.h"
 
 namespace exportguard::evaluator {
 namespace {
@@ -107,9 +108,8 @@ void run_col2im(Call& call) {
   Sizes fake{x.size(0), 1};
   fake.insert(fake.end(), image.begin(), image.end());
   const Windows windows = windows_of(call, fake, call.ints(2));
-  std::int64_t elements = 1;
-  for (const std::int64_t size : windows.kernel) elements *= size;
-  call.require(x.size(1) % elements == 0, "its channels are no multiple of the kernel's elements");
+  const std::int64_t elements = element_count(windows.kernel).value_or(0);
+  call.require(elements > 0 && x.size(1) % elements == 0, "its channels are no multiple of the kernel's elements");
 
   Sizes sizes{x.size(0), x.size(1) / elements};
   Sizes counts;

@@ -11,12 +11,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "evaluator/call.h"
 #include "evaluator/elements.h"
 #include "evaluator/table.h"
 #include "evaluator/windows.h"
+#include "exportguard/common/sizes.h"
 
 namespace exportguard::evaluator {
 namespace {
@@ -180,12 +180,13 @@ void run_max_unpool(Call& call) {
   }
 
   const Sizes inferred = sizes;
+  call.require_room(inferred);
   if (call.has(2)) sizes = call.ints(2);
   call.require(sizes.size() == inferred.size(), "output_shape is of another rank");
   call.require_room(sizes);
 
   const Tensor indices = call.input(1).reshape({-1});
-  const std::int64_t count = std::accumulate(inferred.begin(), inferred.end(), std::int64_t{1}, std::multiplies<>());
+  const std::int64_t count = element_count(inferred).value_or(0);
   call.require(indices.numel() == x.numel(), "it needs an index for each element");
   const bool is_inside =
       indices.numel() == 0 || (indices.min().item<std::int64_t>() >= 0 && indices.max().item<std::int64_t>() < count);

@@ -105,6 +105,7 @@ void run_expand(Call& call) {
     std::int64_t& size = sizes[static_cast<std::size_t>(i + offset)];
     if (size == 1) size = x.size(i);
   }
+  call.require_room(sizes);  // a view of any size costs nothing until it is written, or looked at
   move(call, x.expand(sizes));
 }
 

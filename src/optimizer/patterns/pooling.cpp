@@ -5,8 +5,8 @@
 #include <array>
 #include <cmath>
 #include <functional>
-#include <numeric>
 
+#include "exportguard/common/sizes.h"
 #include "exportguard/optimizer/rewriter.h"
 
 namespace exportguard::optimizer {
@@ -80,8 +80,8 @@ std::optional<std::vector<std::int64_t>> sizes_of_sum(const ir::Node& pool, cons
   if (kernel == nullptr || !channels || *channels < 1) return std::nullopt;
   std::vector<std::int64_t> sizes = {*channels, 1};
   sizes.insert(sizes.end(), kernel->begin(), kernel->end());
-  const auto count = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
-  return count <= kMostElements ? std::optional(sizes) : std::nullopt;
+  const auto count = element_count(sizes);
+  return count && *count <= kMostElements ? std::optional(sizes) : std::nullopt;
 }
 
 bool puts_nan(const Facts& facts, const ir::Node& where) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "exportguard/common/sizes.h"
 #include "exportguard/optimizer/rewriter.h"
 #include "optimizer/parts.h"
 
@@ -84,12 +85,7 @@ Match match_reshaped(const Facts&, ir::Node& node) {
     to.push_back(*dim.constant());
   }
 
-  const auto numel = [](const std::vector<std::int64_t>& sizes) {
-    std::int64_t count = 1;
-    for (const std::int64_t size : sizes) count *= size;
-    return count;
-  };
-  if (numel(from) != numel(to)) return Match::no("the shape is not known");
+  if (!element_count(from) || element_count(from) != element_count(to)) return Match::no("the shape is not known");
   const at::Tensor& view = weight.initializer()->aten();
   if (node.op() != "Squeeze" && node.op() != "Unsqueeze" && !view.is_contiguous())
     return Match::no("its elements lie in another order");

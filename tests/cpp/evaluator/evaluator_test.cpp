@@ -125,6 +125,13 @@ TEST(Evaluator, InputsMustBeWhatTheGraphDeclares) {
               ThrowsMessage<InvalidArgument>(HasSubstr("got f64[3,2]")));
 }
 
+TEST(Evaluator, ViewsThatNoMachineHoldsAreAnError) {
+  const ir::Model model = ir::parse_model(
+      "opset 22\ngraph(%x: f32[2], %s: i64[2] = {4000000000000, 2}):\n  %y = Expand(%x, %s)\n  return (%y)");
+  const Value x(ir::Tensor::filled(1, DType::kFloat32, std::vector<std::int64_t>{2}));
+  EXPECT_THAT([&] { run(model, {{x}}); }, refuses("more than this machine can hold"));
+}
+
 TEST(Evaluator, SizesThatNoMachineHoldsAreAnError) {
   const ir::Model model = ir::parse_model(
       "opset 22\ngraph(%s: i64[2] = {4000000000, 4000000000}):\n  %y = ConstantOfShape(%s)\n  return (%y)");

@@ -1,5 +1,8 @@
 #include <gmock/gmock.h>
 
+#include <string>
+#include <vector>
+
 #include "exportguard/common/errors.h"
 #include "exportguard/ir/text.h"
 #include "exportguard/ir/verify.h"
@@ -36,6 +39,26 @@ TEST(InlineFunctions, CallsWithinCallsAreWrittenOut) {
       inlined(model_with("graph(%x: f32[n]):\n  %y = own::fourfold(%x)\n  return (%y)\n", kFunctions));
   EXPECT_THAT(text, HasSubstr("Add(%x, %x)"));
   EXPECT_THAT(text, testing::Not(HasSubstr("own::")));
+}
+
+// The body was taken from the first layer; its nodes tell of the layer that calls them.
+TEST(InlineFunctions, NodesStandInTheModuleOfTheirCall) {
+  ir::Model model = model_with(
+      "graph(%x: f32[n]):\n  %y = own::twice(%x)\n  %z = own::twice(%y)\n  %w = own::twice(%z)\n  return (%w)\n",
+      kFunctions);
+  const auto place = [](ir::Node& node, std::string_view module) {
+    node.set_source(ir::intern({.target = "", .module = module, .type = "", .file = "m.py", .line = 3, .code = ""}));
+  };
+  std::size_t layer = 1;
+  for (ir::Node& node : *model.graph) place(node, "layers." + std::to_string(layer++ * 5));
+  for (ir::Function& function : model.functions) {
+    if (function.name == "twice") place(*function.body->first(), "layers.5.mlp.up");
+  }
+  (void)optimize(model, {.only = {"dead_code"}, .inlines_functions = true});
+  std::vector<std::string> modules;
+  for (const ir::Node& node : *model.graph) modules.push_back(node.source()->where());
+  EXPECT_THAT(modules,
+              testing::ElementsAre("layers.5.mlp.up, m.py:3", "layers.10.mlp.up, m.py:3", "layers.15.mlp.up, m.py:3"));
 }
 
 TEST(InlineFunctions, NestedGraphsAreLookedInto) {
