@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "exportguard/common/errors.h"
@@ -167,6 +168,29 @@ std::string key_of(const ir::Node& node) {
   return key;
 }
 
+bool are_indices(const c10::TypePtr& type) {
+  const auto* list = type->castRaw<c10::ListType>();
+  return list != nullptr && list->getElementType()->kind() == c10::TypeKind::OptionalType;
+}
+
+/// Operands that choose elements by being true, in torch's `Tensor?[] indices`. How many they choose is data, so that a
+/// call may stop at its sizes alone; as indices of another dtype they would choose as many as they have elements.
+std::set<std::size_t> masks(const ir::Node& node, const c10::OperatorHandle& op) {
+  std::set<std::size_t> found;
+  const auto& declared = op.schema().arguments();
+  for (std::size_t i = 0; i < std::min(declared.size(), node.arguments().size()); ++i) {
+    const auto* list = node.arguments()[i].get_if<Argument::List>();
+    if (list == nullptr || !are_indices(declared[i].type())) continue;
+    for (const Argument& item : *list) {
+      const auto* operand = item.get_if<Argument::Operand>();
+      const ir::Value* value = operand == nullptr ? nullptr : node.find_input(operand->index);
+      const DType dtype = value == nullptr ? DType::kUndefined : value->type().dtype;
+      if (dtype == DType::kBool || dtype == DType::kUint8) found.insert(operand->index);
+    }
+  }
+  return found;
+}
+
 /// Nothing if the call runs with ones or with zeros.
 std::optional<std::string> stopped(const ir::Node& node, const c10::OperatorHandle& op, const Substitute& dtype) {
   std::optional<std::string> told = stopped(node, op, {dtype, 1});
@@ -174,12 +198,15 @@ std::optional<std::string> stopped(const ir::Node& node, const c10::OperatorHand
 }
 
 /// Whether the call runs with other dtypes: all of them float32, or int64, or float32 but for indices, or one of them
-/// float32.
+/// float32; masks stay masks.
 bool runs_otherwise(const ir::Node& node, const c10::OperatorHandle& op, const Substitute& given) {
-  for (const Substitute& other : {Substitute(all_float), Substitute(all_whole), Substitute(all_float_but_indices)}) {
+  const std::set<std::size_t> kept = masks(node, op);
+  for (const auto& every : {all_float, all_whole, all_float_but_indices}) {
+    const Substitute other = [&](std::size_t i, DType dtype) { return kept.contains(i) ? dtype : every(i, dtype); };
     if (!stopped(node, op, other)) return true;
   }
   for (std::size_t one = 0; one < node.input_count(); ++one) {
+    if (kept.contains(one)) continue;
     const Substitute but_one = [&](std::size_t i, DType dtype) { return i == one ? DType::kFloat32 : given(i, dtype); };
     if (!stopped(node, op, but_one)) return true;
   }

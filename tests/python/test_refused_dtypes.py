@@ -93,3 +93,32 @@ def test_sizes_that_no_small_axis_has_are_those_of_a_long_one() -> None:
         x = torch.randn(3, 1, length)
         (got,) = converted.run({"x": x}).values()
         torch.testing.assert_close(got, model(x))
+
+
+class _Filled(torch.nn.Module):
+    """Features of pictures take the places of the tokens that stand for them."""
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
+        x = x.clone()
+        x[mask] = features
+        return x * 2
+
+
+def test_how_many_entries_a_mask_chooses_is_no_question_of_dtypes() -> None:
+    shapes = ({0: "batch", 1: "seq"}, {0: "batch", 1: "seq"}, {0: "n"})
+    converted = to_onnx(_Filled().eval(), _masked(2, 5, 3), dynamic_shapes=shapes)
+    for sizes in [(2, 5, 3), (1, 1, 1), (3, 7, 11), (1, 4, 0)]:
+        values = _masked(*sizes)
+        (got,) = converted.run(dict(zip(("x", "mask", "features"), values, strict=True))).values()
+        torch.testing.assert_close(got, _Filled()(*values))
+
+
+def _masked(batch: int, seq: int, chosen: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    mask = (torch.arange(batch * seq).flip(0) < chosen).reshape(batch, seq)
+    return torch.randn(batch, seq, 4), mask, torch.randn(chosen, 4)
+
+
+def test_features_of_another_dtype_than_the_states_are_refused() -> None:
+    x, mask, features = _masked(4, 4, 4)
+    with pytest.raises(Exception, match=r"torch refuses|torch.export stopped"):
+        to_onnx(_Filled().eval(), (x, mask, features[:1].double()))
