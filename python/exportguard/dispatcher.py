@@ -89,7 +89,9 @@ class Dispatcher:
         converter = next(self._modules[cls] for cls in type(call.module).__mro__ if cls in self._modules)
         args, kwargs = call.given(tensors, sizes)
         graph = Subgraph(scope, {"": scope.opset, "com.microsoft": 1})
-        return converter(graph, call.weights(tensors), *args, **kwargs)
+        made = converter(graph, call.weights(tensors), *args, **kwargs)
+        _require_made(made, f"the module {type(call.module).__qualname__}", call.count)
+        return made
 
 
 def _row(target: str, converter: Converter) -> Callable[[_core.GraphScope, list[Any]], Any]:
@@ -98,13 +100,30 @@ def _row(target: str, converter: Converter) -> Callable[[_core.GraphScope, list[
 
         converter = onnxscript_converter(converter)
     keywords = _keywords(target)
+    operator = _find_overload(target)
+    wanted = (
+        0 if operator is None else len(operator._schema.returns) + sum(map(_is_written, operator._schema.arguments))
+    )
 
     def convert(scope: _core.GraphScope, arguments: list[Any]) -> Any:
         by_position = [value for i, value in enumerate(arguments) if i not in keywords]
         by_keyword = {name: arguments[i] for i, name in keywords.items() if i < len(arguments)}
-        return converter(Subgraph(scope, {"": scope.opset, "com.microsoft": 1}), *by_position, **by_keyword)
+        made = converter(Subgraph(scope, {"": scope.opset, "com.microsoft": 1}), *by_position, **by_keyword)
+        _require_made(made, target, wanted)
+        return made
 
     return convert
+
+
+def _require_made(made: object, what: str, count: int) -> None:
+    """A result that nobody uses may be None; a converter that returns nothing at all forgot to."""
+    if made is None and count:
+        values = "a value" if count == 1 else f"{count} values"
+        raise InvalidArgumentError(f"the converter of {what} returned None; return {values} of the graph")
+
+
+def _is_written(argument: Any) -> bool:
+    return argument.alias_info is not None and argument.alias_info.is_write
 
 
 def _keywords(target: str) -> dict[int, str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from .declaration import Patch
 from .errors import InvalidArgumentError
@@ -22,6 +23,11 @@ _LIBRARY: Any = torch.library.Library("exportguard_modules", "DEF")  # type: ign
 _LIBRARY.define("call(Tensor[] tensors, SymInt[] sizes, int number) -> Tensor[]")
 
 TARGET = "exportguard_modules.call.default"
+
+_IN_BODIES = (
+    "a module that is translated as a whole is called in a body of torch.cond or of a loop, or in a strict export, "
+    "where it cannot be; translate its operators, or take the class out of the dispatcher"
+)
 
 _TENSOR = object()  # stands for a tensor in what a module returned
 
@@ -53,6 +59,11 @@ class ModuleCall:
     returned: list[Any] = field(default_factory=list)
 
     @property
+    def count(self) -> int:
+        """How many tensors it returned."""
+        return sum(leaf is _TENSOR for leaf in pytree.tree_leaves(self.returned))
+
+    @property
     def module(self) -> torch.nn.Module:
         """The module, which whoever converts the program must keep.
 
@@ -82,10 +93,44 @@ class ModuleCall:
     def run(self, tensors: Sequence[Any], sizes: Sequence[Any]) -> list[torch.Tensor]:
         """What the module returns, each tensor in memory of its own, as an operator must."""
         args, kwargs = self.given(tensors, sizes)
-        with _as_it_is():
+        with _as_it_is(), _Writes() as writes:
             returned = torch.func.functional_call(self.module, self.weights(tensors), tuple(args), kwargs)
+        self._require_unwritten([tensor.untyped_storage()._cdata in writes.storages for tensor in tensors])
         self.returned[:] = [pytree.tree_map_only(torch.Tensor, lambda leaf: _TENSOR, returned)]
         return [leaf.clone() for leaf in pytree.tree_leaves(returned) if isinstance(leaf, torch.Tensor)]
+
+    def _require_unwritten(self, written: Sequence[bool]) -> None:
+        """The converter has no way to say what a buffer or an argument holds afterwards."""
+        first = len(written) - len(self.own)
+        names = [*(f"argument {i}" for i in range(first)), *self.own]
+        changed = [name for name, is_written in zip(names, written, strict=True) if is_written]
+        if changed:
+            raise InvalidArgumentError(
+                f"{type(self.module).__qualname__} writes into {', '.join(changed)}, so it cannot be translated as a "
+                "whole; translate modules that write nothing, or operators"
+            )
+
+
+class _Writes(TorchDispatchMode):
+    """Notes whose memory operators write to; versions of tensors do not tell below autograd, where operators run."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.storages: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        schema = getattr(func, "_schema", None)
+        if schema is not None and schema.is_mutable:
+            given = {parameter.name: value for parameter, value in zip(schema.arguments, args, strict=False)}
+            given.update(kwargs or {})
+            written = [
+                given.get(p.name) for p in schema.arguments if p.alias_info is not None and p.alias_info.is_write
+            ]
+            tensors = (leaf for leaf in pytree.tree_leaves(written) if isinstance(leaf, torch.Tensor))
+            self.storages.update(tensor.untyped_storage()._cdata for tensor in tensors)
+        return func(*args, **(kwargs or {}))
 
 
 def call_of(number: int) -> ModuleCall:
@@ -111,6 +156,9 @@ def patches_for(classes: Mapping[type[torch.nn.Module], Any]) -> list[Patch]:
 def _as_operator(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def forward(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        # Bodies of torch.cond and of loops, and strict exports, are traced by Dynamo, which reads no context variable.
+        if torch.compiler.is_dynamo_compiling():
+            raise InvalidArgumentError(_IN_BODIES)
         if _inside.get() or not torch.compiler.is_exporting():
             return original(self, *args, **kwargs)
         return _called(self, args, kwargs)

@@ -19,6 +19,7 @@ def onnxscript_converter(function: Any) -> Callable[..., Any]:
     proto: onnx.FunctionProto = function.to_function_proto()
 
     def convert(g: Subgraph, *arguments: Any, **keywords: Any) -> Any:
+        _require_opset(proto, g._scope.opset)
         inputs, attributes = _split(proto, arguments, keywords)
         model = _core.from_bytes(_calling_model(proto, inputs, attributes).SerializeToString())
         values = [_value(g, value) for value in inputs if value is not None]
@@ -26,6 +27,16 @@ def onnxscript_converter(function: Any) -> Callable[..., Any]:
         return results[0] if len(results) == 1 else tuple(results)
 
     return convert
+
+
+def _require_opset(proto: onnx.FunctionProto, opset: int) -> None:
+    """A model has one opset, which its functions share."""
+    own = next((entry.version for entry in proto.opset_import if not entry.domain), opset)
+    if own != opset:
+        raise InvalidArgumentError(
+            f"{proto.name} is written for opset {own} and the model has {opset}; pass opset={own}, or write the "
+            f"function with the operators of onnxscript.opset{opset}"
+        )
 
 
 def _split(

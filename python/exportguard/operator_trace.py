@@ -25,7 +25,7 @@ from .axes.implication import Answer, decide
 from .axes.program_run import GraphWithTrueShapes, TracedSizes
 from .axes.trial import agree
 from .composites import COMPOSITES
-from .errors import REFUSALS
+from .errors import REFUSALS, InvalidArgumentError
 
 logger = logging.getLogger(__name__)
 
@@ -58,19 +58,35 @@ def trace_operator(
 
     `arguments` are in the order of the operator's schema; operands are `_core.Operand`s. The decomposition is torch's
     own unless another one is given.
+
+    Raises:
+        InvalidArgumentError: the one that was given cannot be traced, holds for some sizes alone, or returns something
+            else than the operator.
     """
     operator = _find_operator(target)
-    if implementation is None and operator is not None:
-        implementation = _find_implementation(operator)
-    if operator is None or implementation is None:
+    known = None if operator is None else implementation or _find_implementation(operator)
+    if operator is None or known is None:
         logger.debug("torch has no decomposition of %s", target)
         return None
-    call = _Call(operator, implementation, arguments)
+    call = _Call(operator, known, arguments)
     try:
-        return call.trace()
+        return call.trace(is_given=implementation is not None)
+    except _UnfitError as error:
+        if implementation is not None:
+            raise InvalidArgumentError(f"the decomposition of {target} that was given {error}") from error
+        logger.warning("torch's decomposition of %s %s", target, error)
     except Exception as error:  # whatever torch's code raises: the lowering reports the operator
+        if implementation is not None:
+            first = next(iter(str(error).splitlines()), "")
+            raise InvalidArgumentError(
+                f"the decomposition of {target} that was given cannot be traced: {type(error).__name__}: {first}"
+            ) from error
         logger.info("torch's decomposition of %s cannot be traced: %s", target, error)
-        return None
+    return None
+
+
+class _UnfitError(ValueError):
+    """A decomposition is not one for all sizes, or none of its operator; the text says why."""
 
 
 def _find_operator(target: str) -> torch._ops.OpOverload | None:
@@ -95,19 +111,19 @@ class _Call:
     implementation: Callable[..., Any]
     arguments: Sequence[Any]
 
-    def trace(self) -> Trace | None:
+    def trace(self, *, is_given: bool) -> Trace:
         sizes = _Sizes()
         mode = FakeTensorMode(shape_env=sizes.shape_env, allow_non_fake_inputs=True)
         with mode, torch.no_grad():
             operands = [sizes.example(operand) for operand in _operands(self.arguments)]
             module = make_fx(self._run)(*operands)
+            if is_given:
+                _require_alike(self._run_operator(*operands), self._run(*operands))
         if sizes.shape_env.replacements:
-            logger.warning("torch's decomposition of %s fixes a size: %s", self.operator, sizes.shape_env.replacements)
-            return None
+            raise _UnfitError(f"fixes a size: {sizes.shape_env.replacements}")
         condition = self._condition_that_fails(module, sizes)
         if condition is not None:
-            logger.warning("torch's decomposition of %s is made for %s alone", self.operator, condition)
-            return None
+            raise _UnfitError(f"is made for {condition} alone")
         return module, sizes.names
 
     def _condition_that_fails(self, module: GraphModule, sizes: _Sizes) -> sympy.Basic | None:
@@ -156,6 +172,24 @@ class _Call:
         positional = [value for value, p in zip(values, parameters, strict=False) if not p.kwarg_only]
         keywords = {p.name: value for value, p in zip(values, parameters, strict=False) if p.kwarg_only}
         return function(*positional, **keywords)
+
+
+def _require_alike(expected: object, got: object) -> None:
+    """Refuses results of another number, dtype or rank than the operator's, or of other sizes that are numbers."""
+    wanted, made = ([_look(leaf) for leaf in pytree.tree_leaves(each)] for each in (expected, got))
+    if len(wanted) != len(made) or not all(map(_may_be_equal, wanted, made)):
+        raise _UnfitError(f"returns {', '.join(map(str, made))}, and the operator {', '.join(map(str, wanted))}")
+
+
+def _look(value: object) -> tuple[object, ...]:
+    return (value.dtype, *value.shape) if isinstance(value, torch.Tensor) else (type(value).__name__,)
+
+
+def _may_be_equal(one: Sequence[object], other: Sequence[object]) -> bool:
+    pairs = zip(one, other, strict=False)
+    return len(one) == len(other) and not any(
+        a != b for a, b in pairs if not isinstance(a, torch.SymInt) and not isinstance(b, torch.SymInt)
+    )
 
 
 def _operands(arguments: Any) -> Iterator[_core.Operand]:

@@ -15,7 +15,7 @@ from onnxscript import opset20, script
 from onnxscript.values import Opset
 
 from called import CalledWithAll
-from exportguard import Dispatcher, InvalidArgumentError, LoweringError, OnnxModel, to_onnx
+from exportguard import Dispatcher, ExportError, InvalidArgumentError, LoweringError, OnnxModel, to_onnx
 
 
 @torch.library.custom_op("test_dispatcher::scaled_sum", mutates_args=())
@@ -233,19 +233,38 @@ def failing(converter: Callable[..., Any]) -> pytest.ExceptionInfo[Exception]:
 @pytest.mark.parametrize(
     ("converter", "message"),
     [
-        (lambda g, x, y, scale: None, "output 0 is read but has no lowering"),
         (lambda g, x, y, scale: (x, y), "the converter must return 1 values, got 2"),
         (lambda g, x, y, scale: 3, "result 0 of the converter must be a value of the graph, got 3"),
         (lambda g, x, y, scale: g.op.Transpose(x), "result 0 of the converter must be f32"),
         (lambda g, x, y, scale: g.op.ReduceSum(x), "result 0 of the converter must be f32"),
     ],
-    ids=["nothing", "too many", "a number", "another shape", "another rank"],
+    ids=["too many", "a number", "another shape", "another rank"],
 )
 def test_a_converter_that_gives_something_else_is_told(converter: Callable[..., Any], message: str) -> None:
     caught = failing(converter)
     assert caught.type is LoweringError
     assert message in str(caught.value)
     assert "cannot lower test_dispatcher.scaled_sum.default" in str(caught.value)
+
+
+def test_a_converter_that_returns_nothing_is_told() -> None:
+    caught = failing(lambda g, x, y, scale: None)
+    assert caught.type is InvalidArgumentError
+    assert str(caught.value) == (
+        "the converter of test_dispatcher.scaled_sum.default returned None; return a value of the graph"
+    )
+    assert "scaled_sum" in caught.value.__notes__[0]
+
+
+def test_an_onnxscript_function_of_another_opset_is_told() -> None:
+    inputs = torch.rand(2, 3), torch.rand(2, 3)
+    with pytest.raises(InvalidArgumentError, match="is written for opset 20 and the model has 18; pass opset=20, or"):
+        to_onnx(
+            CalledWithAll(torch.ops.test_dispatcher.scaled_sum).eval(),
+            inputs,
+            opset=18,
+            dispatcher=Dispatcher({scaled_sum: script_scaled_sum}),
+        )
 
 
 def test_what_a_converter_raises_comes_with_the_node() -> None:
@@ -332,6 +351,22 @@ def test_a_wrong_decomposition_is_refused(chosen: Any, message: str) -> None:
         to_onnx(Activated(), (torch.zeros(2),), decompositions=chosen)
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (lambda: None, "cannot be traced: TypeError"),
+        (lambda x, approximate="none": x.sum(), "returns .*, and the operator "),
+        (lambda x, approximate="none": x.double(), "returns .*float64, .*, and the operator .*float32"),
+        (lambda x, approximate="none": x * torch.arange(int(x.shape[0]))[:, None].float(), "fixes a size"),
+    ],
+    ids=["raises", "another rank", "another dtype", "one size"],
+)
+def test_a_decomposition_that_is_none_of_its_operator_is_refused(given: Any, message: str) -> None:
+    inputs, shapes = (torch.randn(2, 3),), ({0: "batch"},)
+    with pytest.raises(InvalidArgumentError, match=f"the decomposition of aten.gelu.default that was given {message}"):
+        to_onnx(Activated(), inputs, dynamic_shapes=shapes, decompositions={"aten::gelu": given})
+
+
 # ---------------------------------------------------------------------------------------------------- module classes
 
 
@@ -390,3 +425,62 @@ def test_a_class_of_modules_needs_the_guard() -> None:
     dispatcher = Dispatcher({Gate: gate_converter})
     with pytest.raises(InvalidArgumentError, match="needs the guard"):
         to_onnx(Gated(), (torch.zeros(2, 4),), dispatcher=dispatcher, options=ExportOptions(guard=None))
+
+
+class Counts(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count.view(2, 2)[0].add_(1.0)
+        return x + self.count
+
+
+class Writes(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x[:, :1].add_(1.0)
+        return x * 2
+
+
+class Around(torch.nn.Module):
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x * 1)
+
+
+@pytest.mark.parametrize(("inner", "name"), [(Counts(), "count"), (Writes(), "argument 0")])
+def test_a_module_that_writes_is_not_translated_as_a_whole(inner: torch.nn.Module, name: str) -> None:
+    dispatcher = Dispatcher({type(inner): lambda g, weights, x: x})
+    with pytest.raises(InvalidArgumentError, match=f"{type(inner).__name__} writes into {name}, so it cannot be"):
+        to_onnx(Around(inner).eval(), (torch.zeros(2, 4),), dispatcher=dispatcher)
+
+
+def test_a_module_that_writes_into_values_of_its_own_is_translated() -> None:
+    class Own(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x + 1
+            y.mul_(2)
+            return y
+
+    dispatcher = Dispatcher({Own: lambda g, weights, x: g.op.Mul(g.op.Add(x, 1.0), 2.0)})
+    made = to_onnx(Around(Own()), (torch.zeros(2, 4),), dispatcher=dispatcher)
+    (got,) = made.run({made.inputs[0].name: torch.ones(2, 4)}).values()
+    torch.testing.assert_close(torch.as_tensor(got), torch.full((2, 4), 4.0))
+
+
+def test_a_class_of_modules_in_a_branch_of_the_program_is_told() -> None:
+    class Branches(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.own = Writes()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.sum() > 0, lambda x: self.own(x * 1), lambda x: x * 3, (x,))  # type: ignore[no-any-return]
+
+    dispatcher = Dispatcher({Writes: lambda g, weights, x: x})
+    with pytest.raises(ExportError, match="translated as a whole is called in a body of"):
+        to_onnx(Branches(), (torch.ones(2, 4),), dispatcher=dispatcher)
