@@ -5,6 +5,7 @@ Both sides of a row run in one process, one after the other, on models of small 
     python benchmarks/export_speed.py llama:16 llama:64 bert:12 vit:12 whisper:6 t5:6 --torch-onnx
     python benchmarks/export_speed.py llama:16 llama:64 llama:1000 --once    # without the other sides
     python benchmarks/export_speed.py llama:64 bert:12 vit:12 --phases       # where the time of tracing once goes
+    python benchmarks/export_speed.py llama:16 llama:48 --once --instructions    # on a machine that is not quiet
 
 Behind the rows stand the goals that they reach or miss.
 """
@@ -23,6 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from instructions import instruction_clock
 
 import exportguard
 from exportguard import ExportOptions
@@ -190,10 +192,10 @@ def save_here(case: Case, repeats: str, folder: str) -> None:
     model.save(f"{folder}/here.onnx")
 
 
-def phases(name: str) -> dict[str, Any]:
-    """The part of the time of one model that each phase takes, in percent of the CPU time."""
+def phases(name: str, clock: Callable[[], float]) -> dict[str, Any]:
+    """The part of the time of one model that each phase takes, in percent of the CPU time or the instructions."""
     case = made(name)
-    with TemporaryDirectory() as folder, measured_by(time.process_time), recorded_phases() as whole, phase("all"):
+    with TemporaryDirectory() as folder, measured_by(clock), recorded_phases() as whole, phase("all"):
         traced = exported(case, "trace once")
         with phase("reading, converting, optimizing"):
             model = convert(read(traced), opset=checked_opset(None), options=ExportOptions())
@@ -237,27 +239,27 @@ def save_with_torch(case: Case, folder: str) -> None:
         )
 
 
-def cpu_seconds(work: Callable[[], Any]) -> float:
-    """Of one run, after the collector has run."""
+def taken(clock: Callable[[], float], work: Callable[[], Any]) -> float:
+    """What a clock counts in one run, after the collector has run."""
     gc.collect()
-    start = time.process_time()
+    start = clock()
     work()
-    return time.process_time() - start
+    return clock() - start
 
 
-def measured(name: str, *, with_all: bool, with_torch: bool) -> dict[str, Any]:
+def measured(name: str, clock: Callable[[], float], *, with_all: bool, with_torch: bool) -> dict[str, Any]:
     """The times of one model, and how many times faster tracing once is."""
     case = made(name)
     with TemporaryDirectory() as folder:
-        once = cpu_seconds(lambda: save_here(case, "trace once", folder))
+        once = taken(clock, lambda: save_here(case, "trace once", folder))
         row: dict[str, Any] = {"model": name, "once": once}
         if with_all:
-            row["all"] = cpu_seconds(lambda: save_here(case, "trace all", folder))
+            row["all"] = taken(clock, lambda: save_here(case, "trace all", folder))
             row["all / once"] = row["all"] / once
-            row["plain"] = cpu_seconds(lambda: save_plainly(case, folder))
+            row["plain"] = taken(clock, lambda: save_plainly(case, folder))
             row["plain / once"] = row["plain"] / once
         if with_torch:
-            row["torch.onnx"] = cpu_seconds(lambda: save_with_torch(case, folder))
+            row["torch.onnx"] = taken(clock, lambda: save_with_torch(case, folder))
             row["torch.onnx / once"] = row["torch.onnx"] / once
     return {key: round(value, 3) if isinstance(value, float) else value for key, value in row.items()}
 
@@ -274,19 +276,22 @@ NEVER_SLOWER = 0.95
 LAYER_MS, THOUSAND_LAYERS_S = 12, 20
 
 
-def goals(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A line for each goal that the rows tell about."""
+def goals(rows: Sequence[Mapping[str, Any]], *, are_seconds: bool) -> Iterator[str]:
+    """A line for each goal that the rows tell about; what a layer takes is told of instructions too."""
     for row in rows:
         for ratio, by_model in {**GOALS, "all / once": {row["model"]: NEVER_SLOWER}}.items():
             goal = by_model.get(row["model"])
             if ratio in row and goal is not None:
                 yield _line(f"{row['model']}: {ratio}", row[ratio], goal, is_met=row[ratio] >= goal)
-        if row["model"].endswith(":1000"):
+        if row["model"].endswith(":1000") and are_seconds:
             yield _line(
                 f"{row['model']}: seconds", row["once"], THOUSAND_LAYERS_S, is_met=row["once"] < THOUSAND_LAYERS_S
             )
     for kind, ms in _further_layers(rows):
-        yield _line(f"{kind}: ms for each further layer", ms, LAYER_MS, is_met=ms <= LAYER_MS)
+        if are_seconds:
+            yield _line(f"{kind}: ms for each further layer", ms, LAYER_MS, is_met=ms <= LAYER_MS)
+        else:
+            yield f"{kind}: {ms:.4g} million instructions for each further layer"
 
 
 def _line(what: str, value: float, goal: float, *, is_met: bool) -> str:
@@ -316,7 +321,11 @@ def main() -> None:
     parser.add_argument("--torch-onnx", action="store_true", help="measure torch.onnx.export too")
     parser.add_argument("--once", action="store_true", help="measure nothing but tracing once")
     parser.add_argument("--phases", action="store_true", help="measure nothing but the phases of tracing once")
+    parser.add_argument(
+        "--instructions", action="store_true", help="count instructions, in 10^9, in place of CPU seconds"
+    )
     arguments = parser.parse_args()
+    clock = instruction_clock() if arguments.instructions else time.process_time
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     with TemporaryDirectory() as folder:
@@ -325,13 +334,13 @@ def main() -> None:
             save_with_torch(made("llama:2"), folder)
     if arguments.phases:
         for name in arguments.models:
-            print(json.dumps(phases(name)), flush=True)
+            print(json.dumps(phases(name, clock)), flush=True)
         return
     rows = []
     for name in arguments.models:
-        rows.append(measured(name, with_all=not arguments.once, with_torch=arguments.torch_onnx))
+        rows.append(measured(name, clock, with_all=not arguments.once, with_torch=arguments.torch_onnx))
         print(json.dumps(rows[-1]), flush=True)
-    print("\n".join(goals(rows)))
+    print("\n".join(goals(rows, are_seconds=not arguments.instructions)))
 
 
 if __name__ == "__main__":

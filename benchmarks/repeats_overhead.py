@@ -1,6 +1,7 @@
 """Whether tracing once costs where little repeats: a draw of small models of two layers, exported both ways by turns.
 
     python benchmarks/repeats_overhead.py --count 30 --seed 0
+    python benchmarks/repeats_overhead.py --count 20 --rounds 1 --instructions    # on a machine that is not quiet
 
 CPU seconds of the fastest of several rounds, both sides in one process. It ends with 1 if a model is slower by more
 than 5 %, and in every round, which noise seldom makes it.
@@ -16,8 +17,10 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+
+from instructions import instruction_clock
 
 from exportguard.errors import ExportGuardError
 from exportguard.models import BuildOptions, models_of_task
@@ -44,13 +47,13 @@ class Row:
         return self.ratio > SLOWER and all(a > b for a, b in zip(self.once, self.everything, strict=True))
 
 
-def seconds(model: str, task: str, repeats: str) -> float:
-    """CPU seconds of one export and its conversion."""
+def seconds(model: str, task: str, repeats: str, clock: Callable[[], float]) -> float:
+    """CPU seconds of one export and its conversion, or what else the clock counts."""
     gc.collect()
     options = ValidateOptions(build=BuildOptions(task=task), repeats=repeats, run=False)  # type: ignore[arg-type]
-    start = time.process_time()
+    start = clock()
     report = validate_model(model, options)
-    taken = time.process_time() - start
+    taken = clock() - start
     if report.failure:
         raise ExportGuardError(report.failure)
     return taken
@@ -63,12 +66,12 @@ def drawn(count: int, seed: int) -> Iterator[tuple[str, str]]:
     yield from known
 
 
-def measured(model: str, task: str, rounds: int) -> Row:
+def measured(model: str, task: str, rounds: int, clock: Callable[[], float]) -> Row:
     """Both sides by turns, after one export of each that imports what is imported late."""
     sides: dict[str, list[float]] = {"trace once": [], "trace all": []}
     for place in range(rounds + 1):
         for repeats, found in sides.items():
-            taken = seconds(model, task, repeats)
+            taken = seconds(model, task, repeats, clock)
             if place:
                 found.append(taken)
     return Row(f"{model} ({task})", sides["trace once"], sides["trace all"])
@@ -80,14 +83,16 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--instructions", action="store_true", help="count instructions in place of CPU seconds")
     options = parser.parse_args()
+    clock = instruction_clock() if options.instructions else time.process_time
     warnings.simplefilter("ignore")
     logging.getLogger("exportguard").setLevel(logging.ERROR)
 
     rows: list[Row] = []
     for model, task in drawn(options.count, options.seed):
         try:
-            rows.append(measured(model, task, options.rounds))
+            rows.append(measured(model, task, options.rounds, clock))
         except ExportGuardError:
             continue  # it is exported neither way
         print(f"{rows[-1].ratio:.2f} {rows[-1].model}{'  SLOWER' if rows[-1].is_slower() else ''}", flush=True)

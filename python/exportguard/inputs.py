@@ -88,7 +88,11 @@ class CallInputs:
     def with_leaves(self, leaves: Sequence[Any]) -> CallInputs:
         """The same containers around other leaves."""
         args, kwargs = pytree.tree_unflatten(leaves, self._flat[1])
-        return CallInputs(args, kwargs, self.signature)
+        call = CallInputs(args, kwargs, self.signature)
+
+        # They are flat already; as a cached property is kept in the dictionary, it is known and not found out again.
+        call.__dict__["_flat"] = [*leaves], self._flat[1]
+        return call
 
     def copied(self) -> CallInputs:
         """The same with copies of the tensors, in containers of its own."""

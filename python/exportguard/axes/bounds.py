@@ -39,6 +39,7 @@ from .vast import holds_for_tensors_in_memory
 logger = logging.getLogger(__name__)
 
 _TRIALS = 3  # of one guard
+_ALIKE = 2  # of those, in a long program, where all questions have the same answers
 _MODERATE = 40  # a size that is soon computed
 _LARGER = 18  # a size that few tests take for small, and that is soon computed
 
@@ -279,13 +280,20 @@ def _is_asked_by_operators_alone(trace: Trace, guard: sympy.Basic, points: Seque
 
 
 def _answers(trace: Trace, points: Sequence[Sizes]) -> Iterator[tuple[Sizes, bool | None]]:
-    """Whether the model refuses each size, until it has taken as many as are tried."""
-    taken = 0
+    """Whether the model refuses each size, until it has taken as many as are tried.
+
+    Two that give all questions the same answers, a small and a larger one, tell of a long program what a third would.
+    """
+    taken: list[_Cell] = []
     for sizes in points:
+        cell = _cell(trace, sizes)
+        if taken.count(cell) == _ALIKE and not trace.trial.is_of_few_calls:
+            continue
         refused = trace.trial.refuses(trace.all_sizes(sizes))
         yield sizes, refused
-        taken += refused is False
-        if taken == _TRIALS:
+        if refused is False:
+            taken.append(cell)
+        if len(taken) == _TRIALS:
             return
 
 

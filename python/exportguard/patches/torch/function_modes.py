@@ -35,20 +35,30 @@ _COMPILED = frozenset(
 #: What the second and the third mode do something for and is compiled; indexing is known by its name.
 _LOOKED_FOR = frozenset({torch._C._set_grad_enabled, torch.tensor})
 _INDEXING = "__getitem__"
+_WITHOUT_FUNCTIONS = torch._C._disabled_torch_function_impl
 _CONSTANTS = frozenset({int, type(None), types.EllipsisType})
 
 
 def straight(original: Callable[..., Any]) -> Callable[..., Any]:
     """The first of the three modes; all are asked for a tensor with functions of its own, or where modes are others."""
-    below = tuple(resolve(path).owner for path in (_THIRD, _SECOND))
+    third, second = (resolve(path).owner for path in (_THIRD, _SECOND))
+    modes = torch._C
     errors = resolve_object("torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode")
     explain = resolve_object("torch._export.non_strict_utils._suggest_fixes_for_data_dependent_error_non_strict")
 
     @functools.wraps(original)
     def torch_function(mode: Any, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
-        is_compiled = type(func) in _COMPILED and func not in _LOOKED_FOR
-        is_plain = is_compiled and (func.__name__ != _INDEXING or _is_constant_index(args[1]))
-        if not is_plain or not _have_no_functions(kinds) or not _are_below(below):
+        # It is called for each function, and so asks all that it can of what it has at hand.
+        is_straight = (
+            type(func) in _COMPILED
+            and func not in _LOOKED_FOR
+            and (func.__name__ != _INDEXING or _is_constant_index(args[1]))
+            and modes._len_torch_function_stack() == 2
+            and type(modes._get_function_stack_at(0)) is third
+            and type(modes._get_function_stack_at(1)) is second
+            and _have_no_functions(kinds)
+        )
+        if not is_straight:
             return original(mode, func, kinds, args, kwargs)
         tracer = mode.tracer
         tracer.torch_fn_metadata = func
@@ -65,7 +75,10 @@ def straight(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _have_no_functions(kinds: Any) -> bool:
     """Whether no class of tensors among these has functions of its own, as fake tensors have none."""
-    return not kinds or all(kind.__torch_function__ is torch._C._disabled_torch_function_impl for kind in kinds)
+    for kind in kinds:
+        if kind.__torch_function__ is not _WITHOUT_FUNCTIONS:
+            return False
+    return True
 
 
 def _is_constant_index(index: object) -> bool:
@@ -78,14 +91,6 @@ def _is_constant_index(index: object) -> bool:
 
 def _ends_of(part: slice) -> set[type]:
     return {type(part.start), type(part.stop), type(part.step)}
-
-
-def _are_below(kinds: tuple[Any, ...]) -> bool:
-    """Whether the modes that are left are of these classes, and no others."""
-    stack = torch._C
-    if stack._len_torch_function_stack() != len(kinds):
-        return False
-    return all(type(stack._get_function_stack_at(place)) is kind for place, kind in enumerate(kinds))
 
 
 def tracking_quietly(original: Callable[..., Any]) -> Callable[..., Any]:
