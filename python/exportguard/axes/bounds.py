@@ -264,9 +264,13 @@ def _sizes_beside(trace: Trace, agreed: Sizes) -> Iterator[Sizes]:
         yield from ({symbol: 1, **agreed} for symbol, size in least.items() if size == 1)
 
     leaves = [leaf for leaf in trace.example.call.leaves() if isinstance(leaf, torch.Tensor)]
-    larger = {symbol: max(_LARGER, trace.hints[symbol] + _LARGER // 2) for symbol in others}
-    if all(leaf.is_floating_point() or leaf.is_complex() for leaf in leaves) and _in_domain(trace, larger):
-        yield {**larger, **agreed}
+    if not all(leaf.is_floating_point() or leaf.is_complex() for leaf in leaves):
+        return
+    for by in range(_LARGER):
+        larger = {symbol: max(_LARGER, trace.hints[symbol] + _LARGER // 2) + by for symbol in others}
+        if _in_domain(trace, larger) and meets(trace.known, trace, {**larger, **agreed}):
+            yield {**larger, **agreed}
+            return
 
 
 def _is_asked_by_operators_alone(trace: Trace, guard: sympy.Basic, points: Sequence[Sizes]) -> bool:

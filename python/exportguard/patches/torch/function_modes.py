@@ -75,10 +75,7 @@ def straight(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _have_no_functions(kinds: Any) -> bool:
     """Whether no class of tensors among these has functions of its own, as fake tensors have none."""
-    for kind in kinds:
-        if kind.__torch_function__ is not _WITHOUT_FUNCTIONS:
-            return False
-    return True
+    return all([kind.__torch_function__ is _WITHOUT_FUNCTIONS for kind in kinds])
 
 
 def _is_constant_index(index: object) -> bool:
