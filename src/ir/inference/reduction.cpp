@@ -1,17 +1,18 @@
 #include "exportguard/ir/inference.h"
+#include "ir/inference/older_forms.h"
 
 namespace exportguard::ir {
 namespace {
 
 /// From the last one to the first.
 std::vector<std::size_t> reduced_axes(const InferenceContext& ctx, std::size_t rank) {
-  auto axes = ctx.axes(ctx.integers(1).value_or(std::vector<std::int64_t>{}), rank);
+  auto axes = ctx.axes(either(ctx, 1, "axes").value_or(std::vector<std::int64_t>{}), rank);
   const bool reduces_all = axes.empty() && ctx.integer("noop_with_empty_axes", 0) == 0;
   for (std::size_t axis = 0; axis < rank && reduces_all; ++axis) axes.push_back(axis);
   return {axes.rbegin(), axes.rend()};
 }
 
-/// Axes are an operand since opset 18 (ReduceSum: 13).
+/// Axes are an operand since opset 18 (ReduceSum: 13), and were an attribute before.
 void infer_reduction(InferenceContext& ctx) {
   auto shape = ctx.shape(0);
   if (!shape) return ctx.set(0, ctx.dtype(0), std::nullopt);

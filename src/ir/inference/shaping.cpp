@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "exportguard/ir/inference.h"
+#include "ir/inference/older_forms.h"
 
 // Sizes of tensors, and operators that only change the shape.
 
@@ -108,16 +109,19 @@ void infer_flatten(InferenceContext& ctx) {
   ctx.set(0, ctx.dtype(0), Shape{product(Shape(shape->begin(), middle)), product(Shape(middle, shape->end()))});
 }
 
+/// Axes are an operand since opset 13, as those of Unsqueeze are.
 void infer_squeeze(InferenceContext& ctx) {
   auto shape = ctx.shape(0);
-  if (ctx.has(1) && !ctx.integers(1)) shape = std::nullopt;
-  if (!ctx.has(1) && shape && !std::ranges::all_of(*shape, [](const Dim& dim) { return dim.is_constant(); })) {
+  const bool has_axes = has_either(ctx, 1, "axes");
+  const auto given = either(ctx, 1, "axes");
+  if (has_axes && !given) shape = std::nullopt;
+  if (!has_axes && shape && !std::ranges::all_of(*shape, [](const Dim& dim) { return dim.is_constant(); })) {
     shape = std::nullopt;  // what is squeezed depends on the sizes
   }
   if (!shape) return ctx.set(0, ctx.dtype(0), std::nullopt);
 
-  if (ctx.has(1)) {
-    const auto axes = ctx.axes(*ctx.integers(1), shape->size());
+  if (has_axes) {
+    const auto axes = ctx.axes(*given, shape->size());
     for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
       const auto size = (*shape)[*axis].constant();
       if (size && *size != 1) ctx.fail(fmt::format("axis {} must have size 1, got {}", *axis, *size));
@@ -133,7 +137,7 @@ void infer_squeeze(InferenceContext& ctx) {
 
 void infer_unsqueeze(InferenceContext& ctx) {
   auto shape = ctx.shape(0);
-  const auto axes = ctx.integers(1);
+  const auto axes = either(ctx, 1, "axes");
   if (!shape || !axes) return ctx.set(0, ctx.dtype(0), std::nullopt);
   for (const std::size_t axis : ctx.axes(*axes, shape->size() + axes->size())) {
     shape->insert(shape->begin() + static_cast<std::ptrdiff_t>(axis), Dim(1));
@@ -223,10 +227,16 @@ void infer_concat(InferenceContext& ctx) {
   if (auto elements = joined_elements(ctx)) ctx.set_elements(std::move(*elements));
 }
 
+/// Sizes of the pieces are an operand since opset 13.
+std::optional<Elements> split_sizes(const InferenceContext& ctx) {
+  const auto* given = ctx.find_integers("split");
+  return given != nullptr ? std::optional(Elements(given->begin(), given->end())) : ctx.elements(1);
+}
+
 void infer_split(InferenceContext& ctx) {
   auto shape = ctx.shape(0);
   const auto count = static_cast<std::int64_t>(ctx.output_count());
-  const auto sizes = ctx.elements(1);
+  const auto sizes = split_sizes(ctx);
   if (!shape) {
     for (std::size_t i = 0; i < ctx.output_count(); ++i) ctx.set(i, ctx.dtype(0), std::nullopt);
     return;
@@ -243,7 +253,7 @@ void infer_split(InferenceContext& ctx) {
   for (std::size_t i = 0; i < ctx.output_count(); ++i) {
     const bool is_last = i + 1 == ctx.output_count();
     (*shape)[axis] = is_last ? whole - piece * (count - 1) : piece;
-    if (ctx.has(1)) (*shape)[axis] = sizes ? (*sizes)[i] : ctx.fresh();
+    if (has_either(ctx, 1, "split")) (*shape)[axis] = sizes ? (*sizes)[i] : ctx.fresh();
     const auto number = (*shape)[axis].constant();
     if (number && *number < 0) ctx.fail(fmt::format("{} rows cannot be cut into {} pieces", whole.str(), count));
     ctx.set(i, ctx.dtype(0), shape);
