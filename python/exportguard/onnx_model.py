@@ -174,8 +174,8 @@ class OnnxModel:
         `onnxruntime` is what the model is for; `evaluator` runs it with torch's kernels, in every dtype of torch.
 
         Raises:
-            InvalidArgumentError: an input is missing, unknown, no tensor, or of another element type or rank, or there
-                is no such runner or device.
+            InvalidArgumentError: an input is missing, unknown, no tensor, or of another element type, rank or size, or
+                there is no such runner or device.
             ExportGuardError: a node cannot be run.
         """
         if runner != "evaluator":  # which takes sequences and optionals as well, and checks by itself
@@ -254,6 +254,11 @@ def _require_input(known: ValueInfo, value: Any) -> None:
         rank = "" if known.shape is None else f" of rank {len(known.shape)}"
         raise InvalidArgumentError(
             f"input {known.name} must be {known.dtype}{rank}, got {value.dtype} of rank {value.dim()}"
+        )
+    sizes = zip(known.shape or (), value.shape, strict=False)
+    if any(isinstance(wanted, int) and wanted != size for wanted, size in sizes):
+        raise InvalidArgumentError(
+            f"input {known.name} must have the sizes {_shape_text(known.shape)}, got {list(value.shape)}"
         )
 
 

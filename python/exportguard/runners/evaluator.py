@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import _core
+from ..arguments import require_named
+from ..devices import require_device
 from .names import require_same
 
 
@@ -20,11 +22,13 @@ class EvaluatorSession:
         """Loads a file or the bytes of a model, or takes one that is loaded.
 
         Raises:
-            InvalidArgumentError: torch knows no such device.
+            InvalidArgumentError: torch knows no such device, or cannot use it here.
             ExportGuardError: operators without an implementation, all of them by name.
             FileError: what cannot be read.
         """
         self._core = _loaded(model)
+        if device.partition(":")[0] == "cuda":
+            require_device(device)
         self._evaluator = _core.Evaluator(self._core, device)
         self.input_names: list[str] = [name for name, _, _, _ in self._core.inputs]
         self.output_names: list[str] = [name for name, _, _, _ in self._core.outputs]
@@ -36,6 +40,7 @@ class EvaluatorSession:
             InvalidArgumentError: an input is missing, unknown, or of another dtype, rank or size than the model says.
             ExportGuardError: a node cannot be run, with its place in the user's model and its inputs.
         """
+        require_named("inputs", inputs)
         require_same(self.input_names, list(inputs))
         return self._evaluator.run([inputs[name] for name in self.input_names])
 

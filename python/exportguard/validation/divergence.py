@@ -199,7 +199,8 @@ def find_divergence(
     require_kind("options", options, DivergenceOptions, "DivergenceOptions(…)")
     exported = _exported(reference, args, kwargs, dynamic_shapes, export)
     if exported is None:
-        return compare(_as_model("reference", reference), onnx_model, _named(args), options=options)
+        inputs = _named(args) if args else None
+        return compare(_as_model("reference", reference), onnx_model, inputs, options=options)
 
     program = read(exported, export)
     names = [name for name, _, _, _ in program.graph.inputs]
@@ -264,7 +265,7 @@ def compare(
     first, second = _as_model("a", a), _as_model("b", b)
     _require_alike(first, second)
     names = [value.name for value in first.inputs]
-    feeds = random_inputs(first, sizes, seed) if inputs is None else dict(inputs)
+    feeds = random_inputs(first, sizes, seed) if inputs is None else dict(_named(inputs, "inputs"))
     require_same(names, list(feeds))
     return _report(_search(first._core, second, [feeds[name] for name in names], options))
 
@@ -325,8 +326,8 @@ def _feeds(reference: object, exported: Exported, names: Sequence[str], given: t
     return [torch.tensor(value) if isinstance(value, bool | int | float) else value for value in values]
 
 
-def _named(args: Any) -> Mapping[str, torch.Tensor]:
-    require_named("args", args)
+def _named(args: Any, what: str = "args") -> Mapping[str, torch.Tensor]:
+    require_named(what, args)
     inputs: Mapping[str, torch.Tensor] = args
     return inputs
 

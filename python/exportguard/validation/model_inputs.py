@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from .. import _core
+from ..arguments import require_count, require_named
 from ..errors import InvalidArgumentError
 from ..onnx_model import OnnxModel, ValueInfo
 
@@ -42,6 +43,9 @@ def _all_sizes(inputs: Sequence[ValueInfo], given: Mapping[str, int]) -> dict[st
     names = dict.fromkeys(
         name for value in inputs for size in value.shape or () if isinstance(size, str) for name in _core.symbols(size)
     )
+    require_named("sizes", given)
+    for name, size in given.items():
+        require_count(f"sizes[{name!r}]", size, at_least=0)
     unknown = sorted(set(given) - set(names))
     if unknown:
         raise InvalidArgumentError(f"no axis is called {', '.join(unknown)}; there are {', '.join(names) or 'none'}")

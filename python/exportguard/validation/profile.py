@@ -14,6 +14,7 @@ import torch
 
 from .. import _core
 from ..arguments import require_count
+from ..errors import ExportGuardError
 from ..onnx_model import OnnxModel
 from ..runners.names import require_same
 from ..runners.onnxruntime import OrtSession, SessionOptions
@@ -93,6 +94,7 @@ def profile(model: OnnxModel, inputs: Mapping[str, torch.Tensor], *, runs: int =
     Raises:
         InvalidArgumentError: `runs` is less than 1, or the inputs do not fit.
         FileError: the model cannot be written to a temporary folder.
+        ExportGuardError: onnxruntime cannot load it.
     """
     require_count("runs", runs, at_least=1)
     require_same([value.name for value in model.inputs], list(inputs))
@@ -100,7 +102,13 @@ def profile(model: OnnxModel, inputs: Mapping[str, torch.Tensor], *, runs: int =
         file = model.save(Path(folder) / "model.onnx")
         saved = _core.load(str(file))  # the names that the file has
         settings = SessionOptions(device=device, profile=Path(folder) / "profile")
-        session = OrtSession(file, settings)
+        try:
+            session = OrtSession(file, settings)
+        except ExportGuardError:
+            raise
+        except Exception as error:  # onnxruntime has no common base for its own
+            reason = str(error).replace(str(file), "the model")
+            raise ExportGuardError(f"onnxruntime cannot load the model: {reason}") from error
         for _ in range(runs + 1):
             session.run(inputs)
         events = json.loads(session.end_profiling().read_text(encoding="utf-8"))

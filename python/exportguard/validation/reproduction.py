@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from ..arguments import require_kind
 from ..errors import FileError, InvalidArgumentError
 from .divergence import Divergence
 from .tensor_files import save_tensors
@@ -41,6 +42,7 @@ def write_reproduction(divergence: Divergence, folder: Path) -> Path:
         InvalidArgumentError: the nodes read or make a sequence, which the files cannot hold.
         FileError: the folder cannot be written.
     """
+    require_kind("divergence", divergence, Divergence, "the divergence of a report, which has one (report.first)")
     inputs, expected = divergence.inputs, divergence.expected
     others = [name for name, value in inputs.items() if not isinstance(value, torch.Tensor)]
     if others:
