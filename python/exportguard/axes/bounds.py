@@ -271,6 +271,7 @@ def _sizes_beside(trace: Trace, agreed: Sizes) -> Iterator[Sizes]:
         if _in_domain(trace, larger) and meets(trace.known, trace, {**larger, **agreed}):
             yield {**larger, **agreed}
             return
+    yield from _points_within(trace, agreed)[-1:]
 
 
 def _is_asked_by_operators_alone(trace: Trace, guard: sympy.Basic, points: Sequence[Sizes]) -> bool:
@@ -367,10 +368,15 @@ def _known_with(trace: Trace, symbol: sympy.Symbol, size: int) -> list[Sizes]:
     sizes: Sizes = {symbol: size}
     if meets(trace.known, trace, sizes):
         return [sizes]
-    domain = {**_domain_from_one(trace), symbol: Range(size, size)}
+    return _spread(_points_within(trace, sizes))[:2]
+
+
+def _points_within(trace: Trace, given: Sizes) -> list[Sizes]:
+    """Sizes within the bounds that are known, some of them given, the smaller ones first."""
+    domain = {**_domain_from_one(trace), **{symbol: Range(size, size) for symbol, size in given.items()}}
     found = decide(_within_known(trace, sympy.false), domain).counterexamples
-    points = [{symbol: size, **point} for point in found]
-    return _spread([point for point in points if meets(trace.known, trace, point)])[:2]
+    points = [{**given, **point} for point in found]
+    return [point for point in points if meets(trace.known, trace, point)]
 
 
 #: Which questions are answered otherwise than in the trace, and which sizes are 1.
