@@ -75,7 +75,7 @@ def straight(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _have_no_functions(kinds: Any) -> bool:
     """Whether no class of tensors among these has functions of its own, as fake tensors have none."""
-    return all([kind.__torch_function__ is _WITHOUT_FUNCTIONS for kind in kinds])
+    return all([kind.__torch_function__ is _WITHOUT_FUNCTIONS for kind in kinds])  # noqa: C419 - sooner than a generator
 
 
 def _is_constant_index(index: object) -> bool:
