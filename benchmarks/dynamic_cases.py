@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from operator_samples import TOLERANCES, difference, tensors_of
+from operator_samples import TOLERANCES, difference, fed, tensors_of
 
 from exportguard import to_onnx
 from exportguard.errors import ExportGuardError
@@ -122,8 +122,7 @@ def _at(module: Callable[..., Any], model: Any, feed: Sequence[torch.Tensor], si
     except Exception as error:  # torch raises whatever it likes
         refusal = f"{type(error).__name__}: {str(error)[:150]}"
     try:
-        inputs = {value.name: tensor for value, tensor in zip(model.inputs, feed, strict=True)}
-        got = list(model.run(inputs).values())
+        got = fed(model, feed)
     except Exception as error:
         return Outcome("right") if refusal else Outcome("stops", f"at {dict(sizes)}: {str(error)[-300:]}")
     if refusal:

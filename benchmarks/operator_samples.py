@@ -154,6 +154,12 @@ def tensors_of(outputs: Any) -> list[torch.Tensor]:
     ]
 
 
+def fed(model: Any, tensors: Sequence[torch.Tensor]) -> list[Any]:
+    """The outputs of a file for these inputs, in order; it takes complex numbers as pairs."""
+    given = [torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor for tensor in tensors]
+    return list(model.run({value.name: tensor for value, tensor in zip(model.inputs, given, strict=True)}).values())
+
+
 def difference(got: torch.Tensor, expected: torch.Tensor, tolerances: Tolerances = TOLERANCES) -> str:
     """The first element that differs and both answers; empty where none does. A file has complex numbers as pairs."""
     if expected.is_complex() and not got.is_complex():
@@ -205,8 +211,7 @@ class Outcomes:
         except Exception:  # eager refuses these numbers, or its kernel stops at them
             return
         try:
-            inputs = {value.name: tensor for value, tensor in zip(model.inputs, feed, strict=True)}
-            got = list(model.run(inputs).values())
+            got = fed(model, feed)
         except Exception as error:
             yield f"stops ({kind})", str(error)[-200:].replace("\n", " ")
             return
