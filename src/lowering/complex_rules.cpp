@@ -56,6 +56,8 @@ std::vector<Value*> run_part(ComplexSite& site, Part part, RealOperands others) 
 void separate_parts(ComplexSite& site, RealOperands others) {
   if (is_sum(site) && site.argument(2).get_if<std::complex<double>>()) site.fail("alpha must be a real number");
   const std::vector<Value*> real = run_part(site, Part::kReal, others);
+  // As large as a complex tensor, and no more than that: `expand_as`, `view_as`.
+  if (!is_complex(site.node().output().dtype())) return site.give_real(real.front());
   const std::vector<Value*> imaginary = run_part(site, Part::kImaginary, others);
   for (std::size_t i = 0; i < real.size(); ++i) site.give({real[i], imaginary[i]}, i);
 }

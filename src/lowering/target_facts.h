@@ -49,6 +49,7 @@ enum class Departure : std::uint8_t {
   kAttentionLowestIsHidden,   ///< Attention takes the smallest finite number of a mask for minus infinity
   kProductScaledInFloat32,    ///< a product of float64 matrices times a number is scaled by that number as a float32
   kAttentionMaskOfScores,     ///< Attention broadcasts a mask over samples and heads alone
+  kLogSoftmaxOfInfinity,      ///< LogSoftmax of float64 numbers gives NaN where they are infinite, not beside them
   kFloat16Unrounded,          ///< float16 is computed in float32, and handed on so where no Cast of the model rounds it
 };
 

@@ -2,12 +2,22 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
 
 #include "exportguard/ir/builder.h"
 #include "lowering/target_facts.h"
 
 namespace exportguard::lowering {
 namespace {
+
+/// The name in the table of what a target runs: a scatter that reduces computes, one that does not moves values.
+std::string_view kernel_name(const ir::Node& node) {
+  const ir::Attribute* reduction = node.find_attribute("reduction");
+  const bool reduces = reduction != nullptr && std::get<std::string>(*reduction) != "none";
+  return node.op().starts_with("Scatter") && reduces ? "Scatter:reduction" : node.op();
+}
 
 bool is_narrow(const ir::Value* value) { return value != nullptr && value->dtype() == DType::kBFloat16; }
 
@@ -31,7 +41,7 @@ class Widening {
     const bool is_local = std::ranges::any_of(model_.functions, [&](const ir::Function& function) {
       return function.domain == node.domain() && function.name == node.op();
     });
-    return is_local || !node.subgraphs().empty() || carries_bfloat16(target_, node.op());
+    return is_local || !node.subgraphs().empty() || carries_bfloat16(target_, kernel_name(node));
   }
 
   void widen(ir::Node& node) {

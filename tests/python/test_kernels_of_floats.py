@@ -174,6 +174,15 @@ IN_BFLOAT16: dict[str, tuple[torch.nn.Module, Sequence[int]]] = {
     ),
     "attention": (block(torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)), (2, 5, 8)),
     "a branch": (Branching(), (2, 4)),
+    "reductions at places": (
+        CalledWithAll(
+            lambda x: (
+                x.new_zeros(3, 4).index_add(0, x[:, 0].argsort() % 3, x)
+                + x.new_ones(3, 4).scatter_reduce(0, x.argsort(0) % 3, x + 1, "amax")
+            )
+        ),
+        (2, 4),
+    ),
     "moved values": (CalledWithAll(lambda x: torch.cat([x.flip(0), x[:, :1].expand(-1, 3)], 1).cumsum(1)), (2, 4)),
 }
 

@@ -122,3 +122,16 @@ def test_features_of_another_dtype_than_the_states_are_refused() -> None:
     x, mask, features = _masked(4, 4, 4)
     with pytest.raises(Exception, match=r"torch refuses|torch.export stopped"):
         to_onnx(_Filled().eval(), (x, mask, features[:1].double()))
+
+
+def test_values_at_a_mask_are_as_many_as_the_mask_says() -> None:
+    def nearest(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        found = x.clone()
+        found[y < x] = y[y < x]
+        found[:1][:, torch.tensor([True, False, True])] = torch.tensor([[1.0, 2.0]])
+        return found
+
+    model = to_onnx(CalledWithTwo(nearest), (FLOATS, FLOATS.t()), dynamic_shapes=({0: "rows"}, {0: "rows"}))
+    x, y = torch.randn(5, 3), torch.randn(5, 3)
+    (got,) = model.run({"x": x, "y": y}).values()
+    torch.testing.assert_close(got, nearest(x, y))

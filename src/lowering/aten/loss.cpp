@@ -3,6 +3,7 @@
 
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
+#include "lowering/integer_arithmetic.h"
 #include "lowering/kernels.h"
 #include "lowering/moments.h"
 #include "lowering/reductions.h"
@@ -34,7 +35,16 @@ Value* at_least(LoweringContext& ctx, Value* a, double bound) { return ctx.op("M
 
 // ------------------------------------------------------------------------------------------------ differences
 
-Value* difference(LoweringContext& ctx) { return subtract(ctx, operand(ctx, 0), operand(ctx, 1)); }
+/// A - B in the dtype of the operands, as torch subtracts before it computes in floats: integers wrap around.
+Value* subtracted(LoweringContext& ctx, std::size_t a, std::size_t b) {
+  const DType dtype = ctx.input(a)->dtype();
+  const bool is_integer = !is_floating(dtype) && dtype != DType::kBool && dtype == ctx.input(b)->dtype();
+  if (!is_integer) return subtract(ctx, operand(ctx, a), operand(ctx, b));
+  Value* gap = ctx.cast(kernel_op(ctx, "Sub", {ctx.input(a), ctx.input(b)}), dtype);
+  return ctx.widened(ctx.cast(gap, ctx.output_dtype()));
+}
+
+Value* difference(LoweringContext& ctx) { return subtracted(ctx, 0, 1); }
 
 void lower_mse_loss(LoweringContext& ctx) {
   Value* d = difference(ctx);
@@ -166,42 +176,45 @@ void lower_margin_ranking_loss(LoweringContext& ctx) {
 }
 
 /// The norm of a - b + epsilon along the last axis.
-Value* distance(LoweringContext& ctx, Value* a, Value* b, double p, double epsilon, bool keepdim = false) {
-  Value* gap = shifted(ctx, subtract(ctx, a, b), epsilon);
+Value* distance(LoweringContext& ctx, Value* difference, double p, double epsilon, bool keepdim = false) {
+  Value* gap = shifted(ctx, difference, epsilon);
   const auto last = static_cast<std::int64_t>(ctx.rank(gap)) - 1;
   Value* norm = p_norm(ctx, gap, p, {last});
   return keepdim ? norm : ctx.squeeze(norm, {last});
 }
 
 void lower_pairwise_distance(LoweringContext& ctx) {
-  ctx.result(distance(ctx, operand(ctx, 0), operand(ctx, 1), ctx.number(2), ctx.number(3), ctx.flag(4)));
+  ctx.result(distance(ctx, difference(ctx), ctx.number(2), ctx.number(3), ctx.flag(4)));
 }
 
 void lower_triplet_margin_loss(LoweringContext& ctx) {
   const double p = ctx.number(4);
   const double epsilon = ctx.number(5);
-  Value* anchor = operand(ctx, 0);
-  Value* positive = operand(ctx, 1);
-  Value* negative = operand(ctx, 2);
-  Value* near = distance(ctx, anchor, positive, p, epsilon);
-  Value* far = distance(ctx, anchor, negative, p, epsilon);
-  if (ctx.flag(6)) far = ctx.op("Min", {far, distance(ctx, positive, negative, p, epsilon)});
+  Value* near = distance(ctx, subtracted(ctx, 0, 1), p, epsilon);
+  Value* far = distance(ctx, subtracted(ctx, 0, 2), p, epsilon);
+  if (ctx.flag(6)) far = ctx.op("Min", {far, distance(ctx, subtracted(ctx, 1, 2), p, epsilon)});
   Value* loss = at_least(ctx, shifted(ctx, subtract(ctx, near, far), ctx.number(3)), 0);
   ctx.result(reduce_loss(ctx, loss, reduction_at(ctx, 7)));
+}
+
+/// The sum of products along an axis; those of integers wrap around, their sum is an int64.
+Value* dot_product(LoweringContext& ctx, std::size_t a, std::size_t b, std::int64_t axis) {
+  const DType dtype = ctx.input(a)->dtype();
+  const bool is_integer = !is_floating(dtype) && dtype != DType::kBool && dtype == ctx.input(b)->dtype();
+  if (!is_integer) return ctx.reduce("ReduceSum", multiply(ctx, operand(ctx, a), operand(ctx, b)), {axis}, false);
+  Value* products = ctx.cast(kernel_op(ctx, "Mul", {ctx.input(a), ctx.input(b)}), dtype);
+  Value* total = integer_sum(ctx, ctx.cast(products, DType::kInt64), {{axis}, false});
+  return ctx.widened(ctx.cast(total, ctx.output_dtype()));
 }
 
 /// 1 - cos where the target is 1, max(0, cos - margin) where it is -1.
 void lower_cosine_embedding_loss(LoweringContext& ctx) {
   constexpr double kEpsilon = 1e-12;
-  Value* a = operand(ctx, 0);
-  Value* b = operand(ctx, 1);
   Value* target = operand(ctx, 2);
-  const std::vector<std::int64_t> last = {static_cast<std::int64_t>(ctx.rank(target))};
-  const auto dot = [&](Value* left, Value* right) {
-    return ctx.reduce("ReduceSum", multiply(ctx, left, right), last, false);
-  };
-  Value* sizes = multiply(ctx, shifted(ctx, dot(a, a), kEpsilon), shifted(ctx, dot(b, b), kEpsilon));
-  Value* cosine = ctx.op("Div", {dot(a, b), ctx.op("Sqrt", {sizes})});
+  const auto last = static_cast<std::int64_t>(ctx.rank(target));
+  const auto dot = [&](std::size_t left, std::size_t right) { return dot_product(ctx, left, right, last); };
+  Value* sizes = multiply(ctx, shifted(ctx, dot(0, 0), kEpsilon), shifted(ctx, dot(1, 1), kEpsilon));
+  Value* cosine = ctx.op("Div", {dot(0, 1), ctx.op("Sqrt", {sizes})});
   Value* alike = subtract(ctx, ctx.number_like(1, cosine), cosine);
   Value* apart = at_least(ctx, shifted(ctx, cosine, -ctx.number(3)), 0);
   Value* loss = add(ctx, ctx.where(equals(ctx, target, 1), alike, zero(ctx, cosine)),

@@ -87,7 +87,7 @@ void populate_masking(LoweringTable& table) {
   table.add({"aten.nonzero.default", "aten.argwhere.default"}, lower_nonzero);
   table.add("aten.nonzero_numpy.default", lower_nonzero_numpy);
   table.add("aten.nonzero_static.default", lower_nonzero_static);
-  table.add_complex({"aten.masked_select.default"}, separate_each);
+  table.add_complex({"aten.masked_select.default", "aten.masked_scatter.default"}, separate_each);
   table.add_complex({"aten.nonzero.default"}, separate_truth);
 }
 

@@ -179,7 +179,9 @@ void populate_scattering(LoweringTable& table) {
   table.add("aten.index_copy.default", lower_index_copy);
   table.add({"aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor"}, lower_index_fill);
   table.add("aten.index_reduce.default", lower_index_reduce);
-  table.add_complex({"aten.scatter.src", "aten.index_copy.default"}, separate_each);
+  table.add_complex(
+      {"aten.scatter.src", "aten.scatter_add.default", "aten.index_copy.default", "aten.index_add.default"},
+      separate_each);
 }
 
 }  // namespace exportguard::lowering

@@ -43,14 +43,14 @@ Value* framed_window(LoweringContext& ctx, std::int64_t length) {
 
 // ------------------------------------------------------------------------------------------------ there
 
-/// [..., samples] → [..., frames, length]
-Value* framed(LoweringContext& ctx, Value* samples, const Frames& frames) {
-  const auto axis = static_cast<std::int64_t>(ctx.rank(samples)) - 1;
-  const Size behind_first = subtract(ctx, size_of(ctx, samples, axis), frames.length);
+/// [..., samples, parts] → [..., frames, length, parts]
+Value* framed(LoweringContext& ctx, Value* signal, const Frames& frames) {
+  const auto axis = static_cast<std::int64_t>(ctx.rank(signal)) - 2;
+  const Size behind_first = subtract(ctx, size_of(ctx, signal, axis), frames.length);
   Value* last = ctx.op("Div", {as_dim(ctx, behind_first), ctx.ints({frames.hop})});
   Value* starts = ctx.op("Mul", {range(ctx, add(ctx, Size(last), 1)), ctx.ints({frames.hop})});
   Value* positions = ctx.op("Add", {ctx.unsqueeze(starts, {1}), range(ctx, frames.length)});
-  return ctx.gather(samples, positions, axis);
+  return ctx.gather(signal, positions, axis);
 }
 
 /// stft(self, n_fft, hop_length, win_length, window, normalized, onesided, return_complex, align_to_window): torch.stft
@@ -58,13 +58,12 @@ Value* framed(LoweringContext& ctx, Value* samples, const Frames& frames) {
 Value* spectra(LoweringContext& ctx) {
   ctx.require(!flag_at(ctx, 8, false), "align_to_window has no lowering");
   const Frames frames = frames_of(ctx);
-  Value* samples = framed(ctx, ctx.cast(ctx.input(0), DType::kFloat64), frames);
-  if (Value* window = framed_window(ctx, frames.length)) samples = ctx.op("Mul", {samples, window});
-  const auto axis = static_cast<std::int64_t>(ctx.rank(samples)) - 1;
-  Value* signal = ctx.unsqueeze(samples, {axis + 1});
+  Value* signal = framed(ctx, signal_of(ctx, 0), frames);
+  if (Value* window = framed_window(ctx, frames.length)) signal = ctx.op("Mul", {signal, ctx.unsqueeze(window, {1})});
+  const auto axis = static_cast<std::int64_t>(ctx.rank(signal)) - 2;
   const bool is_normalized = flag_at(ctx, 5, false);
   const Transform transform = {.normalization = is_normalized ? Normalization::kByRoot : Normalization::kNone};
-  const bool is_half = flag_at(ctx, 6, true);
+  const bool is_half = flag_at(ctx, 6, ctx.size(signal, -1).constant() == 1);  // of real numbers
   Value* spectrum =
       is_half ? half_to_complex(ctx, transform, signal, {axis}) : to_complex(ctx, transform, signal, {axis});
   return ctx.swap_axes(spectrum, axis - 1, axis);

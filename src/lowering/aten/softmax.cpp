@@ -44,6 +44,12 @@ Value* rounded(LoweringContext& ctx, Value* x) {
   return ctx.cast(ctx.cast(wide, DType::kFloat16), DType::kFloat32);
 }
 
+/// Infinity less itself is NaN, for every element of the slice.
+Value* log_softmax_of_doubles(LoweringContext& ctx, Value* x, Value* y, std::int64_t axis) {
+  Value* largest = extreme_value(ctx, x, Extreme::kLargest, {{axis}, true});
+  return ctx.op("Add", {y, ctx.op("Sub", {largest, largest})});
+}
+
 /// Softmax or LogSoftmax in the dtype of the output, which the dtype argument has set. A tensor of rank 0 has one
 /// element, and ONNX wants an axis for it.
 void lower_normalized(LoweringContext& ctx, std::string_view op, bool negates) {
@@ -55,6 +61,8 @@ void lower_normalized(LoweringContext& ctx, std::string_view op, bool negates) {
   if (rank == 0) x = ctx.unsqueeze(x, {0});
   if (negates) x = ctx.op("Neg", {x});
   Value* y = ctx.cast(same_dtype_op(ctx, op, {x}, {{"axis", axis}}), dtype);
+  const bool is_of_doubles = op == "LogSoftmax" && dtype == DType::kFloat64;
+  if (is_of_doubles && departs(ctx, Departure::kLogSoftmaxOfInfinity)) y = log_softmax_of_doubles(ctx, x, y, axis);
   ctx.result(rank == 0 ? ctx.squeeze(y, {0}) : y);
 }
 

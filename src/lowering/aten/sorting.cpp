@@ -64,11 +64,46 @@ std::vector<Value*> unique(LoweringContext& ctx, Value* x, ir::AttributeList att
   return ctx.op_many("Unique", {ctx.cast(x, carrier)}, 4, std::move(attributes));
 }
 
+/// The distinct elements, for each element the place of its own, and how often each is there.
+struct Distinct {
+  Value* values;
+  Value* inverse;
+  Value* counts;
+};
+
+Distinct distinct_elements(LoweringContext& ctx, Value* flat) {
+  const std::vector<Value*> found = unique(ctx, flat, {{"sorted", 1}});
+  found[2]->set_type(ir::Type::tensor(DType::kInt64, std::nullopt));
+  return {found[0], found[2], found[3]};
+}
+
+Value* numbered(LoweringContext& ctx, Value* flags) {
+  Value* so_far = ctx.op("CumSum", {ctx.cast(flags, DType::kInt64), ctx.constant(0, DType::kInt64)});
+  return ctx.op("Sub", {so_far, ctx.constant(1, DType::kInt64)});
+}
+
+/// No NaN equals another: each is an element of its own, behind all numbers. ONNX leaves them open.
+Distinct distinct_numbers(LoweringContext& ctx, Value* flat) {
+  Value* is_nan = kernel_op(ctx, "IsNaN", {flat});
+  Value* is_number = ctx.op("Not", {is_nan});
+  const auto chosen = [&](Value* flags) { return ctx.op("Compress", {flat, flags}, {{"axis", 0}}); };
+  const Distinct numbers = distinct_elements(ctx, chosen(is_number));
+  Value* nans = chosen(is_nan);
+
+  Value* ones = ctx.op("Expand", {ctx.ints({1}), ctx.op("Shape", {nans})});
+  Value* place_of_nan = ctx.op("Add", {numbered(ctx, is_nan), ctx.op("Shape", {numbers.values})});
+  Value* number_before = ctx.op("Max", {numbered(ctx, is_number), ctx.constant(0, DType::kInt64)});
+  Value* at_least_one = ctx.concat({numbers.inverse, ctx.ints({0})}, 0);  // where every element is NaN
+  Value* inverse = ctx.where(is_nan, place_of_nan, ctx.gather(at_least_one, number_before, 0));
+  return {ctx.concat({numbers.values, ctx.cast(nans, numbers.values->dtype())}, 0), inverse,
+          ctx.concat({numbers.counts, ones}, 0)};
+}
+
 void lower_unique(LoweringContext& ctx) {
   Value* x = ctx.input(0);
-  const std::vector<Value*> found = unique(ctx, x, {{"sorted", 1}});
-  found[2]->set_type(ir::Type::tensor(DType::kInt64, std::nullopt));
-  finish_distinct(ctx, found[0], ctx.reshape(found[2], ctx.sizes_of(x)), found[3]);
+  const Distinct found =
+      is_floating(x->dtype()) ? distinct_numbers(ctx, ctx.reshape(x, {Size(-1)})) : distinct_elements(ctx, x);
+  finish_distinct(ctx, found.values, ctx.reshape(found.inverse, ctx.sizes_of(x)), found.counts);
 }
 
 void lower_unique_dim(LoweringContext& ctx) {

@@ -160,7 +160,11 @@ void lower_polygamma(LoweringContext& ctx) {
   const std::int64_t n = ctx.integer(0);
   ctx.require(n >= 0, "the order of polygamma must not be negative");
   Value* x = input(ctx, 1);
-  ctx.result(n == 0 ? digamma(ctx, x) : polygamma(ctx, n, x));
+  Value* found = n == 0 ? digamma(ctx, x) : polygamma(ctx, n, x);
+  if (n != 1) return ctx.result(found);
+  // torch has trigamma by other means than the others: it vanishes at infinity, and is no number at the other end.
+  found = ctx.where(is_equal(ctx, x, kInfinity), number(ctx, 0), found);
+  ctx.result(ctx.where(is_equal(ctx, x, -kInfinity), number(ctx, std::numeric_limits<double>::quiet_NaN()), found));
 }
 
 /// inf at the poles; NaN for other q below zero, where torch sums for whole s alone. The first term of an infinite s.

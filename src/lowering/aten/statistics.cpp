@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "exportguard/lowering/table.h"
+#include "lowering/complex_arithmetic.h"
 #include "lowering/kernels.h"
 #include "lowering/ranking.h"
 #include "lowering/reductions.h"
@@ -66,6 +67,23 @@ void lower_var_mean_correction(LoweringContext& ctx) { results_with_mean(ctx, op
 void lower_std_mean(LoweringContext& ctx) { results_with_mean(ctx, options_of_all(ctx), true); }
 void lower_std_mean_dim(LoweringContext& ctx) { results_with_mean(ctx, options_of_dim(ctx), true); }
 void lower_std_mean_correction(LoweringContext& ctx) { results_with_mean(ctx, options_of_correction(ctx), true); }
+
+/// What is spread of complex numbers is what is spread of their parts, together.
+void separate_variance(ComplexSite& site) {
+  const auto of_part = [&](Value* part) { return site.again({part}, site.node().arguments()).front(); };
+  const Parts z = site.parts(0);
+  site.give_real(site.emit("add.Tensor", {of_part(z.real), of_part(z.imaginary)}, site.output_type()));
+}
+
+void separate_deviation(ComplexSite& site) {
+  const auto squared = [&](Value* part) {
+    Value* deviation = site.again({part}, site.node().arguments()).front();
+    return product(site, deviation, deviation, site.output_type());
+  };
+  const Parts z = site.parts(0);
+  Value* sum = site.emit("add.Tensor", {squared(z.real), squared(z.imaginary)}, site.output_type());
+  site.give_real(of_part(site, "sqrt.default", sum));
+}
 
 // ------------------------------------------------------------------------------------------------ medians
 
@@ -147,6 +165,8 @@ void lower_nanmedian_dim(LoweringContext& ctx) { lower_middle_dim(ctx, middle_of
 }  // namespace
 
 void populate_statistics(LoweringTable& table) {
+  table.add_complex({"aten.var.default", "aten.var.dim", "aten.var.correction"}, separate_variance);
+  table.add_complex({"aten.std.default", "aten.std.dim", "aten.std.correction"}, separate_deviation);
   table.add("aten.var.default", lower_var);
   table.add("aten.var.dim", lower_var_dim);
   table.add("aten.var.correction", lower_var_correction);

@@ -265,7 +265,7 @@ void populate_symbolic(LoweringTable& table) {
              "aten._assert_async.msg", "aten.promote_types.default", "aten._functional_assert_async.msg",
              "aten._assert_tensor_metadata.default", "aten._make_dep_token.default", "aten._print.default"},
             lower_assertion);
-  table.add_complex({"aten.sym_size.int", "aten.sym_numel.default"}, separate_size);
+  table.add_complex({"aten.sym_size.int", "aten.sym_numel.default", "aten.sym_storage_offset.default"}, separate_size);
   table.add_complex({"aten._assert_tensor_metadata.default"}, separate_assertion);
 }
 

@@ -169,7 +169,7 @@ void populate_triangular(LoweringTable& table) {
   table.add("aten.diagflat.default", lower_diagflat);
   table.add("aten.one_hot.default", lower_one_hot);
   table.add_complex({"aten.diagonal.default", "aten.tril.default", "aten.triu.default", "aten.trace.default",
-                     "aten.diag_embed.default"},
+                     "aten.diag_embed.default", "aten.diagonal_scatter.default"},
                     separate_each);
 }
 

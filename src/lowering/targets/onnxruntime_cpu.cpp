@@ -68,7 +68,7 @@ constexpr std::array kDepartures = {
     Departure::kTransposedEmptyProduct, Departure::kPadMergedIntoMaxPool,     Departure::kPadForgetsAxes,
     Departure::kPadCutsNoAxis,          Departure::kOutputPaddingBelowStride, Departure::kScanOfNothing,
     Departure::kAttentionOfNothing,     Departure::kAttentionLowestIsHidden,  Departure::kAttentionMaskOfScores,
-    Departure::kProductScaledInFloat32, Departure::kFloat16Unrounded,
+    Departure::kProductScaledInFloat32, Departure::kFloat16Unrounded,         Departure::kLogSoftmaxOfInfinity,
 };
 
 }  // namespace

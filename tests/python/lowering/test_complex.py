@@ -73,6 +73,15 @@ FUNCTIONS = {
     "written slices": lambda a, b: torch.slice_scatter(a, b[:1], 0, 1, 2),
     "a number first": lambda a, b: 2 - a + 3j / (b + 2),
     "casts": lambda a, b: a.real.to(torch.complex64) + b,
+    "written at places": lambda a, b: (
+        a.scatter_add(1, torch.zeros(2, 3, dtype=torch.int64), b)
+        + a.index_add(0, torch.tensor([1, 1]), b)
+        + a.masked_scatter(b.real > 0, b)
+        + torch.diagonal_scatter(a, b[:, 0])
+    ),
+    "spreads": lambda a, b: a.std() + b.var(1, correction=0, keepdim=True) + 0 * a,
+    "as large as another": lambda a, b: a / a.abs().sum(1, keepdim=True).expand_as(b),
+    "frames": lambda a, b: torch.stft(a.reshape(-1), 4, 1, window=b.real.abs().reshape(-1)[:4], return_complex=True),
     "casts to the dtype that it has": lambda a, b: a.to(b.device, torch.complex64) + b.to(torch.complex64),
 }
 

@@ -153,3 +153,17 @@ def test_cross_entropy_of_a_linear_layer(reduction: str, check: Check) -> None:
         lambda x, w, y: functional.linear_cross_entropy(x, w, y, reduction=reduction),
         [scores(4, 5), scores(3, 5), torch.tensor([0, 1, 2, 1])],
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32], ids=str)
+def test_whole_numbers_wrap_around_before_they_are_distances(dtype: torch.dtype, check: Check) -> None:
+    x, y, z = (torch.randint(0, torch.iinfo(dtype).max, (3, 4)).to(dtype) for _ in range(3))
+    signs = torch.tensor([1, -1, 1])
+    check(
+        lambda x, y, z, s: (
+            functional.pairwise_distance(x, y),
+            functional.triplet_margin_loss(x, y, z, swap=True),
+            functional.cosine_embedding_loss(x, y, s, reduction="none"),
+        ),
+        [x, y, z, signs],
+    )

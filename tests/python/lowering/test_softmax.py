@@ -51,3 +51,9 @@ def test_gradients_of_softmax(check: Check) -> None:
         ),
         [torch.randn(2, 3), torch.rand(2, 3)],
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_softmax_beside_infinity(dtype: torch.dtype, check: Check) -> None:
+    rows = torch.tensor([[1.0, float("inf")], [-float("inf"), -float("inf")], [-float("inf"), 2.0]], dtype=dtype)
+    check(lambda x: (torch.softmax(x, -1), torch.log_softmax(x, -1)), [rows])

@@ -9,6 +9,7 @@ from tensors import Case, floats, indices, integers, mask
 if TYPE_CHECKING:
     from conftest import Check
 
+NAN, INFINITY = float("nan"), float("inf")
 TIES = torch.tensor([[1.0, 2.0, 1.0, 2.0], [3.0, 3.0, 3.0, 3.0], [0.0, 5.0, -1.0, 2.0]])
 DTYPES = [
     torch.float32,
@@ -51,6 +52,11 @@ CASES: dict[str, Case] = {
     "sort of a number": (lambda x: (x.sort(), x.argsort()), [floats()], []),
     "kthvalue": (lambda x: (x.kthvalue(2), x.kthvalue(1, 0, True)), [floats(3, 4)], [[floats(1, 4)]]),
     "kthvalue of a number": (lambda x: x.kthvalue(1), [floats()], []),
+    "unique without a number": (
+        all_distinct,
+        [torch.tensor([[NAN, 1.0, 2.0, NAN], [1.0, -INFINITY, INFINITY, INFINITY]])],
+        [[torch.tensor([[NAN], [NAN]])], [torch.tensor([[0.0], [-0.0]])], [torch.zeros(2, 0)]],
+    ),
     "unique": (all_distinct, [integers(3, 5)], [[integers(1, 5)], [integers(0, 5)]]),
     "unique of bools": (lambda x: torch.unique(x, return_inverse=True), [mask(3, 5)], []),
     "unique of a number": (lambda x: torch.unique(x, return_inverse=True), [floats()], []),

@@ -49,3 +49,8 @@ def test_incomplete_gamma(check: Check) -> None:
     a = torch.tensor([0.1, 0.5, 1, 2.5, 7, 30, 120]).double().unsqueeze(1)
     x = torch.tensor([0.0, 0.01, 0.5, 1, 3, 8, 29, 140, 400, float("inf")]).double()
     check(lambda a, x: (torch.special.gammainc(a, x), torch.special.gammaincc(a, x)), [a, x], others=[[a[:2], x[:3]]])
+
+
+def test_polygamma_of_infinity(check: Check) -> None:
+    points = torch.tensor([float("inf"), -float("inf"), float("nan"), 0.0])
+    check(lambda x: torch.polygamma(1, x), [points])
