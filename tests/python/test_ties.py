@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 import torch
 
 from exportguard import validate_module
 from exportguard.validation import validate
+from exportguard.validation.own_module import ModuleCase
 from exportguard.validation.ties import lowest_index_first
 
 
@@ -45,6 +49,20 @@ def test_values_that_differ_are_no_ties() -> None:
 
 
 def test_another_choice_among_equal_values_agrees_and_is_told() -> None:
+    report = validate_module(PlacesOfBest().eval(), (_some_values(0),), ({0: "batch"},))
+    assert report.ok, report
+    assert any(one.ties for one in report.sets)
+
+
+def test_inputs_that_a_choice_made_are_the_same_for_every_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a cache that the model left behind is, which chose among equal values for it."""
+    made = ModuleCase.inputs
+
+    def inputs(case: ModuleCase, sizes: Mapping[str, int]) -> dict[str, Any]:
+        chosen = torch.zeros(40).topk(3, largest=False).indices
+        return {"scores": made(case, sizes)["scores"].roll(int(chosen[0]), 1)}
+
+    monkeypatch.setattr(ModuleCase, "inputs", inputs)
     report = validate_module(PlacesOfBest().eval(), (_some_values(0),), ({0: "batch"},))
     assert report.ok, report
     assert any(one.ties for one in report.sets)

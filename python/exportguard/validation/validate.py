@@ -39,7 +39,7 @@ from ..version import versions
 from .beside import Beside, Ran, refusal, run_beside
 from .discrepancies import Tolerance, can_tell, compare_outputs, tolerance_for
 from .divergence import DivergenceOptions, DivergenceReport, search_beside
-from .eager_outputs import as_tensor, eager_leaves, joined_rows, serializers
+from .eager_outputs import as_tensor, eager_leaves, joined_rows, leaves_on, serializers
 from .exactness import exact_leaves, is_as_exact
 from .exporters import EXPORTERS, Exporter, file_name
 from .own_module import ModuleCase, case_of_program, is_program, module_case
@@ -519,8 +519,9 @@ def _with_ties_decided(
     converted: _Converted, input_set: InputSet, got: Sequence[torch.Tensor], result: SetResult
 ) -> SetResult:
     """The comparison with another run of the original, as right as the first one, if there is one that agrees."""
+    inputs = converted.case.inputs(input_set.sizes)  # as the file got them: the model may choose in making a cache
     with lowest_index_first() as mode:
-        expected = eager_leaves(converted.case, input_set)
+        expected = leaves_on(converted.case, inputs)
     decided = _against(converted, input_set, expected, got)
     return replace(decided, ties=True) if mode.had_ties and decided.agrees else result
 
