@@ -31,6 +31,11 @@ def is_users(file: str) -> bool:
     return not file.startswith(_standard_library()) or file.startswith(_installed())
 
 
+def is_installed(file: str) -> bool:
+    """Whether a file of code lies where packages are installed."""
+    return file.startswith(_installed())
+
+
 def is_models(file: str) -> bool:
     """Whether a file of code is that of a model: the user's, or torch's own arithmetic that has tests on its data.
 

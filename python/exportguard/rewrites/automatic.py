@@ -21,9 +21,10 @@ from exportguard.declaration.opened import opened
 from exportguard.declaration.options import PatchOptions
 from exportguard.declaration.patch import NEEDED, Patch, Verdict
 from exportguard.export_errors import without_partial_graph
+from exportguard.rewrites.asking import answered, asking_functions, own_modules
 from exportguard.rewrites.fixed_loops import FixedAxes, fixed_axes
 from exportguard.rewrites.in_place import InPlaceRewrite, rewrite_in_place
-from exportguard.rewrites.places import Place, contains, places_of
+from exportguard.rewrites.places import Place, contains, functions_of, places_of
 from exportguard.rewrites.saved import save_rewritten
 from exportguard.rewrites.state import Snapshot
 from exportguard.rewrites.watch import is_stop, watch_exports
@@ -187,7 +188,8 @@ class _Search:
         self._fixed = FixedAxes()  # by the last attempt
         self._furthest: _Failed  # the last attempt that came beyond the line where the one before it had stopped
         self._known: dict[Hashable, _Failed] = {}  # what became of attempts, by what was rewritten for them
-        self.steps = list(steps)
+        self._modules = own_modules(model)
+        self.steps = self._with_asking(steps)
 
     def run(self) -> Any:
         """The first program that an attempt gives, with as few of its axes fixed by loops as rewriting achieves.
@@ -201,10 +203,22 @@ class _Search:
             found = self._beyond(outcome, self.steps)
             if found is None:
                 error = self._furthest.error
+                self._failures.append(self._furthest)
                 self._explain(error, outcome)
                 raise self._reason_for(error) from error
             outcome, self.steps = found
         return self._with_loops_kept(outcome)
+
+    def _with_asking(self, steps: Sequence[RewritingStep]) -> list[RewritingStep]:
+        """The steps, with those for functions that ask of what type an object is in a way that nothing else answers."""
+        made = [*steps]
+        for code, lines in asking_functions(self._model, self._modules):
+            place = Place(code=code, ran=code, line=min(lines))
+            if not any(_runs(step, place) for step in made):
+                asking = _Failed(RewriteError("what stands for a number of tensor data is no number itself"), [place])
+                step = self._step(functions_of(code), None, place, asking)
+                made += [step] if step is not None else []
+        return made
 
     def _attempt(self, steps: Sequence[RewritingStep]) -> Any:
         """A program, or how the attempt failed; the model is then as it was."""
@@ -212,7 +226,7 @@ class _Search:
         snapshot = Snapshot(self._model.modules())
         try:
             options = PatchOptions.rewriting(tuple(step.patch for step in steps))
-            with opened(options), fixed_axes() as self._fixed, without_partial_graph():
+            with opened(options), answered(self._modules), fixed_axes() as self._fixed, without_partial_graph():
                 return self._export()
         except Exception as error:  # what torch raises at a test on data is of many kinds
             snapshot.restore(snapshot.changes())

@@ -179,6 +179,11 @@ class Choice:
         self._elements = elements
         self._tests = tests
 
+    @property
+    def elements(self) -> Sequence[Any]:
+        """What may be the chosen one."""
+        return self._elements
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _branched(self._elements, self._tests, lambda element: element(*args, **kwargs))
 

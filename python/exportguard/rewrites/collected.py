@@ -120,6 +120,11 @@ def rows_are_numbers(leaf: object) -> bool:
     return isinstance(leaf, torch.Tensor) and hasattr(leaf, _NUMBERS)
 
 
+def is_of_numbers(leaf: object) -> bool:
+    """Whether a leaf stands for Python numbers alone: one, or those of the rows of a list."""
+    return not isinstance(leaf, torch.Tensor) or is_number(leaf) or rows_are_numbers(leaf)
+
+
 def _as_rows(element: object) -> torch.Tensor:
     require_one_kind(element, "be an element of a list that a loop over tensors fills")
     if isinstance(element, torch.Tensor) and not is_number(element):

@@ -12,12 +12,21 @@ import torch
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.choices import chosen_item
-from exportguard.rewrites.collected import Collected, Grown, Maybe, is_open, like_rows, parts_of, require_elements
+from exportguard.rewrites.collected import (
+    Collected,
+    Grown,
+    Maybe,
+    is_of_numbers,
+    is_open,
+    like_rows,
+    parts_of,
+    require_elements,
+)
 from exportguard.rewrites.conditional import if_, ifexp
 from exportguard.rewrites.data import as_flag, depends_on_data, is_tracing
 from exportguard.rewrites.iteration import Rows, rows_of
-from exportguard.rewrites.logic import and_, or_
-from exportguard.rewrites.numbers import is_number, number_tensor, require_one_kind
+from exportguard.rewrites.logic import and_, bool_, or_
+from exportguard.rewrites.numbers import as_number, number_tensor, require_one_kind
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.recording import Captured, record
 from exportguard.rewrites.runtime_loops import for_
@@ -86,28 +95,28 @@ def any_(items: Any) -> Any:
     """`any(items)`."""
     rows = _rows(items)
     if rows is not None:
-        return _flags(rows).any()
+        return as_number(_flags(rows).any())
     found: Any = False
     for item in items:
         if not depends_on_data(found) and found:
             return True
         current = found
         found = or_(lambda: current, lambda: item)  # noqa: B023 - both are read at once
-    return found if depends_on_data(found) else bool(found)
+    return bool_(found)
 
 
 def all_(items: Any) -> Any:
     """`all(items)`."""
     rows = _rows(items)
     if rows is not None:
-        return _flags(rows).all()
+        return as_number(_flags(rows).all())
     found: Any = True
     for item in items:
         if not depends_on_data(found) and not found:
             return False
         current = found
         found = and_(lambda: current, lambda: item)  # noqa: B023 - both are read at once
-    return found if depends_on_data(found) else bool(found)
+    return bool_(found)
 
 
 def _rows(items: object) -> Rows | None:
@@ -210,13 +219,9 @@ def tensor(data: object, *args: Any, **options: Any) -> torch.Tensor:
     if dtype is None:
         for leaf in leaves:
             require_one_kind(leaf, "decide the dtype of torch.tensor")
-    if dtype is None and made.dtype == torch.float64 and builtins.all(is_number(x) or not _is(x) for x in leaves):
+    if dtype is None and made.dtype == torch.float64 and builtins.all(map(is_of_numbers, leaves)):
         dtype = torch.get_default_dtype()
     return made if dtype is None else made.to(dtype)
-
-
-def _is(item: object) -> bool:
-    return isinstance(item, torch.Tensor)
 
 
 def _nested(data: Any) -> torch.Tensor:

@@ -122,13 +122,15 @@ def not_(operand: object) -> Any:
     operand = truth_of(operand)
     if not depends_on_data(operand):
         return not operand
-    return torch.logical_not(operand) if isinstance(operand, torch.Tensor) else torch.sym_not(as_predicate(operand))  # type: ignore[no-untyped-call]
+    if not isinstance(operand, torch.Tensor):
+        return torch.sym_not(as_predicate(operand))  # type: ignore[no-untyped-call]
+    return as_number(torch.logical_not(operand))
 
 
 def bool_(item: object) -> Any:
     """`bool(item)`; of tensor data a bool tensor."""
     item = truth_of(item)
-    return as_flag(item) if depends_on_data(item) else bool(item)
+    return as_number(as_flag(item)) if depends_on_data(item) else bool(item)
 
 
 def int_(item: Any) -> Any:

@@ -16,17 +16,17 @@ from exportguard.rewrites.collected import (
     Grown,
     Maybe,
     chosen,
+    is_of_numbers,
     like_rows,
     linked,
     made_outside,
     moment,
     number_rows,
-    rows_are_numbers,
     take_missed,
 )
 from exportguard.rewrites.data import as_flag, require_no_attributes
 from exportguard.rewrites.iteration import Rows
-from exportguard.rewrites.numbers import is_number, number_tensor, require_one_kind
+from exportguard.rewrites.numbers import number_tensor, require_one_kind
 from exportguard.rewrites.opening import Opening, closed
 from exportguard.rewrites.own_lists import ReadsOwnListError, refusal
 from exportguard.rewrites.recording import Captured, record, substituted
@@ -280,7 +280,7 @@ class Loop:
             made_by_a_step[:] = [spec]
             for leaf in flat:
                 require_one_kind(leaf, "be an element of a list that a loop over tensors fills")
-            numbers[:] = [_is_of_numbers(leaf) for leaf in flat]
+            numbers[:] = [is_of_numbers(leaf) for leaf in flat]
             return [t.clone() for t in [*state, *(number_tensor(leaf) for leaf in flat)]]
 
         with aliases_now().internal():
@@ -399,10 +399,6 @@ class Loop:
         for output, (place, _) in builtins.zip(outputs, sorted(self._kinds.of.items()), strict=False):
             aliases.link(output, [self._made[place][1], self._ends[place]], stale_from=[self._ends[place]])
         return values
-
-
-def _is_of_numbers(leaf: object) -> bool:
-    return not isinstance(leaf, torch.Tensor) or is_number(leaf) or rows_are_numbers(leaf)
 
 
 def _versions(items: object) -> list[int]:

@@ -124,6 +124,13 @@ def marked_like(tensor: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
+def alternatives_of(item: object) -> Sequence[Any]:
+    """What may be there in Python: a number of each kind that it may be of, and the tensor if it may be one."""
+    numbers = [_OF_KIND[kind] for kind in sorted(kinds_of(item))]
+    is_tensor = isinstance(item, torch.Tensor) and not is_number(item)
+    return [*numbers, item] if is_tensor else numbers
+
+
 def require_one_kind(item: object, what: str) -> None:
     """Refuses a number that may be of several kinds.
 
@@ -185,20 +192,14 @@ def with_numbers(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) ->
 # ---------------------------------------------------------------------------------------------------- kinds
 
 
-def _alternatives(leaf: torch.Tensor) -> list[Any]:
-    """What may stand in the place of a tensor when a dtype is decided."""
-    numbers = [_OF_KIND[kind] for kind in sorted(kinds_of(leaf))]
-    return numbers if is_number(leaf) else [*numbers, leaf]
-
-
 def _require_one_dtype(leaves: Sequence[torch.Tensor]) -> None:
     """Refuses numbers whose kinds make different dtypes beside the other operands."""
     for place, leaf in enumerate(leaves):
-        own = _alternatives(leaf)
+        own = alternatives_of(leaf)
         if len(own) == 1:
             continue
         for other in [*leaves[:place], *leaves[place + 1 :]]:
-            for beside in _alternatives(other):
+            for beside in alternatives_of(other):
                 if isinstance(beside, torch.Tensor) and len({_result_type(beside, number) for number in own}) > 1:
                     raise _of_two_dtypes(leaf, beside)
 
@@ -218,7 +219,7 @@ def _result_type(tensor: torch.Tensor, other: object) -> torch.dtype:
 
 
 def _of_two_dtypes(leaf: torch.Tensor, other: torch.Tensor) -> RewriteError:
-    dtypes = sorted(str(_result_type(other, alternative)) for alternative in _alternatives(leaf))
+    dtypes = sorted(str(_result_type(other, alternative)) for alternative in alternatives_of(leaf))
     return RewriteError(
         f"{line_now()}: a number that is {_names(leaf)}, by the path that it came by, meets a {other.dtype} tensor: "
         f"the result is {' or '.join(dict.fromkeys(dtypes))} in Python, and a graph has one dtype; give the number one "

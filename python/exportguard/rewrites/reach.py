@@ -39,7 +39,7 @@ def _names_in(code: types.CodeType) -> _Names:
     read = dict.fromkeys(i.argval for i in instructions if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"))
     stored = dict.fromkeys(i.argval for i in instructions if i.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"))
     cells = dict.fromkeys(i.argval for i in instructions if i.opname in _STORES)
-    return _Names(tuple(read), frozenset(_all_names(code)), tuple(stored), tuple(cells))
+    return _Names(tuple(read), all_names(code), tuple(stored), tuple(cells))
 
 
 def _instructions(code: types.CodeType) -> Iterator[dis.Instruction]:
@@ -49,11 +49,11 @@ def _instructions(code: types.CodeType) -> Iterator[dis.Instruction]:
             yield from _instructions(constant)
 
 
-def _all_names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _all_names(constant)
+@functools.lru_cache(maxsize=4096)
+def all_names(code: types.CodeType) -> frozenset[str]:
+    """The names of globals and attributes in a code, and in the functions inside of it."""
+    inner = (all_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return frozenset(code.co_names).union(*inner)
 
 
 @functools.lru_cache(maxsize=4096)

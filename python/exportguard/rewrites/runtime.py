@@ -44,6 +44,20 @@ from exportguard.rewrites.gathering import (
 )
 from exportguard.rewrites.iteration import div, enumerate_, len_, range_, reversed_, tolist, unbind, zip_
 from exportguard.rewrites.logic import and_, and_value, bool_, compare, float_, int_, item, known, not_, or_, or_value
+from exportguard.rewrites.python_types import (
+    attribute_at,
+    elements_between,
+    has_attributes,
+    has_keys,
+    is_,
+    is_instance,
+    is_not,
+    is_other,
+    is_sequence,
+    of_python,
+    type_,
+    without_keys,
+)
 from exportguard.rewrites.runtime_loops import for_, while_
 from exportguard.rewrites.runtime_stores import get_item, set_item, update_item
 from exportguard.rewrites.state import UNDEFINED
@@ -59,11 +73,12 @@ def value(read: Callable[[], Any]) -> Any:
 
 
 __all__ = [
-    "UNDEFINED", "accumulate_", "all_", "and_", "and_value", "any_", "bit_length", "bool_", "chain_", "check",
-    "combinations_", "compare", "comprehension", "concatenated", "div", "divmod_", "entry_or", "enumerate_",
-    "filled_", "filter_", "float_", "for_", "format_", "get_item", "grow", "if_", "ifexp", "int_", "islice_",
-    "isqrt_", "item", "joined_", "known", "lazily", "len_", "list_", "list_of", "map_", "math_", "max_", "min_",
-    "not_", "or_", "or_value", "pairwise_", "percent_", "plain", "product_", "range_", "reduce_", "repr_",
-    "reversed_", "round_", "set_item", "sort_", "sorted_", "str_", "sum_", "tensor", "tolist", "tuple_of", "unbind",
-    "unzip_", "update_item", "value", "while_", "zip_",
+    "UNDEFINED", "accumulate_", "all_", "and_", "and_value", "any_", "attribute_at", "bit_length", "bool_", "chain_",
+    "check", "combinations_", "compare", "comprehension", "concatenated", "div", "divmod_", "elements_between",
+    "entry_or", "enumerate_", "filled_", "filter_", "float_", "for_", "format_", "get_item", "grow",
+    "has_attributes", "has_keys", "if_", "ifexp", "int_", "is_", "is_instance", "is_not", "is_other", "is_sequence",
+    "islice_", "isqrt_", "item", "joined_", "known", "lazily", "len_", "list_", "list_of", "map_", "math_", "max_",
+    "min_", "not_", "of_python", "or_", "or_value", "pairwise_", "percent_", "plain", "product_", "range_",
+    "reduce_", "repr_", "reversed_", "round_", "set_item", "sort_", "sorted_", "str_", "sum_", "tensor", "tolist",
+    "tuple_of", "type_", "unbind", "unzip_", "update_item", "value", "while_", "without_keys", "zip_",
 ]  # fmt: skip

@@ -297,3 +297,29 @@ def test_regions_know_when_one_size_is_left() -> None:
         left = [size for size in range(1, 31) if all(c.subs(symbols[0], size) == sympy.true for c in region.conditions)]
         for size in left:
             assert region.is_one_size(symbols[0], size, axes) == (left == [size])
+
+
+class HalvedWhileBothAreLarge(torch.nn.Module):
+    """What it asks of its rows it asks only where its columns go on."""
+
+    def __init__(self, least: int) -> None:
+        super().__init__()
+        self.least = least
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        while x.shape[2] > self.least and x.shape[1] > self.least:
+            x = (x[:, : x.shape[1] // 2, : x.shape[2] // 2]) * 2
+        return x
+
+
+@pytest.mark.parametrize("least", [4, 7])
+def test_a_size_that_is_asked_only_where_another_one_goes_on_is_right_or_refused(least: int) -> None:
+    model = HalvedWhileBothAreLarge(least).eval()
+    try:
+        axes = {0: "batch", 1: "rows", 2: "columns"}
+        onnx = to_onnx(model, (torch.randn(1, 16, 16),), dynamic_shapes=(axes,), rewrite="auto")
+    except AxisError:
+        return
+    for shape in ((1, 16, 16), (2, 24, 40), (1, 40, 24), (3, 3, 9), (1, 64, 64)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(onnx.run({"x": x})[onnx.outputs[0].name], model(x))

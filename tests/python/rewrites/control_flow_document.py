@@ -92,7 +92,13 @@ A program means what it means in Python, or the export fails with the line and t
   that only one path changes is refused. So is an attribute of a tensor that a branch or a loop sets, or that a tensor
   has which comes out of one (names with an underscore are left to torch). State in modules written in C is not seen.
 - **Texts** that hold a number of tensor data or a dynamic size (`f"{x.sum()}"`, `str(…)`, `"…".format(…)`, `"…" % …`)
-  may be told in messages; to compare one, to look something up by it or to take it apart is refused.
+  may be told in messages; to compare one, to look something up by it or to take it apart is refused. In a function
+  that nothing else stops the export stops where such a text is made for more than a message.
+- **Types.** `isinstance(n, int)`, `type(n)`, `flag is True` and the patterns of `match` have the answer that Python's
+  number gives in eager mode, not that of the tensor or symbol which stands for it: in rewritten functions, and in all
+  of the model's modules but installed packages for the time of an export (their functions that hold a `match` of
+  types, or `is True`, are rewritten before the first). A number whose kind depends on the path is refused there, and
+  so is a `match` on tensor data whose alternatives bind names.
 - **Lists.** A list that a loop fills knows its first and last elements, slices, `reversed`, `len`, `+`, loops over
   it, `torch.stack` and `torch.cat`; what needs its length while the model is traced is refused: unpacking, `in`,
   `sort`, returning it. Elements that data leaves out (`if …: rows.append(row)`, comprehensions with a filter) are
@@ -126,7 +132,7 @@ and no rows, `while`, `else` behind loops, `break`, `continue` and `return` in l
 chained comparisons, conditional expressions, `any`, `all`, `sum`, `min`, `max`, walrus, `match`; aliases, views,
 changes in place of slices and buffers; lambdas, nested functions and lists of them, `nonlocal`; lists, nested lists,
 pairs and comprehensions with filters, sliced, reversed, added and looped over; dicts, objects, dataclasses, attributes,
-submodules; Python numbers that loops carry, star-unpacking, and texts of tensors; and the idioms of
+submodules; Python numbers that loops carry, star-unpacking, types and texts of numbers; and the idioms of
 `program_idioms.py`: layers, numbers and lists by a number of data, lists read while they are filled, `map`, `reduce`
 and `itertools`, the best so far, words that decide, windows, rows that are written, named tuples, recursion, iterators.
 """
@@ -187,12 +193,14 @@ that it was.
 | comprehensions, `any`, `all`, `sum`, `min`, `max` | loops over what they go through |
 | `map`, `filter`, `list`, `tuple`, `sorted`, `[*rows]`, `reduce` and most of `itertools` | loops over rows |
 | `layers[k]`, `{0: f, 1: g}[k]`, `scales[k]`, `counts[k] += 1` with a `k` of data | a look-up, or branches |
+| `while (n := …) > 1` | a `while` that is left where the test fails |
 | `return` inside a loop, `else` behind one | a number that says how the loop was left, and tests of it |
 | `break`, `continue`, `return` on data inside of `with` or `try` | a number, and tests of it behind the block |
 | comprehensions with several `for` or with `:=` | the loops that they are, in front of their statement |
 | `torch.equal`, `torch.allclose`, `is_nonzero`, `in` | bool tensors |
 | `while` on sizes, `len(x)`, `float(n)`, `math.sqrt(n)` of sizes | `while_loop`, symbolic numbers, tensors of rank 0 |
 | `if x.shape[0] > 4`, `if n % 2`, `if len(x) == 1` | a program for each way, and `If` on the sizes |
+| `match` on data: values, sequences, mappings, classes, guards | tests of types, lengths and parts |
 | `assert`, `raise` on one side of a test on data | a check in the program, where nothing can catch it |
 
 What a branch writes - variables, attributes, entries, elements, globals, variables of enclosing functions, in-place

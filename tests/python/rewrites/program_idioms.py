@@ -164,6 +164,25 @@ IDIOMS: dict[str, tuple[str, ...]] = {
         "    case _:\n        $v = $v + 1",
         "match {'mode': 'a', 'by': 2}:\n    case {'mode': 'a', 'by': b}:\n        $v = $v * b",
     ),
+    "what a number is": (
+        "b# = bool($test)\n$v = $v * 2 if b# is True else $v - 1",
+        "$v = $v - 1 if any(r.sum() > 1 for r in x) is not False else $v * 2",
+        "k# = int($s.abs())\n$v = $v * 2 if isinstance(k#, int) and not isinstance(k#, bool) else $v * 50",
+        "$v = $v * (2.0 if isinstance($s > 0, torch.Tensor) else 3.0)",
+        "t# = $v.sum().item()\n$v = $v * 50 if isinstance(t#, torch.Tensor) or type(t#) is int else $v + t#",
+        "c# = 0\nfor r in x:\n    c# += 1 if r.sum() > 1 else 0\n$v = $v * (c# if type(c#) is int else 50)",
+    ),
+    "patterns": (
+        "match (bool($test), len(x) > 100):\n    case (True, False):\n        $v = $v + 1\n"
+        "    case (False, _):\n        $v = $v * 2",
+        "match [int($s.abs()) % 3, {'a': bool($test)}]:\n    case [0, {'a': True}]:\n        $v = $v + 1\n"
+        "    case [m#, {'a': a#}] if m# > 1:\n        $v = $v * m# - 1\n    case _:\n        $v = $v - 1",
+        "match Pair($v, int($s > 0)):\n    case Pair(t#, 1):\n        $v = t# * 2\n    case Pair(first=t#):\n"
+        "        $v = t# - 1",
+        "match $v.sum().item():\n    case float(m#) if m# > 1:\n        $v = $v / m#\n"
+        "    case int() | torch.Tensor():\n        $v = $v * 50\n    case _:\n        $v = $v + 1",
+        "match bool($test):\n    case True:\n        $v = $expr\n    case False:\n        $v = $v * 0.5",
+    ),
     "a try that ends": (
         "try:\n    $v = self.bounded($expr)\nfinally:\n    $s = $s + 1",
         "try:\n    try:\n        $v = self.bounded($v * 3)\n    finally:\n        $s = $s * 2\n"
@@ -252,6 +271,11 @@ IDIOMS: dict[str, tuple[str, ...]] = {
         "        $v = $v + 0.3\n$n = c#",
         "for _ in range(4):\n    new# = $v * 0.5\n    if (new# - $v).abs().max() < 0.1:\n        break\n"
         "    $v = new#\nelse:\n    $v = $v + 1.0",
+    ),
+    "a while that binds a name": (
+        "c# = 0\nwhile (m# := $v.abs().max()) > 1 and c# < 3:\n    c# += 1\n    $v = $v / (m# * 0.9 + 0.3)",
+        "c# = 0\nwhile (m# := $v.sum()) > 1 and c# < 4:\n    c# += 1\n    if $test:\n        $v = $v - 0.5\n"
+        "        continue\n    $v = $v * 0.5 - m# * 0.1\n$s = $s + m#",
     ),
     "try in a loop": (
         "for r in x:\n    try:\n        $v = $v * 0.5 + self.bounded(r)\n    except ValueError:\n"

@@ -198,6 +198,27 @@ class ReturnUnderAPythonTest(Module):
         return x
 
 
+@PROGRAMS.add()
+class WhileThatBindsAName(torch.nn.Module):
+    def forward(self, x):
+        while (largest := x.abs().max()) > 1:
+            x = x / (largest * 0.9 + 0.3)
+        return x
+
+
+@PROGRAMS.add()
+class WhileThatBindsANameAndGoesOn(torch.nn.Module):
+    def forward(self, x):
+        n = 0
+        while (largest := x.abs().max()) > 1 and n < 5:
+            n += 1
+            if x.sum() < 0:
+                x = x * 0.5
+                continue
+            x = x / (largest * 0.9 + 0.3)
+        return x, largest, n
+
+
 @pytest.mark.parametrize("cls", PROGRAMS, ids=lambda cls: cls.__name__)
 def test_a_program_is_right_whichever_way_its_loop_is_left(cls: type[Module]) -> None:
     check(cls)

@@ -3,37 +3,71 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.engine import Unit
+from exportguard.rewrites.told import tells
 
 ORDER = 56
 _BUILT_IN = {"str": "str_", "repr": "repr_", "format": "format_"}
 
 
 def apply(unit: Unit) -> None:
-    """Rewrites what makes a text of values; it is no change by itself."""
+    """Rewrites what makes a text of values; in a message that is no change by itself."""
     _Texts(unit).visit(unit.node)
 
 
 class _Texts(ast.NodeTransformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
+        self._unit = unit
+        self._is_told = False
         self._own = {*scope.parameters(unit.node), *scope.assigned(unit.node.body), *unit.original.__globals__}
 
+    def visit_Raise(self, node: ast.Raise) -> ast.stmt:
+        with self._in_a_message():
+            self.generic_visit(node)
+        return node
+
+    def visit_Assert(self, node: ast.Assert) -> ast.stmt:
+        node.test = self.visit(node.test)
+        if node.msg is not None:
+            with self._in_a_message():
+                node.msg = self.visit(node.msg)
+        return node
+
+    @contextmanager
+    def _in_a_message(self) -> Iterator[None]:
+        before, self._is_told = self._is_told, True
+        yield
+        self._is_told = before
+
+    def _note(self, node: ast.expr) -> None:
+        if not self._is_told and self._unit.keep(node):
+            self._unit.note(node, "text")
+
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
+        self._note(node)
         self.generic_visit(node)
         parts = [_part(value) for value in node.values]
         return ast.copy_location(build.call("joined_", ast.List(parts, ast.Load())), node)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
+        if tells(node):
+            with self._in_a_message():
+                self.generic_visit(node)
+            return node
         self.generic_visit(node)
         if node.keywords or any(isinstance(argument, ast.Starred) for argument in node.args):
             return node
         function = node.func
         if isinstance(function, ast.Name) and function.id in _BUILT_IN and function.id not in self._own:
+            self._note(node)
             node.func = build.runtime(_BUILT_IN[function.id])
         elif isinstance(function, ast.Attribute) and function.attr == "format" and _is_text(function.value):
+            self._note(node)
             return ast.copy_location(build.call("filled_", function.value, *node.args), node)
         return node
 
@@ -41,6 +75,7 @@ class _Texts(ast.NodeTransformer):
         self.generic_visit(node)
         if not _is_text(node.left) or not isinstance(node.op, ast.Mod):
             return node
+        self._note(node)
         return ast.copy_location(build.call("percent_", node.left, node.right), node)
 
 

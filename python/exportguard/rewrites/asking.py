@@ -1,0 +1,146 @@
+"""What a model asks of numbers in functions that nothing stops: of what type they are, and how they are written.
+
+`isinstance(n, int)` has the answer of Python's number wherever the model asks, for its modules get that function for
+the time of a trace. `match` and `flag is True` are no functions: what holds them is rewritten before the first export.
+A text made of what stands for a number, as `f"layer_{n}"`, says something else than in eager mode: where it is more
+than told in a message, the export stops there, so that its function is rewritten.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import inspect
+import sys
+import types
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from exportguard import _core
+from exportguard.model_code import is_installed, is_users
+from exportguard.rewrites.python_types import is_instance
+from exportguard.rewrites.reach import all_names
+from exportguard.rewrites.told import stopping
+
+_STANDING_IN = (torch.SymInt, torch.SymFloat, torch.SymBool, FakeTensor)
+_TEXTS = ("__str__", "__repr__", "__format__")
+_PATTERNS = ("MATCH_CLASS", "MATCH_MAPPING", "MATCH_SEQUENCE")
+
+
+def own_modules(model: object) -> list[types.ModuleType]:
+    """The modules of a model's classes, and those whose functions and classes they name, but no installed ones."""
+    classes = {type(module) for module in model.modules()} if isinstance(model, torch.nn.Module) else set()
+    pending = [base.__module__ for kind in classes for base in kind.__mro__]
+    found: dict[str, types.ModuleType] = {}
+    while pending:
+        name = pending.pop()
+        module = sys.modules.get(name)
+        if module is None or name in found or not _is_own(module):
+            continue
+        found[name] = module
+        pending += [_module_name(value) for value in vars(module).values()]
+    return list(found.values())
+
+
+def _is_own(module: types.ModuleType) -> bool:
+    file = getattr(module, "__file__", None)
+    if file is None:  # one that a program made, as of a notebook
+        return module.__name__ not in sys.builtin_module_names
+    return is_users(file) and not is_installed(file)
+
+
+def _module_name(value: object) -> str:
+    if isinstance(value, types.ModuleType):
+        return value.__name__
+    name = getattr(value, "__module__", None) if isinstance(value, type | types.FunctionType) else None
+    return name if isinstance(name, str) else ""
+
+
+# --------------------------------------------------------------------------------------------------- constructs
+
+
+def asking_functions(
+    model: object, modules: Sequence[types.ModuleType]
+) -> Iterator[tuple[types.CodeType, frozenset[int]]]:
+    """The code of functions of these modules that a model leads to, and that hold a `match` of types or `is True`, with
+    the lines where they do."""
+    for code in _codes_reached(model, modules):
+        lines = frozenset(_asking_lines(code))
+        if lines:
+            yield code, lines
+
+
+def _codes_reached(model: object, modules: Sequence[types.ModuleType]) -> Iterator[types.CodeType]:
+    """The code of a model's methods, and of what their names stand for in their modules."""
+    names = {module.__name__ for module in modules}
+    kinds = {type(module) for module in model.modules()} if isinstance(model, torch.nn.Module) else set()
+    pending: list[Any] = [base for kind in kinds for base in kind.__mro__]
+    seen: set[int] = set()
+    while pending:
+        value = pending.pop()
+        if id(value) in seen or getattr(value, "__module__", None) not in names:
+            continue
+        seen.add(id(value))
+        if isinstance(value, type):
+            pending += [
+                function for member in [*vars(value).values()] if (function := _function_of(member)) is not None
+            ]
+            continue
+        function = _function_of(value)
+        if function is not None:
+            yield function.__code__
+            pending += _named_by(function)
+
+
+def _named_by(function: types.FunctionType) -> Iterator[Any]:
+    names = all_names(function.__code__)
+    for name in names:
+        value = function.__globals__.get(name)
+        yield value
+        if isinstance(value, types.ModuleType):
+            yield from (vars(value)[inner] for inner in names & vars(value).keys())
+
+
+def _function_of(value: object) -> types.FunctionType | None:
+    if isinstance(value, staticmethod | classmethod):
+        value = value.__func__
+    elif isinstance(value, property):
+        value = value.fget
+    inner = inspect.unwrap(value) if isinstance(value, types.FunctionType) else None
+    return inner if isinstance(inner, types.FunctionType) else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _asking_lines(code: types.CodeType) -> tuple[int, ...]:
+    found: list[int] = []
+    before: dis.Instruction | None = None
+    for instruction in dis.get_instructions(code):
+        is_truth = before is not None and before.opname == "LOAD_CONST" and isinstance(before.argval, bool)
+        if instruction.opname in _PATTERNS or (instruction.opname == "IS_OP" and is_truth):
+            found.append((instruction.positions.lineno if instruction.positions else None) or code.co_firstlineno)
+        before = instruction
+    inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return (*found, *(line for constant in inner for line in _asking_lines(constant)))
+
+
+# ------------------------------------------------------------------------------------------------------- calls
+
+
+@contextmanager
+def answered(modules: Iterable[types.ModuleType]) -> Iterator[None]:
+    """Lets modules know, while it is open, of what type the numbers of a trace are, and stops at texts made of them."""
+    changes = _core.KeptChanges()
+    try:
+        for module in modules:
+            if "isinstance" not in vars(module):
+                changes.set_item(vars(module), "isinstance", is_instance)
+        for kind in _STANDING_IN:
+            for name in _TEXTS:
+                changes.set_attribute(kind, name, stopping(getattr(kind, name)))
+        yield
+    finally:
+        changes.undo()

@@ -1,0 +1,171 @@
+"""What Python says of the type and the identity of a number, where a tensor or a symbol stands for it.
+
+`isinstance(n, int)`, `type(n)`, `flag is True` and the patterns of `match` ask for the object itself. The answer is
+that of the Python number which is there in eager mode; where its kind depends on the path that it came by, it is
+refused.
+"""
+
+from __future__ import annotations
+
+import builtins
+import collections.abc
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import torch
+from torch.utils import _pytree as pytree
+
+from exportguard.rewrites.choices import Choice
+from exportguard.rewrites.collected import Grown
+from exportguard.rewrites.data import depends_on_data
+from exportguard.rewrites.numbers import alternatives_of, as_number, is_number, kinds_of, require_one_kind
+from exportguard.rewrites.places import line_now
+from exportguard.rewrites.texts import TextOfData
+from exportguard.source.errors import RewriteError
+
+_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_MATCH_THEMSELVES = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
+_NO_SEQUENCES = (str, bytes, bytearray)
+
+
+def is_instance(item: Any, classes: Any) -> bool:
+    """`isinstance(item, classes)`.
+
+    Raises:
+        RewriteError: the answer depends on the path that the object came by.
+    """
+    answers = {isinstance(stand_in, classes) for stand_in in _in_python(item)}
+    if isinstance(item, _SYMBOLS):  # who asks for a symbol means one
+        return True in answers or isinstance(item, classes)
+    if len(answers) > 1:
+        _refuse("is asked for its type", item)
+    return answers.pop()
+
+
+def type_(*arguments: Any) -> Any:
+    """`type(item)`, or a new class."""
+    if len(arguments) != 1:
+        return type(*arguments)
+    answers = {type(stand_in) for stand_in in _in_python(arguments[0])}
+    if len(answers) > 1:
+        _refuse("is asked for its type", arguments[0])
+    return answers.pop()
+
+
+def is_(item: Any, truth: bool) -> Any:
+    """`item is truth`, of True and False."""
+    if not isinstance(item, torch.SymBool) and not (isinstance(item, torch.Tensor) and kinds_of(item)):
+        return item is truth
+    answers = {type(stand_in) is bool for stand_in in _in_python(item)}
+    if len(answers) > 1:
+        _refuse("is asked whether it is True or False itself", item)
+    if not answers.pop():
+        return False
+    if isinstance(item, torch.SymBool):
+        return item if truth else torch.sym_not(item)  # type: ignore[no-untyped-call]
+    return item if truth else as_number(torch.logical_not(item))
+
+
+def is_not(item: Any, truth: bool) -> Any:
+    """`item is not truth`, of True and False."""
+    answer = is_(item, truth)
+    if isinstance(answer, torch.SymBool):
+        return torch.sym_not(answer)  # type: ignore[no-untyped-call]
+    return as_number(torch.logical_not(answer)) if isinstance(answer, torch.Tensor) else not answer
+
+
+def is_other(item: Any, truth: bool) -> Any:
+    """`item is truth` of what is not the other one of True and False: a truth value is this one then."""
+    if isinstance(item, torch.SymBool) or (is_number(item) and {type(one) for one in _in_python(item)} == {bool}):
+        return True
+    return is_(item, truth)
+
+
+def _in_python(item: Any) -> Sequence[Any]:
+    """Objects of which one is of the type that eager mode has there."""
+    if isinstance(item, torch.SymBool):
+        return (True,)
+    if isinstance(item, torch.SymInt | torch.SymFloat):
+        return alternatives_of(item)
+    if isinstance(item, torch.Tensor) and kinds_of(item):
+        return alternatives_of(item)
+    if isinstance(item, Choice):
+        return item.elements
+    if type(item) is Grown:
+        return ([],)
+    return ("",) if type(item) is TextOfData else (item,)
+
+
+def _refuse(what: str, item: Any) -> NoReturn:
+    if is_number(item):
+        require_one_kind(item, "be asked for its type")
+    raise RewriteError(
+        f"{line_now()}: an object that is of one type on one path and of another on another one {what}, and no graph "
+        "can tell which it is: make it of one type on every path"
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- patterns
+
+
+def is_sequence(item: Any, count: int, or_more: bool) -> bool:
+    """Whether a pattern of `count` elements fits what is matched by its type and length."""
+    if not is_instance(item, collections.abc.Sequence) or isinstance(item, _NO_SEQUENCES):
+        return False
+    return len(item) >= count if or_more else len(item) == count
+
+
+def elements_between(item: Any, first: int, behind: int) -> list[Any]:
+    """What `*rest` of a pattern binds: all elements but some first and last ones."""
+    return [*item][first : len(item) - behind]
+
+
+def has_keys(item: Any, keys: Sequence[Any]) -> bool:
+    """Whether a pattern of a mapping fits what is matched by its type and keys."""
+    return is_instance(item, collections.abc.Mapping) and builtins.all(key in item for key in keys)
+
+
+def without_keys(item: Any, keys: Sequence[Any]) -> dict[Any, Any]:
+    """What `**rest` of a pattern binds."""
+    return {key: value for key, value in item.items() if key not in keys}
+
+
+def has_attributes(item: Any, cls: Any, count: int, names: Sequence[str]) -> bool:
+    """Whether what is matched is of a class and has what the pattern asks of it.
+
+    Raises:
+        TypeError: the class takes fewer patterns by position, as in Python.
+    """
+    if not is_instance(item, cls):
+        return False
+    if _matches_itself(cls):
+        return builtins.all(hasattr(item, name) for name in names)
+    positional = getattr(cls, "__match_args__", ())
+    if count > len(positional):
+        raise TypeError(f"{cls.__name__}() accepts {len(positional)} positional sub-patterns ({count} given)")
+    return builtins.all(hasattr(item, name) for name in (*positional[:count], *names))
+
+
+def _matches_itself(cls: type) -> bool:
+    """Whether `cls(part)` is about the object itself: a class of these that names no attributes."""
+    return not hasattr(cls, "__match_args__") and issubclass(cls, _MATCH_THEMSELVES)
+
+
+def attribute_at(item: Any, cls: Any, place: int) -> Any:
+    """What the pattern of a class matches by position."""
+    return item if _matches_itself(cls) else getattr(item, cls.__match_args__[place])
+
+
+def of_python(subject: Any) -> Any:
+    """What a `match` that stays one of Python is about.
+
+    Raises:
+        RewriteError: it holds tensor data.
+    """
+    is_of_data: Callable[[Any], bool] = lambda leaf: depends_on_data(leaf) or isinstance(leaf, Choice)  # noqa: E731
+    if any(is_of_data(leaf) for leaf in pytree.tree_leaves(subject)):
+        raise RewriteError(
+            f"{line_now()}: a `match` on tensor data binds names in alternatives, or names that are read behind it "
+            "although its guard failed; write it as `if` and `elif`"
+        )
+    return subject
