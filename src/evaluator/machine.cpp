@@ -6,6 +6,8 @@
 
 #include <new>
 
+#include "exportguard/evaluator/interruption.h"
+
 namespace exportguard::evaluator {
 namespace {
 
@@ -44,6 +46,7 @@ void Machine::take(const Code& code, Data inputs, std::string_view what) {
 }
 
 void Machine::execute(const Code::Step& step) {
+  Interruptible::ask();
   Data results = run_step(step);
   for (std::size_t i = 0; i < results.size() && i < step.outputs.size(); ++i) {
     values_[static_cast<std::size_t>(step.outputs[i])] = std::move(results[i]);
@@ -82,6 +85,8 @@ Data Machine::run_operator(const Code::Step& step, Call& call) {
     step.run(call);
   } catch (const EvaluationError&) {
     throw;
+  } catch (const Interrupted&) {
+    throw;
   } catch (const std::bad_alloc&) {
     call.fail("there is not enough memory");
   } catch (const c10::Error& error) {
@@ -97,6 +102,7 @@ Data Machine::run_operator(const Code::Step& step, Call& call) {
 }
 
 Data Machine::run_body(const Code::Step& step, std::string_view name, Data inputs) {
+  Interruptible::ask();  // a body may be without nodes
   const auto body = step.bodies.find(name);
   if (body != step.bodies.end()) return run(body->second, std::move(inputs), fmt::format("the body '{}'", name));
   throw EvaluationError(fmt::format("{} has no graph '{}'", step.node->qualified_name(), name));

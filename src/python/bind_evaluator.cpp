@@ -3,6 +3,7 @@
 #include "exportguard/evaluator/evaluator.h"
 #include "python/bindings.h"
 #include "python/evaluator_values.h"
+#include "python/interruptible.h"
 
 namespace exportguard::python {
 namespace {
@@ -14,12 +15,7 @@ class Evaluator {
 
   py::list run(const py::list& inputs) const {
     const std::vector<evaluator::Value> values = values_from_python(inputs);
-    std::vector<evaluator::Value> outputs;
-    {
-      const py::gil_scoped_release release;
-      outputs = program_.run(values);
-    }
-    return values_to_python(outputs);
+    return values_to_python(without_lock([&] { return program_.run(values); }));
   }
 
  private:

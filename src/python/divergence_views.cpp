@@ -17,6 +17,7 @@
 #include "exportguard/serialization/settled_names.h"
 #include "exportguard/validation/divergence.h"
 #include "python/evaluator_values.h"
+#include "python/interruptible.h"
 #include "validation/alignment.h"
 #include "validation/segment.h"
 
@@ -229,14 +230,15 @@ ReportView find_divergence(const ir::Model& reference, const ir::Model& given, c
                            std::size_t window, const py::object& run) {
   const std::vector<evaluator::Value> values = values_from_python(inputs);
   const checks::DivergenceOptions options = options_of(device, tolerance, window, run);
-  const py::gil_scoped_release released;
-  const Flat flat = without_functions(reference, given);
-  const ir::Model& expected = flat.reference != nullptr ? *flat.reference : reference;
-  const ir::Model& model = flat.model != nullptr ? *flat.model : given;
-  ReportView view{checks::find_divergence(expected, model, values, options), {}};
-  view.first = view_of(std::move(view.report.first));
-  view.report.first.reset();
-  return view;
+  return without_lock([&] {
+    const Flat flat = without_functions(reference, given);
+    const ir::Model& expected = flat.reference != nullptr ? *flat.reference : reference;
+    const ir::Model& model = flat.model != nullptr ? *flat.model : given;
+    ReportView view{checks::find_divergence(expected, model, values, options), {}};
+    view.first = view_of(std::move(view.report.first));
+    view.report.first.reset();
+    return view;
+  });
 }
 
 py::dict inputs_of(const DivergenceView& view) {

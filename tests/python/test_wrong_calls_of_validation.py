@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,6 +64,46 @@ def test_two_models_are_searched_without_inputs() -> None:
     found = exportguard.find_divergence(model("Relu"), model("Neg"))
     assert found.first is not None
     assert found.first.node.operator == "Neg"
+
+
+ENDLESS = """
+import torch
+import exportguard
+from exportguard import _core
+
+text = '''opset 22
+graph(%x: f32[2], %go: bool[] = {true}):
+  %y = Loop(_, %go, %x) {body=graph(%i: i64[], %c: bool[], %v: f32[2]):
+      %d = Identity(%c)
+      %w = Neg(%v)
+      return (%d, %w)}
+  return (%y)
+'''
+model = exportguard.OnnxModel(_core.Model.parse(text), 22)
+print("ready", flush=True)
+WORK
+"""
+
+
+@pytest.mark.parametrize(
+    "work",
+    ["model.run({'x': torch.ones(2)}, runner='evaluator')", "exportguard.compare(model, model)"],
+    ids=["run", "compare"],
+)
+def test_an_interrupt_ends_a_loop_without_end(work: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", ENDLESS.replace("WORK", work)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+            _, told = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert "KeyboardInterrupt" in told, told
 
 
 def test_the_command_tells_of_a_folder_that_cannot_be_written(

@@ -53,6 +53,15 @@ Datum stacked(const Call& call, const Data& parts, std::int64_t axis, std::size_
   return Datum::of(stack.view(parts.front().tensor.scalar_type()), parts.front().dtype);
 }
 
+// What many iterations collect: the next as many again must fit, so that an endless loop ends before the memory does.
+void require_room_for_more(const Call& call, const std::vector<Data>& collected, std::int64_t iterations) {
+  constexpr std::int64_t kFew = 1 << 10;
+  if (iterations < kFew || (iterations & (iterations - 1)) != 0) return;
+  for (const Data& parts : collected) {
+    if (!parts.empty() && parts.back().is_tensor()) call.require_room({iterations, parts.back().tensor.numel()});
+  }
+}
+
 void run_loop(Call& call) {
   const std::int64_t most = call.has(0) ? call.integer(0) : std::numeric_limits<std::int64_t>::max();
   bool goes_on = !call.has(1) || is_true(call, call.datum(1));
@@ -64,6 +73,7 @@ void run_loop(Call& call) {
 
   const auto options = at::TensorOptions(at::kLong).device(call.device());
   for (std::int64_t i = 0; i < most && goes_on; ++i) {
+    require_room_for_more(call, collected, i);
     Data inputs{Datum::of(at::full({}, i, options), DType::kInt64),
                 Datum::of(at::full({}, true, options.dtype(at::kBool)), DType::kBool)};
     inputs.insert(inputs.end(), carried.begin(), carried.end());

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "exportguard/evaluator/interruption.h"
 #include "exportguard/ir/text.h"
 
 namespace exportguard::evaluator {
@@ -123,6 +124,24 @@ TEST(Evaluator, InputsMustBeWhatTheGraphDeclares) {
               ThrowsMessage<InvalidArgument>(HasSubstr("input 'x' must be f32[n,2], got f32[3]")));
   EXPECT_THAT(with(ir::Tensor::filled(1, DType::kFloat64, std::vector<std::int64_t>{3, 2})),
               ThrowsMessage<InvalidArgument>(HasSubstr("got f64[3,2]")));
+}
+
+constexpr std::string_view kEndless = R"(opset 22
+graph(%x: f32[2], %go: bool[] = {true}):
+  %y = Loop(_, %go, %x) {body=graph(%i: i64[], %c: bool[], %v: f32[2]):
+      %d = Identity(%c)
+      %w = Neg(%v)
+      return (%d, %w)}
+  return (%y)
+)";
+
+TEST(Evaluator, WhatNeverEndsIsEndedFromOutside) {
+  const ir::Model model = ir::parse_model(kEndless);
+  const Value x(ir::Tensor::filled(1, DType::kFloat32, std::vector<std::int64_t>{2}));
+  int asked = 0;
+  const Interruptible scope([&asked] { return ++asked == 2; });
+  EXPECT_THROW(run(model, {{x}}), Interrupted);
+  EXPECT_EQ(asked, 2);
 }
 
 TEST(Evaluator, ViewsThatNoMachineHoldsAreAnError) {
