@@ -13,6 +13,7 @@ import torch
 
 from .arguments import require_kind
 from .axes.enlarging import enlarged
+from .axes.trial import ModelRun
 from .dynamic_shapes import mirror
 from .emptied_caches import emptied, keeps_only_tokens
 from .errors import InvalidArgumentError
@@ -55,7 +56,7 @@ class ObservedCalls:
         """
         try:
             example = Example.of(call, self._dynamic_shapes())
-            return enlarged(example, self._model).call
+            return enlarged(example, ModelRun(self._model, call).takes).call
         except InvalidArgumentError as error:
             logger.info("the example is left as it is: %s", error)
             return call

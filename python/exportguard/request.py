@@ -127,7 +127,8 @@ class ExportRequest:
         further = [CallInputs.of(model.forward, (), inputs) for inputs in options.examples]
         with serializers_of(guard), recorded_phases() as seconds, phase("reading the axes"):
             given = Example.of(call, dynamic_shapes)
-            example = enlarged(given, lambda larger: ModelRun(model, call).takes(larger))
+            too_small = given.small_sizes()
+            example = enlarged(given, ModelRun(model, call).takes) if too_small else given
 
         # A block that was not traced has the sources of another, which would be taken for its module.
         repeats: Repeats = "trace all" if options.modules_as_functions else options.repeats
@@ -138,7 +139,7 @@ class ExportRequest:
             strict=options.strict,
             repeats=repeats,
             further=further,
-            too_small=given.small_sizes(),
+            too_small=too_small,
             seconds=seconds,
             is_rewritten=guard is not None and _is_automatic(guard.rewrite),
         )
