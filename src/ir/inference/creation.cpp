@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "exportguard/common/dtypes.h"
 #include "exportguard/ir/inference.h"
@@ -61,9 +62,11 @@ Dim range_size(const InferenceContext& ctx) {
   const auto step = delta->front().constant();
   if (step == 0) ctx.fail("delta must not be 0");
   if (distance.is_constant() && step) {
+    constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+    if (distance.constant() == kLeast || step == kLeast) return ctx.fresh();  // they have no negative
     const std::int64_t span = *step > 0 ? *distance.constant() : -*distance.constant();
     const std::int64_t width = *step > 0 ? *step : -*step;
-    return std::max<std::int64_t>(0, (span + width - 1) / width);
+    return span <= 0 ? 0 : (span - 1) / width + 1;
   }
   // From 0 to a size by ones: a size is never negative, other expressions may be.
   const bool is_size = step == 1 && start->front().constant() == 0 && distance.symbol_name().has_value();

@@ -182,5 +182,16 @@ TEST(InferenceTable, TakesOneRowForAnOperator) {
   }
 }
 
+TEST(Inference, RangesOfTheLargestNumbersHaveALength) {
+  const auto range = [](std::string_view limit, std::string_view delta) {
+    return type(fmt::format("%a: i64[] = {{0}}, %b: i64[] = {{{}}}, %c: i64[] = {{{}}}", limit, delta),
+                "%y = Range(%a, %b, %c)");
+  };
+  EXPECT_EQ(range("9223372036854775807", "9223372036854775807"), "i64[1]");
+  EXPECT_EQ(range("-5", "-2"), "i64[3]");
+  EXPECT_EQ(range("-5", "2"), "i64[0]");
+  EXPECT_THAT(range("-9223372036854775808", "-1"), testing::StartsWith("i64["));
+}
+
 }  // namespace
 }  // namespace exportguard::ir
