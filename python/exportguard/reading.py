@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, OutputKind
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
 from . import _core
@@ -261,23 +262,37 @@ _STRIDED = (
 
 
 def _refuse_strides_of_views(program: ExportedProgram) -> None:
-    """Raises for strides of a tensor that is a view of another one, as ONNX knows only the order of elements."""
+    """Raises for strides of a tensor that is a view of another one, as ONNX knows only the order of elements.
+
+    An offset of its own counts from where the memory begins, which a part of another tensor does not know.
+    """
     for node in (node for graph in _graphs(program) for operator in _STRIDED for node in _calls(graph, operator)):
-        if not _lies_in_order(node.args[0].meta.get("val")):
-            raise LoweringError(
-                f"{node.target}: the strides are those of a view; call contiguous() on the tensor before\n"
-                f"{node.meta.get('stack_trace', '')}"
-            )
+        value = node.args[0].meta.get("val")
+        if not _lies_in_order(value):
+            reason = "the strides are those of a view; call contiguous() on the tensor before"
+        elif _offset(node) is not None and not _begins_its_memory(value):
+            reason = "storage_offset counts from the tensor that this one is a part of; call clone() on it before"
+        else:
+            continue
+        raise LoweringError(f"{node.target}: {reason}\n{node.meta.get('stack_trace', '')}")
+
+
+def _offset(node: Any) -> Any:
+    """The last argument of operators that address memory; None if the tensor's own is meant."""
+    position = [argument.name for argument in node.target._schema.arguments].index("storage_offset")
+    return node.args[position] if position < len(node.args) else node.kwargs.get("storage_offset")
 
 
 def _calls(graph: torch.fx.Graph, operator: Any) -> list[Any]:
     return list(graph.find_nodes(op="call_function", target=operator))
 
 
+def _begins_its_memory(value: object) -> bool:
+    return not isinstance(value, torch.Tensor) or statically_known_true(value.storage_offset() == 0)
+
+
 def _lies_in_order(value: object) -> bool:
     """Whether the strides are surely the products of the sizes behind each axis."""
-    from torch.fx.experimental.symbolic_shapes import statically_known_true
-
     if not isinstance(value, torch.Tensor):
         return True
     product: Any = 1
