@@ -8,6 +8,8 @@ import torch
 from torch.export import Dim
 from transformers import LEDConfig, LEDModel, LongformerConfig, LongformerModel
 
+from exportguard import to_onnx
+
 from .constructs import is_right_on_every_length
 
 
@@ -60,6 +62,12 @@ def texts_with_global_tokens(batch: int, length: int) -> list[torch.Tensor]:
     return [*texts(batch, length), is_global]
 
 
+def texts_with_global_ends(batch: int, length: int) -> list[torch.Tensor]:
+    """The last token of the first text, two of the next: a shorter text that is cut from these has none."""
+    from_end = torch.arange(length).flip(0)
+    return [*texts(batch, length), (from_end <= torch.arange(batch).unsqueeze(-1)).long()]
+
+
 def global_tokens() -> None:
     axes = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
     sizes = [(2, 6), (3, 8), (1, 21), (2, 3), (1, 1)]
@@ -67,9 +75,19 @@ def global_tokens() -> None:
         is_right_on_every_length(TextWithGlobalTokens(model), texts_with_global_tokens, (axes, axes, axes), sizes)
 
 
+def texts_cut_short() -> None:
+    """Sizes are proved with texts that are cut from the example."""
+    names = {0: "batch", 1: "tokens"}
+    example = tuple(texts_with_global_ends(2, 6))
+    for model in (longformer(), led_encoder()):
+        onnx = to_onnx(TextWithGlobalTokens(model), example, dynamic_shapes=(names, names, names))
+        assert all(axis.kept for axis in onnx.axes)
+
+
 def sliding_attention() -> None:
     texts_of_any_length()
     global_tokens()
+    texts_cut_short()
 
 
 PROGRAMS = {"chunks of a sliding attention": sliding_attention}

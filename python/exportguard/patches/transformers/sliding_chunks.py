@@ -77,6 +77,8 @@ class OpenChunks(Exchange):
         ("self._chunk($states, $overlap, ...)", "chunks($states, $overlap)"),
         ("num_global_attn_indices.max()", "largest(num_global_attn_indices)"),
         ("is_local_index_global_attn.nonzero(as_tuple=True)", "places_of(is_index_global_attn)"),
+        # What is in a view of no rows is not known.
+        ("$rows.view(len(is_local_index_global_attn_nonzero[0]), -1)", "$rows.flatten(1)"),
         ("len(is_local_index_global_attn_nonzero[0])", "is_local_index_global_attn_nonzero[0].shape[0]"),
     )
 
