@@ -6,6 +6,7 @@ function counts once, however often it is called. What torch calls, patches for 
 
 python benchmarks/way_of_a_model.py            # counts
 python benchmarks/way_of_a_model.py --list     # the functions, in the order of the first call
+python benchmarks/way_of_a_model.py --proof    # with those that look for bounds, and ask what is tried with the model
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import torch
 import exportguard
 from exportguard import ExportOptions, OnnxModel, _core, to_onnx
 from exportguard.axes.bounds import Claim
+from exportguard.axes.trace import Trace
 from exportguard.axes.trial import ModelRun, Trial, TriedCall
 from exportguard.reading import ReadProgram
 from exportguard.request import ExportRequest
@@ -50,14 +52,15 @@ CARRIERS = (
 class Way:
     """The functions that were handed the model, in the order of their first call."""
 
-    def __init__(self) -> None:
+    def __init__(self, carriers: tuple[type, ...]) -> None:
+        self._carriers = carriers
         self.functions: dict[tuple[str, str], None] = {}
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
         if event != "call" or not code.co_filename.startswith(ROOT) or code.co_name.startswith("<"):
             return
-        if _is_handed_a_model(frame) and not _is_called_by_torch(frame):
+        if _is_handed_one_of(self._carriers, frame) and not _is_called_by_torch(frame):
             self.functions.setdefault((str(Path(code.co_filename).relative_to(ROOT)), code.co_qualname))
 
     def stays(self) -> list[str]:
@@ -65,9 +68,9 @@ class Way:
         return [file for file, _ in itertools.groupby(file for file, _ in self.functions)]
 
 
-def _is_handed_a_model(frame: FrameType) -> bool:
+def _is_handed_one_of(carriers: tuple[type, ...], frame: FrameType) -> bool:
     names = frame.f_code.co_varnames[: frame.f_code.co_argcount + frame.f_code.co_kwonlyargcount]
-    return any(isinstance(frame.f_locals.get(name), CARRIERS) for name in names)
+    return any(isinstance(frame.f_locals.get(name), carriers) for name in names)
 
 
 def _is_called_by_torch(frame: FrameType) -> bool:
@@ -91,12 +94,13 @@ class Model(torch.nn.Module):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--proof", action="store_true")
     options = parser.parse_args()
 
     model, inputs = Model().eval(), (torch.zeros(3, 4),)
     asked: Any = ({0: "batch"},)
     to_onnx(model, inputs, dynamic_shapes=asked)  # what is imported and read once
-    way = Way()
+    way = Way((*CARRIERS, Trace) if options.proof else CARRIERS)
     with TemporaryDirectory() as folder:
         sys.setprofile(way)
         try:
