@@ -13,6 +13,7 @@ import transformers
 from exportguard.command_line import main
 from exportguard.errors import InvalidArgumentError
 from exportguard.models import BuildOptions
+from exportguard.onnx_model import load
 from exportguard.runners.genai import generate
 from exportguard.runners.onnxruntime import OrtSession
 from exportguard.ship import FolderOptions, export_model
@@ -68,6 +69,16 @@ def test_the_decoder_is_given_no_states(source: Path, tmp_path: Path) -> None:
     assert [name for name in decoder.output_names if ".decoder." not in name] == ["logits"]
     told = json.loads((tmp_path / "out" / "genai_config.json").read_text())
     assert told["model"]["type"] == "whisper"
+
+
+def test_one_of_half_precision_takes_and_returns_float32_throughout(source: Path, tmp_path: Path) -> None:
+    build = BuildOptions(dtype=torch.float16, float32_io=["*"])
+    result = export_model(source, tmp_path / "out", FolderOptions(runtime="genai", build=build))
+    assert result.runtime_agrees
+    assert all(one.agrees for one in result.comparisons)
+    for name in ("encoder_model", "decoder_model"):
+        model = load(tmp_path / "out" / f"{name}.onnx")
+        assert "f16" not in {value.dtype for value in (*model.inputs, *model.outputs)}
 
 
 def test_a_quantized_one_runs(source: Path, tmp_path: Path) -> None:
