@@ -35,11 +35,16 @@ Value* at_least(LoweringContext& ctx, Value* a, double bound) { return ctx.op("M
 
 // ------------------------------------------------------------------------------------------------ differences
 
+/// Whether two operands are integers of one dtype: torch computes in it, and wraps around, before it turns to floats.
+bool are_integers_alike(LoweringContext& ctx, std::size_t a, std::size_t b) {
+  const DType dtype = ctx.input(a)->dtype();
+  return !is_floating(dtype) && dtype != DType::kBool && dtype == ctx.input(b)->dtype();
+}
+
 /// A - B in the dtype of the operands, as torch subtracts before it computes in floats: integers wrap around.
 Value* subtracted(LoweringContext& ctx, std::size_t a, std::size_t b) {
   const DType dtype = ctx.input(a)->dtype();
-  const bool is_integer = !is_floating(dtype) && dtype != DType::kBool && dtype == ctx.input(b)->dtype();
-  if (!is_integer) return subtract(ctx, operand(ctx, a), operand(ctx, b));
+  if (!are_integers_alike(ctx, a, b)) return subtract(ctx, operand(ctx, a), operand(ctx, b));
   Value* gap = ctx.cast(kernel_op(ctx, "Sub", {ctx.input(a), ctx.input(b)}), dtype);
   return ctx.widened(ctx.cast(gap, ctx.output_dtype()));
 }
@@ -200,8 +205,8 @@ void lower_triplet_margin_loss(LoweringContext& ctx) {
 /// The sum of products along an axis; those of integers wrap around, their sum is an int64.
 Value* dot_product(LoweringContext& ctx, std::size_t a, std::size_t b, std::int64_t axis) {
   const DType dtype = ctx.input(a)->dtype();
-  const bool is_integer = !is_floating(dtype) && dtype != DType::kBool && dtype == ctx.input(b)->dtype();
-  if (!is_integer) return ctx.reduce("ReduceSum", multiply(ctx, operand(ctx, a), operand(ctx, b)), {axis}, false);
+  if (!are_integers_alike(ctx, a, b))
+    return ctx.reduce("ReduceSum", multiply(ctx, operand(ctx, a), operand(ctx, b)), {axis}, false);
   Value* products = ctx.cast(kernel_op(ctx, "Mul", {ctx.input(a), ctx.input(b)}), dtype);
   Value* total = integer_sum(ctx, ctx.cast(products, DType::kInt64), {{axis}, false});
   return ctx.widened(ctx.cast(total, ctx.output_dtype()));
