@@ -22,7 +22,8 @@ namespace {
 
 static_assert(kUlpBuckets == static_cast<std::size_t>(kBuckets));
 
-constexpr std::int64_t kChunk = std::int64_t{1} << 20;  // pairs that a thread takes at once
+constexpr std::int64_t kLeastChunk = std::int64_t{1} << 20;  // pairs that a thread takes at once
+constexpr std::int64_t kMostChunks = 64;                     // of a pair: each finds its largest differences anew
 
 /// Figures and histogram of a part of a pair.
 struct Part {
@@ -167,11 +168,18 @@ struct Chunk {
   Part part;
 };
 
+/// By the number of pairs alone: sums do not depend on the number of threads.
+std::int64_t chunk_of(std::int64_t count) {
+  constexpr auto block = static_cast<std::int64_t>(kBlock);
+  return std::max(kLeastChunk, (count / kMostChunks / block + 1) * block);
+}
+
 std::vector<Chunk> chunks_of(const std::vector<Operands>& operands) {
   std::vector<Chunk> chunks;
   for (std::size_t i = 0; i < operands.size(); ++i) {
-    for (std::int64_t begin = 0; begin < operands[i].count; begin += kChunk) {
-      chunks.push_back({i, begin, std::min(begin + kChunk, operands[i].count), {}});
+    const std::int64_t size = chunk_of(operands[i].count);
+    for (std::int64_t begin = 0; begin < operands[i].count; begin += size) {
+      chunks.push_back({i, begin, std::min(begin + size, operands[i].count), {}});
     }
   }
   return chunks;

@@ -23,8 +23,10 @@ namespace {
 #define EXPORTGUARD_AVX512_INLINE EXPORTGUARD_AVX512_CODE __attribute__((always_inline)) inline
 
 constexpr std::size_t kAtOnce = 4;  // vectors, whose buckets fill one vector of bytes
-constexpr int kCountedAtOnce = 8;   // buckets, each in a register with a byte for each lane
-constexpr char kNotCounted = 127;   // is no number of zeros
+constexpr std::size_t kBytes = kAtOnce * kLanes;
+static_assert(kBlock / kBytes <= 64, "a bit for each");
+constexpr int kCountedAtOnce = 8;  // buckets, each in a register with a byte for each lane
+constexpr char kNotCounted = 127;  // is no number of zeros
 static_assert(kBlock / kLanes / kAtOnce < 255, "a byte counts no further");
 
 // Without initial values: the compiler's own constructors would not have the instructions.
@@ -64,23 +66,9 @@ EXPORTGUARD_AVX512_INLINE __m512i zeros_before_distance(__m512 expected, __m512 
   return _mm512_lzcnt_epi32(_mm512_sub_epi32(_mm512_max_epi32(a, b), _mm512_min_epi32(a, b)));
 }
 
-/// The same of float32 itself: bits of one sign are as far apart as their keys.
-EXPORTGUARD_AVX512_INLINE __m512i zeros_before_distance(__m512 expected, __m512 got) {
-  const __m512i a = _mm512_castps_si512(expected);
-  const __m512i b = _mm512_castps_si512(got);
-  const __m512i zeros = _mm512_lzcnt_epi32(_mm512_abs_epi32(_mm512_sub_epi32(a, b)));
-  const __mmask16 differs_in_sign = _mm512_movepi32_mask(_mm512_xor_si512(a, b));
-  if (__builtin_expect(differs_in_sign != 0, 0)) return zeros_before_distance(expected, got, UlpScale{});
-  return zeros;
-}
-
-/// The same of a narrower format's own bits, which lie in the lower half of each lane, the sign in bit 15.
-EXPORTGUARD_AVX512_INLINE __m512i zeros_before_distance(__m512i a, __m512i b, __m512 expected, __m512 got,
-                                                        const UlpScale& scale) {
-  const __m512i sign = _mm512_set1_epi32(0x8000);
-  const __mmask16 differs_in_sign = _mm512_test_epi32_mask(_mm512_xor_si512(a, b), sign);
-  if (__builtin_expect(differs_in_sign != 0, 0)) return zeros_before_distance(expected, got, scale);
-  return _mm512_lzcnt_epi32(_mm512_abs_epi32(_mm512_sub_epi32(a, b)));
+/// The same of bits of one sign, which are as far apart as their keys.
+EXPORTGUARD_AVX512_INLINE __m512i zeros_before_distance(__m512i expected, __m512i got) {
+  return _mm512_lzcnt_epi32(_mm512_abs_epi32(_mm512_sub_epi32(expected, got)));
 }
 
 /// Counts buckets [first, first + kCountedAtOnce) of bytes, which hold 32 less the bucket, and returns whether there
@@ -118,12 +106,6 @@ EXPORTGUARD_AVX512_CODE void count(Histogram& ulps, const std::uint8_t* zeros, s
 
 // ------------------------------------------------------------------------------------------------ sums
 
-/// 1 / value, for values of at least `kSmallest`: within a unit in the last place or two.
-EXPORTGUARD_AVX512_INLINE __m512 inverse_of(__m512 value) {
-  const __m512 guess = _mm512_rcp14_ps(value);
-  return _mm512_fmadd_ps(guess, _mm512_fnmadd_ps(value, guess, _mm512_set1_ps(1.0F)), guess);
-}
-
 EXPORTGUARD_AVX512_INLINE __m512 at_least_smallest(__m512 size) {
   return _mm512_max_ps(size, _mm512_set1_ps(static_cast<float>(kSmallest)));
 }
@@ -132,7 +114,7 @@ EXPORTGUARD_AVX512_INLINE __m512 at_least_smallest(__m512 size) {
 EXPORTGUARD_AVX512_INLINE void add_lanes(Sums& sums, __m512 expected, __m512 got, __m512 absolute, __m512 tolerated) {
   const __m512 difference = _mm512_abs_ps(_mm512_sub_ps(got, expected));
   const __m512 size = _mm512_abs_ps(expected);
-  const __m512 relative = _mm512_mul_ps(difference, inverse_of(at_least_smallest(size)));
+  const __m512 relative = _mm512_div_ps(difference, at_least_smallest(size));
   sums.max_absolute_bits = _mm512_max_epi32(sums.max_absolute_bits, _mm512_castps_si512(difference));
   sums.max_size_bits = _mm512_max_epi32(sums.max_size_bits, _mm512_castps_si512(size));
   sums.max_relative = _mm512_max_ps(sums.max_relative, relative);
@@ -168,17 +150,6 @@ EXPORTGUARD_AVX512_INLINE BlockTotals totals_of(const Sums& sums) {
           .product = total(sums.product)};
 }
 
-/// The largest relative difference by division, which the lanes estimate by an inverse.
-EXPORTGUARD_AVX512_CODE double max_relative_of(const Block<float>& block) {
-  __m512 most = _mm512_setzero_ps();
-  for (std::size_t i = 0; i < block.count; i += kLanes) {
-    const __m512 expected = _mm512_loadu_ps(block.expected + i);
-    const __m512 difference = _mm512_abs_ps(_mm512_sub_ps(_mm512_loadu_ps(block.got + i), expected));
-    most = _mm512_max_ps(most, _mm512_div_ps(difference, at_least_smallest(_mm512_abs_ps(expected))));
-  }
-  return static_cast<double>(_mm512_reduce_max_ps(most));
-}
-
 // ------------------------------------------------------------------------------------------------ how values lie
 
 struct Floats {
@@ -186,6 +157,8 @@ struct Floats {
   using Raw = __m512;
   EXPORTGUARD_AVX512_INLINE static Raw loaded(const Element* from) { return _mm512_loadu_ps(from); }
   EXPORTGUARD_AVX512_INLINE static __m512 value_of(Raw raw) { return raw; }
+  /// The bits as integers of their own width, which differ by the units between two values of one sign.
+  EXPORTGUARD_AVX512_INLINE static __m512i key_of(Raw raw) { return _mm512_castps_si512(raw); }
 };
 
 struct Halves {
@@ -195,6 +168,7 @@ struct Halves {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
   }
   EXPORTGUARD_AVX512_INLINE static __m512 value_of(Raw raw) { return _mm512_cvtph_ps(raw); }
+  EXPORTGUARD_AVX512_INLINE static __m512i key_of(Raw raw) { return _mm512_cvtepi16_epi32(raw); }
 };
 
 struct BFloats {
@@ -204,6 +178,7 @@ struct BFloats {
   EXPORTGUARD_AVX512_INLINE static __m512 value_of(Raw raw) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(raw), 16));
   }
+  EXPORTGUARD_AVX512_INLINE static __m512i key_of(Raw raw) { return Halves::key_of(raw); }
 };
 
 /// Whose units distances are in: those of both sides' own bits, or those of a format that is narrower than one of them.
@@ -216,7 +191,7 @@ struct Sides {
 };
 
 // The processor's own prefetching ends with a page, and rests while a block is counted.
-constexpr std::size_t kAhead = 8192;  // bytes: of the next blocks
+constexpr std::size_t kAhead = 16384;  // bytes: of the next blocks
 constexpr std::size_t kLine = 64;
 
 /// Asks for the cache lines of elements further on, which may lie behind the tensor's end: nothing is read.
@@ -229,24 +204,50 @@ EXPORTGUARD_AVX512_INLINE void prefetch(const Element* elements, std::size_t at)
   }
 }
 
-/// Adds one vector of pairs, and gives the zeros before each distance.
+/// A vector of pairs, as the bits that lie in memory and as float32.
+template <typename Expected, typename Got>
+struct Vector {
+  typename Expected::Raw expected_bits;
+  typename Got::Raw got_bits;
+  __m512 expected, got;
+};
+
 template <typename Expected, typename Got, Units kUnits>
-EXPORTGUARD_AVX512_INLINE __m512i add_vector(Sums& sums, const Sides<Expected, Got, kUnits>& sides, std::size_t at,
-                                             const __m512 (&tolerance)[2], const UlpScale& scale) {
+EXPORTGUARD_AVX512_INLINE Vector<Expected, Got> vector_at(const Sides<Expected, Got, kUnits>& sides, std::size_t at) {
   const auto expected_bits = Expected::loaded(sides.expected + at);
   const auto got_bits = Got::loaded(sides.got + at);
-  const __m512 expected = Expected::value_of(expected_bits);
-  const __m512 got = Got::value_of(got_bits);
-  add_lanes(sums, expected, got, tolerance[0], tolerance[1]);
+  return {expected_bits, got_bits, Expected::value_of(expected_bits), Got::value_of(got_bits)};
+}
 
-  if constexpr (kUnits == Units::kNarrower) {
-    return zeros_before_distance(expected, got, scale);
-  } else if constexpr (std::is_same_v<Expected, Floats>) {
-    return zeros_before_distance(expected, got);
-  } else {
-    return zeros_before_distance(_mm512_cvtepu16_epi32(expected_bits), _mm512_cvtepu16_epi32(got_bits), expected, got,
-                                 scale);
+/// Adds one vector of pairs, and gives the zeros before each distance as if no pair differed in its sign; the highest
+/// bits of `signs` are set for those that do.
+template <typename Expected, typename Got, Units kUnits>
+EXPORTGUARD_AVX512_INLINE __m512i add_vector(Sums& sums, const Sides<Expected, Got, kUnits>& sides, std::size_t at,
+                                             const __m512 (&tolerance)[2], const UlpScale& scale, __m512i& signs) {
+  const Vector<Expected, Got> pairs = vector_at(sides, at);
+  add_lanes(sums, pairs.expected, pairs.got, tolerance[0], tolerance[1]);
+  if constexpr (kUnits == Units::kNarrower) return zeros_before_distance(pairs.expected, pairs.got, scale);
+
+  const __m512i expected = Expected::key_of(pairs.expected_bits);
+  const __m512i got = Got::key_of(pairs.got_bits);
+  signs = _mm512_ternarylogic_epi32(signs, expected, got, 0xF6);  // signs | (expected ^ got)
+  return zeros_before_distance(expected, got);
+}
+
+EXPORTGUARD_AVX512_INLINE __m512i packed_bytes(const __m512i (&four)[kAtOnce]) {
+  return _mm512_packus_epi16(_mm512_packus_epi32(four[0], four[1]), _mm512_packus_epi32(four[2], four[3]));
+}
+
+/// Writes the zeros before the distances of four vectors anew: some pair of theirs differs in its sign.
+template <typename Expected, typename Got, Units kUnits>
+EXPORTGUARD_AVX512_CODE void count_zeros_of_any_sign(const Sides<Expected, Got, kUnits>& sides, std::size_t at,
+                                                     const UlpScale& scale, std::uint8_t* zeros) {
+  __m512i four[kAtOnce];
+  for (std::size_t k = 0; k < kAtOnce; ++k) {
+    const Vector<Expected, Got> pairs = vector_at(sides, at + k * kLanes);
+    four[k] = zeros_before_distance(pairs.expected, pairs.got, scale);
   }
+  _mm512_store_si512(zeros + at, packed_bytes(four));
 }
 
 /// The sums of a block, and for each pair the zeros before its distance, a byte in any order within each four vectors.
@@ -258,31 +259,39 @@ EXPORTGUARD_AVX512_INLINE Sums added(const Sides<Expected, Got, kUnits>& sides, 
                                _mm512_set1_ps(static_cast<float>(bounds.relative))};
   Sums sums = no_sums();
 
+  std::uint64_t of_two_signs = 0;  // a bit for each four vectors: a branch there would put the sums into memory
   std::size_t i = 0;
-  for (; i + kAtOnce * kLanes <= count; i += kAtOnce * kLanes) {
+  for (; i + kBytes <= count; i += kBytes) {
     prefetch(sides.expected, i);
     prefetch(sides.got, i);
     __m512i four[kAtOnce];
+    __m512i signs = _mm512_setzero_si512();
 #pragma GCC unroll 4
-    for (std::size_t k = 0; k < kAtOnce; ++k) four[k] = add_vector(sums, sides, i + k * kLanes, tolerance, scale);
-    const __m512i first = _mm512_packus_epi32(four[0], four[1]);
-    const __m512i second = _mm512_packus_epi32(four[2], four[3]);
-    _mm512_store_si512(zeros + i, _mm512_packus_epi16(first, second));
+    for (std::size_t k = 0; k < kAtOnce; ++k) {
+      four[k] = add_vector(sums, sides, i + k * kLanes, tolerance, scale, signs);
+    }
+    _mm512_store_si512(zeros + i, packed_bytes(four));
+    of_two_signs |= std::uint64_t{_mm512_movepi32_mask(signs) != 0} << (i / kBytes);
+  }
+  for (; of_two_signs != 0; of_two_signs &= of_two_signs - 1) {
+    const auto group = static_cast<std::size_t>(std::countr_zero(of_two_signs));
+    count_zeros_of_any_sign(sides, group * kBytes, scale, zeros);
   }
 
   _mm512_store_si512(zeros + i, _mm512_set1_epi8(kNotCounted));
   for (; i < count; i += kLanes) {
-    const __m512i few = add_vector(sums, sides, i, tolerance, scale);
+    __m512i signs = _mm512_setzero_si512();
+    __m512i few = add_vector(sums, sides, i, tolerance, scale, signs);
+    if (_mm512_movepi32_mask(signs) != 0) {
+      const Vector<Expected, Got> pairs = vector_at(sides, i);
+      few = zeros_before_distance(pairs.expected, pairs.got, scale);
+    }
     _mm_store_si128(reinterpret_cast<__m128i*>(zeros + i), _mm512_cvtepi32_epi8(few));
   }
   return sums;
 }
 
 // ------------------------------------------------------------------------------------------------ blocks
-
-constexpr double kEstimate = 1.0 + 1e-6;  // an estimate is no further off
-
-constexpr std::size_t kBytes = kAtOnce * kLanes;
 
 const float* widened_side(const void* from, Packing packing, std::size_t count, float* room) {
   if (packing == Packing::kFloat) return static_cast<const float*>(from);
@@ -295,31 +304,6 @@ Block<float> widened(const PackedBlock& block) {
   thread_local std::array<float, kBlock> rooms[2];
   return {widened_side(block.expected, block.expected_packing, block.count, rooms[0].data()),
           widened_side(block.got, block.got_packing, block.count, rooms[1].data()), block.count, block.position};
-}
-
-/// Below these the test of `may_exceed` would meet subnormal numbers.
-constexpr double kLeastTested = 1e-10;
-
-/// Whether the relative difference of a pair, as division rounds it, may be more than `most`: of a quotient that rounds
-/// to more, the remainder of division by `most` is at least half a unit in its last place. Narrow formats have few
-/// quotients, so that the largest one comes again in every block.
-template <typename Expected, typename Got, Units kUnits>
-EXPORTGUARD_AVX512_CODE bool may_exceed(const Sides<Expected, Got, kUnits>& sides, std::size_t count, double most) {
-  if (most < kLeastTested || most >= static_cast<double>(kLargestFloat)) return true;
-  const float bound = static_cast<float>(most);
-  const float unit = std::bit_cast<float>(std::bit_cast<std::int32_t>(bound) + 1) - bound;
-  const __m512 quotient = _mm512_set1_ps(bound);
-  const __m512 half = _mm512_set1_ps(0.499F * unit);
-  __mmask16 exceeds = 0;
-  for (std::size_t i = 0; i < count; i += kLanes) {
-    const __m512 expected = Expected::value_of(Expected::loaded(sides.expected + i));
-    const __m512 got = Got::value_of(Got::loaded(sides.got + i));
-    const __m512 difference = _mm512_abs_ps(_mm512_sub_ps(got, expected));
-    const __m512 size = at_least_smallest(_mm512_abs_ps(expected));
-    const __m512 rest = _mm512_fnmadd_ps(quotient, size, difference);
-    exceeds |= _mm512_cmp_ps_mask(rest, _mm512_mul_ps(half, size), _CMP_GT_OQ);
-  }
-  return exceeds != 0;
 }
 
 template <typename Expected, typename Got, Units kUnits>
@@ -336,13 +320,9 @@ EXPORTGUARD_AVX512_CODE bool add_sides(Figures& into, Histogram& ulps, const Pac
   const float largest = std::max(size, difference);
   if (!is_usual || (largest > 0 && largest < kLeastFloat)) return false;
 
-  BlockTotals totals = totals_of(sums);
-  const bool may_be_more =
-      totals.max_relative * kEstimate > into.max_relative && may_exceed(sides, block.count, into.max_relative);
-  const bool is_looked_at = may_be_more || totals.max_absolute > into.max_absolute;
-  const Block<float> floats = is_looked_at ? widened(block) : Block<float>{nullptr, nullptr, block.count, 0};
-  totals.max_relative = may_be_more ? max_relative_of(floats) : into.max_relative;
-  take_over(into, floats, totals);
+  const BlockTotals totals = totals_of(sums);
+  const bool is_looked_at = totals.max_relative > into.max_relative || totals.max_absolute > into.max_absolute;
+  take_over(into, is_looked_at ? widened(block) : Block<float>{nullptr, nullptr, block.count, 0}, totals);
   count(ulps, zeros, (block.count + kBytes - 1) / kBytes * kBytes);
   return true;
 }
