@@ -38,6 +38,9 @@ _QUICK_ROWS = 1100
 _QUICK_PRODUCTS = 2**31
 _AFFORDABLE_PRODUCTS = 2**34
 
+# Up to here one thread is faster: an operator is computed before another thread has woken up.
+_PRODUCTS_OF_ONE_THREAD = 2**28
+
 
 class ModelRun:
     """A module, called at one size after the other."""
@@ -139,7 +142,8 @@ class TriedCall:
     def outputs(self) -> list[Any] | None:
         """The leaves of what the module returns; None if it refuses."""
         if not self._refused and self._outputs is None:
-            self._outputs = self._run.outputs(self.inputs)
+            with self.threads():
+                self._outputs = self._run.outputs(self.inputs)
             self._refused = self._outputs is None
         return self._outputs
 
@@ -155,6 +159,10 @@ class TriedCall:
     def is_affordable(self) -> bool:
         """Whether it can be run, though it may take longer than without its data."""
         return self._work()[1] <= _AFFORDABLE_PRODUCTS
+
+    def threads(self) -> contextlib.AbstractContextManager[None]:
+        """As many threads as are of use; the model and the program are to run with as many, for they sum alike."""
+        return _one_thread() if self._work()[1] <= _PRODUCTS_OF_ONE_THREAD else contextlib.nullcontext()
 
     def _work(self) -> tuple[int, int]:
         """The rows of the longest input, and how often a weight is multiplied: about each of them with each row."""
@@ -268,22 +276,22 @@ class Trial:
         if expected is None:
             return Outcome.REFUSED
         try:
-            with same_random_numbers():
+            with same_random_numbers(), call.threads():
                 got = self._run_program(call.inputs, sizes)
         except Exception as error:  # whatever an operator raises for shapes that do not go together
             logger.debug("the program at %s: %s", sizes, error)
-            return Outcome.REPEATS if self._repeats(call.inputs, sizes, expected) else Outcome.DIFFERS
+            return Outcome.REPEATS if self._repeats(call, sizes, expected) else Outcome.DIFFERS
         return Outcome.AGREES if agree(expected, got, self._computed_in) else Outcome.DIFFERS
 
-    def _repeats(self, call: CallInputs, sizes: Sizes, expected: Sequence[Any]) -> bool:
+    def _repeats(self, call: TriedCall, sizes: Sizes, expected: Sequence[Any]) -> bool:
         """Whether the program does the same as long as what was cut to one entry may be repeated for all.
 
         A slice of a table that ends beyond it has fewer entries than were asked for. All models refuse that but for a
         single entry, which is broadcast.
         """
         try:
-            with same_random_numbers():
-                got = self._run_program(call, sizes, GraphWithCutTables)
+            with same_random_numbers(), call.threads():
+                got = self._run_program(call.inputs, sizes, GraphWithCutTables)
         except Exception as error:  # as above
             logger.debug("the program at %s, with a table cut to one entry: %s", sizes, error)
             return False
@@ -292,6 +300,17 @@ class Trial:
 
 def _width(leaf: torch.Tensor) -> int:
     return leaf.shape[-1] if leaf.is_floating_point() and leaf.dim() > 0 else 1
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Torch computes in the thread that calls it; what other threads have is theirs."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextlib.contextmanager
