@@ -455,9 +455,12 @@ def _divergence_of_whole(
 
 
 def _ways_of(model: OnnxModel) -> tuple[Optimize, ...]:
-    """In which it may have been optimized: that for onnxruntime leaves operators of its own."""
+    """In which it may have been optimized, the likest first.
+
+    Operators of onnxruntime's own are left by that for it alone, which need not leave any.
+    """
     is_for_runtime = any(operator.startswith("com.microsoft") for operator in model._core.operators)
-    return ("onnxruntime", False) if is_for_runtime else (True, False)
+    return ("onnxruntime", False) if is_for_runtime else (True, "onnxruntime", False)
 
 
 def _search_likest(
