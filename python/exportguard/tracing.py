@@ -15,6 +15,7 @@ from torch.export import ExportedProgram
 from .axes.bound import AxisBound, Kind
 from .axes.bounds import Claim, prove
 from .axes.branching import joined
+from .axes.examples import does_as_the_model
 from .axes.one_symbol import one_symbol_for_a_name
 from .axes.open_slices import open_slices
 from .axes.recording import Decision, TraceRecord, recording_of_none, with_recording
@@ -128,7 +129,7 @@ def exported_module(request: ExportRequest) -> Exported:
         found = _exported(request)
         for changed, loss in ((_with_open_slices, _lost_axes_and_bounds), (_with_an_example_beyond, _lost_axes)):
             other = changed(request, found)
-            better = found if other is None else _better(found, other, loss)
+            better = found if other is None else _better(found, other, loss, request)
             if other is not None and better is not found:
                 request, found = other, better
         found = _with_tests_of_sizes(request, found)
@@ -218,14 +219,24 @@ def _exported(request: ExportRequest, region: Region = EVERYWHERE) -> Exported:
     )
 
 
-def _better(known: Exported, request: ExportRequest, loss: Callable[[Exported], Any]) -> Exported:
-    """Another export, if it loses less than the one that is known."""
+def _better(known: Exported, request: ExportRequest, loss: Callable[[Exported], Any], given: ExportRequest) -> Exported:
+    """Another export, if it loses less than the one that is known.
+
+    With an example that the user did not choose it must do for the given one what the model does: in inputs that were
+    made of others the numbers may not go with the sizes, as a count of the patches that is no longer that of the patches.
+    """
     try:
         found = _exported(request)
     except ExportError as error:
         logger.info("another export, for the axes that are lost, stops: %s", error)
         return known
-    return found if loss(found) < loss(known) else known
+    if not loss(found) < loss(known):
+        return known
+    call = given.example.call
+    if request.example.call is call or does_as_the_model(found.expanded(), request.model, call):
+        return found
+    logger.info("another export, for the axes that are lost, is wrong for the given example")
+    return known
 
 
 def _lost_axes(exported: Exported) -> int:

@@ -90,3 +90,25 @@ def test_a_model_that_runs_on_nothing_gets_the_usual_form() -> None:
 def test_an_argument_that_is_not_known_is_named() -> None:
     with pytest.raises(InvalidArgumentError, match="OfSomethingElse, which takes input_features, colours; pass"):
         main_input.make_inputs(OfSomethingElse(), SIZES)
+
+
+class BeginsWithATextOfItsOwn(torch.nn.Module):
+    """As a diffusion of texts does; a second argument that it draws nothing for stands before it."""
+
+    main_input_name = "input_ids"
+    config = LlamaConfig(vocab_size=20)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = torch.nn.Embedding(20, 4)
+
+    def forward(self, input_ids: torch.Tensor, pixel_values: Any = None, decoder_input_ids: Any = None) -> torch.Tensor:
+        if decoder_input_ids is None:
+            decoder_input_ids = torch.randint(20, input_ids.shape)
+        return self.embedding(input_ids) + self.embedding(decoder_input_ids)
+
+
+def test_a_model_is_given_what_it_would_draw() -> None:
+    inputs = main_input.make_inputs(BeginsWithATextOfItsOwn().eval(), SIZES)
+    assert {"input_ids", "decoder_input_ids"} <= set(inputs)
+    assert "pixel_values" not in inputs

@@ -15,10 +15,11 @@ from exportguard.errors import FileError, InvalidArgumentError, LoweringError
 from exportguard.inputs import Leaf
 from exportguard.models import BuildOptions, ModelCase, tasks
 from exportguard.models.input_sets import InputSet
+from exportguard.models.natural_inputs.search import draws_numbers
 from exportguard.validation import exporters
 from exportguard.validation import validate as validation
 from exportguard.validation.eager_outputs import joined_rows
-from exportguard.validation.validate import ValidateOptions, ValidationReport, validate_model
+from exportguard.validation.validate import ValidateOptions, ValidationReport, validate_model, validate_module
 
 
 @pytest.fixture(scope="module")
@@ -196,3 +197,35 @@ def test_outputs_that_are_all_nan_prove_nothing(monkeypatch: pytest.MonkeyPatch)
     assert not report.failure
     assert not report.ok
     assert "no comparison could tell right from wrong" in report.sets[0].error
+
+
+class Drawing(torch.nn.Module):
+    """Adds numbers of its own to what it is given."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + torch.rand_like(x)
+
+
+class Counting(torch.nn.Module):
+    """Its calls are not alike either, and no random number is to blame."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return x + self.calls
+
+
+def test_a_model_that_draws_its_numbers_is_told_apart_from_a_wrong_file() -> None:
+    report = validate_module(Drawing().eval(), (torch.randn(3, 4),), ({0: "batch"},))
+    assert not report.failure
+    assert all("it is called on these inputs" in compared.error for compared in report.sets)
+
+
+def test_a_model_that_changes_draws_no_numbers() -> None:
+    call = {"x": torch.randn(3, 4)}
+    assert draws_numbers(Drawing(), call)
+    assert not draws_numbers(Counting(), call)
+    assert not draws_numbers(torch.nn.Identity(), {"input": call["x"]})

@@ -11,6 +11,16 @@ import torch
 
 from exportguard import _core
 
+#: Why a comparison says nothing of a file.
+BLIND = (
+    "every output of the original is NaN, infinite, or one value throughout on these inputs: no comparison could tell "
+    "right from wrong"
+)
+DRAWN = (
+    "the original draws random numbers, and returns others each time it is called on these inputs: no comparison could "
+    "tell right from wrong; give it what it draws as an input"
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tolerance:

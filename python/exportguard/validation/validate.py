@@ -24,6 +24,7 @@ from ..export import require_same
 from ..inputs import CallInputs, Leaf, flatten_named, output_name
 from ..models import BuildOptions, ModelCase, build_model
 from ..models.input_sets import InputSet, all_input_sets, input_sets
+from ..models.natural_inputs.search import draws_numbers
 from ..notebook_tables import bars, page, table
 from ..observed_shapes import observed_dynamic_shapes
 from ..onnx_model import load, made_folder
@@ -37,7 +38,7 @@ from ..runners.onnxruntime import OrtSession, SessionOptions
 from ..tracing import Exported, exported_module
 from ..version import versions
 from .beside import Beside, Ran, refusal, run_beside
-from .discrepancies import Tolerance, can_tell, compare_outputs, tolerance_for
+from .discrepancies import BLIND, DRAWN, Tolerance, can_tell, compare_outputs, tolerance_for
 from .divergence import DivergenceOptions, DivergenceReport, search_beside
 from .eager_outputs import as_tensor, eager_leaves, joined_rows, leaves_on, serializers
 from .exactness import exact_leaves, is_as_exact
@@ -70,11 +71,6 @@ _UNDONE: Mapping[str, Outcome] = {
     "convert": "not converted",
     "load": "not loaded by the runtime",
 }
-
-_BLIND = (
-    "every output of the original is NaN, infinite, or one value throughout on these inputs: no comparison could tell "
-    "right from wrong"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -484,6 +480,8 @@ def _compare(converted: _Converted, input_set: InputSet, expected: Sequence[Leaf
     result = _against(converted, input_set, expected, got)
     if not result.agrees:
         result = _with_ties_decided(converted, input_set, got, result)
+    if not result.agrees and draws_numbers(converted.case.model, converted.case.inputs(input_set.sizes)):
+        return replace(result, error=DRAWN)
     return result if result.agrees else _with_exactness_known(converted, input_set, (values, got), result)
 
 
@@ -540,7 +538,7 @@ def _against(
     bounds = [_tolerance(value, dtype) for value, dtype in zip(values, converted.computed_in, strict=True)]
     outputs = compare_outputs([output_name(leaf.name) for leaf in leaves], values, got, bounds)
     blind = not can_tell(values)
-    return SetResult(name=input_set.name, sizes=input_set.sizes, outputs=outputs, error=_BLIND if blind else "")
+    return SetResult(name=input_set.name, sizes=input_set.sizes, outputs=outputs, error=BLIND if blind else "")
 
 
 def _tolerance(value: torch.Tensor, computed_in: torch.dtype | None) -> Tolerance:

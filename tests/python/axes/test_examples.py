@@ -9,6 +9,7 @@ import torch
 
 from exportguard import AxisError, ExportOptions, InvalidArgumentError, OnnxModel, to_onnx
 from exportguard.axes.bound import Kind
+from exportguard.runners.onnxruntime import OrtSession
 
 
 class Pairs(torch.nn.Module):
@@ -71,3 +72,27 @@ def test_an_example_that_the_program_is_wrong_for_is_an_error() -> None:
 def test_examples_are_arguments_by_name() -> None:
     with pytest.raises(InvalidArgumentError, match=r"options.examples\[0\]"):
         ExportOptions(examples=[torch.ones(1)])  # type: ignore[list-item]
+
+
+class PatchesInARow(torch.nn.Module):
+    """The patches of all pictures side by side; the grids say how many are of each, and the pixels follow from that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = torch.nn.Conv2d(3, 4, 8, stride=8)
+        self.pictures = torch.nn.Embedding(8, 4)
+
+    def forward(self, pixels: torch.Tensor, grids: torch.Tensor) -> torch.Tensor:
+        of_picture = torch.repeat_interleave(torch.arange(grids.shape[0]), grids.prod(dim=1))
+        return self.patches(pixels).flatten(2).transpose(1, 2) + self.pictures(of_picture)
+
+
+def test_a_program_of_another_example_does_for_the_given_one_what_the_model_does() -> None:
+    """A single patch goes with any grid by broadcasting, so that there the model takes pixels of another width."""
+    model = PatchesInARow().eval()
+    pixels, grids = torch.randn(1, 3, 8, 80), torch.tensor([[2, 3], [1, 4]])
+    shapes = ({3: "width"}, {0: "pictures"})
+    found = to_onnx(model, (pixels, grids), dynamic_shapes=shapes, on_fixed_axis="warn")
+    session = OrtSession(found.to_bytes())
+    (got,) = session.run(dict(zip(session.input_names, (pixels, grids), strict=True)))
+    torch.testing.assert_close(got, model(pixels, grids))

@@ -8,12 +8,13 @@ from typing import Any
 
 from ...errors import InvalidArgumentError
 from .parts import Part, drawn_arguments, optional_arguments, parts_of, required_arguments
-from .search import Calls, Search
+from .search import Calls, Search, repeats_itself
 from .tensors import Sizes
 
 _TRIED_WITH: Sequence[Sizes] = ({"batch": 2, "seq": 6}, {"batch": 3, "seq": 8})
 
 _chosen: Search[Sequence[Part]] = Search()
+_drawn: Search[Sequence[Part]] = Search(repeats_itself)
 
 
 def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
@@ -27,7 +28,22 @@ def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
         return ((parts, (_inputs(model, parts, tried) for tried in _TRIED_WITH)) for parts in _candidates(model))
 
     parts = _chosen(model, candidates) or next(_candidates(model))
-    return _inputs(model, parts, sizes)
+    return _inputs(model, [*parts, *_what_it_draws(model, parts)], sizes)
+
+
+def _what_it_draws(model: Any, parts: Sequence[Part]) -> Sequence[Part]:
+    """An argument that a model draws for itself where it is not given, as the text that a diffusion begins with.
+
+    Two calls of such a model return different numbers, and so no file can be compared with it.
+    """
+
+    def candidates() -> Iterator[tuple[Sequence[Part], Calls]]:
+        given = _inputs(model, parts, _TRIED_WITH[0])
+        more = (name for name in optional_arguments(model) if name not in given)
+        for drawn in [(), *((part,) for name in more for part in parts_of(name, model))]:
+            yield drawn, [_inputs(model, [*parts, *drawn], _TRIED_WITH[0])]
+
+    return _drawn(model, candidates) or ()
 
 
 def _inputs(model: object, parts: Sequence[Part], sizes: Sizes) -> dict[str, Any]:
