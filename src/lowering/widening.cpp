@@ -16,7 +16,8 @@ namespace {
 std::string_view kernel_name(const ir::Node& node) {
   const ir::Attribute* reduction = node.find_attribute("reduction");
   const bool reduces = reduction != nullptr && std::get<std::string>(*reduction) != "none";
-  return node.op().starts_with("Scatter") && reduces ? "Scatter:reduction" : node.op();
+  const std::string_view op = node.op();  // of the node: a text of either kind beside it would be a copy
+  return op.starts_with("Scatter") && reduces ? "Scatter:reduction" : op;
 }
 
 bool is_narrow(const ir::Value* value) { return value != nullptr && value->dtype() == DType::kBFloat16; }
