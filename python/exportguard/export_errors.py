@@ -20,8 +20,8 @@ _ON_VALUES = (
     "or write them with torch.where, torch.cond or torch._check"
 )
 _ON_SIZES = "ask for fewer dynamic axes, or give the axes that have to be equal the same name"
-#: Words of torch or of a model for inputs of a wrong kind, and what to pass instead.
-_WRONG_INPUTS = (
+#: Words of torch or of a model for what is known by them, and what to do instead: most are inputs of a wrong kind.
+_BY_WORDS = (
     (
         r"Unsupported input type <class '([^']*)'>",
         r"tell how a \1 is taken apart, exportguard.register_class_serialization(cls, flatten, unflatten), where "
@@ -36,6 +36,7 @@ _WRONG_INPUTS = (
         r"an index has to be an integer: pass input_ids.long()",
     ),
     (r"must be Tensor, not (list|tuple|int|float)", r"pass a tensor for the \1, torch.tensor(…)"),
+    (r"the data of a tensor is set while", r"write x = y in the place of x.data = y, or x.copy_(y) if the shape stays"),
 )
 _IN_THE_MODEL = (
     "call the model with these inputs without export: if that fails too, the inputs are wrong; if not, "
@@ -91,7 +92,7 @@ def _remedy(error: Exception) -> str:
     tried = [note for note in getattr(error, "__notes__", ()) if note.startswith("exportguard: ")]
     if tried:
         return f"write that line with torch.where, torch.cond or torch._check; {tried[0].removeprefix('exportguard: ')}"
-    for pattern, remedy in _WRONG_INPUTS:
+    for pattern, remedy in _BY_WORDS:
         found = re.search(pattern, str(error))
         if found:
             return found.expand(remedy)

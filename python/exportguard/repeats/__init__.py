@@ -13,6 +13,7 @@ put into the graph, and torch traces as it always does. So a block that differs 
 - `memory`: what is remembered from block to block of one trace
 - `region`: one block while it runs
 - `session`: one trace, with its blocks
+- `questions`: what a model may ask of tensors beside that
 - `markers`: the node that stands for a block, and its expansion
 - `tracing`: the functions of torch that take part, for the patch that installs them
 - `plan`: whether calls are traced once or all, for the time of an export

@@ -91,9 +91,16 @@ def appearance(tensor: object) -> tuple[Any, ...]:
     )
 
 
-def thread_state() -> tuple[bool, torch.dtype]:
-    """What an operator's result depends on beside its arguments. Autocast is a node of its own in the graph."""
-    return torch.is_grad_enabled(), torch.get_default_dtype()
+def thread_state() -> tuple[Any, ...]:
+    """What an operator's result depends on beside its arguments."""
+    # Contexts of autocast are nodes of the graph; it may be set without a context, too.
+    autocast = _autocast() if torch._C._is_any_autocast_enabled() else None
+    return torch.is_grad_enabled(), torch.get_default_dtype(), autocast
+
+
+def _autocast() -> tuple[Any, ...]:
+    devices = ("cpu", "cuda")
+    return tuple([(torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)) for device in devices])
 
 
 def is_comparable(operator: Any) -> bool:

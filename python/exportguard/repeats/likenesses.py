@@ -9,6 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from exportguard import _core
 from exportguard.repeats.keys import Local, appearance
+from exportguard.repeats.questions import REPLAYED
 
 
 class Likeness:
@@ -39,12 +40,14 @@ class Likeness:
             self._model = source.detach()
 
         # Which attributes a fake tensor has differs between versions of torch.
-        self._attributes = dict(FakeTensor(source.fake_mode, self._model, self._device).__dict__)
+        self._attributes = {**FakeTensor(source.fake_mode, self._model, self._device).__dict__, REPLAYED: True}
 
     def make_in_own_memory(self) -> Any:
         """Another tensor of this look, which shares its memory with no other."""
         with torch._C._DisableTorchDispatch():
-            return self.make(_core.alike_in_own_memory(self._model))
+            made = self.make(_core.alike_in_own_memory(self._model))
+        del made.__dict__[REPLAYED]
+        return made
 
     def make(self, model: Any = None) -> Any:
         """Another tensor of this look; of another `model`, as a fake tensor that looks like it."""

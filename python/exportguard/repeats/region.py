@@ -80,6 +80,7 @@ class Region:
         self.replays = True
         self.is_open = True  # calls are compared and remembered
         self.is_tracing = False  # a call is being traced
+        self._modes = torch._C._len_torch_dispatch_stack()
 
     # ------------------------------------------------------------------------------------------------ calls
 
@@ -121,11 +122,14 @@ class Region:
             self._apart |= found.apart
         self._count = max(self._count, found.first + len(found.templates))
         self.memory.counts.replayed += 1
+        self.memory.counts.replayed_writes += found.writes
         return self._results(found.returned, args, kwargs)
 
     def _key(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], taken: list[Taken]) -> Any:
         if not self.memory.is_comparable(func):
             raise UncomparableError("not to be repeated")
+        if torch._C._len_torch_dispatch_stack() != self._modes:
+            raise UncomparableError("a mode that the block entered has to be given each call")
         named = tuple([(name, self._argument_key(value, taken)) for name, value in kwargs.items()]) if kwargs else None
         return func, tuple([self._argument_key(value, taken) for value in args]), named, thread_state()
 
@@ -209,6 +213,7 @@ class Region:
             place=self.place,
             first=first,
             outside=tuple([value.look for value in taken]),
+            writes=func._schema.is_mutable,
         )
         self._append(key, step, _shape_env_of(result))
         self.memory.counts.recorded += 1

@@ -13,6 +13,7 @@ from torch.fx import Graph
 from exportguard.phases import phase
 from exportguard.repeats.markers import MARKER, expand_graph
 from exportguard.repeats.plan import Plan, current_plan
+from exportguard.repeats.questions import WATCHED, sets_its_own_data
 from exportguard.repeats.region import NOT_REPLAYED, Region
 from exportguard.repeats.session import Session
 
@@ -39,6 +40,7 @@ def tracing_once(original: Callable[..., Graph]) -> Callable[..., Graph]:
         plan.counts.append(session.memory.counts)
         try:
             graph = original(tracer, root, *args, **kwargs)
+            session.require_answers()
         finally:
             del _SESSIONS[id(tracer)]
         _without_failed_calls(graph)
@@ -128,6 +130,22 @@ def _without_stack_trace(tracer: Any) -> Iterator[None]:
         yield
     finally:
         tracer.record_stack_traces = records
+
+
+def watching_functions(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`PreDispatchTorchFunctionMode.__torch_function__`: what the model asks of tensors beside calling operators."""
+
+    @functools.wraps(original)
+    def torch_function(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in WATCHED:
+            if sets_its_own_data(func, args):
+                return None
+            session = _SESSIONS.get(id(mode.tracer))
+            if session is not None:
+                session.note_function(func, args)
+        return original(mode, func, types, args, kwargs)
+
+    return torch_function
 
 
 def dispatching(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,6 +6,7 @@ import copy
 import logging
 
 import computing_blocks
+import handed_blocks
 import indexed_blocks
 import pytest
 import torch
@@ -14,7 +15,7 @@ from stacks import inputs
 
 from exportguard import ExportOptions, to_onnx
 
-MODELS = wrapped_blocks.MODELS | computing_blocks.MODELS | indexed_blocks.MODELS
+MODELS = wrapped_blocks.MODELS | computing_blocks.MODELS | indexed_blocks.MODELS | handed_blocks.MODELS
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from exportguard.declaration.expected import Expected, expecting
 from exportguard.declaration.patch import Patch
+from exportguard.repeats.questions import is_replayed
 
 logger = logging.getLogger(__name__)
 
@@ -76,8 +77,8 @@ class _Assignments:
 
 
 def _apart(buffers: Sequence[torch.Tensor], tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, or a copy of it if it shares memory with one of the buffers."""
-    shares = any(_memory(tensor) == _memory(buffer) for buffer in buffers)
+    """The tensor, or a copy of it if it shares memory with one of the buffers, or may."""
+    shares = is_replayed(tensor) or any(_memory(tensor) == _memory(buffer) for buffer in buffers)
     return tensor.clone() if shares else tensor
 
 

@@ -16,6 +16,7 @@ import torch
 
 from exportguard.declaration import NEEDED, Patch, Verdict, does_not_fit, resolve, resolve_object
 from exportguard.declaration.expected import Expected, Expecting, expecting
+from exportguard.repeats.questions import WATCHED
 
 _PROXIES = "torch.fx.experimental.proxy_tensor"
 _FIRST = f"{_PROXIES}.TorchFunctionMetadataMode.__torch_function__"
@@ -33,7 +34,7 @@ _COMPILED = frozenset(
 )
 
 #: What the second and the third mode do something for and is compiled; indexing is known by its name.
-_LOOKED_FOR = frozenset({torch._C._set_grad_enabled, torch.tensor})
+_LOOKED_FOR = WATCHED | {torch._C._set_grad_enabled, torch.tensor}
 _INDEXING = "__getitem__"
 _WITHOUT_FUNCTIONS = torch._C._disabled_torch_function_impl
 _CONSTANTS = frozenset({int, type(None), types.EllipsisType})

@@ -28,6 +28,7 @@ def _replacement(original: Callable[..., Any]) -> Callable[..., Any]:
         "call_module": tracing.calling_modules,
         "create_node": tracing.creating_nodes,
         "__torch_dispatch__": tracing.dispatching,
+        "__torch_function__": tracing.watching_functions,
         "handle_sym_dispatch": tracing.dispatching_sizes,
         "_get_dispatch": tracing.finding_kernels,
     }
@@ -57,6 +58,11 @@ _REPLACED = (
         path=f"{_MODE}.__torch_dispatch__",
         parameters="self, func, types, args, kwargs",
         has=("proxy_call(self, func, self.pre_dispatch, args, kwargs)",),
+    ),
+    Expected(
+        path=f"{_PROXIES}.PreDispatchTorchFunctionMode.__torch_function__",
+        parameters="self, func, types, args, kwargs",
+        has=("self.tracer.create_node(...)", "func(*args, **kwargs)"),
     ),
     Expected(
         path=f"{_PROXIES}.handle_sym_dispatch",
