@@ -114,6 +114,13 @@ bool Search::is_wrong(std::size_t pair) const {
   return pairs_[pair].is_sure || !report_.outputs_agree();
 }
 
+std::optional<std::size_t> Search::find_first_wrong() const {
+  for (std::size_t i = 0; i < pairs_.size(); ++i) {
+    if (is_wrong(i)) return i;
+  }
+  return std::nullopt;
+}
+
 void Search::conclude() {
   for (std::size_t i = 0; i < pairs_.size(); ++i) {
     if (!is_given(i)) continue;
@@ -121,15 +128,11 @@ void Search::conclude() {
     given_expected_.insert(pairs_[i].expected);
   }
 
-  std::optional<std::size_t> first;
-  for (std::size_t i = 0; i < pairs_.size(); ++i) {
-    if (!is_wrong(i)) continue;
-    if (!first) {
-      first = i;
-    } else if (report_.further.size() < kMostFurther) {
-      report_.further.push_back(*states_[i].of_right);
-      report_.further.back().name = pairs_[i].got->name();
-    }
+  const std::optional<std::size_t> first = find_first_wrong();
+  for (std::size_t i = first.value_or(pairs_.size()) + 1; i < pairs_.size(); ++i) {
+    if (!is_wrong(i) || report_.further.size() >= kMostFurther) continue;
+    report_.further.push_back(*states_[i].of_right);
+    report_.further.back().name = pairs_[i].got->name();
   }
 
   if (first) return conclude_first(maker_of_form(*pairs_[*first].got).value_or(*first));

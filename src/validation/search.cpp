@@ -6,6 +6,7 @@
 
 #include "exportguard/evaluator/evaluator.h"
 #include "validation/bodies.h"
+#include "validation/choices.h"
 
 namespace exportguard::validation {
 
@@ -125,6 +126,12 @@ std::optional<Value> Search::given_instead(std::size_t pair, const Value& expect
   Value right = formed ? *std::move(formed) : expected;
   if (is_chance) chance_.insert_or_assign(pair, right);
   if (!is_chance) states_[pair].of_right = judge(expected, got, Likeness::kMeaning, options_.tolerance);
+  if (!is_chance && !states_[pair].of_right->agrees() && is_free(pair, expected, got)) {
+    states_[pair].of_right = Finding();
+    chance_.insert_or_assign(pair, right);
+    right_.put(pair, right);
+    return right;
+  }
   if (!is_chance && !states_[pair].of_right->agrees()) right_.keep();
   right_.put(pair, right);
 
@@ -132,6 +139,19 @@ std::optional<Value> Search::given_instead(std::size_t pair, const Value& expect
   if (is_equal || !is_given(pair)) return std::nullopt;
   is_as_it_is_ = is_as_it_is_ && is_chance;
   return right;
+}
+
+// The operand of what chooses is held in most cases; else the reference runs up to it once more.
+bool Search::is_free(std::size_t pair, const Value& expected, const Value& got) const {
+  const ir::Value& value = *pairs_[pair].expected;
+  const ir::Value* operand = leaves_a_choice(value) ? value.producer()->find_input(0) : nullptr;
+  if (operand == nullptr) return false;
+  const auto beside = std::ranges::find(pairs_, operand, &AlignedPair::expected);
+  const Value* held = beside == pairs_.end() ? nullptr : right_.find(static_cast<std::size_t>(beside - pairs_.begin()));
+  if (held != nullptr) return is_another_choice(value, *held, expected, got);
+  const Values asked{operand};
+  ReferenceRun again(reference_, inputs_, options_.device, asked);
+  return is_another_choice(value, content_of(*operand, again), expected, got);
 }
 
 void Search::judge_outputs(const Contents& got) {
@@ -142,7 +162,8 @@ void Search::judge_outputs(const Contents& got) {
   }
 }
 
-// Of another runtime only outputs are to be had: first its own, then, where these differ, values in between by windows.
+// Of another runtime only outputs are to be had: its own, and where these differ but the evaluator makes the right
+// values of each node, values in between by windows, for which it is made ready anew.
 void Search::run_in_runtime() {
   {
     const std::vector<const ir::Value*> outputs = outputs_of(*reference_.graph);
@@ -155,15 +176,16 @@ void Search::run_in_runtime() {
   } catch (const Error& error) {
     report_.error = error.what();
   }
-  if (!report_.outputs_agree()) {
-    observe_runtime();
-    run_with_right_inputs();
+
+  if (report_.outputs_agree()) {
+    try {  // they may hide a wrong value, which what reads it hardly heeds
+      run_with_right_inputs();
+    } catch (const evaluator::EvaluationError&) {  // an operator that the runtime alone has: outputs are what is known
+    }
     return;
   }
-  try {  // outputs that agree may hide a wrong value: what reads it hardly heeds it
-    run_with_right_inputs();
-  } catch (const evaluator::EvaluationError&) {  // an operator that the runtime alone has: outputs are what is known
-  }
+  run_with_right_inputs();
+  if (!find_first_wrong()) observe_runtime();
 }
 
 void Search::observe_runtime() {

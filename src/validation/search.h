@@ -47,6 +47,7 @@ class Search {
   Contents run_as_it_is() const;
   std::optional<evaluator::Value> given_instead(std::size_t pair, const evaluator::Value& expected,
                                                 const evaluator::Value& got);
+  bool is_free(std::size_t pair, const evaluator::Value& expected, const evaluator::Value& got) const;
   const ir::Node* node_of_step(std::size_t step) const;
   void run_in_runtime();
   void observe_runtime();
@@ -58,6 +59,7 @@ class Search {
   bool differs_somewhere() const;
   bool is_given(std::size_t pair) const;
   bool is_wrong(std::size_t pair) const;
+  std::optional<std::size_t> find_first_wrong() const;
   void conclude();
   void conclude_first(std::size_t pair);
   void conclude_stopped();
@@ -93,7 +95,7 @@ class Search {
   std::unordered_map<const ir::Value*, std::size_t> by_got_;
   std::vector<State> states_;
   HeldValues right_;
-  std::unordered_map<std::size_t, evaluator::Value> chance_;  ///< right values that the model cannot make by itself
+  std::unordered_map<std::size_t, evaluator::Value> chance_;  ///< right values that the model need not make by itself
   bool is_as_it_is_ = true;  ///< no value that the model was given differs from its own
   Values given_;             ///< of the model
   Values given_expected_;    ///< beside them

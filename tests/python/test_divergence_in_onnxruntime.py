@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy
 import onnx
 import pytest
@@ -12,8 +10,6 @@ from onnx import numpy_helper
 
 import exportguard
 from exportguard import DivergenceOptions, OnnxModel
-
-IN_ONNXRUNTIME = DivergenceOptions(runner="onnxruntime")
 
 
 class Projections(torch.nn.Module):
@@ -56,8 +52,8 @@ def with_other_weight(model: OnnxModel) -> tuple[bytes, tuple[str, ...]]:
 
 
 @pytest.fixture(params=["evaluator", "onnxruntime"])
-def options(request: pytest.FixtureRequest) -> Iterator[DivergenceOptions]:
-    yield DivergenceOptions(runner=request.param)
+def options(request: pytest.FixtureRequest) -> DivergenceOptions:
+    return DivergenceOptions(runner=request.param)
 
 
 def test_a_wrong_value_behind_outputs_that_agree_is_named(options: DivergenceOptions) -> None:

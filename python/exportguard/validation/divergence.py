@@ -235,6 +235,8 @@ def _search_program(
     nodes, inner = _suspects(searched[0], found.first)
     if len(nodes) == 1 and len(inner) == 1:
         return replace(found, first=replace(found.first, node=nodes[0]))
+    # What a graph does otherwise shows in the evaluator, which needs no session for each of the conversions.
+    options = options if found.first.is_runtimes_own else replace(options, runner="evaluator")
     first = _narrowed(found.first, (nodes, inner), _divergence_here(searched, options, export))
     if first is None:
         whole = _divergence_of_whole(program, model, inputs, options, export)
