@@ -12,12 +12,17 @@ from types import TracebackType
 
 from .errors import ExportError, ExportGuardError
 from .model_code import is_users
+from .rewrites.told import TextOfASymbolError
 
 _REASON_LINES = 6
 
 _ON_VALUES = (
     'the program depends on the values of a tensor there; pass rewrite="auto" to have such tests and loops rewritten, '
     "or write them with torch.where, torch.cond or torch._check"
+)
+_ON_TEXTS = (
+    "test the number itself, `n == 4`, rather than a text made of it; such a text may stand in messages, of `raise`, "
+    "`assert`, print, logging, warnings and functions that check"
 )
 _ON_SIZES = "ask for fewer dynamic axes, or give the axes that have to be equal the same name"
 #: Words of torch or of a model for what is known by them, and what to do instead: most are inputs of a wrong kind.
@@ -96,6 +101,8 @@ def _remedy(error: Exception) -> str:
         found = re.search(pattern, str(error))
         if found:
             return found.expand(remedy)
+    if isinstance(error, TextOfASymbolError):
+        return _ON_TEXTS
     if isinstance(error, GuardOnDataDependentSymNode | DataDependentOutputException):
         return _ON_VALUES
     if isinstance(error, ConstraintViolationError):

@@ -34,6 +34,7 @@ from .repeats.counts import Counts
 from .repeats.markers import expand as expand_markers
 from .repeats.plan import traced_with_markers
 from .request import ExportRequest, serializers_of
+from .rewrites.asking import answered, modules_of
 from .rewrites.automatic import RewritingStep, loops_left
 from .rewrites.state import shared_snapshots
 from .signature import TracedInputs, traced_inputs
@@ -194,7 +195,7 @@ def _exported(request: ExportRequest, region: Region = EVERYWHERE) -> Exported:
     record = TraceRecord()
     with _guard(request, record) as (prepare, steps):
         example = replace(request.example, call=request.example.call.mapped(prepare))
-        with phase("torch.export"), explained_export():
+        with phase("torch.export"), explained_export(), _asked_as_in_eager_mode(request):
             program = traced(request.model, example, strict=request.strict)
         rewritten = steps()
 
@@ -217,6 +218,15 @@ def _exported(request: ExportRequest, region: Region = EVERYWHERE) -> Exported:
         request.too_small,
         decisions=proof.decisions,
     )
+
+
+def _asked_as_in_eager_mode(request: ExportRequest) -> contextlib.AbstractContextManager[None]:
+    """What the model asks of its numbers has the answers of eager mode, or stops the export.
+
+    Where it is rewritten each attempt sees to that, and what torch.compile reads is no call of these functions.
+    """
+    is_seen_to = request.is_rewritten or request.guard is None or request.strict
+    return contextlib.nullcontext() if is_seen_to else answered(modules_of(request.model))
 
 
 def _better(known: Exported, request: ExportRequest, loss: Callable[[Exported], Any], given: ExportRequest) -> Exported:

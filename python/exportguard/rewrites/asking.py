@@ -1,9 +1,10 @@
 """What a model asks of numbers in functions that nothing stops: of what type they are, and how they are written.
 
-`isinstance(n, int)` has the answer of Python's number wherever the model asks, for its modules get that function for
-the time of a trace. `match` and `flag is True` are no functions: what holds them is rewritten before the first export.
-A text made of what stands for a number, as `f"layer_{n}"`, says something else than in eager mode: where it is more
-than told in a message, the export stops there, so that its function is rewritten.
+`isinstance(n, int)` has the answer of Python's number wherever the model asks, for its modules, and those of the
+packages that they name, get that function for the time of a trace. `match`, `flag is True`, `type(n)` and `n.__class__`
+are more than functions: what holds them is rewritten before the first export, in the model's own modules. A text made
+of what stands for a number, as `f"layer_{n}"`, says something else than in eager mode: where it is more than told in a
+message, the export stops there, so that its function is rewritten if that was asked for.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
+import itertools
 import sys
 import types
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,36 +23,35 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from exportguard import _core
-from exportguard.model_code import is_installed, is_users
+from exportguard.model_code import is_installed, is_users_module
 from exportguard.rewrites.python_types import is_instance
 from exportguard.rewrites.reach import all_names
-from exportguard.rewrites.told import stopping
+from exportguard.rewrites.told import TextOfASymbolError, stopping
 
 _STANDING_IN = (torch.SymInt, torch.SymFloat, torch.SymBool, FakeTensor)
 _TEXTS = ("__str__", "__repr__", "__format__")
+_ITSELF = ("self", "cls")
 _PATTERNS = ("MATCH_CLASS", "MATCH_MAPPING", "MATCH_SEQUENCE")
 
 
-def own_modules(model: object) -> list[types.ModuleType]:
-    """The modules of a model's classes, and those whose functions and classes they name, but no installed ones."""
+def modules_of(model: object) -> list[types.ModuleType]:
+    """The modules of a model's classes, and those whose functions and classes they name, but none of torch."""
     classes = {type(module) for module in model.modules()} if isinstance(model, torch.nn.Module) else set()
     pending = [base.__module__ for kind in classes for base in kind.__mro__]
     found: dict[str, types.ModuleType] = {}
     while pending:
         name = pending.pop()
         module = sys.modules.get(name)
-        if module is None or name in found or not _is_own(module):
+        if module is None or name in found or not is_users_module(module):
             continue
         found[name] = module
         pending += [_module_name(value) for value in vars(module).values()]
     return list(found.values())
 
 
-def _is_own(module: types.ModuleType) -> bool:
-    file = getattr(module, "__file__", None)
-    if file is None:  # one that a program made, as of a notebook
-        return module.__name__ not in sys.builtin_module_names
-    return is_users(file) and not is_installed(file)
+def own_among(modules: Iterable[types.ModuleType]) -> list[types.ModuleType]:
+    """Those modules that lie in no installed package."""
+    return [module for module in modules if not is_installed(getattr(module, "__file__", None) or "")]
 
 
 def _module_name(value: object) -> str:
@@ -66,8 +67,8 @@ def _module_name(value: object) -> str:
 def asking_functions(
     model: object, modules: Sequence[types.ModuleType]
 ) -> Iterator[tuple[types.CodeType, frozenset[int]]]:
-    """The code of functions of these modules that a model leads to, and that hold a `match` of types or `is True`, with
-    the lines where they do."""
+    """The code of functions of these modules that a model leads to, and that hold a `match` of types, `is True`,
+    `type(…)` or `….__class__`, with the lines where they do."""
     for code in _codes_reached(model, modules):
         lines = frozenset(_asking_lines(code))
         if lines:
@@ -114,15 +115,22 @@ def _function_of(value: object) -> types.FunctionType | None:
     return inner if isinstance(inner, types.FunctionType) else None
 
 
+def _asks(before: dis.Instruction, instruction: dis.Instruction) -> bool:
+    """Whether two instructions are `… is True`, or ask something but `self` for its type."""
+    if instruction.opname == "IS_OP":
+        return before.opname == "LOAD_CONST" and isinstance(before.argval, bool)
+    if instruction.argval == "__class__":
+        return instruction.opname == "LOAD_ATTR" and before.argval not in _ITSELF
+    return before.opname == "LOAD_GLOBAL" and before.argval == "type" and instruction.argval not in _ITSELF
+
+
 @functools.lru_cache(maxsize=4096)
 def _asking_lines(code: types.CodeType) -> tuple[int, ...]:
     found: list[int] = []
-    before: dis.Instruction | None = None
-    for instruction in dis.get_instructions(code):
-        is_truth = before is not None and before.opname == "LOAD_CONST" and isinstance(before.argval, bool)
-        if instruction.opname in _PATTERNS or (instruction.opname == "IS_OP" and is_truth):
+    instructions = [*dis.get_instructions(code)]
+    for before, instruction in itertools.pairwise(instructions):
+        if instruction.opname in _PATTERNS or _asks(before, instruction):
             found.append((instruction.positions.lineno if instruction.positions else None) or code.co_firstlineno)
-        before = instruction
     inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
     return (*found, *(line for constant in inner for line in _asking_lines(constant)))
 
@@ -134,13 +142,16 @@ def _asking_lines(code: types.CodeType) -> tuple[int, ...]:
 def answered(modules: Iterable[types.ModuleType]) -> Iterator[None]:
     """Lets modules know, while it is open, of what type the numbers of a trace are, and stops at texts made of them."""
     changes = _core.KeptChanges()
+    stopped: list[TextOfASymbolError] = []
     try:
         for module in modules:
             if "isinstance" not in vars(module):
                 changes.set_item(vars(module), "isinstance", is_instance)
         for kind in _STANDING_IN:
             for name in _TEXTS:
-                changes.set_attribute(kind, name, stopping(getattr(kind, name)))
+                changes.set_attribute(kind, name, stopping(getattr(kind, name), stopped))
         yield
     finally:
         changes.undo()
+    if stopped:  # a handler of the model took it
+        raise stopped[0]

@@ -21,7 +21,7 @@ from exportguard.declaration.opened import opened
 from exportguard.declaration.options import PatchOptions
 from exportguard.declaration.patch import NEEDED, Patch, Verdict
 from exportguard.export_errors import without_partial_graph
-from exportguard.rewrites.asking import answered, asking_functions, own_modules
+from exportguard.rewrites.asking import answered, asking_functions, modules_of, own_among
 from exportguard.rewrites.fixed_loops import FixedAxes, fixed_axes
 from exportguard.rewrites.in_place import InPlaceRewrite, rewrite_in_place
 from exportguard.rewrites.places import Place, contains, functions_of, places_of
@@ -151,8 +151,18 @@ _REASONS = {
     "return it from, as in an attribute of a tensor: keep it in a variable",
     "where it is not associated with a value": "a variable has a value on one path of a test on tensor data alone: "
     "give it one before the test",
+    "unhashable type: non-nested SymInt": "a dynamic size, or a number of tensor data, is a key of a dict, an element "
+    "of a set, or what a cached function goes by, and Python wants its value there: write the look-up as tests of the "
+    "number, or look it up in a tensor",
     "Could not extract specialized integer": "Python needs the value of a number of tensor data here: use it as a "
     "size, an index or in arithmetic alone",
+    "Could not guard on data-dependent": "Python itself decides on tensor data here, in what cannot be rewritten, such "
+    "as a function of the standard library, a comparison of tuples or the method of a container: write the decision as "
+    "an `if` or a loop, or with torch.where",
+    "sympy expression is NaN": "an infinite number, or one that is none, meets a number of tensor data: make it a "
+    "tensor, torch.tensor(float('inf'))",
+    "is not safe, use": "the branches of a test on tensor data make objects that are no values, such as functions: "
+    "call them in the branches",
     "output stride is not a simple": "the branches of a test on tensor data give tensors of different sizes: make them "
     "of one size, or return the number of their elements beside them",
 }
@@ -188,7 +198,7 @@ class _Search:
         self._fixed = FixedAxes()  # by the last attempt
         self._furthest: _Failed  # the last attempt that came beyond the line where the one before it had stopped
         self._known: dict[Hashable, _Failed] = {}  # what became of attempts, by what was rewritten for them
-        self._modules = own_modules(model)
+        self._modules = modules_of(model)
         self.steps = self._with_asking(steps)
 
     def run(self) -> Any:
@@ -212,7 +222,7 @@ class _Search:
     def _with_asking(self, steps: Sequence[RewritingStep]) -> list[RewritingStep]:
         """The steps, with those for functions that ask of what type an object is in a way that nothing else answers."""
         made = [*steps]
-        for code, lines in asking_functions(self._model, self._modules):
+        for code, lines in asking_functions(self._model, own_among(self._modules)):
             place = Place(code=code, ran=code, line=min(lines))
             if not any(_runs(step, place) for step in made):
                 asking = _Failed(RewriteError("what stands for a number of tensor data is no number itself"), [place])

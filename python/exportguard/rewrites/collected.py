@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, SupportsIndex
@@ -17,6 +18,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
+from exportguard.model_code import is_users
 from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.numbers import as_number, is_number, number_tensor, require_one_kind
 from exportguard.source.errors import RewriteError
@@ -382,9 +384,12 @@ class Grown(list[Any]):
 
 
 def truth_of(item: Any) -> Any:
-    """What a test asks of something: whether a list has elements may be known only when the program runs."""
+    """What a test asks of something: whether a list has elements may be known only when the program runs, and so may
+    what the `__bool__` of a class of the model's says."""
     if not is_open(item):
-        return item
+        own = getattr(type(item), "__bool__", None)
+        is_of_python = isinstance(own, types.FunctionType) and is_users(own.__code__.co_filename)
+        return own(item) if is_of_python else item  # type: ignore[misc]
     if item.tail is not None:
         return item.tail.is_filled or item.tail.length() > 0
     is_certain = any(not isinstance(part, Collected | Maybe) for part in item.parts)

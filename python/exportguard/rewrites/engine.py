@@ -9,8 +9,9 @@ import ast
 import difflib
 import inspect
 import types
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from exportguard.source.compiling import compiled
@@ -33,6 +34,14 @@ class Unit:
     absorbs: bool = False  # whether what follows a test goes into its branches
     keeps_sizes: bool = False  # whether what makes a size a constant is worth a rewriting by itself
     loops: tuple[range, ...] = ()  # the lines of each loop of the source
+    places: Counter[str] = field(default_factory=Counter)  # how many constructs were named by their place
+
+    def place(self, node: ast.stmt) -> str:
+        """A name by the place of a construct, which no other one has: what rules make may share a place."""
+        place = f"{node.lineno}_{node.col_offset}"
+        self.places[place] += 1
+        count = self.places[place]
+        return place if count == 1 else f"{place}_{count}"
 
     @property
     def first_parameter(self) -> str | None:

@@ -17,9 +17,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.collected import Collected, Grown, chosen, is_open, like_rows, number_rows, parts_of
+from exportguard.rewrites.conditional import ifexp
 from exportguard.rewrites.data import is_tracing
 from exportguard.rewrites.gathering import comprehension
 from exportguard.rewrites.iteration import Deferred, Rows, rows_of, zip_
+from exportguard.rewrites.logic import bool_, not_
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.runtime_loops import for_
 from exportguard.source.errors import RewriteError
@@ -73,6 +75,16 @@ def reduce_(function: Callable[[Any, Any], Any], iterable: Any, *start: Any) -> 
         return functools.reduce(function, iterable, *start)
     first, rest = (start[0], rows) if start else _opened(rows)
     return for_(rest, lambda item, held: (True, (function(held, item),)), ("the result",), (first,))[0]
+
+
+def next_(iterable: Any, make: Callable[[Any], Any], test: Callable[[Any], Any], default: Any, line: int = 0) -> Any:
+    """`next((make(item) for item in iterable if test(item)), default)`."""
+
+    def step(item: Any, held: Any) -> tuple[Any, tuple[Any]]:
+        is_it = bool_(test(item))
+        return not_(is_it), (ifexp(is_it, lambda: make(item), lambda: held, line),)
+
+    return for_(iterable, step, ("the result",), (default,), line)[0]
 
 
 def accumulate_(iterable: Any, function: Callable[[Any, Any], Any] = operator.add, *, initial: Any = None) -> Any:

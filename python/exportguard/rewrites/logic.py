@@ -62,27 +62,27 @@ def or_(*operands: Callable[[], Any]) -> Any:
 
 
 def _tested(operands: Sequence[Callable[[], Any]], *, is_or: bool) -> Any:
-    current = operands[0]()
+    current = truth_of(operands[0]())
     for read in operands[1:]:
         if depends_on_data(current):
             current = _either(current, read) if is_or else _both(current, read)
         elif bool(current) == is_or:
             return current
         else:
-            current = read()
+            current = truth_of(read())
     return current
 
 
 def _both(current: object, read: Callable[[], Any]) -> Any:
     if _leaves_no_trace(read):
-        return _combine(torch.logical_and, current, read())
-    return Condition(lambda: as_flag(read()), lambda: False, ("the value",), 0).build(as_predicate(current))
+        return _combine(torch.logical_and, current, truth_of(read()))
+    return Condition(lambda: as_flag(truth_of(read())), lambda: False, ("the value",), 0).build(as_predicate(current))
 
 
 def _either(current: object, read: Callable[[], Any]) -> Any:
     if _leaves_no_trace(read):
-        return _combine(torch.logical_or, current, read())
-    return Condition(lambda: True, lambda: as_flag(read()), ("the value",), 0).build(as_predicate(current))
+        return _combine(torch.logical_or, current, truth_of(read()))
+    return Condition(lambda: True, lambda: as_flag(truth_of(read())), ("the value",), 0).build(as_predicate(current))
 
 
 def _leaves_no_trace(read: Callable[[], Any]) -> bool:
@@ -110,11 +110,12 @@ def _valued(operands: Sequence[Callable[[], Any]], line: int, *, is_or: bool) ->
     current, rest = operands[0](), operands[1:]
     if not rest:
         return current
-    if not depends_on_data(current):
-        return current if bool(current) == is_or else _valued(rest, line, is_or=is_or)
+    truth = truth_of(current)
+    if not depends_on_data(truth):
+        return current if bool(truth) == is_or else _valued(rest, line, is_or=is_or)
     branches = [lambda: current, lambda: _valued(rest, line, is_or=is_or)]
     then, orelse = branches if is_or else reversed(branches)
-    return Condition(then, orelse, ("the value",), line).build(as_predicate(current))
+    return Condition(then, orelse, ("the value",), line).build(as_predicate(truth))
 
 
 def not_(operand: object) -> Any:

@@ -24,6 +24,7 @@ from exportguard.rewrites.texts import TextOfData
 from exportguard.source.errors import RewriteError
 
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_STANDING_IN = frozenset((*_SYMBOLS, Choice, Grown, TextOfData))
 _MATCH_THEMSELVES = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
 _NO_SEQUENCES = (str, bytes, bytearray)
 
@@ -34,6 +35,8 @@ def is_instance(item: Any, classes: Any) -> bool:
     Raises:
         RewriteError: the answer depends on the path that the object came by.
     """
+    if not _may_stand_in(item):
+        return isinstance(item, classes)
     answers = {isinstance(stand_in, classes) for stand_in in _in_python(item)}
     if isinstance(item, _SYMBOLS):  # who asks for a symbol means one
         return True in answers or isinstance(item, classes)
@@ -50,6 +53,11 @@ def type_(*arguments: Any) -> Any:
     if len(answers) > 1:
         _refuse("is asked for its type", arguments[0])
     return answers.pop()
+
+
+def class_of(item: Any) -> Any:
+    """`item.__class__`."""
+    return type_(item) if _may_stand_in(item) else item.__class__
 
 
 def is_(item: Any, truth: bool) -> Any:
@@ -79,6 +87,11 @@ def is_other(item: Any, truth: bool) -> Any:
     if isinstance(item, torch.SymBool) or (is_number(item) and {type(one) for one in _in_python(item)} == {bool}):
         return True
     return is_(item, truth)
+
+
+def _may_stand_in(item: Any) -> bool:
+    """Whether an object is of a class of which one may stand for something else; nearly none is."""
+    return isinstance(item, torch.Tensor) or type(item) in _STANDING_IN
 
 
 def _in_python(item: Any) -> Sequence[Any]:

@@ -22,6 +22,7 @@ from exportguard.rewrites.functional import (
     islice_,
     list_of,
     map_,
+    next_,
     pairwise_,
     product_,
     reduce_,
@@ -46,6 +47,7 @@ from exportguard.rewrites.iteration import div, enumerate_, len_, range_, revers
 from exportguard.rewrites.logic import and_, and_value, bool_, compare, float_, int_, item, known, not_, or_, or_value
 from exportguard.rewrites.python_types import (
     attribute_at,
+    class_of,
     elements_between,
     has_attributes,
     has_keys,
@@ -74,11 +76,11 @@ def value(read: Callable[[], Any]) -> Any:
 
 __all__ = [
     "UNDEFINED", "accumulate_", "all_", "and_", "and_value", "any_", "attribute_at", "bit_length", "bool_", "chain_",
-    "check", "combinations_", "compare", "comprehension", "concatenated", "div", "divmod_", "elements_between",
-    "entry_or", "enumerate_", "filled_", "filter_", "float_", "for_", "format_", "get_item", "grow",
+    "check", "class_of", "combinations_", "compare", "comprehension", "concatenated", "div", "divmod_",
+    "elements_between", "entry_or", "enumerate_", "filled_", "filter_", "float_", "for_", "format_", "get_item", "grow",
     "has_attributes", "has_keys", "if_", "ifexp", "int_", "is_", "is_instance", "is_not", "is_other", "is_sequence",
     "islice_", "isqrt_", "item", "joined_", "known", "lazily", "len_", "list_", "list_of", "map_", "math_", "max_",
-    "min_", "not_", "of_python", "or_", "or_value", "pairwise_", "percent_", "plain", "product_", "range_",
+    "min_", "next_", "not_", "of_python", "or_", "or_value", "pairwise_", "percent_", "plain", "product_", "range_",
     "reduce_", "repr_", "reversed_", "round_", "set_item", "sort_", "sorted_", "str_", "sum_", "tensor", "tolist",
     "tuple_of", "type_", "unbind", "unzip_", "update_item", "value", "while_", "without_keys", "zip_",
 ]  # fmt: skip

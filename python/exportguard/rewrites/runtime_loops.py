@@ -10,7 +10,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 
 from exportguard.rewrites.carrying import UnstableError
-from exportguard.rewrites.collected import Grown
+from exportguard.rewrites.collected import Grown, truth_of
 from exportguard.rewrites.conditional import if_
 from exportguard.rewrites.data import depends_on_data
 from exportguard.rewrites.iteration import Rows, Steps, SymbolicRange, rows_of, steps_of
@@ -158,7 +158,7 @@ def while_(
     while not depends_on_data(goes_on):
         if not goes_on:
             return values
-        decision = test(*values)
+        decision = truth_of(test(*values))
         if depends_on_data(decision):
             return Loop(body, names, values, line, tuple, test).analysed().while_loop()
         by_size = _by_size(decision, test, body, names, values, line)

@@ -6,7 +6,9 @@ by that; where the model compares the text, looks something up by it or takes it
 
 from __future__ import annotations
 
+import os
 import sys
+import types
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
@@ -18,6 +20,7 @@ from exportguard.rewrites.data import depends_on_data
 from exportguard.rewrites.places import line_now
 from exportguard.source.errors import RewriteError
 
+_REWRITES = os.path.join(os.path.dirname(__file__), "")
 _ASKING = (
     *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__contains__", "__len__", "__getitem__", "__iter__"),
     *("count", "endswith", "find", "index", "isalpha", "isdigit", "isnumeric", "partition", "removeprefix"),
@@ -40,11 +43,18 @@ def require_no_text_of_data(key: object) -> None:
         _refuse()
 
 
+def _is_asked_by_the_model(frame: types.FrameType | None) -> bool:
+    """Whether a model asks, be it by what its rewritten code calls."""
+    while frame is not None and frame.f_code.co_filename.startswith(_REWRITES):
+        frame = frame.f_back
+    return frame is not None and is_users(frame.f_code.co_filename)
+
+
 class TextOfData(str):
     """A text that no decision may rest on."""
 
     def __hash__(self) -> int:
-        if is_users(sys._getframe(1).f_code.co_filename):  # and not a registry of warnings
+        if _is_asked_by_the_model(sys._getframe(1)):  # and not by a registry of warnings
             _refuse()
         return str.__hash__(self)
 
@@ -56,7 +66,7 @@ def _asking(name: str) -> Callable[..., Any]:
     own = getattr(str, name)
 
     def method(self: str, *args: Any) -> Any:
-        if is_users(sys._getframe(1).f_code.co_filename):
+        if _is_asked_by_the_model(sys._getframe(1)):
             _refuse()
         return own(self, *args)
 

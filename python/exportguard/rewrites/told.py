@@ -11,6 +11,7 @@ import functools
 import linecache
 import sys
 import types
+from collections.abc import Mapping
 from typing import Any
 
 from exportguard.model_code import is_users
@@ -28,6 +29,7 @@ _TELLING = (
     "warning_once",
     "write",
 )
+_CHECKING = frozenset(("assert", "check", "checks", "ensure", "expect", "require", "validate", "verify"))
 _ERRORS = ("Error", "Exception", "Warning")
 
 
@@ -35,15 +37,23 @@ class TextOfASymbolError(TypeError):
     """A text is made of what only stands for a number."""
 
     def __init__(self) -> None:
-        super().__init__("a text is made of a dynamic size, or of what is data-dependent")
+        super().__init__(
+            "a text is made of a dynamic size, or of what is data-dependent, and it says something else while a "
+            "program is traced"
+        )
 
 
-def stopping(made: Any) -> Any:
-    """What makes a text of what stands for a number, so that it stops an export where `require_told` does."""
+def stopping(made: Any, stopped: list[TextOfASymbolError]) -> Any:
+    """What makes a text of what stands for a number, so that it stops an export where `require_told` does; the errors
+    are kept, as a handler of the model may take them."""
 
     @functools.wraps(made)
     def text(self: Any, *arguments: Any) -> Any:
-        require_told(sys._getframe(1))
+        try:
+            require_told(sys._getframe(1))
+        except TextOfASymbolError as error:
+            stopped.append(error)
+            raise
         return made(self, *arguments)
 
     return text
@@ -73,15 +83,37 @@ def _is_told(file: str, positions: tuple[int | None, int | None, int | None, int
         and isinstance(node, ast.expr)
         and _columns(node) == (first, last)
     ]
-    current: ast.AST | None = found[0] if found else None
-    while current is not None:
-        parent = parents.get(current)
+    return bool(found) and _goes_into_a_message(found[0], parents, frozenset())
+
+
+def _goes_into_a_message(text: ast.AST, parents: Mapping[ast.AST, ast.AST], names: frozenset[str]) -> bool:
+    """Whether what an expression gives ends in messages alone, on the way of these names and further ones."""
+    current = text
+    while (parent := parents.get(current)) is not None:
         if isinstance(parent, ast.Raise) or (isinstance(parent, ast.Assert) and parent.msg is current):
             return True
         if isinstance(current, ast.Call) and tells(current):
             return True
+        if isinstance(parent, ast.Call) and _checks(parent) and current not in (parent.func, *parent.args[:1]):
+            return True
+        if isinstance(current, ast.stmt):
+            return isinstance(current, ast.Assign) and _is_read_for_messages(current, parents, names)
         current = parent
     return False
+
+
+def _is_read_for_messages(bound: ast.Assign, parents: Mapping[ast.AST, ast.AST], names: frozenset[str]) -> bool:
+    """Whether one name is bound, and each of its readers in its function puts it into a message."""
+    (target, *others) = bound.targets
+    around: ast.AST | None = bound
+    while around is not None and not isinstance(around, ast.FunctionDef):
+        around = parents.get(around)
+    if others or around is None or not isinstance(target, ast.Name):
+        return False
+    uses = [node for node in ast.walk(around) if isinstance(node, ast.Name) and node.id == target.id]
+    read = [use for use in uses if isinstance(use.ctx, ast.Load)]
+    known = names | {target.id}
+    return target.id in names or all(_goes_into_a_message(use, parents, known) for use in read)
 
 
 def _columns(node: ast.expr) -> tuple[int, int | None]:
@@ -93,6 +125,13 @@ def tells(call: ast.Call) -> bool:
     function = call.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     return name in _TELLING or name.endswith(_ERRORS)
+
+
+def _checks(call: ast.Call) -> bool:
+    """Whether a call checks its first operand, and tells the others where it does not hold."""
+    function = call.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return not _CHECKING.isdisjoint(name.lower().split("_"))
 
 
 @functools.lru_cache(maxsize=8)

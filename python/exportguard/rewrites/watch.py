@@ -100,7 +100,12 @@ def is_stop(error: BaseException) -> bool:
 
 
 #: What Python and torch 2.11 to 2.13 say where the value of a number of tensor data is wanted, as the key of a dict.
-_SAID_OF_DATA = ("data-dependent", "unhashable type: non-nested SymInt")
+_SAID_OF_DATA = (
+    "data-dependent",
+    "unhashable type: non-nested SymInt",
+    "__bool__ should return bool, returned",
+    "unsupported operand type(s) for divmod(): 'Sym",
+)
 
 
 def note_put(slots: Iterable[Slot], snapshot: Snapshot) -> None:

@@ -26,7 +26,7 @@ def apply(unit: Unit) -> None:
 class _Comprehensions(ast.NodeTransformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
-        shadowed = {*scope.parameters(unit.node), *scope.assigned(unit.node.body)}
+        shadowed = self._shadowed = {*scope.parameters(unit.node), *scope.assigned(unit.node.body)}
         self._built_in = {name: made for name, made in _BUILT_IN.items() if name not in shadowed}
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
@@ -36,10 +36,12 @@ class _Comprehensions(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         function = node.func.id if isinstance(node.func, ast.Name) else ""
-        takes_more = function == "sum"  # where the sum begins
+        takes_more = function in ("sum", "next")  # where the sum begins, and what there is without a next one
         generator = node.args[0] if len(node.args) == 1 or (takes_more and node.args) else None
         is_generator = isinstance(generator, ast.GeneratorExp) and _can_move(generator)
         self.generic_visit(node)
+        if function == "next":
+            return self._first_of(node, generator) if is_generator else node  # type: ignore[arg-type]
         makes_a_list = function in ("list", "tuple") and is_generator
         if not self._unit.keep(node) or not (function in self._built_in or makes_a_list):
             return node
@@ -54,6 +56,16 @@ class _Comprehensions(ast.NodeTransformer):
         node.func = build.runtime(self._built_in[function])
         return node
 
+    def _first_of(self, node: ast.Call, generator: ast.GeneratorExp) -> ast.expr:
+        """`next((a for b in c if d), e)`, which is a loop that ends at the first one."""
+        is_a_loop = len(node.args) > 1 and bool(generator.generators[0].ifs)
+        if not is_a_loop or "next" in self._shadowed or not self._unit.keep(node):
+            return node
+        made = self._called("next_", generator)
+        assert isinstance(made, ast.Call)
+        made.args.append(node.args[1])
+        return made
+
     def _called(self, function: str, node: _Comprehension) -> ast.expr:
         self._unit.note(node, "comprehension")
         generator = node.generators[0]
@@ -63,7 +75,7 @@ class _Comprehensions(ast.NodeTransformer):
         if generator.ifs:
             test = generator.ifs[0] if len(generator.ifs) == 1 else _joined(generator.ifs)
             arguments.append(_over(generator.target, test))
-        line = node.lineno if function == "comprehension" else None
+        line = node.lineno if function in ("comprehension", "next_") else None
         return ast.copy_location(build.call(function, *arguments, line=line), node)
 
 

@@ -170,8 +170,9 @@ class _Blocks:
         names = self._locals([*statement.body, *statement.orelse])
         results = self._reads.behind(statement, names)
         uncertain = [name for name in results if name not in certain]
+        place = self._unit.place(statement)
         then, orelse = (
-            self._branch(kind, block, names, results, certain, statement)
+            self._branch(kind, block, names, results, certain, statement, place)
             for kind, block in (("then", statement.body), ("else", statement.orelse))
         )
         call = build.call(
@@ -199,19 +200,20 @@ class _Blocks:
         results: list[str],
         certain: set[str],
         where: ast.If,
+        place: str,
     ) -> ast.FunctionDef:
         uncertain = [name for name in names if name not in certain]
         declarations = self._declarations(block, where)
         body = self.rewrite(block, certain, is_tail=False)
         result = ast.copy_location(ast.Return(build.current_values(results, certain)), where)
         statements = [*declarations, *build.unbind(uncertain, where), *body, result]
-        return build.function(f"_{kind}_{where.lineno}_{where.col_offset}", names, statements, where)
+        return build.function(f"_{kind}_{place}", names, statements, where)
 
     # -------------------------------------------------------------------------------------- branches that return
 
     def _leaving(self, statement: ast.If, rest: Sequence[ast.stmt], certain: set[str]) -> list[ast.stmt]:
         self._unit.note(statement, "if with return")
-        place = f"{statement.lineno}_{statement.col_offset}"
+        place = self._unit.place(statement)
         names = self._locals([*statement.body, *statement.orelse, *rest])
         values = build.current_values(names, certain)
         behind = self._tail_function(f"_rest_{place}", names, rest, certain, statement)

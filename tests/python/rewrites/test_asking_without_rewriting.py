@@ -1,0 +1,118 @@
+"""What a model asks of its numbers where nothing is rewritten: the type has eager mode's answer, a text is refused."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import torch
+
+from exportguard import ExportError, to_onnx
+
+_ROWS = ({0: "rows"},)
+
+
+class TellsASize(torch.nn.Module):
+    def forward(self, x):
+        n = x.shape[0]
+        message = f"{n} rows"
+        if n > 10_000:
+            raise ValueError(message)
+        torch._check(n > 0, lambda: f"no rows: {n}")
+        require_rows(n > 0, f"{n} rows")
+        return x * (2 if isinstance(n, int) else 5)
+
+
+def require_rows(holds: bool, message: str) -> None:
+    if not holds:
+        raise ValueError(message)
+
+
+class TypeOfANumberOfData(torch.nn.Module):
+    def forward(self, x):
+        return x * (2 if isinstance(x.sum().long().item(), int) else 5)
+
+
+class LooksUpASize(torch.nn.Module):
+    def forward(self, x):
+        return x * {"3": 2.0}.get(f"{x.shape[0]}", 1.0)
+
+
+class KeyWithAHandler(torch.nn.Module):
+    def forward(self, x):
+        try:
+            key = str(x.shape[0])
+        except TypeError:
+            key = "3"
+        return x * {"3": 2.0}.get(key, 1.0)
+
+
+class KeyBesideAMessage(torch.nn.Module):
+    def forward(self, x):
+        key = f"{x.shape[0]}"
+        if len(x) > 100:
+            raise ValueError(key)
+        return x * {"3": 2.0}.get(key, 1.0)
+
+
+class TextOfData(torch.nn.Module):
+    def forward(self, x):
+        return x * len(f"{x.sum()}")
+
+
+@pytest.mark.parametrize("cls", [TellsASize, TypeOfANumberOfData])
+def test_what_is_told_and_asked_is_that_of_eager_mode(cls: type[torch.nn.Module]) -> None:
+    onnx = to_onnx(cls(), (torch.ones(3, 2),), dynamic_shapes=_ROWS)
+    for rows in (1, 3, 5):
+        torch.testing.assert_close(
+            onnx.run({"x": torch.ones(rows, 2)})[onnx.outputs[0].name], 2 * torch.ones(rows, 2), check_dtype=False
+        )
+
+
+@pytest.mark.parametrize("cls", [LooksUpASize, KeyWithAHandler, KeyBesideAMessage, TextOfData])
+def test_a_text_that_decides_is_refused_with_its_line(cls: type[torch.nn.Module]) -> None:
+    with pytest.raises(ExportError, match=r"(?s)test_asking_without_rewriting.*test the number itself"):
+        to_onnx(cls(), (torch.ones(3, 2),), dynamic_shapes=_ROWS)
+
+
+_PACKAGE = '''
+def scale(n):
+    return 2.0 if isinstance(n, int) else 5.0
+'''
+
+
+class AsksAPackage(torch.nn.Module):
+    def forward(self, x):
+        return x * scaling.scale(x.shape[0])
+
+
+@pytest.mark.parametrize("rewrite", [(), "auto"])
+def test_an_installed_package_has_the_answer_of_eager_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rewrite: object
+) -> None:
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    file = folder / "scaling.py"
+    file.write_text(_PACKAGE)
+    package = types.ModuleType("scaling")
+    package.__file__ = str(file)
+    exec(compile(_PACKAGE, str(file), "exec"), vars(package))
+    monkeypatch.setitem(sys.modules, "scaling", package)
+    monkeypatch.setitem(globals(), "scaling", package)
+
+    onnx = to_onnx(AsksAPackage(), (torch.ones(3, 2),), dynamic_shapes=_ROWS, rewrite=rewrite)
+    assert onnx.run({"x": torch.ones(4, 2)})[onnx.outputs[0].name].unique().tolist() == [2.0]
+    assert "isinstance" not in vars(package)
+
+
+@pytest.mark.parametrize("rewrite", ["auto"])
+def test_the_class_of_a_size_is_that_of_a_number(rewrite: str) -> None:
+    class AsksForTheClass(torch.nn.Module):
+        def forward(self, x):
+            n = x.shape[0]
+            return x * (2 if type(n) is int else 5) + (1 if n.__class__ is int else 7)
+
+    onnx = to_onnx(AsksForTheClass(), (torch.ones(3, 2),), dynamic_shapes=_ROWS, rewrite=rewrite)
+    assert onnx.run({"x": torch.ones(4, 2)})[onnx.outputs[0].name].unique().tolist() == [3.0]
