@@ -207,6 +207,7 @@ def _exported(request: ExportRequest, region: Region = EVERYWHERE) -> Exported:
             record=record,
             further=request.further,
             within=region,
+            is_for_branches=request.is_rewritten,
         )
         proof = prove(claim)
     return Exported(
@@ -233,7 +234,8 @@ def _better(known: Exported, request: ExportRequest, loss: Callable[[Exported], 
     """Another export, if it loses less than the one that is known.
 
     With an example that the user did not choose it must do for the given one what the model does: in inputs that were
-    made of others the numbers may not go with the sizes, as a count of the patches that is no longer that of the patches.
+    made of others the numbers may not go with the sizes, as a count of the patches that is no longer that of the
+    patches.
     """
     try:
         found = _exported(request)

@@ -12,6 +12,7 @@ tokens, which every loop over a decoder begins with.
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -41,6 +42,7 @@ logger = logging.getLogger(__name__)
 _TRIALS = 3  # of one guard
 _ALIKE = 2  # of those, in a long program, where all questions have the same answers
 _MODERATE = 40  # a size that is soon computed
+_DRAWN, _DRAWS = 6, 200  # sizes that are tried beside, and how often they are drawn for that
 _LARGER = 18  # a size that few tests take for small, and that is soon computed
 
 
@@ -49,7 +51,8 @@ class Claim:
     """That a program does what a model does, at all sizes that an example asks for and that lie `within` a region.
 
     `record` was written while the program was traced. `further` are more calls of the model, asked where inputs of
-    other sizes cannot be made of the example.
+    other sizes cannot be made of the example. `is_for_branches` if tests on sizes are to become branches: programs of
+    any length are then tried at as many sizes as short ones.
     """
 
     model: torch.nn.Module
@@ -58,6 +61,7 @@ class Claim:
     record: TraceRecord
     further: Sequence[CallInputs] = ()
     within: Region = EVERYWHERE
+    is_for_branches: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,7 +79,8 @@ def prove(claim: Claim) -> Proof:
     decisions = [*record.of(traced.shape_env), *decisions_of_forms(program)]
     if traced.shape_env is None or not any(shape.axes for shape in example.shapes):
         return Proof(decisions)
-    trial = Trial(ModelRun(claim.model, example.call), program, traced)
+    run = ModelRun(claim.model, example.call)
+    trial = Trial(run, program, traced, is_thorough=claim.is_for_branches)
     trace = Trace(trial, traced, example, decisions, claim.further, record.of_none, within=claim.within)
     return Proof(decisions, _bounds(trace))
 
@@ -125,9 +130,9 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
     if decision.answer == Answer.DISPROVED and not points:
         return None  # the bounds that are known imply it
     kind, sizes = _tried(trace, points[:_TRIALS] if is_relation else _spread(points))
-    if kind == Kind.TESTED and trace.trial.is_of_few_calls:
-        corners = [point for point in _corners(trace, condition) if point not in points]
-        wrong = next((point for point in corners if _differs(trace, point)), None)
+    if kind == Kind.TESTED and trace.trial.may_try_many:
+        further = (*_corners(trace, condition), *_drawn(trace, condition))
+        wrong = next((point for point in further if point not in points and _differs(trace, point)), None)
         kind, sizes = (kind, sizes) if wrong is None else (Kind.WRONG, wrong)
     if kind == Kind.TESTED and guard in trace.hidden:
         kind = Kind.HIDDEN
@@ -164,6 +169,24 @@ def _corners(trace: Trace, condition: sympy.Basic) -> Iterator[Sizes]:
         domain = {**trace.domain, symbol: Range(least, least)}
         found = decide(_within_known(trace, condition), domain).counterexamples
         yield from ({symbol: least, **point} for point in found[:1])
+
+
+def _drawn(trace: Trace, condition: sympy.Basic) -> Iterator[Sizes]:
+    """Sizes at random that break a condition, the same at each call: what has an end in common, as even sizes have, may
+    be right by luck. Integers may be positions in what is there now, so inputs of them get no other sizes.
+    """
+    if _has_indices(trace.example):
+        return
+    spans = {symbol: trace.domain[symbol] for symbol in trace.free_symbols()}
+    ends = {s: (span.low, min(span.low + _LARGER, span.high or span.low + _LARGER)) for s, span in spans.items()}
+    chosen, left = random.Random(0), _DRAWN
+    for _ in range(_DRAWS):
+        sizes = {symbol: chosen.randint(*end) for symbol, end in ends.items() if end[0] <= end[1]}
+        if trace.value(condition, trace.all_sizes(sizes)) is False and meets(trace.known, trace, sizes):
+            yield sizes
+            left -= 1
+        if not left:
+            return
 
 
 def _differs(trace: Trace, sizes: Sizes) -> bool:
@@ -259,7 +282,7 @@ def _sizes_beside(trace: Trace, agreed: Sizes) -> Iterator[Sizes]:
     has_one = 1 in agreed.values()
     least = {symbol: 1 if has_one and _may_be_one(trace, symbol) else trace.domain[symbol].low for symbol in others}
     yield {**least, **agreed}
-    if [*agreed.values()].count(1) == 1 and trace.trial.is_of_few_calls:
+    if [*agreed.values()].count(1) == 1 and trace.trial.may_try_many:
         # Where all are small, more is equal by luck than where two are.
         yield from ({symbol: 1, **agreed} for symbol, size in least.items() if size == 1)
 
@@ -292,7 +315,7 @@ def _answers(trace: Trace, points: Sequence[Sizes]) -> Iterator[tuple[Sizes, boo
     taken: list[_Cell] = []
     for sizes in points:
         cell = _cell(trace, sizes)
-        if taken.count(cell) == _ALIKE and not trace.trial.is_of_few_calls:
+        if taken.count(cell) == _ALIKE and not trace.trial.may_try_many:
             continue
         refused = trace.trial.refuses(trace.all_sizes(sizes))
         yield sizes, refused
@@ -354,7 +377,7 @@ def _bounds_at_one(trace: Trace) -> list[AxisBound]:
 
 def _is_told_by(trace: Trace, tried: Sequence[Sizes], sizes: Sizes) -> bool:
     """Whether a trial of a long program would tell no more than one in which it agreed."""
-    if trace.trial.is_of_few_calls:
+    if trace.trial.may_try_many:
         return False
     agreed = {_cell(trace, known) for known in tried if trace.trial.has_agreed(trace.all_sizes(known))}
     return _cell(trace, sizes) in agreed

@@ -187,8 +187,11 @@ class Trial:
     What was found out at one point is remembered: guards share their trials.
     """
 
-    def __init__(self, run: ModelRun, program: ExportedProgram, inputs: TracedInputs) -> None:
+    def __init__(
+        self, run: ModelRun, program: ExportedProgram, inputs: TracedInputs, *, is_thorough: bool = False
+    ) -> None:
         """The program was traced with the call that `run` knows, and `inputs` are what became of it."""
+        self._is_thorough = is_thorough
         self._run, self._program, self._inputs = run, program, inputs
         self._calls: dict[Any, TriedCall | None] = {}
         self._outcomes: dict[TriedCall, Outcome] = {}
@@ -218,9 +221,9 @@ class Trial:
         return numbers_of_entries(self._program)
 
     @functools.cached_property
-    def is_of_few_calls(self) -> bool:
-        """Whether the program is run in so little time that it may be at many sizes."""
-        return number_of_calls(self._program.graph_module) <= _FEW_CALLS
+    def may_try_many(self) -> bool:
+        """Whether the program may be run at many sizes: that was asked for, or takes little time."""
+        return self._is_thorough or number_of_calls(self._program.graph_module) <= _FEW_CALLS
 
     def has_other_ranks(self, sizes: Sizes) -> bool:
         """Whether what the model returns at these sizes has other ranks than the traced values, or another number."""

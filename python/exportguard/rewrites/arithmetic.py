@@ -65,7 +65,8 @@ def round_(number: Any, digits: Any = None) -> Any:
 
 def divmod_(number: Any, divisor: Any) -> Any:
     """`divmod(number, divisor)`."""
-    if not depends_on_data(number) and not depends_on_data(divisor):
+    is_symbolic = any(isinstance(part, torch.SymInt | torch.SymFloat) for part in (number, divisor))
+    if not is_symbolic and not depends_on_data(number) and not depends_on_data(divisor):
         return builtins.divmod(number, divisor)
     return number // divisor, number % divisor
 

@@ -93,12 +93,15 @@ A program means what it means in Python, or the export fails with the line and t
   has which comes out of one (names with an underscore are left to torch). State in modules written in C is not seen.
 - **Texts** that hold a number of tensor data or a dynamic size (`f"{x.sum()}"`, `str(…)`, `"…".format(…)`, `"…" % …`)
   may be told in messages; to compare one, to look something up by it or to take it apart is refused. In a function
-  that nothing else stops the export stops where such a text is made for more than a message.
+  that nothing else stops, and without `rewrite`, the export stops where such a text is made for more than a message:
+  `raise`, `assert`, printing, logging, warnings, a function that checks its first argument, or a variable that nothing
+  but these read.
 - **Types.** `isinstance(n, int)`, `type(n)`, `flag is True` and the patterns of `match` have the answer that Python's
-  number gives in eager mode, not that of the tensor or symbol which stands for it: in rewritten functions, and in all
-  of the model's modules but installed packages for the time of an export (their functions that hold a `match` of
-  types, or `is True`, are rewritten before the first). A number whose kind depends on the path is refused there, and
-  so is a `match` on tensor data whose alternatives bind names.
+  number gives in eager mode, not that of the tensor or symbol which stands for it: in rewritten functions, and
+  `isinstance` in all of the model's modules and the packages that they name, for the time of an export with or without
+  `rewrite`. Functions of the model's own modules that hold a `match` of types, `is True`, `type(…)` or `….__class__`
+  are rewritten before the first attempt of `rewrite="auto"`. A number whose kind depends on the path is refused there,
+  and so is a `match` on tensor data whose alternatives bind names.
 - **Lists.** A list that a loop fills knows its first and last elements, slices, `reversed`, `len`, `+`, loops over
   it, `torch.stack` and `torch.cat`; what needs its length while the model is traced is refused: unpacking, `in`,
   `sort`, returning it. Elements that data leaves out (`if …: rows.append(row)`, comprehensions with a filter) are
@@ -200,6 +203,7 @@ that it was.
 | `torch.equal`, `torch.allclose`, `is_nonzero`, `in` | bool tensors |
 | `while` on sizes, `len(x)`, `float(n)`, `math.sqrt(n)` of sizes | `while_loop`, symbolic numbers, tensors of rank 0 |
 | `if x.shape[0] > 4`, `if n % 2`, `if len(x) == 1` | a program for each way, and `If` on the sizes |
+| `if a and (m := b) > 1`, `next((a for b in c if d), e)`, a `__bool__` of a class of the model's | branches and loops |
 | `match` on data: values, sequences, mappings, classes, guards | tests of types, lengths and parts |
 | `assert`, `raise` on one side of a test on data | a check in the program, where nothing can catch it |
 

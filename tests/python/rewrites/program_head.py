@@ -27,6 +27,14 @@ class Box:
         self.count = count
 
 
+class Score:
+    def __init__(self, value):
+        self.value = value
+
+    def __bool__(self):
+        return bool(self.value > 0)
+
+
 @dataclasses.dataclass
 class State:
     hidden: torch.Tensor

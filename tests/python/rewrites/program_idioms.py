@@ -128,6 +128,51 @@ IDIOMS: dict[str, tuple[str, ...]] = {
         "(a, b), c = (v, w), $s\n$v = a - b * c",
         "first, *_, last = x[:1], w, v\n$v = first.sum(0) + last",
     ),
+    "names behind and": (
+        "if (a# := $v.sum()) > 1 and (b# := w.max()) < a#:\n    $v = $v * b#\nelse:\n    $v = $v - a#",
+        "if $test or (a# := $v.sum()) > 2:\n    $stmt\nelse:\n    $v = $v * a#",
+        "if not ($test and (a# := $v.max()) > 1):\n    $v = $expr\nelse:\n    $v = $v - a#",
+        "c# = 0\nwhile c# < 3 and (a# := $v.sum()) > 1:\n    c# += 1\n    $v = $v / a#",
+    ),
+    "the first that": (
+        "$n = next((i for i, r in enumerate(x) if r.sum() > 1), -1)",
+        "$v = next((r for r in x if r.sum() > $s), $v) * 2",
+        "$v = $v * next((k for k in range(4) if w[k] > 0), 9)",
+        "$v = $v * (2 if any(all(a > -1 for a in r) for r in x) else 3)",
+    ),
+    "signs of quotients": (
+        "k# = int($s) - 3\n$v = $v * (k# // 3) + k# % 4 - (-k#) // 2 + k# % -3",
+        "a#, b# = divmod(int($s) - 5, -3)\n$v = $v * a# + b#",
+        "a#, b# = divmod(len(x), 2)\n$v = $v * a# + b# - len(x) // -3 + len(x) % -4",
+        "a# = ($s * 3).round().item()\n$v = $v + a# // 2 - a# % -3",
+    ),
+    "memory by a number": (
+        "m# = torch.zeros(2, 4)\nfor i, r in enumerate(x):\n    m#[i % 2] = m#[(i + 1) % 2] * 0.5 + r\n$v = m#.sum(0)",
+        "m# = [v * 1.0, w * 1.0]\nh# = 0\nfor r in x:\n    if r.sum() > 0:\n        m#[h#] = r\n"
+        "        h# = (h# + 1) % 2\n$v = m#[0] - m#[1]",
+        "b#, c# = float('inf'), 0\nfor r in x:\n    if r.abs().mean() < b#:\n        b# = r.abs().mean()\n"
+        "    else:\n        c# += 1\n        if c# > 1:\n            break\n$v = $v * c#",
+    ),
+    "entries exchanged": (
+        "t# = $v.clone()\nfor j in range(3):\n    if t#[j] > t#[j + 1]:\n"
+        "        t#[j], t#[j + 1] = t#[j + 1].clone(), t#[j].clone()\n$v = t#",
+        "t# = $v * 1.0\nif t#[0] > t#[1]:\n    t#[0], t#[1] = t#[1], t#[0]\n$v = t#",
+        "t# = x.clone()\nif $test:\n    t#[0], t#[-1] = t#[-1], t#[0]\n$v = t#[0] - t#[-1] * 2",
+    ),
+    "ways out that meet": (
+        "def seek#(rows):\n    for r in rows:\n        for a in r:\n            if a > 1.5:\n                return r\n"
+        "            if a < -1.5:\n                break\n        else:\n            continue\n"
+        "        if r.sum() > 2:\n            return r * 2\n        break\n    else:\n        return rows[0] - 1\n"
+        "    return rows[0]\n$v = seek#(x) + $v",
+        "for i in range(3):\n    if $v.max() > i:\n        continue\n    for j in range(2):\n"
+        "        if $v.min() < -j:\n            break\n    else:\n        $v = $v - 1\n        break\n"
+        "else:\n    $v = $v * 0.5",
+    ),
+    "an object that decides": (
+        "o# = Score($v.sum())\n$v = $v * 2 if o# else $v - 1",
+        "o# = Score($s) or Score(w.sum())\n$v = $v * o#.value",
+        "if not Score($v.max() - 1) or Score($s):\n    $stmt",
+    ),
     "dicts that change": (
         "d# = {'a': v, 'b': w}\nfor key, t in list(d#.items()):\n    d#[key] = t * 0.5 if $test else t\n"
         "$v = d#['a'] - d#['b']",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -77,10 +78,13 @@ def test_a_text_that_decides_is_refused_with_its_line(cls: type[torch.nn.Module]
         to_onnx(cls(), (torch.ones(3, 2),), dynamic_shapes=_ROWS)
 
 
-_PACKAGE = '''
+_PACKAGE = """
 def scale(n):
     return 2.0 if isinstance(n, int) else 5.0
-'''
+"""
+
+
+scaling: Any = None  # the package, while it is tested
 
 
 class AsksAPackage(torch.nn.Module):

@@ -93,9 +93,17 @@ def _can_move(node: _Comprehension) -> bool:
     """Whether its parts mean the same in functions of their own: they keep no function and bind no outer name."""
     parts = [node.elt, *(test for generator in node.generators for test in generator.ifs)]
     binds = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)
-    moves = not any(isinstance(inner, (*_OWN_SCOPES, *binds)) for part in parts for inner in ast.walk(part))
+    found = [inner for part in parts for inner in ast.walk(part)]
+    at_once = [inner.args[0] for inner in found if _goes_through(inner)]  # type: ignore[attr-defined]
+    moves = not any(isinstance(inner, (*_OWN_SCOPES, *binds)) and inner not in at_once for inner in found)
     generator = node.generators[0]
     return moves and len(node.generators) == 1 and not generator.is_async and _is_simple(generator.target)
+
+
+def _goes_through(node: ast.AST) -> bool:
+    """Whether it is the call of a built-in function that goes through a generator at once, as `any(a for b in c)`."""
+    is_built_in = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _BUILT_IN
+    return is_built_in and bool(node.args) and isinstance(node.args[0], ast.GeneratorExp)  # type: ignore[attr-defined]
 
 
 def _is_simple(target: ast.expr) -> bool:
