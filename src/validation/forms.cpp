@@ -9,6 +9,14 @@ namespace exportguard::validation {
 
 using evaluator::Value;
 
+namespace {
+
+bool takes_a_part(const ir::Node& node) {
+  return node.is("", "Split") || node.is("", "Slice") || node.is("", "Gather");
+}
+
+}  // namespace
+
 // A node that stops, or makes a wrong value, and does neither where what it reads has the form of the reference, is not
 // at fault: whoever gave its operand another form is. From there on, each that would have had the right form from
 // operands of right ones hands on the blame.
@@ -97,7 +105,7 @@ std::vector<const ir::Node*> Search::cleared(const Divergence& divergence) const
   return found;
 }
 
-// On other ways than through the one that makes the wrong value.
+// On other ways than through the one that makes the wrong value, and none that takes a part: the rest may be wrong.
 bool Search::makes_right_values(const ir::Node& node, const ir::Node& wrong) const {
   std::vector<const ir::Node*> waiting{&node};
   std::unordered_set<const ir::Node*> seen{&wrong};
@@ -107,7 +115,7 @@ bool Search::makes_right_values(const ir::Node& node, const ir::Node& wrong) con
     for (std::size_t i = 0; i < next->output_count(); ++i) {
       for (const ir::Use* use : next->output(i).uses()) {
         const ir::Node* user = &use->user();
-        if (&user->graph() != model_.graph.get() || !seen.insert(user).second) continue;
+        if (&user->graph() != model_.graph.get() || !seen.insert(user).second || takes_a_part(*user)) continue;
         const auto pair = user->output_count() == 0 ? by_got_.end() : by_got_.find(&user->output());
         if (pair == by_got_.end()) {
           waiting.push_back(user);

@@ -63,6 +63,7 @@ class Search {
   void conclude();
   void conclude_first(std::size_t pair);
   void conclude_stopped();
+  bool is_right_in_evaluator() const;
   bool conclude_runtime();
   void conclude_by_rounding();
   std::vector<std::size_t> least_exact() const;

@@ -442,7 +442,8 @@ class Small(torch.nn.Module):
         return y
 
 
-def test_an_epsilon_below_every_tolerance_is_named_by_the_rounding() -> None:
+@pytest.mark.parametrize("runner", ["evaluator", "onnxruntime"])
+def test_an_epsilon_below_every_tolerance_is_named_by_the_rounding(runner: divergence.Runner) -> None:
     """The error grows on its way; where it stems from it is 1e-6 of the values."""
     x = torch.randn(4, 8) * 0.3
     model = exportguard.to_onnx(Small(), (x,), opset=OPSET)
@@ -450,9 +451,11 @@ def test_an_epsilon_below_every_tolerance_is_named_by_the_rounding() -> None:
     for node in wrong.graph.node:
         if node.op_type == "LayerNormalization":
             next(one for one in node.attribute if one.name == "epsilon").f = 1.3e-5
-    report = exportguard.compare(model, wrong.SerializeToString(), {"x": x})
+    options = DivergenceOptions(runner=runner)
+    report = exportguard.compare(model, wrong.SerializeToString(), {"x": x}, options=options)
     assert report.first is not None
     assert report.first.node.operator == "LayerNormalization"
+    assert not report.first.is_runtimes_own
 
 
 def test_the_report_tells_module_line_operators_and_inputs() -> None:

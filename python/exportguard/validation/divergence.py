@@ -422,12 +422,12 @@ def _divergence_here(
             continue
         candidates.append((made, OnnxModel(beside[1], opset), beside[2]))
     found = _search_likest(candidates, options)
-    if found is None or (other := found[0].first) is None:
+    if found is None or (other := found.first) is None:
         return None
 
-    # With a value of the model beside each of the conversion, or a node that it has too many, that of the whole program
-    # would tell no more.
-    is_sure = other.node in other.nodes[:-1] or len(other.nodes) == 1 or found[0].aligned >= found[1].node_count
+    # One node is told, or one that the place has too many: that of the whole program would tell no more. Several that
+    # stand for one of the conversion (a product for three) may be a form that only the whole program has.
+    is_sure = other.node in other.nodes[:-1] or len(other.nodes) == 1
     return other if is_sure else None
 
 
@@ -453,7 +453,7 @@ def _divergence_of_whole(
             if _unlikeness(made, model) <= _FEW_OPERATORS:
                 break
     found = _search_likest(candidates, options)
-    return found[0].first if found is not None else None
+    return found.first if found is not None else None
 
 
 def _ways_of(model: OnnxModel) -> tuple[Optimize, ...]:
@@ -467,14 +467,14 @@ def _ways_of(model: OnnxModel) -> tuple[Optimize, ...]:
 
 def _search_likest(
     candidates: Sequence[tuple[OnnxModel, OnnxModel, Sequence[Any]]], options: DivergenceOptions
-) -> tuple[DivergenceReport, OnnxModel] | None:
+) -> DivergenceReport | None:
     """Looks beside the conversion that is most like the model: optimized in its way, or not at all."""
     if not candidates:
         return None
     made, model, feeds = min(candidates, key=lambda candidate: _unlikeness(*candidate[:2]))
     _core.settle_names(made._core)
     try:
-        return _report(_search(made._core, model, feeds, options)), made
+        return _report(_search(made._core, model, feeds, options))
     except ExportGuardError as error:
         logger.debug("a conversion of now does not run beside it: %s", error)
         return None
