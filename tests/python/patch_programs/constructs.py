@@ -116,6 +116,10 @@ def mask_of_a_recurrence() -> None:
 def mask() -> None:
     axes = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
     is_right_on_every_length(Mask(), lambda batch, length: [torch.randint(0, 2, (batch, length))], (axes,))
+    with torch_export_patches():
+        program = torch.export.export(Mask(), (torch.zeros(3, 5, dtype=torch.int64),), dynamic_shapes=(axes,))
+    left = [node.target for node in program.graph.nodes if "_functorch" in getattr(node.target, "__module__", "")]
+    assert not left, f"operators of torch.vmap stay in the program: {left}"
 
 
 class PaddedMask(torch.nn.Module):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from torch.export import Dim
 
@@ -67,6 +68,8 @@ class Convolution(torch.nn.Module):
 
 def loops() -> None:
     require("get_vision_position_ids")
+    if importlib.util.find_spec("transformers.models.lfm3_vl") is None:
+        pytest.skip("this transformers goes through its pictures by loops of another form, which are refused")
     torch.manual_seed(0)
     axes = ({0: Dim.DYNAMIC}, {0: Dim.DYNAMIC})
     is_right_on_all(Tower(), [(torch.randn(int(grid.prod(1).sum()), 48), grid) for grid in PICTURES], axes)

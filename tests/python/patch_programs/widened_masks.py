@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 import transformers
 from torch.export import Dim
 from transformers import DynamicCache, GitConfig, GitForCausalLM
+from transformers.models.git import modeling_git
 
 from exportguard import torch_export_patches
 from exportguard.caches.build import make_dynamic_cache
@@ -35,6 +37,8 @@ def inputs(model: torch.nn.Module, past: int, tokens: int) -> dict[str, Any]:
 def keeps_the_mask_of_a_first_step() -> None:
     if transformers.__version__.startswith("4."):
         pytest.skip("with transformers 4 the program asks for a past, and says so where it has none")
+    if "past_key_values_length > 0" not in inspect.getsource(modeling_git):
+        pytest.skip("this transformers (5.17) widens the mask of a single token, whatever the cache has")
     torch.manual_seed(0)
     model = GitForCausalLM(CONFIG).eval()
     layers = len(inputs(model, 4, 3)["past_key_values"].layers)

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from exportguard.declaration.patch import Patch
-from exportguard.source.editing import rewrite
+from exportguard.source.editing import placed, rewrite
+from exportguard.source.reading import copied
 from exportguard.source.templates import Exchange, Match, Template
 
 _LOOP = """
@@ -27,6 +28,8 @@ _SCANNED = Template("mamba_selective_scan")
 # The decorator of the callee drops arguments that a kernel does not take.
 _UNWRAPPED = Template("unwrap($function)")
 _STATE = Template("state_for(recurrent_state, seq_len)")
+# In transformers 5.17 the name is bound only where there is a cached state.
+_NO_STATE = ast.parse("recurrent_state = None").body[0]
 _STATE_OF_HEAD = Template("state_for(of_head(recurrent_state, $head), seq_len)")
 
 
@@ -76,6 +79,13 @@ class SelectiveScan(Exchange):
     )
 
     _head: ast.expr | None = None  # the variable that counts the heads, within a loop over them
+    _passes_state = False
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        if self._passes_state:
+            node.body.insert(0, placed(copied(_NO_STATE), node.body[0]))
+        return node
 
     def visit_For(self, node: ast.For) -> ast.AST:
         outer, self._head = self._head, node.target if isinstance(node.target, ast.Name) else None
@@ -90,6 +100,7 @@ class SelectiveScan(Exchange):
             found = Match({"function": node.func, **({} if self._head is None else {"head": self._head})})
             node.func = _UNWRAPPED.filled(found, node.func)[0]
             node.keywords.append(ast.keyword(None, state.filled(found, node)[0]))
+            self._passes_state = True
         return node
 
 

@@ -5,13 +5,17 @@ Whether the cache has tokens is decided while the model is traced, and the progr
 
 from __future__ import annotations
 
+import ast
 from typing import Any
 
 import torch
 
 from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import rewrite
-from exportguard.source.templates import exchange
+from exportguard.source.errors import RewriteError
+from exportguard.source.reading import definition_of
+from exportguard.source.templates import Template, exchange
+from exportguard.source.wrapping import innermost
 
 
 def widened(ones: torch.Tensor, mask: torch.Tensor, past: Any) -> torch.Tensor:
@@ -34,13 +38,27 @@ WidenedMask = exchange(
     ),
 )
 
+# In transformers 5.17 it is the number of new tokens that decides.
+_PAST = Template("past_key_values_length > 0")
+
+
+def _asks_for_a_past(definition: ast.FunctionDef) -> bool:
+    return bool(_PAST.within(definition))
+
+
+def _widening(function: Any) -> Any:
+    if not _asks_for_a_past(definition_of(innermost(function))):
+        raise RewriteError(f"{function.__qualname__} does not ask whether the cache has tokens")
+    return rewrite(WidenedMask, widened=widened)(function)
+
 
 PATCHES = (
     construct_patch(
         name="masks widened by a cached picture",
         marker=r"torch\.cat\(\[extended_attention_mask, ",
         mentions=("torch.cat([extended_attention_mask, ",),
-        replace=rewrite(WidenedMask, widened=widened),
+        replace=_widening,
+        has=_asks_for_a_past,
         reason="whether the cache has tokens is decided by the traced one, and the mask of a first step is moved",
         upstream="https://github.com/huggingface/transformers/blob/main/src/transformers/models/git/modeling_git.py",
     ),
