@@ -129,6 +129,7 @@ def normalise(call: CallInputs, dynamic_shapes: DynamicShapes) -> list[LeafShape
     shapes = _as_asked(call, dynamic_shapes)
     for shape in shapes:
         _require_fixed_sizes(shape)
+        _require_bounds(shape, " in the example", at_least=_ENLARGED)
     _require_equal_sizes(shapes)
     return shapes
 
@@ -172,12 +173,17 @@ def _shapes_of_call(model: Any, call: Any, dynamic_shapes: DynamicShapes) -> lis
     )
 
 
-def _require_bounds(shape: LeafShape, where: str) -> None:
+#: Examples of smaller sizes are made larger before anything is traced.
+_ENLARGED = 2
+
+
+def _require_bounds(shape: LeafShape, where: str, at_least: int = 0) -> None:
+    """Raises if an axis of at least this size is outside of what its `Dim` says."""
     for axis, asked in shape.axes.items():
         if not isinstance(shape.leaf.value, torch.Tensor):
             continue
         size, (lowest, highest) = shape.leaf.value.shape[axis], _bounds(asked)
-        if not lowest <= size <= highest:
+        if size >= at_least and not lowest <= size <= highest:
             raise InvalidArgumentError(
                 f"axis {axis} of {shape.leaf.name} ({name_of(asked) or asked}) is {size}{where}, outside of its bounds "
                 f"{lowest} to {highest}"
@@ -280,9 +286,16 @@ def _by_name(named: Mapping[str, Any], dynamic_shapes: DynamicShapes) -> dict[st
                 "pass one for each, None for an input that does not change"
             )
         return dict(zip(named, dynamic_shapes, strict=True))
+    remedy = "; pass what it makes: shapes.dynamic_shapes(model, args, kwargs)" if _makes_shapes(dynamic_shapes) else ""
     raise InvalidArgumentError(
-        f"dynamic_shapes must be a dictionary by input name or a tuple by position, got {type(dynamic_shapes).__name__}"
+        "dynamic_shapes must be a dictionary by input name or a tuple by position, got "
+        f"{type(dynamic_shapes).__name__}{remedy}"
     )
+
+
+def _makes_shapes(given: object) -> bool:
+    """Whether it is one of torch's collections, which need the model to say what they ask for."""
+    return isinstance(given, (torch.export.ShapesCollection, torch.export.AdditionalInputs))
 
 
 def _axes_of_the_only_input(named: Mapping[str, Any], axes: Mapping[Any, Any]) -> dict[str, Any]:
@@ -417,7 +430,9 @@ def _axes(path: str, value: object, spec: object) -> dict[int, Axis]:
             f"dynamic_shapes has {spec!r} for the tensor {path}; pass {{axis: name}} or a tuple with one entry an axis"
         )
     axes = [
-        (_axis_number(path, value, axis), _known(path, axis, asked)) for axis, asked in entries if asked is not None
+        (_axis_number(path, value, axis), _known(path, axis, asked))
+        for axis, asked in entries
+        if asked is not None and asked != Dim.STATIC
     ]
     twice = next((axis for axis, _ in axes if [number for number, _ in axes].count(axis) > 1), None)
     if twice is not None:

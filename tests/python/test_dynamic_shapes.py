@@ -294,3 +294,22 @@ def test_the_count_of_a_registered_class_changes_with_its_axes(spec: Any, asked:
 
 def test_a_number_of_the_users_own_container_stays_a_constant() -> None:
     assert axes({"x": None, "pair": {0: "batch"}}, pair={"a": torch.zeros(2, 5), "n": 7})["pair.n"] == {}
+
+
+def test_a_static_axis_is_not_asked_to_change() -> None:
+    call = CallInputs((torch.zeros(2, 3),))
+    (shape,) = normalise(call, ({0: Dim.DYNAMIC, 1: Dim.STATIC},))
+    assert shape.axes == {0: Dim.DYNAMIC}
+
+
+def test_an_example_outside_of_its_bounds_is_named() -> None:
+    call = CallInputs((torch.zeros(2, 6),))
+    with pytest.raises(
+        InvalidArgumentError, match=r"axis 1 of .* \(seq\) is 6 in the example, outside of its bounds 0 to 4"
+    ):
+        normalise(call, ({1: Dim("seq", max=4)},))
+
+
+def test_a_collection_of_torch_is_told_how_to_pass() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"got ShapesCollection; pass what it makes: shapes\.dynamic_shapes"):
+        normalise(CallInputs((torch.zeros(2, 6),)), torch.export.ShapesCollection())
