@@ -7,7 +7,8 @@ import torch
 
 from exportguard import validate_module
 from exportguard.validation import validate
-from exportguard.validation.exactness import is_as_exact
+from exportguard.validation.exactness import exact_leaves, is_as_exact
+from exportguard.validation.own_module import module_case
 
 
 class Cancels(torch.nn.Module):
@@ -61,3 +62,26 @@ def test_the_distances_decide(own: float, other: float, agrees: bool) -> None:
 def test_infinities_in_other_places_are_a_difference() -> None:
     exact = torch.tensor([0.0, 1.0, torch.inf], dtype=torch.float64)
     assert not is_as_exact(exact, exact, torch.tensor([0.0, torch.inf, 1.0]))
+
+
+class Routed(torch.nn.Module):
+    """Each row goes through the matrix of its group, as the experts of a mixture do it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.experts = torch.nn.Parameter(torch.randn(3, 16, 8, generator=torch.Generator().manual_seed(0)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        ends = torch.tensor([2, 2, 5], dtype=torch.int32)
+        return torch._grouped_mm(x, self.experts, offs=ends)  # type: ignore[attr-defined]
+
+
+def test_products_of_groups_are_computed_in_float64() -> None:
+    module, x = Routed().eval(), torch.randn(6, 16, generator=torch.Generator().manual_seed(1))
+    case = module_case(module, (x,), None)
+    (exact,) = exact_leaves(case, case.sets[0])
+    assert exact.value.dtype == torch.float64
+    groups, wide = (x[:2], x[2:2], x[2:5]), module.experts.double()
+    expected = torch.cat([rows.double() @ matrix for rows, matrix in zip(groups, wide, strict=True)])
+    torch.testing.assert_close(exact.value[:5], expected)
+    torch.testing.assert_close(exact.value[:5].float(), module(x)[:5], atol=1e-4, rtol=1e-4)

@@ -77,7 +77,34 @@ class _Float64(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's m
         named = dict(kwargs or {})
         if named.get("dtype") in _NARROW:
             named["dtype"] = torch.float64
+        if func is torch.ops.aten._grouped_mm.default and _has_rows_in_groups(*args, **named):
+            return _products_of_groups(*args, **named)
         return func(*args, **named)
+
+
+def _has_rows_in_groups(rows: torch.Tensor, matrices: torch.Tensor, offs: Any = None, *_: object, **__: object) -> bool:
+    return rows.dim() == 2 and matrices.dim() == 3 and isinstance(offs, torch.Tensor)
+
+
+def _products_of_groups(
+    rows: torch.Tensor,
+    matrices: torch.Tensor,
+    offs: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    *_: object,
+    **__: object,
+) -> torch.Tensor:
+    """Rows times the matrix of their group, which ends at its offset; rows behind the last one are 0.
+
+    torch 2.11 to 2.13 has no kernel for it in float64.
+    """
+    ends = [*offs.tolist(), rows.shape[0]]
+    sizes = [end - start for start, end in zip([0, *ends], ends, strict=False)]
+    *parts, rest = rows.split(sizes)
+    products = [part @ matrix for part, matrix in zip(parts, matrices, strict=True)]
+    if bias is not None:
+        products = [product + row for product, row in zip(products, bias, strict=True)]
+    return torch.cat([*products, rest.new_zeros(rest.shape[0], matrices.shape[2])])
 
 
 @contextmanager

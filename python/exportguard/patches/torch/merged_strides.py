@@ -1,0 +1,88 @@
+"""Results of branches whose strides are products of sizes that may be 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch.utils._sympy.functions import Max
+
+from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
+
+_TARGET = "torch._higher_order_ops.cond._merge_output"
+
+
+def merging(original: Callable[..., Any]) -> Callable[..., Any]:
+    """What makes one result of those of two branches, which are dense as torch compares them.
+
+    A dense tensor has strides of `max(1, size)`, for an empty one, and torch 2.11 to 2.13 looks for products of sizes
+    alone. Where a tensor has elements both are the same, and where it has none no stride is ever used.
+    """
+
+    def merge_output(a: Any, b: Any, mode: Any) -> Any:
+        tensors = [value for value in (a, b) if isinstance(value, torch.Tensor)]
+        if len(tensors) < 2 or not any(map(_has_limits, tensors)):
+            return original(a, b, mode)
+        return original(*(_without_limits(tensor, mode) for tensor in tensors), mode)
+
+    return merge_output
+
+
+def _has_limits(tensor: torch.Tensor) -> bool:
+    return any(expression.has(Max) for expression in _expressions(tensor.stride()))
+
+
+def _expressions(sizes: Sequence[Any]) -> list[sympy.Expr]:
+    return [size.node.expr if isinstance(size, torch.SymInt) else sympy.Integer(size) for size in sizes]
+
+
+def _without_limits(tensor: torch.Tensor, mode: Any) -> torch.Tensor:
+    """A stand-in of the same sizes, with strides that are products of them."""
+    strides = [_size(_product(expression), mode) for expression in _expressions(tensor.stride())]
+    with mode:
+        return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
+
+
+def _product(stride: sympy.Expr) -> sympy.Expr:
+    def without_one(limit: sympy.Expr) -> sympy.Expr:
+        others = [argument for argument in limit.args if argument != 1]
+        return others[0] if len(others) == 1 else limit
+
+    return stride.replace(lambda part: isinstance(part, Max), without_one)
+
+
+def _size(expression: sympy.Expr, mode: Any) -> Any:
+    return int(expression) if expression.is_Integer else mode.shape_env.create_symintnode(expression, hint=None)
+
+
+def _probe() -> Verdict:
+    # Not at the top: it takes long to import, and whoever exports has it by now.
+    from torch._higher_order_ops.cond import _merge_output
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    context: Any = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC])
+    size = mode.from_tensor(torch.zeros(6), symbolic_context=context).shape[0]
+    with mode:
+        dense = torch.empty(2, 3, size - size % 4)
+    try:
+        _merge_output(dense, dense, mode)  # type: ignore[no-untyped-call]
+    except RuntimeError:
+        return NEEDED
+    return not_needed("torch takes them for dense")
+
+
+PATCHES = (
+    Patch(
+        name="dense results of branches",
+        kind="torch",
+        target=_TARGET,
+        reason="the results of two branches that are dense, of sizes that may be 0, are refused as slices of others",
+        upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_higher_order_ops/cond.py",
+        probe=_probe,
+        replace=merging,
+    ),
+)
