@@ -100,7 +100,7 @@ def _products_of_groups(
     """
     ends = [*offs.tolist(), rows.shape[0]]
     sizes = [end - start for start, end in zip([0, *ends], ends, strict=False)]
-    *parts, rest = rows.split(sizes)
+    *parts, rest = torch.split(rows, sizes)
     products = [part @ matrix for part, matrix in zip(parts, matrices, strict=True)]
     if bias is not None:
         products = [product + row for product, row in zip(products, bias, strict=True)]
