@@ -34,6 +34,7 @@ RUNNERS = ("onnxruntime", "evaluator")
 Model = OnnxModel | str | Path | bytes
 logger = logging.getLogger(__name__)
 _FEW_OPERATORS = 4  # more or less than a model has: it was made in that way, but for what went wrong
+_TAKES_A_PART = ("Split", "Slice", "Gather")
 _LARGEST_IN_MEMORY = 1 << 30  # bytes of a model that onnxruntime is given without a file
 
 
@@ -421,13 +422,14 @@ def _divergence_here(
             logger.debug("the place alone is not converted: %s", error)
             continue
         candidates.append((made, OnnxModel(beside[1], opset), beside[2]))
-    found = _search_likest(candidates, options)
-    if found is None or (other := found.first) is None:
+    likest = _search_likest(candidates, options)
+    if likest is None or (other := likest[0].first) is None:
         return None
 
-    # One node is told, or one that the place has too many: that of the whole program would tell no more. Several that
-    # stand for one of the conversion (a product for three) may be a form that only the whole program has.
-    is_sure = other.node in other.nodes[:-1] or len(other.nodes) == 1
+    # With a value of the model beside each of the conversion, or a node that it has too many, that of the whole program
+    # would tell no more; but of a product for three operators, of which a part is wrong, it alone has the like.
+    is_whole = likest[0].aligned >= likest[1].node_count and other.node.operator not in _TAKES_A_PART
+    is_sure = other.node in other.nodes[:-1] or len(other.nodes) == 1 or is_whole
     return other if is_sure else None
 
 
@@ -453,7 +455,7 @@ def _divergence_of_whole(
             if _unlikeness(made, model) <= _FEW_OPERATORS:
                 break
     found = _search_likest(candidates, options)
-    return found.first if found is not None else None
+    return found[0].first if found is not None else None
 
 
 def _ways_of(model: OnnxModel) -> tuple[Optimize, ...]:
@@ -467,14 +469,14 @@ def _ways_of(model: OnnxModel) -> tuple[Optimize, ...]:
 
 def _search_likest(
     candidates: Sequence[tuple[OnnxModel, OnnxModel, Sequence[Any]]], options: DivergenceOptions
-) -> DivergenceReport | None:
+) -> tuple[DivergenceReport, OnnxModel] | None:
     """Looks beside the conversion that is most like the model: optimized in its way, or not at all."""
     if not candidates:
         return None
     made, model, feeds = min(candidates, key=lambda candidate: _unlikeness(*candidate[:2]))
     _core.settle_names(made._core)
     try:
-        return _report(_search(made._core, model, feeds, options))
+        return _report(_search(made._core, model, feeds, options)), made
     except ExportGuardError as error:
         logger.debug("a conversion of now does not run beside it: %s", error)
         return None
