@@ -13,6 +13,8 @@ from __future__ import annotations
 import argparse
 import collections
 import itertools
+import os
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +46,7 @@ class Case:
     write: Write
     inputs: tuple[torch.Tensor, ...]
     opset: int | None = None
+    may_die: bool = False
 
     @property
     def dtype(self) -> torch.dtype:
@@ -254,7 +257,29 @@ def casts() -> Iterator[Case]:
         )
 
 
-FAMILIES = (elementwise, reductions, shapes, scatters, products, orders, casts)
+def empties() -> Iterator[Case]:
+    """Products and layers without an element, some of which end the process: each runs in one of its own."""
+    for letters, perm in (("kbn", [1, 2, 0]), ("nbk", [1, 0, 2]), ("knb", [2, 1, 0]), ("bkn", [0, 2, 1])):
+        turned: Write = lambda ops, x, p=perm: ops.MatMul(ops.Transpose(x[0], perm=p), x[1])  # noqa: E731
+        for empty in "bnk":
+            sizes = {"b": 2, "n": 4, "k": 5, "m": 6, empty: 0}
+            shapes_of_both = [[sizes[letter] for letter in word] for word in (letters, "bkm")]
+            x, y = (torch.ones(shape) for shape in shapes_of_both)
+            yield Case(f"MatMul of nothing, transposed {perm}", turned, (x, y), may_die=True)
+    for batch, steps in ((0, 3), (2, 0)):
+        x = torch.ones(steps, batch, 5)
+        for op, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
+            weights = (torch.ones(1, gates * 3, 5), torch.ones(1, gates * 3, 3))
+            layer: Write = lambda ops, x, o=op: getattr(ops, o)(*x, hidden_size=3)[1]  # noqa: E731
+            yield Case(f"{op} of nothing", layer, (x, *weights), may_die=True)
+    one_matrix = (torch.ones(4, 5), torch.ones(0, 5, 6))
+    yield Case("MatMul of one matrix and no other", plain("MatMul"), one_matrix, may_die=True)
+    yield Case("LayerNormalization of nothing", plain("LayerNormalization"), (torch.ones(2, 0), torch.ones(0)))
+    terms = (torch.ones(8, 0), torch.ones(7, 0))
+    yield Case("Einsum of nothing", plain("Einsum", equation="nk,mk->nm"), terms, may_die=True)
+
+
+FAMILIES = (elementwise, reductions, shapes, scatters, products, orders, casts, empties)
 
 
 def all_cases() -> Iterator[Case]:
@@ -306,6 +331,24 @@ def outcome(case: Case) -> tuple[str, str]:
     return ("wrong", told[0]) if told else ("right", "")
 
 
+def in_child(case: Case) -> tuple[str, str]:
+    """The outcome in a process of its own, which a fault may end."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with os.fdopen(write, "w") as pipe:
+            pipe.write("\n".join(outcome(case)))
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        told = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if status:
+        return "wrong", f"ends the process by {signal.Signals(os.WTERMSIG(status)).name}"
+    kind, _, text = told.partition("\n")
+    return kind, text
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", default=(), help="operators")
@@ -316,7 +359,7 @@ def main() -> None:
     for case in all_cases():
         if only and case.name.split()[0] not in only:
             continue
-        kind, text = outcome(case)
+        kind, text = in_child(case) if case.may_die else outcome(case)
         counts[kind] += 1
         if kind in ("wrong", "not built") and (case.name, case.dtype) not in told:
             told.add((case.name, case.dtype))

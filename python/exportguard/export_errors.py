@@ -42,6 +42,10 @@ _BY_WORDS = (
     ),
     (r"must be Tensor, not (list|tuple|int|float)", r"pass a tensor for the \1, torch.tensor(…)"),
     (r"the data of a tensor is set while", r"write x = y in the place of x.data = y, or x.copy_(y) if the shape stays"),
+    (
+        r"(?:jacrev|in forward mode).* (?:is|are) not traced",
+        r"torch.autograd.functional.jacobian and torch.autograd.functional.hessian are traced: call these",
+    ),
 )
 _IN_THE_MODEL = (
     "call the model with these inputs without export: if that fails too, the inputs are wrong; if not, "

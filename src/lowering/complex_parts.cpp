@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "exportguard/common/errors.h"
 
@@ -262,6 +263,17 @@ void ComplexSite::leave_to_row() {
 
 // ------------------------------------------------------------------------------------------------ the graph
 
+namespace {
+
+constexpr std::string_view kInsteadOfComplex = "compute with torch.view_as_real of them instead";
+constexpr std::string_view kInsteadOfEigen =
+    "eigenvalues of any matrix are found by an iteration that ONNX does not have: write torch.linalg.eigh for a "
+    "symmetric matrix, torch.linalg.svd for singular values, or return the matrix and take its eigenvalues outside";
+
+bool is_eigen(std::string_view target) { return target.starts_with("aten.linalg_eig"); }
+
+}  // namespace
+
 void separate_complex(ir::Graph& graph, const LoweringTable& table, int opset) {
   ComplexValues values(graph);
   const std::set<const ir::Node*> selections = separate_inputs(graph, values);
@@ -285,8 +297,10 @@ void separate_complex(ir::Graph& graph, const LoweringTable& table, int opset) {
     std::vector<std::string> lines;
     for (const auto& [target, places] : unknown)
       lines.push_back(fmt::format("{} ({})", target, fmt::join(places, "; ")));
-    throw LoweringError(fmt::format(
-        "no rule for complex tensors in {}; compute with torch.view_as_real of them instead", fmt::join(lines, ", ")));
+    const bool asks_for_eigenvalues =
+        std::ranges::all_of(unknown, [](const auto& entry) { return is_eigen(entry.first); });
+    throw LoweringError(fmt::format("no rule for complex tensors in {}; {}", fmt::join(lines, ", "),
+                                    asks_for_eigenvalues ? kInsteadOfEigen : kInsteadOfComplex));
   }
 
   separate_outputs(graph, values);

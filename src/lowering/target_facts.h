@@ -39,11 +39,12 @@ enum class Departure : std::uint8_t {
   kInt64ThroughDoubles,       ///< Max, Min, Clip, ReduceSum, ReduceProd and Pow of int64 are not exact
   kNoRandomKernelsSince22,    ///< RandomUniformLike and RandomNormalLike run up to opset 21 alone
   kVectorOfTransposed,        ///< a transposed matrix times a vector becomes the matrix times the vector
-  kTransposedEmptyProduct,    ///< a transposed tensor without a sample cannot be multiplied
+  kEmptyProducts,             ///< products of matrices without elements are what the memory held, or end the process
   kPadMergedIntoMaxPool,      ///< a Pad with zeros becomes the padding of a MaxPool, which is minus infinity
   kPadForgetsAxes,            ///< a Transpose moved past a Pad leaves the axes of the Pad as they were
   kPadCutsNoAxis,             ///< Pad refuses negative margins in its mode "edge"
   kOutputPaddingBelowStride,  ///< ConvTranspose refuses an output padding as large as the stride
+  kRecurrentOfNothing,        ///< LSTM and GRU without a sample or a step end the process
   kScanOfNothing,             ///< Scan needs a slice
   kAttentionOfNothing,        ///< Attention needs a key
   kAttentionLowestIsHidden,   ///< Attention takes the smallest finite number of a mask for minus infinity

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "exportguard/common/errors.h"
+#include "exportguard/lowering/empty_products.h"
 #include "exportguard/lowering/exact_factors.h"
 #include "exportguard/lowering/widening.h"
 #include "operators/eager_dtypes.h"
@@ -80,6 +81,7 @@ PipelineReport convert(ir::Model& model, const PipelineOptions& options) {
     options.optimize(model);
     lowering::widen_bfloat16(model, options.lowering.target);
     lowering::split_factors(model, options.lowering.target);
+    lowering::keep_empty_products(model, options.lowering.target);
   }
   return report;
 }

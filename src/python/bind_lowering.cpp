@@ -1,3 +1,4 @@
+#include <exportguard/lowering/empty_products.h>
 #include <exportguard/lowering/exact_factors.h>
 #include <exportguard/lowering/fused_attention.h>
 #include <exportguard/lowering/lower.h>
@@ -48,6 +49,13 @@ void bind_lowering(py::module_& m) {
       },
       py::arg("model"), py::arg("target"),
       "Keeps the digits of numbers that the target would make attributes of products of float64, in place.");
+  m.def(
+      "keep_empty_products",
+      [](ir::Model& model, std::string_view target) {
+        return lowering::keep_empty_products(model, lowering::target(target));
+      },
+      py::arg("model"), py::arg("target"),
+      "Keeps products of matrices without elements from what the target makes of them, in place.");
   m.def("lowering_targets", &lowering_targets, ReleaseGil(), "The operators that can be lowered, by torch's name.");
 }
 

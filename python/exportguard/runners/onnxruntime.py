@@ -113,15 +113,17 @@ class OrtSession:
         if tensor.dtype not in _ELEMENT_TYPES:
             raise InvalidArgumentError(f"input {name} is of dtype {tensor.dtype}, which ONNX does not have")
         held = tensor.detach().to(self._device).contiguous()
+        # torch's empty tensors have no address, and kernels of onnxruntime follow a null pointer.
+        memory = held if held.numel() else torch.empty(1, dtype=held.dtype, device=self._device)
         binding.bind_input(
             name,
             self._device.type,
             self._device.index or 0,
             _ELEMENT_TYPES[held.dtype],
             list(held.shape),
-            held.data_ptr(),
+            memory.data_ptr(),
         )
-        return held
+        return memory
 
 
 def _providers(device: torch.device) -> list[Any]:

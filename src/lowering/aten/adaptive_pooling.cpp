@@ -4,6 +4,7 @@
 #include "exportguard/lowering/table.h"
 #include "lowering/kernels.h"
 #include "lowering/moments.h"
+#include "lowering/nan_in_windows.h"
 #include "lowering/reductions.h"
 #include "lowering/size_arithmetic.h"
 
@@ -172,8 +173,13 @@ void lower_adaptive_max_pool(LoweringContext& ctx) {
   }
   auto results = pool_evenly(ctx, "MaxPool", pooling, windows);
   Value* channel = as_scalar(ctx, merged_size(ctx, pooling.x, pooling.first, ctx.rank(pooling.x)));
-  results[1] = ctx.op("Mod", {results[1], channel});
-  ctx.results(results);
+  PooledMaxima found = {results[0], ctx.op("Mod", {results[1], channel})};
+  if (is_floating(pooling.x->dtype())) {
+    Adaptive places = pooling;
+    places.x = places_of_nan(ctx, pooling.x, ctx.rank(pooling.x) - pooling.first);
+    found = with_nan(ctx, found, pool_evenly(ctx, "MaxPool", places, windows).front());
+  }
+  ctx.results({found.values, found.places});
 }
 
 }  // namespace

@@ -114,35 +114,53 @@ Value* sum_of_products(LoweringContext& ctx, const std::vector<std::pair<Value*,
   return sum;
 }
 
-/// The derivative of the parabola through three neighbours at the middle one, `before` and `after` apart from it.
+/// (later - earlier) / step. Integers wrap round in their own dtype, as in torch, before they are divided.
+Value* slope(LoweringContext& ctx, Value* later, Value* earlier, Value* step) {
+  Value* rise = same_dtype_op(ctx, "Sub", {later, earlier});
+  return ctx.op("Div", {ctx.cast(rise, step->dtype()), step});
+}
+
+/// The derivative of the parabola through three neighbours at the middle one, `before` and `after` apart from it. The
+/// middle one has no part in it where the distances are equal.
 Value* inner_derivative(LoweringContext& ctx, const SpacedAxis& s) {
-  const bool is_even = ctx.rank(s.step) == 0;
-  Value* before = is_even ? s.step : ctx.slice(s.step, 0, 0, -1);
-  Value* after = is_even ? s.step : ctx.slice(s.step, 0, 1, kEnd);
+  if (ctx.rank(s.step) == 0) {
+    Value* both = ctx.op("Mul", {s.step, ctx.number_like(2, s.step)});
+    return slope(ctx, ctx.slice(s.x, s.axis, 2, kEnd), ctx.slice(s.x, s.axis, 0, -2), both);
+  }
+
+  Value* before = ctx.slice(s.step, 0, 0, -1);
+  Value* after = ctx.slice(s.step, 0, 1, kEnd);
   Value* whole = ctx.op("Add", {before, after});
   Value* left = ctx.op("Neg", {ctx.op("Div", {after, ctx.op("Mul", {before, whole})})});
   Value* middle = ctx.op("Div", {ctx.op("Sub", {after, before}), ctx.op("Mul", {before, after})});
   Value* right = ctx.op("Div", {before, ctx.op("Mul", {after, whole})});
-  return sum_of_products(ctx, {{left, ctx.slice(s.x, s.axis, 0, -2)},
-                               {middle, ctx.slice(s.x, s.axis, 1, -1)},
-                               {right, ctx.slice(s.x, s.axis, 2, kEnd)}});
+  Value* x = ctx.cast(s.x, s.step->dtype());
+  return sum_of_products(ctx, {{left, ctx.slice(x, s.axis, 0, -2)},
+                               {middle, ctx.slice(x, s.axis, 1, -1)},
+                               {right, ctx.slice(x, s.axis, 2, kEnd)}});
 }
 
 /// At an end: the slope to its neighbour, or of the parabola through the last three. `inward` is 1 at the first element
 /// and -1 at the last.
 Value* end_derivative(LoweringContext& ctx, const SpacedAxis& s, std::int64_t inward, std::int64_t order) {
   const std::int64_t end = inward > 0 ? 0 : -1;
-  Value* sign = ctx.constant(inward, s.x->dtype());
-  Value* x0 = slice_at(ctx, s.x, s.axis, end);
-  Value* x1 = slice_at(ctx, s.x, s.axis, end + inward);
   Value* near = s.step_at(ctx, end);
-  if (order == 1) return ctx.op("Mul", {sign, ctx.op("Div", {ctx.op("Sub", {x1, x0}), near})});
+  if (order == 1) {
+    Value* outer = slice_at(ctx, s.x, s.axis, end);
+    Value* inner = slice_at(ctx, s.x, s.axis, end + inward);
+    return inward > 0 ? slope(ctx, inner, outer, near) : slope(ctx, outer, inner, near);
+  }
+
+  Value* x = ctx.cast(s.x, near->dtype());
+  Value* sign = ctx.constant(inward, x->dtype());
+  Value* x0 = slice_at(ctx, x, s.axis, end);
+  Value* x1 = slice_at(ctx, x, s.axis, end + inward);
   Value* far = s.step_at(ctx, end + inward);
   Value* whole = ctx.op("Add", {near, far});
   Value* c0 = ctx.op("Neg", {ctx.op("Div", {ctx.op("Add", {near, whole}), ctx.op("Mul", {near, whole})})});
   Value* c1 = ctx.op("Div", {whole, ctx.op("Mul", {near, far})});
   Value* c2 = ctx.op("Neg", {ctx.op("Div", {near, ctx.op("Mul", {far, whole})})});
-  Value* x2 = slice_at(ctx, s.x, s.axis, end + 2 * inward);
+  Value* x2 = slice_at(ctx, x, s.axis, end + 2 * inward);
   return ctx.op("Mul", {sign, sum_of_products(ctx, {{c0, x0}, {c1, x1}, {c2, x2}})});
 }
 
@@ -175,7 +193,7 @@ Value* step_for(LoweringContext& ctx, Spacing spacing, std::size_t i, std::int64
 void lower_gradient(LoweringContext& ctx) {
   const Spacing spacing = spacing_of(ctx);
   const std::size_t at = spacing == Spacing::kNone ? 1 : 2;
-  Value* x = operand(ctx, 0);
+  Value* x = ctx.input(0);
   std::vector<std::int64_t> axes = ctx.has(at) ? ctx.integers(at) : ctx.axes(at, ctx.rank(x));
   std::vector<Value*> results;
   for (std::size_t i = 0; i < axes.size(); ++i) {

@@ -4,6 +4,7 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/kernels.h"
+#include "lowering/nan_in_windows.h"
 #include "lowering/scatter.h"
 #include "lowering/size_arithmetic.h"
 #include "lowering/windows.h"
@@ -99,11 +100,19 @@ void lower_max_pool3d(LoweringContext& ctx) { lower_max_pool(ctx, 3); }
 /// torch counts positions within one channel, ONNX within the whole tensor.
 void lower_max_pool_with_indices(LoweringContext& ctx, std::size_t spatial) {
   const Batched input = batched(ctx, spatial);
+  if (ctx.node().output(1).is_unused()) {
+    Value* values = with_nan(ctx, input.value, max_pool(ctx, input.value, spatial, 1).front(), spatial);
+    return ctx.results({unbatched(ctx, values, input), nullptr});
+  }
+
   const auto outputs = max_pool(ctx, input.value, spatial, 2);
-  Value* channel = as_scalar(ctx, merged_size(ctx, input.value, 2, 2 + spatial));
-  Value* indices = ctx.op("Mod", {outputs[1], channel});
-  Value* values = with_nan(ctx, input.value, outputs[0], spatial);
-  ctx.results({unbatched(ctx, values, input), unbatched(ctx, indices, input)});
+  const Size area = merged_size(ctx, input.value, 2, 2 + spatial);
+  Value* indices = ctx.op("Mod", {outputs[1], as_scalar(ctx, area)});
+  PooledMaxima found = {outputs[0], indices};
+  if (is_floating(input.value->dtype())) {
+    found = with_nan(ctx, found, max_pool(ctx, places_of_nan(ctx, input.value, spatial), spatial, 1).front());
+  }
+  ctx.results({unbatched(ctx, found.values, input), unbatched(ctx, found.places, input)});
 }
 
 void lower_max_pool1d_with_indices(LoweringContext& ctx) { lower_max_pool_with_indices(ctx, 1); }

@@ -65,10 +65,11 @@ constexpr std::string_view kBFloat16 =
 
 constexpr std::array kDepartures = {
     Departure::kInt64ThroughDoubles,    Departure::kNoRandomKernelsSince22,   Departure::kVectorOfTransposed,
-    Departure::kTransposedEmptyProduct, Departure::kPadMergedIntoMaxPool,     Departure::kPadForgetsAxes,
+    Departure::kEmptyProducts,          Departure::kPadMergedIntoMaxPool,     Departure::kPadForgetsAxes,
     Departure::kPadCutsNoAxis,          Departure::kOutputPaddingBelowStride, Departure::kScanOfNothing,
     Departure::kAttentionOfNothing,     Departure::kAttentionLowestIsHidden,  Departure::kAttentionMaskOfScores,
     Departure::kProductScaledInFloat32, Departure::kFloat16Unrounded,         Departure::kLogSoftmaxOfInfinity,
+    Departure::kRecurrentOfNothing,
 };
 
 }  // namespace

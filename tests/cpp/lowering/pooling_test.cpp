@@ -16,12 +16,20 @@ TEST(PoolingLowering, PositionsCountWithinAChannel) {
   %2 = Shape(%x) {start=3, end=4}
   %3 = Mul(%"constant.i64[8]", %2)
   %4 = Squeeze(%3, %"constant.i64[0]")
-  %i = Mod(%1, %4)
-  %5 = IsNaN(%x)
-  %6 = Cast(%5) {to=2}
-  %7 = MaxPool(%6) {kernel_shape=[2, 2], strides=[2, 2], pads=[0, 0, 0, 0], dilations=[1, 1], ceil_mode=0}
-  %8 = Cast(%7) {to=9}
-  %y = Where(%8, %constant.f32.nan, %0)
+  %5 = Mod(%1, %4)
+  %6 = Mul(%"constant.i64[8]", %2)
+  %7 = Squeeze(%6, %"constant.i64[0]")
+  %8 = Range(%constant.i64.0, %7, %constant.i64.1)
+  %9 = Cast(%8) {to=11}
+  %10 = Concat(%"constant.i64[8]", %2) {axis=0}
+  %11 = Reshape(%9, %10) {allowzero=1}
+  %12 = IsNaN(%x)
+  %13 = Where(%12, %11, %constant.f64.-1)
+  %14 = MaxPool(%13) {kernel_shape=[2, 2], strides=[2, 2], pads=[0, 0, 0, 0], dilations=[1, 1], ceil_mode=0}
+  %15 = GreaterOrEqual(%14, %constant.f64.0)
+  %y = Where(%15, %constant.f32.nan, %0)
+  %16 = Cast(%14) {to=7}
+  %i = Where(%15, %16, %5)
   return (%y, %i)
 )");
 }

@@ -1,13 +1,9 @@
-#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
-#include "exportguard/common/errors.h"
 #include "lowering/lowered.h"
 
 namespace exportguard::lowering {
 namespace {
-
-using testing::HasSubstr;
-using testing::ThrowsMessage;
 
 TEST(StridedLowering, AsStridedGathersPositionsOfTheMemory) {
   const std::string_view graph = R"(
@@ -22,17 +18,6 @@ TEST(StridedLowering, AsStridedGathersPositionsOfTheMemory) {
   %y = Gather(%x, %4) {axis=0}
   return (%y)
 )");
-}
-
-TEST(StridedLowering, AViewIsRefused) {
-  const std::string_view graph = R"(
-    graph(%x: f32[3,4]):
-      %t: f32[4,3] = aten.t.default(%x)
-      %y: f32[2,3] = aten.as_strided.default(%t, [2, 3], [1, 2])
-      return (%y))";
-  EXPECT_THAT([&] { lowered(graph); },
-              ThrowsMessage<LoweringError>(HasSubstr("cannot lower aten.as_strided.default: the strides are those of a "
-                                                     "view; call contiguous() on the tensor before")));
 }
 
 }  // namespace

@@ -56,3 +56,14 @@ CASES: dict[str, Case] = {
 def test_equals_eager(name: str, check: Check) -> None:
     function, inputs, others = CASES[name]
     check(function, inputs, others=others)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.int16, torch.int8], ids=str)
+def test_gradients_of_integers_wrap_round_before_they_are_divided(dtype: torch.dtype, check: Check) -> None:
+    limits = torch.iinfo(dtype)
+    x = torch.tensor([limits.max, limits.min, 5, 7, limits.max], dtype=dtype)
+    check(lambda x: (torch.gradient(x)[0], torch.gradient(x, spacing=2.0)[0]), [x])
+
+
+def test_the_middle_has_no_part_in_a_gradient_of_equal_distances(check: Check) -> None:
+    check(lambda x: torch.gradient(x)[0], [torch.tensor([1.0, float("inf"), 3.0, 4.0, float("nan"), 6.0])])

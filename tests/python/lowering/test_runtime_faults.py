@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import onnx
 import onnxruntime as ort
 import pytest
 import torch
@@ -80,3 +81,82 @@ def test_rows_behind_the_last_offset_are_in_no_bag(mode: str, check: Check) -> N
         [torch.tensor([1, 2, 3, 4, 5, 6]), torch.tensor([0, 2, 5])],
         others=[[torch.tensor([1, 2, 3, 4]), torch.tensor([0, 2, 4])]],
     )
+
+
+def products_of(*shapes: str) -> list[torch.Tensor]:
+    """A tensor for each word of letters, the letters' sizes all unlike."""
+    return [floats(*("bnmk".index(letter) + 2 for letter in word)) for word in shapes]
+
+
+PRODUCTS = {
+    "batches": (("bnk", "bkm"), lambda x, y: x @ y),
+    "one matrix before a batch": (("nk", "bkm"), lambda x, y: x @ y),
+    "transposed within": (("bnk",), lambda x: x @ x.mT),
+    "transposed within, before one matrix": (("bkn", "km"), lambda x, y: x.mT @ y),
+    "batch from behind": (("nkb", "bkm"), lambda x, y: x.permute(2, 0, 1) @ y),
+    "batch between": (("nbk", "bkm"), lambda x, y: x.permute(1, 0, 2) @ y),
+    "batch from behind, turned": (("knb", "bkm"), lambda x, y: x.permute(2, 1, 0) @ y),
+    "first axis last": (("kbn", "bkm"), lambda x, y: x.permute(1, 2, 0) @ y),
+    "first axis last, then a function": (("kbn", "bkm"), lambda x, y: x.permute(1, 2, 0).relu() @ y),
+    "on the right": (("bnk", "mbk"), lambda x, y: x @ y.permute(1, 2, 0)),
+    "four axes": (("kbmn", "bmkn"), lambda x, y: x.permute(1, 2, 3, 0) @ y),
+    "labels": (("bnk", "mk"), lambda x, y: torch.einsum("bnk,mk->mbn", x, y)),
+    "all keys": (("bnk", "bmk"), lambda x, y: (x @ y.mT).softmax(-1) @ y),
+}
+
+
+@pytest.mark.parametrize("empty", "nmk")
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_matrices_without_elements(name: str, empty: str) -> None:
+    words, function = PRODUCTS[name]
+    inputs = products_of(*words)
+    shapes = tuple(dict(enumerate(word)) for word in words)
+    model = to_onnx(CalledWithAll(function), tuple(inputs), dynamic_shapes=(shapes,))
+    session = ort.InferenceSession(model.to_bytes(), providers=["CPUExecutionProvider"])
+    for _ in range(3):  # what the memory held shows where a result is not written
+        run(session, inputs)
+    cut = [x.narrow(word.index(empty), 0, 0) if empty in word else x for x, word in zip(inputs, words, strict=True)]
+    torch.testing.assert_close(torch.from_numpy(run(session, cut)[0]), function(*cut))
+
+
+def test_sizes_that_cannot_be_zero_cost_no_node() -> None:
+    def attention(x: torch.Tensor, past: torch.Tensor) -> torch.Tensor:
+        keys = torch.cat([past, x], 1)
+        return (x @ keys.mT).softmax(-1) @ keys
+
+    shapes = (({0: "batch", 1: "seq"}, {0: "batch", 1: "past"}),)
+    model = to_onnx(CalledWithAll(attention), (floats(2, 3, 4), floats(2, 5, 4)), dynamic_shapes=shapes)
+    nodes = onnx.load_from_string(model.to_bytes()).graph.node
+    assert "MatMul" in {node.op_type for node in nodes}
+    assert not {"Where", "Equal"} & {node.op_type for node in nodes}
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
+@pytest.mark.parametrize("is_bidirectional", [False, True])
+def test_recurrent_layers_without_a_sample(kind: type[torch.nn.Module], is_bidirectional: bool) -> None:
+    layer = kind(4, 3, num_layers=2, batch_first=True, bidirectional=is_bidirectional).eval()
+    model = to_onnx(layer, (floats(2, 5, 4),), dynamic_shapes=({0: "batch", 1: "steps"},))
+    session = ort.InferenceSession(model.to_bytes(), providers=["CPUExecutionProvider"])
+    for batch in (2, 0, 1):
+        x = floats(batch, 6, 4)
+        expected = torch.utils._pytree.tree_leaves(layer(x))
+        for want, got in zip(expected, run(session, [x]), strict=True):
+            torch.testing.assert_close(torch.from_numpy(got), want.detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_an_empty_tensor_has_an_address() -> None:
+    model = to_onnx(CalledWithAll(lambda x: torch.nn.functional.group_norm(x, 1)), (floats(3, 5),),
+                    dynamic_shapes=(({0: "n", 1: "m"},),))  # fmt: skip
+    for sizes in ((3, 5), (2, 0), (3, 0)):
+        assert model.run({model.inputs[0].name: floats(*sizes)}, runner="onnxruntime")["output_0"].shape == sizes
+
+
+@pytest.mark.parametrize("places", [(0, 1, 6), (7, 14), (35,), tuple(range(36))], ids=str)
+def test_the_last_nan_of_a_window_is_its_maximum(places: tuple[int, ...], check: Check) -> None:
+    x = floats(2, 2, 6, 6)
+    x[0].view(2, -1)[:, list(places)] = NAN
+    pool = torch.nn.functional.max_pool2d
+    check(lambda x: pool(x, 3, 2, 1, return_indices=True), [x])
+    check(lambda x: pool(x, 2, return_indices=True), [x.double()], others=[[x[:1, :, :4].double()]])
+    check(lambda x: torch.nn.functional.adaptive_max_pool2d(x, 3, return_indices=True), [x])
+    check(lambda x: torch.nn.functional.max_pool1d(x, 3, 1, 1, 2, return_indices=True), [x[:, :, 0]])

@@ -20,6 +20,7 @@ _AUTOGRAD = "torch.autograd.grad"
 _VALUE = "torch._functorch.eager_transforms.grad_and_value_impl"
 _BLOCK = "torch.autograd.grad_mode.enable_grad"
 _PRODUCT = "torch._functorch.eager_transforms._vjp_with_argnums"
+_FORWARD = "torch._functorch.eager_transforms._jvp_with_argnums"
 
 # torch 2.11 to 2.13 keep what a tracer knows of tensors by the object. What autograd saves for the way back comes out
 # as another object over the same memory, which the tracer takes for a constant.
@@ -217,8 +218,8 @@ def product_by_autograd(original: Callable[..., Any]) -> Callable[..., Any]:
     def vjp(func: Any, *primals: Any, argnums: Any = None, has_aux: bool = False) -> Any:
         if _mode() is not None and argnums is not None:
             raise ValueError(
-                "torch.func.jacrev is not traced: it calls torch.vmap around a gradient; take torch.func.vjp of each "
-                "row that is needed"
+                "torch.func.jacrev is not traced: it calls torch.vmap around a gradient; write "
+                "torch.autograd.functional.jacobian(f, x) instead"
             )
         if _tracer() is None:
             return original(func, *primals, argnums=argnums, has_aux=has_aux)
@@ -240,11 +241,27 @@ def product_by_autograd(original: Callable[..., Any]) -> Callable[..., Any]:
     return vjp
 
 
+def refused_forward_mode(original: Callable[..., Any]) -> Callable[..., Any]:
+    """What `torch.func.jvp`, `jacfwd` and `hessian` call: dual numbers, which no trace takes."""
+
+    @functools.wraps(original)
+    def jvp(*args: Any, **kwargs: Any) -> Any:
+        if _mode() is not None:
+            raise ValueError(
+                "derivatives in forward mode (torch.func.jvp, jacfwd, hessian) are not traced; write "
+                "torch.autograd.functional.jacobian(f, x) instead, or hessian(f, x) of the same module"
+            )
+        return original(*args, **kwargs)
+
+    return jvp
+
+
 def _apply(changes: Changes) -> list[Replacement]:
     return [
         replaced(changes, _AUTOGRAD, traced_grad),
         replaced(changes, _VALUE, by_autograd),
         replaced(changes, _PRODUCT, product_by_autograd),
+        replaced(changes, _FORWARD, refused_forward_mode),
         replaced(changes, f"{_BLOCK}.__enter__", entered),
         replaced(changes, f"{_BLOCK}.__exit__", left),
     ]
@@ -258,7 +275,7 @@ PATCHES = (
     Patch(
         name="gradients in forward",
         kind="torch",
-        target=(_AUTOGRAD, _VALUE, _PRODUCT, f"{_BLOCK}.__enter__", f"{_BLOCK}.__exit__"),
+        target=(_AUTOGRAD, _VALUE, _PRODUCT, _FORWARD, f"{_BLOCK}.__enter__", f"{_BLOCK}.__exit__"),
         reason="what autograd saves is taken for a constant, and the export stops",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/experimental/proxy_tensor.py",
         probe=_probe,
