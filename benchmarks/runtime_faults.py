@@ -35,6 +35,9 @@ NAN, INF = float("nan"), float("inf")
 #: Relative and absolute, of what is rounded.
 TOLERANCES = {torch.float16: (4e-3, 1e-4), torch.float32: (2e-5, 1e-6), torch.float64: (1e-12, 1e-14)}
 
+#: Seconds for a case in a process of its own; one that never returns ends by SIGALRM.
+PATIENCE = 10
+
 Write = Callable[[Any, list[Any]], Any]
 
 
@@ -336,6 +339,7 @@ def in_child(case: Case) -> tuple[str, str]:
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
+        signal.alarm(PATIENCE)
         with os.fdopen(write, "w") as pipe:
             pipe.write("\n".join(outcome(case)))
         os._exit(0)
