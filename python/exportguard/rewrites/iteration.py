@@ -255,13 +255,22 @@ def reversed_(sequence: Any) -> Any:
 
 
 def tolist(tensor: Any) -> Any:
-    """`tensor.tolist()`, which leaves a list of symbolic length a tensor of numbers."""
+    """`tensor.tolist()`, which leaves a list of symbolic length a tensor of numbers, and numbers that are no integers
+    tensors of rank 0, as `item` does."""
     is_symbolic = isinstance(tensor, torch.Tensor) and tensor.dim() in (1, 2) and _is_size(tensor.shape[0])
     if not is_symbolic or not all(isinstance(size, int) for size in tensor.shape[1:]):
-        return tensor.tolist()
+        is_of_data = isinstance(tensor, torch.Tensor) and depends_on_data(tensor)
+        is_known = is_of_data and all(isinstance(size, int) for size in tensor.shape)
+        stays_a_tensor = is_known and (tensor.is_floating_point() or tensor.dtype == torch.bool)
+        return _listed(tensor.to(_number_dtype(tensor.dtype), copy=True)) if stays_a_tensor else tensor.tolist()
     numbers = tensor.to(_number_dtype(tensor.dtype))
     columns = [number_rows(column) for column in numbers.unbind(1)] if numbers.dim() > 1 else number_rows(numbers)
     return Grown([Collected(columns)])
+
+
+def _listed(numbers: torch.Tensor) -> Any:
+    """The numbers as lists of a known length."""
+    return [_listed(part) for part in numbers.unbind(0)] if numbers.dim() else as_number(numbers)
 
 
 def _is_size(size: object) -> bool:

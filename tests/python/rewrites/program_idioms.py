@@ -157,6 +157,7 @@ IDIOMS: dict[str, tuple[str, ...]] = {
         "t# = $v.clone()\nfor j in range(3):\n    if t#[j] > t#[j + 1]:\n"
         "        t#[j], t#[j + 1] = t#[j + 1].clone(), t#[j].clone()\n$v = t#",
         "t# = $v * 1.0\nif t#[0] > t#[1]:\n    t#[0], t#[1] = t#[1], t#[0]\n$v = t#",
+        "t# = $v.tolist()\nif t#[0] > t#[1]:\n    t#[0], t#[1] = t#[1], t#[0]\n$v = torch.tensor(t#) * 1.0",
         "t# = x.clone()\nif $test:\n    t#[0], t#[-1] = t#[-1], t#[0]\n$v = t#[0] - t#[-1] * 2",
     ),
     "ways out that meet": (

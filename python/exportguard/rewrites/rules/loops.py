@@ -26,11 +26,16 @@ def apply(unit: Unit) -> None:
     rewriter = _Loops(unit)
     rewriter.visit(unit.node)
     gathers = any(what in applied for applied in unit.applied for what in ("comprehension", "sorted", "list(", "[*"))
-    if rewriter.found or unit.keeps_sizes or gathers:
+    if rewriter.found or unit.keeps_sizes or gathers or _lists_numbers(unit.node):
         collections = _Collections()
         collections.visit(unit.node)
         for node in collections.lengths if unit.keeps_sizes else ():
             unit.note(node, "len(…)")
+
+
+def _lists_numbers(node: ast.AST) -> bool:
+    """Whether it has an `x.tolist()`."""
+    return any(isinstance(n, ast.Attribute) and n.attr == "tolist" for n in ast.walk(node))
 
 
 class _Jumps(build.OfOneLoop, ast.NodeTransformer):
