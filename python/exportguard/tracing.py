@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -21,12 +21,13 @@ from .axes.open_slices import open_slices
 from .axes.recording import Decision, TraceRecord, recording_of_none, with_recording
 from .axes.regions import EVERYWHERE, Region
 from .axes.resizing import InputsOfOtherSizes
-from .axes.size_tests import OneWayError, Way, is_of_sizes, tree_of
+from .axes.size_tests import OneWayError, Way, is_of_sizes, places_with_none, tree_of
 from .axes.torch_export import traced
+from .axes.trial import ModelRun
 from .axis_report import AxisOutcome, axis_outcomes
 from .dynamic_shapes import LeafShape
 from .errors import AxisError, ExportError
-from .example import Example
+from .example import Example, Place
 from .export_errors import explained_export
 from .garbage import without_full_collections
 from .phases import phase, recorded_phases
@@ -165,18 +166,39 @@ def _with_tests_of_sizes(request: ExportRequest, found: Exported) -> Exported:
         ways[id(exported.program)] = exported
         return _way(example, exported)
 
+    first = _way(request.example, found)
     try:
-        tree = tree_of(_way(request.example, found), way)
-        program = joined(tree)
+        empty = places_with_none(first, ModelRun(request.model, request.example.call).takes)
+        try:
+            program, excluded = joined(tree_of(first, way, empty)), list[AxisBound]()
+        except (ExportError, OneWayError) as error:
+            if not empty:
+                raise
+            logger.info("no way for sizes of 0: %s", error)
+            program, excluded = joined(tree_of(first, way)), _bounds_of_none(found, request.example, empty)
     except (ExportError, OneWayError) as error:
         reason = next(iter(str(error).splitlines()), "")
         logger.info("tests on sizes stay as the example decides them: %s", reason)
-        for bound in found.bounds or ():
-            if bound.kind == Kind.NONE:
-                logger.warning("%s", bound)
+        _warn(bound for bound in found.bounds or () if bound.kind == Kind.NONE)
         return replace(found, untested=f"tests on sizes cannot become branches: {reason}")
     logger.info("%d programs for different sizes are one", len(ways))
-    return _joined(program, list(ways.values()))
+    _warn(excluded)
+    one = _joined(program, list(ways.values()))
+    return replace(one, bounds=[*(one.bounds or ()), *excluded])
+
+
+def _bounds_of_none(found: Exported, example: Example, places: Sequence[Place]) -> list[AxisBound]:
+    """Sizes of 0 have no way of their own: what is known of that, or that the model takes them."""
+    known = [bound for bound in found.bounds or () if bound.kind == Kind.NONE]
+    names = ((example.shapes[place.leaf].leaf.name, place.axis) for place in places)
+    return known or [
+        AxisBound(condition=f"axis {axis} of {name} >= 1", symbols=frozenset(), kind=Kind.NONE) for name, axis in names
+    ]
+
+
+def _warn(bounds: Iterable[AxisBound]) -> None:
+    for bound in bounds:
+        logger.warning("%s", bound)
 
 
 def _way(example: Example, exported: Exported) -> Way:

@@ -498,9 +498,15 @@ def _bound_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
         kind=Kind.SINGLE if is_broadcast else Kind.HIDDEN if is_hidden else Kind.WRONG,
         line=changed.line,
         sizes=trace.told(sizes),
-        holds=sympy.Ne(*sizes, 1) if is_single else trace.replaced(changed.condition),
+        holds=_other_than_one(trace, *sizes) if is_single else trace.replaced(changed.condition),
         point=_by_name(trace, sizes),
     )
+
+
+def _other_than_one(trace: Trace, symbol: sympy.Symbol) -> sympy.Basic:
+    """The sizes for which a program is that does something else at 1; not 0, if a question has another answer there."""
+    is_none_apart = next(decided_differently(trace, {symbol: 0}), None) is not None
+    return sympy.Ge(symbol, 2) if is_none_apart else sympy.Ne(symbol, 1)
 
 
 def _bounds_at_none(trace: Trace) -> list[AxisBound]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 import sympy
@@ -29,15 +29,16 @@ class Axes:
     same: Mapping[sympy.Symbol, sympy.Expr]
 
     @classmethod
-    def of(cls, example: Example, *, with_none: bool) -> Axes:
-        """Those that an example asks for; `with_none` if sizes of 0 count as asked for."""
+    def of(cls, example: Example, with_none: Container[Place]) -> Axes:
+        """Those that an example asks for; `with_none` are those whose sizes of 0 count as asked for."""
         domain = {}
         for number, shape in enumerate(example.shapes):
             for axis, asked in shape.axes.items():
+                place = Place(number, axis)
                 low, high = ends_of(asked)
-                least = low if low else int(not with_none)
+                least = low if low else int(place not in with_none)
                 if not isinstance(asked, int):
-                    domain[symbol_of(Place(number, axis))] = Range(least, high)
+                    domain[symbol_of(place)] = Range(least, high)
         same = {
             symbol_of(relation.place): sympy.Add(*map(symbol_of, relation.sum_of)) for relation in example.relations
         }

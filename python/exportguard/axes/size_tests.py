@@ -9,7 +9,7 @@ it, its branches conditions on sizes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import sympy
@@ -18,6 +18,7 @@ from torch.export import ExportedProgram
 
 from exportguard.dynamic_shapes import LeafShape
 from exportguard.example import Example, Place
+from exportguard.inputs import CallInputs
 from exportguard.signature import TracedInputs
 
 from .bound import AxisBound, Kind
@@ -68,15 +69,42 @@ class _Exit:
     line: str
 
 
-def tree_of(first: Way, trace: Trace) -> Tree:
+def tree_of(first: Way, trace: Trace, with_none: Container[Place] = ()) -> Tree:
     """The ways through a model, of which one is traced.
+
+    A name does not ask for a size of 0, and a way that is traced for one entry would be taken for none as well:
+    `with_none` are the axes along which there is to be a way for none.
 
     Raises:
         OneWayError: there are too many, or what they depend on is not known.
         ExportError: torch.export stops on one of them.
     """
     _require_names(first)
-    return _Search(first, trace).tree(first, Region())
+    return _Search(first, trace, with_none).tree(first, Region())
+
+
+def places_with_none(first: Way, takes: Callable[[CallInputs], bool]) -> list[Place]:
+    """The axes along which a model takes inputs without entries; `takes` tells whether it runs with inputs.
+
+    Raises:
+        OneWayError: what changes has no name.
+    """
+    _require_names(first)
+    resized, hints = InputsOfOtherSizes(first.inputs, first.example.call), _hints(first)
+    calls = ((place, resized.alike({**hints, str(symbol): 0})) for symbol, place in _places(first).items())
+    return [place for place, call in calls if call is not None and takes(call)]
+
+
+def _places(way: Way) -> dict[sympy.Symbol, Place]:
+    """The axis that each symbol of a trace is the size of."""
+    places = {symbol_of(place): place for place in way.example.sizes}
+    found = places_of_symbols(way.inputs, way.example).items()
+    return {symbol: places[place] for symbol, place in found if place in places}
+
+
+def _hints(way: Way) -> dict[str, int]:
+    """The sizes of the example, by the names of the symbols."""
+    return {str(symbol): way.example.sizes[place] for symbol, place in _places(way).items()}
 
 
 def _require_names(first: Way) -> None:
@@ -104,9 +132,9 @@ def is_of_sizes(bound: AxisBound) -> bool:
 
 
 class _Search:
-    def __init__(self, first: Way, trace: Trace) -> None:
+    def __init__(self, first: Way, trace: Trace, with_none: Container[Place]) -> None:
         self._first, self._trace = first, trace
-        self._axes = Axes.of(first.example, with_none=any(bound.kind == Kind.NONE for bound in first.bounds))
+        self._axes = Axes.of(first.example, with_none)
         self._inputs = InputsOfOtherSizes(first.inputs, first.example.call)
         self._count = 1
         self._numbers: Counter[str] = Counter()  # how often a line was found to hold for one number
@@ -137,15 +165,10 @@ class _Search:
             raise OneWayError(f"tests on sizes lead to more than {_WAYS} ways through the model")
         names = {str(symbol): point[place] for symbol, place in self._symbols(self._first).items() if place in point}
         example = self._first.example
-        call = self._inputs.alike({**self._hints(), **names})
+        call = self._inputs.alike({**_hints(self._first), **names})
         if call is None:
             raise OneWayError("inputs of other sizes would be too large")
         return self._trace(_without_small_axes(example.like(call)), region)
-
-    def _hints(self) -> dict[str, int]:
-        sizes = self._first.example.sizes
-        places = {symbol_of(place): size for place, size in sizes.items()}
-        return {str(symbol): places[place] for symbol, place in self._symbols(self._first).items() if place in places}
 
     def _symbols(self, way: Way) -> Mapping[sympy.Symbol, sympy.Symbol]:
         return places_of_symbols(way.inputs, self._first.example)

@@ -97,7 +97,7 @@ void lower_cond(LoweringContext& ctx) {
   if (!ctx.is_value(0)) return ctx.results(ctx.inlined(ctx.flag(0) ? on_true : on_false, arguments));
   const std::vector<std::size_t> positions = output_positions(on_true);
   ctx.require(positions == output_positions(on_false), "both branches must return None at the same positions");
-  ctx.require(!positions.empty(), "a branch must return a tensor");
+  if (positions.empty()) return finish(ctx, {}, {});  // nothing comes out of it
   const std::vector<Value*> outputs =
       ctx.op_many("If", {as_condition(ctx, ctx.input(0))}, positions.size(),
                   {{"then_branch", empty_graph("then")}, {"else_branch", empty_graph("else")}});

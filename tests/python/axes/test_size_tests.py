@@ -181,6 +181,39 @@ def test_no_rows_are_a_way() -> None:
     require_right(*converted(or_default), (0, 1, 2, 5))
 
 
+def below_two(_: Model, x: torch.Tensor) -> torch.Tensor:
+    if len(x) < 2:
+        return x.sum() + 1
+    return x.sum() * 2
+
+
+def rows_of_a_constant(_: Model, x: torch.Tensor) -> torch.Tensor:
+    total = x.sum() * 2 if len(x) > 2 else x.sum()
+    for row in x:
+        total = total * 0.5 + row.sum()
+    return torch.ones(len(x)) * total
+
+
+def a_test_of_data_around(_: Model, x: torch.Tensor) -> torch.Tensor:
+    total = x.sum()
+    if total > 1 and len(x) > 2:
+        total = total * 2
+    for row in x[1:]:
+        total = total * 0.5 + row.sum()
+    return total + len(x)
+
+
+def filled_up_to_two(_: Model, x: torch.Tensor) -> torch.Tensor:
+    if len(x) <= 1:
+        x = torch.cat([x, torch.ones(2 - len(x), 3)])
+    return x.cumsum(0)
+
+
+@pytest.mark.parametrize("forward", [below_two, rows_of_a_constant, a_test_of_data_around, filled_up_to_two])
+def test_a_way_of_one_row_is_none_for_no_rows(forward: Forward) -> None:
+    require_right(*converted(forward), sizes=(0, 1, 2, 3, 4, 7))
+
+
 def test_no_rows_that_lead_to_something_else_are_told(caplog: pytest.LogCaptureFixture) -> None:
     def or_none(self: Model, x: torch.Tensor) -> torch.Tensor:
         return x.sum(0) if len(x) else torch.zeros(())

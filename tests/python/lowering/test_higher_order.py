@@ -36,6 +36,11 @@ CASES: dict[str, Case] = {
         [floats(3, 4).abs()],
         [[NEGATIVE]],
     ),
+    "cond of which nothing comes out": (
+        lambda x: (torch.cond(x.sum() > 0, lambda x: (), lambda x: (), (x,)), x + 1)[1],
+        [floats(3, 4).abs()],
+        [[NEGATIVE]],
+    ),
     "cond in a cond": (
         lambda x: torch.cond(
             x.sum() > 0,
