@@ -56,5 +56,15 @@ class PackageError(ExportGuardError, ImportError):
     """A package that this needs is not installed, or is not the one that this was built with."""
 
 
+class TextOfASymbolError(TypeError):
+    """A text is made of what only stands for a number."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a text is made of a dynamic size, or of what is data-dependent, and it says something else while a "
+            "program is traced"
+        )
+
+
 #: What the code of a model raises for inputs that it does not take.
 REFUSALS = (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)

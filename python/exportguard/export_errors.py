@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from types import TracebackType
 
-from .errors import ExportError, ExportGuardError
+from .errors import ExportError, ExportGuardError, TextOfASymbolError
 from .model_code import is_users
-from .rewrites.told import TextOfASymbolError
 
 _REASON_LINES = 6
 

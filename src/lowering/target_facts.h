@@ -44,7 +44,6 @@ enum class Departure : std::uint8_t {
   kPadForgetsAxes,            ///< a Transpose moved past a Pad leaves the axes of the Pad as they were
   kPadCutsNoAxis,             ///< Pad refuses negative margins in its mode "edge"
   kOutputPaddingBelowStride,  ///< ConvTranspose refuses an output padding as large as the stride
-  kRecurrentOfNothing,        ///< LSTM and GRU without a sample or a step end the process
   kScanOfNothing,             ///< Scan needs a slice
   kAttentionOfNothing,        ///< Attention needs a key
   kAttentionLowestIsHidden,   ///< Attention takes the smallest finite number of a mask for minus infinity

@@ -66,7 +66,9 @@ def test_two_models_are_searched_without_inputs() -> None:
     assert found.first.node.operator == "Neg"
 
 
+# A process that is started in the background may ignore the signal from its beginning.
 ENDLESS = """
+import signal
 import torch
 import exportguard
 from exportguard import _core
@@ -80,6 +82,7 @@ graph(%x: f32[2], %go: bool[] = {true}):
   return (%y)
 '''
 model = exportguard.OnnxModel(_core.Model.parse(text), 22)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 print("ready", flush=True)
 WORK
 """

@@ -23,10 +23,11 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from exportguard import _core
+from exportguard.errors import TextOfASymbolError
 from exportguard.model_code import is_installed, is_users_module
 from exportguard.rewrites.python_types import is_instance
 from exportguard.rewrites.reach import all_names
-from exportguard.rewrites.told import TextOfASymbolError, stopping
+from exportguard.rewrites.told import stopping
 
 _STANDING_IN = (torch.SymInt, torch.SymFloat, torch.SymBool, FakeTensor)
 _TEXTS = ("__str__", "__repr__", "__format__")

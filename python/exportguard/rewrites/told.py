@@ -14,6 +14,7 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
+from exportguard.errors import TextOfASymbolError
 from exportguard.model_code import is_installed, is_users
 
 _TELLING = (
@@ -31,16 +32,6 @@ _TELLING = (
 )
 _CHECKING = frozenset(("assert", "check", "checks", "ensure", "expect", "require", "validate", "verify"))
 _ERRORS = ("Error", "Exception", "Warning")
-
-
-class TextOfASymbolError(TypeError):
-    """A text is made of what only stands for a number."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "a text is made of a dynamic size, or of what is data-dependent, and it says something else while a "
-            "program is traced"
-        )
 
 
 def stopping(made: Any, stopped: list[TextOfASymbolError]) -> Any:

@@ -1,5 +1,3 @@
-#include <functional>
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -173,42 +171,6 @@ Value* projected(LoweringContext& ctx, const Stack& stack, std::size_t layer, Va
 
 // ------------------------------------------------------------------------------------------------ layers
 
-/// Whether there may be no sample or no step, which the target cannot take.
-bool may_be_empty(LoweringContext& ctx, Value* x) {
-  return departs(ctx, Departure::kRecurrentOfNothing) && !(ctx.size(x, 0).constant() && ctx.size(x, 1).constant());
-}
-
-/// What `run` makes, or, of no element at all, zeros and the states as they came.
-std::vector<Value*> unless_empty(LoweringContext& ctx, const Stack& stack, const Layer& given,
-                                 const std::function<std::vector<Value*>()>& run) {
-  Value* is_empty = ctx.op("Equal", {ctx.numel_of(given.x), ctx.constant(0, DType::kInt64)});
-  auto full = std::make_unique<ir::Graph>("recurrent");
-  auto empty = std::make_unique<ir::Graph>("nothing");
-  std::vector<ir::Type> types;
-  {
-    const LoweringContext::Inside inside(ctx, *full);
-    for (Value* output : run()) {
-      full->add_output(output, "computed_" + std::to_string(types.size()));
-      types.push_back(output->type());
-    }
-  }
-  {
-    const LoweringContext::Inside inside(ctx, *empty);
-    Value* zeros = ctx.filled({size_of(ctx, given.x, 0), static_cast<std::int64_t>(stack.directions()),
-                               size_of(ctx, given.x, 1), hidden_size(ctx, stack)},
-                              ctx.constant(0, types.front().dtype));
-    empty->add_output(zeros, "empty_0");
-    for (std::size_t i = 0; i < given.states.size(); ++i) {
-      Value* state = ctx.op("Identity", {ctx.cast(given.states[i], types.front().dtype)});
-      empty->add_output(state, "empty_" + std::to_string(i + 1));
-    }
-  }
-  std::vector<Value*> chosen = ctx.op_many("If", {is_empty}, types.size(),
-                                           {{"then_branch", std::move(empty)}, {"else_branch", std::move(full)}});
-  for (std::size_t i = 0; i < chosen.size(); ++i) chosen[i]->set_type(types[i]);
-  return chosen;
-}
-
 /// The outputs of ONNX's operator, by itself, or step by step where the target would lose digits.
 std::vector<Value*> computed_layer(LoweringContext& ctx, const Stack& stack, const Kind& kind, const Layer& given,
                                    Value* biases) {
@@ -224,10 +186,7 @@ std::vector<Value*> computed_layer(LoweringContext& ctx, const Stack& stack, con
   for (Value*& operand : operands) {
     if (operand != nullptr && operand != stack.lengths) operand = ctx.cast(operand, kernel_dtype(ctx, kind.op, dtype));
   }
-  const auto run = [&] {
-    return ctx.op_many(kind.op, operands, 1 + given.states.size(), attributes_of(ctx, stack, kind));
-  };
-  return may_be_empty(ctx, given.x) ? unless_empty(ctx, stack, given, run) : run();
+  return ctx.op_many(kind.op, operands, 1 + given.states.size(), attributes_of(ctx, stack, kind));
 }
 
 /// One layer: output, then its last states, one for each of `states`.

@@ -69,7 +69,6 @@ constexpr std::array kDepartures = {
     Departure::kPadCutsNoAxis,          Departure::kOutputPaddingBelowStride, Departure::kScanOfNothing,
     Departure::kAttentionOfNothing,     Departure::kAttentionLowestIsHidden,  Departure::kAttentionMaskOfScores,
     Departure::kProductScaledInFloat32, Departure::kFloat16Unrounded,         Departure::kLogSoftmaxOfInfinity,
-    Departure::kRecurrentOfNothing,
 };
 
 }  // namespace

@@ -131,19 +131,6 @@ def test_sizes_that_cannot_be_zero_cost_no_node() -> None:
     assert not {"Where", "Equal"} & {node.op_type for node in nodes}
 
 
-@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
-@pytest.mark.parametrize("is_bidirectional", [False, True])
-def test_recurrent_layers_without_a_sample(kind: type[torch.nn.Module], is_bidirectional: bool) -> None:
-    layer = kind(4, 3, num_layers=2, batch_first=True, bidirectional=is_bidirectional).eval()
-    model = to_onnx(layer, (floats(2, 5, 4),), dynamic_shapes=({0: "batch", 1: "steps"},))
-    session = ort.InferenceSession(model.to_bytes(), providers=["CPUExecutionProvider"])
-    for batch in (2, 0, 1):
-        x = floats(batch, 6, 4)
-        expected = torch.utils._pytree.tree_leaves(layer(x))
-        for want, got in zip(expected, run(session, [x]), strict=True):
-            torch.testing.assert_close(torch.from_numpy(got), want.detach(), rtol=1e-5, atol=1e-6)
-
-
 def test_an_empty_tensor_has_an_address() -> None:
     model = to_onnx(CalledWithAll(lambda x: torch.nn.functional.group_norm(x, 1)), (floats(3, 5),),
                     dynamic_shapes=(({0: "n", 1: "m"},),))  # fmt: skip
