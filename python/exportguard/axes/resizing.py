@@ -97,6 +97,27 @@ def _number_or_expression(size: object) -> int | sympy.Expr:
     return int(expression) if expression.is_Integer else expression
 
 
+def with_other_data(call: CallInputs) -> Iterator[CallInputs]:
+    """The same call with floating numbers of other signs and sizes, that tests of them go the other way."""
+    for change in _CHANGES:
+        leaves = [change(leaf) if _is_of_reals(leaf) else leaf for leaf in call.leaves()]
+        yield call.with_leaves(leaves)
+
+
+_CHANGES: Sequence[Callable[[torch.Tensor], torch.Tensor]] = (
+    torch.neg,
+    torch.abs,
+    lambda values: -values.abs(),
+    lambda values: 100 * values.abs() + 1,
+    lambda values: -100 * values.abs() - 1,
+    lambda values: values / 100,
+)
+
+
+def _is_of_reals(leaf: object) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
+
+
 def with_masks(call: CallInputs) -> CallInputs:
     """The call whose masks, tables of ones for each row of a batch, leave out the first token of the first row."""
     return call.with_leaves([_masked(leaf) for leaf in call.leaves()])

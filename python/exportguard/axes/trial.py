@@ -19,9 +19,10 @@ from exportguard.inputs import CallInputs
 from exportguard.rewrites.state import KeptModule, is_fake, same_random_numbers
 from exportguard.signature import TracedInputs
 
+from .data_tests import data_tests
 from .expressions import Sizes
 from .program_run import GraphWithCutTables, ProgramRun, number_of_calls
-from .resizing import InputsOfOtherSizes, with_masks
+from .resizing import InputsOfOtherSizes, with_masks, with_other_data
 from .rounding import coarser, coarsest_dtypes
 from .vast import numbers_of_entries
 
@@ -75,17 +76,18 @@ class ModelRun:
     @functools.cached_property
     def known_outputs(self) -> list[Any]:
         """What the module returns for the call that it takes; nothing if it does not take it after all."""
-        return self.outputs(self.known) or []
+        return self.of(self.known).outputs() or []
 
-    def outputs(self, call: CallInputs) -> list[Any] | None:
-        """The leaves of what the module returns; None if it refuses the call."""
-        try:
-            with self._kept.call() as model:
-                own = call.copied()
-                return pytree.tree_leaves(model(*own.args, **own.kwargs))
-        except (*REFUSALS, ArithmeticError) as error:
-            logger.debug("the model raises %s: %s", type(error).__name__, error)
-            return None
+    def result(self, call: CallInputs) -> tuple[list[Any] | None, bool]:
+        """The leaves of what the module returns, None if it refuses the call, and whether it tests data on the way."""
+        with data_tests() as tests:
+            try:
+                with self._kept.call() as model:
+                    own = call.copied()
+                    return pytree.tree_leaves(model(*own.args, **own.kwargs)), bool(tests)
+            except (*REFUSALS, ArithmeticError) as error:
+                logger.debug("the model raises %s: %s", type(error).__name__, error)
+                return None, bool(tests)
 
     def refuses_without_data(self, tried: TriedCall) -> bool | None:
         """Whether the module refuses fake tensors of the sizes of a call; None if that says nothing about the sizes.
@@ -128,6 +130,7 @@ class TriedCall:
         self.inputs, self._run = inputs, run
         self._refused: bool | None = None
         self._outputs: list[Any] | None = None
+        self._tests_data = False
 
     def refused(self) -> bool:
         """Whether the module does not take the call.
@@ -143,9 +146,13 @@ class TriedCall:
         """The leaves of what the module returns; None if it refuses."""
         if not self._refused and self._outputs is None:
             with self.threads():
-                self._outputs = self._run.outputs(self.inputs)
+                self._outputs, self._tests_data = self._run.result(self.inputs)
             self._refused = self._outputs is None
         return self._outputs
+
+    def tests_data(self) -> bool:
+        """Whether the module was seen to test tensor data, so that it may do something else for other data."""
+        return self._tests_data
 
     def forget_outputs(self) -> None:
         """They are computed again if somebody asks for them."""
@@ -223,7 +230,11 @@ class Trial:
     @functools.cached_property
     def may_try_many(self) -> bool:
         """Whether the program may be run at many sizes: that was asked for, or takes little time."""
-        return self._is_thorough or number_of_calls(self._program.graph_module) <= _FEW_CALLS
+        return self._is_thorough or self._is_of_few_calls
+
+    @functools.cached_property
+    def _is_of_few_calls(self) -> bool:
+        return number_of_calls(self._program.graph_module) <= _FEW_CALLS
 
     def has_other_ranks(self, sizes: Sizes) -> bool:
         """Whether what the model returns at these sizes has other ranks than the traced values, or another number."""
@@ -274,7 +285,22 @@ class Trial:
             self._calls[key] = None if inputs is None else self._run.of(inputs)
         return self._calls[key]
 
+    @functools.cached_property
+    def _has_branches(self) -> bool:
+        branching = (torch.ops.higher_order.cond, torch.ops.higher_order.while_loop)
+        return any(node.target in branching for node in self._program.graph.nodes)
+
     def _compared(self, call: TriedCall, sizes: Sizes) -> Outcome:
+        """With other data as well where one of both tests it: they may agree because it is what it is."""
+        outcome = self._compared_for_its_data(call, sizes)
+        is_chance = call.tests_data() or (self._has_branches and self._is_of_few_calls)
+        if outcome != Outcome.AGREES or not is_chance:
+            return outcome
+        others = (self._run.of(other) for other in with_other_data(call.inputs))
+        differs = any(self._compared_for_its_data(other, sizes) == Outcome.DIFFERS for other in others)
+        return Outcome.DIFFERS if differs else outcome
+
+    def _compared_for_its_data(self, call: TriedCall, sizes: Sizes) -> Outcome:
         expected = call.outputs()
         if expected is None:
             return Outcome.REFUSED

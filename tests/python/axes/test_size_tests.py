@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from collections.abc import Callable
@@ -212,6 +213,41 @@ def filled_up_to_two(_: Model, x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("forward", [below_two, rows_of_a_constant, a_test_of_data_around, filled_up_to_two])
 def test_a_way_of_one_row_is_none_for_no_rows(forward: Forward) -> None:
     require_right(*converted(forward), sizes=(0, 1, 2, 3, 4, 7))
+
+
+def sizes_before_data(self: Model, x: torch.Tensor) -> torch.Tensor:
+    if 0 < len(x) <= 3 < x.sum() + 4:
+        return x.sum(0) * 2
+    return self.bias + 1
+
+
+def sizes_and_data(self: Model, x: torch.Tensor) -> torch.Tensor:
+    total = x.sum()
+    if len(x) <= 3 and float(total) > -1:
+        total = total * 2
+    return total
+
+
+def sizes_around_data(self: Model, x: torch.Tensor) -> torch.Tensor:
+    if len(x) > 3:
+        return x.sum(0)
+    return x.sum(0) * 2 if torch.equal(x.relu(), x) else x.sum(0)
+
+
+@pytest.mark.parametrize("rows", [2, 5])
+@pytest.mark.parametrize("forward", [sizes_before_data, sizes_and_data, sizes_around_data])
+def test_a_test_of_data_at_other_sizes_alone_is_no_agreement(forward: Forward, rows: int) -> None:
+    """What the model returns there for some data says nothing of what it returns for others."""
+    torch.manual_seed(0)
+    model = Model(forward).eval()
+    call = {"args": (-torch.rand(rows, 3) - 1,), "dynamic_shapes": ({0: "rows"},)}
+    if rows > 3:
+        with pytest.raises(AxisError, match="rows"):
+            to_onnx(model, **call)
+    onnx = to_onnx(model, **call, rewrite="auto")
+    for size, sign in itertools.product((1, 2, 3, 4, 6), (-1, 1)):
+        x = sign * torch.rand(size, 3)
+        torch.testing.assert_close(onnx.run({"x": x})["output_0"], model(x))
 
 
 def test_no_rows_that_lead_to_something_else_are_told(caplog: pytest.LogCaptureFixture) -> None:
