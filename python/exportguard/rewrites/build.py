@@ -147,12 +147,19 @@ def can_move(statements: Sequence[ast.stmt]) -> bool:
 
 
 class OfOneLoop(ast.NodeTransformer):
-    """Goes through the statements of a loop whose `break`, `continue` and `return` are its own."""
+    """Goes through the statements of a loop whose `break`, `continue` and `return` are its own: of a loop in it, those
+    of the `else`."""
 
     def visit_For(self, node: ast.For) -> ast.stmt:
-        return node
+        return self._behind(node)
 
     def visit_While(self, node: ast.While) -> ast.stmt:
+        return self._behind(node)
+
+    def _behind(self, node: ast.For | ast.While) -> ast.stmt:
+        orelse = ast.Module(node.orelse, [])
+        self.generic_visit(orelse)
+        node.orelse = orelse.body
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.stmt:

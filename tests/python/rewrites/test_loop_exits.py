@@ -35,6 +35,30 @@ class ReturnOfWhatTheLoopComputed(Module):
 
 
 @PROGRAMS.add(cases=RISING)
+class BreakInTheElseOfAnInnerLoop(Module):
+    def forward(self, x):
+        total, found = x.sum(0), torch.zeros(())
+        for i in range(3):
+            if total.max() > i:
+                total = total * 0.5
+            for j in range(2):
+                total = total + j
+            else:
+                break
+        else:
+            found = found + 1
+        for row in x:
+            for j in range(3):
+                if row.sum() > 2:
+                    break
+            else:
+                if row.max() < 0:
+                    continue
+                total = total - row
+        return total, found
+
+
+@PROGRAMS.add(cases=RISING)
 class ReturnOfAPosition(Module):
     def forward(self, x):
         for i, row in enumerate(x):
