@@ -48,7 +48,7 @@ class BreakInTheElseOfAnInnerLoop(Module):
         else:
             found = found + 1
         for row in x:
-            for j in range(3):
+            for _ in range(3):
                 if row.sum() > 2:
                     break
             else:
