@@ -50,6 +50,13 @@ def is_models(file: str) -> bool:
 _CLASSES: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
 
 
+def users_frame(frame: types.FrameType | None) -> types.FrameType | None:
+    """The first frame of the user's code on the way out from this one."""
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
 def is_users_class(cls: type) -> bool:
     """Whether a class is the user's: its module is, or all of its functions; one, if there is no such module."""
     known = _CLASSES.get(cls)

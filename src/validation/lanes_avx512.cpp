@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <type_traits>
 
 // GCC 12's own headers leave the lanes that a conversion does not use unset, and warn of it.
 #pragma GCC diagnostic ignored "-Wuninitialized"

@@ -6,15 +6,12 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
 
-from exportguard.model_code import is_installed, is_users
+from exportguard.model_code import is_installed, users_frame
 
-_TORCH = str(Path(torch.__file__).parent)
 _OF_TENSORS = ("__bool__", "__int__", "__float__", "__complex__", "__index__", "item", "tolist", "equal", "allclose")
 _OF_TORCH = ("equal", "allclose", "is_nonzero")
 _OWNERS: list[tuple[Any, str]] = [(torch.Tensor, name) for name in _OF_TENSORS] + [(torch, name) for name in _OF_TORCH]
@@ -43,16 +40,9 @@ def data_tests() -> Iterator[list[str]]:
 def _noting(function: Callable[..., Any], found: list[str]) -> Callable[..., Any]:
     @functools.wraps(function)
     def noted(*args: Any, **kwargs: Any) -> Any:
-        file = _file_that_calls(sys._getframe(1))
-        if is_users(file) and not is_installed(file):
-            found.append(file)
+        frame = users_frame(sys._getframe(1))
+        if frame is not None and not is_installed(frame.f_code.co_filename):
+            found.append(frame.f_code.co_filename)
         return function(*args, **kwargs)
 
     return noted
-
-
-def _file_that_calls(frame: FrameType | None) -> str:
-    """Beneath what torch calls for it."""
-    while frame is not None and frame.f_code.co_filename.startswith(_TORCH):
-        frame = frame.f_back
-    return "" if frame is None else frame.f_code.co_filename

@@ -98,10 +98,11 @@ def _number_or_expression(size: object) -> int | sympy.Expr:
 
 
 def with_other_data(call: CallInputs) -> Iterator[CallInputs]:
-    """The same call with floating numbers of other signs and sizes, that tests of them go the other way."""
-    for change in _CHANGES:
-        leaves = [change(leaf) if _is_of_reals(leaf) else leaf for leaf in call.leaves()]
-        yield call.with_leaves(leaves)
+    """The same call with floating numbers of other signs and magnitudes, that tests of them go the other way; none if
+    it has no such numbers."""
+    leaves = call.leaves()
+    for change in _CHANGES if any(map(_is_of_reals, leaves)) else ():
+        yield call.with_leaves([change(leaf) if _is_of_reals(leaf) else leaf for leaf in leaves])
 
 
 _CHANGES: Sequence[Callable[[torch.Tensor], torch.Tensor]] = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import sys
-import types
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
@@ -13,7 +12,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
-from exportguard.model_code import is_users
+from exportguard.model_code import users_frame
 from exportguard.rewrites.collected import (
     Collected,
     Grown,
@@ -126,7 +125,7 @@ class Deferred:
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
         self._made: Any = None
-        self._frame = _running()
+        self._frame = users_frame(sys._getframe())
         self._taken_at: str | None = None
 
     def take(self) -> Any:
@@ -135,7 +134,7 @@ class Deferred:
         Raises:
             RewriteError: another one asks, or one of a body that the run may go through more than once.
         """
-        if _running() is not self._frame:
+        if users_frame(sys._getframe()) is not self._frame:
             raise RewriteError(
                 f"{line_now()}: an iterator that was made outside of this function, branch or loop is gone through; "
                 "make a list of it where it is made"
@@ -151,14 +150,6 @@ class Deferred:
 
     def __next__(self) -> NoReturn:
         raise RewriteError(f"{line_now()}: next(…) of an iterator over a symbolic length; make a list of it")
-
-
-def _running() -> types.FrameType | None:
-    """The frame of the model's function that runs, or of a body made of a part of it."""
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None and not is_users(frame.f_code.co_filename):
-        frame = frame.f_back
-    return frame
 
 
 def rows_of(iterable: Any) -> Rows | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from exportguard.declaration.targets import resolve
-from exportguard.model_code import is_models, is_users
+from exportguard.model_code import is_models, users_frame
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +36,8 @@ class Place:
 
 def line_now() -> str:
     """The line of the model that runs."""
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if is_users(frame.f_code.co_filename):
-            return f"line {frame.f_lineno} of {frame.f_code.co_filename}"
-        frame = frame.f_back
-    return "the model"
+    frame = users_frame(sys._getframe(1))
+    return "the model" if frame is None else f"line {frame.f_lineno} of {frame.f_code.co_filename}"
 
 
 def places_of(error: BaseException) -> list[Place]:
