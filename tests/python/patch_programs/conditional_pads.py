@@ -9,7 +9,7 @@ import torch
 from torch.export import Dim
 from transformers.models.swin.modeling_swin import SwinConfig, SwinPatchEmbeddings
 
-from exportguard.patches.transformers.conditional_pads import PadByNothing, amounts, size_test
+from exportguard.patches.transformers.conditional_pads import PadByNothing, amounts, number_or, size_test
 from exportguard.source.editing import rewrite
 
 from .constructs import is_right_on_every_length
@@ -41,9 +41,45 @@ def without(x: torch.Tensor, count: int, doubled: bool = False) -> torch.Tensor:
     return x
 
 
+def told_behind(x: torch.Tensor) -> torch.Tensor:
+    """Short inputs are made longer to be reflected, and cut again by as much."""
+    short = 0
+    length = x.shape[2]
+    if length <= 5:
+        short = 5 - length + 1
+        x = torch.nn.functional.pad(x, (0, 0, 0, short))
+    mirrored = torch.nn.functional.pad(x, (0, 0, 5, 0), mode="reflect")
+    return mirrored[:, :, : mirrored.shape[2] - short]
+
+
+def with_a_mask(x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+    length = x.shape[2]
+    missing = -length % 4
+    if missing > 0:
+        x = torch.nn.functional.pad(x, (0, 0, 0, missing))
+        if mask is None:
+            mask = torch.ones(length, dtype=torch.bool)
+        mask = torch.nn.functional.pad(mask, (0, missing), value=False)
+    blocks = x.unflatten(2, (-1, 4))
+    if mask is not None:
+        by_block = mask.reshape(-1, 4)
+        blocks = blocks.masked_fill(~by_block[:, :, None], -1.0)
+    return blocks.softmax(3).flatten(2, 3)
+
+
 class Blocks(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return padded_and_cut(x)
+
+
+class Mirrored(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return told_behind(x)
+
+
+class Masked(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return with_a_mask(x)
 
 
 def pictures(height: int, width: int) -> list[torch.Tensor]:
@@ -56,20 +92,24 @@ def is_right_on_every_size(traced: tuple[int, int]) -> None:
     is_right_on_every_length(Embeddings(), pictures, shapes, sizes)
 
 
-def blocks_are_right_on_every_size(traced: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    change = rewrite(PadByNothing, size_test=size_test, amounts=amounts)
-    for function in (padded_and_cut, without):
-        monkeypatch.setitem(globals(), function.__name__, change(function))
-    is_right_on_every_length(Blocks(), pictures, ({2: Dim.DYNAMIC},), [traced, (8, 8), (9, 8), (10, 8), (11, 8)])
+SIZES = [(8, 8), (9, 8), (10, 8), (11, 8), (4, 8), (6, 8)]
+
+
+def functions_are_right_on_every_size(model: torch.nn.Module, functions: tuple[Any, ...], traced: int) -> None:
+    change = rewrite(PadByNothing, size_test=size_test, amounts=amounts, number_or=number_or)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for function in functions:
+            monkeypatch.setitem(globals(), function.__name__, change(function))
+        is_right_on_every_length(model, pictures, ({2: Dim.DYNAMIC},), [(traced, 8), *SIZES])
 
 
 def are_right_on_every_size() -> None:
     is_right_on_every_size((12, 12))
     is_right_on_every_size((13, 14))
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        blocks_are_right_on_every_size((12, 8), monkeypatch)
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        blocks_are_right_on_every_size((13, 8), monkeypatch)
+    for traced in (12, 13):
+        functions_are_right_on_every_size(Blocks(), (padded_and_cut, without), traced)
+        functions_are_right_on_every_size(Mirrored(), (told_behind,), traced)
+        functions_are_right_on_every_size(Masked(), (with_a_mask,), traced)
 
 
 PROGRAMS = {"paddings under a test of sizes": are_right_on_every_size}

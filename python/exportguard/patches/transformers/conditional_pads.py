@@ -1,6 +1,7 @@
 """Paddings under a test of sizes, as `if n % 4 != 0: x = pad(x, (0, 4 - n % 4))`, pad by nothing where it is false.
 
-So do cuts that undo them, as `if n > 0: x = x[:, :-n]`.
+So do cuts that undo them, as `if n > 0: x = x[:, :-n]`. A number that such a branch gives a name, as how far it padded,
+is told behind it as well, and a mask of ones that it makes where there is none hides nothing where nothing is padded.
 
 A test of sizes is decided while a model is traced, and the program pads, or does not, whatever its sizes are later.
 """
@@ -8,7 +9,8 @@ A test of sizes is decided while a model is traced, and the program pads, or doe
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -31,7 +33,14 @@ _SIZE = Template("$x.shape[$axis]")
 _UPPER = Template("$size + $applies * $upper")
 _AMOUNTS = Template("amounts($applies, $by)")
 _COMPARISON = Template("($left, $sign, $right)")
+_NUMBER = Template("$name = number_or($applies, $name, $before)")
+_NO_MASK = Template("$mask is None")
+_A_MASK = Template("$mask is not None")
+_ONES = Template("$mask = torch.ones(...)")
+_HIDDEN = (Template("$x.masked_fill(~$mask, ...)"), Template("$x.masked_fill($mask.logical_not(), ...)"))
 _ASKED = Template("($applies := size_test()) is not None")
+
+_VIEWS = ("expand", "flatten", "reshape", "unflatten", "unsqueeze", "view")
 
 _max: Any = torch.sym_max
 _min: Any = torch.sym_min
@@ -52,6 +61,11 @@ def size_test(*comparisons: Comparison) -> Any:
 def amounts(applies: object, pads: Sequence[Any]) -> list[Any]:
     """How far to pad: as `pads` say where `applies` is 1, not at all where it is 0."""
     return [0 if isinstance(pad, int) and pad == 0 else pad * applies for pad in pads]
+
+
+def number_or(applies: Any, number: Any, before: int) -> Any:
+    """The number where `applies` is 1, what it was before where it is 0."""
+    return before + (number - before) * applies
 
 
 def _is_open(left: object, sign: str, right: object) -> bool:
@@ -92,11 +106,7 @@ class PadByNothing(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> ast.AST:
         self.generic_visit(node)
         comparisons = _comparisons(node.test)
-        flags = [
-            statement
-            for statement in node.body
-            if isinstance(statement, ast.If) and isinstance(statement.test, ast.Name)
-        ]
+        flags = [one for one in node.body if isinstance(one, ast.If) and isinstance(one.test, ast.Name)]
         always = [statement for statement in node.body if statement not in flags]
         if not comparisons or node.orelse or not self._is_all(node, always):
             return node
@@ -109,24 +119,107 @@ class PadByNothing(ast.NodeTransformer):
         placed(head, node.test)
         ast.copy_location(head, node)
         head.body = [_by_amounts(copied(statement), applies) for statement in always]
+        for name, before in self._numbers_before(node).items():
+            found = Match({"name": ast.Name(name, ast.Load()), "applies": applies, "before": before})
+            head.body += _NUMBER.filled(found, node)
         head.orelse = [node]
         return head
 
     def _is_all(self, node: ast.If, always: Sequence[ast.stmt]) -> bool:
         """Whether the test decides nothing but how far to pad, where the flags in it are not set."""
-        made = [statement for statement in always if _pad_call(statement) is None and _cut(statement) is None]
-        if len(made) == len(always) or not all(_is_arithmetic(statement) for statement in made):
-            return False
-        names = {
-            name.id
-            for statement in made
-            for name in ast.walk(statement)
-            if isinstance(name, ast.Name) and _is_store(name)
-        }
         inside = {id(inner) for inner in ast.walk(node)}
         outside = [inner for inner in ast.walk(self._function) if id(inner) not in inside]
+        masks = [statement for statement in always if self._is_mask_that_hides_nothing(statement, outside)]
+        padded = [statement for statement in always if _pad_call(statement) is not None or _cut(statement) is not None]
+        made = [statement for statement in always if statement not in masks and statement not in padded]
+        if not padded or not all(_is_arithmetic(statement) for statement in made):
+            return False
+        names = _stored(made) - self._numbers_before(node).keys()
         tests = [inner.test for inner in outside if isinstance(inner, ast.If | ast.IfExp)]
         return not names & _reads_of_others(outside) and not any(is_same_tree(test, node.test) for test in tests)
+
+    def _numbers_before(self, node: ast.If) -> dict[str, ast.Constant]:
+        """The numbers that the test decides about, and what each of them is where it is false."""
+        block = next(block for block in _blocks(self._function) if any(one is node for one in block))
+        before = list(itertools.takewhile(lambda one: one is not node, block))
+        found = {name: _last_value(name, before) for name in _numbers(node)}
+        return {name: value for name, value in found.items() if value is not None}
+
+    @staticmethod
+    def _is_mask_that_hides_nothing(statement: ast.stmt, outside: Sequence[ast.AST]) -> bool:
+        """Whether ones become the mask where there is none, and what is read of it tells only where to fill."""
+        if not isinstance(statement, ast.If) or statement.orelse or len(statement.body) != 1:
+            return False
+        none, ones = _NO_MASK.match(statement.test), _ONES.match(statement.body[0])
+        if none is None or ones is None or none.text("mask") != ones.names.get("mask", ones.text("mask")):
+            return False
+        return _only_hides(none.text("mask"), outside)
+
+
+def _only_hides(mask: str, nodes: Sequence[ast.AST]) -> bool:
+    """Whether a mask is read to fill what it hides, and where there is one, alone."""
+    uses = [node for node in nodes if isinstance(node, ast.If) and _is_asked_for(mask, node)]
+    names = {mask}
+    known: set[int] = set()
+    for node in (inner for use in uses for inner in ast.walk(use)):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            base = _base(node.value)
+            if base is not None and base.id in names:
+                names.add(node.targets[0].id)
+                known.add(id(base))
+        bases = [_base(found.holes["mask"]) for hidden in _HIDDEN if (found := hidden.match(node))]
+        known |= {id(base) for base in bases if base is not None}
+    known |= {id(node.test.left) for node in uses if isinstance(node.test, ast.Compare)}
+    reads = [node for node in nodes if isinstance(node, ast.Name) and node.id in names and not _is_store(node)]
+    return all(id(read) in known for read in reads)
+
+
+def _is_asked_for(mask: str, node: ast.If) -> bool:
+    found = _A_MASK.match(node.test)
+    return found is not None and found.text("mask") == mask and not node.orelse
+
+
+def _base(value: ast.expr) -> ast.Name | None:
+    """The variable that something is a view of."""
+    while not isinstance(value, ast.Name):
+        if isinstance(value, ast.Subscript):
+            value = value.value
+        elif isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _VIEWS:
+            value = value.func.value
+        else:
+            return None
+    return value
+
+
+def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
+    """Every list of statements in the tree."""
+    for node in ast.walk(tree):
+        for _, value in ast.iter_fields(node):
+            if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
+                yield value
+
+
+def _numbers(node: ast.If) -> list[str]:
+    """The names that the branch gives a number of sizes."""
+    assigned = [one for one in node.body if isinstance(one, ast.Assign) and _is_arithmetic(one)]
+    names = [(one.targets[0], one.value) for one in assigned if len(one.targets) == 1]
+    is_number = (not any(isinstance(part, ast.Tuple | ast.List) for part in ast.walk(value)) for _, value in names)
+    kept = itertools.compress(names, is_number)
+    return [target.id for target, _ in kept if isinstance(target, ast.Name)]
+
+
+def _last_value(name: str, block: Sequence[ast.stmt]) -> ast.Constant | None:
+    """The whole number that a name has behind a block; None if it has another one, or that is not known."""
+    last = next((one for one in reversed(block) if name in _stored([one])), None)
+    if not isinstance(last, ast.Assign) or not isinstance(last.targets[0], ast.Name) or len(last.targets) > 1:
+        return None
+    value = last.value
+    return value if isinstance(value, ast.Constant) and type(value.value) is int else None
+
+
+def _stored(statements: Sequence[ast.stmt]) -> set[str]:
+    parts = (part for statement in statements for part in ast.walk(statement))
+    return {part.id for part in parts if isinstance(part, ast.Name) and _is_store(part)}
 
 
 def _reads_of_others(nodes: Sequence[ast.AST]) -> set[str]:
@@ -225,7 +318,7 @@ def _has_test(function: ast.FunctionDef) -> bool:
     )
 
 
-_replace = rewrite(PadByNothing, size_test=size_test, amounts=amounts)
+_replace = rewrite(PadByNothing, size_test=size_test, amounts=amounts, number_or=number_or)
 
 
 PATCHES = (
