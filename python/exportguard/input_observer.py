@@ -97,19 +97,27 @@ class ObservedCalls:
         """
         if not self.calls:
             raise InvalidArgumentError("the model was not called; call it, or generate, within observe_inputs")
-        calls = [self._with_past(call) for call in self.calls]
+        calls = [self._with_past(number) for number in range(len(self.calls))]
         parts = [[leaf.name for leaf in flatten_named(call.named)] for call in calls]
         return [call for call, names in zip(calls, parts, strict=True) if names == parts[-1]]
 
-    def _with_past(self, call: CallInputs) -> CallInputs:
-        """The call, where it has no past tokens with a cache of none that has the form of the last call's."""
-        given, last = call.named, self.calls[-1].named
+    def _with_past(self, number: int) -> CallInputs:
+        """The call, where it has no past tokens with a cache of none that has the form of the next one's.
+
+        That of a later call of the same `generate` has as many texts; the last one seen may have others.
+        """
+        call, last = self.calls[number], self.calls[-1].named
         missing = {
-            name: emptied(copy.deepcopy(cache))
+            name: emptied(copy.deepcopy(self._next_of(name, number)))
             for name, cache in last.items()
-            if keeps_only_tokens(cache) and not _holds_tensors(given.get(name))
+            if keeps_only_tokens(cache) and not _holds_tensors(call.named.get(name))
         }
         return CallInputs.of(self._model.forward, call.args, {**call.kwargs, **missing}) if missing else call
+
+    def _next_of(self, name: str, number: int) -> Any:
+        """A cache as the first call behind this one gave it; the last call has one."""
+        caches = (call.named.get(name) for call in self.calls[number + 1 :])
+        return next(cache for cache in caches if keeps_only_tokens(cache))
 
     def _changing_axes(self, calls: Sequence[CallInputs]) -> list[tuple[Leaf, dict[int, tuple[int, ...]]]]:
         """For each leaf the axes whose size changed, with all sizes that were seen."""

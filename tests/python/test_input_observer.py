@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM
 
 from exportguard import to_onnx, torch_export_patches, use_dyn_not_str
 from exportguard.errors import InvalidArgumentError
@@ -126,6 +126,25 @@ def test_one_program_for_what_generate_passes_first_and_later() -> None:
     prompt = torch.randint(3, 20, (2, 5))
     expected = model.generate(prompt, max_new_tokens=4, do_sample=False, pad_token_id=0)
     assert torch.equal(generated(session, prompt, 4), expected)
+
+
+def test_the_first_call_of_each_generation_has_a_past_of_as_many_texts() -> None:
+    torch.manual_seed(0)
+    config = Gemma3TextConfig(
+        hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2,
+        head_dim=8, vocab_size=20, sliding_window=4, layer_types=["sliding_attention", "full_attention"],
+    )  # fmt: skip
+    model = Gemma3ForCausalLM(config).eval()
+    with observe_inputs(model) as seen:
+        for batch, length in [(2, 4), (4, 5), (3, 6)]:
+            tokens = torch.randint(3, 20, (batch, length))
+            model.generate(tokens, max_new_tokens=4, do_sample=False, pad_token_id=0)
+    shapes = seen.dynamic_shapes()
+    batch = shapes["input_ids"][0]
+    assert [layer[0] for layer in shapes["past_key_values"]] == [batch] * 4
+
+    args, kwargs = seen.example()
+    assert all(axis.kept for axis in to_onnx(model, args, kwargs, dynamic_shapes=shapes, rewrite="auto").axes)
 
 
 class Masked(torch.nn.Module):
