@@ -28,7 +28,7 @@ from exportguard.signature import traced_inputs
 from .bound import AxisBound, Kind
 from .examples import are_telling, is_met
 from .expressions import Range, Sizes
-from .forms import decisions_of_forms
+from .forms import decisions_of_forms, questions_of_loops
 from .implication import Answer, decide
 from .recording import Decision, TraceRecord
 from .regions import EVERYWHERE, Region, narrow
@@ -81,7 +81,8 @@ def prove(claim: Claim) -> Proof:
         return Proof(decisions)
     run = ModelRun(claim.model, example.call)
     trial = Trial(run, program, traced, is_thorough=claim.is_for_branches)
-    trace = Trace(trial, traced, example, decisions, claim.further, record.of_none, within=claim.within)
+    of_none = [*(questions_of_loops(program, traced) if claim.is_for_branches else ()), *record.of_none]
+    trace = Trace(trial, traced, example, decisions, claim.further, of_none, within=claim.within)
     return Proof(decisions, _bounds(trace))
 
 
@@ -280,7 +281,7 @@ def _sizes_beside(trace: Trace, agreed: Sizes) -> Iterator[Sizes]:
     if not others:
         return
     has_one = 1 in agreed.values()
-    least = {symbol: 1 if has_one and _may_be_one(trace, symbol) else trace.domain[symbol].low for symbol in others}
+    least = {symbol: 1 if has_one and _may_be(trace, symbol, 1) else trace.domain[symbol].low for symbol in others}
     yield {**least, **agreed}
     if [*agreed.values()].count(1) == 1 and trace.trial.may_try_many:
         # Where all are small, more is equal by luck than where two are.
@@ -365,7 +366,7 @@ def _runs_as_traced(trace: Trace) -> bool:
 
 def _bounds_at_one(trace: Trace) -> list[AxisBound]:
     """The axes that program and model treat differently at a size of 1."""
-    free = [symbol for symbol in trace.free_symbols() if _may_be_one(trace, symbol)]
+    free = [symbol for symbol in trace.free_symbols() if _may_be(trace, symbol, 1)]
     tried = [sizes for symbol in free for sizes in _known_with(trace, symbol, 1)]
     found = [bound for sizes in tried if (bound := _bound_at(trace, sizes)) is not None]
     for sizes in _points_with_ones(trace, free):
@@ -463,15 +464,15 @@ def _as_at_least_two(condition: sympy.Basic) -> sympy.Basic:
 
 
 def _domain_from_one(trace: Trace) -> dict[sympy.Symbol, Range]:
-    free = [symbol for symbol in trace.free_symbols() if _may_be_one(trace, symbol)]
+    free = [symbol for symbol in trace.free_symbols() if _may_be(trace, symbol, 1)]
     return {**trace.domain, **{symbol: replace(trace.domain.get(symbol, Range(2)), low=1) for symbol in free}}
 
 
-def _may_be_one(trace: Trace, symbol: sympy.Symbol) -> bool:
-    """Whether a size of 1 was asked for: by a name, a hint, or a `Dim` that begins there."""
+def _may_be(trace: Trace, symbol: sympy.Symbol, size: int) -> bool:
+    """Whether such a small size was asked for: by a name, a hint, or a `Dim` that begins there."""
     asked_for = axes_asked(trace.traced, trace.example.shapes)
     asked = [shape.axes[axis] for shape, axis, other in asked_for if other == symbol]
-    return all((ends_of(axis)[0] or 0) < 2 for axis in asked)
+    return all((ends_of(axis)[0] or 0) <= size for axis in asked)
 
 
 def _bound_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
@@ -510,7 +511,8 @@ def _other_than_one(trace: Trace, symbol: sympy.Symbol) -> sympy.Basic:
 
 
 def _bounds_at_none(trace: Trace) -> list[AxisBound]:
-    """What the model itself asks of a size that may be 0, where it takes that and the program does something else."""
+    """What the model itself asks of a size that may be 0, or its loops go by, where it takes that and the program does
+    something else."""
     asked = {question.size: question.line for question in trace.of_none}
     of_tokens = {*_token_axes(trace)}
     return [
@@ -523,7 +525,10 @@ def _bounds_at_none(trace: Trace) -> list[AxisBound]:
             point=_by_name(trace, {symbol: 0}),
         )
         for symbol in trace.free_symbols()
-        if str(symbol) in asked and symbol not in of_tokens and _differs(trace, {symbol: 0})
+        if str(symbol) in asked
+        and symbol not in of_tokens
+        and _may_be(trace, symbol, 0)
+        and _differs(trace, {symbol: 0})
     ]
 
 

@@ -44,6 +44,7 @@ def joined(tree: Tree) -> ExportedProgram:
         OneWayError: they take, return or write different things.
     """
     ways = list(ways_of(tree))
+    _return_numbers_as_tensors(ways)
     frame = _frame_among(ways)
     for way in ways:
         _require_alike(frame.program, way.program)
@@ -62,6 +63,44 @@ def _frame_among(ways: Sequence[Way]) -> Way:
         if all(size.is_Symbol for size in sizes) and not any(size in replaced for size in free):
             return way
     raise OneWayError("on every way through the model some of its sizes are equal, or constant")
+
+
+def _return_numbers_as_tensors(ways: Sequence[Way]) -> None:
+    """Lets each way return a tensor of rank 0 in the place of a whole number that is not the same on all of them."""
+    for place, outputs in enumerate(zip(*(_outputs(way.program) for way in ways), strict=False)):
+        dtype = _dtype_for_numbers(outputs)
+        if dtype is not None:
+            for way in ways:
+                _return_as_tensor(way, place, dtype)
+
+
+def _dtype_for_numbers(outputs: Sequence[object]) -> torch.dtype | None:
+    """The dtype that holds one output of all ways; None where they are no numbers, or one constant."""
+    values = [_value(output) for output in outputs]
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    numbers = [value for value in values if isinstance(value, int | torch.SymInt) and not isinstance(value, bool)]
+    are_one = not any(isinstance(output, Node) for output in outputs) and len(set(values)) == 1
+    if are_one or not numbers or len(tensors) + len(numbers) < len(values) or any(tensor.dim() for tensor in tensors):
+        return None
+    dtypes = {tensor.dtype for tensor in tensors} or {torch.int64}
+    return dtypes.pop() if len(dtypes) == 1 and torch.bool not in dtypes else None
+
+
+def _return_as_tensor(way: Way, place: int, dtype: torch.dtype) -> None:
+    graph = way.program.graph
+    (output,) = graph.find_nodes(op="output")
+    result = output.args[0][place]
+    if isinstance(_value(result), torch.Tensor):
+        return
+    with graph.inserting_before(output):
+        made = graph.call_function(torch.ops.aten.scalar_tensor.default, (result,), {"dtype": dtype})
+    with _mode_of(way):
+        made.meta["val"] = torch.empty((), dtype=dtype)
+    output.args = ((*output.args[0][:place], made, *output.args[0][place + 1 :]),)
+
+
+def _mode_of(way: Way) -> Any:
+    return next(leaf.fake_mode for leaf in way.inputs.leaves if isinstance(leaf, FakeTensor))
 
 
 def _require_alike(one: ExportedProgram, other: ExportedProgram) -> None:
@@ -96,8 +135,14 @@ def _require_alike_values(one: object, other: object) -> None:
             )
         if first.dtype != second.dtype:
             raise OneWayError(f"the model returns {first.dtype} at some sizes and {second.dtype} at others")
+    elif isinstance(first, torch.Tensor) or isinstance(second, torch.Tensor):
+        raise OneWayError(f"the model returns {_described(first)} at some sizes and {_described(second)} at others")
     elif isinstance(one, Node) or isinstance(other, Node) or one != other:
         raise OneWayError("the model returns numbers that depend on its sizes")
+
+
+def _described(value: object) -> str:
+    return f"a tensor of rank {value.dim()}" if isinstance(value, torch.Tensor) else f"a {type(value).__name__}"
 
 
 def _value(output: object) -> Any:
@@ -126,7 +171,7 @@ class _Inputs:
 
     def __init__(self, frame: Way, ways: Sequence[Way]) -> None:
         self._frame = frame
-        self.mode: Any = next(leaf.fake_mode for leaf in frame.inputs.leaves if hasattr(leaf, "fake_mode"))
+        self.mode: Any = _mode_of(frame)
         self.specs: dict[str, InputSpec] = {}
         self.constants: dict[str, Any] = {}
         self._values: dict[str, Any] = {}

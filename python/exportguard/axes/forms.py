@@ -23,9 +23,9 @@ from torch.utils._sympy.functions import FloorDiv
 from exportguard.model_code import is_users
 from exportguard.repeats.markers import MARKER
 from exportguard.repeats.paths import Path
-from exportguard.signature import raw_size
+from exportguard.signature import TracedInputs, raw_size
 
-from .recording import Decision
+from .recording import Decision, QuestionOfNone
 
 _aten = torch.ops.aten
 
@@ -39,6 +39,8 @@ def _quotient_up(size: sympy.Expr, part: sympy.Expr) -> sympy.Expr:
 def _count_of_chunks(size: sympy.Expr, chunks: sympy.Expr) -> sympy.Expr:
     return _quotient_up(size, _quotient_up(size, chunks))
 
+
+_LOOPS = (torch.ops.higher_order.scan, torch.ops.higher_order.while_loop)
 
 #: How many parts there are of a size, by the operator's second argument.
 _COUNTS: Mapping[Any, Callable[[sympy.Expr, sympy.Expr], sympy.Expr]] = {
@@ -82,6 +84,19 @@ def decisions_of_forms(program: ExportedProgram) -> list[Decision]:
             if condition.free_symbols and condition not in found:
                 found[condition] = Decision(condition, _line_of(node), is_of_model=True, is_of_squeeze=is_squeeze)
     return [*found.values()]
+
+
+def questions_of_loops(program: ExportedProgram, traced: TracedInputs) -> list[QuestionOfNone]:
+    """What a program with a loop over tensors takes for granted of every size: that there is something to go through.
+
+    What Python makes of no steps may be of another kind than what it makes of some: `sum([])` is a number.
+    """
+    modules = (module for module in program.graph_module.modules() if isinstance(module, GraphModule))
+    graphs = [module.graph for module in modules]
+    loops = (node for graph in graphs for loop in _LOOPS for node in graph.find_nodes(op="call_function", target=loop))
+    line = next(map(_line_of, loops), None)
+    symbols = {symbol for sizes in traced.sizes for size in sizes for symbol in size.free_symbols}
+    return [] if line is None else [QuestionOfNone(str(symbol), line) for symbol in sorted(symbols, key=str)]
 
 
 def _of_squeeze(node: Node) -> Iterator[sympy.Basic]:

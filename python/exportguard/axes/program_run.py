@@ -300,11 +300,23 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
             result = self.env[n.args[0]][n.args[1]]
         else:
             args, kwargs = self.fetch_args_kwargs_from_env(n)
-            result = self.call_function(formed_as_traced(n) or n.target, args, kwargs)
+            result = self._scan_of_nothing(n, args)
+            if result is None:
+                result = self.call_function(formed_as_traced(n) or n.target, args, kwargs)
         for value, traced in zip(_values(result), self._blocks.reading.shapes_of(n), strict=False):
             if traced is not None and isinstance(value, torch.Tensor):
                 self._require_shape(n, value, traced)
         return result
+
+    def _scan_of_nothing(self, node: Node, args: Sequence[Any]) -> Any:
+        """What a scan over no rows gives, which torch 2.11 to 2.13 do not take; None for every other node."""
+        if node.target is not torch.ops.higher_order.scan or not args[2] or args[2][0].shape[0]:
+            return None
+        state = [tensor.clone() for tensor in args[1]]
+        traced = node.meta["val"][len(state) :]
+        shapes = self._blocks.reading.shapes_of(node)[len(state) :]
+        sizes = [[self._sizes(size) or 0 for size in shape[1:]] for shape in shapes if shape is not None]
+        return (*state, *(torch.empty((0, *rest), dtype=like.dtype) for like, rest in zip(traced, sizes, strict=True)))
 
     def _require_shape(self, node: Node, value: torch.Tensor, traced: _Shape) -> None:
         shape = [self._sizes(size) for size in traced]

@@ -371,6 +371,8 @@ def agree(expected: Sequence[Any], got: Sequence[Any], computed_in: Sequence[tor
 
 
 def _same(expected: object, got: object, computed_in: torch.dtype | None) -> bool:
+    if (_rank(expected) or 0) != (_rank(got) or 0):  # a number and a tensor of rank 0 may stand for each other
+        return False
     if not isinstance(expected, torch.Tensor) or not isinstance(got, torch.Tensor):
         return (
             bool(expected == got) if not isinstance(expected, torch.Tensor | float) else _close_numbers(expected, got)

@@ -92,6 +92,7 @@ class Kinds:
         self._line = line
         self._names = names
         self.of: dict[int, Kind] = {}
+        self.give_shapes = False  # whether a number before the loop is a tensor with axes behind a step
 
     def widen(self, place: int, start: object, end: object, name: str) -> bool:
         """Takes in what a step makes of a variable; whether its kind changed.
@@ -123,6 +124,7 @@ class Kinds:
             is_fitting = number.rank <= tensor.rank and (first.is_number or not tensor.shape)
             if not is_fitting:
                 raise self._unstable(name, start, end)
+            self.give_shapes |= bool(tensor.shape)
             return tensor.joined(number)
         if first.dtype != second.dtype or not _is_same_shape(first.shape, second.shape):
             raise self._unstable(name, start, end)

@@ -150,19 +150,28 @@ def max_(*items: Any, **options: Any) -> Any:
 
 def _extreme(function: Callable[..., Any], is_better: Callable[[Any, Any], Any], items: Any, options: Any) -> Any:
     key = options.get("key")
-    if not is_tracing() or "default" in options:
+    if not is_tracing():
         return function(*items, **options)
     many = items[0] if len(items) == 1 else items
     rows = rows_of(many)
     if rows is not None:
-        return for_(rows.behind_the_first(), _better(is_better, key), ("the result",), (rows.at(0),))[0]
+        return _best_row(rows, _better(is_better, key), options)
     elements = list(many)
+    if not elements and "default" in options:
+        return options["default"]
     if not any(depends_on_data(element if key is None else key(element)) for element in elements):
         return function(elements, key=key)
     best = elements[0]
     for new in elements[1:]:
         _, (best,) = _better(is_better, key)(new, best)
     return best
+
+
+def _best_row(rows: Rows, step: Callable[[Any, Any], tuple[bool, tuple[Any]]], options: dict[str, Any]) -> Any:
+    def best() -> Any:
+        return for_(rows.behind_the_first(), step, ("the result",), (rows.at(0),))[0]
+
+    return ifexp(rows.length > 0, best, lambda: options["default"]) if "default" in options else best()
 
 
 def _better(is_better: Callable[[Any, Any], Any], key: Element | None) -> Callable[[Any, Any], tuple[bool, tuple[Any]]]:

@@ -112,6 +112,11 @@ class SymbolicRange:
     numbers: tuple[Any, ...]
     steps: Steps
 
+    @property
+    def length(self) -> Any:
+        """How many numbers there are; below 0 where there are none."""
+        return _count_of(*self.numbers)
+
     def __iter__(self) -> Iterator[Any]:
         raise RewriteError("a range of a symbolic size can only be rewritten in a `for` statement of its own")
 
@@ -160,7 +165,7 @@ def rows_of(iterable: Any) -> Rows | None:
         return rows_of(iterable.take())
     if isinstance(iterable, SymbolicRange):
         steps = iterable.steps
-        return Rows(number_rows(torch.arange(*iterable.numbers)), steps.low, steps.high, is_counted=steps.step == 1)
+        return Rows(_numbers_of(*iterable.numbers), steps.low, steps.high, is_counted=steps.step == 1)
     if is_open(iterable):
         return Rows(iterable.rows().rows)
     is_symbolic = (
@@ -186,8 +191,25 @@ def range_(*bounds: Any) -> Iterable[Any]:
     if len(numbers) == _WITH_STEP and _is_one_step(*numbers):
         return [numbers[0]]
     if len(numbers) == 1:
-        return Rows(number_rows(torch.arange(*numbers)), 0, numbers[0] - 1, is_counted=True)
+        return Rows(_numbers_of(0, *numbers), 0, numbers[0] - 1, is_counted=True)
     return SymbolicRange(tuple(numbers), _steps(*numbers))
+
+
+def _numbers_of(start: Any, stop: Any, step: int = 1) -> torch.Tensor:
+    """The numbers of a range as rows: none where it ends before it starts, of which torch would make a negative size.
+
+    Where torch takes for granted that there are some, as of sizes from 2 up, it is asked: sizes at which there are none
+    are then tried.
+    """
+    count = _count_of(start, stop, step)
+    is_known = statically_known_true(count >= 0) and bool(count >= 0)
+    count = count if is_known else torch.sym_max(count, 0)  # type: ignore[no-untyped-call]
+    return number_rows(torch.arange(start, start + count) if step == 1 else torch.arange(count) * step + start)
+
+
+def _count_of(start: Any, stop: Any, step: int = 1) -> Any:
+    first, last = (start, stop) if step > 0 else (stop, start)
+    return (last - first + abs(step) - 1) // abs(step)
 
 
 def _is_one_step(start: Any, stop: Any, step: Any) -> bool:

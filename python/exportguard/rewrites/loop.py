@@ -105,6 +105,11 @@ class Loop:
         return self._goes_on is not True
 
     @property
+    def gives_shapes(self) -> bool:
+        """Whether a variable that is a number before the loop has axes behind a step: `total = 0`."""
+        return self._kinds.give_shapes
+
+    @property
     def appends(self) -> bool:
         """Whether the body appends to a list."""
         return bool(self._appended)

@@ -25,7 +25,7 @@ def for_(iterable: Any, body: Body, names: Sequence[str], values: tuple[Any, ...
     if isinstance(iterable, Steps):
         return _counted(iterable, body, names, values, line)
     if isinstance(iterable, SymbolicRange) and not _appends(iterable, body, names, values, line):
-        return _counted(iterable.steps, body, names, values, line)
+        return _counted(iterable.steps, body, names, values, line, iterable.length)
     rows = rows_of(iterable)
     return _unrolled(iterable, body, values) if rows is None else _through(rows, body, names, values, line)
 
@@ -83,6 +83,8 @@ def _over_rows(
     rows: Rows, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int, *, may_be_empty: bool = False
 ) -> tuple[Any, ...]:
     loop = Loop(body, names, values, line, lambda: (rows.like_one(),)).analysed()
+    if loop.gives_shapes and not _has_steps(rows.length):
+        return values
     if loop.breaks and loop.appends:
         until = _until_left(body)
         return _over_rows(rows, until, ["is left", *names], (False, *values), line, may_be_empty=may_be_empty)[1:]
@@ -90,6 +92,12 @@ def _over_rows(
     if loop.breaks or (may_be_empty and not loop.appends):
         return _counted(steps_of(rows), lambda i, *current: body(rows.at(i), *current), names, values, line)
     return loop.scan(rows)
+
+
+def _has_steps(length: Any) -> bool:
+    """Whether a loop has a step, which is a question of sizes as any other: without one its variables are what they
+    were, and may be of another kind. Where tensor data decides the length it is taken for granted."""
+    return has_free_unbacked_symbols(length) or bool(length > 0)
 
 
 def _until_left(body: Body) -> Body:
@@ -110,6 +118,8 @@ def _behind_the_first(
 
     :raises RewriteError: the kinds change later, too
     """
+    if not _has_steps(rows.length):
+        return values
     torch._check(rows.length > 0)  # type: ignore[no-untyped-call]
     goes_on, after = body(rows.first(), *values)
     if goes_on is not True:
@@ -135,8 +145,13 @@ def _unrolled(iterable: Iterable[Any], body: Body, values: tuple[Any, ...]) -> t
     return values
 
 
-def _counted(steps: Steps, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int) -> tuple[Any, ...]:
-    """A loop over a range that depends on tensor data, as `while position < count`."""
+def _counted(
+    steps: Steps, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int, length: Any = None
+) -> tuple[Any, ...]:
+    """A loop over a range that depends on tensor data, as `while position < count`.
+
+    :param length: how many steps there are, if sizes tell
+    """
 
     def goes_on(position: Any, *current: Any) -> Any:
         return position < steps.count
@@ -146,7 +161,10 @@ def _counted(steps: Steps, body: Body, names: Sequence[str], values: tuple[Any, 
         return flag, (position + 1, *after)
 
     position = torch.zeros_like(steps.count)
-    _, *after = Loop(step, ["position", *names], (position, *values), line, tuple, goes_on).analysed().while_loop()
+    loop = Loop(step, ["position", *names], (position, *values), line, tuple, goes_on).analysed()
+    if loop.gives_shapes and length is not None and not _has_steps(length):
+        return values
+    _, *after = loop.while_loop()
     return tuple(after)
 
 
@@ -162,7 +180,7 @@ def while_(
         if depends_on_data(decision):
             return Loop(body, names, values, line, tuple, test).analysed().while_loop()
         by_size = _by_size(decision, test, body, names, values, line)
-        if by_size is not None:
+        if by_size is not None and not (by_size.gives_shapes and not decision):
             return by_size.while_loop()
         if not decision:
             return values

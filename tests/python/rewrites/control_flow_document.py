@@ -125,7 +125,10 @@ A program means what it means in Python, or the export fails with the line and t
   on sizes behind one on data is never taken for settled because the model did the same with the data at hand.
   Sizes of 0 are a way where the model asks for them (`if len(x) == 0`); if they cannot be one, a warning has the line.
 - **No rows.** A loop over no rows leaves everything as it was, in onnxruntime as in Python. torch's own `scan` takes no
-  tensor without rows, so that the exported program as a module raises there.
+  tensor without rows, so that the exported program as a module raises there. A range that ends before it starts has no
+  numbers, and a list that it fills none either. What is of another kind without steps, as `sum([])`, which is a number
+  in the place of a row, asks whether there are any: that is a test on sizes. A program with a loop is compared at sizes
+  of 0 in any case; where it differs and no way for them can be joined, the report has a bound, and a warning tells it.
 
 `python tests/python/rewrites/random_programs.py --count 10000 --results results.jsonl` makes random programs, exports
 each, and compares it with eager mode for several sizes and signs, every tenth in onnxruntime as well. They have
