@@ -46,6 +46,14 @@ _BY_WORDS = (
         r"torch.autograd.functional.jacobian and torch.autograd.functional.hessian are traced: call these",
     ),
 )
+#: The same, whatever was rewritten.
+_BY_WORDS_OF_PYTHON = (
+    (
+        r"loop of ufunc does not support argument \d+ of type Sym\w+ which has no callable (\w+) method",
+        r"numpy is asked for the \1 of a dynamic size, which it cannot tell: write math.\1(n) and pass "
+        r'rewrite="auto", or ask a tensor, torch.\1(torch.scalar_tensor(n))',
+    ),
+)
 _IN_THE_MODEL = (
     "call the model with these inputs without export: if that fails too, the inputs are wrong; if not, "
     "ask for fewer dynamic axes, or give the axes that have to be equal the same name"
@@ -98,12 +106,12 @@ def _remedy(error: Exception) -> str:
     from torch.fx.experimental.symbolic_shapes import ConstraintViolationError, GuardOnDataDependentSymNode
 
     tried = [note for note in getattr(error, "__notes__", ()) if note.startswith("exportguard: ")]
-    if tried:
-        return f"write that line with torch.where, torch.cond or torch._check; {tried[0].removeprefix('exportguard: ')}"
-    for pattern, remedy in _BY_WORDS:
+    for pattern, remedy in (*_BY_WORDS_OF_PYTHON, *(() if tried else _BY_WORDS)):
         found = re.search(pattern, str(error))
         if found:
             return found.expand(remedy)
+    if tried:
+        return f"write that line with torch.where, torch.cond or torch._check; {tried[0].removeprefix('exportguard: ')}"
     if isinstance(error, TextOfASymbolError):
         return _ON_TEXTS
     if isinstance(error, GuardOnDataDependentSymNode | DataDependentOutputException):

@@ -1,10 +1,10 @@
 """What a model asks of numbers in functions that nothing stops: of what type they are, and how they are written.
 
-`isinstance(n, int)` has the answer of Python's number wherever the model asks, for its modules, and those of the
-packages that they name, get that function for the time of a trace. `match`, `flag is True`, `type(n)` and `n.__class__`
-are more than functions: what holds them is rewritten before the first export, in the model's own modules. A text made
-of what stands for a number, as `f"layer_{n}"`, says something else than in eager mode: where it is more than told in a
-message, the export stops there, so that its function is rewritten if that was asked for.
+`isinstance(n, int)` and `type(n)` have the answer of Python's number wherever the model asks, for its modules, and
+those of the packages that they name, get such functions for the time of a trace. `match`, `flag is True` and
+`n.__class__` are more than functions: what holds them is rewritten before the first export, in the model's own modules.
+A text made of what stands for a number, as `f"layer_{n}"`, says something else than in eager mode: where it is more
+than told in a message, the export stops there, so that its function is rewritten if that was asked for.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from torch._subclasses.fake_tensor import FakeTensor
 from exportguard import _core
 from exportguard.errors import TextOfASymbolError
 from exportguard.model_code import is_installed, is_users_module
-from exportguard.rewrites.python_types import is_instance
+from exportguard.rewrites.python_types import TypeOfPython, is_instance
 from exportguard.rewrites.reach import all_names
 from exportguard.rewrites.told import stopping
 
 _STANDING_IN = (torch.SymInt, torch.SymFloat, torch.SymBool, FakeTensor)
 _TEXTS = ("__str__", "__repr__", "__format__")
+_BUILT_IN: dict[str, Any] = {"isinstance": is_instance, "type": TypeOfPython}
 _ITSELF = ("self", "cls")
 _PATTERNS = ("MATCH_CLASS", "MATCH_MAPPING", "MATCH_SEQUENCE")
 
@@ -146,8 +147,9 @@ def answered(modules: Iterable[types.ModuleType]) -> Iterator[None]:
     stopped: list[TextOfASymbolError] = []
     try:
         for module in modules:
-            if "isinstance" not in vars(module):
-                changes.set_item(vars(module), "isinstance", is_instance)
+            for name, function in _BUILT_IN.items():
+                if name not in vars(module):
+                    changes.set_item(vars(module), name, function)
         for kind in _STANDING_IN:
             for name in _TEXTS:
                 changes.set_attribute(kind, name, stopping(getattr(kind, name), stopped))

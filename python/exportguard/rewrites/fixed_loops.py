@@ -15,7 +15,10 @@ from typing import Any, TypeGuard
 from exportguard import _core
 from exportguard.rewrites.places import Place, places_among
 
-_OF_MODULES = ("accumulate", "chain", "combinations", "islice", "pairwise", "product", "reduce")
+_OF_MODULES = (
+    *("accumulate", "chain", "combinations", "dropwhile", "filterfalse", "islice", "pairwise", "product", "reduce"),
+    *("starmap", "takewhile"),
+)
 _METHODS = ("tolist", "unbind", "bit_length", *_OF_MODULES)
 _FUNCTIONS = (
     *("range", "len", "enumerate", "zip", "reversed", "sum", "any", "all", "min", "max", "list", "tuple", "float"),

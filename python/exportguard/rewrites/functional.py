@@ -17,11 +17,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.collected import Collected, Grown, chosen, is_open, like_rows, number_rows, parts_of
-from exportguard.rewrites.conditional import ifexp
-from exportguard.rewrites.data import is_tracing
+from exportguard.rewrites.conditional import if_, ifexp
+from exportguard.rewrites.data import depends_on_data, is_tracing
 from exportguard.rewrites.gathering import comprehension
 from exportguard.rewrites.iteration import Deferred, Rows, rows_of, zip_
-from exportguard.rewrites.logic import bool_, not_
+from exportguard.rewrites.logic import and_, bool_, not_
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.runtime_loops import for_
 from exportguard.source.errors import RewriteError
@@ -116,6 +116,64 @@ def chain_(*iterables: Any) -> Any:
     return Deferred(lambda: Grown([part for iterable in iterables for part in parts_of(list_of(iterable))]))
 
 
+def takewhile_(test: Callable[[Any], Any], iterable: Any) -> Any:
+    """`itertools.takewhile(test, iterable)`."""
+    if not _has_tensors(iterable):
+        return itertools.takewhile(test, iterable)
+    return Deferred(lambda: _first_ones(test, iterable))
+
+
+def _first_ones(test: Callable[[Any], Any], iterable: Any) -> Any:
+    made = Grown()
+
+    def step(item: Any) -> tuple[Any, tuple[()]]:
+        is_in = bool_(test(item))
+        if_(is_in, lambda: _put(made, item), tuple)
+        return is_in, ()
+
+    for_(iterable, step, (), ())
+    return made if made.is_open else made.parts
+
+
+def dropwhile_(test: Callable[[Any], Any], iterable: Any) -> Any:
+    """`itertools.dropwhile(test, iterable)`."""
+    if not _has_tensors(iterable):
+        return itertools.dropwhile(test, iterable)
+    return Deferred(lambda: _last_ones(test, iterable))
+
+
+def _last_ones(test: Callable[[Any], Any], iterable: Any) -> Any:
+    made = Grown()
+
+    def step(item: Any, is_left_out: Any) -> tuple[bool, tuple[Any]]:
+        still = and_(lambda: is_left_out, lambda: test(item))
+        if_(still, tuple, lambda: _put(made, item))
+        return True, (still,)
+
+    for_(iterable, step, ("whether elements are left out",), (True,))
+    return made if made.is_open else made.parts
+
+
+def _put(made: Any, item: Any) -> tuple[()]:
+    made.append(item)
+    return ()
+
+
+def filterfalse_(test: Callable[[Any], Any] | None, iterable: Any) -> Any:
+    """`itertools.filterfalse(test, iterable)`."""
+    if not _has_tensors(iterable):
+        return itertools.filterfalse(test, iterable)
+    told = test or (lambda item: item)
+    return Deferred(lambda: comprehension(iterable, lambda item: item, lambda item: not_(told(item))))
+
+
+def starmap_(function: Callable[..., Any], iterable: Any) -> Any:
+    """`itertools.starmap(function, iterable)`."""
+    if not _is_symbolic((iterable,)):
+        return itertools.starmap(function, iterable)
+    return Deferred(lambda: comprehension(iterable, lambda items: function(*items)))
+
+
 def islice_(iterable: Any, *bounds: Any) -> Any:
     """`itertools.islice(…)`."""
     rows = rows_of(iterable) if is_tracing() else None
@@ -167,6 +225,12 @@ def _many_times(tensors: Any, count: Any) -> Any:
 
 def _is_symbolic(iterables: Iterable[Any]) -> bool:
     return is_tracing() and any(isinstance(i, Deferred) or rows_of(i) is not None for i in iterables)
+
+
+def _has_tensors(iterable: Any) -> bool:
+    """Whether what is gone through is of symbolic length, or a list of tensors, so that tests of it may be of data."""
+    is_listed = isinstance(iterable, builtins.list | builtins.tuple)
+    return _is_symbolic((iterable,)) or (is_tracing() and is_listed and any(map(depends_on_data, iterable)))
 
 
 def _opened(rows: Rows) -> tuple[Any, Rows]:

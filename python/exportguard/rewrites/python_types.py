@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import builtins
 import collections.abc
+import types
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.choices import Choice
@@ -49,10 +51,39 @@ def type_(*arguments: Any) -> Any:
     """`type(item)`, or a new class."""
     if len(arguments) != 1:
         return type(*arguments)
-    answers = {type(stand_in) for stand_in in _in_python(arguments[0])}
+    if not _may_stand_in(arguments[0]):
+        return type(arguments[0])
+    answers = {_type_in_python(stand_in) for stand_in in _in_python(arguments[0])}
     if len(answers) > 1:
         _refuse("is asked for its type", arguments[0])
     return answers.pop()
+
+
+def _type_in_python(item: Any) -> type:
+    """The type of an object, of a tensor without data that of the tensor in eager mode."""
+    if not isinstance(item, FakeTensor):
+        return type(item)
+    return torch.nn.Parameter if isinstance(item, torch.nn.Parameter) else torch.Tensor
+
+
+class _AnsweringOfPython(type):
+    """Lets a class be called as `type` is, and stand for it in `isinstance` and `issubclass`."""
+
+    def __call__(cls, *arguments: Any, **options: Any) -> Any:
+        return type(*arguments, **options) if options else type_(*arguments)
+
+    def __instancecheck__(cls, item: object) -> bool:
+        return isinstance(item, type)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, type)
+
+
+class TypeOfPython(type, metaclass=_AnsweringOfPython):
+    """`type` as modules of a model have it while they are traced."""
+
+    def __class_getitem__(cls, kind: Any) -> Any:
+        return types.GenericAlias(type, kind)
 
 
 def class_of(item: Any) -> Any:

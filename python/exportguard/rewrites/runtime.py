@@ -18,7 +18,9 @@ from exportguard.rewrites.functional import (
     chain_,
     combinations_,
     concatenated,
+    dropwhile_,
     filter_,
+    filterfalse_,
     islice_,
     list_of,
     map_,
@@ -26,6 +28,8 @@ from exportguard.rewrites.functional import (
     pairwise_,
     product_,
     reduce_,
+    starmap_,
+    takewhile_,
     tuple_of,
     unzip_,
 )
@@ -76,11 +80,12 @@ def value(read: Callable[[], Any]) -> Any:
 
 __all__ = [
     "UNDEFINED", "accumulate_", "all_", "and_", "and_value", "any_", "attribute_at", "bit_length", "bool_", "chain_",
-    "check", "class_of", "combinations_", "compare", "comprehension", "concatenated", "div", "divmod_",
-    "elements_between", "entry_or", "enumerate_", "filled_", "filter_", "float_", "for_", "format_", "get_item", "grow",
-    "has_attributes", "has_keys", "if_", "ifexp", "int_", "is_", "is_instance", "is_not", "is_other", "is_sequence",
-    "islice_", "isqrt_", "item", "joined_", "known", "lazily", "len_", "list_", "list_of", "map_", "math_", "max_",
-    "min_", "next_", "not_", "of_python", "or_", "or_value", "pairwise_", "percent_", "plain", "product_", "range_",
-    "reduce_", "repr_", "reversed_", "round_", "set_item", "sort_", "sorted_", "str_", "sum_", "tensor", "tolist",
-    "tuple_of", "type_", "unbind", "unzip_", "update_item", "value", "while_", "without_keys", "zip_",
+    "check", "class_of", "combinations_", "compare", "comprehension", "concatenated", "div", "divmod_", "dropwhile_",
+    "elements_between", "entry_or", "enumerate_", "filled_", "filter_", "filterfalse_", "float_", "for_", "format_",
+    "get_item", "grow", "has_attributes", "has_keys", "if_", "ifexp", "int_", "is_", "is_instance", "is_not",
+    "is_other", "is_sequence", "islice_", "isqrt_", "item", "joined_", "known", "lazily", "len_", "list_", "list_of",
+    "map_", "math_", "max_", "min_", "next_", "not_", "of_python", "or_", "or_value", "pairwise_", "percent_", "plain",
+    "product_", "range_", "reduce_", "repr_", "reversed_", "round_", "set_item", "sort_", "sorted_", "starmap_", "str_",
+    "sum_", "takewhile_", "tensor", "tolist", "tuple_of", "type_", "unbind", "unzip_", "update_item", "value", "while_",
+    "without_keys", "zip_",
 ]  # fmt: skip

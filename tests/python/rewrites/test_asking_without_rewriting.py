@@ -7,6 +7,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
@@ -79,8 +80,19 @@ def test_a_text_that_decides_is_refused_with_its_line(cls: type[torch.nn.Module]
 
 
 _PACKAGE = """
+import torch
+
 def scale(n):
     return 2.0 if isinstance(n, int) else 5.0
+
+def scale_by_type(n):
+    return 2.0 if type(n) is int else 5.0
+
+def scale_of(x):
+    return 2.0 if type(x) is torch.Tensor else 5.0
+
+def scale_by_class(n):
+    return 2.0 if isinstance(int, type) and type("Number", (), {}).__name__ == "Number" and type(n) == int else 5.0
 """
 
 
@@ -92,9 +104,28 @@ class AsksAPackage(torch.nn.Module):
         return x * scaling.scale(x.shape[0])
 
 
+class AsksAPackageForTheType(torch.nn.Module):
+    def forward(self, x):
+        return x * scaling.scale_by_type(x.shape[0])
+
+
+class AsksAPackageForATensor(torch.nn.Module):
+    def forward(self, x):
+        return x * scaling.scale_of(x)
+
+
+class AsksAPackageThatMakesAClass(torch.nn.Module):
+    def forward(self, x):
+        return x * scaling.scale_by_class(x.shape[0])
+
+
+_ASKING = (AsksAPackage, AsksAPackageForTheType, AsksAPackageForATensor, AsksAPackageThatMakesAClass)
+
+
 @pytest.mark.parametrize("rewrite", [(), "auto"])
+@pytest.mark.parametrize("cls", _ASKING)
 def test_an_installed_package_has_the_answer_of_eager_mode(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rewrite: object
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rewrite: object, cls: type[torch.nn.Module]
 ) -> None:
     folder = tmp_path / "site-packages"
     folder.mkdir()
@@ -106,9 +137,32 @@ def test_an_installed_package_has_the_answer_of_eager_mode(
     monkeypatch.setitem(sys.modules, "scaling", package)
     monkeypatch.setitem(globals(), "scaling", package)
 
-    onnx = to_onnx(AsksAPackage(), (torch.ones(3, 2),), dynamic_shapes=_ROWS, rewrite=rewrite)
+    onnx = to_onnx(cls(), (torch.ones(3, 2),), dynamic_shapes=_ROWS, rewrite=rewrite)
     assert onnx.run({"x": torch.ones(4, 2)})[onnx.outputs[0].name].unique().tolist() == [2.0]
-    assert "isinstance" not in vars(package)
+    assert not {"isinstance", "type"} & vars(package).keys()
+
+
+class AsksForTheType(torch.nn.Module):
+    def forward(self, x):
+        n = x.shape[0]
+        return x * (2 if type(n) is int else 5) + (1 if type(x) is torch.Tensor else 7)
+
+
+@pytest.mark.parametrize("rewrite", [(), "auto"])
+def test_the_type_of_a_size_and_of_a_tensor_is_that_of_eager_mode(rewrite: object) -> None:
+    onnx = to_onnx(AsksForTheType(), (torch.ones(3, 2),), dynamic_shapes=_ROWS, rewrite=rewrite)
+    assert onnx.run({"x": torch.ones(4, 2)})[onnx.outputs[0].name].unique().tolist() == [3.0]
+
+
+class AsksNumpy(torch.nn.Module):
+    def forward(self, x):
+        return x * numpy.sqrt(x.shape[0])
+
+
+@pytest.mark.parametrize("rewrite", [(), "auto"])
+def test_numpy_of_a_size_is_refused_with_what_to_write(rewrite: object) -> None:
+    with pytest.raises(ExportError, match=r"numpy is asked for the sqrt of a dynamic size.*math\.sqrt\(n\)"):
+        to_onnx(AsksNumpy(), (torch.ones(3, 2),), dynamic_shapes=_ROWS, rewrite=rewrite)
 
 
 @pytest.mark.parametrize("rewrite", ["auto"])

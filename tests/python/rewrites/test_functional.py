@@ -33,6 +33,29 @@ class PutsRowsIntoALargerList(Module):
         return torch.stack([x.sum(0), *rows, *x]), torch.cat([*rows, x[0]]), [*range(3)][1]
 
 
+@PROGRAMS.add(LONG)
+class TakesAndDropsWhile(Module):
+    def forward(self, x):
+        first, rest = x.sum(0), x.sum(0)
+        for row in itertools.takewhile(lambda row: row.sum() < 3, x):
+            first = first * 0.5 + row
+        for row in itertools.dropwhile(lambda row: row.sum() < 3, x):
+            rest = rest * 0.5 - row
+        some = [x[0], x[1] * 9, x[2]]
+        small = sum(itertools.takewhile(lambda row: row.sum() < 2, some), x[0])
+        return first, rest, small, next(itertools.takewhile(lambda n: n < 2, (1, 2)))
+
+
+@PROGRAMS.add(LONG)
+class LeavesOutWhatIsTrue(Module):
+    def forward(self, x):
+        kept = x.sum(0)
+        for row in itertools.filterfalse(lambda row: row.sum() > 2, x):
+            kept = kept * 0.5 + row
+        products = list(itertools.starmap(lambda a, b: a * b, zip(x, x * 2, strict=True)))
+        return kept, torch.stack(products)
+
+
 @PROGRAMS.add()
 class SortsInPlace(Module):
     def forward(self, x):

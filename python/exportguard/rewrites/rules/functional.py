@@ -14,8 +14,12 @@ from exportguard.rewrites.engine import Unit
 
 ORDER = 16
 _BUILT_IN = {"map": "map_", "filter": "filter_", "list": "list_of", "tuple": "tuple_of"}
+_ITERTOOLS = (
+    *("accumulate", "chain", "islice", "product", "combinations"),
+    *("takewhile", "dropwhile", "filterfalse", "starmap"),
+)
 _OF_MODULES = {
-    **{getattr(itertools, name): f"{name}_" for name in ("accumulate", "chain", "islice", "product", "combinations")},
+    **{getattr(itertools, name): f"{name}_" for name in _ITERTOOLS},
     **{itertools.pairwise: "pairwise_", functools.reduce: "reduce_"},
 }
 _WITH_KEYWORDS = ("accumulate_", "product_")
