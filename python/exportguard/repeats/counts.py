@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 class Counts:
     """In numbers of calls in repeated blocks, but for `blocks` and `markers`, which are blocks.
 
-    `replayed_writes` are those that wrote a tensor. `stamped` calls were replayed, until their block went another way.
+    `stamped` calls were replayed, until their block went another way.
     `stops` counts why blocks were traced to their end; `markers` counts the parts of blocks that were replayed to their
     end.
     """
 
     replayed: int = 0
-    replayed_writes: int = 0
     recorded: int = 0
     stamped: int = 0
     blocks: int = 0

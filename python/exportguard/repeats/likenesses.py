@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import torch
@@ -18,29 +19,32 @@ class Likeness:
     :raises UncomparableError: for a tensor whose look does not say all of it
     """
 
-    __slots__ = ("_attributes", "_device", "_model", "_throws", "argument", "look", "value")
+    __slots__ = ("_attributes", "_device", "_mode", "_model", "_source", "_throws", "argument", "look", "value")
 
     def __init__(self, value: Local, tensor: Any, argument: int | str | None) -> None:
         self.value = value
         self.argument = argument
         self.look = appearance(tensor)
-        self._model = tensor
+        # Not held, for the model may ask whether it lives: `weakref.ref(tensor)() is None`.
+        self._source = weakref.ref(tensor)
+        self._model = _copy(tensor)
+        self._mode = tensor.fake_mode
         self._device = tensor.fake_device
         self._throws = not tensor.fake_mode._allow_unsafe_data_ptr_access
         self._attributes: dict[str, Any] = {}
 
     def settle(self, instead: Any = None) -> None:
-        """Copies the tensor, or `instead`, and lets go of it; `make` needs that.
+        """Copies the tensor once more, or `instead`; `make` needs that.
 
         Not before the block has used it: the flags of its layout are found out when they are asked for, and a copy has
         those that are known by then.
         """
-        source = self._model if instead is None else instead
-        with torch._C._DisableTorchDispatch():
-            self._model = source.detach()
+        source = self._source() if instead is None else instead
+        if source is not None:
+            self._model = _copy(source)
 
         # Which attributes a fake tensor has differs between versions of torch.
-        self._attributes = {**FakeTensor(source.fake_mode, self._model, self._device).__dict__, REPLAYED: True}
+        self._attributes = {**FakeTensor(self._mode, self._model, self._device).__dict__, REPLAYED: True}
 
     def make_in_own_memory(self) -> Any:
         """Another tensor of this look, which shares its memory with no other."""
@@ -65,3 +69,9 @@ class Likeness:
             torch._C._set_warn_deprecated_on_mutable_data_ptr(made)
         made.__dict__.update(self._attributes)
         return made
+
+
+def _copy(tensor: Any) -> Any:
+    """One that holds the memory, and not the tensor."""
+    with torch._C._DisableTorchDispatch():
+        return tensor.detach()

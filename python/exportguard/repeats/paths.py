@@ -88,7 +88,6 @@ class Step:
     first: int = 0  # the number of its first template
     outside: tuple[tuple[Any, ...], ...] = ()  # what the tensors look like that it is the first to take from outside
     apart: frozenset[int] = frozenset()  # values that look otherwise than to those whose steps its children are
-    writes: bool = False  # its first argument
     is_detour: bool = False  # its path goes on as an earlier one
 
     def likenesses(self) -> Iterator[Likeness]:

@@ -31,7 +31,7 @@ _OF_ITSELF = frozenset(
 #: The tensor that the memory is of, which may be another one that was replayed.
 _BASE = _Tensor._base.__get__
 
-#: How often the memory was written: by calls that were replayed, too.
+#: How often the memory was written: all tensors that were replayed for one call count as one here.
 _VERSION = _Tensor._version.__get__
 
 #: What changes what a tensor is without a call of an operator.
@@ -60,7 +60,7 @@ def is_unanswered(func: object, args: tuple[Any, ...], counts: Counts) -> bool:
     """Whether it asks what depends on calls that were replayed."""
     if func in _OF_ITSELF:
         return any(map(is_replayed, args))
-    return (func == _BASE and counts.replayed > 0) or (func == _VERSION and counts.replayed_writes > 0)
+    return func in (_BASE, _VERSION) and counts.replayed > 0
 
 
 def sets_its_own_data(func: object, args: tuple[Any, ...]) -> bool:

@@ -72,7 +72,7 @@ class Region:
         self._nodes: dict[int, Node] = {}  # by number: what is from outside, and what is in the graph
         self._numbers: dict[Any, int] = {}  # by node, or by (region, number) for what has no node yet
         self._replayed: list[Step] = []  # not in the graph yet
-        self._recorded: list[Likeness] = []  # still hold their tensors
+        self._recorded: list[Likeness] = []  # the block may still use their tensors
         self._created: list[Node] = []
         self._marker: Node | None = None
         self._cousins = Cousins()
@@ -122,7 +122,6 @@ class Region:
             self._apart |= found.apart
         self._count = max(self._count, found.first + len(found.templates))
         self.memory.counts.replayed += 1
-        self.memory.counts.replayed_writes += found.writes
         return self._results(found.returned, args, kwargs)
 
     def _key(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], taken: list[Taken]) -> Any:
@@ -213,7 +212,6 @@ class Region:
             place=self.place,
             first=first,
             outside=tuple([value.look for value in taken]),
-            writes=func._schema.is_mutable,
         )
         self._append(key, step, _shape_env_of(result))
         self.memory.counts.recorded += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -102,3 +103,71 @@ def test_data_that_stays_is_no_change() -> None:
     converted = to_onnx(model, (x,))
     (got,) = converted.run({converted.inputs[0].name: x}).values()
     torch.testing.assert_close(got, model(x), rtol=1e-4, atol=1e-4)
+
+
+def counting_writes(layer: Layer, x: Tensor) -> Tensor:
+    """Only one layer writes, and only what it made itself."""
+    h = layer.up(x)
+    if layer.index == 2:
+        h.add_(1)
+    return x + torch.tanh(h) * (1 + h._version)
+
+
+class Weakly:
+    """What layers keep of their tensors without holding them, in the way of `keep`."""
+
+    def __init__(self, keep: Callable[[Tensor], Callable[[], bool]]) -> None:
+        self.keep, self.held = keep, []
+
+    def __call__(self, layer: Layer, x: Tensor) -> Tensor:
+        h = layer.up(x)
+        inner = h * 2
+        lives = self.keep(inner)
+        if layer.index % 2:
+            self.held.append(inner)
+        del inner
+        answer = lives()
+        self.held.clear()
+        return x + torch.tanh(h) * (2 if answer else 3)
+
+
+def by_reference(tensor: Tensor) -> Callable[[], bool]:
+    reference = weakref.ref(tensor)
+    return lambda: reference() is not None
+
+
+def by_call_back(tensor: Tensor) -> Callable[[], bool]:
+    dead: list[object] = []
+    reference = weakref.ref(tensor, dead.append)
+    return lambda: reference() is not None and not dead
+
+
+def by_dictionary(tensor: Tensor) -> Callable[[], bool]:
+    values = weakref.WeakValueDictionary({0: tensor})
+    return lambda: 0 in values
+
+
+def by_keys(tensor: Tensor) -> Callable[[], bool]:
+    keys = weakref.WeakKeyDictionary({tensor: 0})
+    return lambda: len(keys) > 0
+
+
+def by_finalizer(tensor: Tensor) -> Callable[[], bool]:
+    finalizer = weakref.finalize(tensor, lambda: None)
+    return lambda: finalizer.alive
+
+
+STATES: dict[str, Callable[..., Tensor]] = {
+    "writes": counting_writes,
+    **{keep.__name__: Weakly(keep) for keep in (by_reference, by_call_back, by_dictionary, by_keys, by_finalizer)},
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_what_lives_and_what_was_written_is_that_of_the_block(name: str) -> None:
+    model = Stack(STATES[name], depth=6).eval()
+    converted = to_onnx(model, (inputs(2, 12),), dynamic_shapes=({0: "batch", 1: "seq"},))
+    for size in ((3, 7), (1, 1), (2, 12)):
+        x = inputs(*size)
+        (got,) = converted.run({converted.inputs[0].name: x}).values()
+        torch.testing.assert_close(got, model(x).detach(), rtol=1e-4, atol=1e-4)

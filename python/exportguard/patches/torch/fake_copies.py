@@ -1,4 +1,4 @@
-"""Fake tensors of parameters, buffers and inputs that look alike are found out about once."""
+"""Fake tensors of parameters, buffers and inputs: found out about once where they look alike, with their attributes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,18 @@ from exportguard.patches.torch.repeated_blocks import MADE_AS_SUBCLASS
 from exportguard.repeats.plan import current_plan
 
 _TARGET = "torch._subclasses.fake_tensor.FakeTensorConverter.from_real_tensor"
+
+
+def with_attributes(fake: Any, tensor: Any) -> Any:
+    """A fake tensor with what Python was told of the tensor that it stands for, as in `weight.scale = 2.0`.
+
+    Torch forgets it, and `getattr(weight, "scale", 1.0)` has another answer while a model is traced.
+    """
+    own = getattr(fake, "__dict__", None)
+    if own is not None and fake is not tensor:
+        for name, value in getattr(tensor, "__dict__", {}).items():
+            own.setdefault(name, value)
+    return fake
 
 
 def copying(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,7 +54,7 @@ def copying(original: Callable[..., Any]) -> Callable[..., Any]:
         trace: bool = True,
     ) -> Any:
         def made_by_torch() -> Any:
-            return original(
+            fake = original(
                 self,
                 fake_mode,
                 t,
@@ -52,6 +64,7 @@ def copying(original: Callable[..., Any]) -> Callable[..., Any]:
                 symbolic_context=symbolic_context,
                 trace=trace,
             )
+            return with_attributes(fake, t) if self.export else fake
 
         may_copy = self.export and not make_constant and current_plan().traces_once
         look = look_of(t) if may_copy and self._get_memo(t) is None else None
@@ -67,7 +80,7 @@ def copying(original: Callable[..., Any]) -> Callable[..., Any]:
             return fake
         for axis, symbol in (axes or {}).items():
             add_source(shape_env, symbol, TensorPropertySource(source, TensorProperty.SIZE, axis))
-        return fake
+        return with_attributes(fake, t)
 
     return from_real_tensor
 
