@@ -297,3 +297,37 @@ def test_a_number_that_follows_from_a_size_is_no_truth_value_where_it_is_one_or_
 
     with pytest.raises(AxisError, match="TruncToInt"):
         exported(first, size=3)
+
+
+class Positions(torch.nn.Module):
+    """A table of five by five patches, which pictures of another grid get resized."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.table, self.scale = torch.nn.Parameter(torch.randn(1, 4, 5, 5)), scale
+
+    def forward(self, picture: torch.Tensor) -> torch.Tensor:
+        h, w = picture.shape[2] // 8, picture.shape[3] // 8
+        patches = torch.nn.functional.avg_pool2d(picture, 8)
+        if h * w == 25 and h == w:
+            return patches + self.table * self.scale
+        return patches + torch.nn.functional.interpolate(self.table, size=(h, w), mode="bicubic")
+
+
+def exported_pictures(module: torch.nn.Module) -> OnnxModel:
+    shapes = ({2: "height", 3: "width"},)
+    return to_onnx(module, (torch.randn(2, 4, 32, 24),), dynamic_shapes=shapes)
+
+
+def test_a_table_of_positions_is_tried_at_the_grid_that_it_was_made_for() -> None:
+    module = Positions(1.0).eval()
+    model = exported_pictures(module)
+    for height, width in ((40, 40), (8, 200), (200, 8), (8, 8), (47, 41), (32, 24)):
+        x = torch.randn(2, 4, height, width)
+        (got,) = model.run({"picture": x}).values()
+        torch.testing.assert_close(got, module(x).detach(), rtol=1e-4, atol=1e-4)
+
+
+def test_another_table_for_one_grid_alone_is_told() -> None:
+    with pytest.raises(AxisError, match=r"(?s)height.*h \* w == 25"):
+        exported_pictures(Positions(2.0).eval())

@@ -57,6 +57,15 @@ def test_what_fails_at_some_sizes_is_disproved_by_the_smallest_of_them(name: str
     assert decision.is_complete == is_complete
 
 
+@pytest.mark.parametrize(("patch", "side"), [(8, 5), (14, 16), (14, 37), (16, 14), (32, 7)])
+def test_the_grid_of_patches_that_a_table_was_made_for_is_found(patch: int, side: int) -> None:
+    patches = FloorDiv(s, patch) * FloorDiv(b, patch)
+    decision = decide(sympy.Ne(patches, side**2), {s: Range(1), b: Range(1)})
+    assert decision.answer == Answer.DISPROVED
+    assert all((sizes[s] // patch) * (sizes[b] // patch) == side**2 for sizes in decision.counterexamples)
+    assert {s: side * patch, b: side * patch} in decision.counterexamples
+
+
 def test_a_bound_that_was_asked_for_is_implied() -> None:
     assert decide(s <= 512, {s: Range(2, 512)}).answer == Answer.PROVED
     assert decide(sympy.Ne(s, 7), {s: Range(8, 100)}).answer == Answer.PROVED
