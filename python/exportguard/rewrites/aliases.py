@@ -10,7 +10,7 @@ that a body takes two views of one storage as two operands: that is for `Capture
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,7 +32,7 @@ _LOOKS = frozenset(
             "is_contiguous",
             "element_size",
         ),
-        *("is_floating_point", "is_complex", "data_ptr", "untyped_storage", "storage", "get_device", "__len__", "type"),
+        *("is_floating_point", "is_complex", "data_ptr", "untyped_storage", "storage", "get_device", "__len__"),
         *("_is_view", "is_inference", "is_conj", "is_neg", "__hash__", "__set__", "requires_grad_", "retain_grad"),
         *("is_set_to", "is_signed", "is_pinned", "register_hook", "_set_grad_enabled", "device"),
     )
@@ -44,10 +44,13 @@ def storage_of(tensor: torch.Tensor) -> Any:
     return tensor.untyped_storage()
 
 
-def only_looks(func: object) -> bool:
-    """Whether a torch function asks for no number in a tensor: sizes, dtypes, attributes."""
+def only_looks(func: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a torch function asks for no number in a tensor: sizes, dtypes, attributes.
+
+    What it gives may be a tensor all the same, as `x.T` is; `x.type(dtype)` is a conversion, `x.type()` a name.
+    """
     name = getattr(func, "__name__", "")
-    return name == "__get__" or name in _LOOKS
+    return name == "__get__" or name in _LOOKS or (name == "type" and len(args) + len(kwargs) == 1)
 
 
 _NOW: list[Aliases] = []

@@ -142,6 +142,10 @@ def _symbols(item: object) -> set[Any]:
     return {symbol for size in symbolic for symbol in free_unbacked_symbols(size)}
 
 
+#: `x.data`, which no trace follows: what is made of it is refused.
+_DATA = torch.Tensor.data.__get__  # type: ignore[attr-defined]
+
+
 class _Recorder(TorchFunctionMode):
     def __init__(self, captured: Captured) -> None:
         super().__init__()
@@ -160,8 +164,9 @@ class _Recorder(TorchFunctionMode):
         for leaf in leaves:
             if isinstance(leaf, torch.SymInt):
                 captured.add_number(leaf)
-        if only_looks(func):
-            return func(*args, **kwargs)
+        if only_looks(func, args, kwargs):
+            seen = func(*args, **kwargs)
+            return seen if func == _DATA else self._noted(seen, tensors)
         captured.read(tensors)
         captured.may_fail |= _may_fail(func, tensors)
         versions = [tensor._version for tensor in tensors]
@@ -169,10 +174,14 @@ class _Recorder(TorchFunctionMode):
         changed = [t for t, version in zip(tensors, versions, strict=True) if t._version != version]
         for tensor in _targets(func, args, changed):
             captured.write(tensor)
+        return self._noted(result, tensors)
+
+    def _noted(self, result: Any, arguments: Sequence[torch.Tensor]) -> Any:
+        """The result, of which every tensor that is new is one that the closure makes."""
         for leaf in pytree.tree_leaves(result):
             self._note_made(leaf)
-            if isinstance(leaf, torch.Tensor) and id(leaf) in captured.made:
-                captured.note_origin(leaf, tensors)
+            if isinstance(leaf, torch.Tensor) and id(leaf) in self._captured.made:
+                self._captured.note_origin(leaf, arguments)
         return result
 
     def _note_made(self, leaf: object) -> None:

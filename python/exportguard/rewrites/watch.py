@@ -57,7 +57,7 @@ class Watch(TorchFunctionMode):
 
     def _called(self, func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         """Calls a torch function that may read stale memory, or make some stale."""
-        if only_looks(func):
+        if only_looks(func, args, kwargs):
             return func(*args, **kwargs)
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         self.aliases.read(tensors)
