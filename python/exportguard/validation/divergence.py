@@ -34,6 +34,7 @@ RUNNERS = ("onnxruntime", "evaluator")
 Model = OnnxModel | str | Path | bytes
 logger = logging.getLogger(__name__)
 _FEW_OPERATORS = 4  # more or less than a model has: it was made in that way, but for what went wrong
+_LEAST_WORK_FIRST: Sequence[Optimize] = (False, True, "onnxruntime")
 _TAKES_A_PART = ("Split", "Slice", "Gather")
 _LARGEST_IN_MEMORY = 1 << 30  # bytes of a model that onnxruntime is given without a file
 
@@ -422,6 +423,8 @@ def _divergence_here(
             logger.debug("the place alone is not converted: %s", error)
             continue
         candidates.append((made, OnnxModel(beside[1], opset), beside[2]))
+        if _unlikeness(*candidates[-1][:2]) == 0:
+            break
     likest = _search_likest(candidates, options)
     if likest is None or (other := likest[0].first) is None:
         return None
@@ -442,7 +445,7 @@ def _divergence_of_whole(
 ) -> Divergence | None:
     """The same of a conversion of the whole program."""
     candidates = []
-    for optimize in reversed(_ways_of(model)):  # without optimizing is the least work
+    for optimize in sorted(_ways_of(model), key=_LEAST_WORK_FIRST.index):
         try:
             again = replace(program, graph=program.graph.copy(), functions={})
             made = convert(again, opset=model.opset, options=export, optimize=optimize)
