@@ -73,16 +73,21 @@ def at_sizes(tensors: Sequence[torch.Tensor], shapes: Shapes, sizes: Sizes) -> l
     return grown
 
 
+def sizes_of(shapes: Shapes) -> dict[str, int]:
+    """The size that each name has in the example."""
+    names = {name for shape in shapes for name in (shape or {}).values()}
+    return {name: int(re.sub(r"\D", "", name)) for name in names}
+
+
 def other_sizes(shapes: Shapes) -> Iterator[dict[str, int]]:
     """The sizes of the example, one more of each, the double, one and nothing."""
-    names = {name for shape in shapes for name in (shape or {}).values()}
-    traced = {name: int(re.sub(r"\D", "", name)) for name in names}
+    traced = sizes_of(shapes)
     yield traced
-    if names:
+    if traced:
         yield {name: size + 1 + number for number, (name, size) in enumerate(traced.items())}
         yield {name: size * 2 for name, size in traced.items()}
-        yield dict.fromkeys(names, 1)
-        yield dict.fromkeys(names, 0)
+        yield dict.fromkeys(traced, 1)
+        yield dict.fromkeys(traced, 0)
 
 
 def outcome(module: Callable[..., Any], tensors: Sequence[torch.Tensor], shapes: Shapes) -> Outcome:
@@ -100,7 +105,7 @@ def outcome(module: Callable[..., Any], tensors: Sequence[torch.Tensor], shapes:
         return Outcome("refused unclearly", f"{type(error).__name__}: {error}")
     found = Outcome("right")
     for sizes in other_sizes(shapes):
-        told = _at(module, model, at_sizes(tensors, shapes, sizes), sizes)
+        told = at(module, model, at_sizes(tensors, shapes, sizes), sizes)
         if told.kind == "other":
             return told
         found = found if told.kind == "right" else told
@@ -115,7 +120,8 @@ def refusal_of(module: Callable[..., Any], given: tuple[torch.Tensor, ...], shap
     return Outcome("converted what eager refuses")
 
 
-def _at(module: Callable[..., Any], model: Any, feed: Sequence[torch.Tensor], sizes: Sizes) -> Outcome:
+def at(module: Callable[..., Any], model: Any, feed: Sequence[torch.Tensor], sizes: Sizes) -> Outcome:
+    """What the file does at one point, beside eager."""
     refusal = ""
     try:
         expected = tensors_of(module(*[tensor.clone() for tensor in feed]))

@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import argparse
 import collections
-import faulthandler
 import itertools
-import os
-import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import onnxruntime
 import torch
+from own_process import told_by
 
 from exportguard import GraphBuilder
 from exportguard.errors import ExportGuardError
@@ -35,9 +33,6 @@ NAN, INF = float("nan"), float("inf")
 
 #: Relative and absolute, of what is rounded.
 TOLERANCES = {torch.float16: (4e-3, 1e-4), torch.float32: (2e-5, 1e-6), torch.float64: (1e-12, 1e-14)}
-
-#: Seconds for a case in a process of its own; one that never returns ends by SIGALRM.
-PATIENCE = 10
 
 Write = Callable[[Any, list[Any]], Any]
 
@@ -341,25 +336,10 @@ def _in_this_process(case: Case) -> tuple[str, str]:
 
 def _in_child(case: Case) -> tuple[str, str]:
     """The outcome in a process of its own, which a fault may end."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            faulthandler.disable()
-            signal.alarm(PATIENCE)
-            with os.fdopen(write, "w") as pipe:
-                pipe.write("\n".join(_in_this_process(case)))
-        finally:
-            os._exit(0)  # nothing else of this process is for the child, whatever was raised
-    os.close(write)
-    with os.fdopen(read) as pipe:
-        told = pipe.read()
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        return "wrong", f"ends the process by {signal.Signals(os.WTERMSIG(status)).name}"
-    if not told:
-        raise RuntimeError(f"{case.name} of {case.dtype} could not be tried in a process of its own")
-    kind, _, text = told.partition("\n")
+    (told,) = told_by([lambda: ": ".join(_in_this_process(case))])
+    if told.startswith("ends the process"):
+        return "wrong", told
+    kind, _, text = told.partition(": ")
     return kind, text
 
 

@@ -274,7 +274,7 @@ def _refuse_strides_of_views(program: ExportedProgram) -> None:
             reason = "storage_offset counts from the tensor that this one is a part of; call clone() on it before"
         else:
             continue
-        raise LoweringError(f"{node.target}: {reason}\n{node.meta.get('stack_trace', '')}")
+        raise LoweringError(f"{node.target}: {reason}\n{node.meta.get('stack_trace') or ''}".rstrip())
 
 
 def _offset(node: Any) -> Any:

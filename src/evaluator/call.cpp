@@ -12,6 +12,7 @@
 
 #include "exportguard/common/torch_dtypes.h"
 #include "exportguard/evaluator/evaluator.h"
+#include "exportguard/ir/places.h"
 
 namespace exportguard::evaluator {
 namespace {
@@ -19,8 +20,7 @@ namespace {
 std::string place_of(const ir::Node& node) {
   std::string text = node.qualified_name();
   if (node.output_count() > 0 && !node.output().name().empty()) text += " %" + node.output().name();
-  const std::string where = node.source() != nullptr ? node.source()->where() : std::string();
-  return where.empty() ? text : fmt::format("{} ({})", text, where);
+  return ir::placed(text, node.source());
 }
 
 constexpr std::int64_t kSmall = std::int64_t{1} << 28;  // bytes: nobody asks the system about less

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "exportguard/ir/places.h"
+
 namespace exportguard::importer {
 namespace {
 
@@ -89,9 +91,6 @@ std::optional<std::int64_t> find_integer(const ir::Node& node, std::size_t posit
   return value && value->type().value ? value->type().value->constant() : std::nullopt;
 }
 
-std::string place_of(const ir::Node& node) {
-  const std::string where = node.source() ? node.source()->where() : std::string();
-  return where.empty() ? node.qualified_name() : fmt::format("{} ({})", node.qualified_name(), where);
-}
+std::string place_of(const ir::Node& node) { return ir::placed(node.qualified_name(), node.source()); }
 
 }  // namespace exportguard::importer

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "exportguard/ir/places.h"
 #include "exportguard/ir/types.h"
 
 namespace exportguard::ir {
@@ -132,8 +133,7 @@ std::string described(const Value* value) {
   if (value == nullptr) return "nothing";
   const Node* producer = value->producer();
   if (producer == nullptr) return fmt::format("{} {}", value->is_input() ? "input" : "initializer", value->name());
-  const std::string where = producer->source() ? producer->source()->where() : std::string();
-  return fmt::format("{}{}", producer->qualified_name(), where.empty() ? "" : " (" + where + ")");
+  return placed(producer->qualified_name(), producer->source());
 }
 
 /// The deepest pair of values, along the first operands that differ, whose calls are others.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "exportguard/common/errors.h"
+#include "exportguard/ir/places.h"
 
 namespace exportguard::ir {
 namespace {
@@ -19,8 +20,7 @@ std::string describe(const Node& node) {
   std::string text = node.qualified_name();
   const bool has_name = node.output_count() > 0 && !node.output().name().empty();
   if (has_name) text += " %" + node.output().name();
-  const std::string where = node.source() ? node.source()->where() : std::string();
-  return where.empty() ? text : fmt::format("{} ({})", text, where);
+  return placed(text, node.source());
 }
 
 std::string describe(const Value& value) {

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "exportguard/common/errors.h"
+#include "exportguard/ir/places.h"
 
 namespace exportguard::ir {
 
@@ -95,9 +96,7 @@ InferenceContext::InferenceContext(const OperatorCall& call, const Known& known)
 
 void InferenceContext::fail(const std::string& reason) const {
   const std::string scope = call_.domain.empty() ? std::string() : std::string(call_.domain) + "::";
-  const std::string where = call_.source ? call_.source->where() : std::string();
-  const std::string place = where.empty() ? std::string() : fmt::format(" ({})", where);
-  throw GraphError(fmt::format("{}{}{}: {}", scope, call_.op, place, reason));
+  throw GraphError(fmt::format("{}: {}", placed(scope + std::string(call_.op), call_.source), reason));
 }
 
 const Value* InferenceContext::find_input(std::size_t i) const {

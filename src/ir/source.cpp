@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "exportguard/ir/graph.h"
+#include "exportguard/ir/places.h"
 
 namespace exportguard::ir {
 namespace {
@@ -50,6 +51,12 @@ std::string Source::where() const {
   text += file_name(file);
   if (line > 0) text += ':' + std::to_string(line);
   return text;
+}
+
+std::string placed(std::string_view what, const Source* source) {
+  const std::string where = source != nullptr ? source->where() : std::string();
+  std::string text(what);
+  return where.empty() ? text : text + " (" + where + ")";
 }
 
 const Source* intern(const SourceView& source) {

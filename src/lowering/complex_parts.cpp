@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "exportguard/common/errors.h"
+#include "exportguard/ir/places.h"
 
 namespace exportguard::lowering {
 namespace {
@@ -120,8 +121,7 @@ Parts ComplexValues::parts(Value& value) {
 // ------------------------------------------------------------------------------------------------ one node
 
 void ComplexSite::fail(const std::string& reason) const {
-  const std::string where = node_.source() ? fmt::format(" ({})", node_.source()->where()) : std::string();
-  throw LoweringError(fmt::format("cannot lower {}{}: {}", node_.qualified_name(), where, reason));
+  throw LoweringError(fmt::format("cannot lower {}: {}", ir::placed(node_.qualified_name(), node_.source()), reason));
 }
 
 const Argument& ComplexSite::argument(std::size_t i) const {
@@ -284,7 +284,9 @@ void separate_complex(ir::Graph& graph, const LoweringTable& table, int opset) {
     if (!node.is_torch() || !touches_complex(node) || selections.contains(&node)) continue;
     const ComplexRule rule = table.find_complex(node.qualified_name());
     if (rule == nullptr) {
-      unknown[node.qualified_name()].insert(node.source() ? node.source()->where() : std::string());
+      const std::string where = node.source() ? node.source()->where() : std::string();
+      std::set<std::string>& places = unknown[node.qualified_name()];
+      if (!where.empty()) places.insert(where);
       continue;
     }
     if (!unknown.empty()) continue;  // its operands may have no parts
@@ -296,7 +298,7 @@ void separate_complex(ir::Graph& graph, const LoweringTable& table, int opset) {
   if (!unknown.empty()) {
     std::vector<std::string> lines;
     for (const auto& [target, places] : unknown)
-      lines.push_back(fmt::format("{} ({})", target, fmt::join(places, "; ")));
+      lines.push_back(places.empty() ? target : fmt::format("{} ({})", target, fmt::join(places, "; ")));
     const bool asks_for_eigenvalues =
         std::ranges::all_of(unknown, [](const auto& entry) { return is_eigen(entry.first); });
     throw LoweringError(fmt::format("no rule for complex tensors in {}; {}", fmt::join(lines, ", "),

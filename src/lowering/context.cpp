@@ -1,4 +1,5 @@
 #include "exportguard/lowering/context.h"
+#include "exportguard/ir/places.h"
 
 #include <fmt/format.h>
 
@@ -82,9 +83,7 @@ LoweringContext::~LoweringContext() = default;
 Target LoweringContext::target() const { return shared_.target; }
 
 void LoweringContext::fail(const std::string& reason) const {
-  const std::string where = node_->source() ? node_->source()->where() : std::string();
-  const std::string place = where.empty() ? std::string() : fmt::format(" ({})", where);
-  throw LoweringError(fmt::format("cannot lower {}{}: {}", node_->qualified_name(), place, reason));
+  throw LoweringError(fmt::format("cannot lower {}: {}", ir::placed(node_->qualified_name(), node_->source()), reason));
 }
 
 // ------------------------------------------------------------------------------------------------ arguments

@@ -1,5 +1,11 @@
 #include "lowering/interpolation.h"
 
+#include <ATen/ops/tensor.h>
+
+#include <cmath>
+#include <vector>
+
+#include "lowering/axes.h"
 #include "lowering/size_arithmetic.h"
 #include "lowering/wide_arithmetic.h"
 
@@ -18,14 +24,14 @@ struct Taps {
 
 Value* as_number(LoweringContext& ctx, const Size& size) { return ctx.cast(as_scalar(ctx, size), kWide); }
 
-/// How far two neighbours of the result lie apart on the operand's axis. But for plain cubic kernels torch leaves an
-/// axis whose size stays as it is, whatever factor is given.
+/// How far two neighbours of the result lie apart on the operand's axis. But for plain cubic kernels of floats torch
+/// leaves an axis whose size stays as it is, whatever factor is given.
 Value* step_of(LoweringContext& ctx, const Size& from, const InterpolatedAxis& axis,
                const InterpolationOptions& options) {
   if (!options.aligns_corners) {
     if (!axis.factor || *axis.factor <= 0) return quotient(ctx, as_number(ctx, from), as_number(ctx, axis.to));
     Value* step = number(ctx, 1 / *axis.factor);
-    if (options.kernel == Kernel::kCubic && !options.is_antialiased) return step;
+    if (options.kernel == Kernel::kCubic && !options.is_antialiased && !options.is_of_bytes) return step;
     return ctx.where(ctx.op("Equal", {as_scalar(ctx, from), as_scalar(ctx, axis.to)}), number(ctx, 1), step);
   }
   Value* last = plus(ctx, as_number(ctx, axis.to), -1);
@@ -115,19 +121,67 @@ Taps antialiased_taps(LoweringContext& ctx, const Size& from, const Interpolated
   return {within(ctx, positions, from), quotient(ctx, weights, total), takes_part};
 }
 
+// ------------------------------------------------------------------------------------------------ bytes
+
+/// At the ends of an axis several taps are one element: the first of them gets the weights of all.
+Value* merged_weights(LoweringContext& ctx, const Taps& taps) {
+  Value* is_same = ctx.op("Equal", {ctx.unsqueeze(taps.positions, {2}), ctx.unsqueeze(taps.positions, {1})});
+  Value* shared = ctx.where(is_same, ctx.unsqueeze(taps.weights, {1}), number(ctx, 0));
+  Value* ahead = ctx.op("Sub", {ctx.slice(taps.positions, 1, 0, 1), ctx.ints({1})});
+  Value* before = ctx.concat({ahead, ctx.slice(taps.positions, 1, 0, -1)}, 1);
+  Value* is_first = ctx.op("Greater", {taps.positions, before});
+  return ctx.where(is_first, ctx.reduce("ReduceSum", shared, {2}, false), number(ctx, 0));
+}
+
+/// What 1 is in torch's fixed point: the greatest power of two, up to 2²², with which every weight is below 2¹⁵.
+Value* unit_of(LoweringContext& ctx, Value* weights) {
+  constexpr int kMostDigits = 22;
+  std::vector<double> powers;
+  for (int digits = 0; digits <= kMostDigits; ++digits) powers.push_back(std::ldexp(1, digits));
+  Value* units = ctx.constant(ir::Tensor(at::tensor(powers)));
+
+  Value* greatest = ctx.reduce("ReduceMax", weights, {0, 1}, false);
+  Value* whole = ctx.op("Floor", {plus(ctx, product(ctx, ctx.slice(units, 0, 1, kEnd), greatest), 0.5)});
+  Value* fits = ctx.cast(is_below(ctx, whole, 1 << 15), DType::kInt64);
+  return ctx.gather(units, ctx.reduce("ReduceSum", fits, {0}, false), 0);
+}
+
+/// Rounded away from zero at a half.
+Value* whole_weights(LoweringContext& ctx, Value* weights, Value* unit) {
+  Value* size = ctx.op("Floor", {plus(ctx, product(ctx, ctx.op("Abs", {weights}), unit), 0.5)});
+  return product(ctx, ctx.op("Sign", {weights}), size);
+}
+
+Value* rounded_byte(LoweringContext& ctx, Value* total, Value* unit) {
+  Value* whole = ctx.op("Floor", {quotient(ctx, sum(ctx, total, times(ctx, unit, 0.5)), unit)});
+  return ctx.op("Clip", {whole, number(ctx, 0), number(ctx, 255)});
+}
+
+Value* weighted_sum(LoweringContext& ctx, Value* x, const Taps& taps, std::int64_t axis) {
+  Value* gathered = ctx.gather(x, taps.positions, axis);  // [..., to, taps, ...]
+  std::vector<std::int64_t> behind;
+  for (auto i = axis + 2; i < static_cast<std::int64_t>(ctx.rank(gathered)); ++i) behind.push_back(i - axis);
+  Value* parts = product(ctx, gathered, ctx.unsqueeze(taps.weights, behind));
+  // The NaN or infinity of an element that takes no part is not the result's.
+  if (taps.takes_part) parts = ctx.where(ctx.unsqueeze(taps.takes_part, behind), parts, number(ctx, 0));
+  return ctx.reduce("ReduceSum", parts, {axis + 1}, false);
+}
+
+/// Pictures of bytes are summed with whole weights, and every axis gives bytes again.
+Value* interpolated_bytes(LoweringContext& ctx, Value* x, Taps taps, std::int64_t axis) {
+  if (taps.takes_part == nullptr) taps.weights = merged_weights(ctx, taps);
+  Value* unit = unit_of(ctx, taps.weights);
+  taps.weights = whole_weights(ctx, taps.weights, unit);
+  return rounded_byte(ctx, weighted_sum(ctx, x, taps, axis), unit);
+}
+
 }  // namespace
 
 Value* interpolated(LoweringContext& ctx, Value* x, const InterpolatedAxis& axis, const InterpolationOptions& options) {
   const Size from = size_of(ctx, x, axis.axis);
   const auto taps_of = options.is_antialiased ? antialiased_taps : plain_taps;
   const Taps taps = taps_of(ctx, from, axis, options);
-  Value* gathered = ctx.gather(x, taps.positions, axis.axis);  // [..., to, taps, ...]
-  std::vector<std::int64_t> behind;
-  for (auto i = axis.axis + 2; i < static_cast<std::int64_t>(ctx.rank(gathered)); ++i) behind.push_back(i - axis.axis);
-  Value* parts = product(ctx, gathered, ctx.unsqueeze(taps.weights, behind));
-  // The NaN or infinity of an element that takes no part is not the result's.
-  if (taps.takes_part) parts = ctx.where(ctx.unsqueeze(taps.takes_part, behind), parts, number(ctx, 0));
-  return ctx.reduce("ReduceSum", parts, {axis.axis + 1}, false);
+  return options.is_of_bytes ? interpolated_bytes(ctx, x, taps, axis.axis) : weighted_sum(ctx, x, taps, axis.axis);
 }
 
 }  // namespace exportguard::lowering

@@ -22,6 +22,7 @@ struct InterpolationOptions {
   Kernel kernel = Kernel::kLinear;
   bool aligns_corners = false;
   bool is_antialiased = false;
+  bool is_of_bytes = false;  ///< the elements are whole numbers up to 255, and so are the result's
 };
 
 /// `x` is a float64.

@@ -1,10 +1,12 @@
 #include "exportguard/lowering/lower.h"
+#include "exportguard/ir/places.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 #include <set>
+#include <stdexcept>
 
 #include "exportguard/common/errors.h"
 #include "lowering/complex_parts.h"
@@ -43,12 +45,17 @@ void lower_node(LoweringContext::Shared& shared, ir::Node& node) {
   } catch (const Error& error) {
     shared.failures.push_back(
         {node.qualified_name(), where(node),
-         fmt::format("cannot lower {} ({}): {}", node.qualified_name(), where(node), error.what())});
+         fmt::format("cannot lower {}: {}", ir::placed(node.qualified_name(), node.source()), error.what())});
+  } catch (const std::out_of_range&) {  // of a list that is read entry by entry
+    shared.failures.push_back({node.qualified_name(), where(node),
+                               fmt::format("cannot lower {}: an argument has fewer entries than the operator takes",
+                                           ir::placed(node.qualified_name(), node.source()))});
   }
 }
 
-std::string join_places(const std::set<std::string>& places) {
-  std::string text;
+/// Behind a colon; nothing if none is known.
+std::string listed(const std::set<std::string>& places) {
+  std::string text = places.empty() ? "" : ": ";
   std::size_t shown = 0;
   for (const std::string& place : places) {
     if (shown == kPlacesShown) return text + fmt::format("; and {} more", places.size() - shown);
@@ -75,7 +82,7 @@ std::string describe(const std::vector<Failure>& failures) {
   if (!counts.empty())
     text += fmt::format("{} operator{} without a lowering:", counts.size(), counts.size() > 1 ? "s" : "");
   for (const auto& [target, count] : counts)
-    text += fmt::format("\n  {} ({}x): {}", target, count, join_places(places[target]));
+    text += fmt::format("\n  {} ({}x){}", target, count, listed(places[target]));
   if (!counts.empty()) {
     text += fmt::format(
         "\nconvert it yourself: to_onnx(…, dispatcher=exportguard.Dispatcher({{\"{}\": lambda g, x: g.op.Relu(x)}})), "

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "exportguard/common/errors.h"
+#include "exportguard/ir/places.h"
 #include "exportguard/lowering/empty_products.h"
 #include "exportguard/lowering/exact_factors.h"
 #include "exportguard/lowering/widening.h"
@@ -36,11 +37,10 @@ class DtypesOfEager {
 
  private:
   void add(const ir::Node& node, const std::string& told) {
-    const std::string where = node.source() ? node.source()->where() : std::string();
     refused_.insert(
-        fmt::format("cannot lower {} ({}): torch refuses operands of {} when it runs; convert with .to(dtype) what has "
+        fmt::format("cannot lower {}: torch refuses operands of {} when it runs; convert with .to(dtype) what has "
                     "another one than the operator takes. torch says: {}",
-                    node.qualified_name(), where, operators::operand_dtypes(node), told));
+                    ir::placed(node.qualified_name(), node.source()), operators::operand_dtypes(node), told));
   }
 
   operators::EagerDtypes dtypes_;

@@ -1,5 +1,6 @@
 #include "python/converters.h"
 
+#include <exportguard/ir/places.h>
 #include <exportguard/lowering/context.h>
 #include <fmt/format.h>
 #include <pybind11/stl.h>
@@ -102,9 +103,8 @@ void convert(const py::object& function, LoweringContext& ctx) {
   try {
     ctx.results(Conversion(ctx).run(function));
   } catch (py::error_already_set& error) {
-    const std::string where = ctx.source() ? ctx.source()->where() : std::string();
     error.value().attr("add_note")(
-        fmt::format("while {} ({}) was converted", ctx.node().qualified_name(), where.empty() ? "no source" : where));
+        fmt::format("while {} was converted", ir::placed(ctx.node().qualified_name(), ctx.source())));
     throw;
   }
 }

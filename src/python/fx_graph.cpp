@@ -2,6 +2,7 @@
 
 #include <exportguard/common/errors.h>
 #include <exportguard/common/torch_dtypes.h>
+#include <exportguard/ir/places.h>
 #include <fmt/format.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
@@ -54,10 +55,7 @@ std::int64_t integer(py::handle object) {
   return value;
 }
 
-std::string place(const FxOperator& op, const ir::Source* source) {
-  const std::string where = source ? source->where() : std::string();
-  return where.empty() ? op.target : fmt::format("{} ({})", op.target, where);
-}
+std::string place(const FxOperator& op, const ir::Source* source) { return ir::placed(op.target, source); }
 
 /// `lin.weight` → the object at the end of the attributes.
 py::object resolve(py::object owner, const std::string& path) {

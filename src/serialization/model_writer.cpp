@@ -9,6 +9,7 @@
 #include <set>
 
 #include "exportguard/common/errors.h"
+#include "exportguard/ir/places.h"
 #include "serialization/graph_writer.h"
 
 namespace exportguard::serialization {
@@ -18,10 +19,7 @@ constexpr std::size_t kMostReported = 10;
 
 using Opsets = std::map<std::string, std::int64_t>;
 
-std::string describe(const ir::Node& node) {
-  const std::string where = node.source() != nullptr ? node.source()->where() : "";
-  return where.empty() ? node.qualified_name() : fmt::format("{} ({})", node.qualified_name(), where);
-}
+std::string describe(const ir::Node& node) { return ir::placed(node.qualified_name(), node.source()); }
 
 void collect_torch_nodes(const ir::Graph& graph, std::vector<const ir::Node*>& into) {
   for (const ir::Node& node : graph) {

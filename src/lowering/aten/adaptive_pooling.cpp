@@ -163,21 +163,27 @@ void lower_adaptive_avg_pool(LoweringContext& ctx) {
   ctx.result(!is_even ? average_each_axis(ctx, pooling) : pool_evenly(ctx, "AveragePool", pooling, windows).front());
 }
 
+Adaptive with_places_of_nan(LoweringContext& ctx, Adaptive pooling) {
+  pooling.x = places_of_nan(ctx, pooling.x, ctx.rank(pooling.x) - pooling.first);
+  return pooling;
+}
+
 void lower_adaptive_max_pool(LoweringContext& ctx) {
   const Adaptive pooling = adaptive_of(ctx);
   const Numbers windows = even_windows(ctx, pooling);
   if (windows.empty()) {
     const bool wants_positions = !ctx.node().output(1).is_unused();
     const Maxima maxima = largest_of_each_axis(ctx, pooling, wants_positions);
-    return ctx.results({maxima.values, maxima.positions});
+    if (!wants_positions || !is_floating(pooling.x->dtype())) return ctx.results({maxima.values, maxima.positions});
+    const Maxima last = largest_of_each_axis(ctx, with_places_of_nan(ctx, pooling), false);
+    const PooledMaxima found = with_nan(ctx, {maxima.values, maxima.positions}, last.values);
+    return ctx.results({found.values, found.places});
   }
   auto results = pool_evenly(ctx, "MaxPool", pooling, windows);
   Value* channel = as_scalar(ctx, merged_size(ctx, pooling.x, pooling.first, ctx.rank(pooling.x)));
   PooledMaxima found = {results[0], ctx.op("Mod", {results[1], channel})};
   if (is_floating(pooling.x->dtype())) {
-    Adaptive places = pooling;
-    places.x = places_of_nan(ctx, pooling.x, ctx.rank(pooling.x) - pooling.first);
-    found = with_nan(ctx, found, pool_evenly(ctx, "MaxPool", places, windows).front());
+    found = with_nan(ctx, found, pool_evenly(ctx, "MaxPool", with_places_of_nan(ctx, pooling), windows).front());
   }
   ctx.results({found.values, found.places});
 }

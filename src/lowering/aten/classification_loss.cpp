@@ -182,13 +182,19 @@ Value* with_batch(LoweringContext& ctx, Value* x, std::size_t rank) {
   return ctx.unsqueeze(x, axes_between(0, rank - ctx.rank(x)));
 }
 
+/// What is above 0; torch asks just that, so that a NaN costs nothing.
+Value* hinged(LoweringContext& ctx, Value* gap) {
+  Value* zero = ctx.number_like(0, gap);
+  return ctx.where(ctx.op("Greater", {gap, zero}), gap, zero);
+}
+
 /// The mean over all classes of max(0, margin - score of the target + score)^p, 0 for the target itself.
 void lower_multi_margin_loss(LoweringContext& ctx) {
   Value* x = with_batch(ctx, ctx.widened(ctx.input(0)), 2);
   Value* target = ctx.unsqueeze(with_batch(ctx, ctx.input(1), 1), {1});
   Value* picked = ctx.op("GatherElements", {x, target}, {{"axis", 1}});
   Value* gap = ctx.op("Add", {ctx.op("Sub", {x, picked}), ctx.scalar(3, x->dtype())});
-  Value* hinge = ctx.op("Max", {gap, ctx.number_like(0, x)});
+  Value* hinge = hinged(ctx, gap);
   if (ctx.number(2) == 2) hinge = ctx.op("Mul", {hinge, hinge});
   if (ctx.has(4)) hinge = ctx.op("Mul", {hinge, ctx.gather(ctx.cast(ctx.input(4), x->dtype()), target, 0)});
   Value* is_target = ctx.op("Equal", {range(ctx, size_of(ctx, x, 1)), target});
@@ -214,7 +220,7 @@ void lower_multilabel_margin_loss(LoweringContext& ctx) {
   Value* others = ctx.op("Sub", {ctx.number_like(1, x), ctx.reduce("ReduceMax", is_target, {1}, true)});
   Value* picked = ctx.unsqueeze(ctx.op("GatherElements", {x, safe}, {{"axis", 1}}), {2});
   Value* gap = ctx.op("Sub", {ctx.unsqueeze(x, {1}), ctx.op("Sub", {picked, ctx.number_like(1, x)})});
-  Value* hinge = ctx.op("Mul", {ctx.op("Max", {gap, ctx.number_like(0, x)}), others});
+  Value* hinge = ctx.op("Mul", {hinged(ctx, gap), others});
   Value* counted = ctx.where(listed, hinge, ctx.number_like(0, x));
   Value* losses = ctx.reduce("ReduceSum", counted, {1}, false);
   ctx.result(mean_over_classes(ctx, losses, static_cast<Reduction>(ctx.integer(2))));

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
@@ -79,10 +81,26 @@ Value* mean_bags(LoweringContext& ctx, const Bags& bags) {
   return ctx.op("Div", {summed_bags(ctx, bags, nullptr), ctx.op("Max", {count, ctx.number_like(1, count)})});
 }
 
+/// bool[bags, size]: where the first row of a bag has NaN.
+Value* begins_with_nan(LoweringContext& ctx, const Bags& bags, Value* is_nan) {
+  const Size count = size_of(ctx, bags.ids, 0);
+  Value* behind = as_scalar(ctx, count);
+  Value* places = range(ctx, count);
+  if (bags.is_counted) places = ctx.where(bags.is_counted, places, behind);
+  Value* first = reduced_bags(ctx, bags, places, behind, Reduction::kMinimum);
+  Value* none = ctx.filled({Size(1), size_of(ctx, is_nan, 1)}, ctx.constant(0, DType::kInt32));  // of an empty bag
+  return ctx.cast(ctx.gather(ctx.concat({ctx.cast(is_nan, DType::kInt32), none}, 0), first, 0), DType::kBool);
+}
+
+/// torch keeps the first row until another one is greater: a NaN in it stays, and one in another row is never greater.
 Value* largest_of_bags(LoweringContext& ctx, const Bags& bags) {
   Value* low = lowest(ctx, bags.rows->dtype());
-  Value* rows = bags.is_counted ? ctx.where(ctx.unsqueeze(bags.is_counted, {1}), bags.rows, low) : bags.rows;
+  Value* is_nan = kernel_op(ctx, "IsNaN", {bags.rows});
+  Value* rows = ctx.where(is_nan, low, bags.rows);
+  if (bags.is_counted) rows = ctx.where(ctx.unsqueeze(bags.is_counted, {1}), rows, low);
   Value* largest = reduced_bags(ctx, bags, rows, low, Reduction::kMaximum);
+  Value* nan = ctx.number_like(std::numeric_limits<double>::quiet_NaN(), largest);
+  largest = ctx.where(begins_with_nan(ctx, bags, is_nan), nan, largest);
   Value* count = counts(ctx, bags, DType::kInt64);
   Value* has_rows = ctx.op("Greater", {count, ctx.constant(0, DType::kInt64)});
   return ctx.where(has_rows, largest, ctx.number_like(0, largest));

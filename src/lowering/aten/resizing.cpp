@@ -199,7 +199,6 @@ enum class Filter { kPlain, kAntialias };
 /// The argument `align_corners` is the third of every overload.
 std::vector<ir::NamedAttribute> interpolation(LoweringContext& ctx, std::string_view mode, Filter filter) {
   const bool aligns = ctx.flag(2);
-  ctx.require(!aligns || filter == Filter::kPlain, "antialias=True with align_corners=True has no ONNX form");
   std::vector<ir::NamedAttribute> attributes;
   attributes.emplace_back("mode", std::string(mode));
   attributes.emplace_back("coordinate_transformation_mode", std::string(aligns ? "align_corners" : "half_pixel"));
@@ -209,14 +208,6 @@ std::vector<ir::NamedAttribute> interpolation(LoweringContext& ctx, std::string_
     attributes.emplace_back("exclude_outside", std::int64_t{1});
   }
   return attributes;
-}
-
-/// Integers are interpolated as floats, rounded and kept within their range.
-Value* in_range(LoweringContext& ctx, Value* y, DType dtype) {
-  if (is_floating(dtype)) return y;
-  Value* rounded = ctx.op("Round", {y});
-  if (dtype != DType::kUint8) return rounded;
-  return ctx.op("Clip", {rounded, ctx.number_like(0, y), ctx.number_like(255, y)});
 }
 
 /// A Resize that keeps every size does nothing in some runtimes, but plain cubic kernels move by the factor.
@@ -239,14 +230,16 @@ Value* interpolated_in_double(LoweringContext& ctx, const Target& target, const 
 }
 
 void lower_interpolation(LoweringContext& ctx, const Target& target, std::string_view mode, Filter filter) {
-  if (lacks_double(ctx, "Resize", target.x->dtype()) || (mode == "cubic" && may_be_left(ctx, target, filter))) {
+  const bool is_of_bytes = target.x->dtype() == DType::kUint8;  // torch has no kernel for other integers
+  const bool is_antialiased = filter == Filter::kAntialias;
+  if (is_of_bytes || lacks_double(ctx, "Resize", target.x->dtype()) || (is_antialiased && ctx.flag(2)) ||
+      (mode == "cubic" && may_be_left(ctx, target, filter))) {
     const Kernel kernel = mode == "linear" ? Kernel::kLinear : Kernel::kCubic;
-    Value* y = interpolated_in_double(ctx, target, {kernel, ctx.flag(2), filter == Filter::kAntialias});
-    return ctx.result(in_range(ctx, y, target.x->dtype()));
+    return ctx.result(interpolated_in_double(ctx, target, {kernel, ctx.flag(2), is_antialiased, is_of_bytes}));
   }
   // But for plain cubic kernels torch leaves an axis that keeps its size, whatever the factor.
   const KeptAxis kept = mode == "cubic" && filter == Filter::kPlain ? KeptAxis::kMoves : KeptAxis::kStays;
-  ctx.result(in_range(ctx, resize(ctx, target, kept, interpolation(ctx, mode, filter)), target.x->dtype()));
+  ctx.result(resize(ctx, target, kept, interpolation(ctx, mode, filter)));
 }
 
 void lower_linear(LoweringContext& ctx) { lower_interpolation(ctx, sized_target(ctx), "linear", Filter::kPlain); }

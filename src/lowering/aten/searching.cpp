@@ -1,5 +1,8 @@
+#include <ATen/core/Tensor.h>
+
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
+#include "lowering/iteration.h"
 #include "lowering/kernels.h"
 #include "lowering/size_arithmetic.h"
 
@@ -15,17 +18,68 @@ std::pair<Value*, Value*> comparable(LoweringContext& ctx, std::string_view op, 
 // ------------------------------------------------------------------------------------------------ places in sorted
 // lists
 
-/// How many elements of the last axis of `list` come before each of `values`: those less than it, or not more. The list
-/// is a vector, or has the axes of the values before its last one.
-Value* places(LoweringContext& ctx, Value* list, Value* values, bool is_right) {
-  const bool is_vector = ctx.rank(list) == 1;
+// A list is a vector, or has the axes of the values before its last one.
+
+/// Whether the list is known and each element is at least the one before it; one with NaN is not.
+bool is_in_order(LoweringContext& ctx, const Value* list) {
+  const ir::Tensor* known = ctx.find_constant(list);
+  if (known == nullptr || ctx.rank(list) != 1) return false;
+  const at::Tensor& elements = known->aten();
+  return elements.slice(0, 1).ge(elements.slice(0, 0, -1)).all().item<bool>() &&
+         elements.eq(elements).all().item<bool>();
+}
+
+/// How many elements of a list in order come before each of `values`: those less than it, or not more.
+Value* counted_places(LoweringContext& ctx, Value* list, Value* values, bool is_right) {
   const auto value_rank = static_cast<std::int64_t>(ctx.rank(values));
-  Value* lists = is_vector ? list : ctx.unsqueeze(list, {value_rank - 1});
   Value* searched = ctx.unsqueeze(values, {value_rank});
-  Value* precedes = ctx.op(is_right ? "LessOrEqual" : "Less", {lists, searched});
+  Value* precedes = ctx.op(is_right ? "LessOrEqual" : "Less", {list, searched});
   // NaN is behind every element.
   if (is_floating(values->dtype())) precedes = ctx.op("Or", {precedes, kernel_op(ctx, "IsNaN", {searched})});
   return ctx.reduce("ReduceSum", ctx.cast(precedes, DType::kInt64), {value_rank}, false);
+}
+
+/// The list and one element more: where a search ends may be looked at.
+Value* with_one_more(LoweringContext& ctx, Value* list) {
+  std::vector<Size> sizes = ctx.sizes_of(list);
+  sizes.back() = 1;
+  return ctx.concat({list, ctx.filled(sizes, ctx.number_like(0, list))}, static_cast<std::int64_t>(sizes.size()) - 1);
+}
+
+/// How often a list of that many elements is halved until nothing is left: the binary digits of the number.
+Value* halvings(LoweringContext& ctx, Value* count) {
+  std::vector<std::int64_t> powers;
+  for (int digits = 0; digits < 62; ++digits) powers.push_back(std::int64_t{1} << digits);
+  Value* reached = ctx.op("LessOrEqual", {ctx.ints(powers), count});
+  return ctx.reduce("ReduceSum", ctx.cast(reached, DType::kInt64), {0}, false);
+}
+
+/// By halving, as torch does: where a list has NaN or is in no order, what is found depends on what is looked at.
+Value* searched_places(LoweringContext& ctx, Value* list, Value* values, bool is_right) {
+  const auto last = static_cast<std::int64_t>(ctx.rank(list)) - 1;
+  Value* elements = with_one_more(ctx, list);
+  const auto element_at = [&](Value* place) {
+    return last == 0 ? ctx.gather(elements, place, 0) : ctx.op("GatherElements", {elements, place}, {{"axis", last}});
+  };
+  const auto halve = [&](Value*, const std::vector<Value*>& bounds) -> Step {
+    Value* is_open = ctx.op("Less", {bounds[0], bounds[1]});
+    Value* half = ctx.op("Div", {ctx.op("Sub", {bounds[1], bounds[0]}), ctx.constant(2, DType::kInt64)});
+    Value* middle = ctx.op("Add", {bounds[0], half});
+    Value* is_behind = ctx.op("Not", {ctx.op(is_right ? "Greater" : "GreaterOrEqual", {element_at(middle), values})});
+    Value* start = ctx.where(ctx.op("And", {is_open, is_behind}),
+                             ctx.op("Add", {middle, ctx.constant(1, DType::kInt64)}), bounds[0]);
+    return {{start, ctx.where(is_behind, bounds[1], middle)}};
+  };
+
+  const std::vector<Size> sizes = ctx.sizes_of(values);
+  Value* count = as_scalar(ctx, size_of(ctx, list, last));
+  const std::vector<Value*> bounds = {ctx.filled(sizes, ctx.constant(0, DType::kInt64)), ctx.filled(sizes, count)};
+  return repeated(ctx, halvings(ctx, count), bounds, halve).front();
+}
+
+Value* places(LoweringContext& ctx, Value* list, Value* values, bool is_right) {
+  const auto found = is_in_order(ctx, list) ? counted_places : searched_places;
+  return found(ctx, list, values, is_right);
 }
 
 /// The sequence in order, if a second tensor says in what order its elements are.

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
@@ -106,10 +108,31 @@ void lower_unique(LoweringContext& ctx) {
   finish_distinct(ctx, found.values, ctx.reshape(found.inverse, ctx.sizes_of(x)), found.counts);
 }
 
+/// A matrix with a row for each slice, and behind it what tells apart those that have a NaN: each differs from every
+/// other. NaN stands where infinity does; torch's sort has no place for it.
+Value* rows_with_nan_apart(LoweringContext& ctx, Value* x, std::int64_t axis) {
+  const Size count = size_of(ctx, x, axis);
+  std::vector<std::int64_t> order = other_axes(ctx.rank(x), axis);
+  order.insert(order.begin(), axis);
+  Value* rows = ctx.reshape(ctx.cast(ctx.transpose(x, order), kernel_dtype(ctx, "Unique", x->dtype())), {count, -1});
+
+  Value* is_nan = ctx.op("IsNaN", {rows});
+  Value* has_nan = ctx.reduce("ReduceSum", ctx.cast(is_nan, DType::kInt64), {1}, true);
+  Value* numbers = ctx.cast(ctx.unsqueeze(range(ctx, count), {1}), rows->dtype());
+  Value* own = ctx.where(ctx.cast(has_nan, DType::kBool), numbers, ctx.number_like(-1, rows));
+  Value* infinity = ctx.number_like(std::numeric_limits<double>::infinity(), rows);
+  return ctx.concat({ctx.where(is_nan, infinity, rows), own}, 1);
+}
+
 void lower_unique_dim(LoweringContext& ctx) {
   Value* x = ctx.input(0);
-  const std::vector<Value*> found = unique(ctx, x, {{"axis", ctx.axis(1, ctx.rank(x))}, {"sorted", 1}});
-  finish_distinct(ctx, found[0], found[2], found[3]);
+  const std::int64_t axis = ctx.axis(1, ctx.rank(x));
+  if (!is_floating(x->dtype())) {
+    const std::vector<Value*> found = unique(ctx, x, {{"axis", axis}, {"sorted", 1}});
+    return finish_distinct(ctx, found[0], found[2], found[3]);
+  }
+  const std::vector<Value*> found = unique(ctx, rows_with_nan_apart(ctx, x, axis), {{"axis", 0}, {"sorted", 1}});
+  finish_distinct(ctx, ctx.gather(x, found[1], axis), found[2], found[3]);
 }
 
 /// For each slice along the axis whether it differs from the one before it; the first always does.

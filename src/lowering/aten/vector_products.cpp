@@ -6,6 +6,7 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/kernels.h"
+#include "lowering/reductions.h"
 #include "lowering/size_arithmetic.h"
 
 namespace exportguard::lowering {
@@ -102,8 +103,8 @@ Value* norm(LoweringContext& ctx, Value* x, double p) {
     std::vector<Size> column = ctx.sizes_of(sizes);
     column.back() = 1;
     Value* zero = ctx.filled(column, ctx.number_like(0, sizes));
-    return ctx.reduce("ReduceMax", ctx.concat({sizes, zero}, static_cast<std::int64_t>(column.size()) - 1), {-1},
-                      false);
+    const auto last = static_cast<std::int64_t>(column.size()) - 1;
+    return extreme_value(ctx, ctx.concat({sizes, zero}, last), Extreme::kLargest, {{last}, false});
   }
   if (p == 2) return ctx.reduce("ReduceL2", x, {-1}, false);
   if (p == 1) return ctx.reduce("ReduceL1", x, {-1}, false);
@@ -115,7 +116,10 @@ Value* norm(LoweringContext& ctx, Value* x, double p) {
 Value* distances(LoweringContext& ctx, Value* a, Value* b, double p) {
   const auto between_a = static_cast<std::int64_t>(ctx.rank(a)) - 1;
   const auto before_b = static_cast<std::int64_t>(ctx.rank(b)) - 2;
-  return norm(ctx, ctx.op("Sub", {ctx.unsqueeze(a, {between_a}), ctx.unsqueeze(b, {before_b})}), p);
+  Value* gaps = ctx.op("Sub", {ctx.unsqueeze(a, {between_a}), ctx.unsqueeze(b, {before_b})});
+  // The largest gap is a comparison in torch's kernel, which no NaN is greater in; that of pdist keeps it.
+  if (std::isinf(p)) gaps = ctx.where(ctx.op("IsNaN", {gaps}), ctx.number_like(0, gaps), gaps);
+  return norm(ctx, gaps, p);
 }
 
 /// Whether a tensor has many rows: known, or a condition that is computed when the graph runs.

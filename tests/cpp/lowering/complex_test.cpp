@@ -39,7 +39,7 @@ TEST(ComplexLowering, OperatorsWithoutARuleAreNamed) {
       %z: f32[b] = aten.real.default(%c)
       return (%z))";
   EXPECT_THAT([&] { lowered(graph); }, testing::ThrowsMessage<LoweringError>(
-                                           testing::HasSubstr("no rule for complex tensors in aten.erf.default (")));
+                                           testing::HasSubstr("no rule for complex tensors in aten.erf.default; ")));
 }
 
 TEST(ComplexRules, ASecondClaimOfOneOperatorIsRefused) {

@@ -54,7 +54,7 @@ TEST(Pipeline, RefusesDtypesThatTorchsKernelsRefuse) {
     graph(%x: f32[n,3], %w: f16[3,4]):
       %y: f32[n,4] = aten.mm.default(%x, %w)
       return (%y))",
-                 "cannot lower aten.mm.default (): torch refuses operands of f32 and f16 when it runs; convert");
+                 "cannot lower aten.mm.default: torch refuses operands of f32 and f16 when it runs; convert");
   expect_refused(R"(
     graph(%x: i64[n,64]):
       %y: i64[n,64] = aten.softmax.int(%x, -1)

@@ -47,3 +47,10 @@ def test_uneven_averages_of_an_empty_batch(spatial: int, check: Check) -> None:
 
 def test_an_axis_that_keeps_its_size(check: Check) -> None:
     check(lambda x: functional.adaptive_avg_pool2d(x, (None, 2)), [image(2)], others=[[image(2, 1, 9)]])
+
+
+@pytest.mark.parametrize("size", [(2, 3), (3, 4), (5, 1)], ids=str)
+def test_of_several_nan_in_a_window_the_last_one_has_the_place(size: tuple[int, int], check: Check) -> None:
+    x = torch.randn(2, 3, 5, 7)
+    x[x > 0.3] = float("nan")
+    check(lambda x: functional.adaptive_max_pool2d(x, size, return_indices=True), [x], others=[[x[:1, :, :4, :6]]])

@@ -46,3 +46,13 @@ def test_a_bag_with_a_weight_for_each_sample(check: Check) -> None:
         lambda i, w, o, s: functional.embedding_bag(i, w, o, mode="sum", per_sample_weights=s),
         [torch.tensor([0, 1, 2, 3, 4, 5]), torch.rand(7, 3), torch.tensor([0, 2, 2, 5]), torch.rand(6)],
     )
+
+
+def test_of_rows_with_nan_the_first_alone_makes_a_largest_of_nan(check: Check) -> None:
+    nan = float("nan")
+    weight = torch.tensor([[1.0, 2.0], [nan, 5.0], [3.0, nan], [-7.0, -8.0]])
+    check(
+        lambda w, i, o: functional.embedding_bag(i, w, o, mode="max", padding_idx=3),
+        [weight, torch.tensor([0, 1, 1, 0, 2, 3, 1, 3]), torch.tensor([0, 2, 4, 5, 5])],
+        others=[[weight.nan_to_num(0), torch.tensor([3, 2]), torch.tensor([0, 1, 1, 1, 2])]],
+    )

@@ -167,3 +167,10 @@ def test_whole_numbers_wrap_around_before_they_are_distances(dtype: torch.dtype,
         ),
         [x, y, z, signs],
     )
+
+
+@pytest.mark.parametrize("loss", [functional.multi_margin_loss, functional.multilabel_margin_loss])
+def test_a_margin_of_nan_costs_nothing(loss: Any, check: Check) -> None:
+    x = torch.tensor([[0.5, float("nan"), 2.0], [float("inf"), 0.1, float("inf")], [1.0, 2.0, 3.0]])
+    target = torch.tensor([0, 1, 2]) if loss is functional.multi_margin_loss else torch.tensor([[0, -1, 1]] * 3)
+    check(lambda x, target: loss(x, target, reduction="none"), [x, target])

@@ -112,3 +112,41 @@ def test_antialiased(mode: str, size: tuple[int, int], check: Check) -> None:
 def test_bytes_are_rounded(check: Check) -> None:
     x = torch.arange(0, 256, 16, dtype=torch.uint8).reshape(1, 1, 4, 4)
     check(lambda x: functional.interpolate(x, scale_factor=2, mode="nearest"), [x])
+
+
+PICTURES = (
+    (6, 8),
+    (3, 4),
+    (12, 7),
+    (5, 14),
+    (9, 5),
+)  # a result that is one wide stops torch, or has its channels mixed
+SHARES = [
+    *({"size": size} for size in ((3, 4), (9, 7), (13, 2))),
+    *({"scale_factor": factors} for factors in (1.3, 0.5, (2.7, 1.0), (0.77, 1.1))),
+    {"size": (7, 5), "align_corners": True},
+]
+
+
+@pytest.mark.parametrize("options", SHARES, ids=str)
+@pytest.mark.parametrize("antialias", [False, True])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_bytes_are_interpolated_in_fixed_point(
+    mode: str, antialias: bool, options: dict[str, Any], check: Check
+) -> None:
+    """Each byte is torch's own."""
+    pictures = [torch.randint(0, 256, (2, 3, *size), dtype=torch.uint8) for size in PICTURES]
+    check(
+        lambda x: functional.interpolate(x, mode=mode, antialias=antialias, **options),
+        pictures[:1],
+        others=[[one] for one in pictures[1:]],
+    )
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_antialiased_with_aligned_corners(mode: str, check: Check) -> None:
+    check(
+        lambda x: functional.interpolate(x, size=(9, 4), mode=mode, antialias=True, align_corners=True),
+        [torch.rand(1, 2, 7, 8)],
+        others=[[torch.rand(1, 2, 9, 8)]],
+    )

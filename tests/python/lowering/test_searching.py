@@ -60,3 +60,36 @@ CASES: dict[str, Case] = {
 def test_equals_eager(name: str, check: Check) -> None:
     function, inputs, others = CASES[name]
     check(function, inputs, others=others)
+
+
+NAN, INF = float("nan"), float("inf")
+LISTS = {
+    "NaN at its end": [-1.0, 0.0, 0.5, NAN, NAN],
+    "NaN alone": [NAN, NAN, NAN],
+    "NaN in front": [NAN, 1.0, 2.0, 3.0],
+    "no order": [3.0, 1.0, 2.0, 0.0, 2.0, -INF, 5.0],
+    "infinities": [-INF, -INF, 0.0, INF],
+    "nothing": [],
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64, torch.int64], ids=str)
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_is_halved_as_torch_does(name: str, dtype: torch.dtype, check: Check) -> None:
+    listed = torch.tensor(LISTS[name])
+    values = torch.tensor([[NAN, -2.0, 0.0, 0.5], [1.0, 2.5, INF, -INF]])
+    if not dtype.is_floating_point:
+        listed, values = listed.nan_to_num(4, 9, -9), values.nan_to_num(4, 9, -9)
+    listed, values = listed.to(dtype), values.to(dtype)
+    for right in (False, True):
+        check(lambda x, v, right=right: torch.searchsorted(x, v, right=right), [listed, values])  # type: ignore[misc]
+        check(lambda v, right=right: torch.bucketize(v, listed, right=right), [values])  # type: ignore[misc]
+
+
+def test_lists_of_any_length_are_halved(check: Check) -> None:
+    lists = [torch.randn(2, count).sort(-1).values for count in (7, 1, 0, 2, 8, 33)]
+    check(
+        lambda x, v: (torch.searchsorted(x, v), torch.searchsorted(x, x, right=True)),
+        [lists[0], torch.randn(2, 3)],
+        others=[[each, torch.randn(2, 5)] for each in lists[1:]],
+    )

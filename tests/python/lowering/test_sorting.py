@@ -111,3 +111,17 @@ def test_sorts_every_dtype(dtype: torch.dtype, check: Check) -> None:
         lambda x, y: (x.sort(stable=True, descending=True), x.msort(), y.topk(2), all_distinct(x)),
         [x, distinct],
     )
+
+
+ROWS = torch.tensor([[1.0, NAN], [0.0, 2.0], [1.0, NAN], [0.0, 2.0], [3.0, NAN]])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.float64], ids=str)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_each_slice_with_nan_differs_from_every_other(dim: int, dtype: torch.dtype, check: Check) -> None:
+    rows = ROWS.to(dtype)
+    check(
+        lambda x: torch.unique(x, dim=dim, return_inverse=True, return_counts=True),
+        [rows if dim == 0 else rows.T],
+        others=[[part if dim == 0 else part.T] for part in (rows[:1], rows[:3], rows[1::2], rows.nan_to_num(7))],
+    )

@@ -63,3 +63,13 @@ CASES: dict[str, Case] = {
 def test_equals_eager(name: str, check: Check) -> None:
     function, inputs, others = CASES[name]
     check(function, inputs, others=others)
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, float("inf")])
+def test_distances_of_nan(p: float, check: Check) -> None:
+    """The greatest distance of `cdist` leaves NaN out, that of `pdist` does not."""
+    nan, inf = float("nan"), float("inf")
+    x = torch.tensor([[nan, 1.0, 2.0], [inf, 1.0, 0.5], [nan, nan, nan], [0.5, inf, 2.0]])
+    check(
+        lambda x, y: (torch.cdist(x, y, p), torch.nn.functional.pdist(x, p)), [x, x.flip(0)], others=[[x[:2], x[1:3]]]
+    )
