@@ -36,7 +36,7 @@ from .repeats.markers import expand as expand_markers
 from .repeats.plan import traced_with_markers
 from .request import ExportRequest, serializers_of
 from .rewrites.asking import answered, modules_of
-from .rewrites.automatic import RewritingStep, loops_left
+from .rewrites.automatic import RewritingStep, asking_rewritten, loops_left
 from .rewrites.state import shared_snapshots
 from .signature import TracedInputs, traced_inputs
 
@@ -243,13 +243,18 @@ def _exported(request: ExportRequest, region: Region = EVERYWHERE) -> Exported:
     )
 
 
-def _asked_as_in_eager_mode(request: ExportRequest) -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def _asked_as_in_eager_mode(request: ExportRequest) -> Iterator[None]:
     """What the model asks of its numbers has the answers of eager mode, or stops the export.
 
     Where it is rewritten each attempt sees to that, and what torch.compile reads is no call of these functions.
     """
-    is_seen_to = request.is_rewritten or request.guard is None or request.strict
-    return contextlib.nullcontext() if is_seen_to else answered(modules_of(request.model))
+    if request.is_rewritten or request.guard is None or request.strict:
+        yield
+        return
+    modules = modules_of(request.model)
+    with asking_rewritten(request.model, modules), answered(modules):
+        yield
 
 
 def _better(known: Exported, request: ExportRequest, loss: Callable[[Exported], Any], given: ExportRequest) -> Exported:

@@ -12,6 +12,7 @@ import os
 import types
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -134,6 +135,24 @@ def automatic_rewriting() -> AutomaticRewriting:
         target=_TARGET,
         reason="functions that stop an export at a test on tensor data are rewritten",
     )
+
+
+@contextmanager
+def asking_rewritten(model: object, modules: Sequence[types.ModuleType]) -> Iterator[None]:
+    """Gives `match`, `flag is True` and `n.__class__` the answers of eager mode in a trace that rewrites nothing else.
+
+    The lines that ask so are rewritten, in the model's own functions and for the time of the trace. Where they cannot
+    be, they stay.
+    """
+    patches = []
+    for code, lines in asking_functions(model, own_among(modules)):
+        functions = functions_of(code)
+        try:
+            patches += [rewrite_in_place(functions, lines)] if functions else []
+        except RewriteError as reason:
+            logger.info("what a function asks of its numbers stays as it is: %s", reason)
+    with opened(PatchOptions.rewriting(tuple(patches))):
+        yield
 
 
 def loops_left(program: torch.export.ExportedProgram) -> tuple[str, ...]:

@@ -100,8 +100,10 @@ A program means what it means in Python, or the export fails with the line and t
   number gives in eager mode, not that of the tensor or symbol which stands for it: in rewritten functions, and
   `isinstance` and `type` in all of the model's modules and the packages that they name, for the time of an export with
   or without `rewrite`. Functions of the model's own modules that hold a `match` of types, `is True`, `type(…)` or
-  `….__class__` are rewritten before the first attempt of `rewrite="auto"`. A number whose kind depends on the path is
-  refused there, and so is a `match` on tensor data whose alternatives bind names.
+  `….__class__` are rewritten before the first attempt of `rewrite="auto"`; without `rewrite`, these lines of them are.
+  A number whose kind depends on the path is refused there, and so is a `match` on tensor data whose alternatives bind
+  names. In functions of installed packages `match` of types, `is True` and
+  `….__class__` are as torch has them.
 - **Lists.** A list that a loop fills knows its first and last elements, slices, `reversed`, `len`, `+`, loops over
   it, `torch.stack` and `torch.cat`; what needs its length while the model is traced is refused: unpacking, `in`,
   `sort`, returning it. Elements that data leaves out (`if …: rows.append(row)`, comprehensions with a filter) are

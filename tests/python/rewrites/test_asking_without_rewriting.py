@@ -165,12 +165,76 @@ def test_numpy_of_a_size_is_refused_with_what_to_write(rewrite: object) -> None:
         to_onnx(AsksNumpy(), (torch.ones(3, 2),), dynamic_shapes=_ROWS, rewrite=rewrite)
 
 
-@pytest.mark.parametrize("rewrite", ["auto"])
-def test_the_class_of_a_size_is_that_of_a_number(rewrite: str) -> None:
-    class AsksForTheClass(torch.nn.Module):
-        def forward(self, x):
-            n = x.shape[0]
-            return x * (2 if type(n) is int else 5) + (1 if n.__class__ is int else 7)
+class AsksForTheClass(torch.nn.Module):
+    def forward(self, x):
+        n = x.shape[0]
+        return x * (2 if type(n) is int else 5) + (1 if n.__class__ is int else 7)
 
-    onnx = to_onnx(AsksForTheClass(), (torch.ones(3, 2),), dynamic_shapes=_ROWS, rewrite=rewrite)
-    assert onnx.run({"x": torch.ones(4, 2)})[onnx.outputs[0].name].unique().tolist() == [3.0]
+
+class IsManyTrue(torch.nn.Module):
+    def forward(self, x):
+        is_many = x.shape[0] > 0
+        return x * (3 if is_many is True else 5)
+
+
+class IsManyNotFalse(torch.nn.Module):
+    def forward(self, x):
+        is_many = x.shape[0] > 0
+        if is_many is not False and self.training is False:
+            return x * 3
+        return x * 5
+
+
+class MatchesTypes(torch.nn.Module):
+    def forward(self, x):
+        match x.shape[0]:
+            case int():
+                return x * 3
+            case _:
+                return x * 5
+
+
+class MatchesInAHelper(torch.nn.Module):
+    def forward(self, x):
+        return sum(self.part(part) for part in (x, x.shape[0] > 0)) * 1.0
+
+    def part(self, part):
+        match part:
+            case True:
+                return 1
+            case torch.Tensor():
+                return part * 2
+            case _:
+                return 7
+
+
+class MatchesAList(torch.nn.Module):
+    def forward(self, x):
+        total = x * 0
+        for part in (x.shape[0], [x], {"x": x}):
+            match part:
+                case int(n) if n >= 0:
+                    total = total + 1
+                case [one]:
+                    total = total + one
+                case {"x": one}:
+                    total = total + one
+                case _:
+                    total = total + 7
+        return total
+
+
+_ASKING_OTHERWISE = (AsksForTheClass, IsManyTrue, IsManyNotFalse, MatchesTypes, MatchesInAHelper, MatchesAList)
+
+
+@pytest.mark.parametrize("rewrite", [(), "auto"])
+@pytest.mark.parametrize("cls", _ASKING_OTHERWISE)
+def test_what_is_more_than_a_function_has_the_answer_of_eager_mode(rewrite: Any, cls: type[torch.nn.Module]) -> None:
+    model = cls().eval()
+    before = cls.forward.__code__
+    onnx = to_onnx(model, (torch.ones(3, 2),), dynamic_shapes=_ROWS, rewrite=rewrite)
+    for rows in (2, 4):
+        x = torch.ones(rows, 2)
+        torch.testing.assert_close(onnx.run({"x": x})[onnx.outputs[0].name], model(x))
+        assert model(x).unique().tolist() == [3.0]
+    assert cls.forward.__code__ is before
