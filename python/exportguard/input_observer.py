@@ -91,38 +91,43 @@ class ObservedCalls:
         return {name: mirror(value, spec) for name, value in calls[-1].named.items()}
 
     def _comparable(self) -> list[CallInputs]:
-        """The calls that gave the same inputs as the last one.
+        """The calls that gave the same inputs as the last one with past tokens; as the last one, where none has any.
 
         The first call of `generate` has no cache yet, or one without layers: to the model that is one of no tokens.
         """
         if not self.calls:
             raise InvalidArgumentError("the model was not called; call it, or generate, within observe_inputs")
-        calls = [self._with_past(number) for number in range(len(self.calls))]
+        latest = next((call for call in reversed(self.calls) if _caches_of(call)), self.calls[-1])
+        calls = [self._with_past(number, list(_caches_of(latest))) for number in range(len(self.calls))]
         parts = [[leaf.name for leaf in flatten_named(call.named)] for call in calls]
-        return [call for call, names in zip(calls, parts, strict=True) if names == parts[-1]]
+        asked = [leaf.name for leaf in flatten_named(latest.named)]
+        return [call for call, names in zip(calls, parts, strict=True) if names == asked]
 
-    def _with_past(self, number: int) -> CallInputs:
+    def _with_past(self, number: int, names: Sequence[str]) -> CallInputs:
         """The call, where it has no past tokens with a cache of none that has the form of the next one's.
 
-        That of a later call of the same `generate` has as many texts; the last one seen may have others.
+        That of a later call of the same `generate` has as many texts; the last one seen may have others. A call behind
+        which none has a cache stays as it is.
         """
-        call, last = self.calls[number], self.calls[-1].named
+        call = self.calls[number]
+        behind = [_caches_of(later) for later in self.calls[number + 1 :]]
         missing = {
-            name: emptied(copy.deepcopy(self._next_of(name, number)))
-            for name, cache in last.items()
-            if keeps_only_tokens(cache) and not _holds_tensors(call.named.get(name))
+            name: emptied(copy.deepcopy(found))
+            for name in names
+            if not _holds_tensors(call.named.get(name))
+            and (found := next((caches[name] for caches in behind if name in caches), None)) is not None
         }
         return CallInputs.of(self._model.forward, call.args, {**call.kwargs, **missing}) if missing else call
-
-    def _next_of(self, name: str, number: int) -> Any:
-        """A cache as the first call behind this one gave it; the last call has one."""
-        caches = (call.named.get(name) for call in self.calls[number + 1 :])
-        return next(cache for cache in caches if keeps_only_tokens(cache))
 
     def _changing_axes(self, calls: Sequence[CallInputs]) -> list[tuple[Leaf, dict[int, tuple[int, ...]]]]:
         """For each leaf the axes whose size changed, with all sizes that were seen."""
         rows = [flatten_named(call.named) for call in calls]
         return [(leaves[0], _changes([_sizes(leaf.value) for leaf in leaves])) for leaves in zip(*rows, strict=True)]
+
+
+def _caches_of(call: CallInputs) -> dict[str, Any]:
+    """The caches of a call that keep something of every past token, by name."""
+    return {name: value for name, value in call.named.items() if keeps_only_tokens(value)}
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM
+from transformers import DynamicCache, Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM
 
 from exportguard import to_onnx, torch_export_patches, use_dyn_not_str
 from exportguard.errors import InvalidArgumentError
@@ -145,6 +145,21 @@ def test_the_first_call_of_each_generation_has_a_past_of_as_many_texts() -> None
 
     args, kwargs = seen.example()
     assert all(axis.kept for axis in to_onnx(model, args, kwargs, dynamic_shapes=shapes, rewrite="auto").axes)
+
+
+@pytest.mark.parametrize("cache", [None, "of no layers"])
+def test_a_call_without_a_past_at_the_end_leaves_those_with_one(cache: str | None) -> None:
+    config = LlamaConfig(
+        hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2,
+        vocab_size=20,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config).eval()
+    tokens = torch.randint(3, 20, (2, 5))
+    with observe_inputs(model) as seen:
+        model.generate(tokens, max_new_tokens=3, do_sample=False, pad_token_id=0)
+        model(tokens[:1, :3], past_key_values=None if cache is None else DynamicCache())
+    past = seen.dynamic_shapes()["past_key_values"]
+    assert past == [{2: past[0][2]}] * 4
 
 
 class Masked(torch.nn.Module):
