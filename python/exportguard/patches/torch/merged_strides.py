@@ -9,7 +9,8 @@ import sympy
 import torch
 from torch.utils._sympy.functions import Max
 
-from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
+from exportguard.declaration.expected import Expected, expecting
+from exportguard.declaration.patch import Patch
 
 _TARGET = "torch._higher_order_ops.cond._merge_output"
 
@@ -57,24 +58,6 @@ def _size(expression: sympy.Expr, mode: Any) -> Any:
     return int(expression) if expression.is_Integer else mode.shape_env.create_symintnode(expression, hint=None)
 
 
-def _probe() -> Verdict:
-    # Not at the top: it takes long to import, and whoever exports has it by now.
-    from torch._higher_order_ops.cond import _merge_output
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
-
-    mode = FakeTensorMode(shape_env=ShapeEnv())
-    context: Any = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC])
-    size = mode.from_tensor(torch.zeros(6), symbolic_context=context).shape[0]
-    with mode:
-        dense = torch.empty(2, 3, size - size % 4)
-    try:
-        _merge_output(dense, dense, mode)
-    except RuntimeError:
-        return NEEDED
-    return not_needed("torch takes them for dense")
-
-
 PATCHES = (
     Patch(
         name="dense results of branches",
@@ -82,7 +65,13 @@ PATCHES = (
         target=_TARGET,
         reason="the results of two branches that are dense, of sizes that may be 0, are refused as slices of others",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_higher_order_ops/cond.py",
-        probe=_probe,
+        probe=expecting(
+            Expected(
+                path=_TARGET,
+                parameters="a, b, mode",
+                has=("a_expr = a_stride_expr[_maybe_expr(a_val)]", "a_stride_expr[_maybe_expr(a_val)] = 1"),
+            )
+        ),
         replace=merging,
     ),
 )
