@@ -1,5 +1,4 @@
 #include "exportguard/lowering/context.h"
-#include "exportguard/ir/places.h"
 
 #include <fmt/format.h>
 
@@ -8,6 +7,7 @@
 
 #include "exportguard/common/errors.h"
 #include "exportguard/common/torch_dtypes.h"
+#include "exportguard/ir/places.h"
 #include "lowering/kernels.h"
 #include "lowering/shared.h"
 

@@ -1,5 +1,4 @@
 #include "exportguard/lowering/lower.h"
-#include "exportguard/ir/places.h"
 
 #include <fmt/format.h>
 
@@ -9,6 +8,7 @@
 #include <stdexcept>
 
 #include "exportguard/common/errors.h"
+#include "exportguard/ir/places.h"
 #include "lowering/complex_parts.h"
 #include "lowering/shared.h"
 

@@ -55,8 +55,6 @@ std::int64_t integer(py::handle object) {
   return value;
 }
 
-std::string place(const FxOperator& op, const ir::Source* source) { return ir::placed(op.target, source); }
-
 /// `lin.weight` → the object at the end of the attributes.
 py::object resolve(py::object owner, const std::string& path) {
   for (std::size_t at = 0; at <= path.size();) {
@@ -243,7 +241,7 @@ void FxGraphReader::call_function(py::handle node, std::string name) {
     place_arguments(node, call);
     append(node, call);
   } catch (const Error& error) {
-    throw ImportError(fmt::format("cannot import {}: {}", place(call.op, call.spec.source), error.what()));
+    throw ImportError(fmt::format("cannot import {}: {}", ir::placed(call.op.target, call.spec.source), error.what()));
   }
 }
 

@@ -19,8 +19,6 @@ constexpr std::size_t kMostReported = 10;
 
 using Opsets = std::map<std::string, std::int64_t>;
 
-std::string describe(const ir::Node& node) { return ir::placed(node.qualified_name(), node.source()); }
-
 void collect_torch_nodes(const ir::Graph& graph, std::vector<const ir::Node*>& into) {
   for (const ir::Node& node : graph) {
     if (node.is_torch()) into.push_back(&node);
@@ -34,7 +32,8 @@ void require_lowered(const ir::Model& model) {
   for (const ir::Function& function : model.functions) collect_torch_nodes(*function.body, left);
   if (left.empty()) return;
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < left.size() && i < kMostReported; ++i) names.push_back(describe(*left[i]));
+  for (std::size_t i = 0; i < left.size() && i < kMostReported; ++i)
+    names.push_back(ir::placed(left[i]->qualified_name(), left[i]->source()));
   const std::string_view more = left.size() > kMostReported ? ", …" : "";
   throw GraphError(fmt::format("{} torch-level nodes are left, lower the model before saving it: {}{}", left.size(),
                                fmt::join(names, ", "), more));

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from exportguard import _core
 from exportguard.model_code import is_installed, users_frame
 
 _OF_TENSORS = ("__bool__", "__int__", "__float__", "__complex__", "__index__", "item", "tolist", "equal", "allclose")
@@ -24,17 +25,13 @@ def data_tests() -> Iterator[list[str]]:
     Methods of `torch.Tensor` are replaced, for a mode of torch's would be asked at each operator.
     """
     found: list[str] = []
-    before = [vars(owner).get(name) for owner, name in _OWNERS]
-    for owner, name in _OWNERS:
-        setattr(owner, name, _noting(getattr(owner, name), found))
+    changes = _core.KeptChanges()
     try:
+        for owner, name in _OWNERS:
+            changes.set_attribute(owner, name, _noting(getattr(owner, name), found))
         yield found
     finally:
-        for (owner, name), function in zip(_OWNERS, before, strict=True):
-            if function is None:
-                delattr(owner, name)  # it was inherited
-            else:
-                setattr(owner, name, function)
+        changes.undo()
 
 
 def _noting(function: Callable[..., Any], found: list[str]) -> Callable[..., Any]:

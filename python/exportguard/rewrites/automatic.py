@@ -12,7 +12,7 @@ import os
 import types
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -151,7 +151,7 @@ def asking_rewritten(model: object, modules: Sequence[types.ModuleType]) -> Iter
             patches += [rewrite_in_place(functions, lines)] if functions else []
         except RewriteError as reason:
             logger.info("what a function asks of its numbers stays as it is: %s", reason)
-    with opened(PatchOptions.rewriting(tuple(patches))):
+    with opened(PatchOptions.rewriting(tuple(patches))) if patches else nullcontext():
         yield
 
 

@@ -106,7 +106,7 @@ class PadByNothing(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> ast.AST:
         self.generic_visit(node)
         comparisons = _comparisons(node.test)
-        flags = [one for one in node.body if isinstance(one, ast.If) and isinstance(one.test, ast.Name)]
+        flags = [inner for inner in node.body if isinstance(inner, ast.If) and isinstance(inner.test, ast.Name)]
         always = [statement for statement in node.body if statement not in flags]
         if not comparisons or node.orelse or not self._is_all(node, always):
             return node
