@@ -106,6 +106,17 @@ Labelled product_of_elements(LoweringContext& ctx, const Labelled& a, const Labe
   return {same_dtype_op(ctx, "Mul", {spread(a), spread(b)}), labels};
 }
 
+/// A vector as a row in front of matrices: one for each, as some runtimes broadcast none to a batch without a matrix.
+Value* row_for_each(LoweringContext& ctx, Value* vector, Value* matrices) {
+  Value* row = ctx.unsqueeze(vector, {0});
+  std::vector<Size> sizes = ctx.sizes_of(matrices);
+  const bool is_known = std::all_of(sizes.begin(), sizes.end() - 2, [](const Size& size) { return size.number(); });
+  if (is_known) return row;
+  sizes.end()[-2] = 1;
+  sizes.back() = size_of(ctx, row, 1);
+  return ctx.expand(row, sizes);
+}
+
 }  // namespace
 
 Value* matmul(LoweringContext& ctx, Value* a, Value* b) {
@@ -116,7 +127,7 @@ Value* matmul(LoweringContext& ctx, Value* a, Value* b) {
   const bool is_column = b_rank == 1 && a_rank && *a_rank > 1;
   const bool is_row = a_rank == 1 && b_rank && *b_rank > 1;
   if (is_column) return ctx.squeeze(same_dtype_op(ctx, "MatMul", {a, ctx.unsqueeze(b, {1})}), {-1});
-  if (is_row) return ctx.squeeze(same_dtype_op(ctx, "MatMul", {ctx.unsqueeze(a, {0}), b}), {-2});
+  if (is_row) return ctx.squeeze(same_dtype_op(ctx, "MatMul", {row_for_each(ctx, a, b), b}), {-2});
   return same_dtype_op(ctx, "MatMul", {a, b});
 }
 

@@ -100,7 +100,9 @@ Value* integer_sum(LoweringContext& ctx, Value* x, const ReducedAxes& over) {
   if (ctx.rank(x) == 0) return x;
   if (!goes_through_doubles(ctx)) return ctx.reduce("ReduceSum", x, over.axes, over.keepdim);
   const Gathered from = gathered(ctx, x, over);
-  Value* sum = ctx.op("MatMul", {from.value, ctx.filled({from.count}, int64(ctx, 1))});
+  // A column, not a vector: some runtimes stop at a matrix without rows and a vector.
+  Value* column = ctx.op("MatMul", {from.value, ctx.filled({from.count, 1}, int64(ctx, 1))});
+  Value* sum = ctx.squeeze(column, {static_cast<std::int64_t>(ctx.rank(from.value)) - 1});
   sum->set_type(without_last_axis(from.value->type()));
   return with_axes(ctx, sum, from, over);
 }

@@ -2,6 +2,7 @@
 
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
+#include "lowering/iteration.h"
 #include "lowering/kernels.h"
 #include "lowering/size_arithmetic.h"
 #include "lowering/windows.h"
@@ -15,7 +16,7 @@ struct Convolution {
   Numbers stride;
   Numbers dilation;
   Numbers pads;  ///< of every spatial axis at its start, then of every one at its end
-  std::int64_t groups = 1;
+  Size groups = 1;
 };
 
 std::size_t spatial_rank(LoweringContext& ctx, const Value* weight) {
@@ -77,16 +78,71 @@ WindowGrid grid_of(LoweringContext& ctx, Value* weight, const Convolution& convo
   return {kernel, convolution.stride, convolution.dilation, convolution.pads};
 }
 
+// ------------------------------------------------------------------------------------------------ groups
+
+Size groups_of(LoweringContext& ctx, std::size_t argument) {
+  const auto number = ctx.find_integer(argument);
+  return number ? Size(*number) : Size(ctx.dim(argument));
+}
+
+std::int64_t known_groups(const Convolution& convolution) { return convolution.groups.number().value(); }
+
+/// One axis as two: the groups, and what each has of it.
+Value* split_into_groups(LoweringContext& ctx, Value* x, std::int64_t axis, const Size& groups) {
+  std::vector<Size> sizes = ctx.sizes_of(x);
+  Value* divisor = ctx.op("Max", {as_dim(ctx, groups), ctx.ints({1})});
+  const auto at = sizes.begin() + axis;
+  *at = ctx.op("Div", {as_dim(ctx, size_of(ctx, x, axis)), divisor});
+  sizes.insert(at, groups);
+  return ctx.reshape(x, sizes);
+}
+
+/// ONNX has the number of groups as an attribute. One that a size decides is a loop over the groups (a weight for each
+/// sample: the samples are the groups of one sample).
+template <typename Compute>
+Value* over_groups(LoweringContext& ctx, const Operands& operands, const Convolution& convolution,
+                   const Compute& compute) {
+  if (convolution.groups.number()) return compute(operands, convolution);
+  Convolution of_one = convolution;
+  of_one.groups = 1;
+  const Size& groups = convolution.groups;
+  Value* x = split_into_groups(ctx, operands[0], 1, groups);
+  Value* weight = split_into_groups(ctx, operands[1], 0, groups);
+  Value* bias = operands[2] == nullptr ? nullptr : split_into_groups(ctx, operands[2], 0, groups);
+  const WriteStep one_group = [&](Value* group, const std::vector<Value*>&) {
+    const auto part = [&](Value* whole, std::int64_t axis) {
+      return whole == nullptr ? nullptr : ctx.gather(whole, group, axis);
+    };
+    return Step{.state = {}, .collected = {compute({part(x, 1), part(weight, 0), part(bias, 0)}, of_one)}};
+  };
+  Value* results = repeated(ctx, as_scalar(ctx, groups), {}, one_group, 1).front();
+  Numbers order = {1, 0};
+  for (std::size_t axis = 2; axis <= ctx.rank(operands[0]); ++axis) order.push_back(static_cast<std::int64_t>(axis));
+  std::vector<Size> sizes = ctx.output_sizes();
+  if (sizes.size() < ctx.rank(operands[0])) sizes.insert(sizes.begin(), 1);
+  return ctx.reshape(ctx.op("Transpose", {results}, {{"perm", order}}), sizes);
+}
+
+// ------------------------------------------------------------------------------------------------ both ways
+
+/// Convolutions of integers, which ONNX's do not take, and those that the target has no kernel for.
+bool is_product(LoweringContext& ctx, std::string_view op, const Operands& operands) {
+  const DType dtype = operands.front()->dtype();
+  return !is_floating(dtype) || lacks_double(ctx, op, dtype);
+}
+
 Value* convolve(LoweringContext& ctx, const Operands& given, const Convolution& convolution) {
-  return with_batch(ctx, given, [&](const Operands& operands) {
-    if (lacks_double(ctx, "Conv", operands.front()->dtype()))
-      return convolved(ctx, operands, grid_of(ctx, operands[1], convolution), convolution.groups);
+  const auto compute = [&](const Operands& operands, const Convolution& of_groups) {
+    if (is_product(ctx, "Conv", operands))
+      return convolved(ctx, operands, grid_of(ctx, operands[1], of_groups), known_groups(of_groups));
     return node_of(ctx, "Conv", operands,
-                   {{"strides", convolution.stride},
-                    {"pads", convolution.pads},
-                    {"dilations", convolution.dilation},
-                    {"group", convolution.groups}});
-  });
+                   {{"strides", of_groups.stride},
+                    {"pads", of_groups.pads},
+                    {"dilations", of_groups.dilation},
+                    {"group", known_groups(of_groups)}});
+  };
+  return with_batch(ctx, given,
+                    [&](const Operands& operands) { return over_groups(ctx, operands, convolution, compute); });
 }
 
 /// Padding takes away from the result's ends, output padding adds to the last one: what cancels is left out for
@@ -102,18 +158,20 @@ Value* convolve_transposed(LoweringContext& ctx, const Operands& given, Convolut
     output_padding[i] -= cancelled;
   }
 
-  return with_batch(ctx, given, [&](const Operands& operands) {
-    if (lacks_double(ctx, "ConvTranspose", operands.front()->dtype())) {
-      const WindowGrid grid = grid_of(ctx, operands[1], convolution);
-      return convolved_transposed(ctx, operands, grid, convolution.groups, output_padding);
+  const auto compute = [&](const Operands& operands, const Convolution& of_groups) {
+    if (is_product(ctx, "ConvTranspose", operands)) {
+      const WindowGrid grid = grid_of(ctx, operands[1], of_groups);
+      return convolved_transposed(ctx, operands, grid, known_groups(of_groups), output_padding);
     }
     return node_of(ctx, "ConvTranspose", operands,
-                   {{"strides", convolution.stride},
-                    {"pads", convolution.pads},
-                    {"dilations", convolution.dilation},
+                   {{"strides", of_groups.stride},
+                    {"pads", of_groups.pads},
+                    {"dilations", of_groups.dilation},
                     {"output_padding", output_padding},
-                    {"group", convolution.groups}});
-  });
+                    {"group", known_groups(of_groups)}});
+  };
+  return with_batch(ctx, given,
+                    [&](const Operands& operands) { return over_groups(ctx, operands, convolution, compute); });
 }
 
 /// Every variant begins with input, weight and bias.
@@ -124,7 +182,7 @@ void lower_conv(LoweringContext& ctx) {
   const Convolution convolution = {.stride = spread(ctx.integers(3), count),
                                    .dilation = spread(ctx.integers(5), count),
                                    .pads = both_ends(spread(ctx.integers(4), count)),
-                                   .groups = ctx.integer(6)};
+                                   .groups = groups_of(ctx, 6)};
   ctx.result(convolve(ctx, operands_of(ctx), convolution));
 }
 
@@ -134,7 +192,7 @@ void lower_conv_padding(LoweringContext& ctx) {
   const Convolution convolution = {.stride = spread(ctx.integers(3), count),
                                    .dilation = dilation,
                                    .pads = named_padding(ctx, ctx.text(4), ctx.input(1), dilation),
-                                   .groups = ctx.integer(6)};
+                                   .groups = groups_of(ctx, 6)};
   ctx.result(convolve(ctx, operands_of(ctx), convolution));
 }
 
@@ -143,7 +201,7 @@ void lower_conv_transpose(LoweringContext& ctx) {
   const Convolution convolution = {.stride = spread(ctx.integers(3), count),
                                    .dilation = spread(ctx.integers(7), count),
                                    .pads = both_ends(spread(ctx.integers(4), count)),
-                                   .groups = ctx.integer(6)};
+                                   .groups = groups_of(ctx, 6)};
   ctx.result(convolve_transposed(ctx, operands_of(ctx), convolution, spread(ctx.integers(5), count)));
 }
 
@@ -152,7 +210,7 @@ void lower_convolution(LoweringContext& ctx) {
   const Convolution convolution = {.stride = spread(ctx.integers(3), count),
                                    .dilation = spread(ctx.integers(5), count),
                                    .pads = both_ends(spread(ctx.integers(4), count)),
-                                   .groups = ctx.integer(8)};
+                                   .groups = groups_of(ctx, 8)};
   const bool is_transposed = ctx.flag(6);
   if (!is_transposed) return ctx.result(convolve(ctx, operands_of(ctx), convolution));
   ctx.result(convolve_transposed(ctx, operands_of(ctx), convolution, spread(ctx.integers(7), count)));

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "exportguard/lowering/table.h"
 #include "lowering/integer_arithmetic.h"
 #include "lowering/kernels.h"
@@ -29,7 +31,10 @@ void lower_pair_of_numbers(LoweringContext& ctx, Choice choice) {
 void lower_fmax(LoweringContext& ctx) { lower_pair_of_numbers(ctx, larger_of); }
 void lower_fmin(LoweringContext& ctx) { lower_pair_of_numbers(ctx, smaller_of); }
 
-/// Both bounds at once. One alone is Max or Min: Clip takes a bound that is left out for the largest finite number.
+bool is_nan(LoweringContext& ctx, std::size_t bound) { return std::isnan(ctx.find_number(bound).value_or(0)); }
+
+/// Both bounds at once. One alone is Max or Min: Clip takes a bound that is left out for the largest finite number, and
+/// leaves out one that is NaN.
 void lower_clamp(LoweringContext& ctx) {
   if (!ctx.has(2)) return lower_maximum(ctx);
   const DType dtype = ctx.output_dtype();
@@ -37,7 +42,7 @@ void lower_clamp(LoweringContext& ctx) {
   Value* high = ctx.scalar(2, dtype);
   if (!ctx.has(1)) return ctx.result(smaller_of(ctx, x, high));
   Value* low = ctx.scalar(1, dtype);
-  const bool has_kernel = kernel_dtype(ctx, "Clip", dtype) != DType::kInt64;
+  const bool has_kernel = kernel_dtype(ctx, "Clip", dtype) != DType::kInt64 && !is_nan(ctx, 1) && !is_nan(ctx, 2);
   ctx.result(has_kernel ? kernel_op(ctx, "Clip", {x, low, high}) : smaller_of(ctx, larger_of(ctx, x, low), high));
 }
 

@@ -1,3 +1,4 @@
+#include <limits>
 #include <string>
 
 #include "exportguard/lowering/table.h"
@@ -16,7 +17,26 @@ constexpr std::int64_t kGreatestDegree = std::int64_t{1} << 20;
 struct Recurrence {
   Value* (*first)(LoweringContext&, Value* x);
   Value* (*next)(LoweringContext&, Value* later, Value* earlier, Value* x, Value* k);
+  Value* (*cosine)(LoweringContext&, Value* x) = nullptr;  ///< where it is one, torch has a closed form; null: nowhere
+  bool is_limited = false;                                 ///< torch has no number of a greater degree
 };
+
+constexpr std::int64_t kGreatestFloat32 = 128;
+constexpr std::int64_t kGreatestFloat64 = 512;
+
+/// In the dtype of the result, as torch has it: what overflows there is infinite, then NaN.
+Value* rounded_value(LoweringContext& ctx, Value* x) {
+  return ctx.output_dtype() == kWide ? x : ctx.cast(ctx.cast(x, ctx.output_dtype()), kWide);
+}
+
+Value* rounded_product(LoweringContext& ctx, Value* a, Value* b) { return rounded_value(ctx, product(ctx, a, b)); }
+
+/// Each step is rounded, but where a closed form is exact.
+Value* rounded_step(LoweringContext& ctx, const Recurrence& family, Value* x, Value* step) {
+  Value* rounded = rounded_value(ctx, step);
+  if (family.cosine == nullptr || rounded == step) return rounded;
+  return ctx.where(is_below(ctx, ctx.op("Abs", {family.cosine(ctx, x)}), 1), step, rounded);
+}
 
 /// The degree is cut to a whole number; a polynomial of a negative degree is 0.
 void lower_family(LoweringContext& ctx, const Recurrence& family) {
@@ -30,10 +50,15 @@ void lower_family(LoweringContext& ctx, const Recurrence& family) {
   const WriteStep advance = [&](Value* iteration, const std::vector<Value*>& state) {
     Value* k = ctx.cast(iteration, kWide);
     Value* result = ctx.where(ctx.op("Equal", {degree, k}), state[0], state[2]);
-    return Step{{state[1], family.next(ctx, state[1], state[0], x, k), result}};
+    Value* next = rounded_step(ctx, family, x, family.next(ctx, state[1], state[0], x, k));
+    return Step{{state[1], next, result}};
   };
   const std::vector<Value*> initial = {plus(ctx, zeros, 1), family.first(ctx, x), zeros};
-  ctx.result(repeated(ctx, ctx.cast(count, DType::kInt64), initial, advance)[2]);
+  Value* found = repeated(ctx, ctx.cast(count, DType::kInt64), initial, advance)[2];
+  if (!family.is_limited) return ctx.result(found);
+  const std::int64_t greatest_known = ctx.output_dtype() == kWide ? kGreatestFloat64 : kGreatestFloat32;
+  Value* is_unknown = ctx.op("Greater", {degree, number(ctx, static_cast<double>(greatest_known))});
+  ctx.result(ctx.where(is_unknown, number(ctx, std::numeric_limits<double>::quiet_NaN()), found));
 }
 
 Value* shifted(LoweringContext& ctx, Value* x) { return plus(ctx, times(ctx, x, 2), -1); }
@@ -48,6 +73,7 @@ Value* shifted_next(LoweringContext& ctx, Value* later, Value* earlier, Value* x
   return chebyshev_next(ctx, later, earlier, shifted(ctx, x), k);
 }
 
+Value* itself(LoweringContext&, Value* x) { return x; }
 Value* t_first(LoweringContext&, Value* x) { return x; }
 Value* u_first(LoweringContext& ctx, Value* x) { return times(ctx, x, 2); }
 Value* v_first(LoweringContext& ctx, Value* x) { return plus(ctx, times(ctx, x, 2), -1); }
@@ -57,30 +83,30 @@ Value* shifted_u_first(LoweringContext& ctx, Value* x) { return u_first(ctx, shi
 Value* shifted_v_first(LoweringContext& ctx, Value* x) { return v_first(ctx, shifted(ctx, x)); }
 Value* shifted_w_first(LoweringContext& ctx, Value* x) { return w_first(ctx, shifted(ctx, x)); }
 
-void lower_chebyshev_t(LoweringContext& ctx) { lower_family(ctx, {t_first, chebyshev_next}); }
-void lower_chebyshev_u(LoweringContext& ctx) { lower_family(ctx, {u_first, chebyshev_next}); }
-void lower_chebyshev_v(LoweringContext& ctx) { lower_family(ctx, {v_first, chebyshev_next}); }
-void lower_chebyshev_w(LoweringContext& ctx) { lower_family(ctx, {w_first, chebyshev_next}); }
-void lower_shifted_t(LoweringContext& ctx) { lower_family(ctx, {shifted_t_first, shifted_next}); }
-void lower_shifted_u(LoweringContext& ctx) { lower_family(ctx, {shifted_u_first, shifted_next}); }
-void lower_shifted_v(LoweringContext& ctx) { lower_family(ctx, {shifted_v_first, shifted_next}); }
-void lower_shifted_w(LoweringContext& ctx) { lower_family(ctx, {shifted_w_first, shifted_next}); }
+void lower_chebyshev_t(LoweringContext& ctx) { lower_family(ctx, {t_first, chebyshev_next, itself}); }
+void lower_chebyshev_u(LoweringContext& ctx) { lower_family(ctx, {u_first, chebyshev_next, itself}); }
+void lower_chebyshev_v(LoweringContext& ctx) { lower_family(ctx, {v_first, chebyshev_next, itself}); }
+void lower_chebyshev_w(LoweringContext& ctx) { lower_family(ctx, {w_first, chebyshev_next, itself}); }
+void lower_shifted_t(LoweringContext& ctx) { lower_family(ctx, {shifted_t_first, shifted_next, shifted}); }
+void lower_shifted_u(LoweringContext& ctx) { lower_family(ctx, {shifted_u_first, shifted_next, shifted}); }
+void lower_shifted_v(LoweringContext& ctx) { lower_family(ctx, {shifted_v_first, shifted_next, shifted}); }
+void lower_shifted_w(LoweringContext& ctx) { lower_family(ctx, {shifted_w_first, shifted_next, shifted}); }
 
 // ------------------------------------------------------------------------------------------------ others
 
 /// x p(k + 1) - (k + 1) p(k)
 Value* he_next(LoweringContext& ctx, Value* later, Value* earlier, Value* x, Value* k) {
-  return difference(ctx, product(ctx, x, later), product(ctx, plus(ctx, k, 1), earlier));
+  return difference(ctx, rounded_product(ctx, x, later), rounded_product(ctx, plus(ctx, k, 1), earlier));
 }
 
 Value* h_next(LoweringContext& ctx, Value* later, Value* earlier, Value* x, Value* k) {
-  return times(ctx, he_next(ctx, later, earlier, x, k), 2);
+  return he_next(ctx, later, times(ctx, earlier, 2), times(ctx, x, 2), k);
 }
 
 /// (factor p(k + 1) - (k + 1) p(k)) / (k + 2)
 Value* averaged(LoweringContext& ctx, Value* factor, Value* later, Value* earlier, Value* k) {
-  Value* total = difference(ctx, product(ctx, factor, later), product(ctx, plus(ctx, k, 1), earlier));
-  return quotient(ctx, total, plus(ctx, k, 2));
+  Value* total = difference(ctx, rounded_product(ctx, factor, later), rounded_product(ctx, plus(ctx, k, 1), earlier));
+  return quotient(ctx, rounded_value(ctx, total), plus(ctx, k, 2));
 }
 
 Value* odd(LoweringContext& ctx, Value* k) { return plus(ctx, times(ctx, k, 2), 3); }
@@ -95,8 +121,8 @@ Value* laguerre_next(LoweringContext& ctx, Value* later, Value* earlier, Value* 
   return averaged(ctx, difference(ctx, odd(ctx, k), x), later, earlier, k);
 }
 
-void lower_hermite_h(LoweringContext& ctx) { lower_family(ctx, {u_first, h_next}); }
-void lower_hermite_he(LoweringContext& ctx) { lower_family(ctx, {t_first, he_next}); }
+void lower_hermite_h(LoweringContext& ctx) { lower_family(ctx, {u_first, h_next, nullptr, true}); }
+void lower_hermite_he(LoweringContext& ctx) { lower_family(ctx, {t_first, he_next, nullptr, true}); }
 void lower_legendre(LoweringContext& ctx) { lower_family(ctx, {t_first, legendre_next}); }
 void lower_laguerre(LoweringContext& ctx) { lower_family(ctx, {laguerre_first, laguerre_next}); }
 

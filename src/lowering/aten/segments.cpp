@@ -55,6 +55,14 @@ Value* members(LoweringContext& ctx, const Runs& runs, const Size& length, std::
   return ctx.unsqueeze(ctx.op("And", {is_begun, is_open}), counted(behind, rank + 1));
 }
 
+/// An axis that may be empty with an element that changes nothing: some runtimes stop at the greatest of nothing.
+Value* with_one_more(LoweringContext& ctx, Value* x, std::int64_t axis, double neutral) {
+  if (ctx.size(x, axis).constant().value_or(0) > 0) return x;
+  std::vector<Size> sizes = ctx.sizes_of(x);
+  sizes.at(static_cast<std::size_t>(axis)) = 1;
+  return ctx.concat({x, ctx.filled(sizes, ctx.number_like(neutral, x))}, axis);
+}
+
 /// segment_reduce(data, reduce, *, lengths, indices, offsets, axis, unsafe, initial)
 void lower_segment_reduce(LoweringContext& ctx) {
   Value* data = ctx.input(0);
@@ -66,6 +74,7 @@ void lower_segment_reduce(LoweringContext& ctx) {
 
   Value* is_member = members(ctx, runs, size_of(ctx, data, axis), behind);
   Value* spread = ctx.where(is_member, ctx.unsqueeze(data, {axis}), ctx.number_like(neutral, data));
+  spread = with_one_more(ctx, spread, axis + 1, neutral);
   Value* found = reduced(ctx, name, spread, axis + 1);
   Value* initial = ctx.has(7) ? ctx.scalar(7, found->dtype()) : nullptr;
 

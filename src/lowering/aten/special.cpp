@@ -39,9 +39,9 @@ Value* log_gamma_of_positive(LoweringContext& ctx, Value* x) {
   return ctx.op("Sub", {stirling, ctx.op("Log", {steps})});
 }
 
-/// π times the distance to the whole number below.
+/// π times the distance to the nearest whole number, which is exact for small x of either sign.
 Value* phase(LoweringContext& ctx, Value* x) {
-  return times(ctx, ctx.op("Sub", {x, ctx.op("Floor", {x})}), std::numbers::pi);
+  return times(ctx, ctx.op("Sub", {x, ctx.op("Round", {x})}), std::numbers::pi);
 }
 
 /// Γ(x) Γ(1 - x) = π / sin(πx) below 1/2.
@@ -56,7 +56,8 @@ Value* log_gamma(LoweringContext& ctx, Value* x) {
   Value* sine = ctx.op("Log", {ctx.op("Abs", {ctx.op("Sin", {phase(ctx, x)})})});
   Value* mirrored = ctx.op("Sub", {plus(ctx, ctx.op("Neg", {sine}), std::log(std::numbers::pi)), gamma});
   Value* found = ctx.where(reflects, mirrored, gamma);
-  return ctx.where(is_equal(ctx, x, -kInfinity), number(ctx, kInfinity), found);
+  Value* is_pole = ctx.op("And", {is_below(ctx, x, 0.5), ctx.op("Equal", {x, ctx.op("Floor", {x})})});
+  return ctx.where(is_pole, number(ctx, kInfinity), found);
 }
 
 void lower_lgamma(LoweringContext& ctx) { ctx.result(log_gamma(ctx, input(ctx))); }
@@ -67,7 +68,8 @@ void lower_mvlgamma(LoweringContext& ctx) {
   Value* x = input(ctx);
   Value* sum = number(ctx, static_cast<double>(p * (p - 1)) / 4 * std::log(std::numbers::pi));
   for (std::int64_t j = 0; j < p; ++j) {
-    sum = ctx.op("Add", {sum, log_gamma(ctx, plus(ctx, x, -0.5 * static_cast<double>(j)))});
+    Value* place = plus(ctx, x, -0.5 * static_cast<double>(j));  // rounded as in torch: halves end at a pole
+    sum = ctx.op("Add", {sum, log_gamma(ctx, ctx.cast(ctx.cast(place, ctx.output_dtype()), kWide))});
   }
   ctx.result(sum);
 }
@@ -136,7 +138,30 @@ std::vector<double> cotangent_derivative(std::int64_t n) {
   return powers;
 }
 
-/// The n-th derivative of digamma, n > 0: (-1)ⁿ⁺¹ n! ζ(n + 1, x), and below zero by reflection at 1/2.
+/// π in parts of 33 bits, whose products with whole numbers are exact.
+constexpr std::array kPi = {3.1415926534682512, 1.2154201012607932e-10, 4.044532497591901e-21};
+
+/// ±sin(angle) for an angle near n π: exact beside the multiples of π, where runtimes give 0.
+Value* sine_near(LoweringContext& ctx, Value* angle, Value* n) {
+  for (const double part : kPi) angle = difference(ctx, angle, times(ctx, n, part));
+  return ctx.op("Sin", {angle});
+}
+
+/// The derivative of digamma; π² / sin²(πx) - ψ'(1 - x) below 1/2. As in torch the angle is rounded to the dtype of the
+/// result, so that the poles below zero are large numbers.
+Value* trigamma(LoweringContext& ctx, Value* x) {
+  Value* reflects = is_below(ctx, x, 0.5);
+  Value* place = ctx.where(reflects, difference(ctx, number(ctx, 1), x), x);
+  Value* series = zeta_of_positive(ctx, number(ctx, 2), place);
+  series = ctx.where(is_equal(ctx, place, kInfinity), number(ctx, 0), series);
+  const DType narrow = ctx.output_dtype() == kWide ? kWide : DType::kFloat32;
+  Value* angle = ctx.op("Mul", {ctx.cast(x, narrow), ctx.constant(std::numbers::pi, narrow)});
+  Value* sine = sine_near(ctx, ctx.cast(angle, kWide), ctx.op("Round", {x}));
+  Value* cosecant = quotient(ctx, std::numbers::pi, sine);
+  return ctx.where(reflects, difference(ctx, product(ctx, cosecant, cosecant), series), series);
+}
+
+/// The n-th derivative of digamma, n > 1: (-1)ⁿ⁺¹ n! ζ(n + 1, x), and below zero by reflection at 1/2.
 Value* polygamma(LoweringContext& ctx, std::int64_t n, Value* x) {
   const double sign = n % 2 == 0 ? 1 : -1;
   const auto order = static_cast<double>(n);
@@ -160,24 +185,52 @@ void lower_polygamma(LoweringContext& ctx) {
   const std::int64_t n = ctx.integer(0);
   ctx.require(n >= 0, "the order of polygamma must not be negative");
   Value* x = input(ctx, 1);
-  Value* found = n == 0 ? digamma(ctx, x) : polygamma(ctx, n, x);
-  if (n != 1) return ctx.result(found);
-  // torch has trigamma by other means than the others: it vanishes at infinity, and is no number at the other end.
-  found = ctx.where(is_equal(ctx, x, kInfinity), number(ctx, 0), found);
-  ctx.result(ctx.where(is_equal(ctx, x, -kInfinity), number(ctx, std::numeric_limits<double>::quiet_NaN()), found));
+  if (n == 0) return ctx.result(digamma(ctx, x));
+  ctx.result(n == 1 ? trigamma(ctx, x) : polygamma(ctx, n, x));
 }
 
-/// inf at the poles; NaN for other q below zero, where torch sums for whole s alone. The first term of an infinite s.
-Value* zeta(LoweringContext& ctx, Value* s, Value* q) {
-  Value* is_infinite = is_equal(ctx, s, kInfinity);
+/// The terms of ζ(s, q) up to the first q that is not below zero.
+struct TermsBelowZero {
+  Value* sum;
+  Value* q;  ///< what is left to begin at
+};
+
+TermsBelowZero terms_below_zero(LoweringContext& ctx, Value* s, Value* q) {
+  Value* minus_s = ctx.op("Neg", {s});
+  Value* steps =
+      ctx.concat({ctx.reshape(ctx.op("Ceil", {ctx.op("Neg", {q})}), {Size(-1)}), ctx.filled({1}, number(ctx, 0))}, 0);
+  Value* count = ctx.cast(ctx.reduce("ReduceMax", steps, {0}, false), DType::kInt64);
+  const WriteStep add_term = [&](Value*, const std::vector<Value*>& state) {
+    Value* is_counted = is_below(ctx, state[1], 0);
+    Value* term = ctx.where(is_counted, ctx.op("Pow", {state[1], minus_s}), number(ctx, 0));
+    return Step{{sum(ctx, state[0], term), sum(ctx, state[1], ctx.cast(is_counted, kWide))}};
+  };
+  const auto found = repeated(ctx, count, {times(ctx, q, 0), q}, add_term);
+  return {found[0], found[1]};
+}
+
+constexpr double kProductOverflows = 2.5e13;  ///< of s (s + 1) … (s + 22), which torch multiplies by what may be 0
+
+/// inf at the poles; for other q below zero torch sums for whole s alone. An infinite s leaves what q⁻ˢ is.
+Value* zeta(LoweringContext& ctx, Value* given_s, Value* given_q) {
+  Value* zeros = zeros_of_both(ctx, given_s, given_q);
+  Value* s = sum(ctx, given_s, zeros);
+  Value* q = sum(ctx, given_q, zeros);
+  const auto is_whole = [&](Value* x) { return ctx.op("Equal", {x, ctx.op("Floor", {x})}); };
   Value* nan = number(ctx, std::numeric_limits<double>::quiet_NaN());
   Value* is_positive = ctx.op("Greater", {q, number(ctx, 0)});
-  Value* is_whole = ctx.op("Equal", {q, ctx.op("Floor", {q})});
-  Value* safe_q = ctx.where(is_positive, q, number(ctx, 1));
-  Value* sum = zeta_of_positive(ctx, ctx.where(is_infinite, number(ctx, 2), s), safe_q);
-  sum = ctx.where(is_infinite, ctx.op("Pow", {safe_q, ctx.op("Neg", {s})}), sum);
-  Value* outside = ctx.where(is_whole, number(ctx, kInfinity), nan);
-  Value* found = ctx.where(is_positive, sum, ctx.where(ctx.op("IsNaN", {q}), q, outside));
+  Value* is_outside = ctx.op("Or", {is_whole(q), ctx.op("Not", {is_whole(s)})});
+  Value* is_summed = ctx.op("Or", {is_positive, ctx.op("Not", {is_outside})});
+  const TermsBelowZero below = terms_below_zero(ctx, s, ctx.where(is_summed, q, number(ctx, 1)));
+
+  Value* is_infinite = is_equal(ctx, s, kInfinity);
+  Value* series = zeta_of_positive(ctx, ctx.where(is_infinite, number(ctx, 2), s), below.q);
+  Value* first = ctx.op("Pow", {below.q, ctx.op("Neg", {s})});
+  Value* found = sum(ctx, below.sum, ctx.where(is_infinite, first, series));
+  Value* is_lost = ctx.op("And", {ctx.op("Greater", {s, number(ctx, kProductOverflows)}), is_equal(ctx, found, 0)});
+  found = ctx.where(is_lost, nan, found);
+  Value* outside = ctx.where(is_whole(q), number(ctx, kInfinity), nan);
+  found = ctx.where(is_summed, found, ctx.where(ctx.op("IsNaN", {q}), q, outside));
   return ctx.where(is_equal(ctx, s, 1), number(ctx, kInfinity), ctx.where(is_below(ctx, s, 1), nan, found));
 }
 
@@ -250,14 +303,18 @@ GammaParts incomplete_gamma(LoweringContext& ctx, Value* given_a, Value* given_x
   Value* above = product(ctx, factor, gamma_fraction(ctx, restricted(a, is_large), large_x));
   above = ctx.where(holds("Equal", x, kInfinity), number(ctx, 0), above);
 
+  // torch asks in this order, and for NaN last: what one operand decides, a NaN in the other one does not change.
   const auto at_ends = [&](Value* value, double at_zero_x) {
     Value* nan = number(ctx, std::numeric_limits<double>::quiet_NaN());
-    Value* zero_a = ctx.where(holds("Greater", x, 0), number(ctx, 1 - at_zero_x), nan);
-    Value* end = ctx.where(holds("Equal", a, 0), zero_a, number(ctx, at_zero_x));
-    Value* is_end = ctx.op("And", {holds("GreaterOrEqual", a, 0), holds("GreaterOrEqual", x, 0)});
-    Value* both_infinite = ctx.op("And", {ctx.op("Not", {is_finite}), holds("Equal", x, kInfinity)});
-    end = ctx.where(ctx.op("Or", {both_infinite, ctx.op("IsNaN", {ctx.op("Add", {a, x})})}), nan, end);
-    return ctx.where(is_ordinary, value, ctx.where(is_end, end, nan));
+    Value* at_zero = number(ctx, at_zero_x);
+    Value* opposite = number(ctx, 1 - at_zero_x);
+    Value* is_endless = holds("Equal", x, kInfinity);
+    Value* infinite_a = ctx.where(is_endless, nan, at_zero);
+    Value* other_a = ctx.where(holds("Equal", a, kInfinity), infinite_a, ctx.where(is_endless, opposite, nan));
+    Value* zero_a = ctx.where(holds("Greater", x, 0), opposite, nan);
+    Value* end = ctx.where(holds("Equal", a, 0), zero_a, ctx.where(holds("Equal", x, 0), at_zero, other_a));
+    Value* is_negative = ctx.op("Or", {holds("Less", a, 0), holds("Less", x, 0)});
+    return ctx.where(is_ordinary, value, ctx.where(is_negative, nan, end));
   };
   return {at_ends(ctx.where(is_small, below, difference(ctx, one, above)), 0),
           at_ends(ctx.where(is_small, difference(ctx, one, below), above), 1)};

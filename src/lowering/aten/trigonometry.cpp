@@ -52,9 +52,9 @@ void lower_rad2deg(LoweringContext& ctx) {
   ctx.result(ctx.op("Mul", {x, ctx.number_like(180 / std::numbers::pi, x)}));
 }
 
-/// sin(πx) / πx, 1 at 0.
+/// sin(πx) / πx, 1 at 0; the angle of halves as a float32, as in torch.
 void lower_sinc(LoweringContext& ctx) {
-  Value* x = ctx.cast(ctx.input(0), ctx.output_dtype());
+  Value* x = ctx.widened(ctx.cast(ctx.input(0), ctx.output_dtype()));
   Value* angle = ctx.op("Mul", {x, ctx.number_like(std::numbers::pi, x)});
   Value* ratio = ctx.op("Div", {ctx.op("Sin", {angle}), angle});
   ctx.result(ctx.where(kernel_op(ctx, "Equal", {angle, ctx.number_like(0, x)}), ctx.number_like(1, x), ratio));

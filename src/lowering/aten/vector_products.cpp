@@ -55,30 +55,42 @@ void lower_vander(LoweringContext& ctx) {
 
 // ------------------------------------------------------------------------------------------------ cross
 
-void cross_along(LoweringContext& ctx, std::int64_t axis) {
-  Value* next = ctx.ints({1, 2, 0});
-  Value* after_next = ctx.ints({2, 0, 1});
-  const auto turned = [&](std::size_t i, Value* order) {
+/// x × y along an axis of three, counted from the end; of an axis of another size anything of the same shape.
+Value* cross_along(LoweringContext& ctx, std::int64_t axis) {
+  const auto turned = [&](std::size_t i, std::int64_t steps) {
     Value* x = operand(ctx, i);
-    return ctx.gather(x, order, axis < 0 ? axis + static_cast<std::int64_t>(ctx.rank(x)) : axis);
+    const std::int64_t from_start = axis + static_cast<std::int64_t>(ctx.rank(x));
+    const Size size = size_of(ctx, x, from_start);
+    if (size.number() == 3) return ctx.gather(x, ctx.ints({steps, (steps + 1) % 3, (steps + 2) % 3}), from_start);
+    Value* order = ctx.op("Add", {range(ctx, size), ctx.ints({steps})});
+    return ctx.gather(x, ctx.op("Mod", {order, as_dim(ctx, size)}), from_start);
   };
-  Value* left = product(ctx, turned(0, next), turned(1, after_next));
-  Value* right = product(ctx, turned(0, after_next), turned(1, next));
-  ctx.result(kernel_op(ctx, "Sub", {left, right}));
+  Value* left = product(ctx, turned(0, 1), turned(1, 2));
+  Value* right = product(ctx, turned(0, 2), turned(1, 1));
+  return kernel_op(ctx, "Sub", {left, right});
 }
 
 void lower_linalg_cross(LoweringContext& ctx) {
   const auto rank = ctx.output_type().rank().value_or(1);
-  cross_along(ctx, ctx.axis(2, rank) - static_cast<std::int64_t>(rank));
+  ctx.result(cross_along(ctx, ctx.axis(2, rank) - static_cast<std::int64_t>(rank)));
 }
 
-/// Without an axis torch takes the first of size 3.
+/// Without an axis torch takes the first of size 3, which sizes at run time decide where they are not known.
+Value* cross_along_first(LoweringContext& ctx, std::int64_t axis) {
+  const Value* x = ctx.input(0);
+  const auto rank = static_cast<std::int64_t>(ctx.rank(x));
+  const bool is_last = axis == rank - 1;
+  const auto size = ctx.size(x, axis).constant();
+  if (size == 3 || is_last) return cross_along(ctx, axis - rank);
+  Value* later = cross_along_first(ctx, axis + 1);
+  if (size) return later;
+  Value* is_three = ctx.op("Equal", {ctx.dim_of(ctx.input(0), axis), ctx.ints({3})});
+  return ctx.where(is_three, cross_along(ctx, axis - rank), later);
+}
+
 void lower_cross(LoweringContext& ctx) {
   if (ctx.has(2)) return lower_linalg_cross(ctx);
-  Value* x = ctx.input(0);
-  std::int64_t axis = 0;
-  while (axis + 1 < static_cast<std::int64_t>(ctx.rank(x)) && ctx.size(x, axis).constant() != 3) ++axis;
-  cross_along(ctx, axis);
+  ctx.result(cross_along_first(ctx, 0));
 }
 
 // ------------------------------------------------------------------------------------------------ distances

@@ -79,3 +79,46 @@ def test_convolution_in_float64(check: Check) -> None:
 
 def test_convolution_with_time_first(check: Check) -> None:
     check(lambda x, w, b: torch.conv_tbc(x, w, b, 1), [torch.randn(5, 2, 3), torch.randn(3, 3, 4), torch.randn(4)])
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8], ids=str)
+def test_convolutions_of_integers(dtype: torch.dtype, check: Check) -> None:
+    """ONNX's convolutions take floats alone."""
+    x = torch.arange(2 * 4 * 7).reshape(2, 4, 7).to(dtype)
+    weight = torch.arange(4 * 2 * 3).reshape(4, 2, 3).to(dtype)
+    check(lambda x, w: functional.conv1d(x, w, None, 2, 1, 1, 2), [x, weight], others=[[x[:1, :, :5], weight]])
+
+
+def test_a_transposed_convolution_of_integers(check: Check) -> None:
+    x = torch.arange(2 * 4 * 7).reshape(2, 4, 7)
+    weight = torch.arange(4 * 2 * 3).reshape(4, 2, 3)
+    check(lambda x, w: functional.conv_transpose1d(x, w, None, 2, 1), [x, weight], others=[[x[:1, :, :5], weight]])
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+@pytest.mark.parametrize("is_transposed", [False, True])
+def test_a_weight_for_each_sample(samples: int, is_transposed: bool, check: Check) -> None:
+    """The samples of a batch of any size as the groups of one sample: modulated convolutions."""
+
+    def modulated(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        batch, channels, height, width = x.shape
+        samples = x.reshape(1, batch * channels, height, width)
+        if is_transposed:
+            whole = weight.transpose(1, 2).reshape(batch * channels, -1, 3, 3)
+            found = functional.conv_transpose2d(samples, whole, bias.reshape(-1), 2, 1, 1, batch)
+        else:
+            found = functional.conv2d(samples, weight.reshape(-1, channels, 3, 3), bias.reshape(-1), 1, 1, 1, batch)
+        return found.reshape(batch, -1, *found.shape[2:])
+
+    def given(samples: int, size: int) -> list[torch.Tensor]:
+        return [torch.randn(samples, 4, size, 6), torch.randn(samples, 5, 4, 3, 3), torch.randn(samples, 5)]
+
+    check(modulated, given(2, 5), others=[given(samples, 7)])
+
+
+def test_as_many_groups_as_a_size_of_several_samples(check: Check) -> None:
+    def depthwise(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return functional.conv1d(x, weight, groups=x.shape[1])
+
+    given = [torch.randn(2, 4, 9), torch.randn(8, 1, 3)]
+    check(depthwise, given, others=[[torch.randn(3, 5, 6), torch.randn(10, 1, 3)]])

@@ -54,3 +54,12 @@ def test_clamps(name: str, check: Check, numbers: Numbers) -> None:
 
 def test_clamps_to_a_size(check: Check) -> None:
     check(lambda x: x.clamp(max=x.shape[0]), [torch.arange(9)], others=[[torch.arange(4)]])
+
+
+@pytest.mark.parametrize("bounds", [(float("nan"), 1.0), (0.0, float("nan")), (float("nan"), float("nan"))])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_a_bound_that_is_no_number(bounds: tuple[float, float], dtype: torch.dtype, check: Check) -> None:
+    check(
+        lambda x: (x.clamp(*bounds), x.clamp(min=bounds[0]), x.clamp(max=bounds[1])),
+        [torch.tensor([0.5, 2.0], dtype=dtype)],
+    )

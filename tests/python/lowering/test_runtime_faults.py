@@ -119,6 +119,33 @@ def test_products_of_matrices_without_elements(name: str, empty: str) -> None:
     torch.testing.assert_close(torch.from_numpy(run(session, cut)[0]), function(*cut))
 
 
+VECTORS = {
+    "a vector": (("nk", "k"), lambda x, y: x @ y),
+    "a vector, twice": (("nk", "k"), lambda x, y: (x @ y, x.mv(y))),
+    "a batch and a vector": (("bnk", "k"), lambda x, y: x @ y),
+    "a vector before a batch": (("k", "bkm"), lambda x, y: x @ y),
+    "a vector before a matrix": (("k", "km"), lambda x, y: x @ y + 1),
+    "sums of integers": (("bnk",), lambda x: (x.long().sum(-1), x.long().sum((0, 2)), x.long().sum())),
+}
+
+
+@pytest.mark.parametrize("empty", "bnmk")
+@pytest.mark.parametrize("name", VECTORS)
+def test_products_of_vectors_without_elements(name: str, empty: str) -> None:
+    """onnxruntime stops at matrices without elements and a vector, or gives what the memory held."""
+    words, function = VECTORS[name]
+    inputs = products_of(*words)
+    shapes = tuple(dict(enumerate(word)) for word in words)
+    model = to_onnx(CalledWithAll(function), tuple(inputs), dynamic_shapes=(shapes,))
+    session = ort.InferenceSession(model.to_bytes(), providers=["CPUExecutionProvider"])
+    cut = [x.narrow(word.index(empty), 0, 0) if empty in word else x for x, word in zip(inputs, words, strict=True)]
+    for given in (inputs, cut):
+        expected = function(*given)
+        results = zip(run(session, given), expected if isinstance(expected, tuple) else [expected], strict=True)
+        for got, right in results:
+            torch.testing.assert_close(torch.from_numpy(got), right)
+
+
 def test_sizes_that_cannot_be_zero_cost_no_node() -> None:
     def attention(x: torch.Tensor, past: torch.Tensor) -> torch.Tensor:
         keys = torch.cat([past, x], 1)

@@ -28,3 +28,11 @@ def test_runs_with_lengths(name: str, check: Check) -> None:
 def test_runs_between_offsets(name: str, check: Check) -> None:
     offsets = torch.tensor([[0, 2, 3], [0, 1, 3]])
     check(lambda x, o: torch.segment_reduce(x, name, offsets=o, axis=1, unsafe=True), [floats(2, 3, 4), offsets])
+
+
+@pytest.mark.parametrize("name", ["max", "min", "sum", "mean", "prod"])
+def test_runs_of_nothing(name: str, check: Check) -> None:
+    def reduced(data: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        return torch.segment_reduce(data, name, lengths=lengths, initial=1)
+
+    check(reduced, [floats(5), indices(2, 0, 3)], others=[[floats(0), indices(0, 0, 0)]])

@@ -73,3 +73,14 @@ def test_distances_of_nan(p: float, check: Check) -> None:
     check(
         lambda x, y: (torch.cdist(x, y, p), torch.nn.functional.pdist(x, p)), [x, x.flip(0)], others=[[x[:2], x[1:3]]]
     )
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_the_first_axis_of_three_is_that_of_the_run(size: int, check: Check) -> None:
+    """Which axis torch takes without one follows from sizes that come later."""
+    given = [floats(5, 4, 3), floats(5, 4, 3) + 1]
+    check(
+        torch.cross,
+        given,
+        others=[[floats(size, 4, 3), floats(size, 4, 3) + 1], [floats(5, size, 3), floats(5, size, 3)]],
+    )
