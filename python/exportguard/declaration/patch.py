@@ -156,7 +156,8 @@ class Patch:
     :param upstream: a link to where upstream knows of it
     :param versions: the versions that it was written for, for readers: the probe decides
     :param owner: the class or module whose attribute it is, if the path does not lead there; it may lack the attribute
-    :param awaits: the module that must be imported before `apply` runs; of `replace` the targets say it
+    :param awaits: the module that must be imported before `apply` runs; `replace` waits for it beside its targets: what
+        the new function uses, or whoever calls it
     :param searches: where targets are looked for, if only an install finds them
     :param is_in_traces: whether the nodes that a new function makes name it, as code of the model
     :param probe: looks at the installed versions, changes nothing; left out: needed wherever the target is
@@ -208,16 +209,16 @@ class Patch:
         return self._verdict[0].fit, self._verdict[0].reason
 
     def awaited_modules(self) -> list[str]:
-        """The modules that it changes and that are not imported yet."""
+        """The modules that it waits for and that are not imported yet."""
         return [module for module in self._modules if module not in sys.modules]
 
     @functools.cached_property
     def _modules(self) -> list[str]:
-        """The modules that it changes, which it waits for."""
+        """The modules that it changes or asks for, which it waits for."""
         if self.kind in _NEVER_WAITING:
             return []
-        paths = {module_of(path) for path in self.targets} if self.replace is not None else {self.awaits}
-        return sorted(filter(None, paths))
+        paths = {module_of(path) for path in self.targets} if self.replace is not None else set()
+        return sorted(filter(None, {*paths, self.awaits}))
 
     def load(self) -> None:
         """Imports what the patch changes, if it is installed."""

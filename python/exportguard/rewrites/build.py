@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from exportguard.rewrites import scope
 from exportguard.rewrites.engine import RUNTIME_NAME
+from exportguard.source.walking import Transformer, walked
 
 RETURNED = "_value_"  # how the names begin of what a block returns before it is left
 
@@ -81,7 +82,7 @@ _LAZY = {"range": "range_", "enumerate": "enumerate_", "zip": "zip_", "reversed"
 
 def lazy(iterable: ast.expr) -> ast.expr:
     """What a loop goes through: `range(n)` would fix a symbolic n; its twin of the runtime does not."""
-    for node in ast.walk(iterable):
+    for node in walked(iterable):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _LAZY:
             node.func = runtime(_LAZY[node.func.id])
     return iterable
@@ -146,7 +147,7 @@ def can_move(statements: Sequence[ast.stmt]) -> bool:
     return not any(isinstance(node, fixed) and not is_made(node) for node in scope.walk_scope(statements))
 
 
-class OfOneLoop(ast.NodeTransformer):
+class OfOneLoop(Transformer):
     """Goes through the statements of a loop whose `break`, `continue` and `return` are its own: of a loop in it, those
     of the `else`."""
 

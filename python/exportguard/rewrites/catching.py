@@ -21,6 +21,7 @@ from typing import Any
 
 from exportguard.model_code import is_models
 from exportguard.rewrites import scope
+from exportguard.source.walking import walked
 
 #: Modules whose context managers let every exception pass.
 _TRANSPARENT = ("torch", "warnings", "decimal", "threading", "_thread", "tempfile", "time")
@@ -97,7 +98,7 @@ def _parsed(source: str) -> tuple[_Scope, ...] | None:
         tree = ast.parse(source)
     except SyntaxError:
         return None
-    functions = [tree, *(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))]
+    functions = [tree, *(n for n in walked(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))]
     return tuple(_scope(function) for function in functions)
 
 

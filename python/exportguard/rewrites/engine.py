@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import functools
 import inspect
 import types
 from collections import Counter
@@ -15,8 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from exportguard.source.compiling import compiled
+from exportguard.source.editing import keep_sources, sources_of
 from exportguard.source.errors import RewriteError
-from exportguard.source.reading import definition_of, name_of, text_of
+from exportguard.source.reading import copied, definition_of, name_of, text_of
+from exportguard.source.walking import located, walked
 
 RUNTIME_NAME = "_exportguard_rewrite"
 
@@ -58,13 +61,26 @@ class RewrittenMethod:
 
     original: Any
     func: Any
-    original_source: str
-    source: str
     applied: tuple[str, ...]
 
     @property
     def is_changed(self) -> bool:
         return bool(self.applied)
+
+    @property
+    def original_source(self) -> str:
+        """What was rewritten: without comments if anything was."""
+        return self._sources[0]
+
+    @property
+    def source(self) -> str:
+        """What it became."""
+        return self._sources[1]
+
+    @functools.cached_property
+    def _sources(self) -> tuple[str, str]:
+        kept = sources_of(self.func) if self.is_changed else None
+        return kept or (text_of(self.original),) * 2
 
     def diff(self, context: int = 3) -> str:
         """A unified diff of the two sources."""
@@ -83,26 +99,20 @@ def rewrite_function(
     keeps_sizes: bool = False,
 ) -> RewrittenMethod:
     """Applies the rules in order to a plain function; one that they made already is left as it is."""
-    node, text = _definition(function), text_of(function)
-    original_text = ast.unparse(node)
+    node = _definition(function)
+    before = copied(node)
     unit = Unit(node, function, keep, [], absorbs, keeps_sizes, _loops_of(node))
     for rule in () if is_rewritten(function.__code__) else rules:
         rule(unit)
     if not unit.applied:
-        return RewrittenMethod(original=function, func=function, original_source=text, source=text, applied=())
-    ast.fix_missing_locations(unit.node)
-    new = compile_function(unit.node, function)
-    return RewrittenMethod(
-        original=function,
-        func=new,
-        original_source=original_text,
-        source=ast.unparse(unit.node),
-        applied=tuple(unit.applied),
-    )
+        return RewrittenMethod(original=function, func=function, applied=())
+    new = compile_function(located(unit.node), function)
+    keep_sources(new, before, unit.node)
+    return RewrittenMethod(original=function, func=new, applied=tuple(unit.applied))
 
 
 def _loops_of(node: ast.AST) -> tuple[range, ...]:
-    loops = (n for n in ast.walk(node) if isinstance(n, ast.For | ast.While))
+    loops = (n for n in walked(node) if isinstance(n, ast.For | ast.While))
     return tuple(range(loop.lineno, (loop.end_lineno or loop.lineno) + 1) for loop in loops)
 
 

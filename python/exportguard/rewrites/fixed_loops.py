@@ -14,6 +14,7 @@ from typing import Any, TypeGuard
 
 from exportguard import _core
 from exportguard.rewrites.places import Place, places_among
+from exportguard.source.walking import walked
 
 _OF_MODULES = (
     *("accumulate", "chain", "combinations", "dropwhile", "filterfalse", "islice", "pairwise", "product", "reduce"),
@@ -56,7 +57,7 @@ def _iterates(place: Place) -> bool:
 def _loops_of(source: str) -> tuple[tuple[int, int], ...]:
     """The lines of what goes through something in a file."""
     try:
-        nodes = list(ast.walk(ast.parse(source)))
+        nodes = list(walked(ast.parse(source)))
     except SyntaxError:
         return ()
     heads = [(n.lineno, n.iter.end_lineno or n.lineno) for n in nodes if isinstance(n, ast.For)]

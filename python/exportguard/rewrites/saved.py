@@ -65,16 +65,9 @@ class SavedRewrite:
         node.decorator_list = []
         before = definition_of(functions[0])
         before.decorator_list = []
-        sources = ast.unparse(before), ast.unparse(node)
         made = compile_function(node, functions[0], self.file)
-        keep_sources(made, *sources)
-        rewritten = RewrittenMethod(
-            original=functions[0],
-            func=made,
-            original_source=sources[0],
-            source=sources[1],
-            applied=(f"as in {self.file}",),
-        )
+        keep_sources(made, before, node)
+        rewritten = RewrittenMethod(original=functions[0], func=made, applied=(f"as in {self.file}",))
         return in_place(functions, rewritten, f"{Path(self.file).name} for {self.target}")
 
 

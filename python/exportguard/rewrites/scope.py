@@ -7,32 +7,20 @@ import builtins
 import types
 from collections.abc import Iterable, Iterator, Sequence
 
+from exportguard.source.walking import parts_of, walked
+
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def walk_scope(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Every node of these statements that runs in the same function, in the order of the source.
-
-    What says of a name that it is read or written is no node here: they would be half of them.
-    """
+    """Every node of these statements that runs in the same function, in the order of the source."""
     pending = [*nodes][::-1]
     while pending:
         node = pending.pop()
         yield node
         if not isinstance(node, _SCOPES):
-            pending += _children(node)[::-1]
-
-
-def _children(node: ast.AST) -> list[ast.AST]:
-    found: list[ast.AST] = []
-    for name in node._fields:
-        value = getattr(node, name, None)
-        if isinstance(value, list):
-            found += [item for item in value if isinstance(item, ast.AST)]
-        elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
-            found.append(value)
-    return found
+            pending += parts_of(node)[::-1]
 
 
 def parameters(function: ast.FunctionDef) -> list[str]:
@@ -48,9 +36,13 @@ def _names_of(arguments: ast.arguments) -> list[str]:
 def assigned(statements: Sequence[ast.AST]) -> list[str]:
     """Names that the statements bind in their function, in the order of the first binding."""
     names: dict[str, None] = {}
+    comprehensions = []
     for node in walk_scope(statements):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
-            names[node.id] = None
+        if isinstance(node, ast.Name):
+            if not isinstance(node.ctx, ast.Load):
+                names[node.id] = None
+        elif isinstance(node, _COMPREHENSIONS):
+            comprehensions.append(node)
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
             if not getattr(node, "exportguard_made", False):  # a rule's functions are used where they are defined
                 names[node.name] = None
@@ -58,12 +50,10 @@ def assigned(statements: Sequence[ast.AST]) -> list[str]:
             names.update({(a.asname or a.name).split(".")[0]: None for a in node.names})
         elif isinstance(node, ast.ExceptHandler) and node.name:
             names[node.name] = None
-    for node in walk_scope(statements):  # a comprehension's targets are its own
-        if isinstance(node, _COMPREHENSIONS):
-            for generator in node.generators:
-                for target in ast.walk(generator.target):
-                    if isinstance(target, ast.Name) and not _stored_elsewhere(statements, target):
-                        names.pop(target.id, None)
+    targets = (part for node in comprehensions for generator in node.generators for part in walked(generator.target))
+    for target in targets:  # a comprehension's own
+        if isinstance(target, ast.Name) and not _stored_elsewhere(statements, target):
+            names.pop(target.id, None)
     return list(names)
 
 
@@ -73,7 +63,7 @@ def _stored_elsewhere(statements: Sequence[ast.AST], target: ast.Name) -> bool:
         for comprehension in walk_scope(statements)
         if isinstance(comprehension, _COMPREHENSIONS)
         for generator in comprehension.generators
-        for node in ast.walk(generator.target)
+        for node in walked(generator.target)
     }
     return any(
         isinstance(node, ast.Name)
@@ -102,7 +92,7 @@ def leaves_loop(statements: Sequence[ast.AST]) -> bool:
         if isinstance(node, ast.For | ast.While):
             if leaves_loop(node.orelse):
                 return True
-        elif not isinstance(node, _SCOPES) and leaves_loop(list(ast.iter_child_nodes(node))):
+        elif not isinstance(node, _SCOPES) and leaves_loop(parts_of(node)):
             return True
     return False
 
@@ -123,7 +113,7 @@ def always_leaves(statements: Sequence[ast.stmt]) -> bool:
 
 def reads(nodes: Sequence[ast.AST]) -> set[str]:
     """Names that are read anywhere below, nested functions included; `x += 1` reads x as well as it binds it."""
-    return {name.id for node in nodes for inner in ast.walk(node) if (name := read_by(inner)) is not None}
+    return {name.id for node in nodes for inner in walked(node) if (name := read_by(inner)) is not None}
 
 
 def read_by(node: ast.AST) -> ast.Name | None:
@@ -158,9 +148,9 @@ def _nested(statements: Iterable[ast.AST]) -> Iterable[_Nested]:
         if isinstance(node, _Nested):
             yield node
             continue
-        children = list(ast.iter_child_nodes(node))
+        children = parts_of(node)
         if isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp):
-            children = [node.func, *ast.iter_child_nodes(node.args[0])]
+            children = [node.func, *parts_of(node.args[0])]
         yield from _nested(children)
 
 
@@ -175,8 +165,8 @@ def _free(node: _Nested) -> set[str]:
     else:
         outer = {*declared(node.body, ast.Nonlocal), *declared(node.body, ast.Global)}
         bound = {*_names_of(node.args), *assigned(node.body)} - outer
-    names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-    outer_names = {name for n in ast.walk(node) if isinstance(n, ast.Nonlocal) for name in n.names}
+    names = {n.id for n in walked(node) if isinstance(n, ast.Name)}
+    outer_names = {name for n in walked(node) if isinstance(n, ast.Nonlocal) for name in n.names}
     return (names | outer_names) - bound
 
 
@@ -184,9 +174,9 @@ class Outside:
     """What the names of a function stand for that are not its own: globals of its module, else built-in."""
 
     def __init__(self, node: ast.FunctionDef, function: types.FunctionType) -> None:
-        walked = [*ast.walk(node)]
-        arguments = {argument.arg for argument in walked if isinstance(argument, ast.arg)}
-        stored = {name.id for name in walked if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
+        nodes = walked(node)
+        arguments = {argument.arg for argument in nodes if isinstance(argument, ast.arg)}
+        stored = {name.id for name in nodes if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
         self._own = {*arguments, *stored, *assigned(node.body), *function.__code__.co_freevars}
         self._globals = function.__globals__
 

@@ -22,6 +22,7 @@ from exportguard.rewrites.transform import transform_method
 from exportguard.rewrites.watch import watch_exports
 from exportguard.source.errors import RewriteError
 from exportguard.source.reading import definition_of
+from exportguard.source.walking import walked
 from exportguard.source.wrapping import innermost
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ def _named_on_self(function: object) -> list[str]:
         node = definition_of(innermost(function))
     except RewriteError:
         return []
-    return [n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute) and _is_self_or_super(n.value)]
+    return [n.attr for n in walked(node) if isinstance(n, ast.Attribute) and _is_self_or_super(n.value)]
 
 
 def _is_method(value: object) -> bool:
@@ -236,6 +237,6 @@ def _tests_data(function: object) -> bool:
         node = definition_of(innermost(function))
     except RewriteError:
         return False
-    tests = [n.test for n in ast.walk(node) if isinstance(n, ast.If | ast.IfExp | ast.While | ast.Assert)]
-    called = (n.func for test in tests for n in ast.walk(test) if isinstance(n, ast.Call))
+    tests = [n.test for n in walked(node) if isinstance(n, ast.If | ast.IfExp | ast.While | ast.Assert)]
+    called = (n.func for test in tests for n in walked(test) if isinstance(n, ast.Call))
     return any(isinstance(f, ast.Attribute) and f.attr in _DATA_CALLS for f in called)

@@ -16,6 +16,7 @@ from typing import Any
 
 from exportguard.errors import TextOfASymbolError
 from exportguard.model_code import is_installed, is_users
+from exportguard.source.walking import parts_of, walked
 
 _TELLING = (
     "critical",
@@ -103,7 +104,7 @@ def _is_read_for_messages(bound: ast.Assign, parents: Mapping[ast.AST, ast.AST],
         around = parents.get(around)
     if others or around is None or not isinstance(target, ast.Name):
         return False
-    uses = [node for node in ast.walk(around) if isinstance(node, ast.Name) and node.id == target.id]
+    uses = [node for node in walked(around) if isinstance(node, ast.Name) and node.id == target.id]
     read = [use for use in uses if isinstance(use.ctx, ast.Load)]
     known = names | {target.id}
     return target.id in names or all(_goes_into_a_message(use, parents, known) for use in read)
@@ -134,4 +135,4 @@ def _parents_in(source: str) -> dict[ast.AST, ast.AST]:
         tree = ast.parse(source)
     except SyntaxError:
         return {}
-    return {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    return {child: node for node in walked(tree) for child in parts_of(node)}

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from exportguard.rewrites.engine import RewrittenMethod, Rule, Unit, rewrite_function
 from exportguard.rewrites.rules import all_rules
-from exportguard.source.editing import keep_sources
+from exportguard.source.walking import Transformer
 from exportguard.source.wrapping import innermost, rewrap
 
 #: Changes a definition before or after the rules: takes the tree of a function and returns it.
@@ -66,10 +66,7 @@ def transform_function(
     """
     keep = filter_node or (lambda node: True)
     own = rules if rules is not None else all_rules()
-    rewritten = rewrite_function(function, own, keep, absorbs=absorb_rest, keeps_sizes=keep_sizes)
-    if rewritten.is_changed:
-        keep_sources(rewritten.func, rewritten.original_source, rewritten.source)
-    return rewritten
+    return rewrite_function(function, own, keep, absorbs=absorb_rest, keeps_sizes=keep_sizes)
 
 
 def _changing(rewriter: Rewriter | None) -> list[Rule]:
@@ -85,7 +82,7 @@ def _changing(rewriter: Rewriter | None) -> list[Rule]:
     return [rule]
 
 
-class _IntoBitor(ast.NodeTransformer):
+class _IntoBitor(Transformer):
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         self.generic_visit(node)
         if not isinstance(node.op, ast.Or):

@@ -16,6 +16,7 @@ from typing import Any
 
 from exportguard.source.errors import RewriteError
 from exportguard.source.reading import DEFINITION, name_of
+from exportguard.source.walking import located, walked
 
 _FACTORY = "_exportguard_factory"
 _UNDERSCORES = "________"
@@ -67,7 +68,7 @@ def _code(node: ast.FunctionDef, original: types.FunctionType, outer: list[str],
     factory = ast.FunctionDef(_FACTORY, _parameters(names), [owner], decorator_list=[], type_params=[])  # type: ignore[call-arg]
     module = ast.Module([ast.copy_location(factory, node)], [])
     ast.copy_location(owner, node)
-    code = compile(ast.fix_missing_locations(module), file, "exec", dont_inherit=True)
+    code = compile(located(module), file, "exec", dont_inherit=True)
     for name in (_FACTORY, class_name, node.name):
         code = _inner(code, name)
     return code
@@ -127,7 +128,7 @@ def require_free_names(
 
 def _uses(node: ast.AST, names: frozenset[str]) -> Counter[str]:
     """How often a tree has each of these names that it has at all."""
-    parts = (getattr(part, "id", None) or getattr(part, "arg", None) for part in ast.walk(node) if type(part) in _NAMED)
+    parts = (getattr(part, "id", None) or getattr(part, "arg", None) for part in walked(node) if type(part) in _NAMED)
     return Counter(name for name in parts if name in names)
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from exportguard.source.compiling import compiled, require_free_names
 from exportguard.source.errors import RewriteError
 from exportguard.source.reading import copied, definition_of, is_same_tree, name_of
+from exportguard.source.walking import walked
 from exportguard.source.wrapping import innermost, plain, rewrap
 
 _SOURCES = "__exportguard_sources__"
@@ -65,7 +66,7 @@ def _rewrite(function: Any, rule: Any, names: tuple[tuple[str, Any], ...]) -> An
 
 def placed(node: _Node, like: ast.AST) -> _Node:
     """`node` with all that is in it, at the place of `like`."""
-    for part in ast.walk(node):
+    for part in walked(node):
         ast.copy_location(part, like)
     return node
 

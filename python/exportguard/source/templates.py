@@ -17,6 +17,7 @@ from typing import Any
 
 from exportguard.source.errors import RewriteError
 from exportguard.source.reading import NOT_COMPARED, copied, is_same_tree
+from exportguard.source.walking import Transformer, walked
 
 _HOLE = "_hole_of_template_"
 _EITHER_ORDER = (ast.Mult, ast.BitAnd, ast.BitOr)
@@ -83,7 +84,7 @@ class Template:
         >>> [match.text("x") for match in Template("f($x)").within(ast.parse("f(a) + g(f(b))"))]
         ['a', 'b']
         """
-        matches = (self.match(node) for tree in trees for node in ast.walk(tree) if isinstance(node, _KINDS))
+        matches = (self.match(node) for tree in trees for node in walked(tree) if isinstance(node, _KINDS))
         return [match for match in matches if match is not None]
 
     def filled(self, match: Match, like: ast.AST) -> list[Any]:
@@ -165,12 +166,12 @@ def _forms(pattern: ast.AST) -> Iterator[ast.AST]:
 
 
 def _stored(tree: ast.AST) -> Iterator[ast.Name]:
-    for node in ast.walk(tree):
+    for node in walked(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and not node.id.startswith(_HOLE):
             yield node
 
 
-class _Filling(ast.NodeTransformer):
+class _Filling(Transformer):
     def __init__(self, match: Match) -> None:
         self._match = match
 
@@ -187,12 +188,12 @@ class _Filling(ast.NodeTransformer):
 
 
 def _at(node: ast.AST, like: ast.AST) -> ast.AST:
-    for part in ast.walk(node):
+    for part in walked(node):
         ast.copy_location(part, like)
     return node
 
 
-class Exchange(ast.NodeTransformer):
+class Exchange(Transformer):
     """A rule that writes what matches one of its templates in another form; made by `exchange`."""
 
     pairs: Sequence[tuple[Template, Template]] = ()
@@ -204,9 +205,10 @@ class Exchange(ast.NodeTransformer):
                 found = old.match(node) if old.is_expression else None
                 if found is not None:
                     return new.filled(self._within(found), node)[0]
-        for name, value in ast.iter_fields(node):
-            if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
-                setattr(node, name, self._exchanged(value))
+        else:
+            for name, value in ast.iter_fields(node):
+                if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
+                    setattr(node, name, self._exchanged(value))
         return super().visit(node)  # by the methods of a subclass, too
 
     def _exchanged(self, body: list[ast.stmt]) -> list[ast.stmt]:

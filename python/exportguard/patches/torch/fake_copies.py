@@ -9,7 +9,7 @@ from typing import Any
 from exportguard.declaration import Patch
 from exportguard.declaration.expected import Expected, Expecting
 from exportguard.patches.torch.named_axes import add_source
-from exportguard.patches.torch.repeated_blocks import MADE_AS_SUBCLASS
+from exportguard.patches.torch.repeated_blocks import EXPORTER, MADE_AS_SUBCLASS
 from exportguard.repeats.plan import current_plan
 
 _TARGET = "torch._subclasses.fake_tensor.FakeTensorConverter.from_real_tensor"
@@ -107,6 +107,7 @@ PATCHES = (
         name="fake tensors that look alike",
         kind="torch",
         target=_TARGET,
+        awaits=EXPORTER,
         reason="how a tensor lies in memory is found out for each parameter and each layer of a cache on its own",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_subclasses/fake_tensor.py",
         versions="torch 2.11 to 2.13",

@@ -21,7 +21,8 @@ from exportguard.repeats.questions import WATCHED
 _PROXIES = "torch.fx.experimental.proxy_tensor"
 _FIRST = f"{_PROXIES}.TorchFunctionMetadataMode.__torch_function__"
 _SECOND = f"{_PROXIES}.PreDispatchTorchFunctionMode.__torch_function__"
-_THIRD = "torch._export.non_strict_utils._NonStrictTorchFunctionHandler.__torch_function__"
+_EXPORTER = "torch._export.non_strict_utils"
+_THIRD = f"{_EXPORTER}._NonStrictTorchFunctionHandler.__torch_function__"
 _TRACK = f"{_PROXIES}.track_tensor_tree"
 
 _COMPILED = frozenset(
@@ -45,7 +46,7 @@ def straight(original: Callable[..., Any]) -> Callable[..., Any]:
     third, second = (resolve(path).owner for path in (_THIRD, _SECOND))
     modes = torch._C
     errors = resolve_object("torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode")
-    explain = resolve_object("torch._export.non_strict_utils._suggest_fixes_for_data_dependent_error_non_strict")
+    explain = resolve_object(f"{_EXPORTER}._suggest_fixes_for_data_dependent_error_non_strict")
 
     @functools.wraps(original)
     def torch_function(mode: Any, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -136,6 +137,7 @@ PATCHES = (
         name="functions that no mode looks for",
         kind="torch",
         target=_FIRST,
+        awaits=_EXPORTER,
         reason="three modes are asked for each function that a model calls, two of which look for a few functions",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/experimental/proxy_tensor.py",
         versions="torch 2.11 to 2.13",

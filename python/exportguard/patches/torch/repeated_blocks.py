@@ -16,11 +16,13 @@ logger = logging.getLogger(__name__)
 
 _TRACER = "torch.fx.experimental.proxy_tensor._ModuleStackTracer"
 _MODE = "torch.fx.experimental.proxy_tensor.ProxyTorchDispatchMode"
-_EXPORT = "torch.export._trace._export_for_training"
+#: What exports a module: a guard without an export does not import what its traces need.
+EXPORTER = "torch.export._trace"
+_EXPORT = f"{EXPORTER}._export_for_training"
 
 
 def _replacement(original: Callable[..., Any]) -> Callable[..., Any]:
-    # Not at the top: the tracer takes long to import, and whoever exports has it by now.
+    # Not at the top: they take long to import, and only a trace of torch.export's uses them.
     from exportguard.repeats import tracing
 
     replacements: Mapping[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
@@ -98,10 +100,9 @@ _USED = (
     ),
 )
 
-#: What exports a module.
 _EXPORTED = (
     Expected(path=_EXPORT, parameters="mod, ..."),
-    Expected(path="torch.export._trace._export", has=("_export_for_training(...)",)),
+    Expected(path=f"{EXPORTER}._export", has=("_export_for_training(...)",)),
 )
 
 
@@ -144,6 +145,7 @@ PATCHES = (
         name="repeated blocks",
         kind="torch",
         target=tuple(expected.path for expected in _REPLACED),
+        awaits=EXPORTER,
         reason="torch.export traces every block of a model anew, though most make the same operator calls",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/experimental/proxy_tensor.py",
         versions="torch 2.11 to 2.13",

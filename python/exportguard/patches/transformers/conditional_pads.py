@@ -19,6 +19,7 @@ from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import placed, rewrite
 from exportguard.source.reading import copied, is_same_tree
 from exportguard.source.templates import Match, Template
+from exportguard.source.walking import Transformer
 
 _MARKER = r"(?:nn\.functional|F)\.pad\(|^\s+(\w+) = \1\[[^\]]*:-[a-z]"
 _SIGNS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
@@ -94,7 +95,7 @@ def _one_if_positive(number: object) -> Any:
     return _max(_min(number, 1), 0)
 
 
-class PadByNothing(ast.NodeTransformer):
+class PadByNothing(Transformer):
     """Beside `if test: x = pad(x, by)` stands `x = pad(x, amounts(size_test(…), by))`, for sizes that are open."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:

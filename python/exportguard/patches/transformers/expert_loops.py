@@ -14,6 +14,7 @@ import torch
 from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import rewrite
 from exportguard.source.templates import Template
+from exportguard.source.walking import Transformer
 
 
 class Position(list[int]):
@@ -38,7 +39,7 @@ _SKIPS = (
 )
 
 
-class EveryExpert(ast.NodeTransformer):
+class EveryExpert(Transformer):
     """`hit = x.nonzero()` before `for expert in hit:` becomes `hit = every_position(x)`; the loop skips nothing."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:

@@ -14,6 +14,7 @@ import torch
 from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import rewrite
 from exportguard.source.templates import Match, Template
+from exportguard.source.walking import Transformer
 
 _TEST = Template("$mask.shape[-1] > $count")
 _BEST = Template("torch.topk($mask, $count, ...)")
@@ -21,7 +22,7 @@ _LEAST = Template("at_most($count, $mask.shape[-1])")
 _MIN: Any = torch.sym_min
 
 
-class KeepAtMost(ast.NodeTransformer):
+class KeepAtMost(Transformer):
     """The body without its test, and `at_most(count, n)` in the place of `count` for `topk` of the mask."""
 
     def visit_If(self, node: ast.If) -> Any:

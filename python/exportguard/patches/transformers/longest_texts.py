@@ -17,6 +17,7 @@ from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import placed, rewrite
 from exportguard.source.reading import copied
 from exportguard.source.templates import Template
+from exportguard.source.walking import Transformer
 
 _TEST = Template("$x.shape[$axis] > $longest")
 _min: Any = torch.sym_min
@@ -30,7 +31,7 @@ def are_one_size(tested: object, *others: object) -> bool:
     return all(isinstance(other, torch.SymInt) and other.node.expr == expression for other in others)
 
 
-class CutAtMost(ast.NodeTransformer):
+class CutAtMost(Transformer):
     """In front of `if n > longest: x = x[:, :longest]` stands the same cut by `min(n, longest)`, for open sizes."""
 
     def visit_If(self, node: ast.If) -> Any:

@@ -14,6 +14,7 @@ from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import rewrite
 from exportguard.source.errors import RewriteError
 from exportguard.source.templates import Match, Template
+from exportguard.source.walking import Transformer
 
 
 def packed_mask(lengths: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
@@ -31,7 +32,7 @@ _PARTS = Template("zip(*$splits)")
 _MASK = Template("packed_mask($lengths, $query)")
 
 
-class OneMaskedCall(ast.NodeTransformer):
+class OneMaskedCall(Transformer):
     """Tensors that are split by the lengths of pictures stay whole, the call that gets each part takes a mask.
 
     A whole tensor where a part is meant would give other numbers: who else reads the parts is refused.
@@ -52,7 +53,7 @@ def _reads(tree: ast.AST, name: str) -> int:
     return sum(node.id == name for node in names)
 
 
-class _Whole(ast.NodeTransformer):
+class _Whole(Transformer):
     """The same for one list of split tensors."""
 
     def __init__(self, splits: Match) -> None:

@@ -12,6 +12,7 @@ from exportguard.patches.transformers.picture_grids import in_blocks, patches_of
 from exportguard.source.editing import rewrite
 from exportguard.source.reading import copied
 from exportguard.source.templates import Match, Template
+from exportguard.source.walking import Transformer
 
 
 def as_grid(sizes: torch.Tensor, patch: int) -> torch.Tensor:
@@ -154,7 +155,7 @@ def _within(loop: list[ast.stmt], merger: _Merger, match: Match) -> Match | None
     return match
 
 
-class AllBlocks(ast.NodeTransformer):
+class AllBlocks(Transformer):
     """The body of a merger, or its loop, becomes a gather of all blocks and the layers that it applies to each."""
 
     def visit_For(self, node: ast.For) -> ast.AST:

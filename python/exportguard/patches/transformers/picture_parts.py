@@ -14,6 +14,7 @@ import torch
 from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import rewrite
 from exportguard.source.templates import Template, exchange
+from exportguard.source.walking import Transformer
 
 
 def numbers_of(sizes: torch.Tensor) -> Any:
@@ -52,7 +53,7 @@ Joined = exchange(
 _SIZE = Template("$held.numel()")
 
 
-class Unchecked(ast.NodeTransformer):
+class Unchecked(Transformer):
     """A test of numbers of elements that only raises goes: whether a text has a place for each feature is for eager
     mode to say."""
 

@@ -14,6 +14,7 @@ import torch
 from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import rewrite
 from exportguard.source.templates import Match, Template
+from exportguard.source.walking import Transformer
 
 _PICTURE, _CLIP = 1, 2  # kinds of tokens; 0 is text
 
@@ -134,7 +135,7 @@ def _lengths(number: torch.Tensor, is_picture: torch.Tensor, grid: torch.Tensor)
     return none.scatter_add(0, number.flatten(), is_picture.flatten().to(none.dtype))
 
 
-class AllAtOnce(ast.NodeTransformer):
+class AllAtOnce(Transformer):
     """What makes the positions becomes one call; what stands before it, such as other grids, stays."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:

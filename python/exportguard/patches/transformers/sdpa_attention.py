@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from exportguard.declaration.patch import NEEDED, Patch, Replacement, Verdict
 from exportguard.declaration.targets import resolve, resolve_object
 from exportguard.source.editing import rewrite
+from exportguard.source.walking import Transformer
 
 if TYPE_CHECKING:
     from exportguard._core import Changes
@@ -17,7 +18,7 @@ _TARGET = f"{_MODULE}.sdpa_attention_forward"
 _KINDS = "transformers.modeling_utils.AttentionInterface"
 
 
-class LengthLast(ast.NodeTransformer):
+class LengthLast(Transformer):
     """`n > 1 and a and b` becomes `bool(a and b and n > 1)`."""
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:

@@ -17,6 +17,7 @@ from torch.nn.functional import pad
 from exportguard.declaration.constructs import construct_patch
 from exportguard.source.editing import rewrite
 from exportguard.source.templates import Match, Template
+from exportguard.source.walking import Transformer
 
 
 def chosen_tokens(indexer: Any, visible: torch.Tensor, parts: tuple[Any, ...], rotate: Any) -> torch.Tensor:
@@ -81,7 +82,7 @@ _CHOICE = (
 _AT_ONCE = Template("return chosen_tokens(self, $visible, ($query, $keys, $cos, $sin), $rotate)")
 
 
-class OneTokenAtATime(ast.NodeTransformer):
+class OneTokenAtATime(Transformer):
     """What follows the tokens that are visible becomes one call."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:

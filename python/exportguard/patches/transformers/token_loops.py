@@ -15,6 +15,7 @@ from exportguard.rewrites.transform import transform_function
 from exportguard.source.errors import RewriteError
 from exportguard.source.reading import is_same_tree, name_of
 from exportguard.source.templates import Template
+from exportguard.source.walking import Transformer
 from exportguard.source.wrapping import innermost
 
 #: How the models say how many tokens there are, or blocks of them.
@@ -34,7 +35,7 @@ _NEXT = Template("$i + 1")
 _ROW = Template("$i + torch.arange(1)")
 
 
-class OneRow(ast.NodeTransformer):
+class OneRow(Transformer):
     """`x[:, i : i + 1]` becomes `x[:, i + torch.arange(1)]`: within a scan `i` is no number."""
 
     def __init__(self, index: ast.expr) -> None:
@@ -64,7 +65,7 @@ _DECAY_OF_BLOCK = Template("torch.exp(-self.slope_rate * $tokens)")
 _DECAY_OF_TOKEN = Template("torch.exp(-self.slope_rate)")
 
 
-class TokensFromTheStart(ast.NodeTransformer):
+class TokensFromTheStart(Transformer):
     """Linear attention with decay that goes by blocks where it has no state goes by tokens, as behind a state.
 
     Both are `state = decay * state + key^T value`, `output = query state`, for a block with the powers of the decay

@@ -7,6 +7,7 @@ import ast
 from exportguard.rewrites import build
 from exportguard.rewrites.engine import Unit
 from exportguard.rewrites.rules.conditions import is_plain_test
+from exportguard.source.walking import Transformer
 
 ORDER = 10
 
@@ -20,7 +21,7 @@ def _failing(name: str, statements: list[ast.stmt], where: ast.stmt) -> ast.Func
     return build.function(name, [], statements, where)
 
 
-class _Assertions(ast.NodeTransformer):
+class _Assertions(Transformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
 

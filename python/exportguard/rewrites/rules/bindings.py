@@ -6,13 +6,14 @@ import ast
 
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.engine import Unit
+from exportguard.source.walking import walked
 
 ORDER = 95
 
 
 def apply(unit: Unit) -> None:
     """Writes `if False: x = None` where every assignment to a shared x was moved into functions."""
-    for node in ast.walk(unit.node):
+    for node in walked(unit.node):
         if isinstance(node, ast.FunctionDef):
             own = {*scope.parameters(node), *scope.assigned(node.body)}
             unbound = sorted(scope.shared(node) - own)

@@ -8,6 +8,7 @@ import ast
 from exportguard.rewrites import build
 from exportguard.rewrites.engine import Unit
 from exportguard.rewrites.rules.conditions import is_plain_test
+from exportguard.source.walking import Transformer, walked
 
 ORDER = 50
 
@@ -31,7 +32,7 @@ def _is_of_python(node: ast.expr) -> bool:
 
 
 def _binds_names(node: ast.AST) -> bool:
-    return any(isinstance(n, ast.NamedExpr | ast.Yield | ast.YieldFrom | ast.Await) for n in ast.walk(node))
+    return any(isinstance(n, ast.NamedExpr | ast.Yield | ast.YieldFrom | ast.Await) for n in walked(node))
 
 
 def _read_now(node: ast.expr) -> ast.expr:
@@ -39,7 +40,7 @@ def _read_now(node: ast.expr) -> ast.expr:
     return build.call("known", node) if _binds_names(node) else build.thunk(node)
 
 
-class _Booleans(ast.NodeTransformer):
+class _Booleans(Transformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
 

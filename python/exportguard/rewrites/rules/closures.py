@@ -15,13 +15,14 @@ from collections.abc import Iterator
 
 from exportguard.rewrites import scope
 from exportguard.rewrites.engine import Unit
+from exportguard.source.walking import walked
 
 ORDER = 1
 
 
 def apply(unit: Unit) -> None:
     """Marks functions with their shared names and boolean expressions that are tested; it is no change by itself."""
-    for node in ast.walk(unit.node):
+    for node in walked(unit.node):
         if isinstance(node, ast.FunctionDef):
             scope.mark_shared(node)
         for test in _tests(node):

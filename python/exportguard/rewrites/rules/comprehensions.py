@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.engine import Unit
 from exportguard.rewrites.rules.stores import Items
+from exportguard.source.walking import Transformer, walked
 
 ORDER = 14
 _ITEM = "_item"
@@ -23,7 +24,7 @@ def apply(unit: Unit) -> None:
     unit.node.body = [rewriter.visit(statement) for statement in unit.node.body]
 
 
-class _Comprehensions(ast.NodeTransformer):
+class _Comprehensions(Transformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
         shadowed = self._shadowed = {*scope.parameters(unit.node), *scope.assigned(unit.node.body)}
@@ -93,7 +94,7 @@ def _can_move(node: _Comprehension) -> bool:
     """Whether its parts mean the same in functions of their own: they keep no function and bind no outer name."""
     parts = [node.elt, *(test for generator in node.generators for test in generator.ifs)]
     binds = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)
-    found = [inner for part in parts for inner in ast.walk(part)]
+    found = [inner for part in parts for inner in walked(part)]
     at_once = [inner.args[0] for inner in found if _goes_through(inner)]  # type: ignore[attr-defined]
     moves = not any(isinstance(inner, (*_OWN_SCOPES, *binds)) and inner not in at_once for inner in found)
     generator = node.generators[0]

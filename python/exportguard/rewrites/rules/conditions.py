@@ -19,13 +19,14 @@ from collections.abc import Iterator, Sequence
 
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.engine import Unit
+from exportguard.source.walking import located, parts_of
 
 ORDER = 40
 
 
 def apply(unit: Unit) -> None:
     """Rewrites every `if` of the function whose test may depend on tensor data."""
-    ast.fix_missing_locations(unit.node)
+    located(unit.node)
     _Blocks(unit, unit.node, _Reads(unit.node, unit.loops)).rewrite_function()
 
 
@@ -69,7 +70,7 @@ class _Reads:
 
 
 def _all_reads(node: ast.AST, *, is_later: bool) -> Iterator[tuple[str, int, bool]]:
-    for child in ast.iter_child_nodes(node):
+    for child in parts_of(node):
         is_deleted = isinstance(child, ast.Name) and isinstance(child.ctx, ast.Del)  # which must be bound, too
         name = child if is_deleted else scope.read_by(child)
         if isinstance(name, ast.Name):

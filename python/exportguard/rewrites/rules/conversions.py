@@ -9,6 +9,7 @@ import math
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.arithmetic import MATH
 from exportguard.rewrites.engine import Unit
+from exportguard.source.walking import Transformer
 
 ORDER = 55
 _BUILT_IN = {"round": "round_", "divmod": "divmod_"}
@@ -19,7 +20,7 @@ def apply(unit: Unit) -> None:
     unit.node = _Conversions(unit).visit(unit.node)
 
 
-class _Conversions(ast.NodeTransformer):
+class _Conversions(Transformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
         self._outside = scope.Outside(unit.node, unit.original)

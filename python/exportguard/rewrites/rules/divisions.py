@@ -6,6 +6,7 @@ import ast
 
 from exportguard.rewrites import build
 from exportguard.rewrites.engine import Unit
+from exportguard.source.walking import Transformer
 
 ORDER = 60
 
@@ -15,7 +16,7 @@ def apply(unit: Unit) -> None:
     unit.node = _Divisions(unit).visit(unit.node)
 
 
-class _Divisions(ast.NodeTransformer):
+class _Divisions(Transformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
 

@@ -11,6 +11,7 @@ import types
 
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.engine import Unit
+from exportguard.source.walking import Transformer
 
 ORDER = 16
 _BUILT_IN = {"map": "map_", "filter": "filter_", "list": "list_of", "tuple": "tuple_of"}
@@ -30,7 +31,7 @@ def apply(unit: Unit) -> None:
     unit.node = _Calls(unit).visit(unit.node)
 
 
-class _Calls(ast.NodeTransformer):
+class _Calls(Transformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
         self._outside = scope.Outside(unit.node, unit.original)

@@ -6,6 +6,7 @@ import ast
 
 from exportguard.rewrites import build
 from exportguard.rewrites.engine import Unit
+from exportguard.source.walking import Transformer
 
 ORDER = 2
 
@@ -15,7 +16,7 @@ def apply(unit: Unit) -> None:
     unit.node = _Identities(unit).visit(unit.node)
 
 
-class _Identities(ast.NodeTransformer):
+class _Identities(Transformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
 

@@ -6,6 +6,7 @@ import ast
 
 from exportguard.rewrites import build
 from exportguard.rewrites.engine import Unit
+from exportguard.source.walking import Transformer, walked
 
 ORDER = 13
 _GROWING = ("append", "extend", "insert")
@@ -13,7 +14,7 @@ _GROWING = ("append", "extend", "insert")
 
 def apply(unit: Unit) -> None:
     """`[]` → `_rt.list_([])` where a function appends, and what it returns as Python's; it is no change by itself."""
-    if any(_grows(node) for node in ast.walk(unit.node)):
+    if any(_grows(node) for node in walked(unit.node)):
         _Lists(unit).visit(unit.node)
 
 
@@ -25,7 +26,7 @@ def _grows(node: ast.AST) -> bool:
     return isinstance(node, ast.Attribute) and node.attr in _GROWING
 
 
-class _Lists(ast.NodeTransformer):
+class _Lists(Transformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
 
@@ -54,7 +55,7 @@ class _Lists(ast.NodeTransformer):
         return node
 
 
-class _Displays(ast.NodeTransformer):
+class _Displays(Transformer):
     """The lists in the value of an assignment, but not those that a call takes."""
 
     def __init__(self, unit: Unit) -> None:

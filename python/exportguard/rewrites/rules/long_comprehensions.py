@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.engine import Unit
+from exportguard.source.walking import Transformer, located, walked
 
 ORDER = 8
 _OWN_SCOPES = (ast.Lambda, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)
@@ -27,7 +28,7 @@ def apply(unit: Unit) -> None:
     _Statements(unit).visit(unit.node)
 
 
-class _Statements(ast.NodeTransformer):
+class _Statements(Transformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
 
@@ -54,13 +55,13 @@ class _Statements(ast.NodeTransformer):
         loop = _loop(found, name, place)
         start = ast.copy_location(ast.Assign([build.store(name)], ast.List([], ast.Load())), found)
         _Replacing(found, build.load(name)).visit(node)
-        return [ast.fix_missing_locations(start), ast.fix_missing_locations(loop), node]
+        return [located(start), located(loop), node]
 
 
 def _is_long(node: ast.ListComp) -> bool:
     """Whether it binds a name or has several `for`, and keeps no function that its own variables are in."""
     parts = [node.elt, *(test for generator in node.generators for test in generator.ifs)]
-    inner = [part for whole in parts for part in ast.walk(whole)]
+    inner = [part for whole in parts for part in walked(whole)]
     if any(isinstance(part, (*_OWN_SCOPES, ast.Yield, ast.Await)) for part in inner):
         return False
     binds = any(isinstance(part, ast.NamedExpr) for part in inner)
@@ -111,7 +112,7 @@ def _loop(node: ast.ListComp, name: str, place: str) -> ast.stmt:
     return body
 
 
-class _Renaming(ast.NodeTransformer):
+class _Renaming(Transformer):
     def __init__(self, names: dict[str, str]) -> None:
         self._names = names
 
@@ -119,7 +120,7 @@ class _Renaming(ast.NodeTransformer):
         return ast.copy_location(ast.Name(self._names.get(node.id, node.id), node.ctx), node)
 
 
-class _Replacing(ast.NodeTransformer):
+class _Replacing(Transformer):
     def __init__(self, old: ast.expr, new: ast.expr) -> None:
         self._old = old
         self._new = new

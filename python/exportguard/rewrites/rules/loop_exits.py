@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.engine import Unit
 from exportguard.rewrites.jumps import without_jumps
+from exportguard.source.walking import Transformer
 
 ORDER = 12
 _TO_THE_END = 0
@@ -35,7 +36,7 @@ def apply(unit: Unit) -> None:
     _Exits(unit).visit(unit.node)
 
 
-class _Exits(ast.NodeTransformer):
+class _Exits(Transformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
 
@@ -91,7 +92,7 @@ def _is_endless(node: Loop) -> bool:
     return isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and bool(node.test.value)
 
 
-class _Numbered(build.OfOneLoop, ast.NodeTransformer):
+class _Numbered(build.OfOneLoop):
     """Gives each way out of one loop a number, which a variable holds behind it."""
 
     def __init__(self, name: str, *, counts_breaks: bool) -> None:

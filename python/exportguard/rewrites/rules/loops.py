@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.engine import Unit
+from exportguard.source.walking import Transformer, parts_of, walked
 
 ORDER = 20
 ITEM = "_item"
@@ -35,10 +36,10 @@ def apply(unit: Unit) -> None:
 
 def _lists_numbers(node: ast.AST) -> bool:
     """Whether it has an `x.tolist()`."""
-    return any(isinstance(n, ast.Attribute) and n.attr == "tolist" for n in ast.walk(node))
+    return any(isinstance(n, ast.Attribute) and n.attr == "tolist" for n in walked(node))
 
 
-class _Jumps(build.OfOneLoop, ast.NodeTransformer):
+class _Jumps(build.OfOneLoop):
     """`continue` and `break` of one loop as returns of its body."""
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -58,7 +59,7 @@ class _Jumps(build.OfOneLoop, ast.NodeTransformer):
         return self._returning(True, where)
 
 
-class _Loops(ast.NodeTransformer):
+class _Loops(Transformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
         self._globals: set[str] = set()
@@ -132,15 +133,15 @@ class _Loops(ast.NodeTransformer):
         return [name for name in dict.fromkeys(names) if name not in self._globals | self._cells]
 
     def _reads_outside(self, node: ast.For) -> set[str]:
-        inside = {id(n) for n in ast.walk(node)}
-        names = (scope.read_by(n) for n in ast.walk(self._unit.node))
+        inside = {id(n) for n in walked(node)}
+        names = (scope.read_by(n) for n in walked(self._unit.node))
         return {name.id for name in names if name is not None and id(name) not in inside}
 
     def _reads_behind(self, node: ast.For | ast.While) -> set[str]:
         """What is read when the loop is over; in a loop around it, what comes before it is read again."""
         around = [lines.start for lines in self._unit.loops if lines.start < node.lineno < lines.stop]
         first = min([node.lineno, *around])
-        inside = {id(n) for n in ast.walk(node)}
+        inside = {id(n) for n in walked(node)}
         names = {
             name.id
             for name, is_later in _names_read(self._unit.node)
@@ -169,7 +170,7 @@ class _Loops(ast.NodeTransformer):
 
 def _names_read(node: ast.AST, *, is_later: bool = False) -> Iterator[tuple[ast.Name, bool]]:
     """Each name that is read, and whether by a function in it, which may run later than it is defined."""
-    for child in ast.iter_child_nodes(node):
+    for child in parts_of(node):
         if (name := scope.read_by(child)) is not None:
             yield name, is_later
         yield from _names_read(child, is_later=is_later or isinstance(child, _FUNCTIONS))
@@ -187,7 +188,7 @@ def _is_assigned_first(name: str, statements: Sequence[ast.stmt]) -> bool:
     return False
 
 
-class _Collections(ast.NodeTransformer):
+class _Collections(Transformer):
     """What would fix a symbolic size, or does not know numbers that are tensors: `len(x)`, `x.tolist()`, and others."""
 
     def __init__(self) -> None:

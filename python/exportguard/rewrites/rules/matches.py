@@ -22,6 +22,7 @@ from typing import Any
 
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.engine import Unit
+from exportguard.source.walking import Transformer, located, walked
 
 ORDER = 0
 
@@ -113,7 +114,7 @@ def _element(part: ast.expr, index: ast.expr) -> ast.expr:
     return ast.Subscript(part, index, ast.Load())
 
 
-class _Bound(ast.NodeTransformer):
+class _Bound(Transformer):
     """Puts what names are bound to in their places."""
 
     def __init__(self, bound: dict[str, ast.expr]) -> None:
@@ -123,7 +124,7 @@ class _Bound(ast.NodeTransformer):
         return self._bound.get(node.id, node)
 
 
-class _Matches(ast.NodeTransformer):
+class _Matches(Transformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
 
@@ -139,7 +140,7 @@ class _Matches(ast.NodeTransformer):
         start = ast.copy_location(ast.Assign([build.store(subject)], node.subject), node)
         made = [start, *self._cases(subject, node.cases)]
         own = _WithOwnNodes()
-        return [own.visit(ast.fix_missing_locations(statement)) for statement in made]
+        return [own.visit(located(statement)) for statement in made]
 
     def _can_be_tests(self, node: ast.Match) -> bool:
         cases = [_case_of(build.load("_"), case.pattern) for case in node.cases]
@@ -195,10 +196,10 @@ def _is_tried(truth: bool, before: Sequence[ast.match_case]) -> bool:
 
 
 def _reads(node: ast.AST, name: str) -> int:
-    return sum(read.id == name for inner in ast.walk(node) if (read := scope.read_by(inner)) is not None)
+    return sum(read.id == name for inner in walked(node) if (read := scope.read_by(inner)) is not None)
 
 
-class _WithOwnNodes(ast.NodeTransformer):
+class _WithOwnNodes(Transformer):
     """Copies what stands in several places, as the parts of what is matched: rules change nodes where they stand."""
 
     def __init__(self) -> None:

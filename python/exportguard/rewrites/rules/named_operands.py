@@ -16,6 +16,7 @@ import copy
 
 from exportguard.rewrites import scope
 from exportguard.rewrites.engine import Unit
+from exportguard.source.walking import Transformer
 
 ORDER = 11
 
@@ -25,7 +26,7 @@ def apply(unit: Unit) -> None:
     unit.node = _Tests(unit).visit(unit.node)
 
 
-class _Tests(ast.NodeTransformer):
+class _Tests(Transformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
 

@@ -12,6 +12,7 @@ import ast
 
 from exportguard.rewrites import scope
 from exportguard.rewrites.engine import Unit
+from exportguard.source.walking import Transformer
 
 ORDER = 9
 
@@ -21,7 +22,7 @@ def apply(unit: Unit) -> None:
     unit.node = _Tests(unit).visit(unit.node)
 
 
-class _Tests(ast.NodeTransformer):
+class _Tests(Transformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
 

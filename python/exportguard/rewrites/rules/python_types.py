@@ -7,6 +7,7 @@ import builtins
 
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.engine import Unit
+from exportguard.source.walking import Transformer
 
 ORDER = 57
 _BUILT_IN = {"isinstance": "is_instance", "type": "type_"}
@@ -17,7 +18,7 @@ def apply(unit: Unit) -> None:
     _Types(unit).visit(unit.node)
 
 
-class _Types(ast.NodeTransformer):
+class _Types(Transformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
         self._outside = scope.Outside(unit.node, unit.original)

@@ -7,6 +7,7 @@ import ast
 
 from exportguard.rewrites import build
 from exportguard.rewrites.engine import Unit
+from exportguard.source.walking import Transformer
 
 ORDER = 15
 
@@ -17,7 +18,7 @@ def apply(unit: Unit) -> None:
     _Elsewhere(unit).visit(unit.node)
 
 
-class _Loops(ast.NodeTransformer):
+class _Loops(Transformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
 
@@ -35,7 +36,7 @@ class _Loops(ast.NodeTransformer):
         return node
 
 
-class _Elsewhere(ast.NodeTransformer):
+class _Elsewhere(Transformer):
     """Outside of loops: a single index that is no constant. torch itself knows slices and several indices."""
 
     def __init__(self, unit: Unit) -> None:
@@ -102,7 +103,7 @@ def _index(node: ast.expr) -> ast.expr:
     return ast.Call(build.load("slice"), bounds, [])
 
 
-class Items(ast.NodeTransformer):
+class Items(Transformer):
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
         node.value = self.visit(node.value) if node.value is not None else None
         return node

@@ -6,6 +6,7 @@ import ast
 
 from exportguard.rewrites import build
 from exportguard.rewrites.engine import Unit
+from exportguard.source.walking import Transformer
 
 ORDER = 5
 
@@ -16,7 +17,7 @@ def apply(unit: Unit) -> None:
         _Supers(unit.first_parameter).visit(unit.node)
 
 
-class _Supers(ast.NodeTransformer):
+class _Supers(Transformer):
     def __init__(self, first_parameter: str) -> None:
         self._first_parameter = first_parameter
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.engine import Unit
 from exportguard.rewrites.told import tells
+from exportguard.source.walking import Transformer
 
 ORDER = 56
 _BUILT_IN = {"str": "str_", "repr": "repr_", "format": "format_"}
@@ -19,7 +20,7 @@ def apply(unit: Unit) -> None:
     _Texts(unit).visit(unit.node)
 
 
-class _Texts(ast.NodeTransformer):
+class _Texts(Transformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
         self._unit = unit

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.engine import RUNTIME_NAME, Unit
+from exportguard.source.walking import Transformer, walked
 
 ORDER = 90
 
@@ -48,7 +49,7 @@ def _is_assigned_first(name: str, statements: Sequence[ast.stmt]) -> bool:
     return False
 
 
-class _Values(ast.NodeTransformer):
+class _Values(Transformer):
     """`_rt.value(lambda: x)` → `x` for names with a value."""
 
     def __init__(self, certain: set[str]) -> None:
@@ -124,7 +125,7 @@ class _Flow:
         if isinstance(statement, ast.Delete):
             return certain - set(scope.assigned([statement]))
         bound = set(scope.assigned([statement])) - {
-            n.target.id for n in ast.walk(statement) if isinstance(n, ast.NamedExpr)
+            n.target.id for n in walked(statement) if isinstance(n, ast.NamedExpr)
         }
         call = statement.value if isinstance(statement, ast.Assign) else None
         if not isinstance(call, ast.Call):
