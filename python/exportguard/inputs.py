@@ -36,9 +36,16 @@ _ANYTHING = inspect.signature(lambda *args, **kwargs: None)
 class CallInputs:
     """The arguments of one call of a model: those by position, those by name, and the signature that they fit."""
 
-    args: tuple[Any, ...] = ()
+    args: tuple[Any, ...] = field(default_factory=tuple)
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     signature: inspect.Signature = _ANYTHING
+
+    def __getattr__(self, name: str) -> Any:
+        """The arguments of a call that was made of leaves, which are put together when they are first asked for."""
+        if name not in ("args", "kwargs") or "_flat" not in self.__dict__:
+            raise AttributeError(name)
+        self.__dict__["args"], self.__dict__["kwargs"] = pytree.tree_unflatten(*self._flat)
+        return self.__dict__[name]
 
     @classmethod
     def of(cls, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> CallInputs:
@@ -87,11 +94,12 @@ class CallInputs:
 
     def with_leaves(self, leaves: Sequence[Any]) -> CallInputs:
         """The same containers around other leaves."""
-        args, kwargs = pytree.tree_unflatten(leaves, self._flat[1])
-        call = CallInputs(args, kwargs, self.signature)
+        if len(leaves) != self._flat[1].num_leaves:
+            raise ValueError(f"{self._flat[1].num_leaves} leaves are needed, got {len(leaves)}")
 
         # They are flat already; as a cached property is kept in the dictionary, it is known and not found out again.
-        call.__dict__["_flat"] = [*leaves], self._flat[1]
+        call = CallInputs.__new__(CallInputs)
+        call.__dict__.update(signature=self.signature, _flat=([*leaves], self._flat[1]))
         return call
 
     def copied(self) -> CallInputs:

@@ -11,6 +11,7 @@ tokens, which every loop over a decoder begins with.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 from collections.abc import Iterator, Sequence
@@ -312,16 +313,19 @@ def _answers(trace: Trace, points: Sequence[Sizes]) -> Iterator[tuple[Sizes, boo
     """Whether the model refuses each size, until it has taken as many as are tried.
 
     Two that give all questions the same answers, a small and a larger one, tell of a long program what a third would.
+    So do as many refused ones as are tried of those that are taken: the model comes to the same questions on its way to
+    where it stops.
     """
-    taken: list[_Cell] = []
+    taken, stopped = list[_Cell](), list[_Cell]()
     for sizes in points:
         cell = _cell(trace, sizes)
-        if taken.count(cell) == _ALIKE and not trace.trial.may_try_many:
+        is_told = taken.count(cell) == _ALIKE or stopped.count(cell) == _TRIALS
+        if is_told and not trace.trial.may_try_many:
             continue
         refused = trace.trial.refuses(trace.all_sizes(sizes))
         yield sizes, refused
-        if refused is False:
-            taken.append(cell)
+        if refused is not None:
+            (stopped if refused else taken).append(cell)
         if len(taken) == _TRIALS:
             return
 
@@ -337,8 +341,8 @@ def _takes_others(trace: Trace) -> bool:
     ]
     example = {symbol: trace.hints[symbol] for symbol in trace.free_symbols()}
     candidates = other_sizes(example, lambda sizes: _in_domain(trace, sizes) and meets(known, trace, sizes))
-    tried = [trace.trial.refuses(trace.all_sizes(sizes)) for sizes, _ in zip(candidates, range(2), strict=False)]
-    return not tried or not all(tried)
+    tried = [*itertools.islice(candidates, 2)]
+    return not tried or not all(trace.trial.refuses(trace.all_sizes(sizes)) for sizes in tried)
 
 
 def _in_domain(trace: Trace, sizes: Sizes) -> bool:

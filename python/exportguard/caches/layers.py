@@ -49,8 +49,13 @@ def _of(what: str, *attributes: str) -> Callable[[dict[str, Any]], Any]:
     """`what` of the first tensor that one of the attributes holds."""
 
     def get(state: dict[str, Any]) -> Any:
-        tensors = (tensor for attribute in attributes for tensor in _tensors_of(state.get(attribute)))
-        return next((getattr(tensor, what) for tensor in tensors), None)
+        for attribute in attributes:
+            value = state.get(attribute)
+            if isinstance(value, torch.Tensor):
+                return getattr(value, what)
+            for tensor in _tensors_of(value):
+                return getattr(tensor, what)
+        return None
 
     return get
 
@@ -94,23 +99,25 @@ def _leaf_name(attribute: str) -> str:
     return _LEAF_NAMES.get(attribute, attribute.lstrip("_"))
 
 
-def _kept_attributes(layer: object) -> Iterator[tuple[str, Any]]:
-    for attribute, value in vars(layer).items():
-        if attribute in _FROM_DATA or (attribute in LENGTHS and not isinstance(value, torch.Tensor)):
-            continue
-        # dtype and device are unset (None) before the first tensors come, and the layer asks for that.
-        if attribute in _FOLLOWING:
-            continue
-        yield attribute, value
-
-
 def flatten_layer(layer: object, prefix: str, leaves: dict[str, Any]) -> dict[str, Any]:
     """The context of `layer`; its tensors go to `leaves`, named "<prefix>.key", "<prefix>.value", …"""
-    data = {name: encode(value, f"{prefix}.{_leaf_name(name)}", leaves) for name, value in _kept_attributes(layer)}
-    following = sorted(name for name in vars(layer) if name in _FOLLOWING and vars(layer)[name] is not None)
-    absent = sorted(name for name in vars(layer) if name in _FOLLOWING and vars(layer)[name] is None)
-    derived = sorted(name for name in vars(layer) if name in _FROM_DATA)
-    return {"class": path_of(type(layer)), "data": data, "following": following, "absent": absent, "derived": derived}
+    data: dict[str, Any] = {}
+    following, absent, derived = list[str](), list[str](), list[str]()
+    for name, value in vars(layer).items():
+        if name in _FOLLOWING:
+            # dtype and device are unset (None) before the first tensors come, and the layer asks for that.
+            (absent if value is None else following).append(name)
+        elif name in _FROM_DATA:
+            derived.append(name)
+        elif name not in LENGTHS or isinstance(value, torch.Tensor):
+            data[name] = encode(value, f"{prefix}.{_leaf_name(name)}", leaves)
+    return {
+        "class": path_of(type(layer)),
+        "data": data,
+        "following": sorted(following),
+        "absent": sorted(absent),
+        "derived": sorted(derived),
+    }
 
 
 def unflatten_layer(context: dict[str, Any], leaves: dict[str, Any]) -> Any:

@@ -91,7 +91,7 @@ class Step:
     is_detour: bool = False  # its path goes on as an earlier one
 
     def likenesses(self) -> Iterator[Likeness]:
-        return (leaf for leaf in _leaves(self.returned) if type(leaf) is Likeness)
+        return (leaf for leaf in leaves(self.returned) if type(leaf) is Likeness)
 
     def goes_like(self, other: Step) -> bool:
         """Whether it is the same operator at the same place of its path, whatever the values look like."""
@@ -112,7 +112,7 @@ def _looks(returned: object) -> tuple[Any, ...]:
     return tuple(
         [
             (leaf.value, leaf.argument, leaf.look) if type(leaf) is Likeness else (type(leaf), _as_key(leaf))
-            for leaf in _leaves(returned)
+            for leaf in leaves(returned)
         ]
     )
 
@@ -122,21 +122,21 @@ def _as_key(value: Any) -> Any:
     return value.node.expr if isinstance(value, SYMBOLIC) else value
 
 
-def _leaves(value: object) -> Iterator[Any]:
+def leaves(value: object) -> Iterator[Any]:
     if isinstance(value, (tuple, list)):
         for item in value:
-            yield from _leaves(item)
+            yield from leaves(item)
     elif isinstance(value, dict):
-        yield from _leaves(tuple(value.values()))
+        yield from leaves(tuple(value.values()))
     elif isinstance(value, slice):
-        yield from _leaves((value.start, value.stop, value.step))
+        yield from leaves((value.start, value.stop, value.step))
     else:
         yield value
 
 
 def operands(template: Template) -> Iterator[Any]:
     """What stands for nodes in the arguments."""
-    for leaf in _leaves((template.args, template.kwargs)):
+    for leaf in leaves((template.args, template.kwargs)):
         if type(leaf) is Local or type(leaf) is Shared:
             yield leaf
 
@@ -263,13 +263,13 @@ def shared_argument(node: Node) -> int:
     """The position of the first argument that a result of a node shares its memory with, as the examples say; or -1."""
     results = set(_memories(node.meta.get("val")))
     arguments = (
-        {memory for leaf in _leaves(arg) if isinstance(leaf, Node) for memory in _memories(leaf.meta.get("val"))}
+        {memory for leaf in leaves(arg) if isinstance(leaf, Node) for memory in _memories(leaf.meta.get("val"))}
         for arg in node.args
     )
     return next((position for position, memories in enumerate(arguments) if memories & results), -1)
 
 
 def _memories(example: object) -> Iterator[int]:
-    for leaf in _leaves(example):
+    for leaf in leaves(example):
         if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
             yield leaf.untyped_storage()._cdata

@@ -26,7 +26,7 @@ from exportguard.repeats.keys import (
 from exportguard.repeats.likenesses import Likeness
 from exportguard.repeats.markers import add_marker
 from exportguard.repeats.memory import Memory
-from exportguard.repeats.paths import Place, Shared, Step, Template, shared_argument, stamp
+from exportguard.repeats.paths import Place, Shared, Step, Template, leaves, shared_argument, stamp
 
 #: What torch's tracer does with one call of an operator.
 Trace = Callable[[], Any]
@@ -73,6 +73,7 @@ class Region:
         self._numbers: dict[Any, int] = {}  # by node, or by (region, number) for what has no node yet
         self._replayed: list[Step] = []  # not in the graph yet
         self._recorded: list[Likeness] = []  # the block may still use their tensors
+        self._by_tensor: dict[int, Likeness] = {}  # the same, by the identity of a tensor that may be another by now
         self._created: list[Node] = []
         self._marker: Node | None = None
         self._cousins = Cousins()
@@ -120,7 +121,10 @@ class Region:
         self._step = found
         if found.apart:
             self._apart |= found.apart
-        self._count = max(self._count, found.first + len(found.templates))
+        # Not `max`, which torch.export replaces by a function that looks for tensors.
+        end = found.first + len(found.templates)
+        if end > self._count:
+            self._count = end
         self.memory.counts.replayed += 1
         return self._results(found.returned, args, kwargs)
 
@@ -200,6 +204,7 @@ class Region:
     ) -> Any:
         first = self._count
         result = self._traced(trace)
+        self._look_again((args, kwargs))
         try:
             templates = tuple([template for node in self._created if (template := self._template(node)) is not None])
             returned = self._described(func, result, args, kwargs)
@@ -285,6 +290,7 @@ class Region:
             likeness.settle(slot.proxy.node.meta["val"])
         else:
             self._recorded.append(likeness)
+            self._by_tensor[id(result)] = likeness
         return likeness
 
     # ------------------------------------------------------------------------------------------------ the graph
@@ -336,9 +342,17 @@ class Region:
         self._settle()
 
     def _settle(self) -> None:
-        recorded, self._recorded = self._recorded, []
+        recorded, self._recorded, self._by_tensor = self._recorded, [], {}
         for likeness in recorded:
             likeness.settle()
+
+    def _look_again(self, used: Any) -> None:
+        """Most tensors do not live to the end of their block: what was asked of their layout is known where they are
+        used, as the clone in `x.transpose(1, 2).contiguous()` is behind the question of whether it is one."""
+        for leaf in leaves(used):
+            likeness = self._by_tensor.get(id(leaf))
+            if likeness is not None:
+                likeness.look_again(leaf)
 
     def _put_into_graph(self) -> None:
         """Puts what was replayed so far into the graph, node by node, since it is not replayed any further."""

@@ -30,7 +30,9 @@ class Session:
         self.memory = Memory(tracer)
         self.region: Region | None = None
         self.modes = Modes(tracer)
-        self._kinds = Kinds(model)
+        # What is asked of weights here is no question of the model, for the modes that look at those.
+        with torch._C.DisableTorchFunction():
+            self._kinds = Kinds(model)
         self._roots: dict[Any, Step] = {}
         self._unanswered: str | None = None
 

@@ -33,6 +33,7 @@ _STANDING_IN = (torch.SymInt, torch.SymFloat, torch.SymBool, FakeTensor)
 _TEXTS = ("__str__", "__repr__", "__format__")
 _BUILT_IN: dict[str, Any] = {"isinstance": is_instance, "type": TypeOfPython}
 _ITSELF = ("self", "cls")
+_NAMING = (type, types.FunctionType)
 _PATTERNS = ("MATCH_CLASS", "MATCH_MAPPING", "MATCH_SEQUENCE")
 
 
@@ -47,7 +48,7 @@ def modules_of(model: object) -> list[types.ModuleType]:
         if module is None or name in found or not is_users_module(module):
             continue
         found[name] = module
-        pending += [_module_name(value) for value in vars(module).values()]
+        pending += {_module_name(value) for value in vars(module).values()}
     return list(found.values())
 
 
@@ -59,7 +60,7 @@ def own_among(modules: Iterable[types.ModuleType]) -> list[types.ModuleType]:
 def _module_name(value: object) -> str:
     if isinstance(value, types.ModuleType):
         return value.__name__
-    name = getattr(value, "__module__", None) if isinstance(value, type | types.FunctionType) else None
+    name = getattr(value, "__module__", None) if isinstance(value, _NAMING) else None
     return name if isinstance(name, str) else ""
 
 

@@ -339,8 +339,17 @@ class KeptModule:
 def same_random_numbers() -> Iterator[None]:
     """Runs a block without gradients and with the random numbers of every other one; those outside go on as before."""
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        _seed()
         yield
+
+
+def _seed() -> None:
+    """Where there is no device but the CPU no other generator is there to be seeded; `torch.manual_seed` notes for each
+    kind of device that it was asked, with a stack trace, which takes longer than to run a layer."""
+    if torch.accelerator.is_available():
+        torch.manual_seed(0)
+    else:
+        torch.default_generator.manual_seed(0)
 
 
 def is_fake(tensor: torch.Tensor) -> bool:

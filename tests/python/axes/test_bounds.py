@@ -331,3 +331,22 @@ def test_a_table_of_positions_is_tried_at_the_grid_that_it_was_made_for() -> Non
 def test_another_table_for_one_grid_alone_is_told() -> None:
     with pytest.raises(AxisError, match=r"(?s)height.*h \* w == 25"):
         exported_pictures(Positions(2.0).eval())
+
+
+@pytest.mark.parametrize(("steps", "most"), [(2, 20), (600, 3)])
+def test_a_long_program_is_refused_as_often_as_tells_where_the_model_stops(steps: int, most: int) -> None:
+    beyond: list[int] = []
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        if isinstance(x.shape[1], int) and x.shape[1] > 16:
+            beyond.append(x.shape[1])
+        x = x + torch.linspace(0.0, 1.0, 16)[: x.shape[1]]
+        for _ in range(steps):
+            x = x + 1
+        return x
+
+    model = exported(function)
+    assert model.axes[0].kept
+    assert [bound.condition for bound in model.axes[0].bounds] == ["seq <= 16"]
+    assert len(beyond) <= most
+    assert min(beyond) == 17

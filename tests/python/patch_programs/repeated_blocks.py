@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from typing import Any
 
 import pytest
@@ -215,7 +216,26 @@ def _equal_ranges() -> None:
         assert (one & wide) == ValueRanges(2, 5)
 
 
+def _lines_of_stack_traces() -> None:
+    """The lines of a node are those that torch gives it, and of the frames around them none is read."""
+    read: list[str] = []
+    with torch_export_patches(), pytest.MonkeyPatch.context() as changed:
+        line_of = linecache.getline
+
+        def getline(file: str, number: int, *args: Any) -> str:
+            read.append(file)
+            return line_of(file, number, *args)
+
+        changed.setattr(linecache, "getline", getline)
+        program = torch.export.export(Asks(), (torch.zeros(2, 4),))
+    traces = [node.stack_trace or "" for node in program.graph.nodes if node.op == "call_function"]
+    assert traces
+    assert all("return torch.add(x[:, None, :2], x.shape[0]).mul(2)" in trace for trace in traces)
+    assert not any("torch/fx/" in file for file in read)
+
+
 PROGRAMS = {
+    "lines of stack traces": _lines_of_stack_traces,
     "fake tensors that look alike": _fake_tensors_that_look_alike,
     "bindings of sizes that depend on data": _bindings_where_nothing_depends_on_data,
     "equal ranges of sizes": _equal_ranges,

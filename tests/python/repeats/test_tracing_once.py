@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch.fx.experimental import proxy_tensor
+from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from exportguard import ExportError, ExportOptions, InvalidArgumentError, _core, to_onnx, torch_export_patches
@@ -205,3 +207,32 @@ def test_a_block_of_experts_is_replayed_as_a_whole() -> None:
 
     model = nn.ModuleList([Experts() for _ in range(6)])
     assert Kinds(model).key_of_call(model[0]) is not None
+
+
+class Turns(nn.Module):
+    """Asks of a tensor that does not live to the end of its block whether it lies in one piece."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.lin(x.transpose(0, 1).contiguous().transpose(0, 1))
+
+
+def test_what_was_found_out_of_the_layout_of_a_tensor_is_known_in_later_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def products(depth: int) -> int:
+        count = itertools.count()
+        multiplied = SymNode.mul
+
+        def mul(self: SymNode, other: SymNode) -> SymNode:
+            next(count)
+            return multiplied(self, other)
+
+        with monkeypatch.context() as changed:
+            changed.setattr(SymNode, "mul", mul)
+            program = exported(nn.Sequential(*(Turns() for _ in range(depth)))).program
+        assert len(program.graph.find_nodes(op="call_function", target=MARKER)) == depth - 1
+        return next(count)
+
+    assert products(3) == products(9)

@@ -8,6 +8,7 @@ import logging
 import computing_blocks
 import handed_blocks
 import indexed_blocks
+import kept_blocks
 import pytest
 import torch
 import wrapped_blocks
@@ -15,7 +16,8 @@ from stacks import inputs
 
 from exportguard import ExportOptions, to_onnx
 
-MODELS = wrapped_blocks.MODELS | computing_blocks.MODELS | indexed_blocks.MODELS | handed_blocks.MODELS
+MODULES = (wrapped_blocks, computing_blocks, indexed_blocks, handed_blocks, kept_blocks)
+MODELS = {name: make for module in MODULES for name, make in module.MODELS.items()}
 
 
 @pytest.mark.parametrize("name", MODELS)
