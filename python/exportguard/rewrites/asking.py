@@ -2,7 +2,8 @@
 
 `isinstance(n, int)` and `type(n)` have the answer of Python's number wherever the model asks, for its modules, and
 those of the packages that they name, get such functions for the time of a trace. `match`, `flag is True` and
-`n.__class__` are more than functions: what holds them is rewritten before the first export, in the model's own modules.
+`n.__class__` are more than functions: what holds them is rewritten before the first export, in the model's own modules
+as a whole, in those of installed packages these expressions alone, and only where a call of the model may lead there.
 A text made of what stands for a number, as `f"layer_{n}"`, says something else than in eager mode: where it is more
 than told in a message, the export stops there, so that its function is rewritten if that was asked for.
 """
@@ -25,6 +26,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from exportguard import _core
 from exportguard.errors import TextOfASymbolError
 from exportguard.model_code import is_installed, is_users_module
+from exportguard.rewrites.calls import functions_called
 from exportguard.rewrites.python_types import TypeOfPython, is_instance
 from exportguard.rewrites.reach import all_names
 from exportguard.rewrites.told import stopping
@@ -35,12 +37,14 @@ _BUILT_IN: dict[str, Any] = {"isinstance": is_instance, "type": TypeOfPython}
 _ITSELF = ("self", "cls")
 _NAMING = (type, types.FunctionType)
 _PATTERNS = ("MATCH_CLASS", "MATCH_MAPPING", "MATCH_SEQUENCE")
+_MATCHING = frozenset(dis.opmap[name] for name in _PATTERNS)
 
 
 def modules_of(model: object) -> list[types.ModuleType]:
     """The modules of a model's classes, and those whose functions and classes they name, but none of torch."""
     classes = {type(module) for module in model.modules()} if isinstance(model, torch.nn.Module) else set()
     pending = [base.__module__ for kind in classes for base in kind.__mro__]
+    pending += [function.__module__ for functions in functions_called(model).values() for function in functions[:1]]
     found: dict[str, types.ModuleType] = {}
     while pending:
         name = pending.pop()
@@ -76,6 +80,22 @@ def asking_functions(
         lines = frozenset(_asking_lines(code))
         if lines:
             yield code, lines
+
+
+def asking_in_packages(model: object) -> Iterator[tuple[list[types.FunctionType], frozenset[int]]]:
+    """The same for functions of installed packages: those that a call of the model may lead to, each with all that run
+    its code."""
+    for code, functions in functions_called(model).items():
+        lines = frozenset(_asking_lines(code)) if is_installed(code.co_filename) and _may_ask(code) else frozenset()
+        if lines:
+            yield functions, lines
+
+
+def _may_ask(code: types.CodeType) -> bool:
+    """Whether a code may ask so, found without reading its instructions one by one."""
+    asks = not {"type", "__class__"}.isdisjoint(code.co_names) or any(isinstance(c, bool) for c in code.co_consts)
+    inner = (constant for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return asks or not _MATCHING.isdisjoint(code.co_code[::2]) or any(map(_may_ask, inner))
 
 
 def _codes_reached(model: object, modules: Sequence[types.ModuleType]) -> Iterator[types.CodeType]:
@@ -141,6 +161,10 @@ def _asking_lines(code: types.CodeType) -> tuple[int, ...]:
 # ------------------------------------------------------------------------------------------------------- calls
 
 
+def _inverted(number: torch.SymInt) -> Any:
+    return -number - 1
+
+
 @contextmanager
 def answered(modules: Iterable[types.ModuleType]) -> Iterator[None]:
     """Lets modules know, while it is open, of what type the numbers of a trace are, and stops at texts made of them."""
@@ -154,6 +178,9 @@ def answered(modules: Iterable[types.ModuleType]) -> Iterator[None]:
         for kind in _STANDING_IN:
             for name in _TEXTS:
                 changes.set_attribute(kind, name, stopping(getattr(kind, name), stopped))
+        if not hasattr(torch.SymInt, "__invert__"):  # torch 2.11 to 2.13 leave it out
+            add = functools.partial(setattr, torch.SymInt, "__invert__", _inverted)
+            changes.call(add, lambda: delattr(torch.SymInt, "__invert__"), "torch.SymInt.__invert__")
         yield
     finally:
         changes.undo()

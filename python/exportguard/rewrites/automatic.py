@@ -13,7 +13,7 @@ import types
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -22,9 +22,9 @@ from exportguard.declaration.opened import opened
 from exportguard.declaration.options import PatchOptions
 from exportguard.declaration.patch import NEEDED, Patch, Verdict
 from exportguard.export_errors import without_partial_graph
-from exportguard.rewrites.asking import answered, asking_functions, modules_of, own_among
+from exportguard.rewrites.asking import answered, asking_functions, asking_in_packages, modules_of, own_among
 from exportguard.rewrites.fixed_loops import FixedAxes, fixed_axes
-from exportguard.rewrites.in_place import InPlaceRewrite, rewrite_in_place
+from exportguard.rewrites.in_place import InPlaceRewrite, answering, rewrite_in_place
 from exportguard.rewrites.places import Place, contains, functions_of, places_of
 from exportguard.rewrites.saved import save_rewritten
 from exportguard.rewrites.state import Snapshot
@@ -141,10 +141,10 @@ def automatic_rewriting() -> AutomaticRewriting:
 def asking_rewritten(model: object, modules: Sequence[types.ModuleType]) -> Iterator[None]:
     """Gives `match`, `flag is True` and `n.__class__` the answers of eager mode in a trace that rewrites nothing else.
 
-    The lines that ask so are rewritten, in the model's own functions and for the time of the trace. Where they cannot
-    be, they stay.
+    The lines that ask so are rewritten for the time of the trace, in installed packages these expressions alone. Where
+    they cannot be, they stay.
     """
-    patches = []
+    patches = _answering_in_packages(model)
     for code, lines in asking_functions(model, own_among(modules)):
         functions = functions_of(code)
         try:
@@ -153,6 +153,11 @@ def asking_rewritten(model: object, modules: Sequence[types.ModuleType]) -> Iter
             logger.info("what a function asks of its numbers stays as it is: %s", reason)
     with opened(PatchOptions.rewriting(tuple(patches))) if patches else nullcontext():
         yield
+
+
+def _answering_in_packages(model: object) -> list[InPlaceRewrite]:
+    made = (answering(functions, lines) for functions, lines in asking_in_packages(model))
+    return [patch for patch in made if patch is not None]
 
 
 def loops_left(program: torch.export.ExportedProgram) -> tuple[str, ...]:
@@ -178,6 +183,8 @@ _REASONS = {
     "Could not guard on data-dependent": "Python itself decides on tensor data here, in what cannot be rewritten, such "
     "as a function of the standard library, a comparison of tuples or the method of a container: write the decision as "
     "an `if` or a loop, or with torch.where",
+    "unsupported operand type(s) for -: 'Equality'": "Python itself compares truth values of tensor data here, as "
+    "itertools.groupby does: write the comparison as an `if` in a loop",
     "sympy expression is NaN": "an infinite number, or one that is none, meets a number of tensor data: make it a "
     "tensor, torch.tensor(float('inf'))",
     "is not safe, use": "the branches of a test on tensor data make objects that are no values, such as functions: "
@@ -218,6 +225,7 @@ class _Search:
         self._furthest: _Failed  # the last attempt that came beyond the line where the one before it had stopped
         self._known: dict[Hashable, _Failed] = {}  # what became of attempts, by what was rewritten for them
         self._modules = modules_of(model)
+        self._answering = _answering_in_packages(model)
         self.steps = self._with_asking(steps)
 
     def run(self) -> Any:
@@ -254,14 +262,28 @@ class _Search:
         self._attempts += 1
         snapshot = Snapshot(self._model.modules())
         try:
-            options = PatchOptions.rewriting(tuple(step.patch for step in steps))
+            options = PatchOptions.rewriting((*(step.patch for step in steps), *self._answering_beside(steps)))
             with opened(options), answered(self._modules), fixed_axes() as self._fixed, without_partial_graph():
                 return self._export()
         except Exception as error:  # what torch raises at a test on data is of many kinds
             snapshot.restore(snapshot.changes())
             if isinstance(error, RewriteError):
                 self._refusals.append(error)
-            return _Failed(error, self._fixed.loops() if _fixes_an_axis(error) else places_of(error))
+            places = self._fixed.loops() if _fixes_an_axis(error) else places_of(error)
+            return _Failed(error, [*map(self._of_the_original, places)])
+
+    def _answering_beside(self, steps: Sequence[RewritingStep]) -> list[InPlaceRewrite]:
+        """What answers in functions of packages that are not rewritten as a whole, which does so as well."""
+        rewritten = {function for step in steps for function in step.patch.functions}
+        return [patch for patch in self._answering if rewritten.isdisjoint(patch.functions)]
+
+    def _of_the_original(self, place: Place) -> Place:
+        """A place in a function of a package that answers, as one of the function that it stands for."""
+        for patch in self._answering:
+            code = patch.rewritten.func.__code__
+            if place.code is code or contains(code, place.code):
+                return replace(place, code=patch.functions[0].__code__)
+        return place
 
     def _attempt_once(self, steps: Sequence[RewritingStep]) -> Any:
         """An attempt, or how one with the same functions rewritten in the same way failed."""
@@ -338,7 +360,8 @@ class _Search:
         left: list[str] = []
         while True:
             fixed = self._fixed
-            places = (p for p in fixed.loops() if p.code not in tried and not self._keeps_sizes_at(p))
+            loops = map(self._of_the_original, fixed.loops())
+            places = (p for p in loops if p.code not in tried and not self._keeps_sizes_at(p))
             place = next(places, None)
             if place is None or self._attempts >= _ATTEMPTS:
                 left += self._staying(fixed)
@@ -350,9 +373,12 @@ class _Search:
             functions = list(known.patch.functions) if known is not None else place.functions()
             if not functions:
                 continue
+            known_reasons = len(self._reasons)
             failed = _Failed(RewriteError("nothing in its function can be rewritten"), [place])
             absorbs = known is not None and known.absorbs
             step = self._step(functions, None, place, failed, absorb_rest=absorbs, keep_sizes=True)
+            if step is None and self._reasons[known_reasons:]:
+                failed = _Failed(RewriteError(self._reasons[-1]), [place])
             others = [other for other in self.steps if other is not known]
             outcome = self._attempt([*others, step]) if step is not None else failed
             if not isinstance(outcome, _Failed) and step is not None and self._fixed.loss < fixed.loss:

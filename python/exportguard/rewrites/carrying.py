@@ -10,6 +10,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.utils import _pytree as pytree
 
+from exportguard.rewrites.broadcasting import require_shapes, source_of
 from exportguard.rewrites.data import describe
 from exportguard.rewrites.numbers import as_number, is_number, kinds_of, may_be, number_tensor
 from exportguard.rewrites.state import MISSING, UNDEFINED
@@ -35,6 +36,7 @@ class Kind:
     dtype: torch.dtype
     is_number: bool
     kinds: frozenset[int] = frozenset()  # of Python numbers that it may be
+    source: str = ""  # which number, if it has axes all the same
 
     @property
     def rank(self) -> int:
@@ -55,17 +57,22 @@ class Kind:
 
     def standing_for(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor as the program sees it."""
-        return as_number(tensor, kinds=self.kinds) if self.is_number else may_be(tensor, self.kinds)
+        return as_number(tensor, kinds=self.kinds) if self.is_number else may_be(tensor, self.kinds, self.source)
+
+    def behind_a_step(self) -> Kind:
+        """The kind of a variable behind a loop that takes a step: a tensor with axes is no number then."""
+        return replace(self, kinds=frozenset(), source="") if self.source else self
 
     def joined(self, other: Kind) -> Kind:
         """This kind, which is the wider one, for what is of the other kind on another path."""
-        return replace(self, kinds=self.kinds | other.kinds)
+        return replace(self, kinds=self.kinds | other.kinds, source=self.source or other.source)
 
 
 def kind_of(item: object) -> Kind:
     """The kind of a tensor or a number."""
     if isinstance(item, torch.Tensor) and not is_number(item):
-        return Kind(tuple(item.shape), item.dtype, is_number=False, kinds=kinds_of(item))
+        require_shapes((item,))
+        return Kind(tuple(item.shape), item.dtype, is_number=False, kinds=kinds_of(item), source=source_of(item))
     if isinstance(item, torch.Tensor):
         dtype = torch.float64 if item.is_floating_point() else item.dtype
         return Kind((), dtype, is_number=True, kinds=kinds_of(item))
@@ -125,7 +132,8 @@ class Kinds:
             if not is_fitting:
                 raise self._unstable(name, start, end)
             self.give_shapes |= bool(tensor.shape)
-            return tensor.joined(number)
+            source = f"{name} in line {self._line}" if tensor.shape else ""
+            return replace(tensor.joined(number), source=tensor.source or source)
         if first.dtype != second.dtype or not _is_same_shape(first.shape, second.shape):
             raise self._unstable(name, start, end)
         return first.joined(second)
@@ -139,12 +147,30 @@ class Kinds:
     def require_known_sizes(self, own_symbols: set[Any]) -> None:
         """Refuses a variable whose size is made from tensor data in the loop itself."""
         for kind in self.of.values():
-            sizes = [size for size in kind.shape if isinstance(size, torch.SymInt)]
-            if any(free_unbacked_symbols(size) & own_symbols for size in sizes):
+            if _has_size_of(kind.shape, own_symbols):
                 raise RewriteError(
                     f"line {self._line}: a loop over tensors carries a variable whose size depends on tensor data of "
                     "the step; carry a tensor of fixed shape with a mask"
                 )
+
+
+def require_one_size(elements: object, own_symbols: set[Any], line: int) -> None:
+    """Refuses elements of a list that may have another size in each step: in a graph they are rows of one tensor.
+
+    Raises:
+        RewriteError: their size is made in the step.
+    """
+    leaves = (leaf for leaf in pytree.tree_leaves(elements) if isinstance(leaf, torch.Tensor))
+    if any(_has_size_of(leaf.shape, own_symbols) for leaf in leaves):
+        raise RewriteError(
+            f"line {line}: a loop over tensors appends tensors whose size is another one in each step, as `x[i:i + 2]` "
+            "at the end of x is, and rows of one tensor have one size; pad them, or go through parts that are whole"
+        )
+
+
+def _has_size_of(shape: Sequence[Any], symbols: set[Any]) -> bool:
+    """Whether a size is made from some symbols."""
+    return any(free_unbacked_symbols(size) & symbols for size in shape if isinstance(size, torch.SymInt))
 
 
 def _is_same_kind(first: Kind, second: Kind) -> bool:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import types
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from exportguard.declaration.patch import NEEDED, CodeReplacement, Patch, Replacement, Verdict, keep_frames
 from exportguard.rewrites.engine import RewrittenMethod
 from exportguard.rewrites.places import dotted_path
+from exportguard.rewrites.rules import answering_rules
 from exportguard.rewrites.transform import transform_function
 from exportguard.rewrites.watch import watch_exports
 from exportguard.source.errors import RewriteError
 
 if TYPE_CHECKING:
     from exportguard._core import Changes
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,6 +33,7 @@ class InPlaceRewrite(Patch):
 
     functions: tuple[types.FunctionType, ...] = field(repr=False)
     rewritten: RewrittenMethod = field(repr=False)
+    is_watched: bool = field(default=True, repr=False)  # whether it may make branches and loops of a graph
 
     def _find_verdict(self) -> Verdict:
         return NEEDED
@@ -39,7 +45,8 @@ class InPlaceRewrite(Patch):
 
     def install(self, changes: Changes) -> None:
         """Gives each function the new code; the guard gives the old one back."""
-        watch_exports(changes)
+        if self.is_watched:
+            watch_exports(changes)
         self._begin()
         self.state.replaced += self.replacements()
         for replacement in self.installed:
@@ -65,6 +72,25 @@ def rewrite_in_place(
     if not rewritten.is_changed:
         raise RewriteError(f"{dotted_path(first)} has nothing to rewrite")
     return in_place(functions, rewritten)
+
+
+def answering(functions: Sequence[types.FunctionType], lines: frozenset[int]) -> InPlaceRewrite | None:
+    """The patch that gives `match` of types, `flag is True`, `type(n)` and `n.__class__` at these lines the answers of
+    eager mode, and changes nothing else; None if the functions, which run one code, cannot be rewritten."""
+    rewritten = _answering(functions[0], functions[0].__code__, lines)
+    return None if rewritten is None else replace(in_place(functions, rewritten), is_watched=False)
+
+
+@functools.lru_cache(maxsize=1024)
+def _answering(function: types.FunctionType, _: types.CodeType, lines: frozenset[int]) -> RewrittenMethod | None:
+    """What is made of a function while it runs a code."""
+    try:
+        rewritten = transform_function(function, rules=answering_rules(), filter_node=_at(lines))
+    except RewriteError as reason:
+        logger.info("what a function of a package asks of its numbers stays as it is: %s", reason)
+        return None
+    is_fitting = rewritten.func.__code__.co_freevars == function.__code__.co_freevars
+    return rewritten if rewritten.is_changed and is_fitting else None
 
 
 def in_place(functions: Sequence[types.FunctionType], rewritten: RewrittenMethod, name: str = "") -> InPlaceRewrite:

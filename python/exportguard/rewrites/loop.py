@@ -10,7 +10,15 @@ import torch
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.aliases import aliases_now
-from exportguard.rewrites.carrying import Kind, Kinds, UnstableError, is_inner, is_leaf, undefined_like
+from exportguard.rewrites.carrying import (
+    Kind,
+    Kinds,
+    UnstableError,
+    is_inner,
+    is_leaf,
+    require_one_size,
+    undefined_like,
+)
 from exportguard.rewrites.collected import (
     Collected,
     Grown,
@@ -69,6 +77,7 @@ class Loop:
         self._ends: list[Any] = []
         self._made: dict[int, tuple[Kind, torch.Tensor]] = {}  # what stands for a variable in a run
         self._rows: dict[tuple[int, int], torch.Tensor] = {}  # what stands for the rows of a list
+        self._elements: list[Any] = []  # what the last run appended
         self._goes_on: Any = True
 
     # -------------------------------------------------------------------------------------- analysis
@@ -85,6 +94,7 @@ class Loop:
                 if self._captured.writes:  # in the next step others may read what this one wrote
                     self._run_changes_kinds(again=True)
                 self._kinds.require_known_sizes(self._captured.own_symbols)
+                require_one_size(self._elements, self._captured.own_symbols, self._line)
                 self._capture_sizes()
                 return self
             aliases.set_stale(before)
@@ -207,6 +217,7 @@ class Loop:
                 require_no_attributes(leaf)
                 self._captured.add(leaf)
         self._written = self._captured.mark_written()
+        self._elements = appended
         self._link_step(appended)
         return is_new or any(changed)
 
@@ -267,8 +278,8 @@ class Loop:
 
     # -------------------------------------------------------------------------------------- scan
 
-    def scan(self, rows: Rows) -> tuple[Any, ...]:
-        """The loop over rows that were analysed."""
+    def scan(self, rows: Rows, *, has_steps: bool = False) -> tuple[Any, ...]:
+        """The loop over rows that were analysed; `has_steps` if there are rows at all sizes of the trace."""
         leaves = pytree.tree_leaves(rows.tensors)
         initial = self._initial()
         made_by_a_step: list[pytree.TreeSpec] = []
@@ -290,7 +301,7 @@ class Loop:
 
         with aliases_now().internal():
             outputs = list(torch.ops.higher_order.scan(combine, initial, leaves, tuple(self._reads())))
-        values = self._finish(outputs[: len(initial)])
+        values = self._finish(outputs[: len(initial)], has_steps)
         collected = outputs[len(initial) :]
         for output, stand_in in builtins.zip(collected, self._rows.values(), strict=False):
             aliases_now().link(output, [stand_in])
@@ -308,8 +319,8 @@ class Loop:
 
     # -------------------------------------------------------------------------------------- while_loop
 
-    def while_loop(self, goes_on: object = True) -> tuple[Any, ...]:
-        """The loop as `while` with its test."""
+    def while_loop(self, goes_on: object = True, *, has_steps: bool = False) -> tuple[Any, ...]:
+        """The loop as `while` with its test; `has_steps` if it holds before the loop at all sizes of the trace."""
         if self._appended:
             raise RewriteError(
                 f"line {self._line}: a loop whose number of steps depends on tensor data cannot append to a list; "
@@ -331,7 +342,7 @@ class Loop:
 
         with aliases_now().internal():
             outputs = torch.ops.higher_order.while_loop(again, step, tuple(initial), tuple(self._reads()))
-        return self._finish(list(outputs)[len(flag) :])
+        return self._finish(list(outputs)[len(flag) :], has_steps)
 
     def _tested(self, carried: list[torch.Tensor], reads: list[torch.Tensor]) -> torch.Tensor:
         places = carried[len(self._kinds.of) :]
@@ -393,8 +404,10 @@ class Loop:
         leaves = pytree.tree_leaves(self._opened((self._without_inner(starts, after), held)), is_leaf=is_leaf)
         return [kind.start(leaves[place]) for place, kind in sorted(self._kinds.of.items())]
 
-    def _finish(self, outputs: list[torch.Tensor]) -> tuple[Any, ...]:
+    def _finish(self, outputs: list[torch.Tensor], has_steps: bool) -> tuple[Any, ...]:
         note_put(self._slots, self._snapshot)
+        if has_steps:
+            self._kinds.of = {place: kind.behind_a_step() for place, kind in self._kinds.of.items()}
         values = self._with(outputs[: len(self._kinds.of)])
         contents = outputs[len(self._kinds.of) :]
         aliases = aliases_now()

@@ -20,6 +20,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
+from exportguard.rewrites.broadcasting import note_shape, require_shapes, source_of, spread
 from exportguard.rewrites.places import line_now
 from exportguard.source.errors import RewriteError
 
@@ -92,10 +93,14 @@ def is_not_negative(tensor: torch.Tensor) -> bool:
     return getattr(tensor, _NOT_NEGATIVE, False)
 
 
-def may_be(tensor: torch.Tensor, kinds: frozenset[int]) -> torch.Tensor:
-    """Marks a tensor of rank 0 that on some path is a Python number of one of these kinds."""
-    if kinds and not tensor.dim():
+def may_be(tensor: torch.Tensor, kinds: frozenset[int], source: str = "") -> torch.Tensor:
+    """Marks a tensor that on some path is a Python number of one of these kinds.
+
+    :param source: which number, if the tensor has axes all the same
+    """
+    if kinds and (source or not tensor.dim()):
         setattr(tensor, _KINDS, kinds)
+        spread(tensor, source)
     return tensor
 
 
@@ -167,6 +172,7 @@ def with_numbers(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) ->
     """
     name = getattr(func, "__name__", "")
     if name not in _MIXED and name not in _IN_PLACE:
+        require_shapes(pytree.tree_leaves((args, kwargs)))
         if name in _DECIDING and kwargs.get("dtype") is None:
             for leaf in pytree.tree_leaves((args, kwargs)):
                 require_one_kind(leaf, f"decide the dtype of torch.{name}")
@@ -181,9 +187,12 @@ def with_numbers(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) ->
     if others:
         _require_one_dtype(leaves)
         args, kwargs = pytree.tree_map(lambda leaf: _beside(leaf, others), (args, kwargs))
+        operands = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         result = func(*args, **kwargs)
-        is_of_numbers = name in _ARITHMETIC and isinstance(result, torch.Tensor) and all(map(kinds_of, leaves))
-        return may_be(result, _made_kinds(name, args)) if is_of_numbers else result
+        if name in _ARITHMETIC and isinstance(result, torch.Tensor) and all(map(kinds_of, leaves)):
+            return may_be(result, _made_kinds(name, args), next(filter(None, map(source_of, leaves)), ""))
+        note_shape(result, operands)
+        return result
     if name in _COMPARISONS:
         return as_number(func(*args, **kwargs))
     return _arithmetic(name, func, args, kwargs) if name in _ARITHMETIC else func(*args, **kwargs)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import collections.abc
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import torch
@@ -200,16 +200,16 @@ def attribute_at(item: Any, cls: Any, place: int) -> Any:
     return item if _matches_itself(cls) else getattr(item, cls.__match_args__[place])
 
 
-def of_python(subject: Any) -> Any:
-    """What a `match` that stays one of Python is about.
+def of_python(subject: Any, asks_types: bool = True) -> Any:
+    """What a `match` that stays one of Python is about, with patterns of classes or truth values or without.
 
     Raises:
         RewriteError: it holds tensor data.
     """
-    is_of_data: Callable[[Any], bool] = lambda leaf: depends_on_data(leaf) or isinstance(leaf, Choice)  # noqa: E731
-    if any(is_of_data(leaf) for leaf in pytree.tree_leaves(subject)):
+    refused = (Choice, *_SYMBOLS) if asks_types else (Choice,)
+    if any(depends_on_data(leaf) or isinstance(leaf, refused) for leaf in pytree.tree_leaves(subject)):
         raise RewriteError(
-            f"{line_now()}: a `match` on tensor data binds names in alternatives, or names that are read behind it "
-            "although its guard failed; write it as `if` and `elif`"
+            f"{line_now()}: a `match` on tensor data or sizes binds names that are read behind it although its guard "
+            "failed; write it as `if` and `elif`"
         )
     return subject

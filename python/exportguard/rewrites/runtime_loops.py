@@ -90,8 +90,10 @@ def _over_rows(
         return _over_rows(rows, until, ["is left", *names], (False, *values), line, may_be_empty=may_be_empty)[1:]
     may_be_empty = may_be_empty or has_free_unbacked_symbols(rows.length)
     if loop.breaks or (may_be_empty and not loop.appends):
-        return _counted(steps_of(rows), lambda i, *current: body(rows.at(i), *current), names, values, line)
-    return loop.scan(rows)
+        return _counted(
+            steps_of(rows), lambda i, *current: body(rows.at(i), *current), names, values, line, rows.length
+        )
+    return loop.scan(rows, has_steps=loop.gives_shapes and not has_free_unbacked_symbols(rows.length))
 
 
 def _has_steps(length: Any) -> bool:
@@ -162,9 +164,10 @@ def _counted(
 
     position = torch.zeros_like(steps.count)
     loop = Loop(step, ["position", *names], (position, *values), line, tuple, goes_on).analysed()
-    if loop.gives_shapes and length is not None and not _has_steps(length):
+    is_asked = loop.gives_shapes and length is not None
+    if is_asked and not _has_steps(length):
         return values
-    _, *after = loop.while_loop()
+    _, *after = loop.while_loop(has_steps=is_asked and not has_free_unbacked_symbols(length))
     return tuple(after)
 
 
@@ -181,7 +184,7 @@ def while_(
             return Loop(body, names, values, line, tuple, test).analysed().while_loop()
         by_size = _by_size(decision, test, body, names, values, line)
         if by_size is not None and not (by_size.gives_shapes and not decision):
-            return by_size.while_loop()
+            return by_size.while_loop(has_steps=by_size.gives_shapes)
         if not decision:
             return values
         goes_on, values = body(*values)

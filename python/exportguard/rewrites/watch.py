@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.aliases import Aliases, followed, only_looks
 from exportguard.rewrites.answers import truth_of_tensors
+from exportguard.rewrites.broadcasting import require_axes
 from exportguard.rewrites.catching import handler_of
 from exportguard.rewrites.collected import holds_parts, is_open, of_open_list, require_closed
 from exportguard.rewrites.numbers import with_numbers
@@ -232,7 +233,8 @@ def _left_clean(model: object, watch: Watch) -> Iterator[None]:
         if module is not model:
             return
         require_closed(outputs)
-        tensors = (leaf for leaf in pytree.tree_leaves(outputs) if isinstance(leaf, torch.Tensor))
+        tensors = [leaf for leaf in pytree.tree_leaves(outputs) if isinstance(leaf, torch.Tensor)]
+        require_axes(tensors)
         watch.aliases.read(tensors, "the model returns a tensor")
         for name, buffer in model.named_buffers():
             watch.aliases.read([buffer], f"the model leaves a buffer, {name},")

@@ -86,6 +86,9 @@ A program means what it means in Python, or the export fails with the line and t
   step (`h = None`), that step is written before the loop. Integers beyond 64 bits do not fit.
   A number that is an int on one path and a float on the other keeps both kinds in mind: where they would give a tensor
   beside it different dtypes, as one of integers, the export fails.
+  `total = 0` that is a tensor with axes behind a step is the number where tensor data lets a loop take none, and in the
+  first step. Beside tensors that have all axes of the result nothing comes of that; to return it, or to make anything
+  of it whose axes it decides, is refused.
 - **State.** What code changes is found by what it can reach: its variables, the globals it names, the objects behind
   them with their attributes, slots, entries and members, submodules, classes, functions with their default arguments.
   A place that both branches or the steps of a loop fill comes out of the graph; a set, an array of numpy, an iterator
@@ -101,9 +104,11 @@ A program means what it means in Python, or the export fails with the line and t
   `isinstance` and `type` in all of the model's modules and the packages that they name, for the time of an export with
   or without `rewrite`. Functions of the model's own modules that hold a `match` of types, `is True`, `type(…)` or
   `….__class__` are rewritten before the first attempt of `rewrite="auto"`; without `rewrite`, these lines of them are.
-  A number whose kind depends on the path is refused there, and so is a `match` on tensor data whose alternatives bind
-  names. In functions of installed packages `match` of types, `is True` and
-  `….__class__` are as torch has them.
+  A number whose kind depends on the path is refused there, and so is a `match` on tensor data that binds names which
+  are read although its guard failed. In functions of installed packages these expressions alone are rewritten, for the
+  time of the trace and with or without `rewrite`, where a call of the model may lead: which functions these are is read
+  off the names in the code of its `forward` and in theirs. What comes from elsewhere, as a function that an input
+  holds, is as torch has it.
 - **Lists.** A list that a loop fills knows its first and last elements, slices, `reversed`, `len`, `+`, loops over
   it, `torch.stack` and `torch.cat`; what needs its length while the model is traced is refused: unpacking, `in`,
   `sort`, returning it. Elements that data leaves out (`if …: rows.append(row)`, comprehensions with a filter) are
@@ -112,6 +117,8 @@ A program means what it means in Python, or the export fails with the line and t
   the last elements of a list which a step reads: `outs[-1]`, `outs[-2:]`, `outs[t - 1]` by the number of a step that
   appends one element each time, `len(outs)`, `if outs`. Where there may be none before the loop, its first step is
   written in front of it. Anything else that a step asks of such a list, as `torch.stack(outs)`, is refused.
+  Elements that a loop puts in front, `outs.insert(0, row)`, are appended and turned around behind it, if the function
+  made the list and the loop does nothing else with it.
 - **Choices.** `layers[k]` with a `k` that only the run knows is asked for nothing but calls, attributes and elements:
   each is asked of every element of the container, in a branch of its own, so that only what Python would do is done.
   Numbers of one kind and tensors of one shape are looked up in a tensor, which may be any of them in memory. That `k`

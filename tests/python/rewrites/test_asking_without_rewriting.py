@@ -93,6 +93,68 @@ def scale_of(x):
 
 def scale_by_class(n):
     return 2.0 if isinstance(int, type) and type("Number", (), {}).__name__ == "Number" and type(n) == int else 5.0
+
+def scale_by_class_attribute(n):
+    return 2.0 if n.__class__ is int else 5.0
+
+def scale_by_match(n):
+    match n:
+        case bool():
+            return 7.0
+        case int() | float():
+            return 2.0
+        case _:
+            return 5.0
+
+def scale_by_match_of_parts(part):
+    match part:
+        case {"n": int(n) | float(n), **rest} if not rest:
+            return 2.0 if n > 0 else 1.0
+        case [True, *others]:
+            return 2.0 * len(others)
+        case _:
+            return 5.0
+
+def scale_by_truth(flag):
+    return 2.0 if flag is True and flag is not False else 5.0
+
+class Scales:
+    def __init__(self, factor):
+        self.factor = factor
+
+    @property
+    def own(self):
+        return self.factor if self.__class__ is Scales else 5.0
+
+    def of(self, n):
+        return self.own if type(n) is int and (n > 0) is True else 5.0
+
+    def __call__(self, n):
+        return getattr(self, "of")(n)
+
+    @staticmethod
+    def nested(n):
+        def asked(number):
+            return 2.0 if number.__class__ is int and n.__class__ is int else 5.0
+        return asked(n)
+
+class Scaling(torch.nn.Module):
+    def forward(self, x):
+        flag = x.shape[0] > 0
+        if x.sum() > 100 if self.training else False:
+            x = x * 2
+        match flag:
+            case True:
+                return x * 2
+            case other:
+                return x * 5
+
+class ScalingByData(torch.nn.Module):
+    def forward(self, x):
+        n = x.shape[0]
+        if x.sum() < 0:
+            x = -x
+        return x * (2.0 if n.__class__ is int else 5.0)
 """
 
 
@@ -119,14 +181,82 @@ class AsksAPackageThatMakesAClass(torch.nn.Module):
         return x * scaling.scale_by_class(x.shape[0])
 
 
-_ASKING = (AsksAPackage, AsksAPackageForTheType, AsksAPackageForATensor, AsksAPackageThatMakesAClass)
+class AsksAPackageForTheClass(torch.nn.Module):
+    def forward(self, x):
+        return x * scaling.scale_by_class_attribute(x.shape[0])
 
 
-@pytest.mark.parametrize("rewrite", [(), "auto"])
-@pytest.mark.parametrize("cls", _ASKING)
-def test_an_installed_package_has_the_answer_of_eager_mode(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rewrite: object, cls: type[torch.nn.Module]
-) -> None:
+class AsksAPackageThatMatches(torch.nn.Module):
+    def forward(self, x):
+        return x * scaling.scale_by_match(x.shape[0])
+
+
+class AsksAPackageThatMatchesParts(torch.nn.Module):
+    def forward(self, x):
+        n = x.shape[0]
+        scales = [scaling.scale_by_match_of_parts(part) for part in ({"n": n}, [n > 0, n])]
+        return x * sum(scales) / len(scales)
+
+
+class AsksAPackageForTheTruth(torch.nn.Module):
+    def forward(self, x):
+        return x * scaling.scale_by_truth(x.shape[0] > 0)
+
+
+class AsksAnObjectOfAPackage(torch.nn.Module):
+    def forward(self, x):
+        return x * scaling.Scales(2.0)(x.shape[0])
+
+
+class AsksAnObjectThatItHas(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scales = scaling.Scales(2.0)
+
+    def forward(self, x):
+        return x * self.scales(x.shape[0])
+
+
+class AsksAFunctionInAFunction(torch.nn.Module):
+    def forward(self, x):
+        return x * scaling.Scales.nested(x.shape[0])
+
+
+class AsksWhatItImports(torch.nn.Module):
+    def forward(self, x):
+        from scaling import scale_by_class_attribute
+
+        return x * scale_by_class_attribute(x.shape[0])
+
+
+class AsksAModuleOfAPackage(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scaling = scaling.Scaling()
+
+    def forward(self, x):
+        return self.scaling(x)
+
+
+_ASKING = (
+    AsksAPackage,
+    AsksAPackageForTheType,
+    AsksAPackageForATensor,
+    AsksAPackageThatMakesAClass,
+    AsksAPackageForTheClass,
+    AsksAPackageThatMatches,
+    AsksAPackageThatMatchesParts,
+    AsksAPackageForTheTruth,
+    AsksAnObjectOfAPackage,
+    AsksAnObjectThatItHas,
+    AsksAFunctionInAFunction,
+    AsksWhatItImports,
+    AsksAModuleOfAPackage,
+)
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     folder = tmp_path / "site-packages"
     folder.mkdir()
     file = folder / "scaling.py"
@@ -136,10 +266,26 @@ def test_an_installed_package_has_the_answer_of_eager_mode(
     exec(compile(_PACKAGE, str(file), "exec"), vars(package))
     monkeypatch.setitem(sys.modules, "scaling", package)
     monkeypatch.setitem(globals(), "scaling", package)
+    return package
 
-    onnx = to_onnx(cls(), (torch.ones(3, 2),), dynamic_shapes=_ROWS, rewrite=rewrite)
+
+@pytest.mark.parametrize("rewrite", [(), "auto"])
+@pytest.mark.parametrize("cls", _ASKING)
+def test_an_installed_package_has_the_answer_of_eager_mode(
+    installed: types.ModuleType, rewrite: Any, cls: type[torch.nn.Module]
+) -> None:
+    before = {name: getattr(value, "__code__", None) for name, value in vars(installed).items()}
+    onnx = to_onnx(cls().eval(), (torch.ones(3, 2),), dynamic_shapes=_ROWS, rewrite=rewrite)
     assert onnx.run({"x": torch.ones(4, 2)})[onnx.outputs[0].name].unique().tolist() == [2.0]
-    assert not {"isinstance", "type"} & vars(package).keys()
+    assert not {"isinstance", "type"} & vars(installed).keys()
+    assert before == {name: getattr(value, "__code__", None) for name, value in vars(installed).items()}
+
+
+def test_a_function_of_a_package_that_is_rewritten_answers_as_well(installed: types.ModuleType) -> None:
+    x = torch.ones(3, 2)
+    onnx = to_onnx(installed.ScalingByData().eval(), (x,), dynamic_shapes=_ROWS, rewrite="auto")
+    for data in (torch.ones(4, 2), -torch.ones(2, 2)):
+        assert onnx.run({"x": data})[onnx.outputs[0].name].unique().tolist() == [2.0]
 
 
 class AsksForTheType(torch.nn.Module):
@@ -238,3 +384,15 @@ def test_what_is_more_than_a_function_has_the_answer_of_eager_mode(rewrite: Any,
         torch.testing.assert_close(onnx.run({"x": x})[onnx.outputs[0].name], model(x))
         assert model(x).unique().tolist() == [3.0]
     assert cls.forward.__code__ is before
+
+
+class InvertsASize(torch.nn.Module):
+    def forward(self, x):
+        return x * ~x.shape[0]
+
+
+@pytest.mark.parametrize("rewrite", [(), "auto"])
+def test_the_bits_of_a_size_are_inverted(rewrite: Any) -> None:
+    onnx = to_onnx(InvertsASize(), (torch.ones(3, 2),), dynamic_shapes=_ROWS, rewrite=rewrite)
+    assert onnx.run({"x": torch.ones(5, 2)})[onnx.outputs[0].name].unique().tolist() == [-6.0]
+    assert not hasattr(torch.SymInt, "__invert__")

@@ -66,7 +66,7 @@ class StacksWhatIsThere(Module):
         return torch.stack(outs)
 
 
-@REFUSED.add()
+@RIGHT.add(LONG)
 class InsertsAtTheFront(Module):
     def forward(self, x):
         outs = []

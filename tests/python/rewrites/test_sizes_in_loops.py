@@ -10,7 +10,7 @@ from control_flow_program import up
 from torch.nn import Module
 from torch.utils import _pytree as pytree
 
-from exportguard import to_onnx
+from exportguard import AxisError, to_onnx
 
 
 class WindowAttn(Module):
@@ -181,3 +181,27 @@ def test_the_size_that_makes_an_empty_list_is_a_bound() -> None:
     assert "rows - 2 > 0" in told
     (found,) = onnx.run({"x": up(4)}).values()
     torch.testing.assert_close(found, Windows()(up(4)))
+
+
+class CutsTheLastPart(Module):
+    def forward(self, x):
+        parts = []
+        for start in range(0, x.shape[0], 2):
+            part = x[start : start + 2]
+            parts.append(part - part.mean(0))
+        return torch.cat(parts)
+
+
+class CutsBeforeTheLastPart(Module):
+    def forward(self, x):
+        parts = []
+        for start in range(0, x.shape[0] - 1, 2):
+            part = x[start : start + 2]
+            parts.append(part - part.mean(0))
+        return torch.cat(parts)
+
+
+def test_parts_of_which_the_last_may_be_shorter_are_refused() -> None:
+    with pytest.raises(AxisError, match="appends tensors whose size is another one in each step"):
+        to_onnx(CutsTheLastPart(), (up(4),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    require_equal(CutsBeforeTheLastPart(), up(4), [up(n) for n in (2, 3, 5, 8)], {0: "rows"})

@@ -9,7 +9,8 @@
                                      y = x * n
 
 A pattern that looks into an object, as `(a, True)`, `{"n": 0}` or `Point(x=0)`, is a test of its type, length or keys,
-then one of each part. One that binds names in alternatives stays, and its subject must then hold no tensor data.
+then one of each part. One that binds names which are read although its guard failed stays, and its subject must then
+hold no tensor data, and no symbol where types are asked for.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from exportguard.rewrites.engine import Unit
 from exportguard.source.walking import Transformer, located, walked
 
 ORDER = 0
+ANSWERS = True
 
 
 def apply(unit: Unit) -> None:
@@ -64,7 +66,9 @@ class _Case:
 
     def _add_alternatives(self, part: ast.expr, pattern: ast.MatchOr) -> None:
         alternatives = [_case_of(part, alternative) for alternative in pattern.patterns]
-        self.is_possible &= all(found.is_possible and not found.bound for found in alternatives)
+        self.is_possible &= all(found.is_possible for found in alternatives)
+        for name in alternatives[0].bound:  # Python wants all alternatives to bind the same names
+            self.bound[name] = _of_the_fitting(alternatives, name)
         self.tests.append(ast.BoolOp(ast.Or(), [found.test() for found in alternatives]))
 
     def _add_sequence(self, part: ast.expr, pattern: ast.MatchSequence) -> None:
@@ -110,6 +114,14 @@ def _case_of(part: ast.expr, pattern: ast.pattern) -> _Case:
     return found
 
 
+def _of_the_fitting(alternatives: Sequence[_Case], name: str) -> ast.expr:
+    """What the first alternative that fits binds to a name; one does."""
+    first, *others = alternatives
+    if not first.tests or len({ast.dump(found.bound[name]) for found in alternatives}) == 1:
+        return first.bound[name]
+    return ast.IfExp(first.test(), first.bound[name], _of_the_fitting(others, name))
+
+
 def _element(part: ast.expr, index: ast.expr) -> ast.expr:
     return ast.Subscript(part, index, ast.Load())
 
@@ -133,7 +145,8 @@ class _Matches(Transformer):
         if not self._unit.keep(node):
             return node
         if not self._can_be_tests(node):
-            node.subject = build.call("of_python", node.subject)
+            asks_types = scope.contains(node.cases, ast.MatchClass, ast.MatchSingleton)
+            node.subject = build.call("of_python", node.subject, ast.Constant(asks_types))
             return node
         self._unit.note(node, "match")
         subject = f"_subject_{node.lineno}_{node.col_offset}"
