@@ -11,6 +11,7 @@ import torch
 from .arguments import require_callable, require_count, require_named
 from .dynamic_shapes import mirror
 from .errors import InvalidArgumentError
+from .guard import torch_export_patches
 from .inputs import Leaf, flatten_named
 
 Sizes = Mapping[str, int]
@@ -41,7 +42,8 @@ def observed_dynamic_shapes(make_inputs: Callable[[Sizes], Any], sizes: Sizes, o
     `make_inputs(sizes)` is called once as it is and once for each size made larger by one. An axis that follows two of
     them, such as a mask over past and new tokens, is called `past+seq`. An axis that stops following its size at one of
     `others`, such as a cache that keeps no more tokens than its window, is another axis there: `past_bounded`. So is
-    one that does not follow it at `sizes` any more, but is another one at `others`.
+    one that does not follow it at `sizes` any more, but is another one at `others`. Caches have the form that they have
+    in an export.
 
     >>> observed_dynamic_shapes(lambda s: {"x": torch.zeros(s["batch"], 4)}, {"batch": 2})
     {'x': {0: 'batch'}}
@@ -53,6 +55,11 @@ def observed_dynamic_shapes(make_inputs: Callable[[Sizes], Any], sizes: Sizes, o
     require_named("sizes", sizes)
     for name, size in sizes.items():
         require_count(f"sizes[{name!r}]", size)
+    with torch_export_patches(patch=False):
+        return _observed(make_inputs, sizes, others)
+
+
+def _observed(make_inputs: Callable[[Sizes], Any], sizes: Sizes, others: Sequence[Sizes]) -> Any:
     inputs = make_inputs(sizes)
     base = flatten_named(inputs)
     axes = [[_Axis(leaf.name, size) for size in _sizes_of(leaf.value)] for leaf in base]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from exportguard import make_dynamic_cache, torch_export_patches
 from exportguard.errors import InvalidArgumentError
 from exportguard.observed_shapes import observed_dynamic_shapes
 
@@ -86,3 +87,20 @@ def test_a_window_that_is_full_already_follows_the_size_with_which_it_is_shorter
     others = [{"batch": 4, "past": 8}, {"batch": 2, "past": 0}, {"batch": 1, "past": 1}]
     shapes = observed_dynamic_shapes(make_inputs, {"batch": 2, "past": 5}, others)
     assert shapes == [{0: "batch", 1: "past"}, {0: "batch", 1: "past_bounded"}, {0: "batch"}]
+
+
+def cached(sizes: Mapping[str, int]) -> dict[str, Any]:
+    layer = torch.zeros(sizes["batch"], 2, sizes["past"], 4)
+    window = torch.zeros(sizes["batch"], 2, min(sizes["past"], 6), 4)
+    return {
+        "mask": torch.ones(sizes["batch"], sizes["past"] + sizes["seq"]),
+        "past_key_values": make_dynamic_cache([(layer, layer), (window, window)]),
+    }
+
+
+def test_a_cache_has_the_form_that_it_has_in_an_export() -> None:
+    layer, window = {0: "batch", 2: "past"}, {0: "batch", 2: "past_bounded"}
+    shapes = observed_dynamic_shapes(cached, SIZES, [{**SIZES, "past": 9}])
+    assert shapes == {"mask": {0: "batch", 1: "past+seq"}, "past_key_values": [layer, layer, window, window]}
+    with torch_export_patches(patch=False):
+        assert observed_dynamic_shapes(cached, SIZES, [{**SIZES, "past": 9}]) == shapes

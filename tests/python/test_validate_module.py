@@ -40,6 +40,20 @@ def attention() -> tuple[torch.nn.Module, dict[str, Any], dict[str, Any]]:
     return Attention().eval(), inputs, shapes
 
 
+@pytest.mark.parametrize("others", [{}, {"rows": {1: "seq"}}], ids=["no part", "one part"])
+def test_the_name_of_a_sum_need_not_have_all_of_its_parts(others: dict[str, Any]) -> None:
+    """Another size of what is summed is one that the model may raise for, which the report tells."""
+
+    class Sums(torch.nn.Module):
+        def forward(self, mask: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+            return mask.sum(1) * 2 + rows.sum()
+
+    inputs = {"mask": torch.rand(2, 7), "rows": torch.rand(2, 3)}
+    report = validate_module(Sums().eval(), inputs, {"mask": {1: "past+seq"}, "rows": others.get("rows")})
+    assert report.ok, report.failure
+    assert [one.sizes["past+seq"] for one in report.sets][:2] == [7, 8]
+
+
 def test_the_sizes_of_sums_follow_their_parts_and_integers_can_be_looked_up() -> None:
     report = validate_module(*attention())
     assert report.ok, report.failure

@@ -187,7 +187,8 @@ def _may_be_empty(shapes: Sequence[LeafShape]) -> set[str]:
     """What is a part of a sum and stands in containers alone: the past of a cache, before the first token."""
     labelled = [(shape, label) for shape in shapes for axis in shape.axes if (label := _label(shape, axis)) is not None]
     parts = {part for _, label in labelled if "+" in label for part in label.split("+")}
-    return parts - {label for shape, label in labelled if "." not in shape.leaf.name}
+    own = {label for _, label in labelled}  # `past+seq` may be asked of a mask whose past stays as long as it is
+    return parts & own - {label for shape, label in labelled if "." not in shape.leaf.name}
 
 
 def _size_of(label: str, sizes: Mapping[str, int]) -> int:
