@@ -110,6 +110,14 @@ _REMEDY = (
 )
 
 
+_OTHER_THAN_THE_MODEL = (
+    "the program that torch.export made does something else than the model, for the very inputs it was traced with: {}. "
+    "A trace keeps what tensors hold, not which objects they are. What to do: look in the model for tests of identity "
+    "(`is`, `id`, tensors as keys), of the class or the version of a weight, of where its memory lies, and for "
+    "what is different at each call; decide that in __init__, and have forward read the answer"
+)
+
+
 def exported_module(request: ExportRequest) -> Exported:
     """The module exported with an example of its inputs; the guard is not open yet.
 
@@ -117,7 +125,7 @@ def exported_module(request: ExportRequest) -> Exported:
     open, if that is where it does, and with an example of sizes at which it is wrong.
 
     Raises:
-        ExportError: torch.export stops.
+        ExportError: torch.export stops, or its program does something else than the model.
     """
     # A converter needs no gradients, and what is traced without them has fewer changes of mode to keep.
     with (
@@ -232,6 +240,8 @@ def _exported(request: ExportRequest, region: Region = EVERYWHERE) -> Exported:
             is_for_branches=request.is_rewritten,
         )
         proof = prove(claim)
+    if proof.difference:
+        raise ExportError(_OTHER_THAN_THE_MODEL.format(proof.difference))
     return Exported(
         program,
         request.example.shapes,

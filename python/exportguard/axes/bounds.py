@@ -24,10 +24,10 @@ from torch.export import ExportedProgram
 from exportguard.dynamic_shapes import ends_of
 from exportguard.example import Example
 from exportguard.inputs import CallInputs
-from exportguard.signature import traced_inputs
+from exportguard.signature import TracedInputs, traced_inputs
 
 from .bound import AxisBound, Kind
-from .examples import are_telling, is_met
+from .examples import are_telling, is_met, sizes_of_examples
 from .expressions import Range, Sizes
 from .forms import decisions_of_forms, questions_of_loops
 from .implication import Answer, decide
@@ -67,10 +67,14 @@ class Claim:
 
 @dataclass(frozen=True)
 class Proof:
-    """What a program takes for granted: all that torch decided about sizes, and the conditions nobody asked for."""
+    """What a program takes for granted: all that torch decided about sizes, and the conditions nobody asked for.
+
+    `difference` tells what the program does otherwise than the model at the sizes of the example itself, if it does.
+    """
 
     decisions: Sequence[Decision]
     bounds: Sequence[AxisBound] = ()
+    difference: str = ""
 
 
 def prove(claim: Claim) -> Proof:
@@ -78,13 +82,25 @@ def prove(claim: Claim) -> Proof:
     program, example, record = claim.program, claim.example, claim.record
     traced = traced_inputs(program)
     decisions = [*record.of(traced.shape_env), *decisions_of_forms(program)]
-    if traced.shape_env is None or not any(shape.axes for shape in example.shapes):
-        return Proof(decisions)
     run = ModelRun(claim.model, example.call)
     trial = Trial(run, program, traced, is_thorough=claim.is_for_branches)
+    if traced.shape_env is None or not any(shape.axes for shape in example.shapes):
+        return Proof(decisions, difference=_difference(trial, traced, example))
     of_none = [*(questions_of_loops(program, traced) if claim.is_for_branches else ()), *record.of_none]
     trace = Trace(trial, traced, example, decisions, claim.further, of_none, within=claim.within)
-    return Proof(decisions, _bounds(trace))
+    return Proof(decisions, _bounds(trace), _difference(trial, traced, example))
+
+
+def _difference(trial: Trial, traced: TracedInputs, example: Example) -> str:
+    """What a program does otherwise than the model at the sizes it was traced with; nothing if it agreed at others.
+
+    A trace keeps what tensors hold, not which objects they are: a test of that has one answer in it and another in the
+    model, at every size.
+    """
+    if trial.has_agreed_somewhere():
+        return ""
+    sizes = next((sizes for _, sizes in sizes_of_examples(traced, [example.call])), {})
+    return trial.difference_as_traced(sizes)
 
 
 def _bounds(trace: Trace) -> list[AxisBound]:

@@ -29,6 +29,10 @@ logger = logging.getLogger(__name__)
 _Block = Callable[..., Sequence[Any]]
 
 
+class OtherShapeError(RuntimeError):
+    """A tensor has another shape than the trace says that it has at these sizes."""
+
+
 class ProgramRun:
     """Runs a program at one size after the other; blocks that were replayed stay the markers that they are."""
 
@@ -43,7 +47,7 @@ class ProgramRun:
         `graph` runs it, and says which shapes are true: all of them by default.
 
         Raises:
-            RuntimeError: a tensor within it has another shape than the trace says it has at these sizes.
+            OtherShapeError: a tensor within it has another shape than the trace says.
         """
         signature, module = self._program.graph_signature, self._program.graph_module
         leaves = iter([leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in call.leaves()])
@@ -322,7 +326,7 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
         shape = [self._sizes(size) for size in traced]
         others = [b for a, b in zip(shape, value.shape, strict=False) if a is not None and a != b]
         if not self.may_have(others) or len(shape) != value.dim():
-            raise RuntimeError(f"{node} has the shape {[*value.shape]} and was traced as {[*traced]}")
+            raise OtherShapeError(f"{node} has the shape {[*value.shape]} and was traced as {[*traced]}")
 
     def may_have(self, others: Sequence[int]) -> bool:
         """Whether a tensor may have these sizes in place of the traced ones."""
@@ -341,7 +345,7 @@ class GraphWithCutTables(GraphWithTrueShapes):
                     _values(self.env[result]), self._blocks.reading.shapes_of(result), strict=False
                 ):
                     if traced is not None and [*map(self._sizes, traced)] != [*value.shape]:
-                        raise RuntimeError(f"{result} has the shape {[*value.shape]} and was traced as {[*traced]}")
+                        raise OtherShapeError(f"{result} has the shape {[*value.shape]} and was traced as {[*traced]}")
         return super().run_node(n)
 
     def may_have(self, others: Sequence[int]) -> bool:

@@ -21,7 +21,7 @@ from exportguard.signature import TracedInputs
 
 from .data_tests import data_tests
 from .expressions import Sizes
-from .program_run import GraphWithCutTables, ProgramRun, number_of_calls
+from .program_run import GraphWithCutTables, OtherShapeError, ProgramRun, number_of_calls
 from .resizing import InputsOfOtherSizes, with_masks, with_other_data
 from .rounding import coarser, coarsest_dtypes
 from .vast import numbers_of_entries
@@ -267,6 +267,28 @@ class Trial:
         call = self._calls.get(_key(sizes))
         return call is not None and self._outcomes.get(call) == Outcome.AGREES
 
+    def has_agreed_somewhere(self) -> bool:
+        """Whether they were found to do the same at any sizes."""
+        return Outcome.AGREES in self._outcomes.values()
+
+    def difference_as_traced(self, sizes: Sizes) -> str:
+        """What the program does otherwise than the model for the call that it was traced with, of these sizes.
+
+        Nothing if it does the same, or that cannot be found out: the model has no data, refuses the call or takes long.
+        """
+        call = self._run.of(self._run.known)
+        if not self._run.is_possible() or not call.is_affordable() or call.outputs() is None:
+            return ""
+        try:
+            with same_random_numbers(), call.threads():
+                got = self._run_program(call.inputs, sizes)
+            return difference(self._run.known_outputs, got, self._computed_in)
+        except OtherShapeError as error:
+            return str(error)
+        except Exception as error:  # an operator that runs nowhere but in ONNX, a dtype that torch cannot compare
+            logger.debug("as it was traced the program cannot be compared: %s", error)
+            return ""
+
     def outcomes_by_masks(self, sizes: Sizes) -> Iterator[Outcome]:
         """Whether they do the same at these sizes, and once more with masks that leave a token out."""
         yield self.outcome(sizes)
@@ -368,6 +390,28 @@ def agree(expected: Sequence[Any], got: Sequence[Any], computed_in: Sequence[tor
     if not len(expected) == len(got) == len(dtypes):
         return False
     return all(_same(one, other, dtype) for one, other, dtype in zip(expected, got, dtypes, strict=True))
+
+
+def difference(expected: Sequence[Any], got: Sequence[Any], computed_in: Sequence[torch.dtype | None]) -> str:
+    """The first output that is not the same, and by how much; nothing if all are."""
+    if len(expected) != len(got):
+        return f"{len(got)} outputs in the place of {len(expected)}"
+    pairs = enumerate(zip(expected, got, computed_in, strict=True))
+    return next((f"output {number} {_told(*both)}" for number, (*both, dtype) in pairs if not _same(*both, dtype)), "")
+
+
+def _told(expected: object, got: object) -> str:
+    before, after = _described(expected), _described(got)
+    if before != after or not isinstance(expected, torch.Tensor) or not isinstance(got, torch.Tensor):
+        return f"is {after} in the place of {before}"
+    apart = (expected.to(torch.complex128) - got.to(torch.complex128)).abs().nan_to_num(nan=torch.inf)
+    return f"is off by up to {float(apart.max()):.3g}"
+
+
+def _described(value: object) -> str:
+    if not isinstance(value, torch.Tensor):
+        return repr(value)
+    return f"{str(value.dtype).removeprefix('torch.')} of the shape {[*value.shape]}"
 
 
 def _same(expected: object, got: object, computed_in: torch.dtype | None) -> bool:
