@@ -195,7 +195,8 @@ functions that have. The bytes of the file do not depend on `PYTHONHASHSEED`.
 ## How it decides
 
 Whether a test depends on tensor data is decided while the model is traced: a test on a Python value stays the test
-that it was.
+that it was. A test on what buffers hold that the call does not write, and on nothing else, is decided by what they hold
+at the export, without any rewriting; what a call writes, and parameters, are data.
 
 | source | becomes |
 |---|---|
