@@ -11,6 +11,8 @@ from exportguard.source.walking import parts_of, walked
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_DEFINITIONS = (ast.FunctionDef, ast.ClassDef)
+_IMPORTS = (ast.Import, ast.ImportFrom)
 
 
 def walk_scope(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
@@ -43,10 +45,10 @@ def assigned(statements: Sequence[ast.AST]) -> list[str]:
                 names[node.id] = None
         elif isinstance(node, _COMPREHENSIONS):
             comprehensions.append(node)
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+        elif isinstance(node, _DEFINITIONS):
             if not getattr(node, "exportguard_made", False):  # a rule's functions are used where they are defined
                 names[node.name] = None
-        elif isinstance(node, ast.Import | ast.ImportFrom):
+        elif isinstance(node, _IMPORTS):
             names.update({(a.asname or a.name).split(".")[0]: None for a in node.names})
         elif isinstance(node, ast.ExceptHandler) and node.name:
             names[node.name] = None
@@ -140,18 +142,20 @@ def shared(function: ast.FunctionDef) -> frozenset[str]:
 
 
 _Nested = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | ast.GeneratorExp
+_NESTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.GeneratorExp)
 
 
 def _nested(statements: Iterable[ast.AST]) -> Iterable[_Nested]:
     """Functions, lambdas, classes and generators that may be kept: all but what a call takes at once."""
-    for node in statements:
-        if isinstance(node, _Nested):
+    pending = [*statements]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, _NESTED):
             yield node
-            continue
-        children = parts_of(node)
-        if isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp):
-            children = [node.func, *parts_of(node.args[0])]
-        yield from _nested(children)
+        elif isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.args[0], ast.GeneratorExp):
+            pending += [node.func, *parts_of(node.args[0])]
+        else:
+            pending += parts_of(node)
 
 
 def _free(node: _Nested) -> set[str]:

@@ -17,21 +17,31 @@ _OF_MARKS = (ast.expr_context, ast.boolop, ast.operator, ast.unaryop, ast.cmpop)
 #: `Load`, `Add`, `Not` and the like.
 MARKS = frozenset(kind for base in _OF_MARKS for kind in base.__subclasses__())
 
-#: What has no parts.
 _LEAVES = MARKS | {ast.Name, ast.Constant, ast.Pass, ast.Break, ast.Continue, ast.Global, ast.Nonlocal, ast.alias}
+_OTHER_FIELDS = frozenset({"ctx", "op", "ops", "attr", "arg", "type_comment", "kind", "conversion", "is_async"})
+
+
+class _FieldsOfParts(dict[type[ast.AST], tuple[str, ...]]):
+    """The fields of each class of nodes that may hold other nodes than marks."""
+
+    def __missing__(self, kind: type[ast.AST]) -> tuple[str, ...]:
+        fields = () if kind in _LEAVES else tuple(name for name in kind._fields if name not in _OTHER_FIELDS)
+        self[kind] = fields
+        return fields
+
+
+_FIELDS = _FieldsOfParts()
 
 
 def parts_of(node: ast.AST) -> list[ast.AST]:
     """The nodes right below this one, in the order of the source."""
     found: list[ast.AST] = []
-    if node.__class__ in _LEAVES:
-        return found
     values = vars(node)
-    for name in node._fields:
+    for name in _FIELDS[node.__class__]:
         value = values.get(name)
         if value.__class__ is list:
-            found += [item for item in value if isinstance(item, ast.AST) and item.__class__ not in MARKS]
-        elif isinstance(value, ast.AST) and value.__class__ not in MARKS:
+            found += [item for item in value if isinstance(item, ast.AST)]
+        elif isinstance(value, ast.AST):
             found.append(value)
     return found
 
@@ -40,7 +50,7 @@ def walked(tree: ast.AST) -> list[ast.AST]:
     """The tree and all nodes below it, level by level."""
     found = [tree]
     for node in found:  # which grows
-        if node.__class__ not in _LEAVES:
+        if _FIELDS[node.__class__]:
             found += parts_of(node)
     return found
 
@@ -94,11 +104,11 @@ class Transformer(ast.NodeTransformer):
     def generic_visit(self, node: ast.AST) -> ast.AST:
         """The node, with what became of its parts."""
         values = vars(node)
-        for name in node._fields:
+        for name in _FIELDS[node.__class__]:
             value = values.get(name)
             if value.__class__ is list:
                 value[:] = self._visited(value)
-            elif isinstance(value, ast.AST) and value.__class__ not in MARKS:
+            elif isinstance(value, ast.AST):
                 made = self.visit(value)
                 if made is None:
                     delattr(node, name)
@@ -109,7 +119,7 @@ class Transformer(ast.NodeTransformer):
     def _visited(self, values: list[Any]) -> list[Any]:
         found: list[Any] = []
         for value in values:
-            if not isinstance(value, ast.AST) or value.__class__ in MARKS:
+            if not isinstance(value, ast.AST):
                 found.append(value)
                 continue
             made = self.visit(value)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from exportguard.declaration.patch import NEEDED, Patch, Replacement, Verdict
 from exportguard.declaration.targets import resolve, resolve_object
 from exportguard.source.editing import rewrite
+from exportguard.source.templates import Template
 from exportguard.source.walking import Transformer
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 _MODULE = "transformers.integrations.sdpa_attention"
 _TARGET = f"{_MODULE}.sdpa_attention_forward"
 _KINDS = "transformers.modeling_utils.AttentionInterface"
+
+
+_LENGTH = Template("$length > 1")
 
 
 class LengthLast(Transformer):
@@ -31,7 +35,7 @@ class LengthLast(Transformer):
 
 
 def _is_length(node: ast.expr) -> bool:
-    return ast.unparse(node).endswith(" > 1")
+    return _LENGTH.match(node) is not None
 
 
 _replace = rewrite(LengthLast)

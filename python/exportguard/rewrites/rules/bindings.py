@@ -14,7 +14,7 @@ ORDER = 95
 def apply(unit: Unit) -> None:
     """Writes `if False: x = None` where every assignment to a shared x was moved into functions."""
     for node in walked(unit.node):
-        if isinstance(node, ast.FunctionDef):
+        if isinstance(node, ast.FunctionDef) and scope.shared(node):
             own = {*scope.parameters(node), *scope.assigned(node.body)}
             unbound = sorted(scope.shared(node) - own)
             if unbound:

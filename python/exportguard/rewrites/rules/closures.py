@@ -29,8 +29,11 @@ def apply(unit: Unit) -> None:
             _mark_tested(test)
 
 
+_WITH_TEST = (ast.If, ast.While, ast.IfExp, ast.Assert)
+
+
 def _tests(node: ast.AST) -> Iterator[ast.expr]:
-    if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
+    if isinstance(node, _WITH_TEST):
         yield node.test
     elif isinstance(node, ast.comprehension):
         yield from node.ifs

@@ -56,7 +56,7 @@ class _Reads:
         self._loops = loops
         self._lines: dict[str, list[int]] = {}
         self._anywhere: set[str] = set()  # by functions, which run later than they are defined
-        for name, line, is_later in _all_reads(node, is_later=False):
+        for name, line, is_later in _all_reads(node):
             self._lines.setdefault(name, []).append(line)
             if is_later:
                 self._anywhere.add(name)
@@ -69,14 +69,20 @@ class _Reads:
         return [n for n in names if n in self._anywhere or any(line > last for line in self._lines.get(n, ()))]
 
 
-def _all_reads(node: ast.AST, *, is_later: bool) -> Iterator[tuple[str, int, bool]]:
-    for child in parts_of(node):
-        is_deleted = isinstance(child, ast.Name) and isinstance(child.ctx, ast.Del)  # which must be bound, too
-        name = child if is_deleted else scope.read_by(child)
-        if isinstance(name, ast.Name):
-            yield name.id, name.lineno, is_later or build.is_behind(name)
-        is_function = isinstance(child, ast.FunctionDef | ast.Lambda | ast.ClassDef) and not build.is_made(child)
-        yield from _all_reads(child, is_later=is_later or is_function)
+_FUNCTIONS = (ast.FunctionDef, ast.Lambda, ast.ClassDef)
+
+
+def _all_reads(tree: ast.AST) -> Iterator[tuple[str, int, bool]]:
+    pending = [(tree, False)]
+    while pending:
+        node, is_later = pending.pop()
+        for child in parts_of(node):
+            is_deleted = isinstance(child, ast.Name) and isinstance(child.ctx, ast.Del)  # which must be bound, too
+            name = child if is_deleted else scope.read_by(child)
+            if isinstance(name, ast.Name):
+                yield name.id, name.lineno, is_later or build.is_behind(name)
+            is_function = isinstance(child, _FUNCTIONS) and not build.is_made(child)
+            pending.append((child, is_later or is_function))
 
 
 class _Blocks:

@@ -125,7 +125,8 @@ class _Loops(Transformer):
     def _carried(self, node: ast.For | ast.While) -> list[str]:
         """Names the body assigns; those that nothing but the body reads, after it has assigned them, stay inside."""
         behind = self._reads_behind(node)
-        names = [n for n in scope.assigned(node.body) if n in behind or not _is_assigned_first(n, node.body)]
+        first = _assigned_first(node.body)
+        names = [n for n in scope.assigned(node.body) if n in behind or n not in first]
         if isinstance(node, ast.For):
             elsewhere = self._reads_outside(node)
             targets = scope.assigned([node.target])
@@ -168,24 +169,27 @@ class _Loops(Transformer):
         return [ast.copy_location(ast.Assign([target], call), where), *build.unbind(names, where)]
 
 
-def _names_read(node: ast.AST, *, is_later: bool = False) -> Iterator[tuple[ast.Name, bool]]:
+def _names_read(tree: ast.AST) -> Iterator[tuple[ast.Name, bool]]:
     """Each name that is read, and whether by a function in it, which may run later than it is defined."""
-    for child in parts_of(node):
-        if (name := scope.read_by(child)) is not None:
-            yield name, is_later
-        yield from _names_read(child, is_later=is_later or isinstance(child, _FUNCTIONS))
+    pending = [(tree, False)]
+    while pending:
+        node, is_later = pending.pop()
+        for child in parts_of(node):
+            if (name := scope.read_by(child)) is not None:
+                yield name, is_later
+            pending.append((child, is_later or isinstance(child, _FUNCTIONS)))
 
 
-def _is_assigned_first(name: str, statements: Sequence[ast.stmt]) -> bool:
-    """Whether the statements give the name a value on every path before they read it."""
+def _assigned_first(statements: Sequence[ast.stmt]) -> set[str]:
+    """The names that the statements give a value on every path before they read it."""
+    first: set[str] = set()
+    met: set[str] = set()
     for statement in statements:
-        if name in scope.reads([statement]):
-            return False
-        if isinstance(statement, ast.Assign) and name in scope.assigned(statement.targets):
-            return True
-        if name in scope.assigned([statement]):
-            return False
-    return False
+        met |= scope.reads([statement])
+        if isinstance(statement, ast.Assign):
+            first |= {name for name in scope.assigned(statement.targets) if name not in met}
+        met.update(scope.assigned([statement]))
+    return first
 
 
 class _Collections(Transformer):
