@@ -154,18 +154,10 @@ class Kinds:
                 )
 
 
-def require_one_size(elements: object, own_symbols: set[Any], line: int) -> None:
-    """Refuses elements of a list that may have another size in each step: in a graph they are rows of one tensor.
-
-    Raises:
-        RewriteError: their size is made in the step.
-    """
-    leaves = (leaf for leaf in pytree.tree_leaves(elements) if isinstance(leaf, torch.Tensor))
-    if any(_has_size_of(leaf.shape, own_symbols) for leaf in leaves):
-        raise RewriteError(
-            f"line {line}: a loop over tensors appends tensors whose size is another one in each step, as `x[i:i + 2]` "
-            "at the end of x is, and rows of one tensor have one size; pad them, or go through parts that are whole"
-        )
+def have_sizes_of_a_step(elements: object, own_symbols: set[Any]) -> list[bool]:
+    """For each leaf of what a step appends whether the step makes its size, which may then differ between steps."""
+    leaves = pytree.tree_leaves(elements)
+    return [isinstance(leaf, torch.Tensor) and _has_size_of(leaf.shape, own_symbols) for leaf in leaves]
 
 
 def _has_size_of(shape: Sequence[Any], symbols: set[Any]) -> bool:

@@ -21,9 +21,11 @@ from torch.utils import _pytree as pytree
 from exportguard.model_code import is_users
 from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.numbers import as_number, is_number, number_tensor, require_one_kind
+from exportguard.rewrites.places import line_now
 from exportguard.source.errors import RewriteError
 
 _NUMBERS = "exportguard_rows_are_numbers"
+_SIZES_OF_STEPS = "exportguard_sizes_of_steps"
 
 
 def _refuse(what: str) -> NoReturn:
@@ -105,10 +107,17 @@ def like_a_row(leaf: torch.Tensor) -> torch.Tensor:
 
 
 def like_rows(rows: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
-    """Marks rows as numbers if those of `leaf` are."""
-    if rows_are_numbers(leaf):
-        setattr(rows, _NUMBERS, True)
+    """Marks rows as numbers if those of `leaf` are, and as what may have other sizes in each step."""
+    for mark in (_NUMBERS, _SIZES_OF_STEPS):
+        if hasattr(leaf, mark):
+            setattr(rows, mark, True)
     return rows
+
+
+def mark_sizes(rows: torch.Tensor, are_of_steps: bool) -> None:
+    """Marks rows whose sizes were made in the steps: they are one tensor only if all steps made the same."""
+    if are_of_steps:
+        setattr(rows, _SIZES_OF_STEPS, True)
 
 
 def number_rows(rows: torch.Tensor) -> torch.Tensor:
@@ -422,10 +431,22 @@ def of_open_list(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) ->
     if joining is None or not args or not is_open(args[0]):
         _refuse(f"torch.{getattr(func, '__name__', func)}")
     require_elements(args[0])
+    if joining is not _stack:  # which wants one size in Python as well
+        _require_one_size(args[0].parts)
     rows = joined(args[0].parts, promotes=True).rows
     if not isinstance(rows, torch.Tensor):
         _refuse("joining elements that are no tensors")
     return joining(rows, *args[1:], **kwargs)
+
+
+def _require_one_size(parts: Iterable[Any]) -> None:
+    leaves = [leaf for part in parts for leaf in pytree.tree_leaves(_collected(part).rows)]
+    if any(hasattr(leaf, _SIZES_OF_STEPS) for leaf in leaves):
+        raise RewriteError(
+            f"{line_now()}: tensors that a loop over tensors appends to a list are joined, whose size may be another "
+            "one in each step, as that of `x[i:i + 2]` at the end of x; in a graph they are rows of one tensor: pad "
+            "them, go through parts that are whole, or use torch.stack(…), which wants one size"
+        )
 
 
 def _stack(rows: torch.Tensor, dim: int = 0) -> torch.Tensor:

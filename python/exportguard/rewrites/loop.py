@@ -14,9 +14,9 @@ from exportguard.rewrites.carrying import (
     Kind,
     Kinds,
     UnstableError,
+    have_sizes_of_a_step,
     is_inner,
     is_leaf,
-    require_one_size,
     undefined_like,
 )
 from exportguard.rewrites.collected import (
@@ -28,6 +28,7 @@ from exportguard.rewrites.collected import (
     like_rows,
     linked,
     made_outside,
+    mark_sizes,
     moment,
     number_rows,
     take_missed,
@@ -94,7 +95,6 @@ class Loop:
                 if self._captured.writes:  # in the next step others may read what this one wrote
                     self._run_changes_kinds(again=True)
                 self._kinds.require_known_sizes(self._captured.own_symbols)
-                require_one_size(self._elements, self._captured.own_symbols, self._line)
                 self._capture_sizes()
                 return self
             aliases.set_stale(before)
@@ -305,6 +305,9 @@ class Loop:
         collected = outputs[len(initial) :]
         for output, stand_in in builtins.zip(collected, self._rows.values(), strict=False):
             aliases_now().link(output, [stand_in])
+        are_of_a_step = have_sizes_of_a_step(self._elements, self._captured.own_symbols)
+        for output, is_of_a_step in builtins.zip(collected, are_of_a_step, strict=True):
+            mark_sizes(output, is_of_a_step)
         marked = [number_rows(r) if n else r for r, n in builtins.zip(collected, numbers, strict=True)]
         self._fill_lists(pytree.tree_unflatten(marked, made_by_a_step[0]))
         return values

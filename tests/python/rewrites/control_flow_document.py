@@ -117,6 +117,7 @@ A program means what it means in Python, or the export fails with the line and t
   the last elements of a list which a step reads: `outs[-1]`, `outs[-2:]`, `outs[t - 1]` by the number of a step that
   appends one element each time, `len(outs)`, `if outs`. Where there may be none before the loop, its first step is
   written in front of it. Anything else that a step asks of such a list, as `torch.stack(outs)`, is refused.
+  `torch.cat` of parts whose size is made in the step, as `x[i:i + 2]` that may end at the end of x, is refused.
   Elements that a loop puts in front, `outs.insert(0, row)`, are appended and turned around behind it, if the function
   made the list and the loop does nothing else with it.
 - **Choices.** `layers[k]` with a `k` that only the run knows is asked for nothing but calls, attributes and elements:

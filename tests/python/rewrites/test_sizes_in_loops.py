@@ -202,6 +202,20 @@ class CutsBeforeTheLastPart(Module):
 
 
 def test_parts_of_which_the_last_may_be_shorter_are_refused() -> None:
-    with pytest.raises(AxisError, match="appends tensors whose size is another one in each step"):
+    with pytest.raises(AxisError, match="whose size may be another one in each step"):
         to_onnx(CutsTheLastPart(), (up(4),), dynamic_shapes=({0: "rows"},), rewrite="auto")
     require_equal(CutsBeforeTheLastPart(), up(4), [up(n) for n in (2, 3, 5, 8)], {0: "rows"})
+
+
+class CutsByData(Module):
+    def forward(self, x):
+        parts = []
+        padded = torch.cat([x, torch.zeros(4, 4)])
+        for row in x:
+            start = int((row > 0).sum())
+            parts.append(padded[start : start + 2])
+        return torch.stack(parts)
+
+
+def test_parts_that_are_stacked_have_one_size() -> None:
+    require_equal(CutsByData(), up(4), [up(n) for n in (2, 3, 5)], {0: "rows"})
