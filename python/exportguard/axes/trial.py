@@ -396,8 +396,9 @@ def difference(expected: Sequence[Any], got: Sequence[Any], computed_in: Sequenc
     """The first output that is not the same, and by how much; nothing if all are."""
     if len(expected) != len(got):
         return f"{len(got)} outputs in the place of {len(expected)}"
-    pairs = enumerate(zip(expected, got, computed_in, strict=True))
-    return next((f"output {number} {_told(*both)}" for number, (*both, dtype) in pairs if not _same(*both, dtype)), "")
+    outputs = enumerate(zip(expected, got, computed_in, strict=True))
+    told = (f"output {at} {_told(one, other)}" for at, (one, other, dtype) in outputs if not _same(one, other, dtype))
+    return next(told, "")
 
 
 def _told(expected: object, got: object) -> str:
