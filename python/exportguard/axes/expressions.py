@@ -87,13 +87,13 @@ def _nested_divisor(expression: sympy.Basic, symbol: sympy.Symbol) -> int:
 
 def _divisor(expression: sympy.Basic) -> int:
     """The constant that an expression divides by; 1 if it does not."""
-    if len(expression.args) != 2 or type(expression).__name__ not in _QUOTIENTS:
+    if len(expression.args) != 2 or type(expression).__name__ not in QUOTIENTS:
         return 1
     divisor = expression.args[1]
     return abs(int(divisor)) or 1 if divisor.is_Integer else 1
 
 
-_QUOTIENTS = ("FloorDiv", "CleanDiv", "CeilDiv", "IntTrueDiv", "Mod", "PythonMod")
+QUOTIENTS = ("FloorDiv", "CleanDiv", "CeilDiv", "IntTrueDiv", "Mod", "PythonMod")
 
 
 @dataclass(frozen=True)

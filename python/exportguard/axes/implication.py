@@ -7,6 +7,8 @@ A guard is decided in one of these ways, and none of them guesses:
 - **proved** by going through all sizes if they are few, or through all residues: with sizes `low + p * t`, where p is
   what the guard divides by, quotients and remainders are polynomials in the t, and a polynomial without negative
   coefficients is never negative;
+- **disproved** by sizes for which it has no value, where a divisor is zero, if it is proved for all larger ones: what a
+  model asks there is for itself to say, and it is tried;
 - **open** if neither succeeds. Whoever asks has to take that for disproved.
 """
 
@@ -22,6 +24,7 @@ from dataclasses import dataclass
 import sympy
 
 from .expressions import (
+    QUOTIENTS,
     Case,
     Domain,
     Evaluation,
@@ -41,6 +44,8 @@ _POINTS = 3000  # sizes tried in search of a counterexample
 _GRID = 10_000  # of those that lie close together, where these break nothing
 _CASES = 2048  # residues gone through for a proof
 _SHOWN = 8  # counterexamples that are told
+_PARTS = 300  # small sizes gone through one by one where a divisor changes
+_LARGE = 60  # a size that few divisors make zero
 _USUAL = (16, 17, 31, 64, 97, 128, 513, 1000, 4097)
 
 
@@ -85,7 +90,61 @@ def decide(guard: sympy.Basic, domain: Domain) -> Decision:
     if false:
         return Decision(Answer.DISPROVED, *_sampled(guard, ranges, false, is_all=count is not None))
     known = count is not None and all(evaluation(sizes) is not None for sizes in _all_points(ranges))
-    return Decision(Answer.PROVED if known or _is_proved(guard, symbols, ranges) else Answer.OPEN)
+    if known or _is_proved(guard, symbols, ranges):
+        return Decision(Answer.PROVED)
+    return _decided_beside_zero(guard, ranges)
+
+
+def _decided_beside_zero(guard: sympy.Basic, domain: Domain) -> Decision:
+    """The answer for a guard with divisors that change: `w // (w // 2) != 1` has no value for a `w` of 0 and 1."""
+    divisors = {
+        part.args[1]
+        for part in sympy.preorder_traversal(guard)
+        if type(part).__name__ in QUOTIENTS and not part.args[1].is_Integer
+    }
+    divided = {symbol for divisor in divisors for symbol in divisor.free_symbols}
+    if not divided:
+        return Decision(Answer.OPEN)
+    symbols = sorted(guard.free_symbols, key=str)
+    evaluation = Evaluation(guard, symbols)
+    large = {symbol: span.low + _LARGE if span.high is None else span.high for symbol, span in domain.items()}
+    low = dict.fromkeys(symbols, 0)
+    undefined: list[Sizes] = []
+    for symbol in sorted(divided, key=str):
+        span = domain[symbol]
+        without = [size for size in _small(guard, symbol, span) if evaluation({**large, symbol: size}) is None]
+        undefined += [{**large, symbol: size} for size in without]
+        low[symbol] = max(without, default=span.low - 1) + 1
+    above = {symbol: Range(max(span.low, low[symbol]), span.high) for symbol, span in domain.items()}
+    parts = math.prod(len(_small(guard, symbol, above[symbol])) for symbol in divided)
+    if parts > _PARTS or not _is_proved_in_parts(guard, above, sorted(divided, key=str)):
+        return Decision(Answer.OPEN)
+    return Decision(Answer.DISPROVED, undefined) if undefined else Decision(Answer.PROVED)
+
+
+def _small(guard: sympy.Basic, symbol: sympy.Symbol, ends: Range) -> range:
+    """The sizes below which a remainder may be larger than a quotient by what the guard divides by."""
+    return range(ends.low, ends.low + periods(guard, symbol)[0] ** 2)
+
+
+def _is_proved_in_parts(guard: sympy.Basic, domain: Domain, split: Sequence[sympy.Symbol]) -> bool:
+    """Whether it is proved for each small size of the symbols to split, and for all larger ones at once."""
+    if guard in (sympy.true, sympy.false):
+        return bool(guard == sympy.true)
+    if not split:
+        rest = sorted(guard.free_symbols, key=str)
+        return _is_proved(guard, rest, {symbol: domain[symbol] for symbol in rest})
+    symbol, *others = split
+    ends = domain[symbol]
+    sizes = _small(guard, symbol, ends)
+    larger = {**domain, symbol: Range(sizes.stop, ends.high)}
+    try:
+        single = [guard.xreplace({symbol: sympy.Integer(size)}) for size in sizes if ends.holds(size)]
+    except ZeroDivisionError:
+        return False
+    return _is_proved_in_parts(guard, larger, others) and all(
+        _is_proved_in_parts(part, domain, others) for part in single
+    )
 
 
 def _decided_by_ranges(symbol: sympy.Symbol, breaking: Sequence[Range]) -> Decision:
