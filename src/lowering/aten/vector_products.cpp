@@ -63,7 +63,7 @@ Value* cross_along(LoweringContext& ctx, std::int64_t axis) {
     const Size size = size_of(ctx, x, from_start);
     if (size.number() == 3) return ctx.gather(x, ctx.ints({steps, (steps + 1) % 3, (steps + 2) % 3}), from_start);
     Value* order = ctx.op("Add", {range(ctx, size), ctx.ints({steps})});
-    return ctx.gather(x, ctx.op("Mod", {order, as_dim(ctx, size)}), from_start);
+    return ctx.gather(x, ctx.op("Mod", {order, as_dim(ctx, maximum(ctx, size, 1))}), from_start);
   };
   Value* left = product(ctx, turned(0, 1), turned(1, 2));
   Value* right = product(ctx, turned(0, 2), turned(1, 1));

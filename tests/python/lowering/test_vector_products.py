@@ -75,7 +75,7 @@ def test_distances_of_nan(p: float, check: Check) -> None:
     )
 
 
-@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("size", [0, 2, 3, 4])
 def test_the_first_axis_of_three_is_that_of_the_run(size: int, check: Check) -> None:
     """Which axis torch takes without one follows from sizes that come later."""
     given = [floats(5, 4, 3), floats(5, 4, 3) + 1]
