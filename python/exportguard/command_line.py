@@ -24,6 +24,8 @@ import click
 
 from . import commands
 from .errors import ExportGuardError, InvalidArgumentError
+from .garbage import without_collections
+from .leaving import leave
 from .version import VERSION, versions
 
 _LOG_LEVELS = (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG)
@@ -68,7 +70,7 @@ def script() -> None:
     """The `exportguard` program."""
     if not sys.stderr.isatty():  # else every bar of theirs is a hundred lines in the log of a CI
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    sys.exit(main())
+    leave(main())
 
 
 def build() -> click.Group:
@@ -101,7 +103,9 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
-        return _command(importlib.import_module(f"{commands.__name__}.{cmd_name.replace('-', '_')}"))
+        with without_collections():
+            module = importlib.import_module(f"{commands.__name__}.{cmd_name.replace('-', '_')}")
+        return _command(module)
 
 
 def _first_line(command: str) -> str:

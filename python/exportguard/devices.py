@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
 
 from .errors import InvalidArgumentError
@@ -20,3 +23,20 @@ def require_device(device: str) -> None:
         raise InvalidArgumentError(
             f"device {device!r} cannot be used ({reason}); pass 'cpu', or install a torch and a driver for it"
         ) from error
+
+
+@contextlib.contextmanager
+def same_random_numbers(seed: int = 0) -> Iterator[None]:
+    """Runs a block without gradients and with the random numbers of every other one of that seed; those outside go on
+    as before.
+
+    Not by `torch.manual_seed`, which also tells a CUDA that nobody has used yet: it would begin with this seed later,
+    and not with the user's.
+    """
+    in_use: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    devices = range(torch.cuda.device_count()) if in_use else ()
+    with torch.no_grad(), torch.random.fork_rng(devices, device_type="cuda"):
+        torch.default_generator.manual_seed(seed)
+        if devices:
+            torch.cuda.manual_seed_all(seed)
+        yield

@@ -25,6 +25,7 @@ from .axes.implication import Answer, decide
 from .axes.program_run import GraphWithTrueShapes, TracedSizes
 from .axes.trial import agree
 from .composites import COMPOSITES
+from .devices import same_random_numbers
 from .errors import REFUSALS, InvalidArgumentError
 
 logger = logging.getLogger(__name__)
@@ -144,8 +145,7 @@ class _Call:
         return bool(small) and all(self._agrees_at(module, sizes, point) for point in small)
 
     def _agrees_at(self, module: GraphModule, sizes: _Sizes, point: Sizes) -> bool:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
+        with same_random_numbers():
             operands = [sizes.operand_at(operand, point) for operand in _operands(self.arguments)]
             if any(operand is None for operand in operands):
                 return False

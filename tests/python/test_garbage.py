@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from exportguard import to_onnx
+from exportguard.garbage import without_collections
 
 
 class Failing(torch.nn.Module):
@@ -20,3 +21,16 @@ def test_full_collections_wait_for_the_end_of_an_export_also_of_one_that_fails()
     with pytest.raises(Exception, match=r"full collections after \d{9}"):
         to_onnx(Failing(), (torch.zeros(2),))
     assert gc.get_threshold() == before
+
+
+def test_nothing_is_collected_while_a_block_imports_and_a_collector_that_was_off_stays_off() -> None:
+    with without_collections(), without_collections():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with without_collections():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

@@ -14,9 +14,10 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from exportguard.devices import same_random_numbers
 from exportguard.errors import REFUSALS
 from exportguard.inputs import CallInputs
-from exportguard.rewrites.state import KeptModule, is_fake, same_random_numbers
+from exportguard.rewrites.state import KeptModule, is_fake
 from exportguard.signature import TracedInputs
 
 from .data_tests import data_tests

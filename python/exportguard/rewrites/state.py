@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from exportguard.devices import same_random_numbers
 from exportguard.rewrites.contents import (
     ARRAY,
     DICTIONARIES,
@@ -333,23 +334,6 @@ class KeptModule:
                 for buffer, content in buffers:
                     if not is_fake(buffer):
                         buffer.copy_(content)
-
-
-@contextmanager
-def same_random_numbers() -> Iterator[None]:
-    """Runs a block without gradients and with the random numbers of every other one; those outside go on as before."""
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        _seed()
-        yield
-
-
-def _seed() -> None:
-    """Where there is no device but the CPU no other generator is there to be seeded; `torch.manual_seed` notes for each
-    kind of device that it was asked, with a stack trace, which takes longer than to run a layer."""
-    if torch.accelerator.is_available():
-        torch.manual_seed(0)
-    else:
-        torch.default_generator.manual_seed(0)
 
 
 def is_fake(tensor: torch.Tensor) -> bool:

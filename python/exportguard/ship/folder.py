@@ -12,6 +12,7 @@ import torch
 
 from exportguard.arguments import path_of, require_callable, require_kind, wrong
 from exportguard.errors import InvalidArgumentError
+from exportguard.garbage import without_full_collections
 from exportguard.models import BuildOptions, ModelCase, build_model
 from exportguard.models.wide_modules import is_kept, wide_modules
 from exportguard.opsets import checked_opset
@@ -33,6 +34,7 @@ _GENAI_TASKS = ("text-generation", "automatic-speech-recognition", "image-text-t
 _LISTED = 8  # names in a line
 
 
+@without_full_collections()  # what loads a model is imported here
 def export_model(
     model: str | os.PathLike[str],
     output: str | os.PathLike[str],

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.utils import _pytree as pytree
 
+from ...devices import same_random_numbers
 from ...errors import REFUSALS
 
 _Candidate = TypeVar("_Candidate")
@@ -47,8 +48,7 @@ def _is_same_with(seeds: tuple[int, int], model: Any, calls: Calls) -> bool:
 
 
 def _drawn_with(seed: int, model: Any, arguments: Mapping[str, Any]) -> list[Any]:
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with same_random_numbers(seed):
         return pytree.tree_leaves(model(**copy.deepcopy(dict(arguments))))
 
 
