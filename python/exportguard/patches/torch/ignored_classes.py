@@ -35,7 +35,8 @@ def ignoring_a_number(original: Callable[..., Any]) -> Callable[..., Any]:
         **options: Any,
     ) -> Any:
         if isinstance(ignore_index, torch.SymInt) and not target.is_floating_point():
-            target = torch.where(target == ignore_index, _NO_CLASS, target)
+            ignored: Any = target == ignore_index
+            target = target.masked_fill(ignored, _NO_CLASS)
             ignore_index = _NO_CLASS
         return original(input, target, weight, size_average, ignore_index, *others, **options)
 
