@@ -50,7 +50,7 @@ def require_shapes(tensors: Iterable[object]) -> None:
         RewriteError: with the line and what to write.
     """
     for tensor in tensors:
-        if hasattr(tensor, _SHAPE):
+        if isinstance(tensor, torch.Tensor) and hasattr(tensor, _SHAPE):  # a proxy has every attribute
             raise _refusal(getattr(tensor, _SHAPE)[1], line_now(), "what is made of it here has other axes then")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
+from exportguard.patches.torch.repeated_blocks import EXPORTER
 
 _TARGET = "torch._higher_order_ops.utils._maybe_run_with_interpreter"
 
@@ -44,6 +45,7 @@ PATCHES = (
         name="lines of bodies",
         kind="torch",
         target=_TARGET,
+        awaits=EXPORTER,
         reason="a node in a branch or a loop does not say which line of the model it comes from",
         upstream="https://github.com/pytorch/pytorch/pull/135159",
         probe=_probe,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 
 from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
+from exportguard.patches.torch.repeated_blocks import EXPORTER
 
 
 def _bodies(module: torch.fx.GraphModule) -> list[tuple[torch.nn.Module, str, torch.nn.Module]]:
@@ -46,6 +47,7 @@ PATCHES = (
         name="bodies of control flow in bodies",
         kind="torch",
         target="torch.fx.GraphModule.delete_all_unused_submodules",
+        awaits=EXPORTER,
         reason="under torch.no_grad(), the export of a condition inside a condition loses the inner branches",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/graph_module.py",
         probe=_probe,
