@@ -37,6 +37,7 @@ from .repeats.plan import traced_with_markers
 from .request import ExportRequest, serializers_of
 from .rewrites.asking import answered, modules_of
 from .rewrites.automatic import RewritingStep, asking_rewritten, loops_left
+from .rewrites.calls import functions_called
 from .rewrites.state import shared_snapshots
 from .signature import TracedInputs, traced_inputs
 
@@ -262,8 +263,9 @@ def _asked_as_in_eager_mode(request: ExportRequest) -> Iterator[None]:
     if request.is_rewritten or request.guard is None or request.strict:
         yield
         return
-    modules = modules_of(request.model)
-    with asking_rewritten(request.model, modules), answered(modules):
+    called = functions_called(request.model)
+    modules = modules_of(request.model, called)
+    with asking_rewritten(request.model, modules, called), answered(modules):
         yield
 
 

@@ -26,7 +26,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from exportguard import _core
 from exportguard.errors import TextOfASymbolError
 from exportguard.model_code import is_installed, is_users_module
-from exportguard.rewrites.calls import functions_called
+from exportguard.rewrites.calls import Called
 from exportguard.rewrites.python_types import TypeOfPython, is_instance
 from exportguard.rewrites.reach import all_names
 from exportguard.rewrites.told import stopping
@@ -40,11 +40,12 @@ _PATTERNS = ("MATCH_CLASS", "MATCH_MAPPING", "MATCH_SEQUENCE")
 _MATCHING = frozenset(dis.opmap[name] for name in _PATTERNS)
 
 
-def modules_of(model: object) -> list[types.ModuleType]:
-    """The modules of a model's classes, and those whose functions and classes they name, but none of torch."""
+def modules_of(model: object, called: Called) -> list[types.ModuleType]:
+    """The modules of a model's classes and of what it may call, and those whose functions and classes they name, but
+    none of torch."""
     classes = {type(module) for module in model.modules()} if isinstance(model, torch.nn.Module) else set()
     pending = [base.__module__ for kind in classes for base in kind.__mro__]
-    pending += [function.__module__ for functions in functions_called(model).values() for function in functions[:1]]
+    pending += [function.__module__ for functions in called.values() for function in functions[:1]]
     found: dict[str, types.ModuleType] = {}
     while pending:
         name = pending.pop()
@@ -82,10 +83,10 @@ def asking_functions(
             yield code, lines
 
 
-def asking_in_packages(model: object) -> Iterator[tuple[list[types.FunctionType], frozenset[int]]]:
+def asking_in_packages(called: Called) -> Iterator[tuple[list[types.FunctionType], frozenset[int]]]:
     """The same for functions of installed packages: those that a call of the model may lead to, each with all that run
     its code."""
-    for code, functions in functions_called(model).items():
+    for code, functions in called.items():
         lines = frozenset(_asking_lines(code)) if is_installed(code.co_filename) and _may_ask(code) else frozenset()
         if lines:
             yield functions, lines

@@ -23,6 +23,7 @@ from exportguard.declaration.options import PatchOptions
 from exportguard.declaration.patch import NEEDED, Patch, Verdict
 from exportguard.export_errors import without_partial_graph
 from exportguard.rewrites.asking import answered, asking_functions, asking_in_packages, modules_of, own_among
+from exportguard.rewrites.calls import Called, functions_called
 from exportguard.rewrites.fixed_loops import FixedAxes, fixed_axes
 from exportguard.rewrites.in_place import InPlaceRewrite, answering, rewrite_in_place
 from exportguard.rewrites.places import Place, contains, functions_of, places_of
@@ -138,13 +139,13 @@ def automatic_rewriting() -> AutomaticRewriting:
 
 
 @contextmanager
-def asking_rewritten(model: object, modules: Sequence[types.ModuleType]) -> Iterator[None]:
+def asking_rewritten(model: object, modules: Sequence[types.ModuleType], called: Called) -> Iterator[None]:
     """Gives `match`, `flag is True` and `n.__class__` the answers of eager mode in a trace that rewrites nothing else.
 
     The lines that ask so are rewritten for the time of the trace, in installed packages these expressions alone. Where
     they cannot be, they stay.
     """
-    patches = _answering_in_packages(model)
+    patches = _answering_in_packages(called)
     for code, lines in asking_functions(model, own_among(modules)):
         functions = functions_of(code)
         try:
@@ -155,8 +156,8 @@ def asking_rewritten(model: object, modules: Sequence[types.ModuleType]) -> Iter
         yield
 
 
-def _answering_in_packages(model: object) -> list[InPlaceRewrite]:
-    made = (answering(functions, lines) for functions, lines in asking_in_packages(model))
+def _answering_in_packages(called: Called) -> list[InPlaceRewrite]:
+    made = (answering(functions, lines) for functions, lines in asking_in_packages(called))
     return [patch for patch in made if patch is not None]
 
 
@@ -224,8 +225,9 @@ class _Search:
         self._fixed = FixedAxes()  # by the last attempt
         self._furthest: _Failed  # the last attempt that came beyond the line where the one before it had stopped
         self._known: dict[Hashable, _Failed] = {}  # what became of attempts, by what was rewritten for them
-        self._modules = modules_of(model)
-        self._answering = _answering_in_packages(model)
+        called = functions_called(model)
+        self._modules = modules_of(model, called)
+        self._answering = _answering_in_packages(called)
         self.steps = self._with_asking(steps)
 
     def run(self) -> Any:

@@ -6,7 +6,7 @@ import inspect
 import itertools
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import torch
 
@@ -14,10 +14,15 @@ from exportguard.model_code import is_users, is_users_class, is_users_module
 from exportguard.rewrites.reach import all_names
 
 _CALLED_BY_PYTHON = ("__init__", "__post_init__", "__call__", "__getattr__", "__getitem__", "__len__", "__iter__")
+_PLAIN = frozenset({bool, float, int, str, type(None)})  # most of what a module has beside dictionaries of hooks
 _LOOKED_AT = 64  # elements of a container, which are mostly alike
 
 
-def functions_called(model: object) -> dict[types.CodeType, list[types.FunctionType]]:
+#: The functions that a call may lead to, by the code that they run.
+Called = Mapping[types.CodeType, list[types.FunctionType]]
+
+
+def functions_called(model: object) -> Called:
     """The user's functions, and those of packages, that a call of a model may lead to, by the code that they run.
 
     That is more than what is called: a method is one that it calls if its name occurs in the code of another.
@@ -34,7 +39,8 @@ class _Calls:
         for module in modules:
             self._take(type(module))
             for held in vars(module).values():
-                self._take_held(held)
+                if type(held) not in _PLAIN:
+                    self._take_held(held)
 
     def found(self) -> dict[types.CodeType, list[types.FunctionType]]:
         count = -1
@@ -110,4 +116,4 @@ def _named_by(function: types.FunctionType) -> Iterator[object]:
             yield from (vars(value)[inner] for inner in names & vars(value).keys())
 
 
-__all__ = ["functions_called"]
+__all__ = ["Called", "functions_called"]
