@@ -27,8 +27,8 @@ def without_full_collections() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_collections() -> Iterator[None]:
-    """For a block that imports: what it makes stays. Of the time of importing torch and transformers a sixth is that of
-    the collector, which finds nothing."""
+    """For a block that imports: what it makes stays, and the collector, which looks through it again and again, finds
+    nothing."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

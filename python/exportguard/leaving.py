@@ -12,8 +12,8 @@ from typing import NoReturn
 def leave(code: int) -> NoReturn:
     """Ends the process with this code, as `sys.exit` does, and leaves its memory to the system.
 
-    Python takes apart every module before it ends: with torch and transformers in it that is more than a second, a
-    fifth of what an export of a small model takes. All that a program may count on is done before: what was registered
+    Python takes apart every module before it ends: with torch and transformers in it that takes longer than to trace a
+    small model. All that a program may count on is done before: what was registered
     for the end is called, and what was printed is written.
     """
     if _is_awaited():

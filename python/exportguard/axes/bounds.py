@@ -24,10 +24,10 @@ from torch.export import ExportedProgram
 from exportguard.dynamic_shapes import ends_of
 from exportguard.example import Example
 from exportguard.inputs import CallInputs
-from exportguard.signature import TracedInputs, traced_inputs
+from exportguard.signature import traced_inputs
 
 from .bound import AxisBound, Kind
-from .examples import are_telling, is_met, sizes_of_examples
+from .examples import are_telling, difference_as_traced, is_met
 from .expressions import Range, Sizes
 from .forms import decisions_of_forms, questions_of_loops
 from .implication import Answer, decide
@@ -79,28 +79,14 @@ class Proof:
 
 def prove(claim: Claim) -> Proof:
     """Every condition on the sizes of the inputs under which a program was traced and that was not asked for."""
-    program, example, record = claim.program, claim.example, claim.record
-    traced = traced_inputs(program)
+    program, example, record, traced = claim.program, claim.example, claim.record, traced_inputs(claim.program)
     decisions = [*record.of(traced.shape_env), *decisions_of_forms(program)]
-    run = ModelRun(claim.model, example.call)
-    trial = Trial(run, program, traced, is_thorough=claim.is_for_branches)
+    trial = Trial(ModelRun(claim.model, example.call), program, traced, is_thorough=claim.is_for_branches)
     if traced.shape_env is None or not any(shape.axes for shape in example.shapes):
-        return Proof(decisions, difference=_difference(trial, traced, example))
+        return Proof(decisions, difference=difference_as_traced(trial, traced))
     of_none = [*(questions_of_loops(program, traced) if claim.is_for_branches else ()), *record.of_none]
     trace = Trace(trial, traced, example, decisions, claim.further, of_none, within=claim.within)
-    return Proof(decisions, _bounds(trace), _difference(trial, traced, example))
-
-
-def _difference(trial: Trial, traced: TracedInputs, example: Example) -> str:
-    """What a program does otherwise than the model at the sizes it was traced with; nothing if it agreed at others.
-
-    A trace keeps what tensors hold, not which objects they are: a test of that has one answer in it and another in the
-    model, at every size.
-    """
-    if trial.has_agreed_somewhere():
-        return ""
-    sizes = next((sizes for _, sizes in sizes_of_examples(traced, [example.call])), {})
-    return trial.difference_as_traced(sizes)
+    return Proof(decisions, _bounds(trace), difference_as_traced(trial, traced))
 
 
 def _bounds(trace: Trace) -> list[AxisBound]:

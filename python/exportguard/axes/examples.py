@@ -73,3 +73,14 @@ def does_as_the_model(program: ExportedProgram, model: torch.nn.Module, given: C
     trial = Trial(run, program, traced)
     outcomes = [trial.outcome_of(call, sizes) for call, sizes in sizes_of_examples(traced, [given])]
     return bool(outcomes) and Outcome.DIFFERS not in outcomes
+
+
+def difference_as_traced(trial: Trial, traced: TracedInputs) -> str:
+    """What a program does otherwise than the model for the call it was traced with; nothing if it agreed elsewhere.
+
+    A trace keeps what tensors hold, not which objects they are: a test of that has one answer in it and another in the
+    model, at every size.
+    """
+    if trial.has_agreed_somewhere():
+        return ""
+    return trial.difference_as_traced(next((sizes for _, sizes in sizes_of_examples(traced, [trial.known])), {}))

@@ -268,6 +268,11 @@ class Trial:
         call = self._calls.get(_key(sizes))
         return call is not None and self._outcomes.get(call) == Outcome.AGREES
 
+    @property
+    def known(self) -> CallInputs:
+        """The call that the program was traced with."""
+        return self._run.known
+
     def has_agreed_somewhere(self) -> bool:
         """Whether they were found to do the same at any sizes."""
         return Outcome.AGREES in self._outcomes.values()

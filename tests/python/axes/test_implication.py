@@ -124,7 +124,7 @@ def test_what_is_proved_holds_at_every_size(left: Any, right: Any, relation: Any
         sizes = ({s: i, b: j} for i in range(low, low + 14) for j in range(low, low + 14))
         assert all(evaluation(one) is not False for one in sizes)
     found = {evaluation(counterexample) for counterexample in decision.counterexamples}
-    assert True not in found
+    assert found <= {False} or found == {None}
     if found == {None}:  # it has no value there, and holds wherever it has one
         sizes = ({s: i, b: j} for i in range(low, low + 30) for j in range(low, low + 30))
         assert all(evaluation(one) is not False for one in sizes)
