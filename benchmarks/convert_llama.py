@@ -34,9 +34,9 @@ from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 from exportguard import torch_export_patches
 from exportguard.conversion import convert
 from exportguard.opsets import default_opset
-from exportguard.reading import read
+from exportguard.reading import Exported, read
 from exportguard.request import ExportOptions, ExportRequest
-from exportguard.tracing import Exported, exported_module
+from exportguard.tracing import exported_module
 
 SMALL = {
     "hidden_size": 64,

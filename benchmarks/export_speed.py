@@ -31,9 +31,9 @@ from exportguard import ExportOptions
 from exportguard.conversion import convert
 from exportguard.opsets import checked_opset
 from exportguard.phases import measured_by, phase, recorded_phases
-from exportguard.reading import read
+from exportguard.reading import Exported, read
 from exportguard.request import ExportRequest
-from exportguard.tracing import Exported, exported_module
+from exportguard.tracing import exported_module
 
 SMALL: dict[str, Any] = {
     "hidden_size": 64,

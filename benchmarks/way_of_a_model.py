@@ -25,11 +25,11 @@ import exportguard
 from exportguard import ExportOptions, OnnxModel, _core, to_onnx
 from exportguard.axes.bounds import Claim
 from exportguard.axes.trace import Trace
+from exportguard.axes.traced_program import TracedProgram
 from exportguard.axes.trial import ModelRun, Trial, TriedCall
-from exportguard.reading import ReadProgram
+from exportguard.reading import Exported, ReadProgram
 from exportguard.request import ExportRequest
 from exportguard.rewrites.state import KeptModule
-from exportguard.tracing import Exported
 
 ROOT = str(Path(exportguard.__file__).parent)
 TORCH = str(Path(torch.__file__).parent)
@@ -41,6 +41,7 @@ CARRIERS = (
     Claim,
     KeptModule,
     ModelRun,
+    TracedProgram,
     TriedCall,
     Trial,
     ReadProgram,

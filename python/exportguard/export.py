@@ -23,9 +23,9 @@ from .module_functions import ModulesAsFunctions
 from .onnx_model import OnnxModel, first_difference, require_writable
 from .opsets import checked_opset
 from .optimization import Optimize, checked_optimize
-from .reading import read
+from .reading import Exported, OnFixedAxis, read
 from .request import ExportOptions, ExportRequest
-from .tracing import Exported, OnFixedAxis, exported_module
+from .tracing import exported_module
 
 
 @takes_foreign_names

@@ -22,8 +22,8 @@ from torch.utils._sympy import functions as sympy_functions
 from . import _core
 from .axes.expressions import Range, Sizes
 from .axes.implication import Answer, decide
-from .axes.program_run import GraphWithTrueShapes, TracedSizes
-from .axes.trial import agree
+from .axes.rounding import agree
+from .axes.traced_program import GraphWithTrueShapes, TracedSizes
 from .composites import COMPOSITES
 from .devices import same_random_numbers
 from .errors import REFUSALS, InvalidArgumentError

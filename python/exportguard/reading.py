@@ -1,4 +1,5 @@
-"""A program as a graph of torch's operators, under names that users know.
+"""What an export gives: a program and what is known of its axes; and the program as a graph of torch's operators, under
+names that users know.
 
 What no graph of tensors can say is dealt with first: levels of `torch.vmap` are taken out, operators that address the
 memory of a view are refused.
@@ -6,11 +7,12 @@ memory of a view are refused.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.export import ExportedProgram
@@ -19,20 +21,89 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
 from . import _core
-from .axis_report import AxisOutcome
-from .dynamic_shapes import graph_name
-from .errors import REFUSALS, InvalidArgumentError, LoweringError
+from .axes.bound import AxisBound
+from .axes.recording import Decision
+from .axes.traced_program import traced_inputs
+from .axis_report import AxisOutcome, axis_outcomes
+from .dynamic_shapes import LeafShape, graph_name
+from .errors import REFUSALS, AxisError, InvalidArgumentError, LoweringError
 from .inputs import input_name, output_name
 from .module_functions import FunctionName, ModulesAsFunctions, functions_of_program
 from .phases import phase, recorded_phases
+from .repeats.counts import Counts
+from .repeats.markers import expand as expand_markers
 from .request import ExportOptions
-from .rewrites.automatic import RewritingStep
-from .signature import symbol_names
-from .tracing import Exported
+from .rewrites.automatic import RewritingStep, loops_left
+from .signature import TracedInputs, symbol_names
 
 logger = logging.getLogger(__name__)
 
 _NUMBERS = (bool, int, float)
+
+
+OnFixedAxis = Literal["error", "warn"]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A program, the shapes that were asked for, one for each leaf of the inputs, and what became of them.
+
+    `fixing_lines` has the lines that fixed a symbol, `bounds` what else the program takes for granted (None: that was
+    not looked at). `too_small` has the sizes of the given example that were enlarged, by input and axis. `counts` has
+    those of each trace, `seconds` those of each phase, `decisions` what torch decided about sizes, `untested` why its
+    tests on sizes are no branches. The program may have markers in the place of blocks that were not traced; `expanded`
+    has none.
+    """
+
+    program: ExportedProgram
+    shapes: Sequence[LeafShape] = ()
+    fixing_lines: Mapping[str, str] = field(default_factory=dict)
+    rewriting_steps: Sequence[RewritingStep] = ()
+    bounds: Sequence[AxisBound] | None = None
+    too_small: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    counts: Sequence[Counts] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    decisions: Sequence[Decision] = ()
+    untested: str = ""
+
+    @functools.cached_property
+    def inputs(self) -> TracedInputs:
+        """The inputs of the program as they were traced."""
+        return traced_inputs(self.program)
+
+    def expanded(self) -> ExportedProgram:
+        """The program, with the operators in the place of the markers."""
+        expand_markers(self.program.graph_module)
+        return self.program
+
+    def axes(self) -> list[AxisOutcome]:
+        """What became of each axis that was asked for."""
+        return (
+            axis_outcomes(self.inputs, self.shapes, self.fixing_lines, self.bounds, self.too_small)
+            if self.shapes
+            else []
+        )
+
+    def require_axes(self, on_fixed_axis: OnFixedAxis) -> None:
+        """Raises, or logs, if an axis was asked to change and does not, or not to every size that the model takes.
+
+        Raises:
+            AxisError: with the line of the model and the remedy for each of them.
+        """
+        lost = [axis for axis in self.axes() if not axis.kept and not (axis.is_optional and axis.is_constant)]
+        if not lost:
+            return
+        listed = "\n".join(f"  {told}" for told in (*lost, *loops_left(self.program), *filter(None, [self.untested])))
+        text = f"of the axes that were asked to change, {len(lost)} do not, or not to every size:\n{listed}\n{_REMEDY}"
+        if on_fixed_axis == "error":
+            raise AxisError(f'{text}, or pass on_fixed_axis="warn"')
+        logger.warning("%s", text)
+
+
+_REMEDY = (
+    "What to do: write that line so that it holds for any size, leave the axis out of dynamic_shapes, or ask for the "
+    "sizes that come, with torch.export.Dim(name, min=…, max=…)"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What an exported program takes: the sizes that were traced for its inputs, and their names."""
+"""The sizes that were traced for the inputs of an exported program, and their names."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 
 import sympy
 import torch
-from torch.export import ExportedProgram
-from torch.export.graph_signature import ConstantArgument, InputKind
 
 from .dynamic_shapes import LeafShape, graph_name
 
@@ -28,31 +26,6 @@ class TracedInputs:
     shape_env: Any
     ranges: Mapping[Any, Any]
     taken: Sequence[bool]
-
-
-def traced_inputs(program: ExportedProgram) -> TracedInputs:
-    """The inputs of a program as they were traced."""
-    values: Mapping[str, Any] = {
-        node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
-    }
-    specs = [spec for spec in program.graph_signature.input_specs if spec.kind == InputKind.USER_INPUT]
-    leaves = [values.get(spec.arg.name) for spec in specs]
-
-    modes = (leaf.fake_mode for leaf in leaves if isinstance(leaf, torch.Tensor) and hasattr(leaf, "fake_mode"))
-    mode = next(modes, None)
-    return TracedInputs(
-        leaves=leaves,
-        sizes=[_raw_sizes(leaf) for leaf in leaves],
-        shape_env=mode.shape_env if mode is not None else None,
-        ranges=program.range_constraints,
-        taken=[not isinstance(spec.arg, ConstantArgument) for spec in specs],
-    )
-
-
-def _raw_sizes(leaf: object) -> list[sympy.Expr]:
-    if isinstance(leaf, torch.Tensor):
-        return [raw_size(size) for size in leaf.shape]
-    return [raw_size(leaf)] if isinstance(leaf, int | torch.SymInt) else []
 
 
 def raw_size(size: object) -> sympy.Expr:

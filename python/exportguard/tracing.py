@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch.export import ExportedProgram
@@ -15,100 +14,29 @@ from torch.export import ExportedProgram
 from .axes.bound import AxisBound, Kind
 from .axes.bounds import Claim, prove
 from .axes.branching import joined
-from .axes.examples import does_as_the_model
 from .axes.one_symbol import one_symbol_for_a_name
 from .axes.open_slices import open_slices
-from .axes.recording import Decision, TraceRecord, recording_of_none, with_recording
+from .axes.recording import TraceRecord, recording_of_none, with_recording
 from .axes.regions import EVERYWHERE, Region
 from .axes.resizing import InputsOfOtherSizes
 from .axes.size_tests import OneWayError, Way, is_of_sizes, places_with_none, tree_of
 from .axes.torch_export import traced
-from .axes.trial import ModelRun
-from .axis_report import AxisOutcome, axis_outcomes
-from .dynamic_shapes import LeafShape
-from .errors import AxisError, ExportError
+from .axes.trial import ModelRun, does_as_the_model
+from .errors import ExportError
 from .example import Example, Place
 from .export_errors import explained_export
 from .garbage import without_full_collections
 from .phases import phase, recorded_phases
-from .repeats.counts import Counts
-from .repeats.markers import expand as expand_markers
+from .reading import Exported
 from .repeats.plan import traced_with_markers
 from .request import ExportRequest, serializers_of
-from .rewrites.asking import answered, modules_of
-from .rewrites.automatic import RewritingStep, asking_rewritten, loops_left
-from .rewrites.calls import functions_called
+from .rewrites.automatic import RewritingStep
 from .rewrites.state import shared_snapshots
-from .signature import TracedInputs, traced_inputs
 
 logger = logging.getLogger(__name__)
 
-OnFixedAxis = Literal["error", "warn"]
-
 _Prepare = Callable[[Any], Any]
 _Steps = Callable[[], Sequence[RewritingStep]]
-
-
-@dataclass(frozen=True)
-class Exported:
-    """A program, the shapes that were asked for, one for each leaf of the inputs, and what became of them.
-
-    `fixing_lines` has the lines that fixed a symbol, `bounds` what else the program takes for granted (None: that was
-    not looked at). `too_small` has the sizes of the given example that were enlarged, by input and axis. `counts` has
-    those of each trace, `seconds` those of each phase, `decisions` what torch decided about sizes, `untested` why its
-    tests on sizes are no branches. The program may have markers in the place of blocks that were not traced; `expanded`
-    has none.
-    """
-
-    program: ExportedProgram
-    shapes: Sequence[LeafShape] = ()
-    fixing_lines: Mapping[str, str] = field(default_factory=dict)
-    rewriting_steps: Sequence[RewritingStep] = ()
-    bounds: Sequence[AxisBound] | None = None
-    too_small: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    counts: Sequence[Counts] = ()
-    seconds: Mapping[str, float] = field(default_factory=dict)
-    decisions: Sequence[Decision] = ()
-    untested: str = ""
-
-    @functools.cached_property
-    def inputs(self) -> TracedInputs:
-        """The inputs of the program as they were traced."""
-        return traced_inputs(self.program)
-
-    def expanded(self) -> ExportedProgram:
-        """The program, with the operators in the place of the markers."""
-        expand_markers(self.program.graph_module)
-        return self.program
-
-    def axes(self) -> list[AxisOutcome]:
-        """What became of each axis that was asked for."""
-        return (
-            axis_outcomes(self.inputs, self.shapes, self.fixing_lines, self.bounds, self.too_small)
-            if self.shapes
-            else []
-        )
-
-    def require_axes(self, on_fixed_axis: OnFixedAxis) -> None:
-        """Raises, or logs, if an axis was asked to change and does not, or not to every size that the model takes.
-
-        Raises:
-            AxisError: with the line of the model and the remedy for each of them.
-        """
-        lost = [axis for axis in self.axes() if not axis.kept and not (axis.is_optional and axis.is_constant)]
-        if not lost:
-            return
-        listed = "\n".join(f"  {told}" for told in (*lost, *loops_left(self.program), *filter(None, [self.untested])))
-        text = f"of the axes that were asked to change, {len(lost)} do not, or not to every size:\n{listed}\n{_REMEDY}"
-        if on_fixed_axis == "error":
-            raise AxisError(f'{text}, or pass on_fixed_axis="warn"')
-        logger.warning("%s", text)
-
-
-_REMEDY = (
-    "What to do: write that line so that it holds for any size, leave the axis out of dynamic_shapes, or ask for the "
-    "sizes that come, with torch.export.Dim(name, min=…, max=…)"
-)
 
 
 _OTHER_THAN_THE_MODEL = (
@@ -138,13 +66,19 @@ def exported_module(request: ExportRequest) -> Exported:
         recorded_phases() as seconds,
     ):
         found = _exported(request)
-        for changed, loss in ((_with_open_slices, _lost_axes_and_bounds), (_with_an_example_beyond, _lost_axes)):
-            other = changed(request, found)
-            better = found if other is None else _better(found, other, loss, request)
-            if other is not None and better is not found:
-                request, found = other, better
-        found = _with_tests_of_sizes(request, found)
+        if found.bounds:
+            found = _with_fewer_bounds(request, found)
     return replace(found, counts=tuple(counts), seconds={**request.seconds, **seconds})
+
+
+def _with_fewer_bounds(request: ExportRequest, found: Exported) -> Exported:
+    """The best export of those that may take less for granted."""
+    for changed, loss in ((_with_open_slices, _lost_axes_and_bounds), (_with_an_example_beyond, _lost_axes)):
+        other = changed(request, found)
+        better = found if other is None else _better(found, other, loss, request)
+        if other is not None and better is not found:
+            request, found = other, better
+    return _with_tests_of_sizes(request, found)
 
 
 def _with_open_slices(request: ExportRequest, found: Exported) -> ExportRequest | None:
@@ -226,7 +160,7 @@ def _exported(request: ExportRequest, region: Region = EVERYWHERE) -> Exported:
     record = TraceRecord()
     with _guard(request, record) as (prepare, steps):
         example = replace(request.example, call=request.example.call.mapped(prepare))
-        with phase("torch.export"), explained_export(), _asked_as_in_eager_mode(request):
+        with phase("torch.export"), explained_export():
             program = traced(request.model, example, strict=request.strict)
         rewritten = steps()
 
@@ -252,21 +186,6 @@ def _exported(request: ExportRequest, region: Region = EVERYWHERE) -> Exported:
         request.too_small,
         decisions=proof.decisions,
     )
-
-
-@contextlib.contextmanager
-def _asked_as_in_eager_mode(request: ExportRequest) -> Iterator[None]:
-    """What the model asks of its numbers has the answers of eager mode, or stops the export.
-
-    Where it is rewritten each attempt sees to that, and what torch.compile reads is no call of these functions.
-    """
-    if request.is_rewritten or request.guard is None or request.strict:
-        yield
-        return
-    called = functions_called(request.model)
-    modules = modules_of(request.model, called)
-    with asking_rewritten(request.model, modules, called), answered(modules):
-        yield
 
 
 def _better(known: Exported, request: ExportRequest, loss: Callable[[Exported], Any], given: ExportRequest) -> Exported:

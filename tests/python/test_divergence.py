@@ -21,9 +21,9 @@ import exportguard
 from exportguard import DivergenceOptions, OnnxModel, Tolerance, _core
 from exportguard.command_line import main
 from exportguard.conversion import convert
-from exportguard.reading import read
+from exportguard.reading import Exported, read
 from exportguard.request import ExportOptions, ExportRequest
-from exportguard.tracing import Exported, exported_module
+from exportguard.tracing import exported_module
 from exportguard.validation import divergence
 from exportguard.validation.tensor_files import save_tensors
 from fault_generator import Generated, generated

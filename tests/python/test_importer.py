@@ -14,8 +14,7 @@ from torch.export import Dim
 from torch.utils import _pytree as pytree
 
 from exportguard import InvalidArgumentError, ProgramError, _core
-from exportguard.reading import dimension_names, program_names
-from exportguard.tracing import Exported
+from exportguard.reading import Exported, dimension_names, program_names
 
 ROWS = {0: Dim.DYNAMIC}
 

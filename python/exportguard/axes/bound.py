@@ -63,3 +63,11 @@ class AxisBound:
         tried = f" ({self.sizes})" if self.sizes else ""
         place = f" (by {self.line})" if self.line and self.kind not in (Kind.TESTED, Kind.INNER) else ""
         return f"for {self.condition}: {self.kind.value}{tried}{place}"
+
+
+def upper_bound(condition: sympy.Basic) -> int | None:
+    """The largest size that `size <= number` allows."""
+    if not isinstance(condition, sympy.LessThan | sympy.StrictLessThan) or not condition.args[0].is_Symbol:
+        return None
+    number = condition.args[1]
+    return int(number) - isinstance(condition, sympy.StrictLessThan) if number.is_Integer else None

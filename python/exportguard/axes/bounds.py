@@ -24,24 +24,24 @@ from torch.export import ExportedProgram
 from exportguard.dynamic_shapes import ends_of
 from exportguard.example import Example
 from exportguard.inputs import CallInputs
-from exportguard.signature import traced_inputs
 
-from .bound import AxisBound, Kind
-from .examples import are_telling, difference_as_traced, is_met
+from .bound import AxisBound, Kind, upper_bound
+from .data_tests import watched_for_data_tests
+from .examples import are_telling, is_met
 from .expressions import Range, Sizes
-from .forms import decisions_of_forms, questions_of_loops
+from .forms import FORMED, LOOPS, decisions_of_forms, questions_of_loops
 from .implication import Answer, decide
 from .recording import Decision, TraceRecord
 from .regions import EVERYWHERE, Region, narrow
 from .resizing import other_sizes
 from .trace import Trace, asked_domain, axes_asked, decided_differently, meets, with_relations
+from .traced_program import TracedProgram
 from .trial import ModelRun, Outcome, Trial
 from .vast import holds_for_tensors_in_memory
 
 logger = logging.getLogger(__name__)
 
-_TRIALS = 3  # of one guard
-_ALIKE = 2  # of those, in a long program, where all questions have the same answers
+_TRIALS, _ALIKE = 3, 2  # of one guard; of those, in a long program, where all questions have the same answers
 _MODERATE = 40  # a size that is soon computed
 _DRAWN, _DRAWS = 6, 200  # sizes that are tried beside, and how often they are drawn for that
 _LARGER = 18  # a size that few tests take for small, and that is soon computed
@@ -77,16 +77,18 @@ class Proof:
     difference: str = ""
 
 
+@watched_for_data_tests()
 def prove(claim: Claim) -> Proof:
     """Every condition on the sizes of the inputs under which a program was traced and that was not asked for."""
-    program, example, record, traced = claim.program, claim.example, claim.record, traced_inputs(claim.program)
-    decisions = [*record.of(traced.shape_env), *decisions_of_forms(program)]
-    trial = Trial(ModelRun(claim.model, example.call), program, traced, is_thorough=claim.is_for_branches)
+    program, example, record = TracedProgram(claim.program), claim.example, claim.record
+    traced = program.inputs
+    decisions = [*record.of(traced.shape_env), *decisions_of_forms(program.calls_of(*FORMED))]
+    trial = Trial(ModelRun(claim.model, example.call), program, is_thorough=claim.is_for_branches)
     if traced.shape_env is None or not any(shape.axes for shape in example.shapes):
-        return Proof(decisions, difference=difference_as_traced(trial, traced))
-    of_none = [*(questions_of_loops(program, traced) if claim.is_for_branches else ()), *record.of_none]
-    trace = Trace(trial, traced, example, decisions, claim.further, of_none, within=claim.within)
-    return Proof(decisions, _bounds(trace), difference_as_traced(trial, traced))
+        return Proof(decisions, difference=trial.difference_as_traced())
+    loops = questions_of_loops(program.calls_of(*LOOPS), traced) if claim.is_for_branches else ()
+    trace = Trace(trial, traced, example, decisions, claim.further, [*loops, *record.of_none], within=claim.within)
+    return Proof(decisions, _bounds(trace), trial.difference_as_traced())
 
 
 def _bounds(trace: Trace) -> list[AxisBound]:
@@ -155,7 +157,7 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
         kind=kind,
         line=line,
         sizes=trace.told(sizes, is_relation=is_relation),
-        at_most=_upper_bound(condition),
+        at_most=upper_bound(condition),
         holds=condition,
         point=_by_name(trace, sizes),
     )
@@ -222,14 +224,6 @@ def _beyond_the_known(trace: Trace, condition: sympy.Basic) -> Sequence[Sizes]:
 def _within_known(trace: Trace, condition: sympy.Basic) -> sympy.Basic:
     """What is false where a condition is within the bounds that are known, in symbols that follow from no other."""
     return sympy.Or(condition, *(sympy.Not(trace.replaced(with_relations(trace, entry))) for entry in trace.known))
-
-
-def _upper_bound(condition: sympy.Basic) -> int | None:
-    """The largest size that `size <= number` allows."""
-    if not isinstance(condition, sympy.LessThan | sympy.StrictLessThan) or not condition.args[0].is_Symbol:
-        return None
-    number = condition.args[1]
-    return int(number) - isinstance(condition, sympy.StrictLessThan) if number.is_Integer else None
 
 
 def _input_symbols(trace: Trace, condition: sympy.Basic) -> frozenset[str]:

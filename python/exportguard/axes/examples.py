@@ -10,13 +10,11 @@ from typing import Any
 
 import sympy
 import torch
-from torch.export import ExportedProgram
 
 from exportguard.inputs import CallInputs
-from exportguard.signature import TracedInputs, raw_size, traced_inputs
+from exportguard.signature import TracedInputs, raw_size
 
 from .expressions import Evaluation, Sizes
-from .trial import ModelRun, Outcome, Trial
 
 _FEWEST = 3  # different sizes that a condition must have been met by
 
@@ -60,27 +58,3 @@ def are_telling(condition: sympy.Basic, examples: Sequence[Sizes]) -> bool:
     """Whether the examples have several different sizes of what a condition is about."""
     symbols = sorted(condition.free_symbols, key=str)
     return len({tuple(sizes[symbol] for symbol in symbols) for sizes in examples}) >= _FEWEST
-
-
-def does_as_the_model(program: ExportedProgram, model: torch.nn.Module, given: CallInputs) -> bool:
-    """Whether a program does what its model does for a call of the user's own, which it was not traced with.
-
-    Where that cannot be found out, because the model has no data or refuses the call, nothing speaks against it.
-    """
-    run, traced = ModelRun(model, given), traced_inputs(program)
-    if not run.is_possible():
-        return True
-    trial = Trial(run, program, traced)
-    outcomes = [trial.outcome_of(call, sizes) for call, sizes in sizes_of_examples(traced, [given])]
-    return bool(outcomes) and Outcome.DIFFERS not in outcomes
-
-
-def difference_as_traced(trial: Trial, traced: TracedInputs) -> str:
-    """What a program does otherwise than the model for the call it was traced with; nothing if it agreed elsewhere.
-
-    A trace keeps what tensors hold, not which objects they are: a test of that has one answer in it and another in the
-    model, at every size.
-    """
-    if trial.has_agreed_somewhere():
-        return ""
-    return trial.difference_as_traced(next((sizes for _, sizes in sizes_of_examples(traced, [trial.known])), {}))

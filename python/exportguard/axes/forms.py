@@ -10,19 +10,16 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import sympy
 import torch
-from torch.export import ExportedProgram
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Node
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.functions import FloorDiv
 
 from exportguard.model_code import is_users
-from exportguard.repeats.markers import MARKER
-from exportguard.repeats.paths import Path
 from exportguard.signature import TracedInputs, raw_size
 
 from .recording import Decision, QuestionOfNone
@@ -40,7 +37,7 @@ def _count_of_chunks(size: sympy.Expr, chunks: sympy.Expr) -> sympy.Expr:
     return _quotient_up(size, _quotient_up(size, chunks))
 
 
-_LOOPS = (torch.ops.higher_order.scan, torch.ops.higher_order.while_loop)
+LOOPS = (torch.ops.higher_order.scan, torch.ops.higher_order.while_loop)
 
 #: How many parts there are of a size, by the operator's second argument.
 _COUNTS: Mapping[Any, Callable[[sympy.Expr, sympy.Expr], sympy.Expr]] = {
@@ -49,6 +46,9 @@ _COUNTS: Mapping[Any, Callable[[sympy.Expr, sympy.Expr], sympy.Expr]] = {
     _aten.split.Tensor: _quotient_up,
     _aten.unsafe_split.Tensor: _quotient_up,
 }
+
+#: The operators of this module.
+FORMED = (*_SQUEEZES, *_COUNTS)
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
@@ -75,10 +75,10 @@ def formed_as_traced(node: Node) -> Callable[..., Any] | None:
     return None
 
 
-def decisions_of_forms(program: ExportedProgram) -> list[Decision]:
-    """What the forms of a program take for granted: an axis of no known size has not one entry, a cut as many parts."""
+def decisions_of_forms(calls: Iterable[Node]) -> list[Decision]:
+    """What these calls take for granted: an axis of no known size has not one entry, a cut has as many parts."""
     found: dict[sympy.Basic, Decision] = {}
-    for node in _formed(program):
+    for node in calls:
         is_squeeze = node.target in _SQUEEZES
         for condition in _of_squeeze(node) if is_squeeze else _of_cut(node):
             if condition.free_symbols and condition not in found:
@@ -86,14 +86,12 @@ def decisions_of_forms(program: ExportedProgram) -> list[Decision]:
     return [*found.values()]
 
 
-def questions_of_loops(program: ExportedProgram, traced: TracedInputs) -> list[QuestionOfNone]:
-    """What a program with a loop over tensors takes for granted of every size: that there is something to go through.
+def questions_of_loops(loops: Iterable[Node], traced: TracedInputs) -> list[QuestionOfNone]:
+    """What a program with these loops over tensors takes for granted of every size: that there is something to go
+    through.
 
     What Python makes of no steps may be of another kind than what it makes of some: `sum([])` is a number.
     """
-    modules = (module for module in program.graph_module.modules() if isinstance(module, GraphModule))
-    graphs = [module.graph for module in modules]
-    loops = (node for graph in graphs for loop in _LOOPS for node in graph.find_nodes(op="call_function", target=loop))
     line = next(map(_line_of, loops), None)
     symbols = {symbol for sizes in traced.sizes for size in sizes for symbol in size.free_symbols}
     return [] if line is None else [QuestionOfNone(str(symbol), line) for symbol in sorted(symbols, key=str)]
@@ -122,20 +120,6 @@ def _of_cut(node: Node) -> Iterator[sympy.Basic]:
     size = x.meta["val"].shape[axis]
     if not isinstance(size, int):
         yield sympy.Eq(_COUNTS[node.target](raw_size(size), sympy.Integer(given)), len(node.meta["val"]))
-
-
-def _formed(program: ExportedProgram) -> Iterator[Node]:
-    """Every call of such an operator, those in branches, loops and the blocks that were replayed among them."""
-    modules = program.graph_module.modules()
-    waiting: list[Graph] = [module.graph for module in modules if isinstance(module, GraphModule)]
-    met: set[Path] = set()
-    while waiting:
-        graph = waiting.pop()
-        for target in (*_SQUEEZES, *_COUNTS):
-            yield from graph.find_nodes(op="call_function", target=target)
-        paths = {marker.meta["exportguard_path"] for marker in graph.find_nodes(op="call_function", target=MARKER)}
-        waiting += [path.graph for path in paths - met]
-        met |= paths
 
 
 def _line_of(node: Node) -> str:

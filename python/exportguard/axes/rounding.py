@@ -1,32 +1,14 @@
-"""How finely each output of a program is computed: a wide dtype tells nothing where what it was made of was rounded.
-
-Models of half precision return some outputs in float32: logits that were cast, states that are kept wide. Two right
-runs differ there by what the halves before them were rounded by.
-"""
+"""Whether two outputs are the same but for the rounding of sums in the dtypes that they are computed in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
-from torch.export import ExportedProgram
-from torch.export.graph_signature import OutputKind
-from torch.fx import GraphModule, Node
 
-
-def coarsest_dtypes(program: ExportedProgram) -> list[torch.dtype | None]:
-    """For each output that the model returns the coarsest dtype of floats among what is computed on the way to it.
-
-    Weights and inputs do not count, which both sides take as they are. None where no floats are computed.
-    """
-    *_, end = program.graph_module.graph.nodes
-    coarsest = _coarsest_by_node(program.graph_module)
-    pairs = zip(program.graph_signature.output_specs, end.args[0], strict=True)
-    return [
-        coarsest.get(value) if isinstance(value, Node) else None
-        for spec, value in pairs
-        if spec.kind == OutputKind.USER_OUTPUT
-    ]
+# What a result may differ by where both sides do the same arithmetic, in parts of the largest value: epsilons of it.
+_EPSILONS = 256
 
 
 def coarser(one: torch.dtype | None, other: torch.dtype | None) -> torch.dtype | None:
@@ -35,29 +17,69 @@ def coarser(one: torch.dtype | None, other: torch.dtype | None) -> torch.dtype |
     >>> coarser(torch.float32, torch.bfloat16)
     torch.bfloat16
     """
-    return _coarsest((one, other))
+    return coarsest((one, other))
 
 
-def _coarsest_by_node(module: GraphModule) -> dict[Node, torch.dtype | None]:
-    found: dict[Node, torch.dtype | None] = {}
-    for node in module.graph.nodes:
-        before = (found.get(value) for value in node.all_input_nodes)
-        found[node] = _coarsest((*before, *_own(module, node)))
-    return found
-
-
-def _own(module: GraphModule, node: Node) -> Iterable[torch.dtype | None]:
-    """What a node computes; of a graph that lies in this one, everything in it."""
-    if node.op == "get_attr":
-        owned = getattr(module, str(node.target), None)
-        return _coarsest_by_node(owned).values() if isinstance(owned, GraphModule) else ()
-    if node.op != "call_function":
-        return ()
-    values = node.meta.get("val")
-    tensors = values if isinstance(values, (list, tuple)) else [values]
-    return (value.dtype for value in tensors if isinstance(value, torch.Tensor))
-
-
-def _coarsest(dtypes: Iterable[torch.dtype | None]) -> torch.dtype | None:
+def coarsest(dtypes: Iterable[torch.dtype | None]) -> torch.dtype | None:
+    """The one of floats with the largest epsilon; None if there is none."""
     floats = (dtype for dtype in dtypes if dtype is not None and (dtype.is_floating_point or dtype.is_complex))
     return max(floats, key=lambda dtype: torch.finfo(dtype).eps, default=None)
+
+
+def rank(value: object) -> int | None:
+    """That of a tensor."""
+    return value.dim() if isinstance(value, torch.Tensor) else None
+
+
+def agree(expected: Sequence[Any], got: Sequence[Any], computed_in: Sequence[torch.dtype | None] | None = None) -> bool:
+    """Whether two lists of outputs are the same but for the rounding of sums in the dtypes they are computed in."""
+    dtypes = [None] * len(expected) if computed_in is None else computed_in
+    if not len(expected) == len(got) == len(dtypes):
+        return False
+    return all(_same(one, other, dtype) for one, other, dtype in zip(expected, got, dtypes, strict=True))
+
+
+def difference(expected: Sequence[Any], got: Sequence[Any], computed_in: Sequence[torch.dtype | None]) -> str:
+    """The first output that is not the same, and by how much; nothing if all are."""
+    if len(expected) != len(got):
+        return f"{len(got)} outputs in the place of {len(expected)}"
+    outputs = enumerate(zip(expected, got, computed_in, strict=True))
+    told = (f"output {at} {_told(one, other)}" for at, (one, other, dtype) in outputs if not _same(one, other, dtype))
+    return next(told, "")
+
+
+def _told(expected: object, got: object) -> str:
+    before, after = _described(expected), _described(got)
+    if before != after or not isinstance(expected, torch.Tensor) or not isinstance(got, torch.Tensor):
+        return f"is {after} in the place of {before}"
+    apart = (expected.to(torch.complex128) - got.to(torch.complex128)).abs().nan_to_num(nan=torch.inf)
+    return f"is off by up to {float(apart.max()):.3g}"
+
+
+def _described(value: object) -> str:
+    if not isinstance(value, torch.Tensor):
+        return repr(value)
+    return f"{str(value.dtype).removeprefix('torch.')} of the shape {[*value.shape]}"
+
+
+def _same(expected: object, got: object, computed_in: torch.dtype | None) -> bool:
+    if (rank(expected) or 0) != (rank(got) or 0):  # a number and a tensor of rank 0 may stand for each other
+        return False
+    if not isinstance(expected, torch.Tensor) or not isinstance(got, torch.Tensor):
+        return (
+            bool(expected == got) if not isinstance(expected, torch.Tensor | float) else _close_numbers(expected, got)
+        )
+    if expected.shape != got.shape or expected.dtype != got.dtype:
+        return False
+    if torch.equal(expected, got):
+        return True
+    if not expected.is_floating_point() and not expected.is_complex():
+        return False
+    finite = expected[torch.isfinite(expected)]
+    largest = float(finite.abs().max()) if finite.numel() else 0.0
+    bound = _EPSILONS * torch.finfo(coarser(expected.dtype, computed_in) or expected.dtype).eps * largest
+    return torch.allclose(expected, got, rtol=0.0, atol=bound, equal_nan=True)
+
+
+def _close_numbers(expected: Any, got: Any) -> bool:
+    return abs(float(expected) - float(got)) <= 1e-6 * abs(float(expected))

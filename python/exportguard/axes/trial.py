@@ -18,19 +18,16 @@ from exportguard.devices import same_random_numbers
 from exportguard.errors import REFUSALS
 from exportguard.inputs import CallInputs
 from exportguard.rewrites.state import KeptModule, is_fake
-from exportguard.signature import TracedInputs
 
 from .data_tests import data_tests
+from .examples import sizes_of_examples
 from .expressions import Sizes
-from .program_run import GraphWithCutTables, OtherShapeError, ProgramRun, number_of_calls
 from .resizing import InputsOfOtherSizes, with_masks, with_other_data
-from .rounding import coarser, coarsest_dtypes
+from .rounding import agree, difference, rank
+from .traced_program import GraphWithCutTables, OtherShapeError, TracedProgram
 from .vast import numbers_of_entries
 
 logger = logging.getLogger(__name__)
-
-# What a result may differ by where both sides do the same arithmetic, in parts of the largest value: epsilons of it.
-_EPSILONS = 256
 
 _FEW_CALLS = 512  # of operators, which take a few milliseconds
 
@@ -195,26 +192,15 @@ class Trial:
     What was found out at one point is remembered: guards share their trials.
     """
 
-    def __init__(
-        self, run: ModelRun, program: ExportedProgram, inputs: TracedInputs, *, is_thorough: bool = False
-    ) -> None:
-        """The program was traced with the call that `run` knows, and `inputs` are what became of it."""
-        self._is_thorough = is_thorough
-        self._run, self._program, self._inputs = run, program, inputs
+    def __init__(self, run: ModelRun, program: TracedProgram, *, is_thorough: bool = False) -> None:
+        """The program was traced with the call that `run` knows."""
+        self._run, self._program, self._is_thorough = run, program, is_thorough
         self._calls: dict[Any, TriedCall | None] = {}
         self._outcomes: dict[TriedCall, Outcome] = {}
 
     @functools.cached_property
-    def _run_program(self) -> ProgramRun:
-        return ProgramRun(self._program)
-
-    @functools.cached_property
-    def _computed_in(self) -> list[torch.dtype | None]:
-        return coarsest_dtypes(self._program)
-
-    @functools.cached_property
     def _others(self) -> InputsOfOtherSizes | None:
-        return InputsOfOtherSizes(self._inputs, self._run.known) if self._run.is_possible() else None
+        return InputsOfOtherSizes(self._program.inputs, self._run.known) if self._run.is_possible() else None
 
     def refuses(self, sizes: Sizes) -> bool | None:
         """Whether the model itself does not take inputs of these sizes; None if that cannot be told."""
@@ -226,7 +212,7 @@ class Trial:
     @functools.cached_property
     def numbers_of_entries(self) -> frozenset[sympy.Expr]:
         """How many entries the tensors of the program have, for those that depend on the sizes of its inputs."""
-        return numbers_of_entries(self._program)
+        return numbers_of_entries(self._program.nodes)
 
     @functools.cached_property
     def may_try_many(self) -> bool:
@@ -235,13 +221,13 @@ class Trial:
 
     @functools.cached_property
     def _is_of_few_calls(self) -> bool:
-        return number_of_calls(self._program.graph_module) <= _FEW_CALLS
+        return self._program.number_of_calls <= _FEW_CALLS
 
     def has_other_ranks(self, sizes: Sizes) -> bool:
         """Whether what the model returns at these sizes has other ranks than the traced values, or another number."""
         call = self._at(sizes)
         values = None if call is None else call.outputs()
-        return values is not None and [*map(_rank, values)] != [*map(_rank, self._run.known_outputs)]
+        return values is not None and [*map(rank, values)] != [*map(rank, self._run.known_outputs)]
 
     def is_quick(self, sizes: Sizes) -> bool:
         """Whether the model is run at these sizes in no time."""
@@ -268,28 +254,24 @@ class Trial:
         call = self._calls.get(_key(sizes))
         return call is not None and self._outcomes.get(call) == Outcome.AGREES
 
-    @property
-    def known(self) -> CallInputs:
-        """The call that the program was traced with."""
-        return self._run.known
+    def difference_as_traced(self) -> str:
+        """What the program does otherwise than the model for the call that it was traced with.
 
-    def has_agreed_somewhere(self) -> bool:
-        """Whether they were found to do the same at any sizes."""
-        return Outcome.AGREES in self._outcomes.values()
-
-    def difference_as_traced(self, sizes: Sizes) -> str:
-        """What the program does otherwise than the model for the call that it was traced with, of these sizes.
-
-        Nothing if it does the same, or that cannot be found out: the model has no data, refuses the call or takes long.
+        A trace keeps what tensors hold, not which objects they are: a test of that has one answer in it and another in
+        the model, at every size. Nothing if they were found to do the same at any sizes, or that cannot be found out:
+        the model has no data, refuses the call or takes long.
         """
+        if Outcome.AGREES in self._outcomes.values():
+            return ""
         call = self._run.of(self._run.known)
         expected = call.outputs() if self._run.is_possible() and call.is_affordable() else None
         if expected is None:
             return ""
+        sizes = next((sizes for _, sizes in sizes_of_examples(self._program.inputs, [self._run.known])), {})
         try:
             with same_random_numbers(), call.threads():
-                got = self._run_program(call.inputs, sizes)
-            return difference(expected, got, self._computed_in)
+                got = self._program.run(call.inputs, sizes)
+            return difference(expected, got, self._program.computed_in)
         except OtherShapeError as error:
             return str(error)
         except Exception as error:  # an operator that runs nowhere but in ONNX, a dtype that torch cannot compare
@@ -316,8 +298,8 @@ class Trial:
 
     @functools.cached_property
     def _has_branches(self) -> bool:
-        branching = (torch.ops.higher_order.cond, torch.ops.higher_order.while_loop)
-        return any(node.target in branching for node in self._program.graph.nodes)
+        calls = self._program.calls_of(torch.ops.higher_order.cond, torch.ops.higher_order.while_loop)
+        return any(True for _ in calls)
 
     def _compared(self, call: TriedCall, sizes: Sizes) -> Outcome:
         """With other data as well where one of both tests it: they may agree because it is what it is."""
@@ -335,11 +317,11 @@ class Trial:
             return Outcome.REFUSED
         try:
             with same_random_numbers(), call.threads():
-                got = self._run_program(call.inputs, sizes)
+                got = self._program.run(call.inputs, sizes)
         except Exception as error:  # whatever an operator raises for shapes that do not go together
             logger.debug("the program at %s: %s", sizes, error)
             return Outcome.REPEATS if self._repeats(call, sizes, expected) else Outcome.DIFFERS
-        return Outcome.AGREES if agree(expected, got, self._computed_in) else Outcome.DIFFERS
+        return Outcome.AGREES if agree(expected, got, self._program.computed_in) else Outcome.DIFFERS
 
     def _repeats(self, call: TriedCall, sizes: Sizes, expected: Sequence[Any]) -> bool:
         """Whether the program does the same as long as what was cut to one entry may be repeated for all.
@@ -349,11 +331,24 @@ class Trial:
         """
         try:
             with same_random_numbers(), call.threads():
-                got = self._run_program(call.inputs, sizes, GraphWithCutTables)
+                got = self._program.run(call.inputs, sizes, GraphWithCutTables)
         except Exception as error:  # as above
             logger.debug("the program at %s, with a table cut to one entry: %s", sizes, error)
             return False
-        return agree(expected, got, self._computed_in)
+        return agree(expected, got, self._program.computed_in)
+
+
+def does_as_the_model(program: ExportedProgram, model: torch.nn.Module, given: CallInputs) -> bool:
+    """Whether a program does what its model does for a call of the user's own, which it was not traced with.
+
+    Where that cannot be found out, because the model has no data or refuses the call, nothing speaks against it.
+    """
+    run, traced = ModelRun(model, given), TracedProgram(program)
+    if not run.is_possible():
+        return True
+    trial = Trial(run, traced)
+    outcomes = [trial.outcome_of(call, sizes) for call, sizes in sizes_of_examples(traced.inputs, [given])]
+    return bool(outcomes) and Outcome.DIFFERS not in outcomes
 
 
 def _width(leaf: torch.Tensor) -> int:
@@ -385,61 +380,3 @@ def _torch_silent() -> Iterator[None]:
 
 def _key(sizes: Sizes) -> tuple[tuple[str, int], ...]:
     return tuple(sorted((str(symbol), size) for symbol, size in sizes.items()))
-
-
-def _rank(value: object) -> int | None:
-    return value.dim() if isinstance(value, torch.Tensor) else None
-
-
-def agree(expected: Sequence[Any], got: Sequence[Any], computed_in: Sequence[torch.dtype | None] | None = None) -> bool:
-    """Whether two lists of outputs are the same but for the rounding of sums in the dtypes they are computed in."""
-    dtypes = [None] * len(expected) if computed_in is None else computed_in
-    if not len(expected) == len(got) == len(dtypes):
-        return False
-    return all(_same(one, other, dtype) for one, other, dtype in zip(expected, got, dtypes, strict=True))
-
-
-def difference(expected: Sequence[Any], got: Sequence[Any], computed_in: Sequence[torch.dtype | None]) -> str:
-    """The first output that is not the same, and by how much; nothing if all are."""
-    if len(expected) != len(got):
-        return f"{len(got)} outputs in the place of {len(expected)}"
-    outputs = enumerate(zip(expected, got, computed_in, strict=True))
-    told = (f"output {at} {_told(one, other)}" for at, (one, other, dtype) in outputs if not _same(one, other, dtype))
-    return next(told, "")
-
-
-def _told(expected: object, got: object) -> str:
-    before, after = _described(expected), _described(got)
-    if before != after or not isinstance(expected, torch.Tensor) or not isinstance(got, torch.Tensor):
-        return f"is {after} in the place of {before}"
-    apart = (expected.to(torch.complex128) - got.to(torch.complex128)).abs().nan_to_num(nan=torch.inf)
-    return f"is off by up to {float(apart.max()):.3g}"
-
-
-def _described(value: object) -> str:
-    if not isinstance(value, torch.Tensor):
-        return repr(value)
-    return f"{str(value.dtype).removeprefix('torch.')} of the shape {[*value.shape]}"
-
-
-def _same(expected: object, got: object, computed_in: torch.dtype | None) -> bool:
-    if (_rank(expected) or 0) != (_rank(got) or 0):  # a number and a tensor of rank 0 may stand for each other
-        return False
-    if not isinstance(expected, torch.Tensor) or not isinstance(got, torch.Tensor):
-        return (
-            bool(expected == got) if not isinstance(expected, torch.Tensor | float) else _close_numbers(expected, got)
-        )
-    if expected.shape != got.shape or expected.dtype != got.dtype:
-        return False
-    if torch.equal(expected, got):
-        return True
-    if not expected.is_floating_point() and not expected.is_complex():
-        return False
-    finite = expected[torch.isfinite(expected)]
-    largest = float(finite.abs().max()) if finite.numel() else 0.0
-    bound = _EPSILONS * torch.finfo(coarser(expected.dtype, computed_in) or expected.dtype).eps * largest
-    return torch.allclose(expected, got, rtol=0.0, atol=bound, equal_nan=True)
-
-
-def _close_numbers(expected: Any, got: Any) -> bool:
-    return abs(float(expected) - float(got)) <= 1e-6 * abs(float(expected))

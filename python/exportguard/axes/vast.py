@@ -7,11 +7,11 @@ gigabytes for that tensor alone: the bound is told and is no error.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import sympy
 import torch
-from torch.export import ExportedProgram
+from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from exportguard.signature import raw_size
@@ -19,10 +19,10 @@ from exportguard.signature import raw_size
 _VAST = 2**30  # entries, 4 GiB of float32
 
 
-def numbers_of_entries(program: ExportedProgram) -> frozenset[sympy.Expr]:
-    """How many entries the tensors of a program have, as it was traced, where that is no number."""
+def numbers_of_entries(nodes: Iterable[Node]) -> frozenset[sympy.Expr]:
+    """How many entries the tensors of a program's nodes have, as they were traced, where that is no number."""
     found = set()
-    for node in program.graph.nodes:
+    for node in nodes:
         for value in pytree.tree_leaves(node.meta.get("val")):
             if isinstance(value, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in value.shape):
                 found.add(math.prod((raw_size(size) for size in value.shape), start=sympy.Integer(1)))

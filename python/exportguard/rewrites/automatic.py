@@ -12,7 +12,6 @@ import os
 import types
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,11 +21,11 @@ from exportguard.declaration.opened import opened
 from exportguard.declaration.options import PatchOptions
 from exportguard.declaration.patch import NEEDED, Patch, Verdict
 from exportguard.export_errors import without_partial_graph
-from exportguard.rewrites.asking import answered, asking_functions, asking_in_packages, modules_of, own_among
-from exportguard.rewrites.calls import Called, functions_called
+from exportguard.rewrites.asking import answered, answering_patches, asking_functions
+from exportguard.rewrites.calls import Called
 from exportguard.rewrites.fixed_loops import FixedAxes, fixed_axes
-from exportguard.rewrites.in_place import InPlaceRewrite, answering, rewrite_in_place
-from exportguard.rewrites.places import Place, contains, functions_of, places_of
+from exportguard.rewrites.in_place import InPlaceRewrite, rewrite_in_place
+from exportguard.rewrites.places import Place, contains, places_of
 from exportguard.rewrites.saved import save_rewritten
 from exportguard.rewrites.state import Snapshot
 from exportguard.rewrites.watch import is_stop, watch_exports
@@ -138,29 +137,6 @@ def automatic_rewriting() -> AutomaticRewriting:
     )
 
 
-@contextmanager
-def asking_rewritten(model: object, modules: Sequence[types.ModuleType], called: Called) -> Iterator[None]:
-    """Gives `match`, `flag is True` and `n.__class__` the answers of eager mode in a trace that rewrites nothing else.
-
-    The lines that ask so are rewritten for the time of the trace, in installed packages these expressions alone. Where
-    they cannot be, they stay.
-    """
-    patches = _answering_in_packages(called)
-    for code, lines in asking_functions(model, own_among(modules)):
-        functions = functions_of(code)
-        try:
-            patches += [rewrite_in_place(functions, lines)] if functions else []
-        except RewriteError as reason:
-            logger.info("what a function asks of its numbers stays as it is: %s", reason)
-    with opened(PatchOptions.rewriting(tuple(patches))) if patches else nullcontext():
-        yield
-
-
-def _answering_in_packages(called: Called) -> list[InPlaceRewrite]:
-    made = (answering(functions, lines) for functions, lines in asking_in_packages(called))
-    return [patch for patch in made if patch is not None]
-
-
 def loops_left(program: torch.export.ExportedProgram) -> tuple[str, ...]:
     """Why each loop that made an axis of a program a constant could not be rewritten."""
     return _LEFT.get(program, ())
@@ -225,9 +201,9 @@ class _Search:
         self._fixed = FixedAxes()  # by the last attempt
         self._furthest: _Failed  # the last attempt that came beyond the line where the one before it had stopped
         self._known: dict[Hashable, _Failed] = {}  # what became of attempts, by what was rewritten for them
-        called = functions_called(model)
-        self._modules = modules_of(model, called)
-        self._answering = _answering_in_packages(called)
+        self._called = Called.by(model)
+        self._asking = [*asking_functions(self._called)]
+        self._answering = answering_patches(asking for asking in self._asking if asking.is_installed)
         self.steps = self._with_asking(steps)
 
     def run(self) -> Any:
@@ -251,11 +227,11 @@ class _Search:
     def _with_asking(self, steps: Sequence[RewritingStep]) -> list[RewritingStep]:
         """The steps, with those for functions that ask of what type an object is in a way that nothing else answers."""
         made = [*steps]
-        for code, lines in asking_functions(self._model, own_among(self._modules)):
-            place = Place(code=code, ran=code, line=min(lines))
-            if not any(_runs(step, place) for step in made):
-                asking = _Failed(RewriteError("what stands for a number of tensor data is no number itself"), [place])
-                step = self._step(functions_of(code), None, place, asking)
+        for asking in self._asking:
+            place = Place(code=asking.code, ran=asking.code, line=min(asking.lines))
+            if not asking.is_installed and not any(_runs(step, place) for step in made):
+                reason = _Failed(RewriteError("what stands for a number of tensor data is no number itself"), [place])
+                step = self._step(asking.functions, None, place, reason)
                 made += [step] if step is not None else []
         return made
 
@@ -265,7 +241,7 @@ class _Search:
         snapshot = Snapshot(self._model.modules())
         try:
             options = PatchOptions.rewriting((*(step.patch for step in steps), *self._answering_beside(steps)))
-            with opened(options), answered(self._modules), fixed_axes() as self._fixed, without_partial_graph():
+            with opened(options), answered(self._called.modules), fixed_axes() as self._fixed, without_partial_graph():
                 return self._export()
         except Exception as error:  # what torch raises at a test on data is of many kinds
             snapshot.restore(snapshot.changes())

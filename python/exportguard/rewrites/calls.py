@@ -1,4 +1,4 @@
-"""Which functions a call of a model may lead to: by the names in the code of its `forward`, and in theirs."""
+"""What a call of a model may lead to: by the names in the code of its `forward`, and in theirs."""
 
 from __future__ import annotations
 
@@ -6,84 +6,158 @@ import inspect
 import itertools
 import sys
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
-from exportguard.model_code import is_users, is_users_class, is_users_module
+from exportguard.model_code import is_installed, is_users, is_users_class, is_users_module
 from exportguard.rewrites.reach import all_names
 
-_CALLED_BY_PYTHON = ("__init__", "__post_init__", "__call__", "__getattr__", "__getitem__", "__len__", "__iter__")
+_CALLED_BY_PYTHON = ("__call__", "__getattr__", "__getitem__", "__len__", "__iter__")
+_CALLED_TO_MAKE = ("__init__", "__new__", "__post_init__")  # an object of a class that a code names
 _PLAIN = frozenset({bool, float, int, str, type(None)})  # most of what a module has beside dictionaries of hooks
+_NAMING = (type, types.FunctionType)
 _LOOKED_AT = 64  # elements of a container, which are mostly alike
 
 
-#: The functions that a call may lead to, by the code that they run.
-Called = Mapping[types.CodeType, list[types.FunctionType]]
+@dataclass(frozen=True)
+class Called:
+    """What a call of a model may lead to, none of it torch's.
 
-
-def functions_called(model: object) -> Called:
-    """The user's functions, and those of packages, that a call of a model may lead to, by the code that they run.
-
-    That is more than what is called: a method is one that it calls if its name occurs in the code of another.
+    `functions` are the user's and those of packages, by the code that they run; `modules` are those of these functions
+    and of the model's classes, and those whose functions and classes they name. That is more than what is called: a
+    method is one that may be if its name occurs in the code of another, or its class lies in no installed package.
     """
-    return _Calls(model.modules()).found() if isinstance(model, torch.nn.Module) else {}
+
+    functions: Mapping[types.CodeType, list[types.FunctionType]] = field(default_factory=dict)
+    modules: Sequence[types.ModuleType] = ()
+
+    @classmethod
+    def by(cls, model: object) -> Called:
+        """What a call of a model may lead to: nothing, if it is no module."""
+        if not isinstance(model, torch.nn.Module):
+            return cls()
+        calls = _Calls(model.modules())
+        return cls(calls.functions, _modules([*calls.modules()]))
+
+
+def _modules(pending: list[str]) -> list[types.ModuleType]:
+    """The user's modules of these names, and those whose functions and classes they name."""
+    found: dict[str, types.ModuleType] = {}
+    while pending:
+        name = pending.pop()
+        module = sys.modules.get(name)
+        if module is None or name in found or not is_users_module(module):
+            continue
+        found[name] = module
+        pending += {name for name in _modules_named_by(module) if isinstance(name, str)} - found.keys()
+    return list(found.values())
+
+
+def _modules_named_by(module: types.ModuleType) -> Iterator[Any]:
+    for value in vars(module).values():
+        if isinstance(value, types.ModuleType):
+            yield value.__name__
+        elif isinstance(value, _NAMING):
+            yield getattr(value, "__module__", None)
 
 
 class _Calls:
+    """Goes from what modules are to what that leads to: what has a name waits until a code that was met has it, too."""
+
     def __init__(self, modules: Iterable[torch.nn.Module]) -> None:
-        self._names = {"forward"}
-        self._functions: dict[types.CodeType, list[types.FunctionType]] = {}
-        self._seen: set[int] = set()
+        self.functions: dict[types.CodeType, list[types.FunctionType]] = {}
+        self._names = {"forward", *_CALLED_BY_PYTHON}
+        self._waiting: dict[str, list[object]] = {}  # members and attributes, by their names
+        self._making: dict[type, list[object]] = {}  # what is called where an object of a class is made
+        self._made: set[type] = set()
+        self._met: set[int] = set()  # the functions
         self._classes: dict[type, None] = {}
+        self._pending: list[object] = []
         for module in modules:
-            self._take(type(module))
-            for held in vars(module).values():
+            self._take_class(type(module))
+            own = _is_own(type(module))
+            for name, held in vars(module).items():
                 if type(held) not in _PLAIN:
-                    self._take_held(held)
+                    self._await(name, _Held(held), is_named=own)
+        while self._pending:
+            self._take(self._pending.pop())
 
-    def found(self) -> dict[types.CodeType, list[types.FunctionType]]:
-        count = -1
-        while count < len(self._seen) + len(self._classes):
-            count = len(self._seen) + len(self._classes)
-            for kind in [*self._classes]:
-                for name, member in [*vars(kind).items()]:
-                    if name in self._names or name in _CALLED_BY_PYTHON:
-                        self._take_member(member)
-        return self._functions
+    def modules(self) -> Iterator[str]:
+        """The names of the modules of what was met."""
+        yield from (kind.__module__ for kind in self._classes)
+        yield from (alike[0].__module__ for alike in self.functions.values())
 
-    def _take_member(self, member: object) -> None:
-        inner = member.__func__ if isinstance(member, staticmethod | classmethod) else member
-        for function in (member.fget, member.fset) if isinstance(member, property) else (inner,):
-            if isinstance(function, types.FunctionType):
-                self._take(function)
+    def _await(self, name: str, value: object, *, is_named: bool = False) -> None:
+        (self._pending if is_named or name in self._names else self._waiting.setdefault(name, [])).append(value)
+
+    def _meet(self, names: Set[str]) -> None:
+        for name in (names - self._names) & self._waiting.keys():
+            self._pending += self._waiting.pop(name)
+        self._names |= names
+
+    def _take(self, value: object) -> None:
+        """Takes in what a name stands for: a function, a class, a member of one, or what a module holds."""
+        if isinstance(value, types.FunctionType):
+            self._take_function(value)
+        elif isinstance(value, type):
+            for kind in value.__mro__:
+                self._made.add(kind)
+                self._pending += self._making.pop(kind, [])
+            self._take_class(value)
+        elif isinstance(value, types.MethodType | staticmethod | classmethod):
+            self._pending.append(value.__func__)
+        elif isinstance(value, property):
+            self._pending += [value.fget, value.fset]
+        elif isinstance(value, _Held):
+            self._take_held(value.value)
+
+    def _take_function(self, function: types.FunctionType) -> None:
+        if id(function) in self._met:
+            return
+        self._met.add(id(function))
+        if is_users(function.__code__.co_filename):
+            self.functions.setdefault(function.__code__, []).append(function)
+            self._meet(all_names(function.__code__) | _words_in(function.__code__))
+            self._pending += _named_by(function)
+        self._pending += _inside(function)
+
+    def _take_class(self, value: type) -> None:
+        for kind in value.__mro__:
+            if kind in self._classes or not is_users_class(kind):
+                continue
+            self._classes[kind] = None
+            own = _is_own(kind)
+            for name, member in [*vars(kind).items()]:
+                if own or name not in _CALLED_TO_MAKE:
+                    self._await(name, member, is_named=own)
+                elif kind in self._made:
+                    self._pending.append(member)
+                else:
+                    self._making.setdefault(kind, []).append(member)
 
     def _take_held(self, value: object) -> None:
         """Takes in what a module has as an attribute: a function, an object of a class of the user's, some of them."""
         values = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else (value,)
         for item in itertools.islice(values, _LOOKED_AT):
             if isinstance(item, types.FunctionType | types.MethodType | type):
-                self._take(item)
+                self._pending.append(item)
             elif not isinstance(item, torch.Tensor | torch.nn.Module) and is_users_class(type(item)):
-                self._take(type(item))
+                self._take_class(type(item))
 
-    def _take(self, value: object) -> None:
-        """Takes in a function or a class, with what their code names."""
-        if isinstance(value, types.MethodType):
-            value = value.__func__
-        if isinstance(value, type):
-            for kind in value.__mro__:
-                if kind not in self._classes and is_users_class(kind):
-                    self._classes[kind] = None
-        elif isinstance(value, types.FunctionType) and id(value) not in self._seen:
-            self._seen.add(id(value))
-            if is_users(value.__code__.co_filename):
-                self._functions.setdefault(value.__code__, []).append(value)
-                self._names |= all_names(value.__code__) | _words_in(value.__code__)
-                for named in _named_by(value):
-                    self._take(named)
-            for inner in _inside(value):
-                self._take(inner)
+
+@dataclass(frozen=True)
+class _Held:
+    """What a module has as an attribute."""
+
+    value: object
+
+
+def _is_own(kind: type) -> bool:
+    """Whether a class lies in no installed package: there a method may have a name that is put together."""
+    return not is_installed(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
 
 
 def _words_in(code: types.CodeType) -> set[str]:
@@ -93,9 +167,8 @@ def _words_in(code: types.CodeType) -> set[str]:
 
 def _inside(function: types.FunctionType) -> Iterator[object]:
     """What a decorator's function calls: the one that it wraps, and functions in its cells."""
-    inner = inspect.unwrap(function)
-    if inner is not function:
-        yield inner
+    if "__wrapped__" in vars(function):
+        yield inspect.unwrap(function)
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents
@@ -116,4 +189,4 @@ def _named_by(function: types.FunctionType) -> Iterator[object]:
             yield from (vars(value)[inner] for inner in names & vars(value).keys())
 
 
-__all__ = ["Called", "functions_called"]
+__all__ = ["Called"]

@@ -22,10 +22,10 @@ from ..guard import torch_export_patches
 from ..inputs import CallInputs, flatten_named
 from ..onnx_model import OnnxModel, load
 from ..optimization import Optimize
-from ..reading import ReadProgram, read
+from ..reading import Exported, ReadProgram, read
 from ..request import ExportOptions, ExportRequest
 from ..runners.names import require_same
-from ..tracing import Exported, exported_module
+from ..tracing import exported_module
 from .discrepancies import Discrepancy, Tolerance, discrepancy_of
 from .model_inputs import random_inputs
 

@@ -13,9 +13,8 @@ from ..conversion import convert
 from ..errors import ExportGuardError
 from ..guard import torch_export_patches
 from ..models import BuildOptions
-from ..reading import read
+from ..reading import Exported, read
 from ..request import ExportOptions
-from ..tracing import Exported
 from ..version import made_with
 from ..wide_ends import WideEnds
 

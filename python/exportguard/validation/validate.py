@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import torch
 
-from ..axes.rounding import coarser, coarsest_dtypes
+from ..axes.rounding import coarser
+from ..axes.traced_program import TracedProgram
 from ..axis_report import AxisOutcome
 from ..conversion import convert
 from ..devices import require_device
@@ -29,13 +30,13 @@ from ..notebook_tables import bars, page, table
 from ..observed_shapes import observed_dynamic_shapes
 from ..onnx_model import load, made_folder
 from ..opsets import checked_opset
-from ..reading import read, returned_leaves
+from ..reading import Exported, read, returned_leaves
 from ..repeats.counts import Counts
 from ..repeats.plan import Repeats
 from ..request import ExportOptions, ExportRequest
 from ..runners.evaluator import EvaluatorSession
 from ..runners.onnxruntime import OrtSession, SessionOptions
-from ..tracing import Exported, exported_module
+from ..tracing import exported_module
 from ..version import versions
 from .beside import Beside, Ran, refusal, run_beside
 from .discrepancies import BLIND, DRAWN, Tolerance, can_tell, compare_outputs, tolerance_for
@@ -340,7 +341,7 @@ def _validate(case: ModelCase, options: ValidateOptions, run: _Run) -> None:
     with run.step("load", f"loading it in the {options.runner}"):
         session = _session(file, options.runner, options.build.device)
     returns = returned_leaves(exported.program)
-    computed_in = list(itertools.compress(coarsest_dtypes(exported.program), returns))
+    computed_in = list(itertools.compress(TracedProgram(exported.program).computed_in, returns))
     converted = _Converted(case, session, exported.inputs.taken, returns, computed_in, frozenset(run.report.float32_io))
     for one, leaves in results:
         with run.step(f"run {one.name}", f"comparing: {one.name}"):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from exportguard import validate_module
-from exportguard.axes.rounding import coarsest_dtypes
-from exportguard.axes.trial import agree
+from exportguard.axes.rounding import agree
+from exportguard.axes.traced_program import TracedProgram
 
 
 class WideOutputs(torch.nn.Module):
@@ -30,14 +30,14 @@ class RoundedInABranch(torch.nn.Module):
 
 def test_each_output_has_the_coarsest_dtype_that_is_computed_on_the_way_to_it() -> None:
     program = torch.export.export(WideOutputs(), (torch.rand(3, 64),))
-    assert coarsest_dtypes(program) == [torch.float16, torch.float32, torch.float16]
+    assert TracedProgram(program).computed_in == [torch.float16, torch.float32, torch.float16]
 
 
 def test_branches_count_and_inputs_do_not() -> None:
     inputs = (torch.rand(3), torch.ones(2, dtype=torch.float16))
-    assert coarsest_dtypes(torch.export.export(RoundedInABranch(), inputs)) == [torch.float16]
+    assert TracedProgram(torch.export.export(RoundedInABranch(), inputs)).computed_in == [torch.float16]
     program = torch.export.export(torch.nn.Identity(), (torch.ones(2, dtype=torch.float16),))
-    assert coarsest_dtypes(program) == [None]
+    assert TracedProgram(program).computed_in == [None]
 
 
 def test_outputs_agree_by_the_dtype_that_they_are_computed_in() -> None:

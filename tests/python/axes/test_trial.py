@@ -9,12 +9,14 @@ import pytest
 import torch
 
 from exportguard import ExportOptions
+from exportguard.axes.traced_program import TracedProgram
 from exportguard.axes.trial import ModelRun, Outcome, Trial
 from exportguard.inputs import CallInputs
+from exportguard.reading import Exported
 from exportguard.repeats.markers import MARKER
 from exportguard.request import ExportRequest
 from exportguard.rewrites.state import is_fake
-from exportguard.tracing import Exported, exported_module
+from exportguard.tracing import exported_module
 
 
 class Layer(torch.nn.Module):
@@ -53,7 +55,7 @@ def sizes_of(exported: Exported, size: int) -> dict[Any, int]:
 
 
 def trial_of(model: torch.nn.Module, x: torch.Tensor, exported: Exported) -> Trial:
-    return Trial(ModelRun(model, CallInputs((x,), {})), exported.program, exported.inputs)
+    return Trial(ModelRun(model, CallInputs((x,), {})), TracedProgram(exported.program))
 
 
 def test_program_of_repeated_blocks_is_run_with_its_markers() -> None:

@@ -10,10 +10,10 @@ import torch
 from stacks import Stack, inputs
 
 from exportguard import ExportOptions, _core
-from exportguard.axes import program_run
+from exportguard.axes import traced_program
 from exportguard.inputs import CallInputs
 from exportguard.request import ExportRequest
-from exportguard.signature import traced_inputs
+from exportguard.axes.traced_program import traced_inputs
 from exportguard.tracing import exported_module
 
 V = _core.ValueNumber
@@ -88,8 +88,8 @@ def test_a_block_returns_what_it_returns_in_python(name: str, monkeypatch: pytes
     compared: list[int] = []
 
     def compiled(path: Any, numbers: Any) -> Any:
-        own = [node for node in path.graph.nodes if not program_run.is_assertion(node.target)]
-        one, other = program_run._operator_calls(own, numbers), program_run._in_python(own, numbers)
+        own = [node for node in path.graph.nodes if not traced_program.is_assertion(node.target)]
+        one, other = traced_program._operator_calls(own, numbers), traced_program._in_python(own, numbers)
         assert one is not None
 
         def block(*given: Any) -> Any:
@@ -101,12 +101,12 @@ def test_a_block_returns_what_it_returns_in_python(name: str, monkeypatch: pytes
 
         return block
 
-    monkeypatch.setattr(program_run, "_compiled", compiled)
+    monkeypatch.setattr(traced_program, "_compiled", compiled)
     torch.manual_seed(0)
     model = Stack(indexed_blocks.MODELS[name]().layers[0].function, depth=8).eval()
     shapes = ({0: "batch", 1: "seq"},)
     request = ExportRequest.of(model, (inputs(2, 12),), {}, dynamic_shapes=shapes, options=ExportOptions())
     program = exported_module(request).program
     sizes = dict(zip(traced_inputs(program).sizes[0], (3, 9), strict=False))
-    program_run.ProgramRun(program)(CallInputs((inputs(3, 9),)), sizes)
+    traced_program.TracedProgram(program).run(CallInputs((inputs(3, 9),)), sizes)
     assert compared

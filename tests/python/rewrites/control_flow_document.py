@@ -101,14 +101,14 @@ A program means what it means in Python, or the export fails with the line and t
   but these read.
 - **Types.** `isinstance(n, int)`, `type(n)`, `flag is True` and the patterns of `match` have the answer that Python's
   number gives in eager mode, not that of the tensor or symbol which stands for it: in rewritten functions, and
-  `isinstance` and `type` in all of the model's modules and the packages that they name, for the time of an export with
-  or without `rewrite`. Functions of the model's own modules that hold a `match` of types, `is True`, `type(…)` or
-  `….__class__` are rewritten before the first attempt of `rewrite="auto"`; without `rewrite`, these lines of them are.
-  A number whose kind depends on the path is refused there, and so is a `match` on tensor data that binds names which
-  are read although its guard failed. In functions of installed packages these expressions alone are rewritten, for the
-  time of the trace and with or without `rewrite`, where a call of the model may lead: which functions these are is read
-  off the names in the code of its `forward` and in theirs. What comes from elsewhere, as a function that an input
-  holds, is as torch has it.
+  `isinstance` and `type` in all of the model's modules and the packages that they name, for the time of a trace within
+  the guard, with or without `rewrite`. Functions of the model's own modules that hold a `match` of types, `is True`,
+  `type(…)` or `….__class__` are rewritten before the first attempt of `rewrite="auto"`; without it, and in functions of
+  installed packages, these expressions alone are, where a call of the model may lead: which functions these are is read
+  off the names in the code of its `forward` and in theirs, and every method of a class of the model's own modules is
+  one. A number whose kind depends on the path is refused there, and so is a `match` on tensor data that binds names
+  which are read although its guard failed. What comes from elsewhere, as a function that an input holds, is as torch
+  has it.
 - **Lists.** A list that a loop fills knows its first and last elements, slices, `reversed`, `len`, `+`, loops over
   it, `torch.stack` and `torch.cat`; what needs its length while the model is traced is refused: unpacking, `in`,
   `sort`, returning it. Elements that data leaves out (`if …: rows.append(row)`, comprehensions with a filter) are

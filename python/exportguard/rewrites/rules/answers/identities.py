@@ -9,7 +9,6 @@ from exportguard.rewrites.engine import Unit
 from exportguard.source.walking import Transformer
 
 ORDER = 2
-ANSWERS = True
 
 
 def apply(unit: Unit) -> None:

@@ -10,7 +10,6 @@ from exportguard.rewrites.engine import Unit
 from exportguard.source.walking import Transformer
 
 ORDER = 57
-ANSWERS = True
 _BUILT_IN = {"isinstance": "is_instance", "type": "type_"}
 
 

@@ -1,16 +1,23 @@
-"""An exported program, run without ONNX: whether its shapes are true, and what it returns."""
+"""An exported program as it was traced: what it takes, the calls in it, and what they return, run without ONNX.
+
+A wide dtype tells nothing of an output where what it was made of was rounded. Models of half precision return some in
+float32: logits that were cast, states that are kept wide. Two right runs differ there by what the halves before them
+were rounded by.
+"""
 
 from __future__ import annotations
 
+import functools
 import logging
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import sympy
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
@@ -19,10 +26,11 @@ from exportguard.inputs import CallInputs
 from exportguard.repeats.markers import MARKER
 from exportguard.repeats.markers import expand as expand_markers
 from exportguard.repeats.paths import NUMBER, Path
-from exportguard.signature import raw_size
+from exportguard.signature import TracedInputs, raw_size
 
 from .expressions import Evaluation, Sizes
 from .forms import formed_as_traced
+from .rounding import coarsest
 
 logger = logging.getLogger(__name__)
 
@@ -33,15 +41,57 @@ class OtherShapeError(RuntimeError):
     """A tensor has another shape than the trace says that it has at these sizes."""
 
 
-class ProgramRun:
-    """Runs a program at one size after the other; blocks that were replayed stay the markers that they are."""
+class TracedProgram:
+    """A program that is read once, and run at one size after the other; blocks that were replayed stay markers."""
 
     def __init__(self, program: ExportedProgram) -> None:
         self._program = program
         self._blocks = Blocks()
         self._evaluations: dict[Any, Evaluation] = {}
 
-    def __call__(self, call: CallInputs, sizes: Sizes, graph: type[GraphWithTrueShapes] | None = None) -> list[Any]:
+    @functools.cached_property
+    def inputs(self) -> TracedInputs:
+        """The inputs as they were traced."""
+        return traced_inputs(self._program)
+
+    @functools.cached_property
+    def nodes(self) -> Sequence[Node]:
+        """Every node, those in branches, loops and the blocks that were replayed among them, each once."""
+        waiting = [module.graph for module in self._graph_modules()]
+        met: dict[Graph, None] = {}
+        while waiting:
+            graph = waiting.pop()
+            if graph not in met:
+                met[graph] = None
+                waiting += [_path(marker).graph for marker in _markers(graph)]
+        return [node for graph in met for node in graph.nodes]
+
+    def calls_of(self, *targets: Any) -> Iterator[Node]:
+        """The nodes that call one of these."""
+        return (node for node in self.nodes if node.op == "call_function" and node.target in targets)
+
+    @functools.cached_property
+    def number_of_calls(self) -> int:
+        """How many calls there are, those of blocks as often as they stand there."""
+        calls = (node for module in self._graph_modules() for node in module.graph.nodes if node.op == "call_function")
+        return sum(len(_path(node).graph.nodes) if node.target is MARKER else 1 for node in calls)
+
+    @functools.cached_property
+    def computed_in(self) -> Sequence[torch.dtype | None]:
+        """For each output that the model returns the coarsest dtype of floats among what is computed on the way to it.
+
+        Weights and inputs do not count, which both sides take as they are. None where no floats are computed.
+        """
+        *_, end = self._program.graph.nodes
+        coarsest = _coarsest_by_node(self._program.graph_module)
+        pairs = zip(self._program.graph_signature.output_specs, end.args[0], strict=True)
+        return [
+            coarsest.get(value) if isinstance(value, Node) else None
+            for spec, value in pairs
+            if spec.kind == OutputKind.USER_OUTPUT
+        ]
+
+    def run(self, call: CallInputs, sizes: Sizes, graph: type[GraphWithTrueShapes] | None = None) -> list[Any]:
         """The outputs, without the checks of its sizes; what it writes to buffers is written to copies.
 
         `graph` runs it, and says which shapes are true: all of them by default.
@@ -52,37 +102,79 @@ class ProgramRun:
         signature, module = self._program.graph_signature, self._program.graph_module
         leaves = iter([leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in call.leaves()])
         values = [
-            next(leaves) if spec.kind == InputKind.USER_INPUT else _own_value(self._program, spec)
+            next(leaves) if spec.kind == InputKind.USER_INPUT else self._own_value(spec)
             for spec in signature.input_specs
         ]
 
-        if any(_has_markers(inner) for inner in module.modules() if inner is not module):
+        if any(_markers(inner.graph) for inner in self._graph_modules() if inner is not module):
             expand_markers(module)  # torch runs the graphs that lie in a graph
         traced_sizes = TracedSizes(sizes, self._evaluations)
         results = (graph or GraphWithTrueShapes)(module, traced_sizes, self._blocks.of_another_run()).run(*values)
         pairs = zip(signature.output_specs, results, strict=True)
         return [value for spec, value in pairs if spec.kind == OutputKind.USER_OUTPUT]
 
+    def _graph_modules(self) -> list[GraphModule]:
+        return [module for module in self._program.graph_module.modules() if isinstance(module, GraphModule)]
 
-def number_of_calls(module: torch.nn.Module) -> int:
-    """How many nodes a program has, those of its blocks and of graphs in it as often as they stand there."""
-    graphs = (inner.graph for inner in module.modules() if isinstance(inner, GraphModule))
-    return sum(_number_of_calls(node) for graph in graphs for node in graph.nodes)
-
-
-def _number_of_calls(node: Node) -> int:
-    return len(node.meta["exportguard_path"].graph.nodes) if node.target is MARKER else int(node.op == "call_function")
-
-
-def _has_markers(module: torch.nn.Module) -> bool:
-    return isinstance(module, GraphModule) and bool(module.graph.find_nodes(op="call_function", target=MARKER))
+    def _own_value(self, spec: Any) -> Any:
+        state, constants = self._program.state_dict, self._program.constants
+        value = state[spec.target] if spec.target in state else constants.get(spec.target)
+        is_written = spec.kind == InputKind.BUFFER and isinstance(value, torch.Tensor)
+        return value.detach().clone() if is_written and isinstance(value, torch.Tensor) else value
 
 
-def _own_value(program: ExportedProgram, spec: Any) -> Any:
-    state, constants = program.state_dict, program.constants
-    value = state[spec.target] if spec.target in state else constants.get(spec.target)
-    is_written = spec.kind == InputKind.BUFFER and isinstance(value, torch.Tensor)
-    return value.detach().clone() if is_written and isinstance(value, torch.Tensor) else value
+def traced_inputs(program: ExportedProgram) -> TracedInputs:
+    """The inputs of a program as they were traced."""
+    values: Mapping[str, Any] = {
+        node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"
+    }
+    specs = [spec for spec in program.graph_signature.input_specs if spec.kind == InputKind.USER_INPUT]
+    leaves = [values.get(spec.arg.name) for spec in specs]
+
+    modes = (leaf.fake_mode for leaf in leaves if isinstance(leaf, torch.Tensor) and hasattr(leaf, "fake_mode"))
+    mode = next(modes, None)
+    return TracedInputs(
+        leaves=leaves,
+        sizes=[_raw_sizes(leaf) for leaf in leaves],
+        shape_env=mode.shape_env if mode is not None else None,
+        ranges=program.range_constraints,
+        taken=[not isinstance(spec.arg, ConstantArgument) for spec in specs],
+    )
+
+
+def _raw_sizes(leaf: object) -> list[sympy.Expr]:
+    if isinstance(leaf, torch.Tensor):
+        return [raw_size(size) for size in leaf.shape]
+    return [raw_size(leaf)] if isinstance(leaf, int | torch.SymInt) else []
+
+
+def _path(marker: Node) -> Path:
+    path: Path = marker.meta["exportguard_path"]
+    return path
+
+
+def _markers(graph: Graph) -> Sequence[Node]:
+    return [*graph.find_nodes(op="call_function", target=MARKER)]
+
+
+def _coarsest_by_node(module: GraphModule) -> dict[Node, torch.dtype | None]:
+    found: dict[Node, torch.dtype | None] = {}
+    for node in module.graph.nodes:
+        before = (found.get(value) for value in node.all_input_nodes)
+        found[node] = coarsest((*before, *_computed_by(module, node)))
+    return found
+
+
+def _computed_by(module: GraphModule, node: Node) -> Iterable[torch.dtype | None]:
+    """What a node computes; of a graph that lies in this one, everything in it."""
+    if node.op == "get_attr":
+        owned = getattr(module, str(node.target), None)
+        return _coarsest_by_node(owned).values() if isinstance(owned, GraphModule) else ()
+    if node.op != "call_function":
+        return ()
+    values = node.meta.get("val")
+    tensors = values if isinstance(values, (list, tuple)) else [values]
+    return (value.dtype for value in tensors if isinstance(value, torch.Tensor))
 
 
 class TracedSizes:
@@ -171,7 +263,7 @@ class _BlockCall:
     def of(cls, marker: Node) -> _BlockCall:
         tensors, sizes = marker.args
         numbers = tuple(sorted({user.args[1] for user in marker.users}))  # type: ignore[type-var]
-        return cls(marker.meta["exportguard_path"], (*tensors, *sizes), numbers)  # type: ignore[misc,arg-type]
+        return cls(_path(marker), (*tensors, *sizes), numbers)  # type: ignore[misc,arg-type]
 
 
 class Blocks:

@@ -26,7 +26,6 @@ from exportguard.rewrites.engine import Unit
 from exportguard.source.walking import Transformer, located, walked
 
 ORDER = 0
-ANSWERS = True
 
 
 def apply(unit: Unit) -> None:

@@ -1,0 +1,1 @@
+"""Rules of what is asked of an object for its type."""
