@@ -25,7 +25,7 @@ from exportguard import _core
 from exportguard.inputs import CallInputs
 from exportguard.repeats.markers import MARKER
 from exportguard.repeats.markers import expand as expand_markers
-from exportguard.repeats.paths import NUMBER, Path
+from exportguard.repeats.paths import NUMBER, Path, leaves
 from exportguard.signature import TracedInputs, raw_size
 
 from .expressions import Evaluation, Sizes
@@ -177,6 +177,10 @@ def _computed_by(module: GraphModule, node: Node) -> Iterable[torch.dtype | None
     return (value.dtype for value in tensors if isinstance(value, torch.Tensor))
 
 
+#: The traced shape of a tensor, in numbers and expressions.
+_Shape = tuple[Any, ...]
+
+
 class TracedSizes:
     """What the sizes of a trace are where its symbols have these values."""
 
@@ -185,6 +189,14 @@ class TracedSizes:
         self._sizes = sizes
         self._evaluations = {} if evaluations is None else evaluations
         self._known: dict[Any, int | None] = {}
+        self._shapes: dict[int, tuple[int | None, ...]] = {}  # by the identity of a traced shape, which the trace holds
+
+    def shape(self, traced: _Shape) -> tuple[int | None, ...]:
+        """The sizes of a traced shape."""
+        known = self._shapes.get(id(traced))
+        if known is None:
+            known = self._shapes[id(traced)] = tuple([self(size) for size in traced])
+        return known
 
     def __call__(self, size: Any) -> int | None:
         """The traced size, a number or an expression; None for one that depends on data."""
@@ -205,30 +217,26 @@ class TracedSizes:
         return None if value is None else int(value)
 
 
-#: The traced shape of a tensor, in numbers and expressions.
-_Shape = tuple[Any, ...]
-
-
 @dataclass
 class Reading:
     """What is read off the graphs of a program once for all of its runs."""
 
     compiled: dict[tuple[Path, tuple[int, ...]], _Block] = field(default_factory=dict)
-    calls: dict[Node, _BlockCall] = field(default_factory=dict)
-    shapes: dict[Node, list[_Shape | None]] = field(default_factory=dict)
+    blocks: dict[Node, _BlockCall] = field(default_factory=dict)
+    calls: dict[Node, _Call] = field(default_factory=dict)
     last_uses: dict[Graph, dict[Node, list[Node]]] = field(default_factory=dict)
 
-    def call_of(self, marker: Node) -> _BlockCall:
+    def block_of(self, marker: Node) -> _BlockCall:
         """What a marker asks for."""
-        if marker not in self.calls:
-            self.calls[marker] = _BlockCall.of(marker)
-        return self.calls[marker]
+        if marker not in self.blocks:
+            self.blocks[marker] = _BlockCall.of(marker)
+        return self.blocks[marker]
 
-    def shapes_of(self, node: Node) -> list[_Shape | None]:
-        """The traced shape of each value of a node; None for what is no tensor."""
-        known = self.shapes.get(node)
+    def call_of(self, node: Node) -> _Call:
+        """What a node calls."""
+        known = self.calls.get(node)
         if known is None:
-            known = self.shapes[node] = [_shape(value) for value in _values(node.meta.get("val"))]
+            known = self.calls[node] = _Call.of(node)
         return known
 
     def dead_after(self, graph: Graph) -> Mapping[Node, Sequence[Node]]:
@@ -249,6 +257,28 @@ def _shape(traced: object) -> _Shape | None:
     if not isinstance(traced, torch.Tensor):
         return None
     return tuple([size if type(size) is int else raw_size(size) for size in traced.shape])
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What a node calls, and the traced shape of each value that it gives; None for what is no tensor.
+
+    Without a `target` it only checks something. `has_plain_arguments` if none is a list with values of other nodes.
+    """
+
+    target: Callable[..., Any] | None
+    has_plain_arguments: bool
+    shapes: Sequence[_Shape | None]
+
+    @classmethod
+    def of(cls, node: Node) -> _Call:
+        """What is read off a node."""
+        target = None if is_assertion(node.target) else formed_as_traced(node) or node.target
+        inner = [argument for argument in (*node.args, *node.kwargs.values()) if not isinstance(argument, Node)]
+        is_plain = not any(isinstance(leaf, Node) for leaf in leaves(inner))
+        is_named = any(isinstance(argument, Node) for argument in node.kwargs.values())
+        shapes = [_shape(value) for value in _values(node.meta.get("val"))]
+        return cls(target, is_plain and not is_named, shapes)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -283,7 +313,7 @@ class Blocks:
 
     def run(self, marker: Node, around: GraphWithTrueShapes) -> Mapping[int, Any]:
         """The values of a block that somebody asks for, by their numbers; `around` runs the graph that it is in."""
-        call = self.reading.call_of(marker)
+        call = self.reading.block_of(marker)
         env, path, numbers = around.env, call.path, call.numbers
         given = [env[operand] if isinstance(operand, Node) else operand for operand in call.operands]
         if path not in self._met or not around.shapes_follow:
@@ -384,23 +414,23 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
                 del env[dead]
         return result
 
-    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        return None if is_assertion(target) else super().call_function(target, args, kwargs)
-
     def run_node(self, n: Node) -> Any:
         if n.op != "call_function":
             return super().run_node(n)
         if n.target is MARKER:
             return self._blocks.run(n, self)
-        if n.target is operator.getitem and isinstance(n.args[0], Node) and type(n.args[1]) is int:
-            result = self.env[n.args[0]][n.args[1]]
+        call, env = self._blocks.reading.call_of(n), self.env
+        if call.target is None:
+            return None
+        if call.has_plain_arguments:
+            args, kwargs = tuple([env[value] if type(value) is Node else value for value in n.args]), n.kwargs
         else:
             args, kwargs = self.fetch_args_kwargs_from_env(n)
-            result = self._scan_of_nothing(n, args)
-            if result is None:
-                result = self.call_function(formed_as_traced(n) or n.target, args, kwargs)
-        for value, traced in zip(_values(result), self._blocks.reading.shapes_of(n), strict=False):
-            if traced is not None and isinstance(value, torch.Tensor):
+        result = self._scan_of_nothing(n, args)
+        if result is None:
+            result = call.target(*args, **kwargs)
+        for value, traced in zip(_values(result), call.shapes, strict=False):
+            if traced is not None and isinstance(value, torch.Tensor) and value.shape != self._sizes.shape(traced):
                 self._require_shape(n, value, traced)
         return result
 
@@ -410,12 +440,12 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
             return None
         state = [tensor.clone() for tensor in args[1]]
         traced = node.meta["val"][len(state) :]
-        shapes = self._blocks.reading.shapes_of(node)[len(state) :]
+        shapes = self._blocks.reading.call_of(node).shapes[len(state) :]
         sizes = [[self._sizes(size) or 0 for size in shape[1:]] for shape in shapes if shape is not None]
         return (*state, *(torch.empty((0, *rest), dtype=like.dtype) for like, rest in zip(traced, sizes, strict=True)))
 
     def _require_shape(self, node: Node, value: torch.Tensor, traced: _Shape) -> None:
-        shape = [self._sizes(size) for size in traced]
+        shape = self._sizes.shape(traced)
         others = [b for a, b in zip(shape, value.shape, strict=False) if a is not None and a != b]
         if not self.may_have(others) or len(shape) != value.dim():
             raise OtherShapeError(f"{node} has the shape {[*value.shape]} and was traced as {[*traced]}")
@@ -433,10 +463,9 @@ class GraphWithCutTables(GraphWithTrueShapes):
     def run_node(self, n: Node) -> Any:
         if n.op == "output":
             for result in n.all_input_nodes:
-                for value, traced in zip(
-                    _values(self.env[result]), self._blocks.reading.shapes_of(result), strict=False
-                ):
-                    if traced is not None and [*map(self._sizes, traced)] != [*value.shape]:
+                shapes = self._blocks.reading.call_of(result).shapes
+                for value, traced in zip(_values(self.env[result]), shapes, strict=False):
+                    if traced is not None and self._sizes.shape(traced) != value.shape:
                         raise OtherShapeError(f"{result} has the shape {[*value.shape]} and was traced as {[*traced]}")
         return super().run_node(n)
 

@@ -219,6 +219,7 @@ def _equal_ranges() -> None:
 def _lines_of_stack_traces() -> None:
     """The lines of a node are those that torch gives it, and of the frames around them none is read."""
     read: list[str] = []
+    plain = torch.export.export(Asks(), (torch.zeros(2, 4),))
     with torch_export_patches(), pytest.MonkeyPatch.context() as changed:
         line_of = linecache.getline
 
@@ -231,6 +232,7 @@ def _lines_of_stack_traces() -> None:
     traces = [node.stack_trace or "" for node in program.graph.nodes if node.op == "call_function"]
     assert traces
     assert all("return torch.add(x[:, None, :2], x.shape[0]).mul(2)" in trace for trace in traces)
+    assert traces == [node.stack_trace for node in plain.graph.nodes if node.op == "call_function"]
     assert not any("torch/fx/" in file for file in read)
 
 

@@ -11,9 +11,9 @@ from stacks import Stack, inputs
 
 from exportguard import ExportOptions, _core
 from exportguard.axes import traced_program
+from exportguard.axes.traced_program import traced_inputs
 from exportguard.inputs import CallInputs
 from exportguard.request import ExportRequest
-from exportguard.axes.traced_program import traced_inputs
 from exportguard.tracing import exported_module
 
 V = _core.ValueNumber

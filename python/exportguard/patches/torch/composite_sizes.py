@@ -157,6 +157,20 @@ def attention(
     return query.new_empty((*query.shape[:-1], value.shape[-1]))
 
 
+def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """C++ makes rows of a batch, multiplies and unfolds them again, and asks about sizes at each of these calls."""
+    is_plain = _is_fake(input) and weight.ndim == 2 and input.ndim > 1 and _is_number(input.shape[-1], weight.shape[1])
+    if not is_plain or torch._C._is_any_autocast_enabled() or input.dtype != weight.dtype:
+        found: torch.Tensor = _in_cpp(_aten.linear.default, input, weight, bias)
+        return found
+    return input.new_empty((*input.shape[:-1], weight.shape[0]))
+
+
+def _is_number(*sizes: object) -> bool:
+    """Whether sizes are one number that is known."""
+    return all(type(size) is int for size in sizes) and len({*sizes}) == 1
+
+
 def max_pool1d(
     self: torch.Tensor,
     kernel_size: Sequence[int],
@@ -185,6 +199,7 @@ def _is_data(size: object) -> bool:
 
 _MADE: dict[Any, _Made] = {
     _aten.scaled_dot_product_attention.default: attention,
+    _aten.linear.default: linear,
     _aten.max_pool1d.default: max_pool1d,
     _aten.take_along_dim.default: take_along_dim,
     _aten.kron.default: kron,

@@ -1,52 +1,69 @@
-"""Stack traces of nodes, of which torch keeps the lines of a few frames and reads those of all."""
+"""Stack traces of nodes, of which torch keeps the lines of a few frames and gathers all."""
 
 from __future__ import annotations
 
-import functools
+import sys
 import traceback
-from collections.abc import Callable
+import types
 from typing import Any
 
 from exportguard.declaration import Patch
 from exportguard.declaration.expected import Expected, expecting
 
-_TARGET = "torch.utils._traceback._extract_symbolized_tb"
+_CAPTURED = "torch.fx.proxy.CapturedTraceback"
+_TRACER = "torch.fx.proxy.TracerBase"
 
 
-def reading_no_line(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The frames of a stack, whose lines are read when somebody asks for them."""
+def frames_of_models(_: Any) -> Any:
+    """`CapturedTraceback`, which a tracer asks for the frames of a node: those that it keeps, which are the interesting
+    ones within the outermost `forward`, and that one, which it looks for. Their lines are read for the text alone."""
+    # Not at the top: symbolic shapes take long to import, and whoever traces has them by now.
+    from torch.fx.experimental.symbolic_shapes import uninteresting_files
 
-    @functools.wraps(original)
-    def extract(tb: Any, skip: int) -> traceback.StackSummary:
-        # A list of frames, as torch makes it; `from_list` would read the lines to compare them.
-        stack = traceback.StackSummary()
-        stack.extend(
-            [
-                traceback.FrameSummary(frame["filename"], frame["line"], frame["name"], lookup_line=False)
-                for frame in reversed(tb[skip:])
-            ]
-        )
-        return stack
+    class Frames:
+        @staticmethod
+        def extract() -> Frames:
+            return Frames()
 
-    return extract
+        def summary(self) -> traceback.StackSummary:
+            left_out = uninteresting_files()
+            frame: types.FrameType | None = sys._getframe(1)
+            found: list[tuple[str, int, str]] = []
+            within, outermost = 0, None
+            while frame is not None:
+                entry = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+                if entry[0] not in left_out:
+                    found.append(entry)
+                if entry[2] == "forward":
+                    within, outermost = len(found), entry
+                frame = frame.f_back
+            kept = found[:within]
+            if outermost is not None and kept[-1:] != [outermost]:
+                kept.append(outermost)
+            stack = traceback.StackSummary()
+            stack.extend([traceback.FrameSummary(*entry, lookup_line=False) for entry in reversed(kept)])
+            return stack
+
+    return Frames
 
 
 PATCHES = (
     Patch(
         name="lines of stack traces",
         kind="torch",
-        target=_TARGET,
-        reason="a node keeps the few lines of the model that made it, and torch reads those of all frames around it",
-        upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/_traceback.py",
+        target=_CAPTURED,
+        awaits="torch.export._trace",
+        reason="a node keeps the few lines of the model that made it, and torch gathers and reads those of all frames",
+        upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/proxy.py",
         versions="torch 2.11 to 2.13",
         is_in_traces=False,
         probe=expecting(
+            Expected(path=f"{_TRACER}.create_node", has=("CapturedTraceback.extract().summary()",)),
             Expected(
-                path=_TARGET,
-                parameters="tb, skip",
-                has=('$traceback.FrameSummary($f["filename"], $f["line"], $f["name"])', "reversed(tb[skip:])"),
-            )
+                path=f"{_TRACER}._filter_traceback_frames",
+                has=('frame.name == "forward"', "frame.filename not in uninteresting_files()"),
+            ),
         ),
-        replace=reading_no_line,
+        replace=frames_of_models,
     ),
 )
