@@ -67,4 +67,7 @@ class TextOfASymbolError(TypeError):
 
 
 #: What the code of a model raises for inputs that it does not take.
-REFUSALS = (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+REFUSALS = (
+    *(AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError),
+    *(StopIteration, UnboundLocalError),  # where there is nothing to go through
+)

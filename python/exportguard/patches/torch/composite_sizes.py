@@ -163,7 +163,10 @@ def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None 
     if not is_plain or torch._C._is_any_autocast_enabled() or input.dtype != weight.dtype:
         found: torch.Tensor = _in_cpp(_aten.linear.default, input, weight, bias)
         return found
-    return input.new_empty((*input.shape[:-1], weight.shape[0]))
+    product = input.new_empty((*input.shape[:-1], weight.shape[0]))
+    # With a bias the unfolded rows are a view, as a model may ask.
+    is_view = bias is not None and input.ndim > 2 and input.is_contiguous()
+    return _aten.alias.default(product) if is_view else product
 
 
 def _is_number(*sizes: object) -> bool:
