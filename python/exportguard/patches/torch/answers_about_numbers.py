@@ -47,6 +47,7 @@ PATCHES = (
         name="answers about numbers",
         kind="torch",
         target=_TRACER,
+        awaits="torch.export._trace",
         reason="a model that asks a size or a flag for its type, or makes a text of it, gets another answer in a trace",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/export/_trace.py",
         is_in_traces=False,
