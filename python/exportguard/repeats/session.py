@@ -19,7 +19,6 @@ from exportguard.repeats.modes import Modes
 from exportguard.repeats.paths import Place, Step
 from exportguard.repeats.questions import SETTERS, UnansweredError, is_unanswered, name_of
 from exportguard.repeats.region import Region
-from exportguard.repeats.results import Results
 from exportguard.repeats.tracked import Tracked
 
 
@@ -29,7 +28,6 @@ class Session:
     def __init__(self, tracer: Any, model: torch.nn.Module) -> None:
         tracer.tensor_tracker = Tracked(tracer.tensor_tracker)
         self.memory = Memory(tracer)
-        self.results = Results()
         self.region: Region | None = None
         self.modes = Modes(tracer)
         # What is asked of weights here is no question of the model, for the modes that look at those.

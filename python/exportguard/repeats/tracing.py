@@ -162,20 +162,6 @@ def dispatching(original: Callable[..., Any]) -> Callable[..., Any]:
     return torch_dispatch
 
 
-def dispatching_fakes(original: Callable[..., Any]) -> Callable[..., Any]:
-    """`FakeTensorMode.dispatch`: a fake kernel that has said what it returns for such arguments is not asked again."""
-
-    @functools.wraps(original)
-    def dispatch(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        session = next(iter(_SESSIONS.values()), None)
-        if session is None:
-            return original(mode, func, types, args, kwargs)
-        compute = functools.partial(original, mode, func, types, args, kwargs)
-        return session.results.result(mode, func, args, kwargs or {}, compute)
-
-    return dispatch
-
-
 def finding_kernels(original: Callable[..., Any]) -> Callable[..., Any]:
     """`OpOverload._get_dispatch`: a call that is replayed goes no further, and no mode is taken off for it."""
     is_of_tracer: dict[Any, bool] = {}

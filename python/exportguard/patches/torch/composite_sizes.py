@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._prims_common import is_contiguous_or_false
 
 from exportguard.composites import COMPOSITES
 from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
@@ -160,12 +161,15 @@ def attention(
 def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """C++ makes rows of a batch, multiplies and unfolds them again, and asks about sizes at each of these calls."""
     is_plain = _is_fake(input) and weight.ndim == 2 and input.ndim > 1 and _is_number(input.shape[-1], weight.shape[1])
-    if not is_plain or torch._C._is_any_autocast_enabled() or input.dtype != weight.dtype:
+    is_differentiated = torch.is_grad_enabled() and any(
+        x is not None and x.requires_grad for x in (input, weight, bias)
+    )
+    if not is_plain or is_differentiated or torch._C._is_any_autocast_enabled() or input.dtype != weight.dtype:
         found: torch.Tensor = _in_cpp(_aten.linear.default, input, weight, bias)
         return found
     product = input.new_empty((*input.shape[:-1], weight.shape[0]))
     # With a bias the unfolded rows are a view, as a model may ask.
-    is_view = bias is not None and input.ndim > 2 and input.is_contiguous()
+    is_view = bias is not None and input.ndim > 2 and is_contiguous_or_false(input)
     return _aten.alias.default(product) if is_view else product
 
 

@@ -33,7 +33,6 @@ def _replacement(original: Callable[..., Any]) -> Callable[..., Any]:
         "__torch_function__": tracing.watching_functions,
         "handle_sym_dispatch": tracing.dispatching_sizes,
         "_get_dispatch": tracing.finding_kernels,
-        "dispatch": tracing.dispatching_fakes,
     }
     return replacements[original.__name__](original)
 
@@ -80,9 +79,6 @@ _REPLACED = (
             "$c._dispatch_tls_is_dispatch_key_excluded(DispatchKey.Python)",
             "$utils.handle_dispatch_mode(curr_mode, self, *args, **kwargs)",
         ),
-    ),
-    Expected(
-        path="torch._subclasses.fake_tensor.FakeTensorMode.dispatch", parameters="self, func, types, args, kwargs"
     ),
 )
 
