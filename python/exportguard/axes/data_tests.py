@@ -34,14 +34,14 @@ def watched_for_data_tests() -> Iterator[None]:
         yield
         return
     changes = _core.KeptChanges()
-    token = _FOUND.set(())
     try:
+        _FOUND.set(())
         for owner, name in _OWNERS:
             changes.set_attribute(owner, name, _noting(getattr(owner, name)))
         yield
     finally:
         changes.undo()
-        _FOUND.reset(token)
+        _FOUND.set(None)
 
 
 @contextlib.contextmanager
