@@ -24,6 +24,17 @@ VIEWS: dict[str, Callable[[int], torch.Tensor]] = {
 }
 
 
+class Calls(nn.Module):
+    """A layer whose bias is of another size."""
+
+    def __init__(self, bias: torch.Tensor) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.rand(5, 4)), nn.Parameter(bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear(x, self.weight, self.bias)
+
+
 class Gives(nn.Module):
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -62,6 +73,8 @@ def test_the_value_of_a_layer_looks_as_it_does_in_eager_mode(view: str, dtype: t
         (nn.Linear(4, 5), torch.rand(2, 3)),
         (nn.Linear(4, 5).half(), torch.rand(2, 4)),
         (nn.Linear(4, 5), torch.ones(2, 4, dtype=torch.int64)),
+        (Calls(torch.rand(3)), torch.rand(2, 4)),
+        (Calls(torch.rand(5).double()), torch.rand(2, 4)),
     ],
 )
 def test_what_eager_mode_refuses_is_refused(layer: nn.Module, x: torch.Tensor) -> None:

@@ -189,7 +189,7 @@ class TracedSizes:
         self._sizes = sizes
         self._evaluations = {} if evaluations is None else evaluations
         self._known: dict[Any, int | None] = {}
-        self._shapes: dict[int, tuple[int | None, ...]] = {}  # by the identity of a traced shape, which the trace holds
+        self._shapes: dict[int, tuple[int | None, ...]] = {}  # by the identity of a traced shape, which `Reading` holds
 
     def shape(self, traced: _Shape) -> tuple[int | None, ...]:
         """The sizes of a traced shape."""

@@ -5,6 +5,7 @@ those of the packages that they name, get such functions for the time of a trace
 `n.__class__` are more than functions: what holds them is rewritten before the first export, where a call of the model
 may lead there. It is these expressions alone; the model's own functions are rewritten as a whole where `rewrite="auto"`
 was asked for.
+
 A text made of what stands for a number, as `f"layer_{n}"`, says something else than in eager mode: where it is more
 than told in a message, the export stops there, so that its function is rewritten if that was asked for.
 """

@@ -160,17 +160,24 @@ def attention(
 
 def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """C++ makes rows of a batch, multiplies and unfolds them again, and asks about sizes at each of these calls."""
-    is_plain = _is_fake(input) and weight.ndim == 2 and input.ndim > 1 and _is_number(input.shape[-1], weight.shape[1])
-    is_differentiated = torch.is_grad_enabled() and any(
-        x is not None and x.requires_grad for x in (input, weight, bias)
-    )
-    if not is_plain or is_differentiated or torch._C._is_any_autocast_enabled() or input.dtype != weight.dtype:
+    operands = [input, weight, *([] if bias is None else [bias])]
+    is_differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in operands)
+    if is_differentiated or torch._C._is_any_autocast_enabled() or not _is_plain_layer(*operands):
         found: torch.Tensor = _in_cpp(_aten.linear.default, input, weight, bias)
         return found
     product = input.new_empty((*input.shape[:-1], weight.shape[0]))
     # With a bias the unfolded rows are a view, as a model may ask.
     is_view = bias is not None and input.ndim > 2 and is_contiguous_or_false(input)
     return _aten.alias.default(product) if is_view else product
+
+
+def _is_plain_layer(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> bool:
+    """Whether nothing of what a layer is given may be refused: torch says what is wrong with the rest."""
+    operands = [input, weight, *([] if bias is None else [bias])]
+    kinds = {(x.dtype, x.device, x.layout) for x in operands}
+    is_bias_plain = bias is None or (bias.ndim == 1 and _is_number(bias.shape[0], weight.shape[0]))
+    has_ranks = input.ndim > 1 and weight.ndim == 2 and len(kinds) == 1 and all(map(_is_fake, operands))
+    return has_ranks and is_bias_plain and _is_number(input.shape[-1], weight.shape[1])
 
 
 def _is_number(*sizes: object) -> bool:
@@ -233,6 +240,7 @@ _FUNCTIONS = (
     "torch.combinations",
     "torch.cov",
     "torch.ops.aten.scaled_dot_product_attention.default",
+    "torch.ops.aten.linear.default",
     "torch.ops.aten.max_pool1d.default",
     "torch.linalg.matrix_norm",
     "torch.linalg.norm",
