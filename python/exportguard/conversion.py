@@ -35,7 +35,7 @@ def convert(read: ReadProgram, *, opset: int, options: ExportOptions, optimize: 
             with phase("optimizing"):
                 model.optimize(target=optimize if isinstance(optimize, str) else "portable")
         _core.widen_bfloat16(graph, options.target)
-        _core.split_factors(graph, options.target)
+        _core.keep_factors(graph, options.target)
         _core.keep_empty_products(graph, options.target)
         if read.functions:
             _core.outline_modules(graph, read.functions)

@@ -15,8 +15,8 @@ Value* absolute(LoweringContext& ctx, Value* x) { return ctx.op("Abs", {x}); }
 
 /// `magnitude` with the sign of `x`, that of -0.0 and NaN among them.
 Value* signed_as(LoweringContext& ctx, Value* x, Value* magnitude) {
-  Value* is_zero = is_equal(ctx, x, 0);
-  return ctx.where(is_zero, x, product(ctx, ctx.op("Sign", {x}), magnitude));
+  Value* has_size = ctx.op("Greater", {absolute(ctx, x), number(ctx, 0)});
+  return ctx.where(has_size, product(ctx, ctx.op("Sign", {x}), magnitude), x);
 }
 
 Value* root_of_one_plus_square(LoweringContext& ctx, Value* x) {

@@ -22,9 +22,15 @@ Value* float_floor_quotient(LoweringContext& ctx, Value* a, Value* b) {
   Value* whole = ctx.op("Div", {ctx.op("Sub", {a, remainder}), b});
   Value* step = ctx.cast(has_wrong_sign(ctx, remainder, b), a->dtype());
   Value* nearest = ctx.op("Round", {ctx.op("Sub", {whole, step})});
-  const ir::Tensor* divisor = ctx.find_constant(b);
-  if (divisor != nullptr && divisor->numel() == 1 && divisor->to_doubles().front() != 0) return nearest;
-  return ctx.where(kernel_op(ctx, "Equal", {b, zero_like(ctx, b)}), ctx.op("Div", {a, b}), nearest);
+
+  // A quotient that rounds to zero has the sign of the exact one, which is the answer itself over zero.
+  const ir::Tensor* known = ctx.find_constant(b);
+  const bool is_never_zero = known != nullptr && known->numel() == 1 && known->to_doubles().front() != 0;
+  Value* kept =
+      is_never_zero ? zero_like(ctx, b) : ctx.cast(kernel_op(ctx, "Equal", {b, zero_like(ctx, b)}), b->dtype());
+  Value* signed_zero = ctx.op("Mul", {ctx.op("Div", {a, b}), kept});
+  Value* is_plain = kernel_op(ctx, "Greater", {ctx.op("Abs", {nearest}), zero_like(ctx, nearest)});
+  return ctx.where(is_plain, nearest, signed_zero);
 }
 
 bool is_positive_constant(LoweringContext& ctx, const Value* x) {
@@ -42,8 +48,15 @@ Value* sign_bit(LoweringContext& ctx, Value* x) {
   return is_negative(ctx, ctx.where(is_zero, ctx.op("Reciprocal", {x}), x));
 }
 
+Value* with_sign(LoweringContext& ctx, Value* is_below, Value* magnitude) {
+  Value* sign = ctx.where(is_below, ctx.number_like(-1, magnitude), ctx.number_like(1, magnitude));
+  return ctx.op("Mul", {magnitude, sign});
+}
+
 Value* rounded_to_zero(LoweringContext& ctx, Value* x) {
-  return ctx.where(is_negative(ctx, x), ctx.op("Ceil", {x}), ctx.op("Floor", {x}));
+  Value* is_positive = kernel_op(ctx, "Greater", {x, zero_like(ctx, x)});
+  Value* above = ctx.op("Floor", {x});
+  return ctx.where(is_positive, above, ctx.op("Ceil", {x}));  // some runtimes choose 0.0 for a -0.0 that is first
 }
 
 Value* truncated_remainder(LoweringContext& ctx, Value* a, Value* b) {
@@ -75,9 +88,9 @@ Value* log_one_plus(LoweringContext& ctx, Value* x) {
   Value* taken = ctx.op("Sub", {sum, one});  // what of x is in the sum; the quotient puts the rest back
   Value* logarithm = ctx.op("Log", {sum});
   Value* corrected = ctx.op("Mul", {logarithm, ctx.op("Div", {x, taken})});
-  Value* is_tiny = kernel_op(ctx, "Equal", {taken, zero_like(ctx, x)});
+  Value* is_counted = kernel_op(ctx, "Greater", {ctx.op("Abs", {taken}), zero_like(ctx, x)});
   Value* is_large = kernel_op(ctx, "Greater", {x, one});
-  return ctx.where(is_tiny, x, ctx.where(is_large, logarithm, corrected));
+  return ctx.where(is_counted, ctx.where(is_large, logarithm, corrected), x);
 }
 
 Value* exp_minus_one(LoweringContext& ctx, Value* x) {

@@ -8,6 +8,9 @@ namespace exportguard::lowering {
 /// Bool: x is below zero or is -0.0. A negative NaN counts as positive.
 Value* sign_bit(LoweringContext& ctx, Value* x);
 
+/// A magnitude, negated where `is_below` holds, -0.0 among what it gives.
+Value* with_sign(LoweringContext& ctx, Value* is_below, Value* magnitude);
+
 Value* rounded_to_zero(LoweringContext& ctx, Value* x);  ///< floats
 
 /// The quotient rounded down, `a // b`; for floats as torch and Python compute it, from the remainder.

@@ -16,55 +16,51 @@ bool may_take_factor(const ir::Node* node) {
   return node != nullptr && node->domain().empty() && std::ranges::find(kTaking, node->op()) != std::end(kTaking);
 }
 
-/// x · number
-struct Scaling {
-  ir::Value* x;
-  double number;
-};
-
 std::optional<double> number_in(const ir::Builder& builder, const ir::Value* value) {
   const ir::Tensor* tensor = builder.find_constant(value);
   if (tensor == nullptr || tensor->numel() != 1) return std::nullopt;
   return tensor->to_doubles().front();
 }
 
-std::optional<Scaling> scaling_of(const ir::Builder& builder, ir::Node& node) {
+/// The place of the operand that a Mul or Div of doubles scales by a number that is none of float32.
+std::optional<std::size_t> scaled_operand(const ir::Builder& builder, ir::Node& node) {
   const bool divides = node.op() == "Div";
   if (!node.domain().empty() || (node.op() != "Mul" && !divides) || node.output().dtype() != DType::kFloat64)
     return std::nullopt;
-  if (const auto number = number_in(builder, node.find_input(1)))
-    return Scaling{node.find_input(0), divides ? 1 / *number : *number};
-  if (divides) return std::nullopt;
-  if (const auto number = number_in(builder, node.find_input(0))) return Scaling{node.find_input(1), *number};
+  const auto is_inexact = [&](std::size_t place) {
+    const auto number = number_in(builder, node.find_input(place));
+    if (!number) return false;
+    const double factor = divides ? 1 / *number : *number;
+    return static_cast<double>(static_cast<float>(factor)) != factor;
+  };
+  if (is_inexact(1)) return 0;
+  if (!divides && is_inexact(0)) return 1;
   return std::nullopt;
 }
 
-bool is_exact(double number) { return static_cast<double>(static_cast<float>(number)) == number; }
-
-bool stands_beside_product(const ir::Node& node, const Scaling& scaling) {
-  return may_take_factor(scaling.x->producer()) ||
+bool stands_beside_product(const ir::Node& node, const ir::Value& operand) {
+  return may_take_factor(operand.producer()) ||
          std::ranges::any_of(node.output().uses(), [](const ir::Use* use) { return may_take_factor(&use->user()); });
 }
 
-bool split(ir::Model& model, ir::Node& node) {
+/// -(-x · number) is x · number, whatever x is, and no number goes through a Neg.
+bool keep_apart(ir::Model& model, ir::Node& node) {
   ir::Builder builder(model, node);
-  const auto found = scaling_of(builder, node);
-  if (!found || is_exact(found->number) || !stands_beside_product(node, *found)) return false;
-  const double first = static_cast<float>(found->number);
-  const auto times = [&](double number) {
-    return builder.op("Mul", {found->x, builder.constant(number, DType::kFloat64)});
-  };
-  ir::Value* sum = builder.op("Add", {times(first), times(found->number - first)});
-  sum->set_type(node.output().type());
-  node.output().replace_all_uses_with(*sum);
+  const auto place = scaled_operand(builder, node);
+  if (!place || !stands_beside_product(node, node.input(*place))) return false;
+  std::vector<ir::Value*> operands = {&node.input(0), &node.input(1)};
+  operands[*place] = builder.op("Neg", {operands[*place]});
+  ir::Value* scaled = builder.op("Neg", {builder.op(node.op(), operands)});
+  scaled->set_type(node.output().type());
+  node.output().replace_all_uses_with(*scaled);
   return true;
 }
 
-std::size_t split_in(ir::Model& model, ir::Graph& graph) {
+std::size_t keep_apart_in(ir::Model& model, ir::Graph& graph) {
   std::size_t count = 0;
   for (ir::Node& node : graph) {
-    for (ir::Graph* body : node.subgraphs()) count += split_in(model, *body);
-    if (split(model, node)) ++count;
+    for (ir::Graph* body : node.subgraphs()) count += keep_apart_in(model, *body);
+    if (keep_apart(model, node)) ++count;
   }
   graph.erase_dead_nodes();
   return count;
@@ -72,10 +68,10 @@ std::size_t split_in(ir::Model& model, ir::Graph& graph) {
 
 }  // namespace
 
-std::size_t split_factors(ir::Model& model, Target target) {
+std::size_t keep_factors(ir::Model& model, Target target) {
   if (!departs(target, Departure::kProductScaledInFloat32)) return 0;
-  std::size_t count = split_in(model, *model.graph);
-  for (ir::Function& function : model.functions) count += split_in(model, *function.body);
+  std::size_t count = keep_apart_in(model, *model.graph);
+  for (ir::Function& function : model.functions) count += keep_apart_in(model, *function.body);
   return count;
 }
 

@@ -50,6 +50,8 @@ Value* extreme_index(LoweringContext& ctx, Value* x, Extreme extreme, std::int64
 
 Value* sum(LoweringContext& ctx, Value* x, const ReducedAxes& over) {
   if (needs_integers(x)) return integer_sum(ctx, x, over);
+  const bool may_wrap = is_integral(x->dtype()) && x->dtype() != DType::kInt64;  // a sum of doubles saturates instead
+  if (may_wrap) return ctx.cast(sum(ctx, ctx.cast(x, DType::kInt64), over), x->dtype());
   return kernel_reduce(ctx, "ReduceSum", x, over.axes, over.keepdim);
 }
 

@@ -80,7 +80,7 @@ PipelineReport convert(ir::Model& model, const PipelineOptions& options) {
   if (options.optimize) {
     options.optimize(model);
     lowering::widen_bfloat16(model, options.lowering.target);
-    lowering::split_factors(model, options.lowering.target);
+    lowering::keep_factors(model, options.lowering.target);
     lowering::keep_empty_products(model, options.lowering.target);
   }
   return report;

@@ -43,10 +43,8 @@ void bind_lowering(py::module_& m) {
       py::arg("model"), py::arg("target"),
       "Casts to float32 around every ONNX node that the target has no bfloat16 kernel for, in place.");
   m.def(
-      "split_factors",
-      [](ir::Model& model, std::string_view target) {
-        return lowering::split_factors(model, lowering::target(target));
-      },
+      "keep_factors",
+      [](ir::Model& model, std::string_view target) { return lowering::keep_factors(model, lowering::target(target)); },
       py::arg("model"), py::arg("target"),
       "Keeps the digits of numbers that the target would make attributes of products of float64, in place.");
   m.def(

@@ -8,8 +8,8 @@
 namespace exportguard::lowering {
 
 /// For a target that makes a number by which a product of float64 matrices is multiplied an attribute, which has the
-/// digits of a float32: x · c becomes x · c₁ + x · c₂, where c₁ is the float32 nearest to c, wherever c has more digits
-/// and a product of matrices may be the next node. A last step on an ONNX graph, in place; returns how many there were.
-std::size_t split_factors(ir::Model& model, Target target);
+/// digits of a float32: x · c becomes -(-x · c), wherever c has more digits and a product of matrices may be the next
+/// node. A last step on an ONNX graph, in place; returns how many there were.
+std::size_t keep_factors(ir::Model& model, Target target);
 
 }  // namespace exportguard::lowering

@@ -170,7 +170,11 @@ void lower_softplus(LoweringContext& ctx) {
   ctx.result(ctx.where(is_linear, x, curve));
 }
 
-Value* log_sigmoid(LoweringContext& ctx, Value* x) { return ctx.op("Neg", {softplus(ctx, ctx.op("Neg", {x}))}); }
+/// Subtracted from zero, not negated: where nothing is left it is +0.
+Value* log_sigmoid(LoweringContext& ctx, Value* x) {
+  Value* drop = softplus(ctx, ctx.op("Neg", {x}));
+  return ctx.op("Sub", {ctx.number_like(0, drop), drop});
+}
 
 void lower_log_sigmoid(LoweringContext& ctx) { ctx.result(log_sigmoid(ctx, ctx.input(0))); }
 

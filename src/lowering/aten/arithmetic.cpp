@@ -24,8 +24,9 @@ Operands operands_for(LoweringContext& ctx, std::string_view op) {
   return operands(ctx, kernel_dtype(ctx, op, ctx.output_dtype()));
 }
 
-/// float16 loses whole numbers above 2048, so that quotients and remainders are computed in float32 as torch does.
-DType quotient_dtype(DType dtype) {
+/// What torch computes of halves in float32: quotients and remainders, which lose whole numbers above 2048, and several
+/// steps of one operator, which are rounded once.
+DType wide_dtype(DType dtype) {
   return dtype == DType::kFloat16 || dtype == DType::kBFloat16 ? DType::kFloat32 : dtype;
 }
 
@@ -65,13 +66,13 @@ void lower_mul(LoweringContext& ctx) { lower_binary(ctx, ctx.output_dtype() == D
 void lower_div(LoweringContext& ctx) { lower_binary(ctx, "Div"); }
 
 void lower_floor_divide(LoweringContext& ctx) {
-  const auto [a, b] = operands(ctx, quotient_dtype(ctx.output_dtype()));
+  const auto [a, b] = operands(ctx, wide_dtype(ctx.output_dtype()));
   ctx.result(floor_quotient(ctx, a, b));
 }
 
 void lower_truncated_divide(LoweringContext& ctx) {
-  const auto [a, b] = operands(ctx, quotient_dtype(ctx.output_dtype()));
-  Value* quotient = ctx.op("Div", {a, b});
+  const auto [a, b] = operands(ctx, wide_dtype(ctx.output_dtype()));
+  Value* quotient = ctx.widened(ctx.cast(ctx.op("Div", {a, b}), ctx.output_dtype()));  // a half before it is cut
   ctx.result(is_floating(quotient->dtype()) ? rounded_to_zero(ctx, quotient) : quotient);
 }
 
@@ -84,12 +85,12 @@ void lower_div_mode(LoweringContext& ctx) {
 }
 
 void lower_remainder(LoweringContext& ctx) {
-  const auto [a, b] = operands(ctx, quotient_dtype(ctx.output_dtype()));
+  const auto [a, b] = operands(ctx, wide_dtype(ctx.output_dtype()));
   ctx.result(floor_remainder(ctx, a, b));
 }
 
 void lower_fmod(LoweringContext& ctx) {
-  const auto [a, b] = operands(ctx, quotient_dtype(ctx.output_dtype()));
+  const auto [a, b] = operands(ctx, wide_dtype(ctx.output_dtype()));
   ctx.result(truncated_remainder(ctx, a, b));
 }
 
@@ -98,8 +99,8 @@ Value* find_special_power(LoweringContext& ctx, Value* x, double exponent) {
   if (exponent == 1) return x;
   if (exponent == 2) return ctx.op("Mul", {x, x});
   if (exponent == 3) return ctx.op("Mul", {ctx.op("Mul", {x, x}), x});
-  const bool is_full_width = x->dtype() == DType::kFloat32 || x->dtype() == DType::kFloat64;
-  if (!is_full_width) return nullptr;
+  const bool has_roots = is_floating(x->dtype()) && x->dtype() != DType::kFloat16;
+  if (!has_roots) return nullptr;
   if (exponent == 0.5) return ctx.op("Sqrt", {x});
   if (exponent == -0.5) return ctx.op("Reciprocal", {ctx.op("Sqrt", {x})});
   if (exponent == -1) return ctx.op("Reciprocal", {x});
@@ -151,12 +152,12 @@ void lower_copysign(LoweringContext& ctx) {
   const DType dtype = ctx.output_dtype();
   Value* magnitude = kernel_op(ctx, "Abs", {ctx.scalar(0, dtype)});
   Value* is_below = sign_bit(ctx, ctx.is_value(1) ? ctx.input(1) : ctx.scalar(1, dtype));
-  ctx.result(ctx.where(is_below, ctx.op("Neg", {magnitude}), magnitude));
+  ctx.result(with_sign(ctx, is_below, magnitude));
 }
 
 void lower_hypot(LoweringContext& ctx) {
   // scaled by the larger leg, so that the squares do not overflow
-  const auto [a, b] = operands(ctx, quotient_dtype(ctx.output_dtype()));
+  const auto [a, b] = operands(ctx, wide_dtype(ctx.output_dtype()));
   Value* left = ctx.op("Abs", {a});
   Value* right = ctx.op("Abs", {b});
   Value* large = ctx.op("Max", {left, right});
@@ -171,19 +172,19 @@ void lower_hypot(LoweringContext& ctx) {
 }
 
 void lower_addcmul(LoweringContext& ctx) {
-  const DType dtype = ctx.output_dtype();
+  const DType dtype = wide_dtype(ctx.output_dtype());
   Value* product = ctx.op("Mul", {ctx.scalar(1, dtype), ctx.scalar(2, dtype)});
   ctx.result(ctx.op("Add", {ctx.scalar(0, dtype), times_argument(ctx, product, 3)}));
 }
 
 void lower_addcdiv(LoweringContext& ctx) {
-  const DType dtype = ctx.output_dtype();
+  const DType dtype = wide_dtype(ctx.output_dtype());
   Value* quotient = ctx.op("Div", {times_argument(ctx, ctx.scalar(1, dtype), 3), ctx.scalar(2, dtype)});
   ctx.result(ctx.op("Add", {ctx.scalar(0, dtype), quotient}));
 }
 
 void lower_lerp(LoweringContext& ctx) {
-  const DType dtype = ctx.output_dtype();
+  const DType dtype = wide_dtype(ctx.output_dtype());
   const auto [start, end] = operands(ctx, dtype);
   Value* weight = ctx.scalar(2, dtype);
   Value* span = ctx.op("Sub", {end, start});

@@ -44,6 +44,7 @@ void lower_take_along_dim(LoweringContext& ctx) {
   if (!ctx.has(2)) return ctx.result(gathered(ctx, flattened(ctx, x), flattened(ctx, index), 0));
   const std::int64_t axis = ctx.axis(2, ctx.rank(x));
   Value* wide = ctx.expand(x, sizes_beside(ctx, axis, x, index));
+  index = ctx.op("Mod", {index, ctx.dim_scalar(x, axis)});  // along an axis torch counts indices around it
   ctx.result(gathered(ctx, wide, ctx.expand(index, sizes_beside(ctx, axis, index, x)), axis));
 }
 

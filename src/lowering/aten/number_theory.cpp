@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "exportguard/lowering/table.h"
+#include "lowering/elementwise.h"
 #include "lowering/iteration.h"
 #include "lowering/kernels.h"
 #include "lowering/reductions.h"
@@ -14,13 +15,13 @@ namespace {
 
 constexpr std::int64_t kMostDivisions = 100;  // Fibonacci's numbers of 64 bits need 91
 
-/// Euclid's algorithm, until every pair is done.
+/// Euclid's algorithm, until every pair is done; the remainders have the signs of C.
 Value* greatest_divisor(LoweringContext& ctx, Value* a, Value* b) {
   Value* zero = ctx.constant(0, DType::kInt64);
   const WriteStep divide = [&](Value*, const std::vector<Value*>& state) {
     Value* is_done = ctx.op("Equal", {state[1], zero});
     Value* divisor = ctx.where(is_done, ctx.constant(1, DType::kInt64), state[1]);
-    Value* rest = ctx.where(is_done, zero, ctx.op("Mod", {state[0], divisor}));
+    Value* rest = ctx.where(is_done, zero, truncated_remainder(ctx, state[0], divisor));
     Value* next = ctx.where(is_done, state[0], state[1]);
     return Step{{next, rest}, any_true(ctx, ctx.op("Not", {ctx.op("Equal", {rest, zero})}), {})};
   };
@@ -32,24 +33,35 @@ struct Pair {
   Value* b;
 };
 
-/// The sizes of both arguments, in the shape that they have together.
-Pair magnitudes(LoweringContext& ctx) {
-  Value* a = ctx.op("Abs", {ctx.cast(ctx.input(0), DType::kInt64)});
-  Value* b = ctx.op("Abs", {ctx.cast(ctx.input(1), DType::kInt64)});
+/// Both arguments, in the shape that they have together.
+Pair operands(LoweringContext& ctx) {
+  Value* a = ctx.cast(ctx.input(0), DType::kInt64);
+  Value* b = ctx.cast(ctx.input(1), DType::kInt64);
   Value* zeros = ctx.op("Mul", {ctx.op("Add", {a, b}), ctx.constant(0, DType::kInt64)});
   return {ctx.op("Add", {a, zeros}), ctx.op("Add", {b, zeros})};
 }
 
-void lower_gcd(LoweringContext& ctx) {
-  const auto [a, b] = magnitudes(ctx);
-  ctx.result(greatest_divisor(ctx, a, b));
+/// What a number of the output's dtype is that wraps around.
+Value* wrapped(LoweringContext& ctx, Value* x) { return ctx.cast(ctx.cast(x, ctx.output_dtype()), DType::kInt64); }
+
+/// The magnitude of the least number is that number itself; torch goes on with it, and gives negative divisors.
+Value* divisor_of(LoweringContext& ctx, const Pair& pair) {
+  const auto magnitude = [&](Value* x) { return wrapped(ctx, ctx.op("Abs", {x})); };
+  return greatest_divisor(ctx, magnitude(pair.b), magnitude(pair.a));
 }
 
+void lower_gcd(LoweringContext& ctx) { ctx.result(divisor_of(ctx, operands(ctx))); }
+
+/// torch multiplies numbers of 8 and 16 bits as those of 32, so that only wider products wrap before their sign is
+/// lost.
 void lower_lcm(LoweringContext& ctx) {
-  const auto [a, b] = magnitudes(ctx);
-  Value* divisor = greatest_divisor(ctx, a, b);
-  Value* safe = ctx.op("Max", {divisor, ctx.constant(1, DType::kInt64)});
-  ctx.result(ctx.op("Mul", {ctx.op("Div", {a, safe}), b}));
+  const Pair pair = operands(ctx);
+  Value* divisor = divisor_of(ctx, pair);
+  Value* is_zero = ctx.op("Equal", {divisor, ctx.constant(0, DType::kInt64)});
+  Value* safe = ctx.where(is_zero, ctx.constant(1, DType::kInt64), divisor);  // both numbers are 0
+  Value* product = ctx.op("Mul", {ctx.op("Div", {pair.a, safe}), pair.b});
+  if (bit_width(ctx.output_dtype()) >= 32) product = wrapped(ctx, product);
+  ctx.result(ctx.op("Abs", {product}));
 }
 
 // ------------------------------------------------------------------------------------------------ floats
@@ -79,11 +91,17 @@ Value* next_number(LoweringContext& ctx, Value* x, Value* is_up, const Format& f
   return ctx.where(is_infinite, back, next);
 }
 
+/// Halves take their step in float32, and are rounded to it when they are halves again.
+Format format_of(DType dtype) {
+  if (dtype == DType::kFloat16) return {0x1p-10, 0x1p-24, 0x1p-14, 65504};
+  if (dtype == DType::kBFloat16) return {0x1p-7, 0x1p-133, 0x1p-126, 0x1.fep127};
+  return dtype == DType::kFloat32 ? format_of<float>() : format_of<double>();
+}
+
 void lower_nextafter(LoweringContext& ctx) {
-  Value* x = ctx.input(0);
-  Value* target = ctx.input(1);
-  ctx.require(x->dtype() == DType::kFloat32 || x->dtype() == DType::kFloat64, "it takes float32 or float64");
-  const Format format = x->dtype() == DType::kFloat32 ? format_of<float>() : format_of<double>();
+  const Format format = format_of(ctx.output_dtype());
+  Value* x = ctx.widened(ctx.input(0));
+  Value* target = ctx.widened(ctx.input(1));
   Value* next = next_number(ctx, x, ctx.op("Greater", {target, x}), format);
   Value* is_nan = ctx.op("IsNaN", {ctx.op("Add", {x, target})});  // inf - inf as well
   Value* has_nan = ctx.op("Or", {ctx.op("IsNaN", {x}), ctx.op("IsNaN", {target})});

@@ -39,7 +39,7 @@ void lower_atan2(LoweringContext& ctx) {
   Value* acute = float_function(ctx, "Atan", slope);
   Value* obtuse = ctx.op("Sub", {ctx.number_like(std::numbers::pi, y), acute});
   Value* above = ctx.where(sign_bit(ctx, x), obtuse, acute);
-  ctx.result(ctx.where(sign_bit(ctx, y), ctx.op("Neg", {above}), above));
+  ctx.result(with_sign(ctx, sign_bit(ctx, y), above));
 }
 
 void lower_deg2rad(LoweringContext& ctx) {

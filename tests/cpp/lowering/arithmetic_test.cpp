@@ -61,10 +61,10 @@ TEST(ArithmeticLowering, RoundingModeTruncOfFloatsRoundsTowardsZero) {
       %z: f32[b] = aten.div.Scalar_mode(%x, 4.0, "trunc")
       return (%z))";
   EXPECT_EQ(lowered(graph), R"(  %0 = Div(%x, %constant.f32.4)
-  %1 = Floor(%0)
-  %2 = Ceil(%0)
-  %3 = Less(%0, %constant.f32.0)
-  %z = Where(%3, %2, %1)
+  %1 = Greater(%0, %constant.f32.0)
+  %2 = Floor(%0)
+  %3 = Ceil(%0)
+  %z = Where(%1, %2, %3)
   return (%z)
 )");
 }

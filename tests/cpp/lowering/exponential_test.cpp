@@ -15,10 +15,11 @@ TEST(ExponentialLowering, Log1pKeepsTheDigitsOfSmallNumbers) {
   %2 = Log(%0)
   %3 = Div(%x, %1)
   %4 = Mul(%2, %3)
-  %5 = Equal(%1, %constant.f32.0)
-  %6 = Greater(%x, %constant.f32.1)
-  %7 = Where(%6, %2, %4)
-  %z = Where(%5, %x, %7)
+  %5 = Abs(%1)
+  %6 = Greater(%5, %constant.f32.0)
+  %7 = Greater(%x, %constant.f32.1)
+  %8 = Where(%7, %2, %4)
+  %z = Where(%6, %8, %x)
   return (%z)
 )");
 }

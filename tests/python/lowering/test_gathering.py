@@ -27,6 +27,11 @@ CASES: dict[str, Case] = {
     "gather a vector by a number": (lambda x, i: x.gather(0, i), [floats(3), torch.tensor(2)], []),
     "take": (lambda x, i: x.take(i), [floats(3, 4), torch.tensor([[1, -1], [0, 5]])], []),
     "take_along_dim": (lambda x, i: x.take_along_dim(i, 1), [floats(3, 4), integers(1, 3, high=4)], []),
+    "take_along_dim around an axis": (
+        lambda x, i: x.take_along_dim(i, 0),
+        [floats(3, 4), torch.tensor([[3, 7, -4, -1]])],
+        [],
+    ),
     "take_along_dim of one row": (lambda x, i: x.take_along_dim(i, 1), [floats(1, 4), integers(3, 2, high=4)], []),
     "take_along_dim of all": (lambda x, i: x.take_along_dim(i), [floats(3, 4), integers(3, high=4)], []),
     "put": (
