@@ -30,6 +30,11 @@ logger = logging.getLogger(__name__)
 Told = tuple[str, list[str], str]
 
 
+#: File and name of the functions that nodes name beside `forward`, for a torch that has no set of them; it has from
+#: 2.12 on.
+KEPT_FRAMES: set[tuple[str, str]] = set()
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What a probe found: "needed", "not needed", "does not fit" or "target missing", and why."""
@@ -128,13 +133,8 @@ def replaced(changes: Changes, path: str, replace: Callable[[Any], Any]) -> Repl
 
 
 def keep_frames(changes: Changes, functions: Iterable[Any]) -> None:
-    """Lets the nodes that the functions make name them in their stack trace, which holds but `forward` otherwise.
-
-    A stack trace of a node keeps frames of `forward` and of these anchors alone since torch 2.10.
-    """
-    anchors: set[tuple[str, str]] | None = getattr(torch.fx.proxy, "_STACK_TRACE_ANCHORS", None)
-    if anchors is None:
-        return
+    """Lets the nodes that the functions make name them in their stack trace, which holds but `forward` otherwise."""
+    anchors: set[tuple[str, str]] = getattr(torch.fx.proxy, "_STACK_TRACE_ANCHORS", KEPT_FRAMES)
     codes = (getattr(plain(function), "__code__", None) for function in functions)
     new = {(code.co_filename, code.co_name) for code in codes if code is not None} - anchors
     if new:

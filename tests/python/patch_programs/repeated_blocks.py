@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._sympy.value_ranges import ValueRanges
 
 from exportguard import ExportOptions, torch_export_patches
+from exportguard.declaration.patch import KEPT_FRAMES
 from exportguard.repeats.plan import counted, current_plan, traced_with_markers
 from exportguard.request import ExportRequest
 from exportguard.tracing import exported_module
@@ -236,7 +237,21 @@ def _lines_of_stack_traces() -> None:
     assert not any("torch/fx/" in file for file in read)
 
 
+def _replaced_functions_in_stack_traces() -> None:
+    """A node names the function that a patch put in the place of another, and names it no more behind the guard."""
+
+    def twice(x: torch.Tensor, inplace: bool = False) -> torch.Tensor:
+        return x * 2
+
+    with torch_export_patches(custom_patches=[{"torch.nn.functional.silu": twice}]):
+        program = torch.export.export(nn.SiLU(), (torch.zeros(2),))
+    (node,) = (node for node in program.graph.nodes if node.op == "call_function")
+    assert "return x * 2" in (node.stack_trace or "")
+    assert not KEPT_FRAMES
+
+
 PROGRAMS = {
+    "replaced functions in stack traces": _replaced_functions_in_stack_traces,
     "lines of stack traces": _lines_of_stack_traces,
     "fake tensors that look alike": _fake_tensors_that_look_alike,
     "bindings of sizes that depend on data": _bindings_where_nothing_depends_on_data,
