@@ -13,16 +13,17 @@ import logging
 import os
 import pkgutil
 import platform
+import signal
 import sys
 import types
 import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
-from . import commands
+from . import commands, streams
 from .errors import ExportGuardError, InvalidArgumentError
 from .garbage import without_collections
 from .leaving import leave
@@ -68,9 +69,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def script() -> None:
     """The `exportguard` program."""
+    streams.set_up()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup has it ignored
+            signal.signal(number, _stop)
     if not sys.stderr.isatty():  # else every bar of theirs is a hundred lines in the log of a CI
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     leave(main())
+
+
+def _stop(number: int, _frame: object) -> NoReturn:
+    """Ends the program as an interrupt does, so that nothing half-written stays; a second signal ends it at once."""
+    signal.signal(number, signal.SIG_DFL)
+    raise SystemExit(128 + number)
 
 
 def build() -> click.Group:

@@ -8,23 +8,22 @@ import sys
 import threading
 from typing import NoReturn
 
+from .streams import write_out
+
 
 def leave(code: int) -> NoReturn:
     """Ends the process with this code, as `sys.exit` does, and leaves its memory to the system.
 
     Python takes apart every module before it ends: with torch and transformers in it that takes longer than to trace a
-    small model. All that a program may count on is done before: what was registered
-    for the end is called, and what was printed is written.
+    small model. All that a program may count on is done before: what was registered for the end is called, and what was
+    printed is written; where that is not possible, success is none.
     """
+    if not write_out():
+        code = code or 1
     if _is_awaited():
         sys.exit(code)
     atexit._run_exitfuncs()
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:  # nobody reads any more, or the disk is full: Python tells it, with a code of its own
-        sys.exit(code)
-    os._exit(code)
+    os._exit(code if write_out() else code or 1)
 
 
 def _is_awaited() -> bool:

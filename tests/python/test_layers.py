@@ -16,8 +16,9 @@ ROOT = Path(exportguard.__file__).parent
 #: From the lowest layer up: a part sees those of lower layers, and no other of its own. Those between slashes are one
 #: part.
 LAYERS = (
-    "errors version phases garbage leaving _core model_code notebook_tables",
-    "optional progress",
+    "errors version phases garbage _core model_code notebook_tables",
+    "streams optional progress",
+    "leaving",
     "arguments composites emptied_caches foreign_names optimization onnx_types "
     "torch_version devices opsets export_errors",
     "source runners models inputs graph_operators repeats",
