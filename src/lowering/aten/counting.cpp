@@ -3,6 +3,7 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
+#include "lowering/checks.h"
 #include "lowering/kernels.h"
 #include "lowering/scatter.h"
 #include "lowering/size_arithmetic.h"
@@ -23,6 +24,7 @@ Value* ones_like(LoweringContext& ctx, Value* vector, DType dtype) {
 
 void lower_bincount(LoweringContext& ctx) {
   Value* x = ctx.cast(ctx.input(0), DType::kInt64);
+  x = stops_unless(ctx, none_below(ctx, x, 0), x);
   // -1 in front: an empty list has no greatest number, and needs no bin.
   Value* greatest = ctx.reduce("ReduceMax", ctx.concat({ctx.ints({-1}), x}, 0), {0}, true);
   const Size bins = maximum(ctx, Size(ctx.op("Add", {greatest, ctx.ints({1})})), ctx.sizes(2).front());

@@ -3,6 +3,7 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
+#include "lowering/checks.h"
 #include "lowering/complex_rules.h"
 #include "lowering/dtype_limits.h"
 #include "lowering/kernels.h"
@@ -30,16 +31,36 @@ struct Bags {
 /// Bag i begins at offset i: a row is in the last bag that begins at or before it.
 Value* bag_ids(LoweringContext& ctx, Value* offsets, Value* indices) {
   Value* positions = ctx.unsqueeze(range(ctx, size_of(ctx, indices, 0)), {1});
-  Value* has_begun = ctx.op("GreaterOrEqual", {positions, ctx.cast(offsets, DType::kInt64)});
+  Value* has_begun = ctx.op("GreaterOrEqual", {positions, offsets});
   Value* begun = ctx.reduce("ReduceSum", ctx.cast(has_begun, DType::kInt64), {1}, false);
   return ctx.op("Sub", {begun, ctx.constant(1, DType::kInt64)});
 }
 
+/// Whether torch takes the rows from one offset to the next: bags share rows where offsets fall. Otherwise it counts
+/// the offsets up to a row, as `bag_ids` does.
+bool takes_runs(LoweringContext& ctx) {
+  const bool has_padding = ctx.has(8) && ctx.integer(8) >= 0;
+  return static_cast<Mode>(ctx.integer(4)) != Mode::kMax && !has_padding && ctx.input(0)->dtype() != DType::kFloat64;
+}
+
+/// Offsets that begin at 0 and stay within the rows, and do not fall where bags would share rows.
+Value* checked_offsets(LoweringContext& ctx, Value* indices) {
+  Value* offsets = ctx.cast(ctx.input(2), DType::kInt64);
+  const bool is_counted = offsets->producer() != nullptr && offsets->producer()->op() == "Range";
+  if (is_counted) return offsets;
+  Value* count = ctx.dim_of(indices, 0);
+  Value* begins = none_below(ctx, ctx.op("Neg", {ctx.slice(offsets, 0, 0, 1)}), 0);
+  Value* fits = takes_runs(ctx)
+                    ? never_falls(ctx, ctx.concat({ctx.ints({0}), offsets, count}, 0))
+                    : ctx.op("And", {none_below(ctx, offsets, 0), none_below(ctx, ctx.op("Sub", {count, offsets}), 0)});
+  return stops_unless(ctx, ctx.op("And", {begins, fits}), offsets);
+}
+
 Bags bags_of(LoweringContext& ctx) {
   Value* indices = ctx.input(1);
-  Value* offsets = ctx.input(2);
+  Value* offsets = checked_offsets(ctx, indices);
   const bool includes_last = ctx.flag(7);
-  Value* end = includes_last ? ctx.cast(ctx.slice(offsets, 0, -1, kEnd), DType::kInt64) : nullptr;
+  Value* end = includes_last ? ctx.slice(offsets, 0, -1, kEnd) : nullptr;
   if (includes_last) offsets = ctx.slice(offsets, 0, 0, -1);
   const Size offset_count = size_of(ctx, ctx.input(2), 0);
   Bags bags{ctx.gather(ctx.input(0), indices, 0), bag_ids(ctx, offsets, indices), nullptr,

@@ -1,5 +1,6 @@
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
+#include "lowering/checks.h"
 #include "lowering/packed_layout.h"
 #include "lowering/size_arithmetic.h"
 
@@ -10,6 +11,8 @@ namespace {
 void lower_pack(LoweringContext& ctx) {
   Value* padded = ctx.flag(2) ? ctx.swap_axes(ctx.input(0), 0, 1) : ctx.input(0);
   Value* lengths = ctx.cast(ctx.input(1), DType::kInt64);
+  Value* bounds = ctx.concat({ctx.dim_of(padded, 0), lengths, ctx.ints({1})}, 0);
+  lengths = stops_unless(ctx, never_falls(ctx, ctx.op("Neg", {bounds})), lengths);  // sorted, and none of nothing
   Value* steps = ctx.unsqueeze(range(ctx, size_of(ctx, padded, 0)), {1});
   Value* is_element = ctx.op("Less", {steps, lengths});
   Value* batch_sizes = ctx.reduce("ReduceSum", ctx.cast(is_element, DType::kInt64), {1}, false);

@@ -3,6 +3,7 @@
 
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
+#include "lowering/checks.h"
 #include "lowering/kernels.h"
 #include "lowering/reductions.h"
 #include "lowering/size_arithmetic.h"
@@ -34,13 +35,24 @@ struct Runs {
   Value* ends;
 };
 
+/// Unless the call is `unsafe`, lengths are those of runs, and together that of the axis.
+Value* checked_lengths(LoweringContext& ctx) {
+  Value* lengths = ctx.cast(ctx.input(2), DType::kInt64);
+  if (ctx.flag(6)) return lengths;
+  const auto last = static_cast<std::int64_t>(ctx.rank(lengths)) - 1;
+  Value* total = ctx.reduce("ReduceSum", lengths, {last}, false);
+  Value* is_whole = all_true(ctx, ctx.op("Equal", {total, ctx.dim_scalar(ctx.input(0), last)}), {});
+  return stops_unless(ctx, ctx.op("And", {is_whole, none_below(ctx, lengths, 0)}), lengths);
+}
+
 Runs runs_of(LoweringContext& ctx) {
   if (ctx.has(4)) {
     Value* offsets = ctx.cast(ctx.input(4), DType::kInt64);
+    offsets = stops_unless(ctx, never_falls(ctx, offsets), offsets);
     return {ctx.slice(offsets, -1, 0, -1), ctx.slice(offsets, -1, 1, kEnd)};
   }
   ctx.require(ctx.has(2), "the lengths or the offsets of the runs must be given");
-  Value* lengths = ctx.cast(ctx.input(2), DType::kInt64);
+  Value* lengths = checked_lengths(ctx);
   const auto last = static_cast<std::int64_t>(ctx.rank(lengths)) - 1;
   Value* ends = ctx.op("CumSum", {lengths, ctx.constant(last, DType::kInt64)});
   return {ctx.op("Sub", {ends, lengths}), ends};

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "exportguard/lowering/context.h"
+
+/// What a file says of data that torch refuses. ONNX has no assertion; every runtime for CPUs looks whether an element
+/// that a Gather takes is there.
+namespace exportguard::lowering {
+
+/// `numbers`, int64 of any shape, in a file that stops where `holds`, bool of rank 0, is false.
+Value* stops_unless(LoweringContext& ctx, Value* holds, Value* numbers);
+
+/// Bool of rank 0: no element is below `least`.
+Value* none_below(LoweringContext& ctx, Value* numbers, std::int64_t least);
+
+/// Bool of rank 0: along its last axis no element is below the one before it.
+Value* never_falls(LoweringContext& ctx, Value* numbers);
+
+}  // namespace exportguard::lowering
