@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
+from .axes.behind_tests import AskedWith, Questions, example_for_questions, questions_of
 from .axes.bound import AxisBound, Kind
 from .axes.bounds import Claim, prove
 from .axes.branching import joined
@@ -21,11 +22,13 @@ from .axes.regions import EVERYWHERE, Region
 from .axes.resizing import InputsOfOtherSizes
 from .axes.size_tests import OneWayError, Way, is_of_sizes, places_with_none, tree_of
 from .axes.torch_export import traced
+from .axes.traced_program import TracedProgram
 from .axes.trial import ModelRun, does_as_the_model
 from .errors import ExportError
 from .example import Example, Place
 from .export_errors import explained_export
 from .garbage import without_full_collections
+from .inputs import CallInputs
 from .phases import phase, recorded_phases
 from .reading import Exported
 from .repeats.plan import traced_with_markers
@@ -155,15 +158,37 @@ def _joined(program: ExportedProgram, ways: Sequence[Exported]) -> Exported:
     return replace(ways[0], program=program, bounds=list(bounds.values()), rewriting_steps=list(steps.values()))
 
 
+def _traced(
+    request: ExportRequest, record: TraceRecord, example: Example
+) -> tuple[ExportedProgram, Sequence[RewritingStep]]:
+    """The program of one trace, and the steps of the rewriting."""
+    with _guard(request, record) as (prepare, steps):
+        example = replace(example, call=example.call.mapped(prepare))
+        with phase("torch.export"), explained_export():
+            program = traced(request.model, example, strict=request.strict)
+        return program, steps()
+
+
+def _asked_with(request: ExportRequest) -> AskedWith:
+    """What tells the questions of the model with inputs of other sizes."""
+
+    def questions(call: CallInputs) -> Questions | None:
+        record, example = TraceRecord(), example_for_questions(request.example.like(call))
+        try:
+            program, _ = _traced(request, record, example)
+        except ExportError as error:
+            logger.info("at other sizes torch.export stops: %s", error)
+            return None
+        inputs = TracedProgram(program).inputs
+        return questions_of(record.of(inputs.shape_env), inputs, request.example.like(call))
+
+    return questions
+
+
 def _exported(request: ExportRequest, region: Region = EVERYWHERE) -> Exported:
     """One export, for the sizes of a region, and what torch decided about sizes on the way."""
     record = TraceRecord()
-    with _guard(request, record) as (prepare, steps):
-        example = replace(request.example, call=request.example.call.mapped(prepare))
-        with phase("torch.export"), explained_export():
-            program = traced(request.model, example, strict=request.strict)
-        rewritten = steps()
-
+    program, rewritten = _traced(request, record, request.example)
     with phase("proving the sizes"):
         claim = Claim(
             model=request.model,
@@ -173,6 +198,7 @@ def _exported(request: ExportRequest, region: Region = EVERYWHERE) -> Exported:
             further=request.further,
             within=region,
             is_for_branches=request.is_rewritten,
+            asked_with=_asked_with(request),
         )
         proof = prove(claim)
     if proof.difference and request.repeats != "verify":  # which tells more, and traces everything in the end

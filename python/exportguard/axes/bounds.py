@@ -21,20 +21,21 @@ import sympy
 import torch
 from torch.export import ExportedProgram
 
-from exportguard.dynamic_shapes import ends_of
 from exportguard.example import Example
 from exportguard.inputs import CallInputs
 
+from .behind_tests import AskedWith, UntracedWay, untraced_ways
 from .bound import AxisBound, Kind, upper_bound
 from .data_tests import watched_for_data_tests
 from .examples import are_telling, is_met
 from .expressions import Range, Sizes
 from .forms import FORMED, LOOPS, decisions_of_forms, questions_of_loops
 from .implication import Answer, decide
+from .none import bounds_at_none, bounds_of_empty_caches
 from .recording import Decision, TraceRecord
 from .regions import EVERYWHERE, Region, narrow
 from .resizing import other_sizes
-from .trace import Trace, asked_domain, axes_asked, decided_differently, meets, with_relations
+from .trace import Trace, asked_domain, decided_differently, meets, with_relations
 from .traced_program import TracedProgram
 from .trial import ModelRun, Outcome, Trial
 from .vast import holds_for_tensors_in_memory
@@ -44,6 +45,7 @@ logger = logging.getLogger(__name__)
 _TRIALS, _ALIKE = 3, 2  # of one guard; of those, in a long program, where all questions have the same answers
 _MODERATE = 40  # a size that is soon computed
 _DRAWN, _DRAWS = 6, 200  # sizes that are tried beside, and how often they are drawn for that
+_OPEN_BEYOND = (Kind.TESTED, Kind.INNER)  # bounds beyond which the program is to be right as well
 _LARGER = 18  # a size that few tests take for small, and that is soon computed
 
 
@@ -63,6 +65,7 @@ class Claim:
     further: Sequence[CallInputs] = ()
     within: Region = EVERYWHERE
     is_for_branches: bool = False
+    asked_with: AskedWith | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,6 @@ class Proof:
     difference: str = ""
 
 
-@watched_for_data_tests()
 def prove(claim: Claim) -> Proof:
     """Every condition on the sizes of the inputs under which a program was traced and that was not asked for."""
     program, example, record = TracedProgram(claim.program), claim.example, claim.record
@@ -88,7 +90,33 @@ def prove(claim: Claim) -> Proof:
         return Proof(decisions, difference=trial.difference_as_traced())
     loops = questions_of_loops(program.calls_of(*LOOPS), traced) if claim.is_for_branches else ()
     trace = Trace(trial, traced, example, decisions, claim.further, [*loops, *record.of_none], within=claim.within)
-    return Proof(decisions, _bounds(trace), trial.difference_as_traced())
+    with watched_for_data_tests():
+        bounds = _bounds(trace)
+        difference = trial.difference_as_traced()
+    if claim.asked_with is not None:  # it opens a guard, which has to find torch's methods as they are
+        bounds = _with_untraced_ways(trace, claim.asked_with, bounds)
+    return Proof(decisions, bounds, difference)
+
+
+def _with_untraced_ways(trace: Trace, asked_with: AskedWith, bounds: Sequence[AxisBound]) -> list[AxisBound]:
+    """The bounds, those wrong after all that were tried at sizes of some ways alone that the model may go."""
+    trace.known += [bound.holds for bound in bounds if bound.holds is not None and bound.kind not in _OPEN_BEYOND]
+    found = [_bound_of_way(trace, way) for way in untraced_ways(trace, asked_with, _domain_from_one(trace))]
+    conditions = {bound.holds for bound in found}
+    return [*(bound for bound in bounds if bound.holds not in conditions), *found]
+
+
+def _bound_of_way(trace: Trace, way: UntracedWay) -> AxisBound:
+    return AxisBound(
+        condition=trace.worded(way.test),
+        symbols=_input_symbols(trace, way.test),
+        kind=Kind.WRONG,
+        line=way.line,
+        sizes=trace.told(way.sizes),
+        at_most=upper_bound(way.test),
+        holds=way.test,
+        point=trace.by_name(way.sizes),
+    )
 
 
 def _bounds(trace: Trace) -> list[AxisBound]:
@@ -98,8 +126,8 @@ def _bounds(trace: Trace) -> list[AxisBound]:
     squeezes = (decision for decision in trace.decisions if decision.is_of_squeeze)
     squeezed = [bound for decision in squeezes if (bound := _bound_of_squeeze(trace, decision)) is not None]
     found = [bound for guard in _guards(trace) if (bound := _bound_of_guard(trace, guard)) is not None]
-    caches = _bounds_of_empty_caches(trace)
-    return [*squeezed, *found, *_bounds_at_one(trace), *caches, *_bounds_at_none(trace)]
+    caches = bounds_of_empty_caches(trace)
+    return [*squeezed, *found, *_bounds_at_one(trace), *caches, *bounds_at_none(trace)]
 
 
 def _guards(trace: Trace) -> Iterator[sympy.Basic]:
@@ -138,7 +166,7 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
     kind, sizes = _tried(trace, points[:_TRIALS] if is_relation else _spread(points))
     if kind == Kind.TESTED and trace.trial.may_try_many:
         further = (*_corners(trace, condition), *_drawn(trace, condition))
-        wrong = next((point for point in further if point not in points and _differs(trace, point)), None)
+        wrong = next((point for point in further if point not in points and trace.differs(point)), None)
         kind, sizes = (kind, sizes) if wrong is None else (Kind.WRONG, wrong)
     if kind == Kind.TESTED and guard in trace.hidden:
         kind = Kind.HIDDEN
@@ -159,9 +187,9 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
         sizes=trace.told(sizes, is_relation=is_relation),
         at_most=upper_bound(condition),
         holds=condition,
-        point=_by_name(trace, sizes),
+        point=trace.by_name(sizes),
     )
-    if kind not in (Kind.TESTED, Kind.INNER):
+    if kind not in _OPEN_BEYOND:
         trace.known.append(condition)
         narrow(trace.domain, condition)
     return bound
@@ -195,13 +223,6 @@ def _drawn(trace: Trace, condition: sympy.Basic) -> Iterator[Sizes]:
             return
 
 
-def _differs(trace: Trace, sizes: Sizes) -> bool:
-    """Whether the program is wrong where it takes no time to find out."""
-    known = trace.all_sizes(sizes)
-    is_quick = meets(trace.known, trace, sizes) and trace.trial.is_quick(known)
-    return is_quick and trace.trial.outcome(known) == Outcome.DIFFERS and _runs_as_traced(trace)
-
-
 def _spread(points: Sequence[Sizes]) -> list[Sizes]:
     """The points with one of larger sizes behind the smallest, where programs may do the same by luck."""
     moderate = [sizes for sizes in points[1:] if max(sizes.values()) <= _MODERATE]
@@ -209,11 +230,6 @@ def _spread(points: Sequence[Sizes]) -> list[Sizes]:
     if larger is None:
         return [*points]
     return [points[0], larger, *(sizes for sizes in points[1:] if sizes is not larger)]
-
-
-def _by_name(trace: Trace, sizes: Sizes) -> dict[str, int]:
-    """Sizes, and what all others are beside them, by torch's names of the symbols."""
-    return {str(symbol): size for symbol, size in trace.all_sizes(sizes).items()}
 
 
 def _beyond_the_known(trace: Trace, condition: sympy.Basic) -> Sequence[Sizes]:
@@ -247,7 +263,7 @@ def _tried(trace: Trace, points: Sequence[Sizes]) -> tuple[Kind | None, Sizes]:
     for sizes in taken[:_TRIALS]:
         outcomes.append(trace.trial.outcome(trace.all_sizes(sizes)))
         if outcomes[-1] == Outcome.DIFFERS:
-            return (Kind.WRONG if _runs_as_traced(trace) else Kind.OPEN), sizes
+            return (Kind.WRONG if trace.runs_as_traced() else Kind.OPEN), sizes
     if Outcome.UNKNOWN in outcomes:
         return Kind.OPEN, taken[0]
     if Outcome.AGREES in outcomes:
@@ -262,7 +278,7 @@ def _tried(trace: Trace, points: Sequence[Sizes]) -> tuple[Kind | None, Sizes]:
 def _wrong_beside(trace: Trace, agreed: Sizes) -> Sizes | None:
     """Sizes at which the program is wrong, of which some are those at which it was found right."""
     for sizes in _sizes_beside(trace, agreed):
-        if _differs(trace, sizes):
+        if trace.differs(sizes):
             logger.debug("at %s it is wrong", trace.told(sizes))
             return sizes
     return None
@@ -278,7 +294,7 @@ def _sizes_beside(trace: Trace, agreed: Sizes) -> Iterator[Sizes]:
     if not others:
         return
     has_one = 1 in agreed.values()
-    least = {symbol: 1 if has_one and _may_be(trace, symbol, 1) else trace.domain[symbol].low for symbol in others}
+    least = {symbol: 1 if has_one and trace.may_be(symbol, 1) else trace.domain[symbol].low for symbol in others}
     yield {**least, **agreed}
     if [*agreed.values()].count(1) == 1 and trace.trial.may_try_many:
         # Where all are small, more is equal by luck than where two are.
@@ -355,18 +371,13 @@ def _told_by_examples(trace: Trace, condition: sympy.Basic) -> Kind | None:
     others = [entry for entry, answer in zip(known, answers, strict=True) if answer is not True]
     outcomes = {trace.trial.outcome_of(call, sizes) for call, sizes in others}
     if Outcome.DIFFERS in outcomes:
-        return Kind.WRONG if _runs_as_traced(trace) else Kind.OPEN
+        return Kind.WRONG if trace.runs_as_traced() else Kind.OPEN
     return Kind.TESTED if Outcome.AGREES in outcomes else Kind.MET
-
-
-def _runs_as_traced(trace: Trace) -> bool:
-    """Whether the program can be run at all outside of ONNX, and does what the model does at the traced sizes."""
-    return trace.trial.outcome(trace.all_sizes({})) == Outcome.AGREES
 
 
 def _bounds_at_one(trace: Trace) -> list[AxisBound]:
     """The axes that program and model treat differently at a size of 1."""
-    free = [symbol for symbol in trace.free_symbols() if _may_be(trace, symbol, 1)]
+    free = [symbol for symbol in trace.free_symbols() if trace.may_be(symbol, 1)]
     tried = [sizes for symbol in free for sizes in _known_with(trace, symbol, 1)]
     found = [bound for sizes in tried if (bound := _bound_at(trace, sizes)) is not None]
     for sizes in _points_with_ones(trace, free):
@@ -464,15 +475,8 @@ def _as_at_least_two(condition: sympy.Basic) -> sympy.Basic:
 
 
 def _domain_from_one(trace: Trace) -> dict[sympy.Symbol, Range]:
-    free = [symbol for symbol in trace.free_symbols() if _may_be(trace, symbol, 1)]
+    free = [symbol for symbol in trace.free_symbols() if trace.may_be(symbol, 1)]
     return {**trace.domain, **{symbol: replace(trace.domain.get(symbol, Range(2)), low=1) for symbol in free}}
-
-
-def _may_be(trace: Trace, symbol: sympy.Symbol, size: int) -> bool:
-    """Whether such a small size was asked for: by a name, a hint, or a `Dim` that begins there."""
-    asked_for = axes_asked(trace.traced, trace.example.shapes)
-    asked = [shape.axes[axis] for shape, axis, other in asked_for if other == symbol]
-    return all((ends_of(axis)[0] or 0) <= size for axis in asked)
 
 
 def _bound_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
@@ -486,7 +490,7 @@ def _bound_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
         wrong = _wrong_beside(trace, sizes)
         if wrong is not None:
             sizes, outcome = wrong, Outcome.DIFFERS
-    if (outcome != Outcome.DIFFERS and not is_hidden) or not _runs_as_traced(trace):
+    if (outcome != Outcome.DIFFERS and not is_hidden) or not trace.runs_as_traced():
         return None
     # What takes one entry and no other number of them, as its data counts them, broadcasts that one for all.
     is_broadcast = not _takes_others(trace)
@@ -500,7 +504,7 @@ def _bound_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
         line=changed.line,
         sizes=trace.told(sizes),
         holds=_other_than_one(trace, *sizes) if is_single else trace.replaced(changed.condition),
-        point=_by_name(trace, sizes),
+        point=trace.by_name(sizes),
     )
 
 
@@ -508,28 +512,6 @@ def _other_than_one(trace: Trace, symbol: sympy.Symbol) -> sympy.Basic:
     """The sizes for which a program is that does something else at 1; not 0, if a question has another answer there."""
     is_none_apart = next(decided_differently(trace, {symbol: 0}), None) is not None
     return sympy.Ge(symbol, 2) if is_none_apart else sympy.Ne(symbol, 1)
-
-
-def _bounds_at_none(trace: Trace) -> list[AxisBound]:
-    """What the model itself asks of a size that may be 0, or its loops go by, where it takes that and the program does
-    something else."""
-    asked = {question.size: question.line for question in trace.of_none}
-    of_tokens = {*_token_axes(trace)}
-    return [
-        AxisBound(
-            condition=f"{trace.worded(symbol)} >= 1",
-            symbols=frozenset([str(symbol)]),
-            kind=Kind.NONE,
-            line=asked[str(symbol)],
-            sizes=trace.told({symbol: 0}),
-            point=_by_name(trace, {symbol: 0}),
-        )
-        for symbol in trace.free_symbols()
-        if str(symbol) in asked
-        and symbol not in of_tokens
-        and _may_be(trace, symbol, 0)
-        and _differs(trace, {symbol: 0})
-    ]
 
 
 def _bound_of_operators_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
@@ -541,7 +523,7 @@ def _bound_of_operators_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
     known = trace.all_sizes(sizes)
     if len(sizes) != 1 or _has_indices(trace.example) or not trace.trial.is_quick(known):
         return None
-    if not trace.trial.refuses(known) or not _runs_as_traced(trace):
+    if not trace.trial.refuses(known) or not trace.runs_as_traced():
         return None
     return AxisBound(
         condition=" and ".join(f"{trace.worded(symbol)} >= 2" for symbol in sizes),
@@ -555,40 +537,3 @@ def _has_indices(example: Example) -> bool:
     """Whether some inputs are integers, which may point beyond an axis that is made shorter."""
     values = [shape.leaf.value for shape in example.shapes]
     return any(isinstance(value, torch.Tensor) and not value.is_floating_point() for value in values)
-
-
-def _bounds_of_empty_caches(trace: Trace) -> list[AxisBound]:
-    """The caches that program and model treat differently before their first token."""
-    free = trace.free_symbols()
-    symbols = dict.fromkeys(symbol for symbol in _token_axes(trace) if symbol in free)
-    points = [sizes for symbol in symbols if meets(trace.known, trace, sizes := {symbol: 0})]
-    return [bound for sizes in points if (bound := _bound_of_empty(trace, sizes)) is not None]
-
-
-def _token_axes(trace: Trace) -> Iterator[sympy.Symbol]:
-    """What was asked for of the axes that count the tokens of keys and values."""
-    for shape, axis, symbol in axes_asked(trace.traced, trace.example.shapes):
-        value = shape.leaf.value
-        is_cached = isinstance(value, torch.Tensor) and shape.leaf.name.endswith((".key", ".value"))
-        if is_cached and axis == value.dim() - 2:
-            yield symbol
-
-
-def _bound_of_empty(trace: Trace, sizes: Sizes) -> AxisBound | None:
-    """Torch's symbols are positive: `past > 0` is no question that it notes, so they are compared in any case."""
-    if not trace.trial.is_affordable(trace.all_sizes(sizes)):
-        return None
-    changed = next(decided_differently(trace, sizes), None)
-    outcomes = set(trace.trial.outcomes_by_masks(trace.all_sizes(sizes)))
-    logger.debug("at %s: %s", trace.told(sizes), outcomes)
-    if Outcome.DIFFERS not in outcomes or not _runs_as_traced(trace):
-        return None
-    bound = AxisBound(
-        condition=" and ".join(f"{trace.worded(symbol)} >= 1" for symbol in sizes),
-        symbols=frozenset(map(str, sizes)),
-        kind=Kind.EMPTY,
-        line=changed.line if changed else "",
-        sizes=trace.told(sizes),
-    )
-    logger.warning("%s; export the first step, without a cache, on its own", bound)
-    return bound

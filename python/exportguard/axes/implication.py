@@ -204,7 +204,7 @@ def _some_points(guard: sympy.Basic, domain: Domain) -> Iterator[Sizes]:
     The same ones at each call.
     """
     numbers = {int(atom) for atom in guard.atoms(sympy.Integer, sympy.Float) if abs(atom) < 2**62}
-    spans = [sorted(_sizes_to_try(span, numbers)) for span in domain.values()]
+    spans = [sorted(sizes_to_try(span, numbers)) for span in domain.values()]
     if math.prod(map(len, spans)) <= _POINTS:
         yield from (dict(zip(domain, sizes, strict=True)) for sizes in itertools.product(*spans))
         return
@@ -219,15 +219,17 @@ def _some_points(guard: sympy.Basic, domain: Domain) -> Iterator[Sizes]:
 def _grid(guard: sympy.Basic, domain: Domain) -> Iterator[Sizes]:
     """All combinations of small multiples of what a guard divides by: `(h // 16) * (w // 16) != 196` fails at one."""
     width = math.floor(_GRID ** (1 / len(domain)))
+    steps = {symbol: periods(guard, symbol)[0] for symbol in domain}
     spans = [
-        [size for number in range(1, width + 1) if ends.holds(size := number * periods(guard, symbol)[0])]
+        [size for number in range(1, width + 1) if ends.holds(size := number * steps[symbol])]
         for symbol, ends in domain.items()
     ]
     for sizes in itertools.product(*spans):
         yield dict(zip(domain, sizes, strict=True))
 
 
-def _sizes_to_try(ends: Range, numbers: set[int]) -> set[int]:
+def sizes_to_try(ends: Range, numbers: set[int]) -> set[int]:
+    """Small sizes, usual ones, and those around some numbers."""
     around = {number + by for number in numbers for by in (-1, 0, 1)} | {2 * number for number in numbers}
     found = {*range(ends.low, ends.low + 12), *_USUAL, *around}
     return {size for size in found if ends.holds(size)} or {ends.low}

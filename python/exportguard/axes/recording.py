@@ -8,7 +8,7 @@ import itertools
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -33,7 +33,8 @@ class Decision:
 
     It is the model's own if the model, or a layer of torch.nn, asked for it; if not, torch did within an operator.
     `is_of_slice` if that asks where a slice ends, `is_of_squeeze` if it says that an axis is not squeezed away,
-    `is_hidden` if it is asked in branches and loops alone that tensor data may not come to.
+    `is_hidden` if it is asked in branches and loops alone that tensor data may not come to, `is_test` if Python code of
+    the model got the answer, and not an operator alone.
     """
 
     condition: sympy.Basic
@@ -42,6 +43,7 @@ class Decision:
     is_of_slice: bool = False
     is_of_squeeze: bool = False
     is_hidden: bool = False
+    is_test: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,14 +71,19 @@ class TraceRecord:
         """Remembers a condition that was found true at the line that is running."""
         known = self._decisions.setdefault(id(shape_env), {})
         before = known.get(condition)
-        if before is not None and before.is_of_model and not before.is_hidden:
+        is_known = before is not None and before.is_of_model and not before.is_hidden
+        if before is not None and is_known and (before.is_test or not _is_answered_to_python()):
             return
         is_of_model = _asked_by_model()
+        is_test = is_of_model and _is_answered_to_python()
         if before is None or (is_of_model and not before.is_of_model):
             is_hidden = is_of_model and _is_hidden()
-            known[condition] = Decision(condition, model_line(), is_of_model, _is_within(ASKING), is_hidden=is_hidden)
-        elif is_of_model and not _is_hidden():
-            known[condition] = replace(before, is_hidden=False)
+            known[condition] = Decision(
+                condition, model_line(), is_of_model, _is_within(ASKING), is_hidden=is_hidden, is_test=is_test
+            )
+        elif is_of_model:
+            is_hidden = before.is_hidden and _is_hidden()
+            known[condition] = replace(before, is_hidden=is_hidden, is_test=is_test or before.is_test)
 
 
 def recording_patches(record: TraceRecord) -> tuple[Patch, Patch]:
@@ -236,16 +243,24 @@ _FRAMES_OF_A_TEST = 16
 _HIDING = ("Run.__init__", "Run.outcome", "Loop._one_step", "Loop.while_loop.<locals>.step")
 
 
-def _is_hidden() -> bool:
-    """Whether Python code tests a size in a branch or in the body of a loop that tensor data decides about.
+#: What Python calls where it wants to know what a symbolic number is; methods of torch.SymInt and its like.
+_ANSWERS = ("__bool__", "__int__", "__index__", "__float__")
 
-    What an operator of the model asks there, as `view` does, is no test: the size decides how a result lies in memory.
+
+def _is_answered_to_python(answers: Container[str] = _ANSWERS) -> bool:
+    """Whether it is Python code that asks.
+
+    What an operator asks, as `view` does, is no test: the size decides how its result lies in memory.
     """
-    tests = any(
-        frame.f_code.co_name == "__bool__" and frame.f_code.co_filename == torch.__file__
+    return any(
+        frame.f_code.co_name in answers and frame.f_code.co_filename == torch.__file__
         for frame in itertools.islice(_frames(), _FRAMES_OF_A_TEST)
     )
-    return tests and any(
+
+
+def _is_hidden() -> bool:
+    """Whether Python code tests a size in a branch or in the body of a loop that tensor data decides about."""
+    return _is_answered_to_python(("__bool__",)) and any(
         frame.f_code.co_qualname in _HIDING and frame.f_globals["__name__"].startswith("exportguard.rewrites.")
         for frame in _frames()
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy
+import torch
 
-from exportguard.dynamic_shapes import ends_of
+from exportguard.dynamic_shapes import LeafShape, ends_of
 from exportguard.example import Example, Place
 from exportguard.signature import TracedInputs
 
@@ -97,11 +98,7 @@ class Region:
 
     def as_traced(self, traced: TracedInputs) -> list[sympy.Basic]:
         """Its conditions in the symbols of a trace."""
-        sizes = {
-            symbol_of(Place(number, axis)): size
-            for number, leaf in enumerate(traced.sizes)
-            for axis, size in enumerate(leaf)
-        }
+        sizes = sizes_of_places(traced)
         return [condition.xreplace(sizes) for condition in self.conditions]
 
 
@@ -128,3 +125,24 @@ def places_of_symbols(traced: TracedInputs, example: Example) -> dict[sympy.Symb
             if isinstance(size, sympy.Symbol):
                 found.setdefault(size, symbol_of(Place(number, axis)))
     return found
+
+
+def sizes_of_places(traced: TracedInputs) -> dict[sympy.Symbol, sympy.Expr]:
+    """The size of each axis in a trace, by what stands for it."""
+    return {
+        symbol_of(Place(number, axis)): size
+        for number, leaf in enumerate(traced.sizes)
+        for axis, size in enumerate(leaf)
+    }
+
+
+def without_small_axes(example: Example) -> Example:
+    """The example without what is asked of axes of 0 or 1, of which torch makes constants."""
+    return replace(example, shapes=[_without_small(shape) for shape in example.shapes])
+
+
+def _without_small(shape: LeafShape) -> LeafShape:
+    value = shape.leaf.value
+    if not isinstance(value, torch.Tensor):
+        return shape
+    return replace(shape, axes={axis: asked for axis, asked in shape.axes.items() if value.shape[axis] > 1})

@@ -13,17 +13,15 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import sympy
-import torch
 from torch.export import ExportedProgram
 
-from exportguard.dynamic_shapes import LeafShape
 from exportguard.example import Example, Place
 from exportguard.inputs import CallInputs
 from exportguard.signature import TracedInputs
 
 from .bound import AxisBound, Kind
 from .expressions import Sizes
-from .regions import Axes, Region, places_of_symbols, symbol_of
+from .regions import Axes, Region, places_of_symbols, symbol_of, without_small_axes
 from .resizing import InputsOfOtherSizes
 
 _WAYS = 8  # programs for one model
@@ -168,7 +166,7 @@ class _Search:
         call = self._inputs.alike({**_hints(self._first), **names})
         if call is None:
             raise OneWayError("inputs of other sizes would be too large")
-        return self._trace(_without_small_axes(example.like(call)), region)
+        return self._trace(without_small_axes(example.like(call)), region)
 
     def _symbols(self, way: Way) -> Mapping[sympy.Symbol, sympy.Symbol]:
         return places_of_symbols(way.inputs, self._first.example)
@@ -238,18 +236,6 @@ def _meets(region: Region, point: Sizes) -> bool:
 
 def _breaks(condition: sympy.Basic, point: Sizes) -> bool:
     return bool(condition.xreplace({symbol: sympy.Integer(size) for symbol, size in point.items()}) == sympy.false)
-
-
-def _without_small_axes(example: Example) -> Example:
-    """The example without what is asked of axes of 0 or 1, of which torch makes constants."""
-    return replace(example, shapes=[_without_small(shape) for shape in example.shapes])
-
-
-def _without_small(shape: LeafShape) -> LeafShape:
-    value = shape.leaf.value
-    if not isinstance(value, torch.Tensor):
-        return shape
-    return replace(shape, axes={axis: asked for axis, asked in shape.axes.items() if value.shape[axis] > 1})
 
 
 __all__ = ["Branch", "OneWayError", "Place", "Tree", "Way", "is_of_sizes", "tree_of", "ways_of"]

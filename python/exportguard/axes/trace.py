@@ -20,7 +20,7 @@ from .examples import sizes_of_examples
 from .expressions import Evaluation, Range, Sizes
 from .recording import Decision, QuestionOfNone
 from .regions import EVERYWHERE, Region
-from .trial import Trial
+from .trial import Outcome, Trial
 
 
 @dataclass
@@ -100,6 +100,26 @@ class Trace:
             symbols = sorted(condition.free_symbols, key=str)
             evaluation = self._evaluations[condition] = Evaluation(condition, symbols)
         return evaluation(sizes)
+
+    def by_name(self, sizes: Sizes) -> dict[str, int]:
+        """Sizes, and what all others are beside them, by torch's names of the symbols."""
+        return {str(symbol): size for symbol, size in self.all_sizes(sizes).items()}
+
+    def may_be(self, symbol: sympy.Symbol, size: int) -> bool:
+        """Whether such a small size was asked for: by a name, a hint, or a `Dim` that begins there."""
+        asked_for = axes_asked(self.traced, self.example.shapes)
+        asked = [shape.axes[axis] for shape, axis, other in asked_for if other == symbol]
+        return all((ends_of(axis)[0] or 0) <= size for axis in asked)
+
+    def runs_as_traced(self) -> bool:
+        """Whether the program can be run at all outside of ONNX, and does what the model does at the traced sizes."""
+        return self.trial.outcome(self.all_sizes({})) == Outcome.AGREES
+
+    def differs(self, sizes: Sizes) -> bool:
+        """Whether the program is wrong where it takes no time to find out."""
+        known = self.all_sizes(sizes)
+        is_quick = meets(self.known, self, sizes) and self.trial.is_quick(known)
+        return is_quick and self.trial.outcome(known) == Outcome.DIFFERS and self.runs_as_traced()
 
     def told(self, sizes: Sizes, *, is_relation: bool = False) -> str:
         """Sizes in the user's names."""

@@ -259,6 +259,11 @@ class Trial:
             call.forget_outputs()
         return self._outcomes[call]
 
+    def inputs_at(self, sizes: Sizes) -> CallInputs | None:
+        """Inputs of these sizes; None if they would be too large, or the model has no data to run with."""
+        call = self._at(sizes)
+        return None if call is None else call.inputs
+
     def has_agreed(self, sizes: Sizes) -> bool:
         """Whether they were found to do the same at these sizes; nothing is run for the answer."""
         call = self._calls.get(_key(sizes))

@@ -1,0 +1,170 @@
+"""What a model asks behind a test on sizes that other sizes answer otherwise.
+
+A program that does at one such size what the model does need not do so at the next: behind `if n > 4 or m == 37` there
+are questions that were not asked while it was traced. The model is therefore traced once more at that size, for its
+questions alone. Sizes at which it would answer one of them otherwise go another way; the program is tried there as
+well, and so on, until every size that is drawn lies on a way that was gone through. On one way the model computes the
+same expressions at all sizes, so that one point of it tells.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import sympy
+from torch.export import Dim
+
+from exportguard.example import Example
+from exportguard.inputs import CallInputs
+from exportguard.signature import TracedInputs
+
+from .expressions import Domain, Sizes
+from .implication import Answer, decide, sizes_to_try
+from .recording import Decision
+from .regions import places_of_symbols, sizes_of_places, symbol_of, without_small_axes
+from .trace import Trace, meets, with_relations
+from .trial import Outcome
+
+logger = logging.getLogger(__name__)
+
+_DRAWN = 300  # sizes, for the questions of one way
+_OF_EACH = 12  # further ones, for each of them alone
+_COMBINED = 2000  # of which these are chosen
+_WAYS = 8  # that the model is traced on
+_TRIALS = 48  # at sizes that lie on none of them
+_LARGEST = 130  # size that is tried
+
+#: What holds of the sizes at which a model goes one way, in the symbols of `regions`, with the line that asks for each.
+Questions = Mapping[sympy.Basic, str]
+
+#: The questions of a model on its way with a call; None if it cannot be traced with it.
+AskedWith = Callable[[CallInputs], Questions | None]
+
+
+class UntracedWay(NamedTuple):
+    """Sizes at which a program is wrong, and the test that they answer otherwise than in the trace, in its symbols."""
+
+    test: sympy.Basic
+    line: str
+    sizes: Sizes
+
+
+def example_for_questions(example: Example) -> Example:
+    """The example, of whose axes torch makes constants without a word where the model asks for that."""
+    shapes = [
+        replace(shape, axes={axis: Dim.AUTO if isinstance(asked, str) else asked for axis, asked in shape.axes.items()})
+        for shape in without_small_axes(example).shapes
+    ]
+    return replace(example, shapes=shapes)
+
+
+def questions_of(decisions: Sequence[Decision], traced: TracedInputs, example: Example) -> Questions:
+    """What a model asks in one trace with an example."""
+    places = places_of_symbols(traced, example)
+    asked = (entry for entry in decisions if entry.is_test or entry.is_of_slice)
+    found = {entry.condition.xreplace(places): entry.line for entry in asked}
+    for place in example.sizes:
+        size = traced.shape_env.replace(traced.sizes[place.leaf][place.axis])
+        if size.is_Integer:
+            found[sympy.Eq(symbol_of(place), size)] = ""
+    return {condition: line for condition, line in found.items() if condition.free_symbols <= {*places.values()}}
+
+
+def untraced_ways(trace: Trace, asked_with: AskedWith, domain: Domain) -> Iterator[UntracedWay]:
+    """The ways of a model, at sizes of a domain within the bounds that are known, on which the program is wrong.
+
+    There is one for each test that is answered otherwise on such a way.
+    """
+    tests = _open_tests(trace, domain)
+    if tests:
+        yield from _Walk(trace, asked_with, domain, tests).wrong()
+
+
+def _open_tests(trace: Trace, domain: Domain) -> dict[sympy.Basic, str]:
+    """The tests of the model that some sizes of a domain answer otherwise than those of the trace, with their lines."""
+    tests = {trace.replaced(with_relations(trace, d.condition)): d.line for d in trace.decisions if d.is_test}
+    known = {trace.replaced(with_relations(trace, entry)) for entry in trace.known}
+    asked = {test: line for test, line in tests.items() if test.free_symbols <= domain.keys() and test not in known}
+    return {test: line for test, line in asked.items() if decide(test, domain).answer != Answer.PROVED}
+
+
+class _Walk:
+    """Goes through the ways of a model, of which the program is one."""
+
+    def __init__(self, trace: Trace, asked_with: AskedWith, domain: Domain, tests: Mapping[sympy.Basic, str]) -> None:
+        self._trace, self._asked_with, self._tests = trace, asked_with, dict(tests)
+        self._spans = {symbol: domain[symbol] for symbol in trace.free_symbols()}
+        self._symbols = sizes_of_places(trace.traced)
+        self._ways: list[Iterable[sympy.Basic]] = [self._tests]
+        self._random = random.Random(0)
+
+    def wrong(self) -> Iterator[UntracedWay]:
+        """Sizes at which the program is wrong, for each test at most once."""
+        waiting, trials = self._drawn(self._tests, self._trace.all_sizes({})), 0
+        while waiting and trials < _TRIALS:
+            sizes = waiting.pop()
+            known = self._trace.all_sizes(sizes)
+            if not self._is_left(known) or not self._trace.trial.is_quick(known):
+                continue
+            outcome = self._trace.trial.outcome(known)
+            logger.debug("behind a test, at %s: %s", self._trace.told(sizes), outcome.value)
+            trials += 1
+            if outcome == Outcome.DIFFERS and self._trace.runs_as_traced():
+                test = next(test for test in self._tests if not self._holds(test, known))
+                yield UntracedWay(test, self._tests.pop(test), sizes)
+                self._trace.known.append(test)
+            elif outcome == Outcome.AGREES and len(self._ways) <= _WAYS:
+                waiting += self._drawn(self._gone(known), known)
+
+    def _drawn(self, questions: Iterable[sympy.Basic], beside: Sizes) -> list[Sizes]:
+        """Sizes around the numbers of questions, the same at each call; last those that answer one of them otherwise
+        beside the sizes that are known.
+        """
+        questions = list(questions)
+        anywhere = self._near(questions, self._spans)
+        found = [self._one_of(anywhere) for _ in range(_DRAWN)] if all(anywhere.values()) else []
+        for question in questions:
+            own = {symbol: ends for symbol, ends in self._spans.items() if symbol in question.free_symbols}
+            points = ({**beside, **point} for point in self._all_of(self._near([question], own)))
+            found += itertools.islice((point for point in points if not self._holds(question, point)), _OF_EACH)
+        return [{symbol: sizes[symbol] for symbol in self._spans} for sizes in found]
+
+    def _near(self, questions: Iterable[sympy.Basic], spans: Domain) -> dict[sympy.Symbol, list[int]]:
+        numbers = {int(atom) for question in questions for atom in question.atoms(sympy.Integer)}
+        tried = {symbol: sizes_to_try(ends, numbers) for symbol, ends in spans.items()}
+        return {symbol: sorted(size for size in sizes if size <= _LARGEST) for symbol, sizes in tried.items()}
+
+    def _one_of(self, sizes: Mapping[sympy.Symbol, Sequence[int]]) -> Sizes:
+        return {symbol: self._random.choice(choices) for symbol, choices in sizes.items()}
+
+    def _all_of(self, sizes: Mapping[sympy.Symbol, Sequence[int]]) -> list[Sizes]:
+        """All combinations, or some, in no order."""
+        if math.prod(map(len, sizes.values())) > _COMBINED:
+            return [self._one_of(sizes) for _ in range(_COMBINED)] if all(sizes.values()) else []
+        found: list[Sizes] = [dict(zip(sizes, each, strict=True)) for each in itertools.product(*sizes.values())]
+        self._random.shuffle(found)
+        return found
+
+    def _is_left(self, sizes: Sizes) -> bool:
+        """Whether sizes are to be right, and lie on none of the ways that were gone through."""
+        is_within = meets(self._trace.known, self._trace, sizes)
+        return is_within and not any(all(self._holds(entry, sizes) for entry in way) for way in self._ways)
+
+    def _holds(self, condition: sympy.Basic, sizes: Sizes) -> bool:
+        return self._trace.value(condition, sizes) is not False
+
+    def _gone(self, sizes: Sizes) -> Iterable[sympy.Basic]:
+        """The questions on the way that the model goes at some sizes."""
+        call = self._trace.trial.inputs_at(sizes)
+        questions = None if call is None else self._asked_with(call)
+        if questions is None:
+            return ()
+        way = [question.xreplace(self._symbols) for question in questions]
+        self._ways.append(way)
+        return way
