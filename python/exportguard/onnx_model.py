@@ -299,7 +299,8 @@ def require_writable(path: str | os.PathLike[str], name: str = "path") -> Path:
     target = path_of(name, path)
     folder = target.parent
     if not folder.is_dir():
-        raise FileError(f"cannot write {target}: the folder {folder} does not exist; create it first")
+        what = "is a file; pass another name" if folder.exists() else "does not exist; create it first"
+        raise FileError(f"cannot write {target}: the folder {folder} {what}")
     if len(os.fsencode(target.name)) + len(".data") > _LONGEST_NAME:
         raise FileError(f"cannot write {target}: the name is too long; choose a shorter one")
     if target.exists() and not target.is_file() and not target.is_dir():

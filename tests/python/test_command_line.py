@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
@@ -18,6 +19,7 @@ from exportguard.axes.bound import AxisBound, Kind
 from exportguard.axis_report import AxisOutcome
 from exportguard.command_line import build, main
 from exportguard.commands import validate as validate_command
+from exportguard.ship.quantization import QUANTIZATIONS, quantize_file
 from exportguard.validation.discrepancies import Discrepancy
 from exportguard.validation.exporters import file_name
 from exportguard.validation.set_result import SetResult
@@ -117,6 +119,22 @@ USAGE = {
     "an unknown runtime": (["export", "-m", "llama", "-o", "o", "--for", "x"], "'x' is not one of 'onnxruntime'"),
     "an unknown quantization": (["export", "-m", "llama", "-o", "o", "--quantize", "3"], "'3' is not one of 'int4'"),
     "a size that is none": (["export", "-m", "llama", "-o", "o", "--shard-size", "big"], "got 'big'; write 2GB"),
+    "blocks that the opset has not": (
+        ["export", "-m", "never loaded", "-o", "o", "--quantize", "int4-onnx", "--opset", "18"],
+        "DequantizeLinear by blocks is of opset 21, and the file has 18",
+    ),
+    "ranges of nothing": (
+        ["export", "-m", "never loaded", "-o", "o", "--quantize", "int8-static", "--no-verify"],
+        "QDQ takes the ranges of values from examples",
+    ),
+    "a dtype of a function's model": (
+        ["validate", "never_imported.py:make", "--dtype", "float16", "-q"],
+        "never_imported.py:make makes the model itself, so dtype would change nothing; leave it out",
+    ),
+    "a task of a function's model": (
+        ["validate", "never_imported.py:make", "-t", "fill-mask", "-q"],
+        "never_imported.py:make makes the model itself, so task would change nothing; leave it out",
+    ),
     "an unknown subcommand": (["convert"], "No such command 'convert'"),
 }
 
@@ -156,8 +174,50 @@ def test_the_models_that_work_offline_are_listed(capsys: pytest.CaptureFixture[s
     assert "text-generation" in capsys.readouterr().out
 
 
-def test_no_model_of_that_name_exits_with_1() -> None:
+def test_no_model_of_that_name_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "no-such-model"]) == 1
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert "no model has 'no-such-model' in its name" in said.err
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A model of three rows or more, two wide."""
+    module = torch.nn.Linear(2, 2).eval()
+    return exportguard.to_onnx(module, (torch.randn(3, 2),), dynamic_shapes=({0: "rows"},)).save(tmp_path / "m.onnx")
+
+
+UNFITTING: dict[str, tuple[torch.Tensor, str]] = {
+    "integers": (torch.ones(3, 2, dtype=torch.int64), "got int64[3, 2]"),
+    "more digits": (torch.ones(3, 2, dtype=torch.float64), "got double[3, 2]"),
+    "complex numbers": (torch.ones(3, 2, dtype=torch.complex64), "got complex64[3, 2]"),
+    "an axis less": (torch.ones(2), "got float[2]"),
+    "an axis more": (torch.ones(1, 3, 2), "got float[1, 3, 2]"),
+    "another width": (torch.ones(3, 5), "got float[3, 5]"),
+    "a number": (torch.tensor(1.0), "got float[]"),
+}
+
+
+@pytest.mark.parametrize(("value", "text"), UNFITTING.values(), ids=UNFITTING)
+def test_inputs_that_a_file_does_not_take_are_told(
+    value: torch.Tensor, text: str, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    numpy.savez(tmp_path / "given.npz", input=value.numpy())
+    assert main(["profile", str(file), "--inputs", str(tmp_path / "given.npz"), "--runs", "1"]) == 2
+    assert capsys.readouterr().err == f"Error: input 'input' must be float[rows, 2], {text}\n"
+    with pytest.raises(exportguard.InvalidArgumentError, match=re.escape(text)):
+        quantize_file(file, QUANTIZATIONS["int8-static"], [{"input": value}])
+
+
+def test_a_page_of_a_profile_that_cannot_be_written_is_found_out_before_the_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["profile", "never_read.onnx", "--html", str(tmp_path)]) == 1
+    assert "it is a folder; pass the name of a file in it" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    assert main(["profile", "never_read.onnx", "--html", str(tmp_path / "file" / "page.html")]) == 1
+    assert f"the folder {tmp_path / 'file'} is a file; pass another name" in capsys.readouterr().err
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

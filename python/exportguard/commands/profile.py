@@ -12,7 +12,7 @@ from rich.table import Table
 from ..arguments import sizes_of
 from ..command_line import argument
 from ..errors import FileError
-from ..onnx_model import load
+from ..onnx_model import load, require_writable
 from ..validation.model_inputs import random_inputs
 from ..validation.profile import Profile, Share, page_of, profile
 from ..validation.tensor_files import load_tensors
@@ -34,6 +34,8 @@ class Options:
 def run(options: Options) -> int:
     """Prints the tables, and writes the page."""
     console = Console(stderr=False)
+    if options.html:
+        require_writable(options.html, "--html")
     model = load(options.model)
     inputs = load_tensors(options.inputs) if options.inputs else random_inputs(model, sizes_of(options.sizes))
     found = profile(model, inputs, runs=options.runs, device=options.device)

@@ -105,6 +105,26 @@ class OrtSession:
         del held
         return [_as_tensor(value) for value in binding.get_outputs()]
 
+    def require_fitting(self, inputs: Mapping[str, torch.Tensor]) -> None:
+        """Checks what a caller gives; onnxruntime stops at it while it runs.
+
+        Raises:
+            InvalidArgumentError: an input is missing, unknown, of another dtype, or of a size that the model has not.
+        """
+        require_same(self.input_names, list(inputs))
+        for value in self._session.get_inputs():
+            given = inputs[value.name]
+            expected = value.type.removeprefix("tensor(").removesuffix(")")
+            sizes = value.shape or list(given.shape)  # without any where the rank is not known
+            fits = len(sizes) == given.dim() and all(
+                size == length for size, length in zip(sizes, given.shape, strict=True) if isinstance(size, int)
+            )
+            if expected != _name_of(given.dtype) or not fits:
+                wanted = ", ".join(map(str, sizes))
+                raise InvalidArgumentError(
+                    f"input '{value.name}' must be {expected}[{wanted}], got {_name_of(given.dtype)}{[*given.shape]}"
+                )
+
     def end_profiling(self) -> Path:
         """The file with the times of all runs so far; only of a session that was asked for a profile."""
         return Path(self._session.end_profiling())
@@ -136,6 +156,12 @@ def _providers(device: torch.device) -> list[Any]:
         f"the installed onnxruntime cannot run on {device}: it has {', '.join(available)}; "
         "install onnxruntime-gpu or pass device cpu"
     )
+
+
+def _name_of(dtype: torch.dtype) -> str:
+    """As onnxruntime calls it."""
+    name = str(dtype).removeprefix("torch.")
+    return {"float32": "float", "float64": "double"}.get(name, name.replace("float8_", "float8"))
 
 
 def _as_tensor(value: Any) -> torch.Tensor:

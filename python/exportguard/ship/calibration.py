@@ -62,6 +62,7 @@ def _ranges(session: Any, calls: Sequence[Mapping[str, torch.Tensor]]) -> dict[s
     found: dict[str, tuple[float, float]] = {}
     refused: set[str] = set()
     for feeds in calls:
+        session.require_fitting(feeds)
         for name, value in zip(session.output_names, session.run(feeds), strict=True):
             if not value.isfinite().all():
                 refused.add(name)

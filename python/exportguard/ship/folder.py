@@ -13,7 +13,7 @@ import torch
 from exportguard.arguments import path_of, require_callable, require_kind, wrong
 from exportguard.errors import InvalidArgumentError
 from exportguard.garbage import without_full_collections
-from exportguard.models import BuildOptions, ModelCase, build_model
+from exportguard.models import ModelCase, build_model
 from exportguard.models.wide_modules import is_kept, wide_modules
 from exportguard.opsets import checked_opset
 from exportguard.validation.own_module import case_of_program, is_program
@@ -125,15 +125,7 @@ def _case_of(model: str | os.PathLike[str], options: FolderOptions) -> ModelCase
             "module (exportguard.to_onnx converts one that is at hand)"
         )  # fmt: skip
     name = os.fspath(model)
-    if not is_program(name):
-        return build_model(name, options.build)
-    given = [field for field, value in vars(BuildOptions()).items() if getattr(options.build, field) != value]
-    if given:
-        raise InvalidArgumentError(
-            f"{name} makes the model itself, so {' and '.join(given)} would change nothing; leave it out, and do it in "
-            "the function (model.half(), for example)"
-        )
-    return case_of_program(name)
+    return case_of_program(name, options.build) if is_program(name) else build_model(name, options.build)
 
 
 def _dtype_of(model: torch.nn.Module, kept: Mapping[str, torch.nn.Module]) -> str:

@@ -18,7 +18,7 @@ from exportguard.validation.discrepancies import Discrepancy
 from exportguard.version import versions
 from exportguard.wide_ends import WideEnds
 
-from .quantization import Quantization, QuantizationReport
+from .quantization import Quantization, QuantizationReport, require_possible
 
 Runtime = Literal["onnxruntime", "genai", "optimum", "transformers.js"]
 Progress = Callable[[str], None]
@@ -56,6 +56,10 @@ class FolderOptions:
             raise InvalidArgumentError(
                 "weights of bfloat16 are not quantized, as onnxruntime has no products of them; pass float16, "
                 "or no dtype"
+            )
+        if self.quantize is not None:
+            require_possible(
+                self.quantize, checked_opset(self.opset), has_examples=self.verify or len(self.examples) > 0
             )
         if self.shard_size is not None:
             require_count("shard_size", self.shard_size, 1)

@@ -100,6 +100,26 @@ class QuantizationReport:
     bytes_after: int
 
 
+def require_possible(how: Quantization, opset: int, *, has_examples: bool = True) -> None:
+    """Found out before a model is loaded.
+
+    Raises:
+        InvalidArgumentError: the form needs a newer opset, or examples.
+    """
+    if how.form == "DequantizeLinear" and opset < _LEAST_OPSET:
+        raise InvalidArgumentError(
+            f"DequantizeLinear by blocks is of opset {_LEAST_OPSET}, and the file has {opset}; pass --opset "
+            f"{_LEAST_OPSET}, or another quantization"
+        )
+    if how.form == "QDQ" and not has_examples:
+        raise InvalidArgumentError("QDQ takes the ranges of values from examples; pass some, or int8-dynamic")
+
+
+def _opset_of(model: Any) -> int:
+    opset: int = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    return opset
+
+
 def quantize_file(
     file: Path, how: Quantization, calls: Sequence[Mapping[str, torch.Tensor]] = ()
 ) -> QuantizationReport:
@@ -113,8 +133,7 @@ def quantize_file(
     model = onnx.load(str(file), load_external_data=False)
     ranges: Ranges = {}
     if how.form == "QDQ":
-        if not calls:
-            raise InvalidArgumentError("QDQ takes the ranges of values from examples; pass some, or int8-dynamic")
+        require_possible(how, _opset_of(model), has_examples=len(calls) > 0)
         ranges = ranges_of(file, _multiplied(model.graph), calls)
     weights = WeightsOnDisk(file)
     report = quantize_model(model, how, weights, ranges)
@@ -127,12 +146,7 @@ def quantize_model(
 ) -> QuantizationReport:
     """Quantizes the weights of a ModelProto in place; without `weights` it holds them itself. `ranges` are those of the
     values that are multiplied by them; "QDQ" leaves products without one as they are."""
-    opset = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
-    if how.form == "DequantizeLinear" and opset < _LEAST_OPSET:
-        raise InvalidArgumentError(
-            f"DequantizeLinear by blocks is of opset {_LEAST_OPSET}, and the file has {opset}; pass --opset "
-            f"{_LEAST_OPSET}, or another quantization"
-        )
+    require_possible(how, _opset_of(model))
     return _Quantizer(model.graph, how, weights or WeightsInMemory(), ranges).run(model)
 
 

@@ -20,7 +20,7 @@ from ..dynamic_shapes import DynamicShapes, LeafShape, ends_of, normalise
 from ..errors import REFUSALS, InvalidArgumentError
 from ..guard import torch_export_patches
 from ..inputs import CallInputs
-from ..models import ModelCase, Task
+from ..models import BuildOptions, ModelCase, Task
 from ..models.input_sets import InputSet
 from ..rewrites.state import KeptModule
 
@@ -89,12 +89,14 @@ def is_program(model: str) -> bool:
     return model.partition(":")[0].endswith(".py")
 
 
-def case_of_program(model: str) -> ModuleCase:
+def case_of_program(model: str, build: BuildOptions = BuildOptions(), followed: Collection[str] = ()) -> ModuleCase:
     """The case of `path/file.py:function`; the function returns a module, its inputs, and dynamic shapes if any change.
+    Of `build` it asks nothing: what is told there is an error, but for the fields that are `followed` by whoever asks.
 
     Raises:
         InvalidArgumentError: no such file or function, or it raises or returns something else.
     """
+    _require_none(model, build, followed)
     path, _, name = model.partition(":")
     file = Path(path)
     if not file.is_file():
@@ -113,6 +115,16 @@ def case_of_program(model: str) -> ModuleCase:
     if not isinstance(made, tuple) or len(made) not in (2, 3):
         raise wrong(f"what {model} returns", made, "(module, inputs) or (module, inputs, dynamic_shapes)")
     return module_case(made[0], made[1], made[2] if len(made) == 3 else None)
+
+
+def _require_none(model: str, build: BuildOptions, followed: Collection[str]) -> None:
+    plain = vars(BuildOptions())
+    given = [name for name, value in plain.items() if getattr(build, name) != value and name not in followed]
+    if given:
+        raise InvalidArgumentError(
+            f"{model} makes the model itself, so {' and '.join(given)} would change nothing; leave it out, and do it "
+            "in the function (model.half(), for example)"
+        )
 
 
 def _module_of(file: Path) -> Any:

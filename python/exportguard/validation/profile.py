@@ -109,6 +109,7 @@ def profile(model: OnnxModel, inputs: Mapping[str, torch.Tensor], *, runs: int =
         except Exception as error:  # onnxruntime has no common base for its own
             reason = str(error).replace(str(file), "the model")
             raise ExportGuardError(f"onnxruntime cannot load the model: {reason}") from error
+        session.require_fitting(inputs)
         for _ in range(runs + 1):
             session.run(inputs)
         events = json.loads(session.end_profiling().read_text(encoding="utf-8"))

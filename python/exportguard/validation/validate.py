@@ -282,7 +282,9 @@ class _UsageError(Exception):
 
 def _built(name: str, options: ValidateOptions) -> ModelCase:
     try:
-        return case_of_program(name) if is_program(name) else build_model(name, options.build)
+        if is_program(name):
+            return case_of_program(name, options.build, followed=("device", "float32_io"))
+        return build_model(name, options.build)
     except InvalidArgumentError as error:
         raise _UsageError from error
 
