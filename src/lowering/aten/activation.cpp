@@ -186,10 +186,14 @@ void lower_threshold(LoweringContext& ctx) {
   ctx.result(ctx.where(is_below, ctx.scalar(2, x->dtype()), x));
 }
 
+/// The sizes of halves are written where they are not known: Split itself makes unequal ones of an odd axis.
 void lower_glu(LoweringContext& ctx) {
   Value* x = ctx.input(0);
   const auto axis = ctx.axis(1, ctx.rank(x));
-  const auto halves = ctx.op_many("Split", {x}, 2, {{"axis", axis}, {"num_outputs", 2}});
+  const bool is_known = ctx.size(x, axis).constant().has_value();
+  Value* half = is_known ? nullptr : ctx.op("Div", {ctx.dim_of(x, axis), ctx.ints({2})});
+  const auto halves = is_known ? ctx.op_many("Split", {x}, 2, {{"axis", axis}, {"num_outputs", 2}})
+                               : ctx.op_many("Split", {x, ctx.concat({half, half}, 0)}, 2, {{"axis", axis}});
   ctx.result(ctx.op("Mul", {halves[0], ctx.op("Sigmoid", {halves[1]})}));
 }
 

@@ -106,14 +106,15 @@ Value* cut(LoweringContext& ctx, Value* x, std::int64_t axis, const Size& before
   return start == 0 && end > 0 ? x : ctx.slice(x, axis, start, end);
 }
 
-/// One axis continued from its other end: position p of the result is position (p - before) mod size. Pad has a mode
-/// for it, but not before opset 19.
+/// One axis continued from its other end: position p of the result is position p - before, counted around once. Margins
+/// wider than the axis find no element, as in torch. Pad has a mode for it, but not before opset 19.
 Value* wrapped(LoweringContext& ctx, Value* x, std::int64_t axis, const Size& before, const Size& after) {
   const Size size = size_of(ctx, x, axis);
   Value* positions = range(ctx, add(ctx, add(ctx, size, before), after));
   Value* from = ctx.op("Sub", {positions, as_dim(ctx, before)});
-  Value* divisor = as_dim(ctx, maximum(ctx, size, 1));  // a modulus of 0 has no meaning
-  return ctx.gather(x, ctx.op("Mod", {from, divisor}), axis);
+  Value* count = as_dim(ctx, size);
+  Value* is_behind = ctx.op("GreaterOrEqual", {from, count});
+  return ctx.gather(x, ctx.where(is_behind, ctx.op("Sub", {from, count}), from), axis);  // below 0: from the end
 }
 
 /// The margin without what it cuts.

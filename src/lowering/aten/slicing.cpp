@@ -1,8 +1,11 @@
+#include <algorithm>
+#include <cstdlib>
 #include <limits>
 
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
+#include "lowering/checks.h"
 #include "lowering/complex_rules.h"
 #include "lowering/size_arithmetic.h"
 
@@ -213,7 +216,27 @@ void lower_unfold(LoweringContext& ctx) {
 // ------------------------------------------------------------------------------------------------ writes into slices
 
 /// The value with `part` in place of the elements from `start` to `end`.
-Value* replaced(LoweringContext& ctx, const Bounds& b, Value* x, Value* part) {
+/// The least size of the axis at which the bounds lie within it.
+std::int64_t least_size(const Bounds& b) {
+  std::int64_t least = std::abs(b.start.number().value_or(0));
+  const auto end = b.end.number();
+  if (end && *end != kEnd) least = std::max(least, std::abs(*end));
+  return least;
+}
+
+/// Bounds with a check that a part of known size fits between them: at a shorter axis torch stops, and pieces that are
+/// joined would make it longer. The common write to the first or last entry has no check, for it fails at size 0 alone.
+Bounds checked(LoweringContext& ctx, const Bounds& b, Value* x, Value* part) {
+  const std::int64_t least = least_size(b);
+  if (least < 2 || ctx.size(x, b.axis).constant() || !ctx.size(part, b.axis).constant()) return b;
+  Value* fits = ctx.op("GreaterOrEqual", {ctx.dim_scalar(x, b.axis), ctx.constant(least, DType::kInt64)});
+  const auto behind = [&](std::int64_t number) { return Size(stops_unless(ctx, fits, ctx.ints({number}))); };
+  if (b.end.number() && *b.end.number() != kEnd) return {b.axis, b.start, behind(*b.end.number()), b.step};
+  return {b.axis, behind(*b.start.number()), b.end, b.step};
+}
+
+Value* replaced(LoweringContext& ctx, const Bounds& bounds, Value* x, Value* part) {
+  const Bounds b = checked(ctx, bounds, x, part);
   std::vector<Value*> parts;
   if (b.start.number() != 0) parts.push_back(ctx.slice(x, b.axis, 0, b.start));
   parts.push_back(part);
@@ -244,7 +267,13 @@ void lower_select_scatter(LoweringContext& ctx) {
   Value* x = ctx.input(0);
   const std::int64_t axis = ctx.axis(2, ctx.rank(x));
   Value* part = ctx.unsqueeze(ctx.cast(ctx.input(1), x->dtype()), {axis});
-  const Size start = from_start(ctx, ctx.sizes(3).front(), size_of(ctx, x, axis));
+  const Size index = ctx.sizes(3).front();
+  const bool counts_from_end = index.number().value_or(0) < 0 && !ctx.size(x, axis).constant();
+  if (counts_from_end) {
+    const std::int64_t behind = *index.number() + 1;
+    return ctx.result(replaced(ctx, {axis, index, behind == 0 ? Size(kEnd) : Size(behind), 1}, x, part));
+  }
+  const Size start = from_start(ctx, index, size_of(ctx, x, axis));
   const Size end = add(ctx, start, 1);
   const bool is_last = end.number() && end.number() == ctx.size(x, axis).constant();
   ctx.result(replaced(ctx, {axis, start, is_last ? Size(kEnd) : end, 1}, x, part));

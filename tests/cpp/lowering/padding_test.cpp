@@ -25,8 +25,10 @@ TEST(PaddingLowering, CircularPaddingGathersRoundTheAxis) {
       %y: f32[n,7] = aten.pad.default(%x, [1, 2], "circular")
       return (%y))";
   EXPECT_EQ(lowered(graph), R"(  %0 = Sub(%"constant.i64[0,1,2,3,4,5,6]", %"constant.i64[1]")
-  %1 = Mod(%0, %"constant.i64[4]")
-  %y = Gather(%x, %1) {axis=1}
+  %1 = GreaterOrEqual(%0, %"constant.i64[4]")
+  %2 = Sub(%0, %"constant.i64[4]")
+  %3 = Where(%1, %2, %0)
+  %y = Gather(%x, %3) {axis=1}
   return (%y)
 )");
 }
