@@ -22,6 +22,7 @@ from torch.export import Dim
 
 from exportguard.example import Example
 from exportguard.inputs import CallInputs
+from exportguard.model_code import is_installed
 from exportguard.signature import TracedInputs
 
 from .expressions import Domain, Sizes
@@ -87,11 +88,21 @@ def untraced_ways(trace: Trace, asked_with: AskedWith, domain: Domain) -> Iterat
 
 
 def _open_tests(trace: Trace, domain: Domain) -> dict[sympy.Basic, str]:
-    """The tests of the model that some sizes of a domain answer otherwise than those of the trace, with their lines."""
-    tests = {trace.replaced(with_relations(trace, d.condition)): d.line for d in trace.decisions if d.is_test}
+    """The tests of the model that some sizes of a domain answer otherwise than those of the trace, with their lines.
+
+    Of a long program, which takes long to trace, those of the user's own code.
+    """
+    counted = (
+        entry for entry in trace.decisions if entry.is_test and (trace.trial.may_try_many or _is_own(entry.line))
+    )
+    tests = {trace.replaced(with_relations(trace, entry.condition)): entry.line for entry in counted}
     known = {trace.replaced(with_relations(trace, entry)) for entry in trace.known}
     asked = {test: line for test, line in tests.items() if test.free_symbols <= domain.keys() and test not in known}
     return {test: line for test, line in asked.items() if decide(test, domain).answer != Answer.PROVED}
+
+
+def _is_own(line: str) -> bool:
+    return not is_installed(line.split(":")[0])
 
 
 class _Walk:
