@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import linecache
+import logging
 import re
 import sys
 from collections.abc import Iterator
@@ -72,11 +73,23 @@ def explained_export() -> Iterator[None]:
         raise ExportError(_text(error)) from error
 
 
+_SHAPES = logging.getLogger("torch.fx.experimental.symbolic_shapes")
+
+
+def _is_no_failed_suggestion(entry: logging.LogRecord) -> bool:
+    # torch 2.11 to 2.13
+    return not str(entry.msg).startswith("Unable to find user code")
+
+
 @contextmanager
 def without_partial_graph() -> Iterator[None]:
-    """Keeps off stderr the graph that torch prints as far as it came; the error still has it (`partial_fx_graph`)."""
+    """Keeps off stderr the graph that torch prints as far as it came; the error still has it (`partial_fx_graph`).
+
+    So does what torch logs of symbols that it has no suggestion for.
+    """
     printed = io.StringIO()
     graph = ""
+    _SHAPES.addFilter(_is_no_failed_suggestion)
     try:
         with redirect_stderr(printed):
             yield
@@ -84,6 +97,7 @@ def without_partial_graph() -> Iterator[None]:
         graph = f"{getattr(error, 'partial_fx_graph', '')}\n"
         raise
     finally:
+        _SHAPES.removeFilter(_is_no_failed_suggestion)
         sys.stderr.write(printed.getvalue().replace(graph, "") if graph else printed.getvalue())
 
 

@@ -29,6 +29,7 @@ from .example import Example, Place
 from .export_errors import explained_export
 from .garbage import without_full_collections
 from .inputs import CallInputs
+from .patches.torch.constraints import static_axes_reported
 from .phases import phase, recorded_phases
 from .reading import Exported
 from .repeats.plan import traced_with_markers
@@ -164,7 +165,7 @@ def _traced(
     """The program of one trace, and the steps of the rewriting."""
     with _guard(request, record) as (prepare, steps):
         example = replace(example, call=example.call.mapped(prepare))
-        with phase("torch.export"), explained_export():
+        with phase("torch.export"), explained_export(), static_axes_reported():
             program = traced(request.model, example, strict=request.strict)
         return program, steps()
 

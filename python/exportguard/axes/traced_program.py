@@ -7,7 +7,9 @@ were rounded by.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
 import logging
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -109,7 +111,10 @@ class TracedProgram:
         if any(_markers(inner.graph) for inner in self._graph_modules() if inner is not module):
             expand_markers(module)  # torch runs the graphs that lie in a graph
         traced_sizes = TracedSizes(sizes, self._evaluations)
-        results = (graph or GraphWithTrueShapes)(module, traced_sizes, self._blocks.of_another_run()).run(*values)
+        runner = (graph or GraphWithTrueShapes)(module, traced_sizes, self._blocks.of_another_run())
+        # torch 2.11 to 2.13 print the line of a graph within a graph that raises; here that is an answer.
+        with contextlib.redirect_stderr(io.StringIO()):
+            results = runner.run(*values)
         pairs = zip(signature.output_specs, results, strict=True)
         return [value for spec, value in pairs if spec.kind == OutputKind.USER_OUTPUT]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -13,6 +15,20 @@ import torch
 from exportguard.declaration.patch import Patch
 
 logger = logging.getLogger(__name__)
+
+#: How much it matters that an axis became static: whoever traces for a report of the axes tells it there.
+_LEVEL: ContextVar[int] = ContextVar("exportguard.constraints", default=logging.WARNING)
+
+
+@contextlib.contextmanager
+def static_axes_reported() -> Iterator[None]:
+    """Within the block an axis that became static is no warning: the report on the axes says so in the end, or that
+    another program or a branch keeps it."""
+    token = _LEVEL.set(logging.INFO)
+    try:
+        yield
+    finally:
+        _LEVEL.reset(token)
 
 
 def log_violation(original: Callable[..., None]) -> Callable[..., None]:
@@ -26,11 +42,11 @@ def log_violation(original: Callable[..., None]) -> Callable[..., None]:
         try:
             original(*args, **kwargs)
         except ConstraintViolationError as error:
-            logger.warning("an axis that was asked dynamic is not: %s", error)
+            logger.log(_LEVEL.get(), "an axis that was asked dynamic is not: %s", error)
         except NotImplementedError as error:
             if not _is_of_sympy(error):
                 raise
-            logger.warning("the conditions on the dynamic axes cannot be solved: %s", error)
+            logger.log(_LEVEL.get(), "the conditions on the dynamic axes cannot be solved: %s", error)
 
     return produce_guards_and_solve_constraints
 
@@ -59,7 +75,7 @@ def log_specialization(original: Callable[..., str | None]) -> Callable[..., str
         if not complaint and checked is not None:
             last[1].add(checked)
         if complaint:
-            logger.warning("an axis that was asked dynamic is not: %s", complaint.removeprefix("- "))
+            logger.log(_LEVEL.get(), "an axis that was asked dynamic is not: %s", complaint.removeprefix("- "))
         return None
 
     return constrain_user_specified_dimhint_range
