@@ -17,6 +17,7 @@ import signal
 import sys
 import types
 import typing
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -29,6 +30,8 @@ from .garbage import without_collections
 from .leaving import leave
 from .version import VERSION, versions
 
+#: What torch says of every LSTM, GRU and RNN that it traces, whose weights it puts back itself.
+_OF_RECURRENT_LAYERS = r"The tensor attributes (self\.[\w.]*_flat_weights\[\d+\](, )?)+ were assigned during export"
 _LOG_LEVELS = (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG)
 
 
@@ -192,4 +195,5 @@ def _click_type(hint: object) -> Any:
 def _set_up_logging(verbose: int) -> None:
     """What other libraries log about themselves is no news to the user."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    warnings.filterwarnings("ignore", message=_OF_RECURRENT_LAYERS)
     logging.getLogger("exportguard").setLevel(_LOG_LEVELS[min(max(verbose, 0), len(_LOG_LEVELS) - 1)])

@@ -251,6 +251,24 @@ def test_without_a_terminal_each_step_is_a_line_and_quiet_is_quiet(
     assert said.out.splitlines() == ["ok llama: converted, not compared"]
 
 
+@pytest.mark.parametrize(("kept", "is_told"), [("", False), ("; self.kept = x", True)], ids=["a GRU", "more than it"])
+def test_what_torch_says_of_every_recurrent_layer_is_no_news(kept: str, is_told: bool, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(
+        "import torch\n"
+        "class Reads(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.gru, self.kept = torch.nn.GRU(2, 2), torch.zeros(3, 2)\n"
+        "    def forward(self, x):\n"
+        f"        y, _ = self.gru(x){kept}\n"
+        "        return y\n"
+        "def make(): return Reads().eval(), (torch.randn(3, 2),)\n"
+    )
+    command = [sys.executable, "-m", "exportguard", "validate", f"{tmp_path}/model.py:make", "-q", "--no-run"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ("assigned during export" in done.stderr) == is_told
+
+
 def test_the_file_of_a_folder_is_called_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "models" / "llama").mkdir(parents=True)
     (tmp_path / "work").mkdir()

@@ -195,6 +195,20 @@ def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
         build_model(str(tmp_path))
 
 
+@pytest.mark.parametrize("name", ["llama", "t5", "resnet"])
+def test_a_folder_that_hides_an_architecture_is_told(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).mkdir()
+    with pytest.raises(InvalidArgumentError, match=rf"{name} is a folder here, .* hides the architecture"):
+        build_model(name)
+    with pytest.raises(InvalidArgumentError, match="cannot be read"):
+        build_model(f"./{name}")
+    Path(name).rmdir()
+    assert build_model(name).name == name
+
+
 def heads() -> dict[str, str]:
     """A model type with a class for each task that reads whole texts or pictures, and BERT's own heads."""
     found = {}

@@ -112,6 +112,7 @@ def build_model(name: str, options: BuildOptions = BuildOptions()) -> ModelCase:
     require_device(options.device)
     require_no_file(name)
     if Path(name).is_dir():
+        _require_shown(name)
         return _from_checkpoint(name, options)
     if name.startswith((".", "~", "/")):
         raise InvalidArgumentError(
@@ -125,6 +126,16 @@ def build_model(name: str, options: BuildOptions = BuildOptions()) -> ModelCase:
     if "/" in name:
         return _from_checkpoint(name, options)
     raise InvalidArgumentError(_unknown_model(name))
+
+
+def _require_shown(name: str) -> None:
+    """What an export of `llama` wrote may be called so, too."""
+    is_known = name in architectures() or name in configuration_auto.CONFIG_MAPPING_NAMES
+    if is_known and not _has_weights(Path(name)) and not unfinished_files(Path(name)):
+        raise InvalidArgumentError(
+            f"{name} is a folder here, without weights (no *.safetensors and no *.bin), and hides the architecture of "
+            "that name; pass a folder with a model in it, or call from elsewhere"
+        )
 
 
 def model_names() -> list[str]:
