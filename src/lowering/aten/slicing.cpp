@@ -215,7 +215,6 @@ void lower_unfold(LoweringContext& ctx) {
 
 // ------------------------------------------------------------------------------------------------ writes into slices
 
-/// The value with `part` in place of the elements from `start` to `end`.
 /// The least size of the axis at which the bounds lie within it.
 std::int64_t least_size(const Bounds& b) {
   std::int64_t least = std::abs(b.start.number().value_or(0));
@@ -235,6 +234,7 @@ Bounds checked(LoweringContext& ctx, const Bounds& b, Value* x, Value* part) {
   return {b.axis, behind(*b.start.number()), b.end, b.step};
 }
 
+/// The value with `part` in place of the elements from `start` to `end`.
 Value* replaced(LoweringContext& ctx, const Bounds& bounds, Value* x, Value* part) {
   const Bounds b = checked(ctx, bounds, x, part);
   std::vector<Value*> parts;
