@@ -90,10 +90,11 @@ def untraced_ways(trace: Trace, asked_with: AskedWith, domain: Domain) -> Iterat
 def _open_tests(trace: Trace, domain: Domain) -> dict[sympy.Basic, str]:
     """The tests of the model that some sizes of a domain answer otherwise than those of the trace, with their lines.
 
-    Of a long program, which takes long to trace, those of the user's own code.
+    Of those of installed packages what asks for a single entry is left out, as every decoder does: sizes of 1 are tried
+    in any case. So are all of them in a long program, which takes long to trace.
     """
     counted = (
-        entry for entry in trace.decisions if entry.is_test and (trace.trial.may_try_many or _is_own(entry.line))
+        entry for entry in trace.decisions if entry.is_test and (_is_own(entry) or _is_looked_behind(trace, entry))
     )
     tests = {trace.replaced(with_relations(trace, entry.condition)): entry.line for entry in counted}
     known = {trace.replaced(with_relations(trace, entry)) for entry in trace.known}
@@ -101,8 +102,13 @@ def _open_tests(trace: Trace, domain: Domain) -> dict[sympy.Basic, str]:
     return {test: line for test, line in asked.items() if decide(test, domain).answer != Answer.PROVED}
 
 
-def _is_own(line: str) -> bool:
-    return not is_installed(line.split(":")[0])
+def _is_own(decision: Decision) -> bool:
+    return not is_installed(decision.line.split(":")[0])
+
+
+def _is_looked_behind(trace: Trace, decision: Decision) -> bool:
+    is_of_one = isinstance(decision.condition, sympy.Ne) and decision.condition.args[1] == 1
+    return trace.trial.may_try_many and not is_of_one
 
 
 class _Walk:
