@@ -33,6 +33,7 @@ def rank(value: object) -> int | None:
 
 def agree(expected: Sequence[Any], got: Sequence[Any], computed_in: Sequence[torch.dtype | None] | None = None) -> bool:
     """Whether two lists of outputs are the same but for the rounding of sums in the dtypes they are computed in."""
+    expected = with_joined_parts(expected, got)
     dtypes = [None] * len(expected) if computed_in is None else computed_in
     if not len(expected) == len(got) == len(dtypes):
         return False
@@ -41,11 +42,42 @@ def agree(expected: Sequence[Any], got: Sequence[Any], computed_in: Sequence[tor
 
 def difference(expected: Sequence[Any], got: Sequence[Any], computed_in: Sequence[torch.dtype | None]) -> str:
     """The first output that is not the same, and by how much; nothing if all are."""
+    expected = with_joined_parts(expected, got)
     if len(expected) != len(got):
         return f"{len(got)} outputs in the place of {len(expected)}"
     outputs = enumerate(zip(expected, got, computed_in, strict=True))
     told = (f"output {at} {_told(one, other)}" for at, (one, other, dtype) in outputs if not _same(one, other, dtype))
     return next(told, "")
+
+
+def with_joined_parts(expected: Sequence[Any], got: Sequence[Any]) -> Sequence[Any]:
+    """What a model returns in parts, one for each picture of which data says how many, as the one tensor of the program.
+
+    >>> [len(one) for one in with_joined_parts([torch.zeros(2, 3), torch.zeros(4, 3)], [torch.zeros(6, 3)])]
+    [6]
+    """
+    if len(expected) <= len(got):
+        return expected
+    found, rest = [], list(expected)
+    for whole in got:
+        count = _count_of_parts(rest, whole)
+        found.append(torch.cat(rest[:count]) if count > 1 else rest[0] if rest else None)
+        del rest[:count]
+    return expected if rest else found
+
+
+def _count_of_parts(values: Sequence[Any], whole: object) -> int:
+    """How many of the first values have together as many rows as a tensor; 1 if no number of them has."""
+    rows = 0
+    for count, value in enumerate(values, start=1):
+        if not isinstance(value, torch.Tensor) or not isinstance(whole, torch.Tensor) or not value.dim():
+            break
+        rows += len(value)
+        if value.shape[1:] != whole.shape[1:] or value.dtype != whole.dtype or rows > len(whole):
+            break
+        if rows == len(whole):
+            return count
+    return 1
 
 
 def _told(expected: object, got: object) -> str:

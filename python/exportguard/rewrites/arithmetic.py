@@ -30,7 +30,7 @@ _FROM_ONE = ("sqrt", "exp", "log", "log1p", "log2", "log10")  # 0 or more of num
 def math_(name: str, *numbers: Any) -> Any:
     """`math.name(…)`."""
     if name in _TO_INT and isinstance(numbers[0], torch.SymFloat):
-        return whole_number(numbers[0], getattr(math, name), MATH[name])
+        return whole_number(numbers[0], name)
     is_of_size = name not in _TO_INT and any(isinstance(number, torch.SymInt | torch.SymFloat) for number in numbers)
     if not is_of_size and not any(depends_on_data(number) for number in numbers):
         return getattr(math, name)(*numbers)
@@ -50,7 +50,7 @@ def _is_not_negative(name: str, number: Any) -> bool:
 def round_(number: Any, digits: Any = None) -> Any:
     """`round(number)` and `round(number, digits)`: halves go to the even neighbour."""
     if isinstance(number, torch.SymFloat) and digits is None:
-        return whole_number(number, builtins.round, torch.round)
+        return whole_number(number, "round")
     if isinstance(number, torch.SymFloat):
         number = float_(number)
     if not depends_on_data(number):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,9 +17,14 @@ from exportguard.rewrites.collected import truth_of
 from exportguard.rewrites.conditional import Condition, Run
 from exportguard.rewrites.data import as_flag, as_predicate, depends_on_data
 from exportguard.rewrites.numbers import as_number, is_not_negative, number_tensor
+from exportguard.rewrites.quotients import whole_quotient
 from exportguard.rewrites.recording import Captured
 from exportguard.rewrites.state import Snapshot
 
+_ROUNDED: dict[str, Callable[[Any], Any]] = {
+    **{name: getattr(math, name) for name in ("trunc", "floor", "ceil")},
+    "round": builtins.round,
+}
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "Eq": operator.eq,
     "NotEq": operator.ne,
@@ -139,7 +146,7 @@ def int_(item: Any) -> Any:
     if isinstance(item, torch.SymInt):
         return item
     if isinstance(item, torch.SymFloat):
-        return whole_number(item, torch.sym_int, torch.trunc)
+        return whole_number(item, "trunc")
     if not isinstance(item, torch.Tensor) or not depends_on_data(item):
         return int(item)
     whole = item.to(torch.int64).reshape(()).item()
@@ -148,16 +155,19 @@ def int_(item: Any) -> Any:
     return whole
 
 
-def whole_number(number: Any, of_python: Callable[[Any], Any], of_torch: Callable[..., torch.Tensor]) -> Any:
+def whole_number(number: Any, name: str) -> Any:
     """A whole number made of one of sizes: torch knows quotients of sizes, and no products with fractions.
 
-    :param of_python, of_torch: what rounds
+    :param name: what rounds: `trunc`, `floor`, `ceil` or `round`
     """
+    quotient = whole_quotient(number, name)
+    if quotient is not None:
+        return quotient
     expression = number.node.expr
     if not expression.atoms(sympy.Float):
-        return of_python(number)
+        return _ROUNDED[name](number)
     double = torch.scalar_tensor(number, dtype=torch.float64)
-    whole = of_torch(double).to(torch.int64).item()
+    whole = getattr(torch, name)(double).to(torch.int64).item()
     if number.node.shape_env.bound_sympy(expression).lower >= 0:
         torch._check(whole >= 0)  # type: ignore[no-untyped-call]
     return whole

@@ -12,6 +12,8 @@ import torch
 
 from called import Called
 from exportguard import ExportError, to_onnx
+from exportguard.axes.rounding import difference
+from exportguard.models import BuildOptions, build_model
 
 
 class _Marked(torch.nn.Parameter):
@@ -83,3 +85,21 @@ def test_what_differs_is_told() -> None:
 def test_random_numbers_are_no_difference() -> None:
     module = Called(lambda x: torch.nn.functional.dropout(x, 0.5) + torch.rand_like(x))
     to_onnx(module, (torch.randn(3, 4),))
+
+
+@pytest.mark.parametrize("name", ["granite4_vision", "minimax_m3_vl"])
+def test_features_of_pictures_are_one_output_whatever_the_model_makes_parts_of(name: str) -> None:
+    case = build_model(name, BuildOptions(task="image-text-to-text"))
+    inputs = case.inputs(case.task.sizes)
+    model = to_onnx(case.model, kwargs=inputs, rewrite="auto")
+    flat = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+    with torch.no_grad():
+        torch.testing.assert_close(model.run(flat)["logits"], case.model(**inputs).logits, rtol=1e-3, atol=1e-3)
+
+
+def test_parts_are_joined_where_they_have_the_rows_of_one_tensor() -> None:
+    rows = torch.arange(12.0).view(6, 2)
+    whole, parts = [rows.sum(), rows, rows[:1]], [rows.sum(), rows[:2], rows[2:3], rows[3:], rows[:1]]
+    assert difference(parts, whole, [None] * 3) == ""
+    for other in (parts[:3], [*parts, rows], [*parts[:3], rows[3:] + 1, rows[:1]], [rows.sum(), rows[0], rows[1:]]):
+        assert difference(other, whole, [None] * 3)

@@ -83,6 +83,37 @@ def attend_to_a_number_of_tokens_that_is_data() -> None:
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
 
 
+#: Of rows whose number is data, whose axes do not lie in memory in their order.
+OF_ROWS_OF_DATA: list[Function] = [
+    lambda rows: rows.t().reshape(-1, rows.shape[0]),
+    lambda rows: rows.unflatten(1, (2, 2)).transpose(1, 2).reshape(rows.shape[0], -1),
+    lambda rows: torch.stack([rows, rows + 1]).transpose(0, 1).reshape(rows.shape[0] * 2, -1),
+    lambda rows: rows.unflatten(1, (2, 2)).transpose(0, 1).reshape(2, rows.shape[0], -1),
+    lambda rows: rows.t().unflatten(1, (rows.shape[0], -1)),
+    lambda rows: torch.cat([rows, rows]).t().unflatten(-1, (-1, rows.shape[0])),
+]
+
+
+class OfChosenRows(torch.nn.Module):
+    def __init__(self, function: Function) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> object:
+        return self.function(x[x[:, 0] > 0])
+
+
+def leave_a_size_open_beside_sizes_of_data() -> None:
+    for function in OF_ROWS_OF_DATA:
+        model = OfChosenRows(function).eval()
+        onnx = to_onnx(model, (torch.randn(9, 4),), dynamic_shapes=({0: "rows"},))
+        for rows in (2, 7, 13):
+            x = torch.randn(rows, 4)
+            x[0, 0] = 1.0
+            (got,) = onnx.run({"x": x}).values()
+            torch.testing.assert_close(got, model(x))
+
+
 def refuse_matrices_that_torch_asks_for_their_smaller_size() -> None:
     """Those of torch 2.11, whose shapes hold for high matrices or for wide ones."""
     for function in OF_SINGULAR_VALUES:
@@ -97,6 +128,7 @@ def keep_axes_and_sizes_of_data() -> None:
     else:
         refuse_matrices_that_torch_asks_for_their_smaller_size()
     attend_to_a_number_of_tokens_that_is_data()
+    leave_a_size_open_beside_sizes_of_data()
 
 
 PROGRAMS = {"sizes of composite operators": keep_axes_and_sizes_of_data}

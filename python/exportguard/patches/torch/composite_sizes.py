@@ -206,6 +206,35 @@ def max_pool1d(
     return pooled
 
 
+def reshape(self: torch.Tensor, shape: Sequence[Any]) -> torch.Tensor:
+    """C++ asks whether the other sizes are 0 where one is left open; eager refuses that, whatever data say."""
+    found: torch.Tensor = _in_cpp(_aten.reshape.default, self, _without_open_size(shape, self.numel()))
+    return found
+
+
+def unflatten(self: torch.Tensor, dim: int, sizes: Sequence[Any]) -> torch.Tensor:
+    """The same of one axis."""
+    axis = dim % max(self.ndim, 1)
+    known = _without_open_size(sizes, self.shape[axis]) if self.ndim else sizes
+    found: torch.Tensor = _in_cpp(_aten.unflatten.int, self, dim, known)
+    return found
+
+
+def _without_open_size(shape: Sequence[Any], total: Any) -> Sequence[Any]:
+    """The shape with what -1 stands for, if the sizes beside it follow from tensor data."""
+    if not any(map(_is_open, shape)):
+        return shape
+    others = math.prod(size for size in shape if not _is_open(size))
+    if not _is_data(others):
+        return shape
+    _check(others != 0)
+    return [total // others if _is_open(size) else size for size in shape]
+
+
+def _is_open(size: object) -> bool:
+    return type(size) is int and size == -1
+
+
 def _is_data(size: object) -> bool:
     """Whether a size follows from tensor data, so that no guard can be set on it."""
     return isinstance(size, torch.SymInt) and not size.node.has_hint()
@@ -215,6 +244,8 @@ _MADE: dict[Any, _Made] = {
     _aten.scaled_dot_product_attention.default: attention,
     _aten.linear.default: linear,
     _aten.max_pool1d.default: max_pool1d,
+    _aten.reshape.default: reshape,
+    _aten.unflatten.int: unflatten,
     _aten.take_along_dim.default: take_along_dim,
     _aten.kron.default: kron,
     _aten.linalg_multi_dot.default: multi_dot,
@@ -242,6 +273,8 @@ _FUNCTIONS = (
     "torch.ops.aten.scaled_dot_product_attention.default",
     "torch.ops.aten.linear.default",
     "torch.ops.aten.max_pool1d.default",
+    "torch.ops.aten.reshape.default",
+    "torch.ops.aten.unflatten.int",
     "torch.linalg.matrix_norm",
     "torch.linalg.norm",
     "torch.linalg.cond",

@@ -1,0 +1,104 @@
+"""What Python's floats make of sizes, as one fraction of whole numbers: `(n - 3) / 2 + 1` is `(n - 1) / 2`.
+
+A fraction is known where the floats that Python computes have its digits, or are rounded once, in a quotient; a whole
+number made of it is then a division of sizes, of which torch proves what it needs. Sizes are taken to be so small that
+one rounding, of the 53rd digit, moves no quotient across a whole number.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+from torch.utils._sympy.functions import FloatTrueDiv, FloorDiv, IntTrueDiv, ToFloat
+
+_SMALLEST = 2**20  # what fractions of constants may divide by
+
+
+@dataclass(frozen=True)
+class _Fraction:
+    above: sympy.Expr
+    below: int = 1
+    is_rounded: bool = False  # what Python computes is the nearest float
+
+
+def whole_quotient(number: torch.SymFloat, name: str) -> int | torch.SymInt | None:
+    """What `math.floor`, `ceil` or `trunc`, by name, makes of a number of sizes; None where that is no fraction.
+
+    Of `round` it is no single quotient.
+    """
+    fraction = _fraction(number.node.expr)
+    env = number.node.shape_env
+    if fraction is None or name == "round" or (name == "trunc" and not env.bound_sympy(number.node.expr).lower >= 0):
+        return None
+    whole = _ceiling(fraction) if name == "ceil" else FloorDiv(fraction.above, fraction.below)
+    found: int | torch.SymInt = int(whole) if whole.is_Integer else env.create_symintnode(whole, hint=None)
+    return found
+
+
+def _ceiling(fraction: _Fraction) -> Any:
+    return -FloorDiv(-fraction.above, fraction.below)
+
+
+def _fraction(expression: Any) -> _Fraction | None:
+    if isinstance(expression, ToFloat):
+        return _fraction(expression.args[0])
+    if isinstance(expression, IntTrueDiv | FloatTrueDiv):
+        return _divided(*expression.args)
+    if isinstance(expression, sympy.Float):
+        return _constant(expression)
+    if expression.is_integer:
+        return _Fraction(expression)
+    if isinstance(expression, sympy.Add | sympy.Mul):
+        terms = [_fraction(term) for term in expression.args]
+        known = [term for term in terms if term is not None]
+        if len(known) == len(terms):
+            return _sum(known) if isinstance(expression, sympy.Add) else _product(known)
+    return None
+
+
+def _constant(number: sympy.Float) -> _Fraction | None:
+    if not math.isfinite(number):
+        return None
+    above, below = float(number).as_integer_ratio()
+    return _Fraction(sympy.Integer(above), below) if below <= _SMALLEST else None
+
+
+def _divided(number: Any, divisor: Any) -> _Fraction | None:
+    above, below = _fraction(number), _fraction(divisor)
+    if above is None or below is None or not below.above.is_Integer or below.below > 1 or below.above <= 0:
+        return None
+    is_exact = _is_power_of_two(int(below.above))
+    if above.is_rounded and not is_exact:
+        return None
+    return _Fraction(above.above, above.below * int(below.above), above.is_rounded or not is_exact)
+
+
+def _sum(terms: list[_Fraction]) -> _Fraction | None:
+    if sum(term.is_rounded for term in terms) > 1:
+        return None
+    below = math.lcm(*(term.below for term in terms))
+    above = sympy.Add(*(term.above * (below // term.below) for term in terms))
+    return _Fraction(above, below, any(term.is_rounded for term in terms))
+
+
+def _product(factors: list[_Fraction]) -> _Fraction | None:
+    """Of a rounded factor the others are powers of two: three times a third is not always one."""
+    rounded = [factor for factor in factors if factor.is_rounded]
+    others = [factor for factor in factors if not factor.is_rounded]
+    if len(rounded) > 1 or (rounded and not all(map(_scales, others))):
+        return None
+    above = sympy.Mul(*(factor.above for factor in factors))
+    return _Fraction(above, math.prod(factor.below for factor in factors), bool(rounded))
+
+
+def _scales(factor: _Fraction) -> bool:
+    is_number = factor.above.is_Integer and factor.above != 0
+    return is_number and _is_power_of_two(abs(int(factor.above))) and _is_power_of_two(factor.below)
+
+
+def _is_power_of_two(number: int) -> bool:
+    return number & (number - 1) == 0
