@@ -222,6 +222,7 @@ def optimize(
     and `seconds`. `own` has patterns as `exportguard.Pattern` describes them; with `are_types_inferred` the model was
     made here and not read, and its types are not inferred again."""
 
+def keeps_caches_in_one_buffer(model: Model) -> bool: ...
 def optimizer_patterns() -> list[tuple[str, str, str, int, str]]:
     """(name, what it matches, what it makes, first opset, target) of each pattern."""
 

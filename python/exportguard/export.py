@@ -57,7 +57,8 @@ def to_onnx(
     for example: each becomes the call of a local function, with its weights as inputs.
     Without `opset` it is the newest that the installed onnxruntime runs.
     `optimize` fuses nodes into standard operators; "onnxruntime" takes operators of that runtime as well, False leaves
-    every operator as it was lowered, which also runs with no sample and no query where attention does not.
+    every operator as it was lowered, which also runs with no sample and no query where attention does not. With
+    "onnxruntime-genai" the caches of a decoder may lie in buffers longer than what they hold, and padding stops it.
 
     The model is run at sizes that the trace has assumptions about, in search of those that do not hold.
 

@@ -76,6 +76,12 @@ class OnnxModel:
         """The number of nodes of the main graph."""
         return self._core.node_count
 
+    @property
+    def keeps_caches_in_one_buffer(self) -> bool:
+        """Whether all inputs of four axes are caches that may lie in buffers longer than what they hold, as
+        `optimize="onnxruntime-genai"` makes them where it can."""
+        return _core.keeps_caches_in_one_buffer(self._core)
+
     def optimize(
         self,
         *,

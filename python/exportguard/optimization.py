@@ -8,8 +8,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from .errors import InvalidArgumentError
 
-Target = Literal["portable", "onnxruntime"]
-Optimize = bool | Literal["onnxruntime"]
+Target = Literal["portable", "onnxruntime", "onnxruntime-genai"]
+Optimize = bool | Literal["onnxruntime", "onnxruntime-genai"]
 
 
 @runtime_checkable
@@ -56,10 +56,14 @@ def checked_optimize(optimize: object) -> Optimize:
     """`optimize` itself.
 
     Raises:
-        InvalidArgumentError: it is none of True, False and "onnxruntime".
+        InvalidArgumentError: it is none of True, False, "onnxruntime" and "onnxruntime-genai".
     """
     if isinstance(optimize, bool):
         return optimize
     if optimize == "onnxruntime":
         return "onnxruntime"
-    raise InvalidArgumentError(f"optimize must be True, False or 'onnxruntime', got {optimize!r}; pass True")
+    if optimize == "onnxruntime-genai":
+        return "onnxruntime-genai"
+    raise InvalidArgumentError(
+        f"optimize must be True, False, 'onnxruntime' or 'onnxruntime-genai', got {optimize!r}; pass True"
+    )

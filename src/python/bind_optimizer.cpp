@@ -13,9 +13,9 @@ namespace {
 namespace opt = optimizer;
 
 opt::Target target_named(const std::string& name) {
-  if (name == "portable") return opt::Target::kPortable;
-  if (name == "onnxruntime") return opt::Target::kOnnxRuntime;
-  throw InvalidArgument(fmt::format("target must be 'portable' or 'onnxruntime', got '{}'", name));
+  for (const auto target : {opt::Target::kPortable, opt::Target::kOnnxRuntime, opt::Target::kOnnxRuntimeGenai})
+    if (name == opt::name_of(target)) return target;
+  throw InvalidArgument(fmt::format("target must be 'portable', 'onnxruntime' or 'onnxruntime-genai', got '{}'", name));
 }
 
 py::dict as_dict(const opt::Report& report) {
@@ -67,7 +67,7 @@ py::list optimizer_patterns() {
   py::list result;
   for (const opt::Pattern& pattern : opt::PatternTable::builtin().patterns()) {
     result.append(py::make_tuple(std::string(pattern.name), std::string(pattern.matches), std::string(pattern.makes),
-                                 pattern.opset, pattern.target == opt::Target::kPortable ? "portable" : "onnxruntime"));
+                                 pattern.opset, std::string(opt::name_of(pattern.target))));
   }
   return result;
 }
@@ -80,6 +80,8 @@ void bind_optimizer(py::module_& m) {
         py::arg("own") = std::vector<py::dict>(), py::arg("are_types_inferred") = false,
         "Improves the model in place; what was done, as (pattern, times, seconds, refusals) and counts of nodes. own: "
         "patterns as `exportguard.Pattern` describes them. are_types_inferred: the model was made here and not read.");
+  m.def("keeps_caches_in_one_buffer", &opt::keeps_caches_in_one_buffer, py::arg("model"),
+        "Whether all inputs of four axes are caches that may be buffers longer than what they hold.");
   m.def("outline_modules", &outline_modules, py::arg("model"), py::arg("modules"),
         "Makes each of these modules, {path: (domain, name)}, calls of local functions; returns how many calls.");
   m.def("optimizer_patterns", &optimizer_patterns,

@@ -197,8 +197,7 @@ void GraphWriter::write_node(const ir::Node& node, pb::NodeProto& proto) {
   proto.set_domain(node.domain());
   proto.set_op_type(node.op());
   write_inputs(node, proto);
-  for (std::size_t i = 0; i < node.output_count(); ++i)
-    assign(proto.add_output(), context_.names.value(node.output(i)));
+  write_outputs(node, proto);
   for (const ir::NamedAttribute& attribute : node.attributes()) write_attribute(attribute, *proto.add_attribute());
   if (context_.sources && node.source() != nullptr) write_sources(*node.source(), proto);
 }
@@ -211,6 +210,19 @@ void GraphWriter::write_inputs(const ir::Node& node, pb::NodeProto& proto) {
     const ir::Value* input = node.find_input(i);
     assign(proto.add_input(), input != nullptr ? context_.names.value(*input) : std::string_view());
   }
+}
+
+// onnxruntime's own operators do not compute a result without a name.
+void GraphWriter::write_outputs(const ir::Node& node, pb::NodeProto& proto) {
+  const auto is_left_out = [&](std::size_t i) {
+    const ir::Value& value = node.output(i);
+    const bool is_known = value.dtype() != DType::kUndefined || !value.name().empty();
+    return i > 0 && node.domain() == "com.microsoft" && value.is_unused() && !is_known;
+  };
+  std::size_t count = node.output_count();
+  while (count > 0 && is_left_out(count - 1)) --count;
+  for (std::size_t i = 0; i < count; ++i)
+    assign(proto.add_output(), is_left_out(i) ? std::string_view() : context_.names.value(node.output(i)));
 }
 
 void GraphWriter::write_sources(const ir::Source& source, pb::NodeProto& proto) {

@@ -45,6 +45,7 @@ class GraphWriter {
   void write_value(std::string_view name, const ir::Type& type, pb::ValueInfoProto& proto);
   void write_node(const ir::Node& node, pb::NodeProto& proto);
   void write_inputs(const ir::Node& node, pb::NodeProto& proto);
+  void write_outputs(const ir::Node& node, pb::NodeProto& proto);
   void write_sources(const ir::Source& source, pb::NodeProto& proto);
   void write_attribute(const ir::NamedAttribute& attribute, pb::AttributeProto& proto);
   void write_identity(const OutputName& output, pb::NodeProto& proto);

@@ -27,7 +27,8 @@ from exportguard.runners.evaluator import EvaluatorSession
 from look_alikes import Program, look_alikes
 
 CASES = Path(__file__).parent / "optimizer_cases"
-PATTERNS = [name for name, *_ in _core.optimizer_patterns()]
+TARGETS = {name: target for name, *_, target in _core.optimizer_patterns()}
+PATTERNS = list(TARGETS)
 NEVER_DECLINE = ("identity",)
 DTYPES = {"f32": np.float32, "f16": np.float16, "f64": np.float64, "i64": np.int64, "i32": np.int32, "bool": np.bool_}
 TOLERANCES = {"float16": 2e-3, "float32": 1e-4, "float64": 1e-4}
@@ -63,7 +64,7 @@ def case_of(pattern: str) -> Case:
 def optimized(text: str, pattern: str) -> tuple[str, dict[str, object]]:
     """The graph after that pattern alone, and what the pattern did."""
     model = _core.Model.parse(f"opset 25\n{text}\n")
-    report = _core.optimize(model, target="onnxruntime", only=[pattern, "dead_code"])
+    report = _core.optimize(model, target=TARGETS[pattern], only=[pattern, "dead_code"])
     done = next(one for one in report["patterns"] if one[0] == pattern)
     return model.text(), {"times": done[1], "reasons": done[3]}
 
@@ -103,6 +104,7 @@ class Feeds(NamedTuple):
 def sizes_of(symbols: set[str]) -> Iterator[tuple[str, dict[str, int]]]:
     """A size for each name: several, one, none for samples, none at all; the last with numbers that are not finite."""
     yield "several", {name: BASE.get(name, 3) for name in symbols}
+    yield "all true", {name: BASE.get(name, 3) for name in symbols}
     yield "one", dict.fromkeys(symbols, 1)
     yield "no sample", {name: 0 if name in ("b", "p") else BASE.get(name, 2) for name in symbols}
     yield "nothing", {name: 0 if name in BASE else 2 for name in symbols}
@@ -111,7 +113,7 @@ def sizes_of(symbols: set[str]) -> Iterator[tuple[str, dict[str, int]]]:
 
 def values_of(dtype: str, shape: list[int], kind: str, draw: np.random.Generator) -> np.ndarray:
     if dtype == "bool":
-        return np.asarray(draw.random(shape) < 0.6)
+        return np.asarray(draw.random(shape) < (1.0 if kind == "all true" else 0.6))
     if dtype.startswith("i"):
         return np.asarray(draw.integers(0, 1 if kind == "one" else 2, shape), DTYPES[dtype])  # also positions
     values = np.asarray(draw.standard_normal(shape))
@@ -178,6 +180,8 @@ def is_compared(runtime: str, feeds: Feeds, before: str, after: str) -> bool:
     And a Reshape that reads 0 as a copy has no shape that can be told where a size is 0."""
     if runtime == "evaluator" and "com.microsoft" in after:
         return False
+    if "GroupQueryAttention(" in after:  # keys that no query sees are not read
+        return feeds.kind == "all true" or not any(value.dtype == np.bool_ for value in feeds.values.values())
     if feeds.kind in ("no sample", "nothing"):
         copies = any("Reshape(" in line and "allowzero=1" not in line for line in before.split("\n"))
         reads_nothing = "GatherND(" in before  # from no samples, at positions beyond the other axis
@@ -253,7 +257,13 @@ def compared(models: tuple[_core.Model, _core.Model], program: Program, given: P
             continue
         for runtime, outputs in expected.items():
             if is_compared(runtime, feeds, models[0].text(), after):
-                assert_same(run(1, runtime, feeds), outputs, feeds)
+                try:
+                    got = run(1, runtime, feeds)
+                except states.InvalidArgument as error:
+                    if "GroupQueryAttention(" not in after or "running Gather" not in str(error):
+                        raise
+                    continue  # padding
+                assert_same(got, outputs, feeds)
                 has_compared = True
     return has_compared
 
@@ -274,7 +284,7 @@ def test_graphs_that_look_alike_keep_their_answers(pattern: str) -> None:
 def assert_look_alikes_keep_answers(pattern: str, most: int | None) -> None:
     case = case_of(pattern)
     given = Program.parse(case.matches)
-    target = next(target for name, *_, target in _core.optimizer_patterns() if name == pattern)
+    target = TARGETS[pattern]
     assert assert_keeps_answers(given, given, target)
     stays = [Program.parse(graph) for _, graph in case.stays]
     drawn = list(look_alikes(given))

@@ -42,6 +42,10 @@ struct Report {
 /// @throws GraphError if functions cannot be inlined, since one calls itself.
 Report optimize(ir::Model& model, const OptimizeOptions& options = {});
 
+/// Whether all inputs of four axes are caches that may be buffers longer than what they hold, as
+/// `Target::kOnnxRuntimeGenai` makes them where it can.
+bool keeps_caches_in_one_buffer(const ir::Model& model);
+
 /// Names of the passes that `only` may name, which are not patterns: `dead_code`, `common_subexpressions`.
 std::vector<std::string> pass_names();
 

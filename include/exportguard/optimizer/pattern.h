@@ -16,9 +16,13 @@ class Rewriter;
 
 /// What the graph is made for.
 enum class Target : std::uint8_t {
-  kPortable,     ///< operators of the ONNX standard alone
-  kOnnxRuntime,  ///< `com.microsoft` operators as well, and packed weights
+  kPortable,          ///< operators of the ONNX standard alone
+  kOnnxRuntime,       ///< `com.microsoft` operators as well, and packed weights
+  kOnnxRuntimeGenai,  ///< decoders whose caches onnxruntime-genai keeps in one buffer
 };
+
+/// "portable", "onnxruntime" or "onnxruntime-genai".
+std::string_view name_of(Target target);
 
 /// When a pattern is tried. Each stage also tries the patterns of the stages before it.
 enum class Stage : std::uint8_t {

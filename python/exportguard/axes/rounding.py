@@ -51,7 +51,7 @@ def difference(expected: Sequence[Any], got: Sequence[Any], computed_in: Sequenc
 
 
 def with_joined_parts(expected: Sequence[Any], got: Sequence[Any]) -> Sequence[Any]:
-    """What a model returns in parts, one for each picture of which data says how many, as the one tensor of the program.
+    """What a model returns in parts, one for each picture of which data says how many, as the program's one tensor.
 
     >>> [len(one) for one in with_joined_parts([torch.zeros(2, 3), torch.zeros(4, 3)], [torch.zeros(6, 3)])]
     [6]

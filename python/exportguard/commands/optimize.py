@@ -9,6 +9,7 @@ import click
 
 from ..command_line import argument
 from ..onnx_model import load, require_writable
+from ..optimization import Target
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,11 +18,11 @@ class Options:
 
     model: Path = argument(help="The file to read.")
     output: Path = argument("-o", "--output", help="The file to write; weights above 16 MB go to one beside it.")
-    runtime: str = argument(
+    runtime: Target = argument(
         "--for",
-        help="What will run it: operators of the standard alone, or what onnxruntime has beside.",
+        help="What will run it: operators of the standard alone, what onnxruntime has beside, a cache in one buffer.",
         default="portable",
-        choices=("portable", "onnxruntime"),
+        choices=("portable", "onnxruntime", "onnxruntime-genai"),
     )
     inline: bool = argument("--inline/--no-inline", help="Write local functions out first.", default=False)
     report: bool = argument("--report/--no-report", help="A line for each pattern that did something.", default=False)
@@ -33,9 +34,7 @@ def run(options: Options) -> int:
     output = require_writable(options.output, "output")
     model = load(options.model)
     model.infer_types()
-    report = model.optimize(
-        target="onnxruntime" if options.runtime == "onnxruntime" else "portable", inline_functions=options.inline
-    )
+    report = model.optimize(target=options.runtime, inline_functions=options.inline)
     model.save(output)
     if options.report:
         click.echo(str(report))

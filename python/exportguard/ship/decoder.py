@@ -12,6 +12,7 @@ import torch
 from exportguard.errors import REFUSALS, InvalidArgumentError
 from exportguard.export import to_onnx
 from exportguard.onnx_model import OnnxModel
+from exportguard.optimization import Optimize
 from exportguard.optional import OptionalModule
 from exportguard.request import ExportOptions
 
@@ -70,6 +71,7 @@ def decoder_to_onnx(
     opset: int | None,
     width: int | None = None,
     options: ExportOptions = ExportOptions(),
+    optimize: Optimize = True,
 ) -> OnnxModel:
     """The model with a cache that grows, also where it looks back through a sliding window alone: the mask keeps to the
     window, and the lengths of all layers stay equal, as runtimes want them. `cache` is a plain one. With `width` the
@@ -91,7 +93,15 @@ def decoder_to_onnx(
         past = cache.layers[0].keys.shape[2]
         inputs["position_ids"] = torch.arange(past, past + _SEQ).expand(_BATCH, _SEQ).contiguous()
         shapes["position_ids"] = {0: BATCH, 1: _NEW}
-    return to_onnx(model, kwargs=inputs, dynamic_shapes=shapes, opset=opset, rewrite="auto", options=options)
+    return to_onnx(
+        model,
+        kwargs=inputs,
+        dynamic_shapes=shapes,
+        opset=opset,
+        rewrite="auto",
+        options=options,
+        optimize=optimize,
+    )
 
 
 def _new_tokens(width: int | None, dtype: torch.dtype) -> dict[str, torch.Tensor]:

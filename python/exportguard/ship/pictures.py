@@ -107,7 +107,8 @@ def embedding_to_onnx(model: Any, parts: Pictures, *, opset: int | None) -> Onnx
 
 def writing_to_onnx(model: Any, parts: Pictures, *, opset: int | None) -> OnnxModel:
     """The decoder, from embedded tokens on."""
-    return decoder_to_onnx(model, parts.cache, opset=opset, width=model.get_input_embeddings()(parts.ids).shape[-1])
+    width = model.get_input_embeddings()(parts.ids).shape[-1]
+    return decoder_to_onnx(model, parts.cache, opset=opset, width=width, optimize="onnxruntime")
 
 
 @dataclass(frozen=True, kw_only=True)

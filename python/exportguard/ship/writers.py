@@ -17,6 +17,7 @@ from exportguard.errors import ExportGuardError, InvalidArgumentError
 from exportguard.models import ModelCase
 from exportguard.models.input_sets import sliding_window
 from exportguard.onnx_model import OnnxModel
+from exportguard.optimization import Optimize
 from exportguard.validation.discrepancies import Discrepancy
 from exportguard.validation.validate import ValidateOptions, ValidationReport, validate_case
 from exportguard.version import made_with
@@ -117,8 +118,9 @@ def write_files(case: ModelCase, parts: object, staging: Path, options: FolderOp
 def _write_decoder(case: ModelCase, cache: object, staging: Path, options: FolderOptions, step: Step) -> None:
     # Before the export, which leaves the model as it is, so that nothing of it can explain a difference away.
     prompts = _prompts(case, options, step.timer)
+    optimize: Optimize = "onnxruntime-genai" if options.runtime == "genai" else True
     with step.timer("export", "exporting and converting"):
-        onnx_model = decoder_to_onnx(case.model, cache, opset=options.opset)
+        onnx_model = decoder_to_onnx(case.model, cache, opset=options.opset, optimize=optimize)
     _save(onnx_model, staging / MODEL_FILE, step)
     step.ends.require_used()
     shapes, dtype = shapes_of(cache), _dtype(cache)
@@ -139,9 +141,11 @@ def _write_decoder(case: ModelCase, cache: object, staging: Path, options: Folde
         record(staging, {MODEL_FILE: calls})
 
     if options.runtime == "genai":
-        genai.write(staging, genai.genai_config(case.model, shapes, MODEL_FILE, step.result.inputs))
-        if options.verify:
-            _compare_in_genai(case, cache, staging, options, step)
+        config = genai.genai_config(case.model, shapes, MODEL_FILE, step.result.inputs)
+        config["search"]["past_present_share_buffer"] = onnx_model.keeps_caches_in_one_buffer
+        genai.write(staging, config)
+        if prompts is not None:
+            _compare_in_genai(prompts, cache, staging, options, step)
 
 
 def _dtype(cache: Any) -> torch.dtype:
@@ -153,15 +157,16 @@ def _prompts(case: ModelCase, options: FolderOptions, timer: Timer) -> Prompts |
     if not options.verify:
         return None
     with timer("eager", "generating with transformers"):
+        if options.runtime == "genai":  # it has no padding: texts of a batch are of one length
+            return generated(case.model, sliding_window(case), shorter=0)
         return generated(case.model, sliding_window(case))
 
 
-def _compare_in_genai(case: ModelCase, cache: object, staging: Path, options: FolderOptions, step: Step) -> None:
+def _compare_in_genai(prompts: Prompts, cache: object, staging: Path, options: FolderOptions, step: Step) -> None:
     """In one batch of two texts as long as each other; a quantized file with what it generates in onnxruntime."""
     if not _is_genai_installed():
         return
     with step.timer("genai", "generating with onnxruntime-genai"):
-        prompts = generated(case.model, sliding_window(case), shorter=0)
         expected = prompts.tokens
         if options.quantize is not None:
             expected = generated_by(staging / MODEL_FILE, shapes_of(cache), prompts, _dtype(cache))

@@ -466,6 +466,8 @@ def _ways_of(model: OnnxModel) -> tuple[Optimize, ...]:
 
     Operators of onnxruntime's own are left by that for it alone, which need not leave any.
     """
+    if any(operator.endswith("GroupQueryAttention") for operator in model._core.operators):
+        return ("onnxruntime-genai", "onnxruntime", False)
     is_for_runtime = any(operator.startswith("com.microsoft") for operator in model._core.operators)
     return ("onnxruntime", False) if is_for_runtime else (True, "onnxruntime", False)
 

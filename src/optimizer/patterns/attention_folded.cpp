@@ -7,7 +7,7 @@ enum Operand : std::uint8_t { kQuery, kKey, kValue, kMask, kPastKey, kPastValue 
 
 /// Below this size of a head the further nodes are not worth the keys that are not read again: in onnxruntime they take
 /// longer there. A graph for any runtime gets them where heads are so large that keys come from memory each time.
-std::int64_t smallest_head(Target target) { return target == Target::kOnnxRuntime ? 64 : 128; }
+std::int64_t smallest_head(Target target) { return target == Target::kPortable ? 128 : 64; }
 
 /// Heads of queries, of keys, and the size of one.
 struct Heads {

@@ -1,4 +1,4 @@
-"""`interpolate` and adaptive pools to sizes that tensor data give: torch asks whether there is one row, and any at all."""
+"""`interpolate` and adaptive pools to sizes that data give: torch asks whether there is one row, and any at all."""
 
 from __future__ import annotations
 
