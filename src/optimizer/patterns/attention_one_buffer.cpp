@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 
 #include "exportguard/optimizer/optimize.h"
 #include "exportguard/optimizer/rewriter.h"
@@ -274,6 +275,15 @@ Value& checked_total(Rewriter& rewriter, const Seen& seen, Value& query, const S
   return cache ? without_hole(rewriter, total, query, *cache) : total;
 }
 
+/// Whether nothing but the outputs of the graph reads the cache behind the new tokens: a buffer has more than that.
+bool keeps_cache_alone(const ir::Node& node) {
+  const auto outputs = node.graph().outputs();
+  return std::ranges::all_of(std::array{1, 2}, [&](std::size_t i) {
+    const Value& cache = node.output(i);
+    return static_cast<std::size_t>(std::ranges::count(outputs, &cache)) == cache.use_count();
+  });
+}
+
 /// Attention that sees what stands before, with its cache as operands and results.
 Match match_one_buffer(const Facts& facts, ir::Node& node) {
   if (node.input_count() != kOperands || node.output_count() != 3)
@@ -290,6 +300,8 @@ Match match_one_buffer(const Facts& facts, ir::Node& node) {
   if (!heads) return Match::no("the heads are not of one size that the kernel takes");
   if (int_attribute(node, "is_causal", 0) != 0 || int_attribute(node, "softmax_precision", kFloat32) != kFloat32)
     return Match::no("it is not plain");
+
+  if (!keeps_cache_alone(node)) return Match::no("something else reads the cache that it gives");
 
   const auto rows = dim(query, 1);
   const auto past = dim(node.input(kPastKey), 2);
@@ -365,7 +377,7 @@ Match match_size_of_cache(const Facts&, ir::Node& node) {
 bool reads_buffer(const ir::Use& use) {
   const ir::Node& node = use.user();
   if (node.is("", "Slice") && use.index() == 0) return node.name() == kLastKey;
-  return node.is("com.microsoft", "GroupQueryAttention") &&
+  return node.is("com.microsoft", "GroupQueryAttention") && node.output_count() == 3 && keeps_cache_alone(node) &&
          (use.index() == kPastKey - 1 || use.index() == kPastValue - 1);
 }
 

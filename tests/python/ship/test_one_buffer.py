@@ -149,9 +149,9 @@ def test_tokens_appended_in_the_runtime(name: str, tmp_path: Path) -> None:
     assert [int(token) for token in generator.get_sequence(0)] == expected[0].tolist()
 
 
-@pytest.mark.parametrize("name", ["bloom", "gpt_neo", "llama"])
+@pytest.mark.parametrize("name", ["bloom", "gpt_neo", "gemma3n_text", "llama"])
 def test_the_configuration_says_whether_there_is_a_buffer(name: str, tmp_path: Path) -> None:
-    """What hides keys in another way, or has heads of another size, keeps copies, and generates the same."""
+    """What hides keys in another way, has heads of another size, or reads the keys of other layers keeps copies."""
     source: str | Path = name
     if name == "llama":
         source = tmp_path / "source"
