@@ -475,7 +475,9 @@ def test_without_optimization_nothing_is_fused() -> None:
 
 
 def test_a_wrong_word_for_optimize_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError, match="optimize must be True, False, 'onnxruntime' or 'onnxruntime-genai', got 'fast'"):
+    with pytest.raises(
+        InvalidArgumentError, match="optimize must be True, False, 'onnxruntime' or 'onnxruntime-genai', got 'fast'"
+    ):
         exportguard.to_onnx(torch.nn.ReLU(), (torch.rand(2),), optimize="fast")  # type: ignore[arg-type]
 
 
