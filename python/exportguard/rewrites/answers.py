@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from exportguard.rewrites.collected import is_open
 from exportguard.rewrites.data import as_flag
 from exportguard.rewrites.numbers import as_number
+from exportguard.rewrites.size_keys import key_in
 
 
 def truth_of_tensors(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> torch.Tensor | None:
@@ -29,6 +30,8 @@ def is_in(item: Any, container: Any) -> Any:
     if isinstance(container, torch.Tensor) and isinstance(container, FakeTensor):
         return as_number((container == item).any())
     is_sequence = isinstance(container, list | tuple | range) and not is_open(container)
+    if isinstance(container, dict | set | frozenset):
+        return key_in(container, item) in container
     if not is_sequence or not any(isinstance(value, FakeTensor) for value in (item, *container)):
         return item in container
     found: Any = False

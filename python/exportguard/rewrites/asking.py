@@ -113,6 +113,21 @@ def _inverted(number: torch.SymInt) -> Any:
     return -number - 1
 
 
+def _bits_of_one(number: torch.SymInt, other: object) -> Any:
+    """`number ^ other`, which torch 2.11 to 2.13 trace as an operator that they allow in no program."""
+    if not isinstance(other, int | torch.SymInt):
+        return NotImplemented
+    return (number | other) - (number & other)
+
+
+def _caches_in(modules: Iterable[types.ModuleType]) -> list[functools._lru_cache_wrapper[Any]]:
+    """Functions under `functools.lru_cache`, of modules and of their classes."""
+    values = [value for module in modules for value in vars(module).values()]
+    inner = [value for kind in values if isinstance(kind, type) for value in vars(kind).values()]
+    found = (value for value in (*values, *inner) if isinstance(value, functools._lru_cache_wrapper))
+    return [*{id(cache): cache for cache in found}.values()]
+
+
 #: Whether what stands for numbers answers in this thread.
 _ANSWERED: ContextVar[bool] = ContextVar("exportguard.answered", default=False)
 
@@ -128,6 +143,8 @@ def answered(modules: Iterable[types.ModuleType]) -> Iterator[None]:
     changes = _core.KeptChanges()
     stopped: list[TextOfASymbolError] = []
     token = _ANSWERED.set(True)
+    modules = [*modules]
+    caches = [(cache, cache.cache_info().misses) for cache in _caches_in(modules)]
     try:
         for module in modules:
             for name, function in _BUILT_IN.items():
@@ -139,9 +156,15 @@ def answered(modules: Iterable[types.ModuleType]) -> Iterator[None]:
         if not hasattr(torch.SymInt, "__invert__"):  # torch 2.11 to 2.13 leave it out
             add = functools.partial(setattr, torch.SymInt, "__invert__", _inverted)
             changes.call(add, lambda: delattr(torch.SymInt, "__invert__"), "torch.SymInt.__invert__")
+        for name in ("__xor__", "__rxor__"):
+            if hasattr(torch.SymInt, name):
+                changes.set_attribute(torch.SymInt, name, _bits_of_one)
         yield
     finally:
         changes.undo()
         _ANSWERED.reset(token)
+        for cache, misses in caches:
+            if cache.cache_info().misses != misses:  # it holds what only the trace knows
+                cache.cache_clear()
     if stopped:  # a handler of the model took it
         raise stopped[0]

@@ -142,7 +142,7 @@ def loops_left(program: torch.export.ExportedProgram) -> tuple[str, ...]:
     return _LEFT.get(program, ())
 
 
-_IS_A_GENERATOR = "is a generator"
+_IS_A_GENERATOR = "is a generator that"
 
 #: What torch 2.11 to 2.13 and Python say of rewritten code that goes beyond them, and what it means for the model.
 _REASONS = {
@@ -186,6 +186,13 @@ class _Failed:
     def text(self) -> str:
         """The first line of the error."""
         return next(iter(str(self.error).strip().splitlines()), type(self.error).__name__)
+
+    def in_words(self) -> str | None:
+        """What torch or Python said of rewritten code, in words of the model's; None if nothing is known of it."""
+        found = (reason for said, reason in _REASONS.items() if said in str(self.error))
+        reason = next(found, None)
+        line = f"line {self.places[0].line}: " if self.places else ""
+        return None if reason is None else f"{line}{reason} ({self.text()})"
 
 
 class _Search:
@@ -278,16 +285,16 @@ class _Search:
         for step in self._candidates(failed, steps):
             if self._attempts >= _ATTEMPTS:
                 break
-            others = [known for known in steps if known.patch.functions != step.patch.functions]
-            outcome = self._attempt_once([*others, step])
+            tried = self._with_consumers([*_others(steps, step), step], failed)
+            outcome = self._attempt_once(tried)
             if not isinstance(outcome, _Failed):
-                return outcome, [*others, step]
+                return outcome, tried
             if not _is_progress(outcome, failed, step):
                 self._reasons.append(f"{step.patch.target} rewritten: {outcome.text()}")
                 self._failures.append(outcome)
                 continue
             self._furthest = outcome
-            return self._beyond(outcome, [*others, step])  # other ways past the same line would stop there as well
+            return self._beyond(outcome, tried)  # other ways past the same line would stop there as well
         return None
 
     def _candidates(self, failed: _Failed, steps: Sequence[RewritingStep]) -> Iterator[RewritingStep]:
@@ -304,6 +311,23 @@ class _Search:
                 step = self._step(functions, only, place, failed, absorb_rest=absorb_rest)
                 if step is not None:
                     yield step
+
+    def _with_consumers(
+        self, steps: list[RewritingStep], failed: _Failed, *, keep_sizes: bool = False
+    ) -> list[RewritingStep]:
+        """The steps, with those for what goes through generators that they rewrite: one is no use without the other."""
+        found = [*steps]
+        for place, consumer in _consumers(failed.places):
+            if not any(_runs(step, place) for step in found):
+                continue
+            known = next((step for step in found if _runs(step, consumer)), None)
+            if known is not None and known.lines is None and (known.keeps_sizes or not keep_sizes):
+                continue
+            functions = list(known.patch.functions) if known is not None else consumer.functions()
+            made = self._step(functions, None, consumer, failed, keep_sizes=keep_sizes)
+            if made is not None:
+                found = [*_others(found, made), made]
+        return found
 
     def _step(
         self,
@@ -358,13 +382,14 @@ class _Search:
             if step is None and self._reasons[known_reasons:]:
                 failed = _Failed(RewriteError(self._reasons[-1]), [place])
             others = [other for other in self.steps if other is not known]
-            outcome = self._attempt([*others, step]) if step is not None else failed
+            steps = [*others] if step is None else self._with_consumers([*others, step], failed, keep_sizes=True)
+            outcome = self._attempt(steps) if step is not None else failed
             if not isinstance(outcome, _Failed) and step is not None and self._fixed.loss < fixed.loss:
-                program, self.steps = outcome, [*others, step]
+                program, self.steps = outcome, steps
                 continue
             self._fixed = fixed
             if isinstance(outcome, _Failed) and known is None:
-                left.append(f"the loop at {place} cannot be rewritten: {outcome.text()}")
+                left.append(f"the loop at {place} cannot be rewritten: {outcome.in_words() or outcome.text()}")
             elif known is None:
                 left.append(f"{place} was rewritten, and the axis is a constant all the same")
 
@@ -395,10 +420,9 @@ class _Search:
     def _explained(self) -> RewriteError | None:
         """What torch or Python said of rewritten code, in words of the model's."""
         for failed in self._failures:
-            for said, reason in _REASONS.items():
-                if said in str(failed.error):
-                    line = f"line {failed.places[0].line}: " if failed.places else ""
-                    return RewriteError(f"{line}{reason} ({failed.text()})")
+            told = failed.in_words()
+            if told is not None:
+                return RewriteError(told)
         return next((RewriteError(reason) for reason in self._reasons if _IS_A_GENERATOR in reason), None)
 
     def _explain(self, error: Exception, first: _Failed) -> None:
@@ -409,6 +433,20 @@ class _Search:
             )
         told = "; ".join(tried) or "none of the functions around that line has a source that can be rewritten"
         error.add_note(f"exportguard: {self._attempts} exports were tried. {told}")
+
+
+def _consumers(places: Sequence[Place]) -> Iterator[tuple[Place, Place]]:
+    """Each generator among the places with what goes through it, which may be one itself."""
+    for place in places:
+        current = place
+        while current.consumer is not None:
+            yield current, current.consumer
+            current = current.consumer
+
+
+def _others(steps: Sequence[RewritingStep], step: RewritingStep) -> list[RewritingStep]:
+    """The steps for other functions."""
+    return [known for known in steps if known.patch.functions != step.patch.functions]
 
 
 def _different(places: Sequence[Place]) -> list[Place]:

@@ -19,6 +19,7 @@ from exportguard.rewrites.conditional import check_data, ifexp, require_uncaught
 from exportguard.rewrites.data import depends_on_data
 from exportguard.rewrites.numbers import as_number, is_number, number_tensor
 from exportguard.rewrites.places import line_now
+from exportguard.rewrites.size_keys import key_in
 from exportguard.rewrites.texts import require_no_text_of_data
 from exportguard.source.errors import RewriteError
 
@@ -52,6 +53,7 @@ def chosen_item(container: Any, index: Any) -> Any:
 def entry_or(container: Any, key: Any, default: Any = None) -> Any:
     """`container.get(key, default)`."""
     require_no_text_of_data(key)
+    key = key_in(container, key)
     if not isinstance(container, dict) or not is_choice(container, key):
         return container.get(key, default)
     elements, tests = _cases(container, key)

@@ -405,8 +405,18 @@ def truth_of(item: Any) -> Any:
     return True if is_certain else item.length() > 0
 
 
+class Unlisted:
+    """What a list is made of when it is asked for."""
+
+    def listed(self) -> Any:
+        """Its elements as a list, which may be open."""
+        raise NotImplementedError
+
+
 def parts_of(other: Any) -> list[Any]:
     """The parts of a list, or the elements of anything else."""
+    if isinstance(other, Unlisted):
+        other = other.listed()
     return other.parts if isinstance(other, Grown) else list(other)
 
 

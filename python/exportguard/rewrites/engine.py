@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import difflib
 import functools
-import inspect
 import types
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -17,8 +16,7 @@ from typing import Any
 
 from exportguard.source.compiling import compiled
 from exportguard.source.editing import keep_sources, sources_of
-from exportguard.source.errors import RewriteError
-from exportguard.source.reading import copied, definition_of, name_of, text_of
+from exportguard.source.reading import copied, definition_of, text_of
 from exportguard.source.walking import located, walked
 
 RUNTIME_NAME = "_exportguard_rewrite"
@@ -123,11 +121,6 @@ def is_rewritten(code: types.CodeType) -> bool:
 
 def _definition(function: types.FunctionType) -> ast.FunctionDef:
     """The definition without its decorators, which stay around the rewritten function."""
-    if inspect.isgeneratorfunction(function):
-        raise RewriteError(
-            f"{name_of(function)} is a generator, whose steps wait for each other as no graph can; let it fill a list "
-            "and return that"
-        )
     node = definition_of(function)
     node.decorator_list = []
     return node

@@ -10,20 +10,22 @@ import builtins
 import functools
 import itertools
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.collected import Collected, Grown, chosen, is_open, like_rows, number_rows, parts_of
 from exportguard.rewrites.conditional import if_, ifexp
-from exportguard.rewrites.data import depends_on_data, is_tracing
-from exportguard.rewrites.gathering import comprehension
-from exportguard.rewrites.iteration import Deferred, Rows, rows_of, zip_
+from exportguard.rewrites.data import is_tracing
+from exportguard.rewrites.iteration import Rows, enumerate_rows, rows_of, zip_rows
 from exportguard.rewrites.logic import and_, bool_, not_
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.runtime_loops import for_
+from exportguard.rewrites.runtime_stores import get_item
+from exportguard.rewrites.streams import Mapped, Plain, Run, Step, Stream, gathered, is_stream
 from exportguard.source.errors import RewriteError
 
 _PAIR = 2
@@ -33,6 +35,7 @@ def list_of(items: Any = ()) -> Any:
     """`list(items)` and `tuple(items)` where the length is symbolic."""
     if not is_tracing():
         return builtins.list(items)
+    items = gathered(items)
     rows = rows_of(items)
     if rows is not None:
         return Grown([Collected(rows.tensors)])
@@ -49,27 +52,185 @@ def concatenated(*parts: Any) -> Any:
 
 def tuple_of(items: Any = ()) -> Any:
     """`tuple(items)`; one of symbolic length is a list that nothing changes."""
+    items = gathered(items)
     return list_of(items) if is_tracing() and (is_open(items) or rows_of(items) is not None) else builtins.tuple(items)
+
+
+def _parts(iterable: Any) -> tuple[Run, Plain | None]:
+    """What calls a step for each element, and what Python goes through if it can."""
+    if is_stream(iterable):
+        run, plain = iterable.owned()
+        return run, plain
+    return _running(iterable, _same), None if _is_symbolic((iterable,)) else lambda: iter(iterable)
+
+
+def _running(iterable: Any, function: Callable[[Any], Any]) -> Run:
+    """Calls a step for what a function makes of each element."""
+    return lambda step: for_(iterable, lambda item: (step(function(item)), ()), (), ())
+
+
+def _same(item: Any) -> Any:
+    return item
+
+
+def _of_plain(make: Callable[..., Iterator[Any]], *plains: Plain | None) -> Plain | None:
+    """What makes Python's own iterator of others, if Python can go through all of them."""
+    known = [plain for plain in plains if plain is not None]
+    return (lambda: make(*(plain() for plain in known))) if len(known) == len(plains) else None
 
 
 def map_(function: Callable[..., Any], *iterables: Any) -> Any:
     """`map(function, …)`."""
-    if not _is_symbolic(iterables):
+    if not is_tracing():
         return builtins.map(function, *iterables)
     if len(iterables) == 1:
-        return Deferred(lambda: comprehension(iterables[0], function))
-    return Deferred(lambda: comprehension(zip_(*iterables), lambda items: function(*items)))
+        return mapped(function, iterables[0])
+    return mapped(lambda items: function(*items), zip_(*iterables))
+
+
+def mapped(function: Callable[[Any], Any], iterable: Any) -> Stream:
+    """What a function makes of each element, computed when it is the element's turn."""
+    if isinstance(iterable, Mapped) and is_stream(iterable):
+        source, own = iterable.parts()
+        return mapped(lambda item: function(own(item)), source)
+    run, plain = _parts(iterable)
+    own_plain = _of_plain(lambda items: builtins.map(function, items), plain)
+    if is_stream(iterable):
+        return Stream(lambda step: run(lambda item: step(function(item))), own_plain)
+    return Mapped(iterable, function, _running(iterable, function), own_plain)
+
+
+def zip_(*iterables: Any, strict: bool = False) -> Any:
+    """`zip(…)`, where streams make their elements when it is their turn."""
+    streams = [place for place, iterable in enumerate(iterables) if is_stream(iterable)]
+    if not streams:
+        return zip_rows(*iterables, strict=strict)
+    if all(isinstance(iterables[place], Mapped) for place in streams):
+        together = _zipped_rows(iterables, strict=strict)
+        if together is not None:
+            return together
+    parts = [_parts(iterable) for iterable in iterables]
+    plain = _of_plain(functools.partial(builtins.zip, strict=strict), *(plain for _, plain in parts))
+    are_indexed = all(_is_indexed(iterable) for k, iterable in enumerate(iterables) if k not in streams)
+    if len(streams) == 1 and are_indexed and not strict:
+        place = streams[0]
+        return Stream(lambda step: _zip(iterables, place, parts[place][0], step), plain)
+    if plain is None:
+        raise RewriteError(
+            f"{line_now()}: zip of several iterators whose elements are computed in turn, or a strict one; make lists "
+            "of them first"
+        )
+    return plain()
+
+
+def _is_indexed(iterable: Any) -> bool:
+    is_tensor = isinstance(iterable, torch.Tensor) and iterable.dim() > 0
+    return is_tensor or isinstance(iterable, list | tuple | range) or rows_of(iterable) is not None
+
+
+def _zipped_rows(iterables: Sequence[Any], *, strict: bool) -> Stream | None:
+    """Rows and functions of rows in turn, if there are as many of each for certain."""
+    found = [rows_of(iterable.source if isinstance(iterable, Mapped) else iterable) for iterable in iterables]
+    rows = [one for one in found if one is not None]
+    are_alike = all(statically_known_true(one.length == rows[0].length) for one in rows)
+    if len(rows) < len(found) or not are_alike:
+        return None
+    functions = [iterable.parts()[1] if isinstance(iterable, Mapped) else _same for iterable in iterables]
+    return mapped(
+        lambda items: tuple(function(item) for function, item in builtins.zip(functions, items, strict=True)),
+        zip_rows(*rows, strict=strict),
+    )
+
+
+def _zip(iterables: Sequence[Any], place: int, run: Run, step: Step) -> None:
+    """A stream with rows, lists and ranges beside it: it makes an element where those before it have one."""
+    before, behind = [*iterables[:place]], [*iterables[place + 1 :]]
+    counts = [_length_of(iterable) for iterable in before], [_length_of(iterable) for iterable in behind]
+    if any(not bool(count > 0) for count in counts[0]):
+        return
+    held = {"position": 0}
+
+    def one(item: Any) -> Any:
+        position = held["position"]
+        held["position"] = position + 1
+        others = [*counts[1]]
+        has_all = _all_above(others, position)
+        goes_on = and_(
+            lambda: has_all,
+            lambda: step((*(_at(i, position) for i in before), item, *(_at(i, position) for i in behind))),
+        )
+        return and_(lambda: goes_on, lambda: _all_above(counts[0], position + 1))
+
+    run(one)
+
+
+def _all_above(counts: Sequence[Any], position: Any) -> Any:
+    """Whether each of some things has an element at a position."""
+    found: Any = True
+    for count in counts:
+        current = found
+        found = and_(lambda: current, lambda: position < count)  # noqa: B023 - both are read at once
+    return found
+
+
+def _length_of(iterable: Any) -> Any:
+    rows = rows_of(iterable)
+    return len(iterable) if rows is None else rows.length
+
+
+def _at(iterable: Any, position: Any) -> Any:
+    rows = rows_of(iterable)
+    return get_item(iterable, position) if rows is None else rows.at(position)
+
+
+def enumerate_(iterable: Any, start: int = 0) -> Any:
+    """`enumerate(…)`."""
+    if not is_stream(iterable):
+        return enumerate_rows(iterable, start)
+    if isinstance(iterable, Mapped):
+        source, own = iterable.parts()
+        return mapped(lambda pair: (pair[0], own(pair[1])), enumerate_rows(source, start))
+    source_run, plain = _parts(iterable)
+
+    def run(step: Step) -> None:
+        held = {"number": start}
+
+        def one(item: Any) -> Any:
+            number = held["number"]
+            held["number"] = number + 1
+            return step((number, item))
+
+        source_run(one)
+
+    return Stream(run, _of_plain(lambda items: enumerate(items, start), plain))
+
+
+def later(iterable: Any, element: Callable[[Any], Any], test: Callable[[Any], Any] | None = None) -> Any:
+    """`(element(i) for i in iterable if test(i))`, of which each element is made when it is its turn."""
+    if not is_tracing():
+        return (element(item) for item in iterable if test is None or test(item))
+    return mapped(element, iterable if test is None else _filtered(test, iterable, builtins.filter))
 
 
 def filter_(test: Callable[[Any], Any] | None, iterable: Any) -> Any:
     """`filter(test, …)`."""
-    if not _is_symbolic((iterable,)) and not (is_tracing() and isinstance(iterable, Iterable)):
+    if not is_tracing():
         return builtins.filter(test, iterable)
-    return Deferred(lambda: comprehension(iterable, lambda item: item, test or (lambda item: item)))
+    return _filtered(test or _same, iterable, builtins.filter)
+
+
+def _filtered(test: Callable[[Any], Any], iterable: Any, python: Callable[..., Iterator[Any]]) -> Stream:
+    source_run, plain = _parts(iterable)
+
+    def run(step: Step) -> None:
+        source_run(lambda item: if_(bool_(test(item)), lambda: step(item), lambda: True))
+
+    return Stream(run, _of_plain(lambda items: python(test, items), plain))
 
 
 def reduce_(function: Callable[[Any, Any], Any], iterable: Any, *start: Any) -> Any:
     """`functools.reduce(function, …)`."""
+    iterable = gathered(iterable)
     rows = rows_of(iterable) if is_tracing() else None
     if rows is None:
         return functools.reduce(function, iterable, *start)
@@ -89,107 +250,148 @@ def next_(iterable: Any, make: Callable[[Any], Any], test: Callable[[Any], Any],
 
 def accumulate_(iterable: Any, function: Callable[[Any, Any], Any] = operator.add, *, initial: Any = None) -> Any:
     """`itertools.accumulate(…)`."""
-    if not _is_symbolic((iterable,)):
+    if not is_tracing():
         return itertools.accumulate(iterable, function, initial=initial)
+    source_run, plain = _parts(iterable)
 
-    def made() -> Any:
-        rows = rows_of(iterable)
-        assert rows is not None
-        first, rest = (initial, rows) if initial is not None else _opened(rows)
-        results = Grown([first])
+    def run(step: Step) -> None:
+        held = {"result": initial}
 
-        def step(item: Any, held: Any) -> tuple[bool, tuple[Any]]:
-            after = function(held, item)
-            results.append(after)
-            return True, (after,)
+        def one(item: Any) -> Any:
+            before = held["result"]
+            held["result"] = item if before is None else function(before, item)
+            return step(held["result"])
 
-        for_(rest, step, ("the result",), (first,))
-        return results
+        goes_on = True if initial is None else step(initial)
+        if_(goes_on, lambda: _none(source_run(one)), lambda: None)
 
-    return Deferred(made)
+    return Stream(run, _of_plain(lambda items: itertools.accumulate(items, function, initial=initial), plain))
+
+
+def _none(_: object) -> None:
+    """What a branch gives that is there for what it does."""
 
 
 def chain_(*iterables: Any) -> Any:
     """`itertools.chain(…)`."""
-    if not _is_symbolic(iterables):
+    if not is_tracing():
         return itertools.chain(*iterables)
-    return Deferred(lambda: Grown([part for iterable in iterables for part in parts_of(list_of(iterable))]))
+    parts = [_parts(iterable) for iterable in iterables]
+
+    def run(step: Step) -> None:
+        held: dict[str, Any] = {"goes on": True}
+
+        def one(item: Any) -> Any:
+            held["goes on"] = step(item)
+            return held["goes on"]
+
+        for source_run, _ in parts:
+            if_(held["goes on"], lambda: _none(source_run(one)), lambda: None)  # noqa: B023 - it is called at once
+
+    return Stream(run, _of_plain(itertools.chain, *(plain for _, plain in parts)))
 
 
 def takewhile_(test: Callable[[Any], Any], iterable: Any) -> Any:
     """`itertools.takewhile(test, iterable)`."""
-    if not _has_tensors(iterable):
+    if not is_tracing():
         return itertools.takewhile(test, iterable)
-    return Deferred(lambda: _first_ones(test, iterable))
+    source_run, plain = _parts(iterable)
 
+    def run(step: Step) -> None:
+        source_run(lambda item: and_(lambda: bool_(test(item)), lambda: step(item)))
 
-def _first_ones(test: Callable[[Any], Any], iterable: Any) -> Any:
-    made = Grown()
-
-    def step(item: Any) -> tuple[Any, tuple[()]]:
-        is_in = bool_(test(item))
-        if_(is_in, lambda: _put(made, item), tuple)
-        return is_in, ()
-
-    for_(iterable, step, (), ())
-    return made if made.is_open else made.parts
+    return Stream(run, _of_plain(lambda items: itertools.takewhile(test, items), plain))
 
 
 def dropwhile_(test: Callable[[Any], Any], iterable: Any) -> Any:
     """`itertools.dropwhile(test, iterable)`."""
-    if not _has_tensors(iterable):
+    if not is_tracing():
         return itertools.dropwhile(test, iterable)
-    return Deferred(lambda: _last_ones(test, iterable))
+    source_run, plain = _parts(iterable)
 
+    def run(step: Step) -> None:
+        held: dict[str, Any] = {"is left out": True}
 
-def _last_ones(test: Callable[[Any], Any], iterable: Any) -> Any:
-    made = Grown()
+        def one(item: Any) -> Any:
+            still = and_(lambda: held["is left out"], lambda: bool_(test(item)))
+            held["is left out"] = still
+            return if_(still, lambda: True, lambda: step(item))
 
-    def step(item: Any, is_left_out: Any) -> tuple[bool, tuple[Any]]:
-        still = and_(lambda: is_left_out, lambda: test(item))
-        if_(still, tuple, lambda: _put(made, item))
-        return True, (still,)
+        source_run(one)
 
-    for_(iterable, step, ("whether elements are left out",), (True,))
-    return made if made.is_open else made.parts
-
-
-def _put(made: Any, item: Any) -> tuple[()]:
-    made.append(item)
-    return ()
+    return Stream(run, _of_plain(lambda items: itertools.dropwhile(test, items), plain))
 
 
 def filterfalse_(test: Callable[[Any], Any] | None, iterable: Any) -> Any:
     """`itertools.filterfalse(test, iterable)`."""
-    if not _has_tensors(iterable):
+    if not is_tracing():
         return itertools.filterfalse(test, iterable)
-    told = test or (lambda item: item)
-    return Deferred(lambda: comprehension(iterable, lambda item: item, lambda item: not_(told(item))))
+    told = test or _same
+    return _filtered(lambda item: not_(told(item)), iterable, builtins.filter)
 
 
 def starmap_(function: Callable[..., Any], iterable: Any) -> Any:
     """`itertools.starmap(function, iterable)`."""
-    if not _is_symbolic((iterable,)):
+    if not is_tracing():
         return itertools.starmap(function, iterable)
-    return Deferred(lambda: comprehension(iterable, lambda items: function(*items)))
+    return mapped(lambda items: function(*items), iterable)
 
 
 def islice_(iterable: Any, *bounds: Any) -> Any:
     """`itertools.islice(…)`."""
+    if is_stream(iterable):
+        return _sliced(iterable, slice(*bounds))
     rows = rows_of(iterable) if is_tracing() else None
     return itertools.islice(iterable, *bounds) if rows is None else rows.mapped(lambda leaf: leaf[slice(*bounds)])
 
 
+def _sliced(source: Stream, bounds: slice) -> Stream:
+    """Elements by their numbers: behind the last one of them no other is made."""
+    start, stop = bounds.start or 0, bounds.stop
+    if bounds.step not in (None, 1):
+        raise RewriteError(f"{line_now()}: islice of an iterator with a step; make a list of it and slice that")
+    source_run, plain = _parts(source)
+
+    def run(step: Step) -> None:
+        held = {"position": 0}
+
+        def one(item: Any) -> Any:
+            position = held["position"]
+            held["position"] = position + 1
+            is_over = and_(lambda: position >= start, lambda: not_(step(item)))
+            return and_(lambda: not_(is_over), lambda: True if stop is None else position + 1 < stop)
+
+        if stop is None or stop > 0:
+            source_run(one)
+
+    return Stream(run, _of_plain(lambda items: itertools.islice(items, start, stop), plain))
+
+
 def pairwise_(iterable: Any) -> Any:
     """`itertools.pairwise(…)`."""
+    if is_stream(iterable):
+        source_run, plain = _parts(iterable)
+        return Stream(lambda step: _pairs(source_run, step), _of_plain(itertools.pairwise, plain))
     rows = rows_of(iterable) if is_tracing() else None
-    return itertools.pairwise(iterable) if rows is None else zip_(rows, rows.behind_the_first())
+    return itertools.pairwise(iterable) if rows is None else zip_rows(rows, rows.behind_the_first())
+
+
+def _pairs(source_run: Run, step: Step) -> None:
+    held: dict[str, Any] = {"element": None}
+
+    def one(item: Any) -> Any:
+        before = held["element"]
+        held["element"] = item
+        return True if before is None else step((before, item))
+
+    source_run(one)
 
 
 def product_(*iterables: Any, repeat: int = 1) -> Any:
     """`itertools.product(…)`."""
     if not _is_symbolic(iterables):
         return itertools.product(*iterables, repeat=repeat)
+    iterables = tuple(map(gathered, iterables))
     factors = [_as_rows(iterable) for iterable in iterables] * repeat
     made = [factors[0].tensors]
     length = factors[0].length
@@ -202,6 +404,7 @@ def product_(*iterables: Any, repeat: int = 1) -> Any:
 
 def combinations_(iterable: Any, count: int) -> Any:
     """`itertools.combinations(…)`, of pairs where the length is symbolic."""
+    iterable = gathered(iterable)
     rows = rows_of(iterable) if is_tracing() else None
     if rows is None:
         return itertools.combinations(iterable, count)
@@ -224,13 +427,7 @@ def _many_times(tensors: Any, count: Any) -> Any:
 
 
 def _is_symbolic(iterables: Iterable[Any]) -> bool:
-    return is_tracing() and any(isinstance(i, Deferred) or rows_of(i) is not None for i in iterables)
-
-
-def _has_tensors(iterable: Any) -> bool:
-    """Whether what is gone through is of symbolic length, or a list of tensors, so that tests of it may be of data."""
-    is_listed = isinstance(iterable, builtins.list | builtins.tuple)
-    return _is_symbolic((iterable,)) or (is_tracing() and is_listed and any(map(depends_on_data, iterable)))
+    return is_tracing() and any(is_stream(i) or rows_of(i) is not None for i in iterables)
 
 
 def _opened(rows: Rows) -> tuple[Any, Rows]:
@@ -250,6 +447,7 @@ def _as_rows(iterable: Any) -> Rows:
 
 def unzip_(pairs: Any, *, strict: bool = False) -> Any:
     """`zip(*pairs)`: of a list that a loop filled, one list for each place of its tuples, which are of one length."""
+    pairs = gathered(pairs)
     if not is_open(pairs):
         return zip(*pairs, strict=strict)
     rows = pairs.rows().rows

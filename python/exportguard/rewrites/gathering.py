@@ -30,6 +30,7 @@ from exportguard.rewrites.numbers import as_number, number_tensor, require_one_k
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.recording import Captured, record
 from exportguard.rewrites.runtime_loops import for_
+from exportguard.rewrites.streams import gathered, is_stream
 from exportguard.source.errors import RewriteError
 
 Element = Callable[[Any], Any]
@@ -39,6 +40,7 @@ def list_(elements: Iterable[Any] = ()) -> Any:
     """A list of the function's own, which a loop may fill."""
     if not is_tracing():
         return list(elements)
+    elements = gathered(elements)
     rows = rows_of(elements)
     return Grown(parts_of(elements)) if rows is None else Grown([Collected(rows.tensors)])
 
@@ -81,7 +83,8 @@ class Lazily:
 
     def through(self) -> Any:
         """Its elements, one after the other, or a list that a loop filled."""
-        if is_tracing() and (rows_of(self.iterable) is not None or not isinstance(self.iterable, Iterable)):
+        is_loop = is_stream(self.iterable) or rows_of(self.iterable) is not None
+        if is_tracing() and (is_loop or not isinstance(self.iterable, Iterable)):
             return comprehension(self.iterable, self.element, self.test)
         return (self.element(item) for item in self.iterable if self.test is None or self.test(item))
 
@@ -93,6 +96,7 @@ def lazily(iterable: object, element: Element, test: Element | None = None) -> A
 
 def any_(items: Any) -> Any:
     """`any(items)`."""
+    items = gathered(items)
     rows = _rows(items)
     if rows is not None:
         return as_number(_flags(rows).any())
@@ -107,6 +111,7 @@ def any_(items: Any) -> Any:
 
 def all_(items: Any) -> Any:
     """`all(items)`."""
+    items = gathered(items)
     rows = _rows(items)
     if rows is not None:
         return as_number(_flags(rows).all())
@@ -132,6 +137,7 @@ def _flags(rows: Rows) -> torch.Tensor:
 
 def sum_(items: Any, start: Any = 0) -> Any:
     """`sum(items, start)`."""
+    items = gathered(items)
     rows = _rows(items)
     if rows is None:
         return builtins.sum(items, start)
@@ -152,7 +158,7 @@ def _extreme(function: Callable[..., Any], is_better: Callable[[Any, Any], Any],
     key = options.get("key")
     if not is_tracing():
         return function(*items, **options)
-    many = items[0] if len(items) == 1 else items
+    many = gathered(items[0]) if len(items) == 1 else items
     rows = rows_of(many)
     if rows is not None:
         return _best_row(rows, _better(is_better, key), options)
@@ -188,6 +194,7 @@ def sorted_(items: Any, *, key: Element | None = None, reverse: bool = False) ->
     """`sorted(items)`: of tensor data the elements in the order of their keys, which is stable."""
     if not is_tracing():
         return builtins.sorted(items, key=key, reverse=reverse)
+    items = gathered(items)
     rows = rows_of(items)
     if rows is None:
         return _sorted_list(list(items), key, reverse=reverse)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import builtins
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
-from exportguard.model_code import users_frame
 from exportguard.rewrites.collected import (
     Collected,
     Grown,
@@ -25,7 +23,6 @@ from exportguard.rewrites.collected import (
 )
 from exportguard.rewrites.data import depends_on_data
 from exportguard.rewrites.numbers import Affine, as_number, number_tensor
-from exportguard.rewrites.places import line_now
 from exportguard.source.errors import RewriteError
 
 _SIZES = (int, torch.SymInt)
@@ -37,7 +34,7 @@ class Steps:
     """A range whose number of steps depends on tensor data or on a size."""
 
     start: torch.Tensor
-    step: int
+    step: Any
     count: torch.Tensor
     low: Any = None  # bounds of its numbers that are sizes
     high: Any = None
@@ -121,51 +118,18 @@ class SymbolicRange:
         raise RewriteError("a range of a symbolic size can only be rewritten in a `for` statement of its own")
 
 
-class Deferred:
-    """What Python makes an iterator of: it is computed when it is gone through, and can be gone through once.
-
-    :param make: gives a list, whose length may be symbolic
-    """
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-        self._made: Any = None
-        self._frame = users_frame(sys._getframe())
-        self._taken_at: str | None = None
-
-    def take(self) -> Any:
-        """Its elements; the one statement that goes through it may ask for them again.
-
-        Raises:
-            RewriteError: another one asks, or one of a body that the run may go through more than once.
-        """
-        if users_frame(sys._getframe()) is not self._frame:
-            raise RewriteError(
-                f"{line_now()}: an iterator that was made outside of this function, branch or loop is gone through; "
-                "make a list of it where it is made"
-            )
-        if self._taken_at is None:
-            self._made, self._taken_at = self._make(), line_now()
-        if self._taken_at != line_now():
-            raise RewriteError(f"{line_now()}: an iterator is gone through again; make a list of it where it is made")
-        return self._made
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.take())
-
-    def __next__(self) -> NoReturn:
-        raise RewriteError(f"{line_now()}: next(…) of an iterator over a symbolic length; make a list of it")
-
-
 def rows_of(iterable: Any) -> Rows | None:
     """The rows of what has a symbolic length; None for everything that Python can iterate over."""
     if isinstance(iterable, Rows):
         return iterable
-    if isinstance(iterable, Deferred):
-        return rows_of(iterable.take())
     if isinstance(iterable, SymbolicRange):
         steps = iterable.steps
-        return Rows(_numbers_of(*iterable.numbers), steps.low, steps.high, is_counted=steps.step == 1)
+        return Rows(
+            _numbers_of(*iterable.numbers),
+            steps.low,
+            steps.high,
+            is_counted=isinstance(steps.step, int) and steps.step == 1,
+        )
     if is_open(iterable):
         return Rows(iterable.rows().rows)
     is_symbolic = (
@@ -195,7 +159,7 @@ def range_(*bounds: Any) -> Iterable[Any]:
     return SymbolicRange(tuple(numbers), _steps(*numbers))
 
 
-def _numbers_of(start: Any, stop: Any, step: int = 1) -> torch.Tensor:
+def _numbers_of(start: Any, stop: Any, step: Any = 1) -> torch.Tensor:
     """The numbers of a range as rows: none where it ends before it starts, of which torch would make a negative size.
 
     Where torch takes for granted that there are some, as of sizes from 2 up, it is asked: sizes at which there are none
@@ -204,10 +168,11 @@ def _numbers_of(start: Any, stop: Any, step: int = 1) -> torch.Tensor:
     count = _count_of(start, stop, step)
     is_known = statically_known_true(count >= 0) and bool(count >= 0)
     count = count if is_known else torch.sym_max(count, 0)  # type: ignore[no-untyped-call]
-    return number_rows(torch.arange(start, start + count) if step == 1 else torch.arange(count) * step + start)
+    is_one = isinstance(step, int) and step == 1
+    return number_rows(torch.arange(start, start + count) if is_one else torch.arange(count) * step + start)
 
 
-def _count_of(start: Any, stop: Any, step: int = 1) -> Any:
+def _count_of(start: Any, stop: Any, step: Any = 1) -> Any:
     first, last = (start, stop) if step > 0 else (stop, start)
     return (last - first + abs(step) - 1) // abs(step)
 
@@ -218,8 +183,9 @@ def _is_one_step(start: Any, stop: Any, step: Any) -> bool:
 
 
 def _steps(start: Any, stop: Any, step: Any = 1) -> Steps:
-    if not isinstance(step, int):
-        raise RewriteError("the step of a range of unknown length must be a number that Python knows")
+    is_known = isinstance(step, _SIZES) and not depends_on_data(step)
+    if not is_known:
+        raise RewriteError("the step of a range of unknown length must be a number that Python knows, or a size")
     first, last = number_tensor(start), number_tensor(stop)
     beyond = step - 1 if step > 0 else step + 1
     count = torch.clamp(torch.div(last - first + beyond, step, rounding_mode="floor"), min=0)
@@ -234,7 +200,7 @@ def steps_of(rows: Rows) -> Steps:
     return Steps(start, 1, torch.scalar_tensor(rows.length, dtype=torch.int64), 0, rows.length - 1)
 
 
-def enumerate_(iterable: Any, start: int = 0) -> Iterable[Any]:
+def enumerate_rows(iterable: Any, start: int = 0) -> Iterable[Any]:
     """`enumerate`, over a symbolic length as well."""
     rows = rows_of(iterable)
     if rows is None:
@@ -243,7 +209,7 @@ def enumerate_(iterable: Any, start: int = 0) -> Iterable[Any]:
     return Rows((numbers, rows.tensors), start, start + rows.length - 1, is_counted=True)
 
 
-def zip_(*iterables: Any, strict: bool = False) -> Iterable[Any]:
+def zip_rows(*iterables: Any, strict: bool = False) -> Iterable[Any]:
     """`zip`, over symbolic lengths as well."""
     rows = [rows_of(iterable) for iterable in iterables]
     if all(r is None for r in rows):

@@ -324,28 +324,33 @@ class Loop:
 
     def while_loop(self, goes_on: object = True, *, has_steps: bool = False) -> tuple[Any, ...]:
         """The loop as `while` with its test; `has_steps` if it holds before the loop at all sizes of the trace."""
-        if self._appended:
-            raise RewriteError(
-                f"line {self._line}: a loop whose number of steps depends on tensor data cannot append to a list; "
-                "write into a tensor of fixed size"
-            )
+        return self._finish(self._run_while(goes_on, []), has_steps)
+
+    def count(self, goes_on: object = True) -> torch.Tensor:
+        """How many steps the loop as `while` has: it runs, and nothing that it does stays."""
+        return self._run_while(goes_on, [torch.zeros((), dtype=torch.int64)])[0]
+
+    def _run_while(self, goes_on: object, counter: list[torch.Tensor]) -> list[torch.Tensor]:
+        """What the loop carries behind its last step, and before that the number of its steps if there is a counter."""
         has_flag = self._goes_on is not True or goes_on is not True
         flag = [as_flag(goes_on)] if has_flag else []
-        initial = [*flag, *self._initial()]
+        own = len(flag) + len(counter)
+        initial = [*flag, *counter, *self._initial()]
 
         def again(*operands: torch.Tensor) -> torch.Tensor:
             carried, reads = list(operands[: len(initial)]), list(operands[len(initial) :])
-            decision = self._tested(carried[len(flag) :], reads)
+            decision = self._tested(carried[own:], reads)
             return torch.logical_and(carried[0], decision) if flag else decision
 
         def step(*operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
             carried, reads = list(operands[: len(initial)]), list(operands[len(initial) :])
-            new_flag, state, _ = self._step([], carried[len(flag) :], reads)
-            return tuple(t.clone() for t in [*([as_flag(new_flag)] if flag else []), *state])
+            new_flag, state, _ = self._step([], carried[own:], reads)
+            counted = [number + 1 for number in carried[len(flag) : own]]
+            return tuple(t.clone() for t in [*([as_flag(new_flag)] if flag else []), *counted, *state])
 
         with aliases_now().internal():
             outputs = torch.ops.higher_order.while_loop(again, step, tuple(initial), tuple(self._reads()))
-        return self._finish(list(outputs)[len(flag) :], has_steps)
+        return list(outputs)[len(flag) :]
 
     def _tested(self, carried: list[torch.Tensor], reads: list[torch.Tensor]) -> torch.Tensor:
         places = carried[len(self._kinds.of) :]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import linecache
 import sys
 import types
@@ -20,6 +21,7 @@ class Place:
     code: types.CodeType  # of the outermost function that defines the one that ran
     ran: types.CodeType
     line: int
+    consumer: Place | None = None  # of a generator, what goes through it
 
     @property
     def name(self) -> str:
@@ -60,12 +62,13 @@ def _running(error: BaseException) -> Iterator[tuple[types.CodeType, int]]:
 def places_among(running: Sequence[tuple[types.CodeType, int]]) -> list[Place]:
     """The user's places among what was running, outermost first; the result has the innermost first."""
     codes = [code for code, _ in running]
-    places = [
-        Place(code=_outermost(code, codes), ran=code, line=line)
-        for code, line in reversed(running)
-        if is_models(code.co_filename)
-    ]
-    return places
+    places: list[Place] = []
+    for code, line in running:
+        if is_models(code.co_filename):
+            outermost = _outermost(code, codes)
+            consumer = places[-1] if places and outermost.co_flags & inspect.CO_GENERATOR else None
+            places.append(Place(code=outermost, ran=code, line=line, consumer=consumer))
+    return places[::-1]
 
 
 def _outermost(code: types.CodeType, running: Sequence[types.CodeType]) -> types.CodeType:

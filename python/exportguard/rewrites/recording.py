@@ -261,3 +261,9 @@ def substituted(captured: list[torch.Tensor], operands: list[torch.Tensor]) -> I
     mode = _Substitution({id(c): marked_like(o, c) for c, o in zip(captured, operands, strict=True)}, captured)
     with mode, _unrecorded_buffers():
         yield lambda tree: pytree.tree_map(mode.replace, tree)
+
+
+def bodies_now() -> list[TorchFunctionMode]:
+    """The runs of bodies of branches and loops that are under way, the outermost first."""
+    modes = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
+    return [mode for mode in modes if isinstance(mode, _Recorder | _Substitution)]

@@ -19,9 +19,11 @@ from exportguard.rewrites.functional import (
     combinations_,
     concatenated,
     dropwhile_,
+    enumerate_,
     filter_,
     filterfalse_,
     islice_,
+    later,
     list_of,
     map_,
     next_,
@@ -32,6 +34,7 @@ from exportguard.rewrites.functional import (
     takewhile_,
     tuple_of,
     unzip_,
+    zip_,
 )
 from exportguard.rewrites.gathering import (
     all_,
@@ -47,7 +50,7 @@ from exportguard.rewrites.gathering import (
     sum_,
     tensor,
 )
-from exportguard.rewrites.iteration import div, enumerate_, len_, range_, reversed_, tolist, unbind, zip_
+from exportguard.rewrites.iteration import div, len_, range_, reversed_, tolist, unbind
 from exportguard.rewrites.logic import and_, and_value, bool_, compare, float_, int_, item, known, not_, or_, or_value
 from exportguard.rewrites.python_types import (
     attribute_at,
@@ -66,7 +69,9 @@ from exportguard.rewrites.python_types import (
 )
 from exportguard.rewrites.runtime_loops import for_, while_
 from exportguard.rewrites.runtime_stores import get_item, set_item, update_item
+from exportguard.rewrites.size_keys import uncached
 from exportguard.rewrites.state import UNDEFINED
+from exportguard.rewrites.streams import generated
 from exportguard.rewrites.texts import filled_, format_, joined_, percent_, repr_, str_
 
 
@@ -82,10 +87,10 @@ __all__ = [
     "UNDEFINED", "accumulate_", "all_", "and_", "and_value", "any_", "attribute_at", "bit_length", "bool_", "chain_",
     "check", "class_of", "combinations_", "compare", "comprehension", "concatenated", "div", "divmod_", "dropwhile_",
     "elements_between", "entry_or", "enumerate_", "filled_", "filter_", "filterfalse_", "float_", "for_", "format_",
-    "get_item", "grow", "has_attributes", "has_keys", "if_", "ifexp", "int_", "is_", "is_instance", "is_not",
-    "is_other", "is_sequence", "islice_", "isqrt_", "item", "joined_", "known", "lazily", "len_", "list_", "list_of",
-    "map_", "math_", "max_", "min_", "next_", "not_", "of_python", "or_", "or_value", "pairwise_", "percent_", "plain",
-    "product_", "range_", "reduce_", "repr_", "reversed_", "round_", "set_item", "sort_", "sorted_", "starmap_", "str_",
-    "sum_", "takewhile_", "tensor", "tolist", "tuple_of", "type_", "unbind", "unzip_", "update_item", "value", "while_",
-    "without_keys", "zip_",
+    "generated", "get_item", "grow", "has_attributes", "has_keys", "if_", "ifexp", "int_", "is_", "is_instance",
+    "is_not", "is_other", "is_sequence", "islice_", "isqrt_", "item", "joined_", "known", "later", "lazily", "len_",
+    "list_", "list_of", "map_", "math_", "max_", "min_", "next_", "not_", "of_python", "or_", "or_value", "pairwise_",
+    "percent_", "plain", "product_", "range_", "reduce_", "repr_", "reversed_", "round_", "set_item", "sort_",
+    "sorted_", "starmap_", "str_", "sum_", "takewhile_", "tensor", "tolist", "tuple_of", "type_", "unbind", "uncached",
+    "unzip_", "update_item", "value", "while_", "without_keys", "zip_",
 ]  # fmt: skip

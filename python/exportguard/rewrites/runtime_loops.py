@@ -9,25 +9,39 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 
+from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.carrying import UnstableError
-from exportguard.rewrites.collected import Grown, truth_of
-from exportguard.rewrites.conditional import if_
-from exportguard.rewrites.data import depends_on_data
+from exportguard.rewrites.collected import Grown, number_rows, truth_of
+from exportguard.rewrites.conditional import Run, if_
+from exportguard.rewrites.data import depends_on_data, is_tracing
 from exportguard.rewrites.iteration import Rows, Steps, SymbolicRange, rows_of, steps_of
 from exportguard.rewrites.logic import not_
 from exportguard.rewrites.loop import Body, Loop
 from exportguard.rewrites.own_lists import OwnLists, ReadsOwnListError, can_be_carried
+from exportguard.rewrites.recording import Captured
+from exportguard.rewrites.state import Snapshot
+from exportguard.rewrites.streams import Mapped, Stream
 from exportguard.source.errors import RewriteError, forget
 
 
 def for_(iterable: Any, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int = 0) -> tuple[Any, ...]:
     """`for … in iterable: body` with the carried variables `names`; returns their values behind the loop."""
+    if isinstance(iterable, Stream) and not iterable.is_pythons:
+        return _of_stream(iterable, body, names, values, line)
     if isinstance(iterable, Steps):
         return _counted(iterable, body, names, values, line)
     if isinstance(iterable, SymbolicRange) and not _appends(iterable, body, names, values, line):
         return _counted(iterable.steps, body, names, values, line, iterable.length)
     rows = rows_of(iterable)
     return _unrolled(iterable, body, values) if rows is None else _through(rows, body, names, values, line)
+
+
+def _of_stream(stream: Stream, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int) -> tuple[Any, ...]:
+    """A loop whose steps are between those of what makes its elements."""
+    if not isinstance(stream, Mapped):
+        return stream.through(body, names, values)
+    source, function = stream.parts()
+    return for_(source, lambda item, *current: body(function(item), *current), names, values, line)
 
 
 def _appends(numbers: SymbolicRange, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int) -> bool:
@@ -124,10 +138,15 @@ def _behind_the_first(
         return values
     torch._check(rows.length > 0)  # type: ignore[no-untyped-call]
     goes_on, after = body(rows.first(), *values)
-    if goes_on is not True:
-        raise reason
+    rest = rows.behind_the_first()
     try:
-        result = _through(rows.behind_the_first(), body, names, after, line, may_be_empty=True)
+        result: tuple[Any, ...] = if_(
+            goes_on,
+            lambda: _through(rest, body, names, after, line, may_be_empty=True),
+            lambda: after,
+            names,
+            line=line,
+        )
     except (UnstableError, ReadsOwnListError):
         raise reason from None
     forget(reason)
@@ -141,9 +160,9 @@ def _unrolled(iterable: Iterable[Any], body: Body, values: tuple[Any, ...]) -> t
             current = values
             goes_on, values = if_(goes_on, lambda: body(item, *current), lambda: (False, current))  # noqa: B023
             continue
-        if not goes_on:
-            break
         goes_on, values = body(item, *values)
+        if not depends_on_data(goes_on) and not goes_on:  # before another element is made
+            break
     return values
 
 
@@ -167,7 +186,8 @@ def _counted(
     is_asked = loop.gives_shapes and length is not None
     if is_asked and not _has_steps(length):
         return values
-    _, *after = loop.while_loop(has_steps=is_asked and not has_free_unbacked_symbols(length))
+    has_steps = is_asked and not has_free_unbacked_symbols(length)
+    _, *after = _run_while(loop, step, ["position", *names], (position, *values), line, has_steps=has_steps)
     return tuple(after)
 
 
@@ -176,19 +196,71 @@ def while_(
 ) -> tuple[Any, ...]:
     """`while test: body`; a Python test is a Python loop, a test on tensor data a `while_loop`."""
     goes_on: Any = True
+    if is_tracing() and _changes_something(test, values):
+        test, body = _always, _testing_first(test, body)
     while not depends_on_data(goes_on):
         if not goes_on:
             return values
         decision = truth_of(test(*values))
         if depends_on_data(decision):
-            return Loop(body, names, values, line, tuple, test).analysed().while_loop()
+            return _run_while(_while_loop(test, body, names, values, line), body, names, values, line)
         by_size = _by_size(decision, test, body, names, values, line)
         if by_size is not None and not (by_size.gives_shapes and not decision):
-            return by_size.while_loop(has_steps=by_size.gives_shapes)
+            return _run_while(by_size, body, names, values, line, has_steps=by_size.gives_shapes)
         if not decision:
             return values
         goes_on, values = body(*values)
-    return Loop(body, names, values, line, tuple, test).analysed().while_loop(goes_on)
+    return _run_while(_while_loop(test, body, names, values, line), body, names, values, line, goes_on)
+
+
+def _changes_something(test: Callable[..., Any], values: tuple[Any, ...]) -> bool:
+    """Whether a test does more than to tell: a graph asks it apart from the step that follows."""
+    snapshot = Snapshot(functions=[test])
+    if snapshot.holds_iterators():  # whose elements cannot be put back
+        return True
+    captured, aliases = Captured(), aliases_now()
+    before = aliases.stale_now()
+    run = Run(lambda: test(*values), snapshot, captured)
+    aliases.set_stale(before)
+    return bool(run.changes) or any(captured.mark_written())
+
+
+def _testing_first(test: Callable[..., Any], body: Body) -> Body:
+    """The steps of `while True: if not test: break; body`."""
+
+    def step(*values: Any) -> tuple[Any, tuple[Any, ...]]:
+        outcome: tuple[Any, tuple[Any, ...]] = if_(test(*values), lambda: body(*values), lambda: (False, values))
+        return outcome
+
+    return step
+
+
+def _always(*_: object) -> bool:
+    return True
+
+
+def _while_loop(test: Callable[..., Any], body: Body, names: Sequence[str], values: tuple[Any, ...], line: int) -> Loop:
+    return Loop(body, names, values, line, tuple, test).analysed()
+
+
+def _run_while(
+    loop: Loop,
+    body: Body,
+    names: Sequence[str],
+    values: tuple[Any, ...],
+    line: int,
+    goes_on: Any = True,
+    *,
+    has_steps: bool = False,
+) -> tuple[Any, ...]:
+    """An analysed loop with a test. Where it fills a list, whose rows only a scan makes, it is run once to count its
+    steps, and once more with that many."""
+    if not loop.appends:
+        return loop.while_loop(goes_on, has_steps=has_steps)
+    count = loop.count(goes_on).item()
+    torch._check(count >= 0)  # type: ignore[no-untyped-call]
+    steps = Rows(number_rows(torch.arange(count)))
+    return _through(steps, lambda _, *current: body(*current), names, values, line, may_be_empty=True)
 
 
 def _by_size(
@@ -199,7 +271,7 @@ def _by_size(
     if not isinstance(decision, torch.SymBool):
         return None
     try:
-        return Loop(body, names, values, line, tuple, test).analysed()
+        return _while_loop(test, body, names, values, line)
     except RewriteError as reason:
         forget(reason)
         return None

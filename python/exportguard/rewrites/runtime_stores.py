@@ -14,6 +14,7 @@ from exportguard.rewrites.choices import chosen_item, is_choice, put_chosen
 from exportguard.rewrites.collected import Grown
 from exportguard.rewrites.numbers import affine_of, is_number
 from exportguard.rewrites.places import line_now
+from exportguard.rewrites.size_keys import key_in, note_entry
 from exportguard.rewrites.texts import require_no_text_of_data
 from exportguard.source.errors import RewriteError
 
@@ -37,6 +38,7 @@ _UPDATES: dict[str, Callable[[Any, Any], Any]] = {
 def get_item(container: object, index: object) -> Any:
     """`container[index]`, which is known as a part of it where it is one in Python."""
     require_no_text_of_data(index)
+    index = key_in(container, index)
     found = _got(container, index)
     if isinstance(container, torch.Tensor) and isinstance(found, torch.Tensor) and _makes_a_view(index):
         aliases_now().link(found, [container])
@@ -69,9 +71,11 @@ def _got(container: Any, index: Any) -> Any:
 def set_item(content: Any, container: Any, index: Any) -> None:
     """`container[index] = content`."""
     require_no_text_of_data(index)
+    index = key_in(container, index)
     if is_choice(container, index):
         put_chosen(content, container, index)
         return
+    note_entry(container, index, content)
     parts = _windows(container, index if isinstance(index, tuple) else (index,))
     found = _row(container, parts)
     if found is None:
@@ -89,6 +93,7 @@ def set_item(content: Any, container: Any, index: Any) -> None:
 def update_item(name: str, container: object, index: object, operand: object) -> None:
     """`container[index] += operand`, or another operator."""
     require_no_text_of_data(index)
+    index = key_in(container, index)
     updated = _UPDATES[name](_got(container, index), operand)
     if is_choice(container, index):
         put_chosen(updated, container, index, is_there=True)

@@ -252,6 +252,10 @@ class Snapshot:
         """The symbolic numbers that the functions find in their variables."""
         return [] if self._reach is None else self._reach.numbers
 
+    def holds_iterators(self) -> bool:
+        """Whether one is within reach."""
+        return any(content.kind == PROGRESS for _, content in self._owners.values())
+
     def knows(self, owner: object) -> bool:
         """Whether an object was within reach when the snapshot was taken."""
         return id(owner) in self._owners

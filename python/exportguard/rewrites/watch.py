@@ -23,6 +23,7 @@ from exportguard.rewrites.broadcasting import require_axes
 from exportguard.rewrites.catching import handler_of
 from exportguard.rewrites.collected import holds_parts, is_open, of_open_list, require_closed
 from exportguard.rewrites.numbers import with_numbers
+from exportguard.rewrites.size_keys import remove_entries
 from exportguard.rewrites.state import Slot, Snapshot
 from exportguard.source.errors import RewriteError, noted_errors
 
@@ -210,6 +211,7 @@ def _run_watched(model: object, export: Callable[[], Any]) -> Any:
             program = export()
     finally:
         _OPEN.pop()
+        remove_entries()
         for slot, before in reversed(watch.put):
             if not isinstance(slot.owner, torch.nn.Module) and _is_of_a_trace(slot.held()):
                 slot.put(before)

@@ -53,7 +53,6 @@ _REFUSED = {
     test_faults.DifferentText: "a variable is a different string on each path",
     test_faults.DifferentStructure: "a list has a different length on each path",
     test_faults.AttributeOfOneBranch: "an attribute becomes a tensor on one path and stays None on the other",
-    test_faults.AppendInWhile: "`append` in a `while` whose test depends on tensor data",
     test_faults.ShapeChangesInALoop: "a carried tensor that grows in the loop",
 }
 
@@ -124,8 +123,13 @@ A program means what it means in Python, or the export fails with the line and t
   each is asked of every element of the container, in a branch of its own, so that only what Python would do is done.
   Numbers of one kind and tensors of one shape are looked up in a tensor, which may be any of them in memory. That `k`
   is out of bounds is an error that no handler of the model may catch. A dict gets no new key of data.
-- **Iterators.** What `map`, `filter` and `itertools` make over a symbolic length is computed by the statement that goes
-  through it, with the variables as they are there, and refused to another one, which would find nothing in Python.
+- **Iterators.** What generators, `map`, `filter`, generator expressions and `itertools` give is made element by
+  element: each is made when the loop that goes through it comes to it, so that both see what the other one changed. A
+  function with `yield` calls the body of the loop for what it yields. It is refused where it takes what is sent to it,
+  or yields within a `with` or a `try`; so is an iterator that is gone through in another branch or loop than the one
+  that it was made in, gone through again, or joined by `zip` to another one where neither is a function of rows.
+- **Sizes as keys.** `if n not in self.masks: self.masks[n] = …` of a dynamic size: whether n is another key is a
+  test on sizes, and what the trace puts into a dict goes with it. A function under `lru_cache` is called.
 - **Tests on sizes.** torch traces the way that the sizes of the example take, and notes which sizes take it. Where
   `to_onnx` finds that others do not (see [axes](axes.md)), the model is traced once more at such sizes, and so on; each
   program is proved for the sizes that lead to it, and all are one file with `If`s on the sizes, which share their
@@ -210,6 +214,8 @@ at the export, without any rewriting; what a call writes, and parameters, are da
 | comprehensions, `any`, `all`, `sum`, `min`, `max` | loops over what they go through |
 | `map`, `filter`, `list`, `tuple`, `sorted`, `[*rows]`, `reduce` and most of `itertools` | loops over rows |
 | `layers[k]`, `{0: f, 1: g}[k]`, `scales[k]`, `counts[k] += 1` with a `k` of data | a look-up, or branches |
+| a `while` that fills a list, as with two pointers | a `while_loop` that counts its steps, and a `scan` |
+| `def rows(x): … yield row`, `(f(row) for row in x)` | one loop of its steps and of those of what goes through it |
 | `while (n := …) > 1` | a `while` that is left where the test fails |
 | `return` inside a loop, `else` behind one | a number that says how the loop was left, and tests of it |
 | `break`, `continue`, `return` on data inside of `with` or `try` | a number, and tests of it behind the block |
@@ -233,7 +239,7 @@ _LIMITS = """\
 ## What is left as it is
 
 - `global` or `nonlocal` inside a loop, a `return` in a `with` or `try` inside a loop, and an `if` that holds the
-  `break` or `continue` of a loop that is left as it is; generators and coroutines; lambdas at the level of a module.
+  `break` or `continue` of a loop that is left as it is; coroutines; lambdas at the level of a module.
 - An early `return` inside `try` or `with` is rewritten where the block ends the function, and not elsewhere.
 - `x is None`, `isinstance(…)`, `in`, comparisons with a string and `self.training` are Python tests by their form.
 - torch takes a `scan` of one step for a constant: a loop over rows is exported with two or more of them, and runs with

@@ -52,15 +52,6 @@ class AttributeOfOneBranch(Module):
         return x
 
 
-class AppendInWhile(Module):
-    def forward(self, x):
-        items = []
-        while x.sum() < 100:
-            x = x * 2
-            items.append(x)
-        return items[0]
-
-
 class ShapeChangesInALoop(Module):
     def forward(self, x):
         y = x[0]
@@ -88,7 +79,6 @@ def _line_of(cls: type, keyword: str) -> int:
         (DifferentText, "if", "give `mode` different Python values: 'add' and 'mul'"),
         (DifferentStructure, "if", "have values of different structure"),
         (AttributeOfOneBranch, "if", "give `AttributeOfOneBranch.state` values of different kinds"),
-        (AppendInWhile, "while", "cannot append to a list"),
         (ShapeChangesInALoop, "for", "give the variable the shape and dtype that the body makes before the loop"),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else None,
@@ -154,14 +144,6 @@ def test_a_dict_with_an_unknown_key_is_refused() -> None:
         torch_export_rewrite([{"target": DifferentText, "filter": None}]),
     ):
         pass
-
-
-def test_a_generator_cannot_be_rewritten() -> None:
-    def rows(x):
-        yield from x
-
-    with pytest.raises(RewriteError, match="is a generator"):
-        transform_method(rows)
 
 
 def test_a_function_without_source_cannot_be_rewritten() -> None:

@@ -209,7 +209,7 @@ class Next(Module):
 
 @pytest.mark.parametrize(
     ("cls", "text"),
-    [(Again, "is gone through again"), (InABranch, "made outside of this function, branch or loop"), (Next, "next")],
+    [(Again, "is gone through again"), (InABranch, "made outside of this branch or loop"), (Next, "next")],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )
 def test_an_iterator_is_gone_through_once_and_where_it_is_made(cls: type[Module], text: str) -> None:

@@ -49,7 +49,19 @@ class Square(Module):
         return x[: root * root].reshape(root, root, 3).sum(0)
 
 
-@pytest.mark.parametrize("cls", [PowerBelow, PowerAbove, PowerByInt, PowerByBits, Steps, Square])
+class Bits(Module):
+    def forward(self, x):
+        rows = x.shape[0]
+        return x * ((rows & 6) + (rows | 9)) + (rows ^ 5) - (3 ^ rows) * (rows ^ (rows >> 1))
+
+
+class ByLength(Module):
+    def forward(self, x):
+        short, long = sorted((x, x[1:]), key=len)
+        return short.sum(0) - long.mean(0)
+
+
+@pytest.mark.parametrize("cls", [PowerBelow, PowerAbove, PowerByInt, PowerByBits, Steps, Square, Bits, ByLength])
 def test_a_number_of_a_size_is_right_at_every_size(cls: type[Module]) -> None:
     model = cls().eval()
     onnx = to_onnx(model, (torch.randn(5, 3),), dynamic_shapes=({0: "rows"},), rewrite="auto")

@@ -28,6 +28,7 @@ class _Comprehensions(Transformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
         shadowed = self._shadowed = {*scope.parameters(unit.node), *scope.assigned(unit.node.body)}
+        self._at_once: set[int] = set()  # generators that a call takes
         self._built_in = {name: made for name, made in _BUILT_IN.items() if name not in shadowed}
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.expr:
@@ -35,11 +36,19 @@ class _Comprehensions(Transformer):
         self.generic_visit(node)
         return self._called("comprehension", node) if can_move and self._unit.keep(node) else node
 
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.expr:
+        """One that is kept, or that a loop goes through."""
+        can_move = _can_move(node) and id(node) not in self._at_once
+        self.generic_visit(node)
+        return self._called("later", node) if can_move and self._unit.keep(node) else node
+
     def visit_Call(self, node: ast.Call) -> ast.expr:
         function = node.func.id if isinstance(node.func, ast.Name) else ""
         takes_more = function in ("sum", "next")  # where the sum begins, and what there is without a next one
         generator = node.args[0] if len(node.args) == 1 or (takes_more and node.args) else None
         is_generator = isinstance(generator, ast.GeneratorExp) and _can_move(generator)
+        if function in (*self._built_in, "list", "tuple", "next"):
+            self._at_once.add(id(generator))
         self.generic_visit(node)
         if function == "next":
             return self._first_of(node, generator) if is_generator else node  # type: ignore[arg-type]

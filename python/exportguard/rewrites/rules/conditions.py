@@ -49,6 +49,12 @@ def is_plain_test(test: ast.expr) -> bool:
     return isinstance(test, ast.Attribute) and test.attr == "training"
 
 
+def _deleted(statement: ast.stmt) -> set[str]:
+    """The names that may have no value behind a statement, for a `del` of the user's in it."""
+    found = [node for node in scope.walk_scope([statement]) if isinstance(node, ast.Delete)]
+    return {name for deletion in found if not build.is_made(deletion) for name in scope.assigned([deletion])}
+
+
 class _Reads:
     """Where a function reads its variables: one that nothing reads behind a test need not come out of the branches."""
 
@@ -115,6 +121,7 @@ class _Blocks:
                     continue
             done.append(self._descend(statement, certain, is_tail and not rest))
             certain |= self._certain_after(statement)
+            certain -= _deleted(statement)
         return done
 
     def _applies(self, statement: ast.If) -> bool:

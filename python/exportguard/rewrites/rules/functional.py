@@ -8,6 +8,7 @@ import builtins
 import functools
 import itertools
 import types
+from typing import Any
 
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.engine import Unit
@@ -54,6 +55,10 @@ class _Calls(Transformer):
             return ast.copy_location(
                 build.call("unzip_", *(a.value for a in node.args if isinstance(a, ast.Starred))), node
             )
+        if self._is_cached(node.func) and self._unit.keep(node):
+            self._unit.note(node, "a cached function")
+            node.func = build.call("uncached", node.func)
+            return node
         made = self._made(node.func)
         if made is None or not node.args or not self._unit.keep(node):
             return node
@@ -78,13 +83,19 @@ class _Calls(Transformer):
         is_zip = isinstance(node.func, ast.Name) and self._outside(node.func.id) is zip
         return is_zip and len(node.args) == 1 and isinstance(node.args[0], ast.Starred)
 
-    def _made(self, function: ast.expr) -> str | None:
-        """The name of what takes the place of a function."""
+    def _is_cached(self, function: ast.expr) -> bool:
+        return isinstance(self._meant(function), functools._lru_cache_wrapper)
+
+    def _meant(self, function: ast.expr) -> Any:
+        """What a name outside of the function, or one of a module, stands for."""
         if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
             module = self._outside(function.value.id)
-            value = getattr(module, function.attr, None) if isinstance(module, types.ModuleType) else None
-        else:
-            value = self._outside(function.id) if isinstance(function, ast.Name) else None
+            return getattr(module, function.attr, None) if isinstance(module, types.ModuleType) else None
+        return self._outside(function.id) if isinstance(function, ast.Name) else None
+
+    def _made(self, function: ast.expr) -> str | None:
+        """The name of what takes the place of a function."""
+        value = self._meant(function)
         try:
             return _OF_MODULES.get(value) or _BUILT_IN.get(self._built_in(value))
         except TypeError:  # a value that cannot be looked up is none of them

@@ -192,6 +192,11 @@ def _assigned_first(statements: Sequence[ast.stmt]) -> set[str]:
     return first
 
 
+def _is_len(node: ast.expr) -> bool:
+    """Whether it is `len` itself, as in `sorted(rows, key=len)`."""
+    return isinstance(node, ast.Name) and node.id == "len"
+
+
 class _Collections(Transformer):
     """What would fix a symbolic size, or does not know numbers that are tensors: `len(x)`, `x.tolist()`, and others."""
 
@@ -204,6 +209,11 @@ class _Collections(Transformer):
         if isinstance(function, ast.Name) and function.id == "len" and len(node.args) == 1:
             node.func = build.runtime("len_")
             self.lengths.append(node)
+        if any(_is_len(given) for given in (*node.args, *(keyword.value for keyword in node.keywords))):
+            self.lengths.append(node)
+            node.args = [build.runtime("len_") if _is_len(given) else given for given in node.args]
+            for keyword in node.keywords:
+                keyword.value = build.runtime("len_") if _is_len(keyword.value) else keyword.value
         if not isinstance(function, ast.Attribute):
             return node
         is_torch = isinstance(function.value, ast.Name) and function.value.id == "torch"
