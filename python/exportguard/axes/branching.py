@@ -355,7 +355,10 @@ class _Joining:
         """The nodes that compute a condition of sizes."""
         tracer = GraphAppendingTracer(graph)
         proxies = {symbol: Proxy(node, tracer) for symbol, node in sizes.items()}
-        result: Node = sympy_interp(PythonReferenceAnalysis, proxies, condition).node
+        found = sympy_interp(PythonReferenceAnalysis, proxies, condition)
+        if not isinstance(found, Proxy):  # which no size decides
+            raise OneWayError("on one of the ways a test has the same answer at all sizes")
+        result: Node = found.node
         for node in graph.nodes:
             if node.op == "call_function" and "val" not in node.meta:
                 arguments = pytree.tree_map_only(Node, lambda operand: operand.meta["val"], node.args)

@@ -40,6 +40,7 @@ from .expressions import (
 from .monotone import always_holds, sizes_that_break
 from .polynomials import Polynomial
 
+_EACH = 16  # sizes of some symbols that are gone through one by one
 _POINTS = 3000  # sizes tried in search of a counterexample
 _GRID = 10_000  # of those that lie close together, where these break nothing
 _CASES = 2048  # residues gone through for a proof
@@ -90,9 +91,43 @@ def decide(guard: sympy.Basic, domain: Domain) -> Decision:
     if false:
         return Decision(Answer.DISPROVED, *_sampled(guard, ranges, false, is_all=count is not None))
     known = count is not None and all(evaluation(sizes) is not None for sizes in _all_points(ranges))
-    if known or _is_proved(guard, symbols, ranges):
+    if known or any(prove(guard, ranges) for prove in (_is_proved_at_once, _is_proved_above, _is_proved_for_each)):
         return Decision(Answer.PROVED)
     return _decided_beside_zero(guard, ranges)
+
+
+def _is_proved_at_once(guard: sympy.Basic, domain: Domain) -> bool:
+    return _is_proved(guard, sorted(guard.free_symbols, key=str), domain)
+
+
+def _is_proved_above(guard: sympy.Basic, domain: Domain) -> bool:
+    """Whether a guard on one size is true for small ones, and proved for all larger: `2 != 2 * w` or `w < 4`."""
+    if len(domain) != 1:
+        return False
+    ((symbol, ends),) = domain.items()
+    evaluation, small = Evaluation(guard, [symbol]), range(ends.low, ends.low + _EACH)
+    above = {symbol: Range(small.stop, ends.high)}
+    return all(evaluation({symbol: size}) is True for size in small) and _is_proved(guard, [symbol], above)
+
+
+def _is_proved_for_each(guard: sympy.Basic, domain: Domain) -> bool:
+    """Whether it is proved for each size of those symbols that have few: `h != 2 * w` where h is 2 or 3 and w above."""
+    few = {symbol: span for symbol, span in domain.items() if span.high is not None and span.high - span.low < _EACH}
+    if len(few) in (0, len(domain)) or math.prod((span.high or 0) - span.low + 1 for span in few.values()) > _EACH:
+        return False
+    others = {symbol: span for symbol, span in domain.items() if symbol not in few}
+    try:
+        return all(_is_proved_with(guard, sizes, others) for sizes in _all_points(few))
+    except (ZeroDivisionError, AssertionError):  # as in `_holds`
+        return False
+
+
+def _is_proved_with(guard: sympy.Basic, sizes: Sizes, others: Domain) -> bool:
+    """Whether it is proved where some symbols have one size."""
+    part = guard.xreplace({symbol: sympy.Integer(size) for symbol, size in sizes.items()})
+    if not part.free_symbols:
+        return bool(part == sympy.true)
+    return decide(part, others).answer == Answer.PROVED
 
 
 def _decided_beside_zero(guard: sympy.Basic, domain: Domain) -> Decision:

@@ -477,6 +477,19 @@ class GraphWithCutTables(GraphWithTrueShapes):
     def may_have(self, others: Sequence[int]) -> bool:
         return all(size == 1 for size in others)
 
+    def _require_shape(self, node: Node, value: torch.Tensor, traced: _Shape) -> None:
+        if node.target == torch.ops.aten.slice.Tensor and any(_writes_into(user, node) for user in node.users):
+            # A file joins what is written with what is around it, which has to have the traced size.
+            raise OtherShapeError(f"{node} has the shape {[*value.shape]} and was traced as {[*traced]}")
+        super()._require_shape(node, value, traced)
+
+
+def _writes_into(user: Node, node: Node) -> bool:
+    """Whether an operator changes a value in place."""
+    schema = getattr(user.target, "_schema", None)
+    alias = schema.arguments[0].alias_info if schema is not None and schema.arguments else None
+    return alias is not None and alias.is_write and user.args[:1] == (node,)
+
 
 def _values(outputs: object) -> list[Any]:
     """The outputs of one node, of which one alone is no list."""

@@ -223,13 +223,22 @@ std::int64_t least_size(const Bounds& b) {
   return least;
 }
 
+/// Whether a part of known size fits between bounds that reach beyond a shorter axis: `y[-3:]` of two rows has two.
+Value* fits(LoweringContext& ctx, const Bounds& b, Value* x, std::int64_t part) {
+  const std::int64_t least = least_size(b);
+  const bool is_cut = part < least && (b.start.number() == 0 || b.end.number() == kEnd);
+  Value* size = ctx.dim_scalar(x, b.axis);
+  return is_cut ? ctx.op("Equal", {size, ctx.constant(part, DType::kInt64)})
+                : ctx.op("GreaterOrEqual", {size, ctx.constant(least, DType::kInt64)});
+}
+
 /// Bounds with a check that a part of known size fits between them: at a shorter axis torch stops, and pieces that are
 /// joined would make it longer. The common write to the first or last entry has no check, for it fails at size 0 alone.
 Bounds checked(LoweringContext& ctx, const Bounds& b, Value* x, Value* part) {
-  const std::int64_t least = least_size(b);
-  if (least < 2 || ctx.size(x, b.axis).constant() || !ctx.size(part, b.axis).constant()) return b;
-  Value* fits = ctx.op("GreaterOrEqual", {ctx.dim_scalar(x, b.axis), ctx.constant(least, DType::kInt64)});
-  const auto behind = [&](std::int64_t number) { return Size(stops_unless(ctx, fits, ctx.ints({number}))); };
+  const auto size = ctx.size(part, b.axis).constant();
+  if (least_size(b) < 2 || ctx.size(x, b.axis).constant() || !size) return b;
+  Value* is_right = fits(ctx, b, x, *size);
+  const auto behind = [&](std::int64_t number) { return Size(stops_unless(ctx, is_right, ctx.ints({number}))); };
   if (b.end.number() && *b.end.number() != kEnd) return {b.axis, b.start, behind(*b.end.number()), b.step};
   return {b.axis, behind(*b.start.number()), b.end, b.step};
 }

@@ -128,3 +128,11 @@ def test_what_is_proved_holds_at_every_size(left: Any, right: Any, relation: Any
     if found == {None}:  # it has no value there, and holds wherever it has one
         sizes = ({s: i, b: j} for i in range(low, low + 30) for j in range(low, low + 30))
         assert all(evaluation(one) is not False for one in sizes)
+
+
+def test_what_holds_for_each_of_few_sizes_is_proved() -> None:
+    guard = sympy.Or(sympy.Ne(s, 2 * b), s + b < 6)
+    assert decide(guard, {s: Range(2, 3), b: Range(1)}).answer == Answer.PROVED
+    assert decide(guard, {s: Range(2, 4), b: Range(1)}).answer == Answer.DISPROVED
+    assert decide(guard, {s: Range(2), b: Range(1, 3)}).answer == Answer.DISPROVED
+    assert decide(sympy.Ne(s, FloorDiv(7, b)), {s: Range(8), b: Range(0, 3)}).answer != Answer.PROVED
