@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch.export import Dim
-from transformers import DbrxConfig, EncodecConfig, masking_utils
+from transformers import BertConfig, DbrxConfig, EncodecConfig, masking_utils
 from transformers.models.bamba import modeling_bamba
 from transformers.models.dbrx.modeling_dbrx import DbrxExperts
 from transformers.models.encodec.modeling_encodec import EncodecConv1d
@@ -136,6 +136,24 @@ def padding_of_a_mask() -> None:
     is_right_on_every_length(PaddedMask(), inputs, (axes, axes))
 
 
+class Shortened(torch.nn.Module):
+    """As encoders of series, whose layers halve a text that has one mask for all of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = BertConfig(attn_implementation="sdpa")
+
+    def forward(self, x: torch.Tensor) -> Any:
+        mask = masking_utils.create_bidirectional_mask(config=self.config, inputs_embeds=x, attention_mask=None)
+        half = x[:, ::2].unsqueeze(1)
+        return torch.nn.functional.scaled_dot_product_attention(half, half, half, mask)
+
+
+def no_mask() -> None:
+    axes = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
+    is_right_on_every_length(Shortened(), lambda batch, length: [torch.randn(batch, length, 4)], (axes,))
+
+
 class Codec(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -209,4 +227,5 @@ PROGRAMS = {
     "padding of masks": padding_of_a_mask,
     "masks by broadcasting, transformers 4": mask,
     "indices of masks": mask,
+    "no mask where nothing is masked": no_mask,
 }

@@ -28,4 +28,30 @@ def merges_what_is_dense() -> None:
         torch.testing.assert_close(got, model(*inputs))
 
 
-PROGRAMS = {"dense results of branches": merges_what_is_dense}
+class AsManyAsCounted(torch.nn.Module):
+    """Rows of a number that data give, of which long ones are changed, cut, or made anew."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        rows = torch.arange(8).view(2, 4, 1) * torch.ones(int(x.sum()))
+        if rows.size(2) > 5:
+            changed, cut = rows * 2, rows[:, :, :3].contiguous()
+        else:
+            changed, cut = rows + 1, rows
+        return changed, changed - rows, cut
+
+
+def merges_what_data_count() -> None:
+    model = AsManyAsCounted().eval()
+    made = to_onnx(model, (torch.tensor([1, 2, 1]),), dynamic_shapes=({0: "counts"},), rewrite="auto")
+    for counts in ([1], [1, 4], [2, 2, 2], [3, 3, 3, 4]):
+        x = torch.tensor(counts)
+        for got, want in zip(made.run({"x": x}).values(), model(x), strict=True):
+            torch.testing.assert_close(got, want)
+
+
+def merges_all() -> None:
+    merges_what_is_dense()
+    merges_what_data_count()
+
+
+PROGRAMS = {"dense results of branches": merges_all}

@@ -1,6 +1,6 @@
 """Programs that return from within a branch on tensor data: each is equal to eager on every path."""
 
-# ruff: noqa: SIM108 - the programs are what users write
+# ruff: noqa: SIM102, SIM108 - the programs are what users write
 
 from __future__ import annotations
 
@@ -97,6 +97,59 @@ class NoneInBoth(Module):
         else:
             y, z = x - 1, None
         return y if z is None else z
+
+
+@PROGRAMS.add()
+class ReturnWhereSomethingIsGiven(Module):
+    """Python's own test around one that data decide."""
+
+    def chosen(self, x, kept=None):
+        if kept is not None:
+            if x.sum() > 0:
+                if kept.dtype != x.dtype:
+                    kept = kept.to(x.dtype)
+                return kept
+        y = x * 2
+        return y - 1
+
+    def forward(self, x):
+        return self.chosen(x) + self.chosen(x, x + 3)
+
+
+@PROGRAMS.add()
+class ReturnOfEitherKind(Module):
+    def forward(self, x):
+        if isinstance(x, list):
+            y = x[0]
+        elif not self.training:
+            y = x + 1
+            if x.sum() > 5:
+                return y
+            elif x.sum() > 0:
+                y = y * 2
+        else:
+            return x
+        return y + x
+
+
+@PROGRAMS.add()
+class ReturnInALoopOfPython(Module):
+    def steps(self, x, scale=None):
+        for number in range(2):
+            x = x + number
+        if scale is None:
+            scale = 2
+        elif x.max() > 4:
+            return x
+        if hasattr(self, "training"):
+            if hasattr(self, "forward"):
+                if x.sum() < 0:
+                    return x * scale
+            x = x - 1
+        return x / scale
+
+    def forward(self, x):
+        return self.steps(x), self.steps(x, 3)
 
 
 @pytest.mark.parametrize("cls", PROGRAMS, ids=lambda cls: cls.__name__)

@@ -1,4 +1,4 @@
-"""Results of branches whose strides are products of sizes that may be 0."""
+"""Results of branches whose strides are products of sizes that may be 0, or that data decide."""
 
 from __future__ import annotations
 
@@ -24,11 +24,47 @@ def merging(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def merge_output(a: Any, b: Any, mode: Any) -> Any:
         tensors = [value for value in (a, b) if isinstance(value, torch.Tensor)]
-        if len(tensors) < 2 or not any(map(_has_limits, tensors)):
+        if len(tensors) < 2:
+            return original(a, b, mode)
+        if any(map(_is_of_data, tensors)) and all(map(_is_in_order, tensors)):
+            return _merged_in_order(original, a, b, mode)
+        if not any(map(_has_limits, tensors)):
             return original(a, b, mode)
         return original(*(_without_limits(tensor, mode) for tensor in tensors), mode)
 
     return merge_output
+
+
+def _is_of_data(tensor: torch.Tensor) -> bool:
+    """Whether data decide a stride, of which torch asks whether it is 0 or 1."""
+    from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
+
+    strides: Sequence[Any] = tensor.stride()
+    return any(isinstance(stride, torch.SymInt) and has_free_unbacked_symbols(stride) for stride in strides)
+
+
+def _is_in_order(tensor: torch.Tensor) -> bool:
+    """Whether its elements lie behind each other, the last axis first."""
+    sizes = _expressions(tensor.shape)
+    expected = [sympy.Mul(*sizes[axis + 1 :]) for axis in range(len(sizes))]
+    strides = [_product(stride) for stride in _expressions(tensor.stride())]
+    return not tensor.is_conj() and all(one == other for one, other in zip(strides, expected, strict=True))
+
+
+def _merged_in_order(original: Callable[..., Any], a: torch.Tensor, b: torch.Tensor, mode: Any) -> torch.Tensor:
+    """A dense result of both, which torch finds the sizes of where they are not the same expressions."""
+    pairs = zip(_expressions(a.shape), _expressions(b.shape), strict=True)
+    is_shared = [one == other for one, other in pairs]
+
+    def standing_in(tensor: torch.Tensor) -> torch.Tensor:
+        sizes = [1 if shared else size for size, shared in zip(tensor.shape, is_shared, strict=True)]
+        with mode:
+            return torch.empty_strided(sizes, [0] * len(sizes), dtype=tensor.dtype, device=tensor.device)
+
+    merged = original(standing_in(a), standing_in(b), mode).shape
+    sizes = [size if shared else new for size, new, shared in zip(a.shape, merged, is_shared, strict=True)]
+    with mode:
+        return torch.empty(sizes, dtype=a.dtype, device=a.device)
 
 
 def _has_limits(tensor: torch.Tensor) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from exportguard.declaration.constructs import SearchPatch
+from exportguard.declaration.expected import Expected, expecting
 from exportguard.declaration.patch import NEEDED, Patch, Verdict
 from exportguard.declaration.targets import TargetMissingError, resolve
 
@@ -69,6 +70,21 @@ def pad_by_what_is_missing(original: Callable[..., Any]) -> Callable[..., Any]:
     return prepare_padding_mask
 
 
+def no_mask_without_padding(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Whether all tokens see all others: where no mask is given and no window, as in eager mode.
+
+    transformers makes a mask of one length there while it is exported, and layers behind it may shorten the text.
+    """
+
+    @functools.wraps(original)
+    def ignore(padding_mask: object, kv_length: Any, local_attention_size: object = None) -> Any:
+        if torch.compiler.is_exporting() and padding_mask is None and local_attention_size is None:
+            return True
+        return original(padding_mask, kv_length, local_attention_size)
+
+    return ignore
+
+
 def mask_all_but_single_tokens(original: Callable[..., Any]) -> Callable[..., Any]:
     """The mask of a recurrence for any number of tokens: ones for a single one, which has no mask in the original."""
 
@@ -94,6 +110,7 @@ def _holders_of_recurrent_masks(module: types.ModuleType) -> Iterator[tuple[Any,
 
 _MODULE = "transformers.masking_utils"
 _RECURRENT = "create_recurrent_attention_mask"
+_IGNORED = f"{_MODULE}._ignore_bidirectional_mask_sdpa"
 _EXPANSION = f"{_MODULE}._vmap_expansion_sdpa"
 _EXPANSION_4 = f"{_MODULE}._vmap_for_bhqkv"
 
@@ -135,6 +152,16 @@ PATCHES = (
         upstream=_UPSTREAM,
         versions="transformers>=4.57",
         replace=pad_by_what_is_missing,
+    ),
+    Patch(
+        name="no mask where nothing is masked",
+        kind="transformers",
+        target=_IGNORED,
+        reason="an export has a mask where eager mode has none, and a text that layers shorten does not fit it",
+        upstream="https://github.com/huggingface/transformers/blob/main/src/transformers/masking_utils.py",
+        versions="transformers>=5.0",
+        probe=expecting(Expected(path=_IGNORED, parameters="padding_mask, kv_length, local_attention_size")),
+        replace=no_mask_without_padding,
     ),
     SearchPatch(
         name="masks of recurrences of any length",

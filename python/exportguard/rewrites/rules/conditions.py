@@ -112,7 +112,9 @@ class _Blocks:
         certain = set(certain)
         for position, statement in enumerate(statements):
             rest = statements[position + 1 :]
-            if isinstance(statement, ast.If) and self._applies(statement):
+            if isinstance(statement, ast.If) and (
+                self._applies(statement) or (rest and self._returns_within(statement))
+            ):
                 returns = scope.contains([*statement.body, *statement.orelse], ast.Return)
                 if is_tail and (returns or (self._unit.absorbs and rest)):
                     return done + self._leaving(statement, rest, certain)
@@ -129,6 +131,14 @@ class _Blocks:
             return False
         branches = [*statement.body, *statement.orelse]
         return build.can_move(branches) and not scope.leaves_loop(branches)
+
+    def _returns_within(self, statement: ast.If) -> bool:
+        """Whether a test that applies returns within branches of Python's own, so that it takes what is behind them."""
+        branches = [*statement.body, *statement.orelse]
+        if not build.can_move(branches) or scope.leaves_loop(branches):
+            return False
+        inner = (node for node in scope.walk_scope(branches) if isinstance(node, ast.If) and self._applies(node))
+        return any(scope.contains([*node.body, *node.orelse], ast.Return) for node in inner)
 
     def _descend(self, statement: ast.stmt, certain: set[str], is_tail: bool) -> ast.stmt:
         inner = set(certain)
