@@ -164,20 +164,20 @@ def recording_of_none(record: TraceRecord) -> list[Patch]:
     ]
 
 
-def _note_of_none(record: TraceRecord, comparison: Any, sides: Sequence[sympy.Basic], answer: sympy.Basic) -> None:
+def _note_of_none(record: TraceRecord, comparison: Any, sides: tuple[sympy.Basic, ...], answer: sympy.Basic) -> None:
+    for symbol, at_none in _at_none(comparison, sides):
+        if at_none != answer and _asked_by_model():
+            record.of_none.append(QuestionOfNone(symbol, model_line()))
+
+
+@functools.lru_cache(maxsize=4096)
+def _at_none(comparison: Any, sides: tuple[sympy.Basic, ...]) -> tuple[tuple[str, sympy.Basic], ...]:
+    """What a comparison is where one of its sizes is 0, except where that has no value, as a quotient by the size."""
+    found: list[tuple[str, sympy.Basic]] = []
     for symbol in {symbol for side in sides for symbol in side.free_symbols}:
-        at_none = _at_none(comparison, sides, symbol)
-        if at_none is not None and at_none != answer and _asked_by_model():
-            record.of_none.append(QuestionOfNone(str(symbol), model_line()))
-
-
-def _at_none(comparison: Any, sides: Sequence[sympy.Basic], symbol: sympy.Symbol) -> sympy.Basic | None:
-    """What a comparison is where a size is 0; None where that has no value, as a quotient by the size."""
-    try:
-        found: sympy.Basic = comparison(*(side.subs(symbol, 0) for side in sides))
-    except ArithmeticError:
-        return None
-    return found
+        with contextlib.suppress(ArithmeticError):
+            found.append((str(symbol), comparison(*(side.subs(symbol, 0) for side in sides))))
+    return tuple(found)
 
 
 def with_recording(guard: _Options, record: TraceRecord, more: Sequence[Patch] = ()) -> _Options:

@@ -73,6 +73,8 @@ def places_among(running: Sequence[tuple[types.CodeType, int]]) -> list[Place]:
 
 def _outermost(code: types.CodeType, running: Sequence[types.CodeType]) -> types.CodeType:
     """The function among those that run which defines the code, or the code itself."""
+    if not code.co_flags & inspect.CO_NESTED:
+        return code
     return next((outer for outer in running if outer is not code and contains(outer, code)), code)
 
 
