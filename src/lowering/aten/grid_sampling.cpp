@@ -2,6 +2,8 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
@@ -11,8 +13,7 @@
 namespace exportguard::lowering {
 namespace {
 
-/// GridSample was for images alone until opset 20, which renamed the modes as well. Positions in narrow floats fall
-/// beside torch's, so they are computed in float32.
+/// GridSample was for images alone until opset 20, which renamed the modes as well.
 std::string sampling_mode(LoweringContext& ctx, std::int64_t mode) {
   static constexpr std::array<const char*, 3> kOld = {"bilinear", "nearest", "bicubic"};
   static constexpr std::array<const char*, 3> kNew = {"linear", "nearest", "cubic"};
@@ -53,6 +54,71 @@ Value* is_nowhere(LoweringContext& ctx, Value* grid) {
   return ctx.unsqueeze(ctx.op("IsNaN", {sums}), {1});
 }
 
+/// Positions in a float of 16 bits, in elements, as torch comes to them: it rounds each step, so that a position lies
+/// as much as several elements beside the exact one. The kernels of torch 2.11 to 2.13 for images and for volumes take
+/// other steps.
+struct NarrowPositions {
+  LoweringContext& ctx;
+  DType dtype;
+  bool is_volume;
+  bool aligns;   ///< -1 and 1 are the middles of the elements at the ends, not the ends themselves
+  Value* sizes;  ///< float32, one for each coordinate
+
+  Value* number(double value) { return ctx.constant(value, DType::kFloat32); }
+  Value* rounded(Value* value) { return ctx.cast(ctx.cast(value, dtype), DType::kFloat32); }
+  Value* rounded(std::string_view op, Value* a, Value* b) { return rounded(ctx.op(op, {a, b})); }
+
+  /// What lies between the positions of -1 and 1.
+  Value* span() { return aligns ? ctx.op("Sub", {sizes, number(1)}) : sizes; }
+
+  Value* of(Value* grid) {
+    Value* from_end = rounded("Add", grid, number(1));
+    if (!is_volume) {
+      Value* position = rounded("Mul", from_end, ctx.op("Div", {rounded(span()), number(2)}));
+      return aligns ? position : rounded("Sub", position, number(0.5));
+    }
+    if (aligns) return rounded("Mul", ctx.op("Div", {from_end, number(2)}), rounded(span()));
+    return rounded("Div", rounded("Sub", rounded("Mul", from_end, rounded(span())), number(1)), number(2));
+  }
+
+  /// Positions thrown back at the ends, as often as they come there.
+  Value* reflected(Value* position) {
+    Value* twice = rounded(ctx.op("Mul", {span(), number(2)}));
+    Value* distance = ctx.op("Abs", {aligns ? position : rounded("Add", position, number(0.5))});
+    Value* left = nullptr;
+    if (is_volume) {
+      left = ctx.op("Mod", {distance, twice}, {{"fmod", std::int64_t{1}}});
+    } else {
+      Value* turns = ctx.op("Floor", {rounded("Div", distance, twice)});
+      left = rounded("Sub", distance, rounded("Mul", turns, twice));
+    }
+    Value* found = ctx.op("Min", {left, rounded("Sub", twice, left)});
+    if (!aligns) found = rounded("Sub", found, number(0.5));
+    return ctx.op("Min", {ctx.op("Max", {found, number(0)}), ctx.op("Sub", {sizes, number(1)})});
+  }
+
+  /// The coordinates between -1 and 1 that GridSample takes for positions.
+  Value* as_grid(Value* position) {
+    Value* doubled = ctx.op("Mul", {position, number(2)});
+    Value* whole = aligns ? ctx.op("Max", {span(), number(1)}) : span();
+    Value* from_end = aligns ? doubled : ctx.op("Add", {doubled, number(1)});
+    return ctx.op("Sub", {ctx.op("Div", {from_end, whole}), number(1)});
+  }
+};
+
+/// The grid for GridSample in float32, which comes to the positions that torch computes in 16 bits.
+Value* with_narrow_positions(LoweringContext& ctx, Value* x, Value* grid, const Sampling& sampling) {
+  std::vector<Value*> sizes;
+  for (std::size_t axis = ctx.rank(x); axis-- > 2;)
+    sizes.push_back(as_dim(ctx, size_of(ctx, x, static_cast<std::int64_t>(axis))));
+  Value* counts = ctx.cast(ctx.concat(sizes, 0), DType::kFloat32);
+  NarrowPositions narrow = {ctx, grid->dtype(), sampling.is_volume, ctx.integer(4) != 0, counts};
+  Value* position = narrow.of(ctx.cast(grid, DType::kFloat32));
+  if (sampling.mode == 2) return narrow.as_grid(position);  // its neighbours are thrown back, and not itself
+  if (sampling.outside == Outside::kReflection) position = narrow.reflected(position);
+  return narrow.as_grid(sampling.mode == 1 ? ctx.op("Round", {position}) : position);
+}
+
 void lower_grid_sampler(LoweringContext& ctx) {
   static constexpr std::array<const char*, 3> kPadding = {"zeros", "border", "reflection"};
   Value* x = ctx.input(0);
@@ -65,7 +131,9 @@ void lower_grid_sampler(LoweringContext& ctx) {
               "grid_sample of float64 needs opset 20 or more; or pass .to(torch.float32)");
   const DType dtype = is_double ? DType::kFloat64 : DType::kFloat32;
   const Sampling sampling = {ctx.rank(x) == 5, ctx.integer(2), static_cast<Outside>(padding)};
-  Value* grid = ctx.cast(ctx.input(1), dtype);
+  Value* grid = ctx.input(1);
+  const bool is_narrow = !is_double && grid->dtype() != DType::kFloat32;
+  if (is_narrow) grid = with_narrow_positions(ctx, x, grid, sampling);
   Value* y = ctx.op("GridSample", {ctx.cast(x, dtype), with_positions(ctx, grid, sampling)},
                     {{"mode", sampling_mode(ctx, ctx.integer(2))},
                      {"padding_mode", std::string(kPadding.at(static_cast<std::size_t>(padding)))},
