@@ -12,6 +12,7 @@ import pytest
 from exportguard.declaration.imports import module_exists
 from exportguard.patches.transformers import (
     chosen_patches,
+    drawn_patches,
     expert_loops,
     packed_attention,
     picture_grids,
@@ -28,6 +29,7 @@ from exportguard.source.wrapping import innermost
 
 RULES: dict[types.ModuleType, list[type[ast.NodeTransformer]]] = {
     chosen_patches: [chosen_patches.AllPictures],
+    drawn_patches: [drawn_patches.AllPictures],
     expert_loops: [expert_loops.EveryExpert],
     packed_attention: [packed_attention.OneMaskedCall],
     picture_loops: [picture_loops.AllPictures],
@@ -50,6 +52,7 @@ MODELS = (
     "qwen4_exp",
     "udop",
     "video_llama_3",
+    "vilt",
 )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +218,36 @@ class Counting(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.calls += 1
         return x + self.calls
+
+
+class Remembering(torch.nn.Module):
+    """Attends to what is near until it is given a short text, and to all from then on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_near = True
+        self.near, self.all = torch.nn.Identity(), torch.nn.Softmax(dim=-1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[1] < 4 and self.is_near:
+            self.is_near, self.near = False, self.all
+        return self.near(x) + torch.arange(x.shape[1])
+
+
+class RememberingCase(ModelCase):
+    """One that the task gives signals of some length."""
+
+    def inputs(self, sizes: Mapping[str, int]) -> dict[str, Any]:
+        return {"x": torch.arange(float(sizes["batch"] * sizes["seq"])).view(sizes["batch"], sizes["seq"])}
+
+
+def test_a_model_that_changes_itself_is_compared_as_it_was_exported(tmp_path: Path) -> None:
+    task = replace(tasks()["feature-extraction"], sizes={"batch": 2, "seq": 9})
+    case = RememberingCase(name="remembering", model=Remembering().eval(), task=task)
+    report = validation.validate_case(case, tmp_path / "model.onnx", ValidateOptions())
+    assert [one.sizes["seq"] for one in report.sets] == [9, 11, 1]
+    assert report.ok, report.sets
+    assert case.model.is_near
 
 
 def test_a_model_that_draws_its_numbers_is_told_apart_from_a_wrong_file() -> None:

@@ -13,7 +13,6 @@ from ..inputs import Leaf, flatten_named
 from ..models import ModelCase
 from ..models.input_sets import InputSet
 from ..rewrites.state import KeptModule
-from .own_module import ModuleCase
 
 
 def eager_leaves(case: ModelCase, input_set: InputSet) -> list[Leaf]:
@@ -22,9 +21,12 @@ def eager_leaves(case: ModelCase, input_set: InputSet) -> list[Leaf]:
 
 
 def leaves_on(case: ModelCase, inputs: Mapping[str, Any]) -> list[Leaf]:
-    """The same on inputs that are there already."""
-    with KeptModule(case.model).call() if isinstance(case, ModuleCase) else torch.no_grad():
-        outputs = case.model(**inputs)
+    """The same on inputs that are there already.
+
+    The model is then as it was: one that attends otherwise from a short text on is compared as it was exported.
+    """
+    with KeptModule(case.model).call() as model:
+        outputs = model(**inputs)
         with serializers():
             leaves = flatten_named(outputs)
     return [Leaf(leaf.name, as_tensor(leaf.value)) for leaf in leaves]
