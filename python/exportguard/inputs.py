@@ -106,9 +106,41 @@ class CallInputs:
         """The same with copies of the tensors, in containers of its own."""
         return self.with_leaves([leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in self._flat[0]])
 
+    def apart_from(self, tensors: Iterable[torch.Tensor]) -> CallInputs:
+        """The same call, in which no tensor is there twice or is one of `tensors`, the weights of the model."""
+        leaves = apart(self._flat[0], tensors)
+        return self if leaves is None else self.with_leaves(leaves)
+
     def mapped(self, change: Callable[[Any], Any]) -> CallInputs:
         """The call with other arguments: `change` takes a container of them, and returns one like it."""
         return CallInputs(change(self.args), change(dict(self.kwargs)), self.signature)
+
+
+def apart(leaves: Sequence[Any], others: Iterable[torch.Tensor] = ()) -> list[Any] | None:
+    """The leaves with a copy for each tensor that was there before, or lies in the memory of one of `others`; None if
+    there is none.
+
+    To torch's tracer one tensor is one value, whatever stands for it (torch 2.11 to 2.13 keep fake tensors by the
+    tensor that they are of), so that of two inputs the first would not be read at all: a program has two.
+
+    >>> x = torch.zeros(2)
+    >>> [leaf is x for leaf in apart([x, 1, x]) or ()]
+    [True, False, False]
+    """
+    memories = {_memory(other) for other in others} - {None}
+    met: set[int] = set()
+    found: list[Any] = []
+    for leaf in leaves:
+        is_known = isinstance(leaf, torch.Tensor) and (id(leaf) in met or _memory(leaf) in memories)
+        met.add(id(leaf))
+        found.append(leaf.detach().clone().requires_grad_(leaf.requires_grad) if is_known else leaf)
+    return found if any(one is not leaf for one, leaf in zip(found, leaves, strict=True)) else None
+
+
+def _memory(tensor: torch.Tensor) -> int | None:
+    """What tells the memory of a tensor; None of one that has none of its own, as those that are made of others."""
+    is_plain = tensor.layout is torch.strided and type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    return tensor.untyped_storage()._cdata if is_plain else None
 
 
 #: What models call the cache of a decoder, and the states that a recurrent one keeps instead.

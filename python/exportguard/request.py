@@ -126,6 +126,7 @@ class ExportRequest:
         call = CallInputs.of(model.forward, args, kwargs)
         further = [CallInputs.of(model.forward, (), inputs) for inputs in options.examples]
         with serializers_of(guard), recorded_phases() as seconds, phase("reading the axes"):
+            call = call.apart_from([*model.parameters(), *model.buffers()])
             given = Example.of(call, dynamic_shapes)
             too_small = given.small_sizes()
             example = enlarged(given, ModelRun(model, call).takes) if too_small else given

@@ -19,6 +19,7 @@ from exportguard.declaration.options import PatchOptions
 from exportguard.declaration.patch import Patch
 from exportguard.errors import InvalidArgumentError
 from exportguard.guard.custom import as_patches
+from exportguard.inputs import apart
 from exportguard.patches import all_patches, declare_all
 from exportguard.repeats.plan import Repeats, checked_repeats, repeats_planned
 from exportguard.rewrites.automatic import AutomaticRewriting, RewritingStep
@@ -50,8 +51,12 @@ class Guard:
         self._core = core
 
     def __call__(self, inputs: Inputs) -> Inputs:
-        """The same tensors in new containers, caches included: a call with them leaves yours as they are."""
-        return pytree.tree_map(lambda leaf: leaf, inputs)  # type: ignore[no-any-return]
+        """The same tensors in new containers, caches included: a call with them leaves yours as they are.
+
+        A tensor that is there twice is a copy the second time, as two inputs are to torch.export one input else.
+        """
+        leaves, spec = pytree.tree_flatten(inputs)
+        return pytree.tree_unflatten(apart(leaves) or leaves, spec)  # type: ignore[no-any-return]
 
     @property
     def report(self) -> list[ReportLine]:

@@ -192,6 +192,13 @@ def _fake_tensors_that_look_alike() -> None:
     assert len(storages) == 13
 
 
+def _a_strict_export() -> None:
+    """It asks its graph for what a graph without code does not know."""
+    with torch_export_patches():
+        program = torch.export.export(nn.Linear(4, 2), (torch.ones(3, 4),), strict=True)
+    assert program.module()(torch.ones(3, 4)).shape == (3, 2)
+
+
 def _bindings_where_nothing_depends_on_data() -> None:
     from torch.export import _trace
     from torch.fx.experimental import symbolic_shapes
@@ -262,6 +269,7 @@ PROGRAMS = {
     "metadata beside the examples": _values_without_metadata,
     "cache of fake tensors": _fake_tensors_without_a_cache,
     "code of graphs": _graphs_without_code,
+    "code of strict graphs": _a_strict_export,
     "code of programs": _a_program_without_code,
     "repeated blocks": _equal_blocks,
     "one symbol for axes of one name": _equal_blocks_with_axes_of_one_name,

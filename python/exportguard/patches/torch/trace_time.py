@@ -29,6 +29,8 @@ _OVERRIDDEN = (
     "func",
 )
 _LAZY = "torch.fx._lazy_graph_module._use_lazy_graph_module_flag"
+_USE_LAZY = "torch.fx._lazy_graph_module._use_lazy_graph_module"
+_STRICT = "torch.export._trace._export_to_torch_ir"
 _MAKE = "torch.fx._lazy_graph_module._make_graph_module"
 _MODULE = "torch.export.exported_program._create_graph_module_for_export"
 
@@ -54,6 +56,17 @@ def _lazy_code(changes: Changes) -> None:
     """Graphs are converted and never run, so Python need not compile them."""
     target = resolve(_LAZY)
     changes.set_attribute(target.owner, target.name, True)
+
+
+def code_of_strict_graphs(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`_export_to_torch_ir`, whose graph says how its inputs are taken apart when it is compiled, and is asked that."""
+
+    @functools.wraps(original)
+    def export(*args: Any, **kwargs: Any) -> Any:
+        with resolve_object(_USE_LAZY)(False):
+            return original(*args, **kwargs)
+
+    return export
 
 
 def few_overrides(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -216,6 +229,20 @@ PATCHES = (
         awaits="torch.fx._lazy_graph_module",
         probe=_probe_lazy,
         apply=_lazy_code,
+    ),
+    Patch(
+        name="code of strict graphs",
+        kind="torch",
+        target=_STRICT,
+        reason="a strict export asks the graph that it made for the specification of its inputs, which a graph without "
+        "code does not have",
+        upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/export/_trace.py",
+        is_in_traces=False,
+        probe=expecting(
+            Expected(path="torch.export._trace._strict_export", has=("_export_to_torch_ir(...)",)),
+            Expected(path=_USE_LAZY, parameters="should_use"),
+        ),
+        replace=code_of_strict_graphs,
     ),
     Patch(
         name="code of programs",
