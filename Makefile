@@ -41,10 +41,18 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 # ---------------------------------------------------------------------------------------------------- set-up
-$(VENV)/.apt: requirements/apt.txt
-	@missing=$$(cat requirements/apt.txt | xargs -n1 sh -c 'dpkg-query -W -f="$${Status}" "$$0" 2>/dev/null | grep -q "ok installed" || echo "$$0"'); \
-	if [ -n "$$missing" ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$missing; fi
+# The packages of a list that are not installed yet.
+define install_debian
+	@missing=$$(cat $< | xargs -n1 sh -c 'dpkg-query -W -f="$${Status}" "$$0" 2>/dev/null | grep -q "ok installed" || echo "$$0"'); \
+	if [ -n "$$missing" ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(1) $$missing; fi
 	@mkdir -p $(VENV) && touch $@
+endef
+
+$(VENV)/.apt: requirements/apt.txt
+	$(call install_debian)
+
+$(VENV)/.browser: requirements/apt-browser.txt $(ENVIRONMENT) # for the tests of pages, and for nothing else
+	$(call install_debian,--no-install-recommends)
 
 $(VENV)/.torch: requirements/torch.txt $(VENV)/.apt
 	python3 -m venv $(VENV)
@@ -101,7 +109,7 @@ test: test-cpp test-python test-install ## all tests
 test-cpp: build
 	cd $(BUILD) && ctest --output-on-failure -j $(JOBS)
 
-test-python: build
+test-python: build $(VENV)/.browser
 	$(PYTEST) -n $(JOBS) --dist worksteal $(TESTS)
 
 test-install: build wheel
