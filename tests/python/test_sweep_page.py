@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import MISSING, Page, browser
 
+from browser import MISSING, Page, browser
 from exportguard.sweep import SweepResult
 from exportguard.sweep.tables import page
 
