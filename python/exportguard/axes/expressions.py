@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import CodeType
 from typing import Any
 
 import sympy
@@ -46,15 +45,15 @@ class Evaluation:
     def __init__(self, expression: sympy.Basic, symbols: Sequence[sympy.Symbol]) -> None:
         """`symbols` are those of the expression."""
         self._symbols = symbols
-        self._code = _compiled(expression, symbols)
+        self._function = _compiled(expression, symbols)
 
     def __call__(self, sizes: Sizes) -> Any:
         """A number or a bool; None where it has no value, or none that is known."""
-        if self._code is None:
+        if self._function is None:
             return None
-        values: dict[str, Any] = {f"v{number}": sizes[symbol] for number, symbol in enumerate(self._symbols)}
+        values = [sizes[symbol] for symbol in self._symbols]
         try:
-            return eval(self._code, {"math": math, "__builtins__": _BUILTINS}, values)
+            return self._function(*values)
         except (ArithmeticError, NameError, TypeError, ValueError):
             return None
 
@@ -62,12 +61,15 @@ class Evaluation:
 _BUILTINS = {"abs": abs, "float": float, "int": int, "max": max, "min": min, "round": round}
 
 
-def _compiled(expression: sympy.Basic, symbols: Sequence[sympy.Symbol]) -> CodeType | None:
+def _compiled(expression: sympy.Basic, symbols: Sequence[sympy.Symbol]) -> Callable[..., Any] | None:
     plain = {symbol: sympy.Symbol(f"v{number}", integer=True) for number, symbol in enumerate(symbols)}
+    names = ", ".join(map(str, plain.values()))
     try:
-        return compile(PythonPrinter().doprint(expression.xreplace(plain)), "<guard>", "eval")
+        code = compile(f"lambda {names}: {PythonPrinter().doprint(expression.xreplace(plain))}", "<guard>", "eval")
     except (NotImplementedError, SyntaxError, TypeError):
         return None
+    function: Callable[..., Any] = eval(code, {"math": math, "__builtins__": _BUILTINS})
+    return function
 
 
 def periods(expression: sympy.Basic, symbol: sympy.Symbol) -> list[int]:
