@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "exportguard/common/torch_dtypes.h"
 #include "lowering/kernels.h"
 #include "lowering/reductions.h"
 #include "lowering/size_arithmetic.h"
@@ -91,9 +92,11 @@ Labelled product_of_matrices(LoweringContext& ctx, const Labelled& a, const Labe
   return {ctx.reshape(product, sizes), labels};
 }
 
-/// Nothing is summed over: a product of elements, each operand with axes of size 1 for the other's labels.
+/// Nothing is summed over: a product of elements, each operand with axes of size 1 for the other's labels. It is the
+/// one step of a contraction that torch takes with operands of two dtypes.
 Labelled product_of_elements(LoweringContext& ctx, const Labelled& a, const Labelled& b, const Roles& roles) {
   const std::string labels = roles.batch + roles.rows + roles.columns;
+  const DType dtype = promote_types(a.value->dtype(), b.value->dtype());
   const auto spread = [&](const Labelled& operand) {
     const Labelled ordered =
         arranged(ctx, operand, labels_where(labels, [&](char l) { return contains(operand.labels, l); }));
@@ -101,7 +104,7 @@ Labelled product_of_elements(LoweringContext& ctx, const Labelled& a, const Labe
     for (std::size_t i = 0; i < labels.size(); ++i) {
       if (!contains(operand.labels, labels[i])) missing.push_back(static_cast<std::int64_t>(i));
     }
-    return ctx.unsqueeze(ordered.value, missing);
+    return ctx.unsqueeze(ctx.cast(ordered.value, dtype), missing);
   };
   return {same_dtype_op(ctx, "Mul", {spread(a), spread(b)}), labels};
 }

@@ -42,6 +42,32 @@ def test_einsum_of_other_dtypes(dtype: torch.dtype, check: Check) -> None:
     check(lambda a, b: torch.einsum("ij,jk->ik", a, b), [a, b])
 
 
+@pytest.mark.parametrize(
+    ("equation", "dtypes"),
+    [
+        ("i,j->ij", (torch.int64, torch.float32)),
+        ("i,j->ij", (torch.float32, torch.int64)),
+        ("i,j->ji", (torch.int32, torch.int64)),
+        ("i,j->ij", (torch.bool, torch.float32)),
+        ("i,j->ij", (torch.float16, torch.float32)),
+        ("i,j->ij", (torch.float32, torch.float64)),
+        ("bi,bj->bij", (torch.int64, torch.float32)),
+        ("i,j->j", (torch.int64, torch.float32)),
+        ("i,j,k->ijk", (torch.int64, torch.float32, torch.float64)),
+        (",i->i", (torch.int64, torch.float32)),
+    ],
+    ids=str,
+)
+def test_einsum_without_a_sum_takes_operands_of_several_dtypes(
+    equation: str, dtypes: tuple[torch.dtype, ...], check: Check
+) -> None:
+    """Positions times frequencies: what torch multiplies element by element, in the dtype that both have in common."""
+    terms = equation.partition("->")[0].split(",")
+    shapes = [tuple({"b": 2, "i": 3, "j": 4, "k": 5}[letter] for letter in term) for term in terms]
+    operands = [(torch.rand(shape) * 9 - 4).to(dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+    check(lambda *inputs: torch.einsum(equation, *inputs), operands)
+
+
 def test_einsum_over_dynamic_and_empty_axes(check: Check) -> None:
     def inputs(batch: int, rows: int, columns: int) -> list[torch.Tensor]:
         return [torch.rand(batch, 3, rows, 5), torch.rand(batch, 3, columns, 5)]
