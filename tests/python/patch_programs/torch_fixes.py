@@ -140,6 +140,30 @@ def knows_the_lines_of_branches() -> None:
     traces = [node.meta["stack_trace"] for node in nodes if node.name in ("mul", "div")]
     assert len(traces) == 2
     assert all(", in larger" in trace or ", in smaller" in trace for trace in traces)
+    chooses_entries_in_branches()
+
+
+class ChoosesEntries(torch.nn.Module):
+    """The index of an entry is a size in branches."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        copy, length = x.clone(), x.shape[1]
+        if x.sum() > 0:
+            entry = x[:, length - 1]
+            copy[:, length - 1] = 1.0
+        else:
+            entry = x[:, length // 2] * 2
+            copy[-x.shape[0]] = x[0].flip(0)
+        return entry, copy
+
+
+def chooses_entries_in_branches() -> None:
+    model = ChoosesEntries().eval()
+    onnx = to_onnx(model, (torch.randn(3, 6),), dynamic_shapes=({0: "b", 1: "n"},), rewrite="auto")
+    for sizes in ((3, 6), (2, 9), (1, 3), (1, 1)):
+        for x in (torch.rand(sizes), -torch.rand(sizes)):
+            for got, want in zip(onnx.run({"x": x}).values(), model(x), strict=True):
+                torch.testing.assert_close(got, want)
 
 
 class Collects(torch.nn.Module):

@@ -36,7 +36,7 @@ _COMPILED = frozenset(
 
 #: What the second and the third mode do something for and is compiled; indexing is known by its name.
 _LOOKED_FOR = WATCHED | {torch._C._set_grad_enabled, torch.tensor}
-_INDEXING = "__getitem__"
+_INDEXING = frozenset({"__getitem__", "__setitem__"})
 _WITHOUT_FUNCTIONS = torch._C._disabled_torch_function_impl
 _CONSTANTS = frozenset({int, type(None), types.EllipsisType})
 
@@ -54,7 +54,7 @@ def straight(original: Callable[..., Any]) -> Callable[..., Any]:
         is_straight = (
             type(func) in _COMPILED
             and func not in _LOOKED_FOR
-            and (func.__name__ != _INDEXING or _is_constant_index(args[1]))
+            and (func.__name__ not in _INDEXING or _is_constant_index(args[1]))
             and modes._len_torch_function_stack() == 2
             and type(modes._get_function_stack_at(0)) is third
             and type(modes._get_function_stack_at(1)) is second
