@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -164,12 +166,34 @@ def nothing():
 
 def stops():
     raise KeyError("weights")
+
+def ends():
+    raise SystemExit(0)
+
+def looks_beside():
+    from other import make
+    return make()
+
+class Ends(torch.nn.Module):
+    def forward(self, x):
+        raise SystemExit(0)
+
+def ends_later():
+    return Ends().eval(), (torch.rand(3),)
+
+class Multiplies(torch.nn.Module):
+    def forward(self, x):
+        return x @ torch.ones(5, 2)
+
+def does_not_fit():
+    return Multiplies().eval(), (torch.rand(3, 4),)
 """
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     (tmp_path / "beside.py").write_text("WIDTH = 4\n")
+    (tmp_path / "other.py").write_text("import torch\ndef make(): return torch.nn.ReLU().eval(), (torch.rand(3),)\n")
     path = tmp_path / "mine.py"
     path.write_text(PROGRAM)
     return path
@@ -188,7 +212,8 @@ def test_a_function_in_a_file_is_validated(program: Path, capsys: pytest.Capture
     ("function", "text"),
     [
         ("nothing", "must be (module, inputs) or (module, inputs, dynamic_shapes)"),
-        ("stops", "raises KeyError: 'weights'"),
+        ("stops", "raises KeyError: 'weights' (mine.py, line "),
+        ("ends", "raises SystemExit: 0 (mine.py, line "),
         ("missing", "has no function 'missing'"),
     ],
 )
@@ -197,6 +222,40 @@ def test_a_function_that_makes_no_model_is_named(
 ) -> None:
     assert main(["validate", f"{program}:{function}"]) == 2
     assert text in capsys.readouterr().err
+
+
+def test_a_function_imports_what_lies_beside_its_file_also_when_it_is_called(program: Path) -> None:
+    before = list(sys.path)
+    assert main(["validate", f"{program}:looks_beside", "-q"]) == 0
+    assert sys.path == before
+
+
+@pytest.mark.parametrize("text", ["raise SystemExit(0)", "raise ValueError('no', 1)"])
+def test_a_file_that_ends_the_program_or_raises_is_no_success(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ends.py").write_text(f"def make(): pass\n{text}\n")
+    assert main(["export", "-m", f"{tmp_path}/ends.py:make", "-o", f"{tmp_path}/out", "-q"]) == 2
+    told = capsys.readouterr().err
+    assert "ends.py cannot be imported: " in told
+    assert "(ends.py, line 2)" in told
+
+
+@pytest.mark.parametrize("command", [["validate"], ["export", "-o", "out", "-m"]])
+def test_a_model_that_ends_the_program_is_no_success(
+    command: list[str], program: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(program.parent)
+    assert main([*command, "mine.py:ends_later", "-q"]) == 1
+    assert capsys.readouterr().err == "Error: the model's code calls sys.exit(0); take that out of it\n"
+    assert not (program.parent / "out").exists()
+
+
+def test_what_the_model_itself_refuses_is_told_with_its_line(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["validate", f"{program}:does_not_fit", "-q"]) == 1
+    told = " ".join(capsys.readouterr().out.split())
+    assert "(the model itself raises it, at " in told
+    assert "in Multiplies.forward: return x @ torch.ones(5, 2))" in told
 
 
 def test_it_is_a_part_of_the_package() -> None:
@@ -254,3 +313,44 @@ def test_classes_that_are_registered_without_keys_are_compared(context: object) 
         torch.utils._pytree._deregister_pytree_node(Pair)
     assert report.ok, report.failure
     assert report.outputs == (["sample", "scale"] if context else ["output_0", "output_1"])
+
+
+class Returns(torch.nn.Module):
+    """What a function returns."""
+
+    def __init__(self, function: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(lambda x: x.softmax(1), id="weights that are 1 where there is one row"),
+        pytest.param(lambda x: x - x.mean(0), id="zeros where there is one text"),
+        pytest.param(lambda x: torch.fft.fft(x), id="complex numbers"),
+        pytest.param(lambda x: x.to(torch.float8_e4m3fn), id="numbers of 8 bits"),
+        pytest.param(lambda x: (x, torch.fft.rfft(x).conj()), id="conjugates"),
+        pytest.param(lambda x: (x, x.sum().item()), id="a number of the data"),
+        pytest.param(lambda x: (x, 0.1, x.shape[1], x.shape[1] / 3, x.shape[0] > 2), id="numbers"),
+    ],
+)
+def test_what_is_right_is_told_so(function: Callable[[torch.Tensor], Any]) -> None:
+    report = validate_module(Returns(function).eval(), (torch.randn(2, 6),), ({0: "batch", 1: "seq"},))
+    assert report.ok, (report.failure, report.sets)
+
+
+def test_outputs_of_one_value_at_all_sizes_prove_nothing() -> None:
+    report = validate_module(Returns(torch.zeros_like).eval(), (torch.randn(2, 6),), ({0: "batch", 1: "seq"},))
+    assert not report.ok
+    assert "no comparison could tell right from wrong" in report.sets[0].error
+
+
+def test_an_output_that_is_none_at_other_sizes_is_told() -> None:
+    module = Returns(lambda x: (x, x + 1 if x.shape[1] > 4 else None)).eval()
+    report = validate_module(module, (torch.randn(2, 6),), ({0: "batch", 1: "seq"},))
+    assert report.outcome == "axes fixed"
+    assert report.sets[-1].error == "output 1 is a NoneType on these inputs, and a tensor when traced"

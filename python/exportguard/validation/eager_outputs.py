@@ -45,8 +45,12 @@ def joined_rows(leaves: Sequence[Leaf]) -> list[Leaf]:
 
 
 def as_tensor(value: object) -> Any:
-    """Numbers as tensors of rank 0, as ONNX has them; the rest as it is."""
-    return torch.tensor(value) if isinstance(value, (bool, int, float)) else value
+    """As ONNX has it: numbers are tensors of rank 0, complex ones pairs along a last axis; the rest as it is."""
+    if isinstance(value, torch.Tensor) and value.is_complex():
+        return torch.view_as_real(value.resolve_conj())
+    if isinstance(value, float):
+        return torch.tensor(value, dtype=torch.float64)
+    return torch.tensor(value) if isinstance(value, (bool, int)) else value
 
 
 def serializers() -> AbstractContextManager[Any]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from .discrepancies import Discrepancy
+from .discrepancies import BLIND, Discrepancy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,3 +28,13 @@ class SetResult:
     def agrees(self) -> bool:
         """Whether it ran and every output is right."""
         return not self.error and (self.as_exact or all(output.agrees for output in self.outputs))
+
+
+def with_others_telling(sets: Sequence[SetResult]) -> list[SetResult]:
+    """Outputs of one value, such as weights of one row that sum to 1, are no error where other sizes tell more.
+
+    That one number is right tells nothing of more of them.
+    """
+    if not any(one.agrees and any(math.prod(output.shape) > 1 for output in one.outputs) for one in sets):
+        return list(sets)
+    return [replace(one, error="") if one.error == BLIND else one for one in sets]

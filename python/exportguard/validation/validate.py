@@ -22,6 +22,7 @@ from ..devices import require_device
 from ..dynamic_shapes import DynamicShapes
 from ..errors import REFUSALS, InvalidArgumentError
 from ..export import require_same
+from ..export_errors import place_in_model
 from ..inputs import CallInputs, Leaf, flatten_named, output_name
 from ..models import BuildOptions, ModelCase, build_model
 from ..models.input_sets import InputSet, all_input_sets, input_sets
@@ -45,7 +46,7 @@ from .eager_outputs import as_tensor, eager_leaves, joined_rows, leaves_on, seri
 from .exactness import exact_leaves, is_as_exact
 from .exporters import EXPORTERS, Exporter, file_name
 from .own_module import ModuleCase, case_of_program, is_program, module_case
-from .set_result import SetResult
+from .set_result import SetResult, with_others_telling
 from .ties import lowest_index_first
 
 Runner = Literal["onnxruntime", "evaluator"]
@@ -297,8 +298,15 @@ def _failures_in(report: ValidationReport) -> Iterator[None]:
     except _UsageError as error:
         raise error.__cause__ or error from None
     except Exception as error:
-        report.failure = f"{type(error).__name__}: {error}"
+        report.failure = f"{type(error).__name__}: {error}{_where(error, report)}"
         report.details = traceback.format_exc()
+
+
+def _where(error: Exception, report: ValidationReport) -> str:
+    """The line of the model, where that does not run by itself; errors of an export tell it."""
+    runs_eagerly = {"build", "eager"} & report.seconds.keys() == {"build"}
+    place = place_in_model(error) if runs_eagerly else ""
+    return f" (the model itself raises it, at {place})" if place else ""
 
 
 @dataclass(frozen=True)
@@ -348,6 +356,7 @@ def _validate(case: ModelCase, options: ValidateOptions, run: _Run) -> None:
     for one, leaves in results:
         with run.step(f"run {one.name}", f"comparing: {one.name}"):
             run.report.sets.append(_compare(converted, one, leaves, run))
+    run.report.sets = with_others_telling(run.report.sets)
     if options.side_by_side and options.exporter == "exportguard":
         wrong = [one for (one, _), result in zip(results, run.report.sets, strict=True) if not result.agrees]
         one = wrong[0] if wrong else results[0][0]
@@ -535,13 +544,24 @@ def _against(
         problem = f"the original returns {len(expected)} values on these inputs, {len(converted.returns)} when traced"
         return SetResult(name=input_set.name, sizes=input_set.sizes, error=problem)
     values = [leaf.value for leaf in leaves]
+    other = next((leaf for leaf in leaves if not isinstance(leaf.value, torch.Tensor)), None)
+    if other is not None:
+        problem = f"output {other.name} is a {type(other.value).__name__} on these inputs, and a tensor when traced"
+        return SetResult(name=input_set.name, sizes=input_set.sizes, error=problem)
     # Buffers and inputs that the model changes come behind the outputs of the original.
     extra = converted.session.output_names[len(leaves) :]
     got = got[: len(leaves)] if all(name.endswith("_mutated") for name in extra) else got
+    values = [*map(_as_a_constant, values, converted.computed_in, got)] if len(got) == len(values) else values
     bounds = [_tolerance(value, dtype) for value, dtype in zip(values, converted.computed_in, strict=True)]
     outputs = compare_outputs([output_name(leaf.name) for leaf in leaves], values, got, bounds)
     blind = not can_tell(values)
     return SetResult(name=input_set.name, sizes=input_set.sizes, outputs=outputs, error=BLIND if blind else "")
+
+
+def _as_a_constant(value: torch.Tensor, computed_in: torch.dtype | None, got: torch.Tensor) -> torch.Tensor:
+    """A number of Python's that is none of the program's values has no dtype; a file has it in float32."""
+    is_number = computed_in is None and not value.dim() and value.dtype == torch.float64
+    return value.to(got.dtype) if is_number and got.is_floating_point() else value
 
 
 def _tolerance(value: torch.Tensor, computed_in: torch.dtype | None) -> Tolerance:
