@@ -15,6 +15,7 @@ import pkgutil
 import platform
 import signal
 import sys
+import traceback
 import types
 import typing
 import warnings
@@ -25,9 +26,10 @@ from typing import Any, NoReturn
 import click
 
 from . import commands, streams
-from .errors import ExportGuardError, InvalidArgumentError
+from .errors import ExportGuardError, InvalidArgumentError, StoppedError
 from .garbage import without_collections
 from .leaving import leave
+from .model_code import is_installed, is_users
 from .version import VERSION, versions
 
 #: What torch says of every LSTM, GRU and RNN that it traces, whose weights it puts back itself.
@@ -84,7 +86,7 @@ def script() -> None:
 def _stop(number: int, _frame: object) -> NoReturn:
     """Ends the program as an interrupt does, so that nothing half-written stays; a second signal ends it at once."""
     signal.signal(number, signal.SIG_DFL)
-    raise SystemExit(128 + number)
+    raise StoppedError(128 + number)
 
 
 def build() -> click.Group:
@@ -147,10 +149,22 @@ def _callback(module: types.ModuleType) -> Callable[..., int]:
         if values.pop("quiet", False):
             values["verbose"] = 0
         _set_up_logging(values.get("verbose", 0))
-        code: int = module.run(module.Options(**values))
+        try:
+            code: int = module.run(module.Options(**values))
+        except SystemExit as error:
+            if not _is_of_a_model(error):
+                raise
+            raise ExportGuardError(f"the model's code calls sys.exit({error.code!r}); take that out of it") from error
         return code
 
     return call
+
+
+def _is_of_a_model(end: SystemExit) -> bool:
+    """Whether it was the user's code that ended the program, with 0 for what was not done, and not a signal or a
+    library whose pipe was closed."""
+    file = traceback.extract_tb(end.__traceback__)[-1].filename
+    return not isinstance(end, StoppedError) and is_users(file) and not is_installed(file)
 
 
 def _parameter(field: dataclasses.Field[Any], hint: object) -> click.Parameter:

@@ -56,6 +56,10 @@ class PackageError(ExportGuardError, ImportError):
     """A package that this needs is not installed, or is not the one that this was built with."""
 
 
+class StoppedError(SystemExit):
+    """A signal asked the program to end."""
+
+
 class TextOfASymbolError(TypeError):
     """A text is made of what only stands for a number."""
 

@@ -27,6 +27,23 @@ _ON_TEXTS = (
 _ON_SIZES = "ask for fewer dynamic axes, or give the axes that have to be equal the same name"
 #: Words of torch or of a model for what is known by them, and what to do instead: most are inputs of a wrong kind.
 _BY_WORDS = (
+    (r"Unsupported input type <class '(set|frozenset)'>", r"pass a list for the \1: inputs have an order"),
+    (
+        r"Found <class '([^']*)'> in output",
+        r"return a tuple, a list or a dictionary from forward, or tell how a \1 is taken apart, "
+        r"exportguard.register_class_serialization(cls, flatten, unflatten)",
+    ),
+    (
+        r"at least two devices, (?:meta and \S+|\S+ and meta)!",
+        r"what is on the meta device has no numbers: load the weights into the model before it is exported, and pass "
+        r"inputs with data",
+    ),
+    (r"at least two devices, (\S+) and (\S+)!", r"move the model and its inputs to one device: they are on \1 and \2"),
+    (
+        r"NestedTensorImpl|NestedIntNode",
+        r"a program takes no nested tensor: pass torch.nested.to_padded_tensor(x, 0), and the lengths or a mask",
+    ),
+    (r"quantized nyi in meta tensors", r"a program takes no quantized tensor: pass x.dequantize(), or x.int_repr()"),
     (
         r"Unsupported input type <class '([^']*)'>",
         r"tell how a \1 is taken apart, exportguard.register_class_serialization(cls, flatten, unflatten), where "
@@ -49,6 +66,11 @@ _BY_WORDS = (
 )
 #: The same, whatever was rewritten.
 _BY_WORDS_OF_PYTHON = (
+    (
+        r"\.numpy\(\) is not supported for tensor subclasses",
+        r"functions of numpy are no operators of a program: write them with those of torch, which has most of them "
+        r"under the same name",
+    ),
     (
         r"loop of ufunc does not support argument \d+ of type Sym\w+ which has no callable (\w+) method",
         r"numpy is asked for the \1 of a dynamic size, which it cannot tell: write math.\1(n) and pass "
@@ -102,14 +124,16 @@ def without_partial_graph() -> Iterator[None]:
 
 
 def _text(error: Exception) -> str:
-    place = _place(error)
+    place = place_in_model(error)
     where = f" at {place}" if place else ""
     return f"torch.export stopped{where}\n{type(error).__name__}: {_reason(error)}\nWhat to do: {_remedy(error)}"
 
 
 def _reason(error: Exception) -> str:
     """The first lines of torch's message, before what it offers for debugging."""
-    message = str(error).partition("\nCaused by:")[0].partition("\nFor more")[0]
+    message = str(error)
+    for beginning in ("\nCaused by:", "\nFor more", "\nException raised from "):  # the last one of C++, with its frames
+        message = message.partition(beginning)[0]
     return "\n".join([line.rstrip() for line in message.splitlines() if line.strip()][:_REASON_LINES])
 
 
@@ -137,7 +161,7 @@ def _remedy(error: Exception) -> str:
     return _IN_THE_MODEL
 
 
-def _place(error: BaseException) -> str:
+def place_in_model(error: BaseException) -> str:
     """The innermost line of the model that the error, or else what caused it, came through."""
     current: BaseException | None = error
     seen: set[int] = set()

@@ -18,6 +18,7 @@ from .notebook_tables import bars, page, table
 from .optimization import OptimizationReport, OwnPattern, PatternUse, Target
 from .phases import phase, recorded_phases
 from .runners.evaluator import EvaluatorSession
+from .runners.memory import require_readable
 
 if TYPE_CHECKING:
     from .rewrites.automatic import RewritingStep
@@ -254,6 +255,7 @@ def load(source: str | os.PathLike[str] | bytes) -> OnnxModel:
 
 def _require_input(known: ValueInfo, value: Any) -> None:
     require_kind(f"input {known.name}", value, torch.Tensor, "a tensor")
+    require_readable(known.name, value)
     dtype = _name_of(value.dtype)
     has_rank = known.shape is None or value.dim() == len(known.shape)
     if dtype not in (known.dtype, "") or not has_rank:

@@ -124,6 +124,7 @@ class ExportRequest:
         _require_module(model)
         guard = _with_module_calls(_with_rewrite(options, rewrite))
         call = CallInputs.of(model.forward, args, kwargs)
+        _require_no_arguments_in(call, model)
         further = [CallInputs.of(model.forward, (), inputs) for inputs in options.examples]
         with serializers_of(guard), recorded_phases() as seconds, phase("reading the axes"):
             call = call.apart_from([*model.parameters(), *model.buffers()])
@@ -193,6 +194,18 @@ def _require_module(model: object) -> None:
         )
     if model.training:
         logger.warning("%s is in training mode and is exported so; call eval() first", type(model).__name__)
+
+
+def _require_no_arguments_in(call: CallInputs, model: torch.nn.Module) -> None:
+    """torch.onnx.export once took a dictionary at the end of `args` for the arguments by name."""
+    last = call.args[-1] if call.args and not call.kwargs else None
+    if not isinstance(last, dict) or not last or not last.keys() <= call.signature.parameters.keys():
+        return
+    if not ModelRun(model, call).takes(call):
+        raise InvalidArgumentError(
+            f"the model does not take the dictionary at the end of args, which has {', '.join(map(str, last))}; pass "
+            "arguments by name as kwargs={…}"
+        )
 
 
 def _instead_of(model: object) -> str:

@@ -55,6 +55,20 @@ class Pair:
     content: torch.Tensor
 
 
+class Packs(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> Pair:
+        return Pair(x * 2)
+
+
+class Weighs(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.weight
+
+
 class Opens(torch.nn.Module):
     def forward(self, box: Any) -> torch.Tensor:
         return box.content * 2
@@ -120,8 +134,37 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: to_onnx(Continued().eval(), (X, [KEY_VALUE])),
         "exportguard.make_dynamic_cache([(key, value), …])",
     ),
+    "arguments by name at the end": (
+        lambda: to_onnx(Model().eval(), (X, {"y": X})),
+        "pass arguments by name as kwargs={…}",
+    ),
+    "arguments by name alone": (lambda: to_onnx(Model().eval(), ({"x": X},)), "which has x; pass arguments by name"),
+    "a set": (lambda: to_onnx(Opens().eval(), ({X},)), "pass a list for the set"),
+    "a dataclass that is returned": (lambda: to_onnx(Packs().eval(), (X,)), "return a tuple, a list or a dictionary"),
+    "weights on meta": (
+        lambda: to_onnx(torch.nn.Linear(4, 2, device="meta").eval(), (X,)),
+        "load the weights into the model",
+    ),
+    "an input on meta": (lambda: to_onnx(Weighs().eval(), (X.to("meta"),)), "pass inputs with data"),
+    "a nested tensor": (
+        lambda: to_onnx(Model().eval(), (torch.nested.nested_tensor([X[0], X[0]], layout=torch.jagged),)),
+        "pass torch.nested.to_padded_tensor(x, 0)",
+    ),
+    "a quantized tensor": (
+        lambda: to_onnx(Model().eval(), (torch.quantize_per_tensor(X, 0.1, 0, torch.quint8),)),
+        "pass x.dequantize()",
+    ),
     "a script": (lambda: to_onnx(torch.jit.trace(Model().eval(), (X,)), (X,)), "pass the module"),
 }
+
+
+def test_a_dictionary_that_the_model_takes_is_an_argument() -> None:
+    class Takes(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x["x"] * 2
+
+    onnx_model = to_onnx(Takes().eval(), ({"x": X},))
+    assert torch.equal(onnx_model.run({"x.x": X})[onnx_model.outputs[0].name], X * 2)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import Dim
 
 import exportguard as eg
@@ -45,6 +46,19 @@ def registered(*arguments: Any, **options: Any) -> None:
     """Registers a class, and takes it back if nothing objects."""
     eg.register_class_serialization(*arguments, **options)
     eg.unregister_class_serialization(arguments[0])
+
+
+def fake() -> torch.Tensor:
+    with FakeTensorMode() as mode:
+        return mode.from_tensor(X)
+
+
+def nested() -> torch.Tensor:
+    return torch.nested.nested_tensor([torch.zeros(4)] * 3, layout=torch.jagged)
+
+
+def quantized() -> torch.Tensor:
+    return torch.quantize_per_tensor(X, 0.1, 0, torch.quint8)
 
 
 def entered(manager: Any) -> None:
@@ -169,6 +183,15 @@ CALLS: dict[str, tuple[Call, str]] = {
     "run: unknown input": (lambda: converted().run({"x": X, "z": X}), "z"),
     "run: a list": (lambda: converted().run({"x": [1.0]}), "x"),  # type: ignore[dict-item]
     "run: another dtype": (lambda: converted().run({"x": X.long()}), "x"),
+    "run: a tensor on meta": (
+        lambda: converted().run({"x": X.to("meta")}),
+        "x must be a plain tensor with its numbers",
+    ),
+    "run: a fake tensor": (lambda: converted().run({"x": fake()}), "got a FakeTensor, which stands for others"),
+    "run: a sparse tensor": (lambda: converted().run({"x": X.to_sparse()}), "pass x.to_dense()"),
+    "run: a nested tensor": (lambda: converted().run({"x": nested()}), "pass torch.nested.to_padded_tensor(x, 0)"),
+    "run: a quantized tensor": (lambda: converted().run({"x": quantized()}), "pass x.dequantize()"),
+    "run: a fake tensor for torch's kernels": (lambda: converted().run({"x": fake()}, "evaluator"), "a FakeTensor"),
     "run: another rank": (lambda: converted().run({"x": X[0]}), "x"),
     "dynamic cache: a tensor": (lambda: eg.make_dynamic_cache(X), "key_values"),  # type: ignore[arg-type]
     "dynamic cache: None": (lambda: eg.make_dynamic_cache(None), "key_values"),  # type: ignore[arg-type]

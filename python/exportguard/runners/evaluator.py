@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from .. import _core
 from ..arguments import require_named
 from ..devices import require_device
+from .memory import require_readable
 from .names import require_same
 
 
@@ -42,6 +45,9 @@ class EvaluatorSession:
         """
         require_named("inputs", inputs)
         require_same(self.input_names, list(inputs))
+        for name, value in inputs.items():
+            if isinstance(value, torch.Tensor):
+                require_readable(name, value)
         return self._evaluator.run([inputs[name] for name in self.input_names])
 
 

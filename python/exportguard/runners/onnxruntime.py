@@ -13,6 +13,7 @@ import torch.utils.dlpack
 
 from ..errors import ExportGuardError, InvalidArgumentError
 from ..optional import OptionalModule
+from .memory import require_readable
 from .names import require_same
 
 onnxruntime: Any = OptionalModule("onnxruntime")
@@ -93,7 +94,8 @@ class OrtSession:
         """The outputs in order. Inputs are moved to the session's device.
 
         Raises:
-            InvalidArgumentError: an input is missing, unknown, or of a dtype that ONNX does not have.
+            InvalidArgumentError: an input is missing, unknown, without numbers in memory, or of a dtype that ONNX does
+                not have.
         """
         require_same(self.input_names, list(inputs))
         binding = self._session.io_binding()
@@ -130,6 +132,7 @@ class OrtSession:
         return Path(self._session.end_profiling())
 
     def _bind(self, binding: Any, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        require_readable(name, tensor)
         if tensor.dtype not in _ELEMENT_TYPES:
             raise InvalidArgumentError(f"input {name} is of dtype {tensor.dtype}, which ONNX does not have")
         held = tensor.detach().to(self._device).contiguous()

@@ -20,9 +20,9 @@ _PARTS = ("AutoTokenizer", "AutoFeatureExtractor", "AutoImageProcessor")
 
 
 def write_companions(source: str, case: ModelCase, staging: Path) -> None:
-    """Writes those that the source has; a module of the user's own has none."""
+    """Writes those that the source has; a module of the user's own has none, whatever it calls its configuration."""
     model: Any = case.model
-    if not hasattr(model, "config"):
+    if not _is_of_transformers(model):
         return
     model.config.save_pretrained(staging)
     if model.can_generate():
@@ -33,6 +33,12 @@ def write_companions(source: str, case: ModelCase, staging: Path) -> None:
         return
     if not [part for part in _PARTS if _has_written(part, source, staging)]:
         logger.warning("%s has no tokenizer or processor that can be loaded; the folder is without", source)
+
+
+def _is_of_transformers(model: object) -> bool:
+    """Told by what is asked of it here, so that transformers need not be there."""
+    config = getattr(model, "config", None)
+    return hasattr(config, "save_pretrained") and hasattr(model, "can_generate")
 
 
 def _has_written(loader: str, source: str, staging: Path) -> bool:

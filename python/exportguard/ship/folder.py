@@ -22,6 +22,7 @@ from exportguard.wide_ends import WideEnds
 from . import genai
 from .companions import write_companions
 from .decoder import shapes_of
+from .digests import digests_of
 from .encoder_decoder import Source
 from .layout import MODEL_FILE, arrange_for_transformers_js
 from .outcome import ExportedFolder, FolderOptions, Progress, Step, Timer
@@ -79,6 +80,8 @@ def export_model(
         result.bytes = sum(path.stat().st_size for name in result.files for path in staging.glob(f"{name}*"))
         if options.runtime == "transformers.js":
             arrange_for_transformers_js(staging, result.files)
+        with timer("digests", "summing up the files"):
+            result.sha256 = digests_of(staging)
         result.seconds = dict(timer.seconds)
         (staging / REPORT).write_text(json.dumps(result.as_dict(), indent=1) + "\n", encoding="utf-8")
     return result

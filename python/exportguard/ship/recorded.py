@@ -19,6 +19,7 @@ from exportguard.validation.discrepancies import Tolerance, compare_outputs, tol
 from exportguard.validation.set_result import SetResult
 from exportguard.validation.validate import ValidationReport
 
+from .digests import changes_since
 from .layout import file_of
 from .sessions import session_of
 from .staging import REPORT
@@ -53,6 +54,7 @@ def validate_export(
     folder: Path, runner: Runner = "onnxruntime", tolerance: Tolerance | None = None
 ) -> ValidationReport:
     """Runs the file of an export on what was recorded with it, and compares; without `tolerance` that of each dtype.
+    A file that is another than the one that was written is a failure, whatever it gives.
 
     Raises:
         FileError: the folder is none of `exportguard export`, or what was recorded cannot be read.
@@ -73,7 +75,16 @@ def validate_export(
         report.sets = _compared_all(folder, calls, runner, tolerance, DTYPES.get(told["dtype"]))
     except Exception as error:  # runtimes have no common base for their own
         report.failure = f"{type(error).__name__}: {error}"
+    changes = list(changes_since(folder, _proved_files(told)))
+    if changes:  # which is why it may not have run
+        report.failure = f"{'; '.join(changes)}; copy the folder again, or export it again"
     return report
+
+
+def _proved_files(told: Mapping[str, Any]) -> dict[str, str]:
+    """The digests of the ONNX files, their weights, and the calls; configurations are for people to change."""
+    digests = told.get("sha256", {})
+    return {name: digest for name, digest in digests.items() if name == EXAMPLES or ".onnx" in Path(name).name}
 
 
 def compared_again(folder: Path) -> list[SetResult]:
@@ -116,7 +127,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     except (OSError, ValueError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         what = "is missing" if isinstance(error, FileNotFoundError) else "is not whole"
         raise FileError(f"{folder} cannot be validated: {path.name} {what}; export it again with --verify") from error
-    if not isinstance(told, dict) or not told.keys() >= _TOLD:
+    if not isinstance(told, dict) or not told.keys() >= _TOLD or not isinstance(told.get("sha256", {}), dict):
         raise FileError(f"{folder} cannot be validated: {REPORT} is not whole; export it again")
     if not isinstance(calls, list) or not calls or not all(map(_is_call, calls)):
         raise FileError(f"{folder} cannot be validated: {EXAMPLES} has no calls; export it again")

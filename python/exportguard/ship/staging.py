@@ -7,6 +7,7 @@ import ctypes
 import errno
 import fcntl
 import glob
+import json
 import os
 import re
 import shutil
@@ -67,15 +68,39 @@ def staged_folder(target: Path) -> Iterator[Path]:
 
 
 def require_free(target: Path) -> None:
-    """Raises FileError unless nothing stands there, an empty folder, or an earlier export; and a folder can be made."""
+    """Raises FileError unless nothing stands there, an empty folder, or an earlier export alone; and a folder can be
+    made."""
     if "\0" in str(target):
         raise FileError(f"cannot write {str(target)!r}: a name cannot have a zero character; pass another folder")
     _require_place(target)
-    if target.is_dir() and (not any(target.iterdir()) or (target / REPORT).is_file()):
+    if target.is_dir() and not any(target.iterdir()):
+        return
+    if target.is_dir() and (target / REPORT).is_file():
+        _require_nothing_else(target)
         return
     if target.exists() or target.is_symlink():
         what = "a folder with other files in it" if target.is_dir() else "a file"
         raise FileError(f"cannot write {target}: it is {what}; pass a folder that is new, or of an earlier export")
+
+
+def _require_nothing_else(export: Path) -> None:
+    """An earlier export is replaced as a whole: what was put beside its files would be lost."""
+    try:
+        known = {*json.loads((export / REPORT).read_text(encoding="utf-8"))["sha256"], REPORT}
+    except (OSError, ValueError, LookupError, TypeError):  # it does not tell what it wrote
+        return
+    others = [name for name in files_below(export) if name not in known]
+    if others:
+        shown = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
+        raise FileError(
+            f"cannot write {export}: beside an earlier export it has other files ({shown}), which would be lost; move "
+            "them out, or pass another folder"
+        )
+
+
+def files_below(folder: Path) -> list[str]:
+    """The paths, within a folder, of all that is below it and no folder."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
 
 
 def _require_place(target: Path) -> None:
@@ -118,6 +143,7 @@ def _reason_of_disk(error: BaseException | None) -> str | None:
 
 def _put_in_place(staging: Path, target: Path) -> None:
     """In one step, also where an earlier export stands: `staging` has that one then."""
+    require_free(target)  # once more: the work took a while
     try:
         if not target.exists():
             staging.rename(target)

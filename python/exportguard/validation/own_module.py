@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import inspect
 import itertools
 import sys
+import traceback
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +19,7 @@ from torch.utils import _pytree as pytree
 from ..arguments import require_kind, wrong
 from ..axes.resizing import wrapped
 from ..dynamic_shapes import DynamicShapes, LeafShape, ends_of, normalise
-from ..errors import REFUSALS, InvalidArgumentError
+from ..errors import REFUSALS, InvalidArgumentError, StoppedError
 from ..guard import torch_export_patches
 from ..inputs import CallInputs
 from ..models import BuildOptions, ModelCase, Task
@@ -105,13 +107,16 @@ def case_of_program(model: str, build: BuildOptions = BuildOptions(), followed: 
         raise InvalidArgumentError(
             f"{path} may have several models; name the function that makes one, {path}:make_model"
         )
-    function = getattr(_module_of(file), name, None)
-    if not callable(function):
-        raise InvalidArgumentError(f"{path} has no function {name!r}; pass path/file.py:function")
-    try:
-        made = function()
-    except Exception as error:
-        raise InvalidArgumentError(f"{model} raises {type(error).__name__}: {error}") from error
+    with _importing_from(file.resolve().parent):
+        function = getattr(_module_of(file), name, None)
+        if not callable(function):
+            raise InvalidArgumentError(f"{path} has no function {name!r}; pass path/file.py:function")
+        try:
+            made = function()
+        except StoppedError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise InvalidArgumentError(f"{model} raises {_told(error, file)}") from error
     if not isinstance(made, tuple) or len(made) not in (2, 3):
         raise wrong(f"what {model} returns", made, "(module, inputs) or (module, inputs, dynamic_shapes)")
     return module_case(made[0], made[1], made[2] if len(made) == 3 else None)
@@ -127,22 +132,39 @@ def _require_none(model: str, build: BuildOptions, followed: Collection[str]) ->
         )
 
 
+@contextlib.contextmanager
+def _importing_from(folder: Path) -> Iterator[None]:
+    """While a file runs as Python runs a program: its folder is the first to import from."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # the file took it out itself
+            sys.path.remove(str(folder))
+
+
 def _module_of(file: Path) -> Any:
-    """The file's module, imported as Python runs a program: its folder is the first to import from."""
-    folder = str(file.resolve().parent)
+    """The file's module."""
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
         raise InvalidArgumentError(f"{file} cannot be imported")
     module = importlib.util.module_from_spec(spec)
     sys.modules.setdefault(file.stem, module)  # where dataclasses and torch look the module of a class up
-    sys.path.insert(0, folder)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
-        raise InvalidArgumentError(f"{file} cannot be imported: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path.remove(folder)
+    except StoppedError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise InvalidArgumentError(f"{file} cannot be imported: {_told(error, file)}") from error
     return module
+
+
+def _told(error: BaseException, file: Path) -> str:
+    """An error of the user's file, with the line of the file that it came from."""
+    path = str(file.absolute())
+    lines = [place.lineno for place in traceback.extract_tb(error.__traceback__) if place.filename == path]
+    where = f" ({file.name}, line {lines[-1]})" if lines else ""  # a wrong syntax tells its own
+    return f"{type(error).__name__}{': ' if str(error) else ''}{error}{where}"
 
 
 def _by_keyword(module: torch.nn.Module, call: CallInputs) -> dict[str, Any]:

@@ -230,6 +230,44 @@ def _write_for_ever(target: Path, pipe: int) -> None:
             (staging / REPORT).write_text(str(number))
 
 
+def _noted(folder: Path, *names: str) -> None:
+    """What an export notes of the files that it wrote."""
+    (folder / REPORT).write_text(json.dumps({"sha256": dict.fromkeys(names, "")}))
+
+
+def test_an_earlier_export_with_files_of_others_is_not_replaced(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    with staged_folder(target) as staging:
+        (staging / "onnx").mkdir()
+        (staging / "onnx" / "model.onnx").touch()
+        _noted(staging, "onnx/model.onnx")
+    (target / ".git").mkdir()
+    (target / ".git" / "HEAD").write_text("main")
+    with (
+        pytest.raises(FileError, match=r"it has other files \(\.git/HEAD\), which would be lost"),
+        staged_folder(target),
+    ):
+        pass
+    shutil.rmtree(target / ".git")
+    with staged_folder(target) as staging:
+        _noted(staging)
+    assert [path.name for path in target.iterdir()] == [REPORT]
+
+
+def test_what_is_put_there_during_the_work_is_not_lost(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    target.mkdir()
+
+    def written() -> None:
+        with staged_folder(target) as staging:
+            _noted(staging)
+            (target / "mine.txt").write_text("mine")
+
+    with pytest.raises(FileError, match="it is a folder with other files in it"):
+        written()
+    assert [path.name for path in tmp_path.rglob("*")] == ["out", "mine.txt"]
+
+
 def test_a_process_that_is_killed_leaves_a_whole_folder_or_none(tmp_path: Path) -> None:
     """At many moments of writing, replacing and renaming; the next one cleans up what was left."""
     target = tmp_path / "out"
@@ -372,6 +410,84 @@ def test_another_file_in_its_place_differs(runner: Any, exported: Path, tmp_path
     report = validate_export(folder, runner)
     assert not report.ok
     assert [one.agrees for one in report.sets] == [False, False]
+
+
+LARGE = """
+import torch
+
+def make():
+    torch.manual_seed(0)
+    return torch.nn.Linear(2100, 2100).eval(), (torch.randn(1, 2100),)
+"""
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder whose weights lie beside the file."""
+    folder = tmp_path_factory.mktemp("large")
+    (folder / "mine.py").write_text(LARGE)
+    assert main(["export", "-m", f"{folder / 'mine.py'}:make", "-o", str(folder / "out"), "-q"]) == 0
+    return folder / "out"
+
+
+def flips(place: float) -> Any:
+    """Another lowest bit of the byte at a place between 0 and 1, which no output shows."""
+
+    def change(content: bytearray) -> None:
+        content[int(place * (len(content) - 4)) & -4] ^= 1
+
+    return change
+
+
+CHANGES: dict[str, tuple[str, Any, str]] = {
+    "a bit of the first weight": ("model.onnx.data", flips(0), "model.onnx.data is not the file that was written"),
+    "a bit in the middle": ("model.onnx.data", flips(0.5), "model.onnx.data is not the file that was written"),
+    "a bit of the last weight": ("model.onnx.data", flips(1), "model.onnx.data is not the file that was written"),
+    "a cut file": ("model.onnx.data", lambda content: content.__delitem__(slice(-8, None)), "is not the file that was"),
+    "a longer file": ("model.onnx.data", lambda content: content.extend(b"x"), "is not the file that was written"),
+    "no weights": ("model.onnx.data", None, "model.onnx.data is missing; copy the folder again, or export it again"),
+    "no model": ("model.onnx", None, "model.onnx is missing"),
+}
+
+
+@pytest.mark.parametrize(("name", "change", "text"), CHANGES.values(), ids=CHANGES)
+def test_a_file_that_is_not_the_one_that_was_written_is_noticed(
+    name: str, change: Any, text: str, large: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+    shutil.copytree(large, folder)
+    assert main(["validate", str(folder), "-q"]) == 0
+    content = bytearray((folder / name).read_bytes())
+    (folder / name).unlink()
+    if change is not None:
+        change(content)
+        (folder / name).write_bytes(content)
+    assert main(["validate", str(folder), "-q"]) == 1
+    assert text in " ".join(capsys.readouterr().out.split())
+
+
+def test_configurations_may_be_changed_behind_an_export(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    export_model("llama", folder)
+    told = json.loads((folder / REPORT).read_text())["sha256"]
+    assert sorted(told) == ["config.json", "examples.pt", "generation_config.json", "model.onnx"]
+    (folder / "generation_config.json").write_text("{}")
+    assert validate_export(folder).ok
+
+
+@pytest.mark.parametrize("config", ["{'width': 4}", "type('Config', (), {'width': 4})()"])
+def test_a_module_may_call_anything_its_configuration(config: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"""
+import torch
+
+class Mine(torch.nn.Linear):
+    config = {config}
+
+def make():
+    return Mine(4, 2).eval(), (torch.randn(3, 4),)
+""")
+    assert main(["export", "-m", f"{tmp_path}/mine.py:make", "-o", f"{tmp_path}/out", "-q"]) == 0
+    assert not (tmp_path / "out" / "config.json").exists()
 
 
 def test_a_file_that_does_not_load_is_a_failure_and_no_crash(exported: Path, tmp_path: Path) -> None:
