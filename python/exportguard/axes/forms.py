@@ -27,6 +27,7 @@ from .recording import Decision, QuestionOfNone
 _aten = torch.ops.aten
 
 _SQUEEZES = (_aten.squeeze.default, _aten.squeeze.dim, _aten.squeeze.dims)
+_SQUEEZES_IN_PLACE = (_aten.squeeze_.default, _aten.squeeze_.dim, _aten.squeeze_.dims)
 
 
 def _quotient_up(size: sympy.Expr, part: sympy.Expr) -> sympy.Expr:
@@ -48,19 +49,20 @@ _COUNTS: Mapping[Any, Callable[[sympy.Expr, sympy.Expr], sympy.Expr]] = {
 }
 
 #: The operators of this module.
-FORMED = (*_SQUEEZES, *_COUNTS)
+FORMED = (*_SQUEEZES, *_SQUEEZES_IN_PLACE, *_COUNTS)
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
 
 def formed_as_traced(node: Node) -> Callable[..., Any] | None:
     """What computes such a node in the form that it was traced with; None for every other one."""
-    if node.target in _SQUEEZES:
+    if node.target in _SQUEEZES or node.target in _SQUEEZES_IN_PLACE:
         # The conversion leaves out those that the trace knows to be of size 1, and no others.
         axes = [axis for axis, size in _asked_to_squeeze(node) if isinstance(size, int) and size == 1]
+        in_place = node.target in _SQUEEZES_IN_PLACE
 
         def squeezed(x: torch.Tensor, *_: object) -> torch.Tensor:
-            return torch.squeeze(x, axes)
+            return x.squeeze_(axes) if in_place else torch.squeeze(x, axes)
 
         return squeezed
     if node.target in _COUNTS:
@@ -79,7 +81,7 @@ def decisions_of_forms(calls: Iterable[Node]) -> list[Decision]:
     """What these calls take for granted: an axis of no known size has not one entry, a cut has as many parts."""
     found: dict[sympy.Basic, Decision] = {}
     for node in calls:
-        is_squeeze = node.target in _SQUEEZES
+        is_squeeze = node.target not in _COUNTS
         for condition in _of_squeeze(node) if is_squeeze else _of_cut(node):
             if condition.free_symbols and condition not in found:
                 found[condition] = Decision(condition, _line_of(node), is_of_model=True, is_of_squeeze=is_squeeze)

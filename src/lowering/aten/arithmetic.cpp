@@ -61,9 +61,33 @@ void lower_rsub(LoweringContext& ctx) {
   ctx.result(kernel_op(ctx, "Sub", {b, times_argument(ctx, a, 2)}));
 }
 
-void lower_mul(LoweringContext& ctx) { lower_binary(ctx, ctx.output_dtype() == DType::kBool ? "And" : "Mul"); }
+bool is_normal_half(double number) {
+  const double magnitude = std::abs(number);
+  constexpr double kLeastNormal = 6.103515625e-05;
+  constexpr double kLargest = 65504;
+  return number == 0 || !std::isfinite(number) || (kLeastNormal <= magnitude && magnitude <= kLargest);
+}
 
-void lower_div(LoweringContext& ctx) { lower_binary(ctx, "Div"); }
+/// Whether the second operand may be a number that no half is: 1e-9, 1e9, a count of elements.
+bool is_beyond_halves(LoweringContext& ctx) {
+  if (const auto number = ctx.find_number(1)) return !is_normal_half(*number);
+  const ir::Type& type = ctx.input(1)->type();
+  return type.dtype != DType::kFloat16 && (type.is_scalar || type.rank() == 0);
+}
+
+/// torch scales halves by what stands for one number in float32, so that 0 * 1e9 is 0 and not NaN.
+void lower_scaling(LoweringContext& ctx, std::string_view op) {
+  if (ctx.output_dtype() != DType::kFloat16 || !is_beyond_halves(ctx)) return lower_binary(ctx, op);
+  const auto [a, b] = operands(ctx, DType::kFloat32);
+  ctx.result(ctx.op(op, {a, b}));
+}
+
+void lower_mul(LoweringContext& ctx) {
+  if (ctx.output_dtype() == DType::kBool) return lower_binary(ctx, "And");
+  lower_scaling(ctx, "Mul");
+}
+
+void lower_div(LoweringContext& ctx) { lower_scaling(ctx, "Div"); }
 
 void lower_floor_divide(LoweringContext& ctx) {
   const auto [a, b] = operands(ctx, wide_dtype(ctx.output_dtype()));

@@ -142,3 +142,30 @@ def test_runs_in_the_oldest_and_the_newest_opset(opset: int, check: Check, numbe
 
 def test_uses_a_size_as_a_number(check: Check) -> None:
     check(lambda x: x * x.shape[0] + x.shape[1], [torch.rand(4, 3)], others=[[torch.rand(2, 5)]])
+
+
+BEYOND_HALVES = {
+    "times 1e9": lambda x, _: x * -1e9,
+    "times 1e-8": lambda x, _: x * 1e-8,
+    "over 70000": lambda x, _: x / 70000,
+    "number over halves": lambda x, _: 1e5 / x,
+    "masked out": lambda x, _: (1 - (x > 0).half()) * -1e9,
+    "scaled and back": lambda x, _: (x / 1e5) * 1e5,
+    "over a count": lambda x, _: x / torch.tensor(100_000),
+    "times a number of float32": lambda x, number: x * number,
+    "over a number of float32": lambda x, number: x / number,
+    "over a number of float64": lambda x, number: x / number.double(),
+    "in place": lambda x, _: x.clone().mul_(1e-8),
+}
+
+
+@pytest.mark.parametrize("number", [1e6, 1e-6])
+@pytest.mark.parametrize("name", BEYOND_HALVES)
+def test_halves_are_scaled_by_numbers_that_no_half_is(check: Check, name: str, number: float) -> None:
+    x = torch.tensor([0.0, -0.0, 6e4, -6e4, 1.0, 3.0, 1e-5], dtype=torch.float16)
+    check(BEYOND_HALVES[name], [x, torch.tensor(number)])
+
+
+def test_halves_are_scaled_by_a_count_of_elements_that_no_half_is(check: Check) -> None:
+    x = torch.ones(4, 6, dtype=torch.float16)
+    check(lambda x: x / (x.numel() * 10_000), [x], others=[[torch.ones(2, 3, dtype=torch.float16)]])
