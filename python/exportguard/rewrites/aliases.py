@@ -84,6 +84,13 @@ class Aliases:
             if key in self._stale:
                 self._stale[own] = self._stale[key]
 
+    def may_be_one(self, tensor: torch.Tensor, other: torch.Tensor) -> bool:
+        """Whether a path through a branch or a loop may have made two tensors of a trace one in Python."""
+        keys = self._key(tensor), self._key(other)
+        if tensor.dim() != other.dim() or not any(key in self._denotes for key in keys):
+            return False
+        return not self._denoted(keys[0]).isdisjoint(self._denoted(keys[1]))
+
     def begin_again(self, carried: torch.Tensor, end: object) -> None:
         """In its next step a loop finds in a variable what the step before left there, stale or not."""
         if isinstance(end, torch.Tensor) and end is not carried:

@@ -13,6 +13,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from exportguard.rewrites.data import depends_on_data
 from exportguard.rewrites.logic import float_, int_, whole_number
 from exportguard.rewrites.numbers import as_not_negative, as_number, is_not_negative, number_tensor
+from exportguard.rewrites.raising import require_divisor_uncaught, require_no_handler
 
 #: Functions of `math` and the torch functions that compute the same.
 MATH: dict[str, Callable[..., torch.Tensor]] = {
@@ -23,6 +24,13 @@ MATH: dict[str, Callable[..., torch.Tensor]] = {
     **{"fabs": torch.abs, "copysign": torch.copysign},
 }
 _TO_INT = ("floor", "ceil", "trunc")
+_DOMAINS = ("sqrt", "log", "log1p", "log2", "log10", "asin", "acos", "acosh", "atanh", "sin", "cos", "tan", "fmod")
+_OVERFLOWS = ("exp", "expm1", "sinh", "cosh")
+_RAISED: dict[str, tuple[type[Exception], ...]] = {
+    **dict.fromkeys(_DOMAINS, (ValueError,)),
+    **dict.fromkeys(_OVERFLOWS, (OverflowError,)),
+    **dict.fromkeys((*_TO_INT, "pow"), (ValueError, OverflowError)),
+}
 _BITS = 63  # of a size
 _FROM_ONE = ("sqrt", "exp", "log", "log1p", "log2", "log10")  # 0 or more of numbers from 1 up
 
@@ -34,6 +42,7 @@ def math_(name: str, *numbers: Any) -> Any:
     is_of_size = name not in _TO_INT and any(isinstance(number, torch.SymInt | torch.SymFloat) for number in numbers)
     if not is_of_size and not any(depends_on_data(number) for number in numbers):
         return getattr(math, name)(*numbers)
+    require_no_handler(_RAISED.get(name, ()), f"a number that math.{name} does not take")
     doubles = [number_tensor(float_(number)).reshape(()).to(torch.float64) for number in numbers]
     result = MATH[name](*doubles)
     if _is_not_negative(name, numbers[0]):
@@ -68,6 +77,7 @@ def divmod_(number: Any, divisor: Any) -> Any:
     is_symbolic = any(isinstance(part, torch.SymInt | torch.SymFloat) for part in (number, divisor))
     if not is_symbolic and not depends_on_data(number) and not depends_on_data(divisor):
         return builtins.divmod(number, divisor)
+    require_divisor_uncaught(divisor)
     return number // divisor, number % divisor
 
 

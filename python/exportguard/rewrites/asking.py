@@ -26,12 +26,12 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from exportguard import _core
-from exportguard.errors import TextOfASymbolError
 from exportguard.model_code import is_installed
 from exportguard.rewrites.calls import Called
 from exportguard.rewrites.in_place import InPlaceRewrite, answering
 from exportguard.rewrites.places import functions_of
 from exportguard.rewrites.python_types import TypeOfPython, is_instance
+from exportguard.rewrites.raising import dividing_methods
 from exportguard.rewrites.told import stopping
 
 _STANDING_IN = (torch.SymInt, torch.SymFloat, torch.SymBool, FakeTensor)
@@ -123,8 +123,9 @@ def _bits_of_one(number: torch.SymInt, other: object) -> Any:
 def _caches_in(modules: Iterable[types.ModuleType]) -> list[functools._lru_cache_wrapper[Any]]:
     """Functions under `functools.lru_cache`, of modules and of their classes."""
     values = [value for module in modules for value in vars(module).values()]
-    inner = [value for kind in values if isinstance(kind, type) for value in vars(kind).values()]
-    found = (value for value in (*values, *inner) if isinstance(value, functools._lru_cache_wrapper))
+    kinds = {id(value): value for value in values if isinstance(value, type)}  # most are named by many modules
+    inner = [value for kind in kinds.values() for value in vars(kind).values()]
+    found = [value for value in (*values, *inner) if type(value) is functools._lru_cache_wrapper]
     return [*{id(cache): cache for cache in found}.values()]
 
 
@@ -141,7 +142,7 @@ def is_answered() -> bool:
 def answered(modules: Iterable[types.ModuleType]) -> Iterator[None]:
     """Lets modules know, while it is open, of what type the numbers of a trace are, and stops at texts made of them."""
     changes = _core.KeptChanges()
-    stopped: list[TextOfASymbolError] = []
+    stopped: list[Exception] = []
     token = _ANSWERED.set(True)
     modules = [*modules]
     caches = [(cache, cache.cache_info().misses) for cache in _caches_in(modules)]
@@ -153,6 +154,8 @@ def answered(modules: Iterable[types.ModuleType]) -> Iterator[None]:
         for kind in _STANDING_IN:
             for name in _TEXTS:
                 changes.set_attribute(kind, name, stopping(getattr(kind, name), stopped))
+        for number, name, method in dividing_methods(stopped):
+            changes.set_attribute(number, name, method)
         if not hasattr(torch.SymInt, "__invert__"):  # torch 2.11 to 2.13 leave it out
             add = functools.partial(setattr, torch.SymInt, "__invert__", _inverted)
             changes.call(add, lambda: delattr(torch.SymInt, "__invert__"), "torch.SymInt.__invert__")

@@ -191,6 +191,8 @@ class _Failed:
         """What torch or Python said of rewritten code, in words of the model's; None if nothing is known of it."""
         found = (reason for said, reason in _REASONS.items() if said in str(self.error))
         reason = next(found, None)
+        if reason is None and self.places and not is_stop(self.error) and not isinstance(self.error, RewriteError):
+            reason = "this has no meaning with what stands for a number of tensor data, or for a tensor of any size"
         line = f"line {self.places[0].line}: " if self.places else ""
         return None if reason is None else f"{line}{reason} ({self.text()})"
 

@@ -22,6 +22,7 @@ from exportguard.model_code import is_users
 from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.numbers import as_number, is_number, number_tensor, require_one_kind
 from exportguard.rewrites.places import line_now
+from exportguard.rewrites.raising import require_no_handler
 from exportguard.source.errors import RewriteError
 
 _NUMBERS = "exportguard_rows_are_numbers"
@@ -56,6 +57,8 @@ class Collected(_NotATensor):
     def at(self, index: object) -> Any:
         """The element of a number, which may be a tensor or negative."""
         if isinstance(index, int):
+            if has_free_unbacked_symbols(self.length):
+                require_no_handler(IndexError, "an element that a list does not have")
             torch._check(self.length > (index if index >= 0 else -index - 1))  # type: ignore[no-untyped-call]
         return pytree.tree_map(lambda leaf: row_of(leaf, index), self.rows)
 
@@ -441,6 +444,8 @@ def of_open_list(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) ->
     if joining is None or not args or not is_open(args[0]):
         _refuse(f"torch.{getattr(func, '__name__', func)}")
     require_elements(args[0])
+    if has_free_unbacked_symbols(args[0].length()):
+        require_no_handler(RuntimeError, "a list without elements")
     if joining is not _stack:  # which wants one size in Python as well
         _require_one_size(args[0].parts)
     rows = joined(args[0].parts, promotes=True).rows

@@ -15,6 +15,7 @@ from exportguard.rewrites.collected import Grown, Maybe, made_outside, truth_of
 from exportguard.rewrites.data import as_predicate, depends_on_data
 from exportguard.rewrites.merging import Merge
 from exportguard.rewrites.recording import Captured, record, substituted
+from exportguard.rewrites.sharing import has_another_name
 from exportguard.rewrites.state import Slot, Snapshot
 from exportguard.rewrites.watch import is_stop, note_containers, note_put
 from exportguard.source.errors import RewriteError
@@ -122,13 +123,13 @@ class Condition:
             captured.add_sizes(())
         written += [False] * (len(captured.tensors) - len(written))
         if not merge.tensor_count and not any(written) and not any(run.checks for run in runs):
-            return self._apply([], slots, merge, captured, written)  # a graph of it would have no result
+            return self._apply([], merge, snapshot, captured, written)  # a graph of it would have no result
         functions = [self._graph_function(run, slots, merge, captured, written) for run in runs]
         operands = (*captured.tensors, *captured.numbers.values())
         aliases = aliases_now()
         with aliases.internal():
             outputs = list(torch.ops.higher_order.cond(predicate, *functions, operands))
-            result = self._apply(outputs, slots, merge, captured, written)
+            result = self._apply(outputs, merge, snapshot, captured, written)
         for output, sources in zip(outputs[: merge.tensor_count], merge.sources(), strict=True):
             aliases.link(output, sources)
         return result
@@ -170,18 +171,26 @@ class Condition:
 
         return function
 
+    def _in_use(self, found: Sequence[tuple[str, Any, Any]], snapshot: Snapshot) -> list[tuple[str, Any, Any]]:
+        """Without the objects that have no other name than the one that the test gives a new one."""
+        return [
+            (name, older, merged)
+            for name, older, merged in found
+            if isinstance(older, list | dict) or has_another_name(older, self._names, snapshot)
+        ]
+
     def _apply(
-        self, outputs: list[torch.Tensor], slots: list[Slot], merge: Merge, captured: Captured, written: list[bool]
+        self, outputs: list[torch.Tensor], merge: Merge, snapshot: Snapshot, captured: Captured, written: list[bool]
     ) -> Any:
         result, held = merge.rebuild(outputs[: merge.tensor_count])
-        note_containers(merge.containers((result, held)), self._line)
         mutated = [t for t, w in zip(captured.tensors, written, strict=True) if w]
         for tensor, content in zip(mutated, outputs[merge.tensor_count :], strict=True):
             tensor.copy_(content)
-        for slot, new in zip(slots, held, strict=True):
+        for slot, new in zip(merge.slots, held, strict=True):
             if isinstance(new, Maybe) and not isinstance(slot.owner, Grown):
                 raise made_outside(slot.owner, self._line, "one branch of a test on tensor data")
             slot.put(new)
+        note_containers(self._in_use(merge.containers((result, held)), snapshot), self._line)
         return result
 
 

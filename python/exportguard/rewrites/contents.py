@@ -35,6 +35,8 @@ class Content(NamedTuple):
 PROGRESS = "progress"  # of an iterator
 OF_TENSOR = "attribute of a tensor"  # which no graph can hand on
 ARRAY = "array"  # the numbers of an array of numpy, or the bytes of a bytearray
+ENTRY = "entry"  # of a dict
+ORDER = "order"  # in which a dict has its keys
 
 #: A method of a list or a dict that somebody holds, `add = rows.append`, leads to it.
 METHODS_IN_C = (types.BuiltinMethodType, types.MethodWrapperType)
@@ -98,6 +100,40 @@ def is_opaque_class(kind: type) -> bool:
 
 def _top(kind: type) -> str:
     return str(getattr(kind, "__module__", "")).partition(".")[0]
+
+
+class Order:
+    """The keys of a dict as they follow each other."""
+
+    __slots__ = ("keys",)  # no attributes, which branches would merge one by one
+
+    def __init__(self, keys: Iterable[Any]) -> None:
+        self.keys = (*keys,)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Order) and len(self.keys) == len(other.keys) and all(map(_is_key, self.keys, other.keys))
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # a key that is a dynamic size has none
+
+    def __repr__(self) -> str:
+        return f"[{', '.join(map(repr, self.keys))}]"
+
+
+def _is_key(one: object, other: object) -> bool:
+    """Whether two are one key, without a test on sizes for those that are."""
+    return one is other or (
+        type(one) is type(other) and isinstance(one, bool | int | float | str | tuple) and one == other
+    )
+
+
+def is_reordered(before: Content, now: Content) -> bool:
+    """Whether a dict got keys, or has them in another order than before; that it lacks some is no other order."""
+    if before.kind != ENTRY:
+        return False
+    kept = [key for key in before.values if key in now.values]
+    return len(kept) != len(now.values) or not all(map(_is_key, kept, now.values))
 
 
 def content_of(owner: Any) -> Content | None:
@@ -274,7 +310,7 @@ def _in_slots(owner: Any, slots: list[str]) -> dict[str, Any]:
 
 
 def _of_dict(owner: Any) -> Content:
-    return Content("entry", dict(owner.items()) if owner else {})
+    return Content(ENTRY, dict(owner.items()) if owner else {})
 
 
 def _of_elements(owner: Any) -> Content:

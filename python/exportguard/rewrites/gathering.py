@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.choices import chosen_item
@@ -28,6 +29,7 @@ from exportguard.rewrites.iteration import Rows, rows_of
 from exportguard.rewrites.logic import and_, bool_, or_
 from exportguard.rewrites.numbers import as_number, number_tensor, require_one_kind
 from exportguard.rewrites.places import line_now
+from exportguard.rewrites.raising import require_no_handler
 from exportguard.rewrites.recording import Captured, record
 from exportguard.rewrites.runtime_loops import for_
 from exportguard.rewrites.streams import gathered, is_stream
@@ -177,7 +179,11 @@ def _best_row(rows: Rows, step: Callable[[Any, Any], tuple[bool, tuple[Any]]], o
     def best() -> Any:
         return for_(rows.behind_the_first(), step, ("the result",), (rows.at(0),))[0]
 
-    return ifexp(rows.length > 0, best, lambda: options["default"]) if "default" in options else best()
+    if "default" in options:
+        return ifexp(rows.length > 0, best, lambda: options["default"])
+    if has_free_unbacked_symbols(rows.length):
+        require_no_handler(ValueError, "min(…) or max(…) of nothing")
+    return best()
 
 
 def _better(is_better: Callable[[Any, Any], Any], key: Element | None) -> Callable[[Any, Any], tuple[bool, tuple[Any]]]:

@@ -18,6 +18,7 @@ from exportguard.rewrites.conditional import Condition, Run
 from exportguard.rewrites.data import as_flag, as_predicate, depends_on_data
 from exportguard.rewrites.numbers import as_number, is_not_negative, number_tensor
 from exportguard.rewrites.quotients import whole_quotient
+from exportguard.rewrites.raising import require_no_handler
 from exportguard.rewrites.recording import Captured
 from exportguard.rewrites.state import Snapshot
 
@@ -149,6 +150,8 @@ def int_(item: Any) -> Any:
         return whole_number(item, "trunc")
     if not isinstance(item, torch.Tensor) or not depends_on_data(item):
         return int(item)
+    if item.is_floating_point():
+        require_no_handler((ValueError, OverflowError), "int(…) of NaN or infinity")
     whole = item.to(torch.int64).reshape(()).item()
     if is_not_negative(item):
         torch._check(whole >= 0)  # type: ignore[no-untyped-call]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -39,8 +39,9 @@ from exportguard.rewrites.numbers import number_tensor, require_one_kind
 from exportguard.rewrites.opening import Opening, closed
 from exportguard.rewrites.own_lists import ReadsOwnListError, refusal
 from exportguard.rewrites.recording import Captured, record, substituted
+from exportguard.rewrites.sharing import at, has_another_name, replaced
 from exportguard.rewrites.state import MISSING, UNDEFINED, Slot, Snapshot
-from exportguard.rewrites.watch import note_put
+from exportguard.rewrites.watch import note_containers, note_put
 from exportguard.source.errors import RewriteError
 
 Body = Callable[..., tuple[Any, tuple[Any, ...]]]
@@ -80,6 +81,7 @@ class Loop:
         self._rows: dict[tuple[int, int], torch.Tensor] = {}  # what stands for the rows of a list
         self._elements: list[Any] = []  # what the last run appended
         self._goes_on: Any = True
+        self._after: tuple[Any, ...] = ()  # the variables behind the last run
 
     # -------------------------------------------------------------------------------------- analysis
 
@@ -193,6 +195,7 @@ class Loop:
     def _take_in(
         self, values: tuple[Any, ...], held: list[Any], after: tuple[Any, ...], changes: list[tuple[Slot, Any]]
     ) -> bool:
+        self._after = after
         is_new = self._note_slots(changes)
         now = {slot.identity(): new for slot, new in changes}
         later = [slot.as_value(now.get(slot.identity(), self._snapshot.before(slot))) for slot in self._slots]
@@ -424,7 +427,18 @@ class Loop:
                 tensor.copy_(content)
         for output, (place, _) in builtins.zip(outputs, sorted(self._kinds.of.items()), strict=False):
             aliases.link(output, [self._made[place][1], self._ends[place]], stale_from=[self._ends[place]])
+        note_containers(self._replaced(values), self._line)
         return values
+
+    def _replaced(self, values: tuple[Any, ...]) -> Iterator[tuple[str, Any, Any]]:
+        """The lists, dicts and objects that a variable was before the loop, or that a step gave it, and that have
+        another name: behind the loop it is a new one."""
+        for name, start, last, value in builtins.zip(self._names, self._values, self._after, values, strict=True):
+            found = [*replaced(start, value, lambda item: True), *replaced(last, value, self._snapshot.knows)]
+            for path, older in found:
+                new = at(value, path)
+                if new is not None and older is not new and has_another_name(older, self._names, self._snapshot):
+                    yield f"`{name}`", older, new
 
 
 def _versions(items: object) -> list[int]:

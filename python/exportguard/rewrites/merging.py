@@ -11,9 +11,11 @@ from torch.utils import _pytree as pytree
 from exportguard.rewrites.build import RETURNED
 from exportguard.rewrites.carrying import NUMBERS, Kind, kind_of
 from exportguard.rewrites.collected import Maybe
+from exportguard.rewrites.contents import Order
 from exportguard.rewrites.data import describe, require_no_attributes
 from exportguard.rewrites.numbers import is_number
 from exportguard.rewrites.opening import Opening, closed
+from exportguard.rewrites.sharing import at, replaced
 from exportguard.rewrites.state import MISSING, UNDEFINED, Slot
 from exportguard.source.errors import RewriteError
 
@@ -48,7 +50,7 @@ class Merge:
     ) -> None:
         self._leaving = leaving
         self._names = names
-        self._slots = slots
+        self.slots = slots
         self._line = line
         self._first, self._second = outcomes
         are_tuples = type(self._first[0]) is tuple and type(self._second[0]) is tuple  # and not a class of such
@@ -58,10 +60,7 @@ class Merge:
         self._templates = [self._template(name, *pair) for name, pair in zip(self._part_names(), pairs, strict=True)]
         self._parts_in_common = [_in_common(a, b) for a, b in pairs]
         self._older = [
-            (place, item)
-            for place, (a, b) in enumerate(pairs)
-            for item in (a, b)
-            if a is not b and isinstance(item, list | dict) and is_older(item)
+            (place, path, item) for place, (a, b) in enumerate(pairs) for path, item in replaced(a, b, is_older)
         ]
         self._kinds: list[Kind | None] = []
         self._common: list[Any] = []
@@ -105,7 +104,7 @@ class Merge:
         """An outcome without what both have in common, and with elements that may be missing as such."""
         templates = zip(self._templates, self._parts(outcome), strict=True)
         parts = [part if template is None or part is not UNDEFINED else template for template, part in templates]
-        held = len(parts) - len(self._slots)
+        held = len(parts) - len(self.slots)
         for k, absent in enumerate(self._left_out):
             if absent is not None:
                 parts[held + k] = _perhaps(parts[held + k], absent)
@@ -149,7 +148,7 @@ class Merge:
         merged = closed(pytree.tree_unflatten(leaves, self._spec))
         first = self._parts(self._first)
         parts = [own if part is _COMMON else part for own, part in zip(first, merged, strict=True)]
-        held = len(parts) - len(self._slots)
+        held = len(parts) - len(self.slots)
         return (tuple(parts[:held]) if self._is_many else parts[0]), parts[held:]
 
     # -------------------------------------------------------------------------------------- leaves
@@ -192,17 +191,18 @@ class Merge:
 
     def _name(self, path: Any) -> str:
         place = path[0].idx
-        held = len(self._parts(self._first)) - len(self._slots)
+        held = len(self._parts(self._first)) - len(self.slots)
         if place >= held:
-            return f"`{self._slots[place - held].describe()}`{pytree.keystr(path[1:])}"
+            return f"`{self.slots[place - held].describe()}`{pytree.keystr(path[1:])}"
         if self._is_many and place < len(self._names):
             return f"`{self._names[place]}`{pytree.keystr(path[1:])}"
         return self._names[0] if self._names else "the result"
 
     def containers(self, merged: Outcome) -> list[tuple[str, Any, Any]]:
-        """Lists and dicts from before the test that one branch leaves, with what the program goes on with."""
+        """Lists, dicts and objects from before the test that one branch leaves, with what the program goes on with."""
         parts = self._parts(merged)
-        return [(self._name([pytree.SequenceKey(place)]), older, parts[place]) for place, older in self._older]
+        named = [(self._name([pytree.SequenceKey(k)]), older, at(parts[k], path)) for k, path, older in self._older]
+        return [(name, older, new) for name, older, new in named if new is not None and new is not older]
 
     def _where(self) -> str:
         return f"line {self._line}: " if self._line else ""
@@ -210,7 +210,11 @@ class Merge:
     def _error(self, what: str, a: object, b: object) -> RewriteError:
         return RewriteError(
             f"{self._where()}the branches of a test on tensor data {what}: {describe(a)} and {describe(b)}; "
-            "give both branches tensors of one shape and dtype"
+            + (
+                "assign the keys in one order"
+                if isinstance(a, Order)
+                else "give both branches tensors of one shape and dtype"
+            )
         )
 
 
@@ -252,6 +256,5 @@ def _nothing_like(leaf: object) -> Any:
 def _is_same(a: object, b: object) -> bool:
     if isinstance(a, torch.SymInt | torch.SymFloat | torch.SymBool) and type(a) is type(b):
         return bool(a.node.expr == b.node.expr)
-    return (
-        type(a) is type(b) and isinstance(a, bool | int | float | str | bytes | torch.dtype | torch.device) and a == b
-    )
+    is_value = isinstance(a, bool | int | float | str | bytes | torch.dtype | torch.device | Order)
+    return type(a) is type(b) and is_value and a == b

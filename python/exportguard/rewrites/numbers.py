@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.broadcasting import note_shape, require_shapes, source_of, spread
 from exportguard.rewrites.places import line_now
+from exportguard.rewrites.raising import require_divisor_uncaught
 from exportguard.source.errors import RewriteError
 
 _NOT_NEGATIVE = "exportguard_number_not_negative"
@@ -31,6 +32,7 @@ _BOOL, _INT, _FLOAT = range(3)  # the kinds of Python numbers
 _OF_KIND = {_BOOL: True, _INT: 1, _FLOAT: 1.0}
 _KIND_NAMES = {_BOOL: "bool", _INT: "int", _FLOAT: "float"}
 _DIVISIONS = frozenset(("div", "true_divide", "__rdiv__", "__rtruediv__", "__truediv__"))
+_REMAINDERS = frozenset(("floor_divide", "remainder", "fmod", "__floordiv__", "__mod__", "__rfloordiv__", "__rmod__"))
 _POWERS = frozenset(("pow", "__pow__", "__rpow__"))
 _BITWISE = frozenset(
     (
@@ -270,6 +272,8 @@ def _is_natural(exponent: object) -> bool:
 
 
 def _arithmetic(name: str, func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+    if name in _DIVISIONS | _REMAINDERS and args[1:]:
+        require_divisor_uncaught(args[0 if name.startswith("__r") else 1])
     affine = _moved(name, args)
     kinds = _made_kinds(name, args)
     is_wide = name in _DIVISIONS or (name in _POWERS and _FLOAT in kinds)

@@ -45,10 +45,11 @@ def _differing_objects(first: object, second: object) -> frozenset[int]:
     if spec != other:
         return frozenset()
     pairs = enumerate(zip(first_leaves, second_leaves, strict=True))
-    return frozenset(i for i, (a, b) in pairs if a is not b and _is_object(a) and type(a) is type(b))
+    return frozenset(i for i, (a, b) in pairs if a is not b and is_object(a) and type(a) is type(b))
 
 
-def _is_object(item: object) -> bool:
+def is_object(item: object) -> bool:
+    """Whether something is known by its attributes."""
     is_plain = isinstance(getattr(item, "__dict__", None), dict) and not is_opaque(item)
     return is_plain and not isinstance(item, torch.nn.Module | BaseException)
 

@@ -17,12 +17,14 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
+from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.choices import Choice
 from exportguard.rewrites.collected import Grown
 from exportguard.rewrites.data import depends_on_data
 from exportguard.rewrites.numbers import alternatives_of, as_number, is_number, kinds_of, require_one_kind
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.texts import TextOfData
+from exportguard.rewrites.watch import are_two
 from exportguard.source.errors import RewriteError
 
 _SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -111,6 +113,23 @@ def is_not(item: Any, truth: bool) -> Any:
     if isinstance(answer, torch.SymBool):
         return torch.sym_not(answer)  # type: ignore[no-untyped-call]
     return as_number(torch.logical_not(answer)) if isinstance(answer, torch.Tensor) else not answer
+
+
+def is_one(item: Any, other: Any) -> bool:
+    """`item is other`.
+
+    Raises:
+        RewriteError: a branch or a loop made one of them anew, and the answer depends on the path.
+    """
+    if item is other:
+        return True
+    are_tensors = isinstance(item, torch.Tensor) and isinstance(other, torch.Tensor)
+    if (are_tensors and aliases_now().may_be_one(item, other)) or are_two(item, other):
+        raise RewriteError(
+            f"{line_now()}: whether two names are one object (`is`) depends on the path through a test on tensor data "
+            "or a loop, and no graph can tell: keep what was chosen in a variable, and test that"
+        )
+    return False
 
 
 def is_other(item: Any, truth: bool) -> Any:

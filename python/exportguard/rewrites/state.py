@@ -22,15 +22,19 @@ from exportguard.devices import same_random_numbers
 from exportguard.rewrites.contents import (
     ARRAY,
     DICTIONARIES,
+    ENTRY,
     OF_TENSOR,
+    ORDER,
     PROGRESS,
     Content,
     Dictionaries,
+    Order,
     changed,
     content_of,
     content_of_cell,
     differs,
     held_by,
+    is_reordered,
     slots_of,
 )
 from exportguard.rewrites.places import line_now
@@ -40,9 +44,7 @@ from exportguard.source.errors import RewriteError
 MISSING = object()
 
 #: What is said of containers that hold nothing.
-_NEVER_FILLED: dict[type, Content] = {kind: Content("entry", {}) for kind in DICTIONARIES} | {
-    set: Content("member", {})
-}
+_NEVER_FILLED: dict[type, Content] = {kind: Content(ENTRY, {}) for kind in DICTIONARIES} | {set: Content("member", {})}
 
 _WITH_ATTRIBUTES = frozenset({kind for kind in _NEVER_FILLED if kind.__dictoffset__})
 _CODE = (type, types.FunctionType)
@@ -73,6 +75,8 @@ class Slot:
     def describe(self) -> str:
         if self.kind in ("global", "variable"):
             return f"the {self.kind} {self.key}" if self.kind == "global" else "an enclosing variable"
+        if self.kind == ORDER:
+            return f"the order of the keys of a {type(self.owner).__name__}"
         name = self.owner.__name__ if isinstance(self.owner, type) else type(self.owner).__name__
         if self.kind in ("member", ARRAY):
             return f"a {name}"
@@ -85,13 +89,19 @@ class Slot:
     def held(self) -> Any:
         """What the place holds now."""
         content = content_of(self.owner)
-        return MISSING if content is None else content.values.get(self.key, MISSING)
+        return MISSING if content is None else self.found_in(content)
+
+    def found_in(self, content: Content) -> Any:
+        """What the place holds by what its owner held at some time."""
+        return Order(content.values) if self.kind == ORDER else content.values.get(self.key, MISSING)
 
     def put(self, value: Any) -> None:
         if self.kind in ("attribute", "class attribute", OF_TENSOR):
             _put_attribute(self.owner, self.key, value)
-        elif self.kind == "entry":
+        elif self.kind == ENTRY:
             _put_entry(self.owner, self.key, value)
+        elif self.kind == ORDER:
+            _put_order(self.owner, value)
         elif self.kind == "global":
             _put_entry(self.owner.entries, self.key, value)
         elif self.kind == "variable":
@@ -131,6 +141,15 @@ def _put_entry(entries: dict[Any, Any], key: object, value: object) -> None:
         entries.pop(key, None)
     else:
         entries[key] = value
+
+
+def _put_order(entries: dict[Any, Any], order: Order) -> None:
+    if Order(entries) == order:
+        return
+    held = [(key, entries.pop(key)) for key in order.keys if key in entries]
+    others = [*entries.items()]
+    entries.clear()
+    entries.update([*held, *others])
 
 
 def _put_attribute(owner: Any, key: Any, value: Any) -> None:
@@ -247,6 +266,8 @@ class Snapshot:
                 yield Slot(owner, key, before.kind), value
             elif self._reach is not None:
                 raise _of_an_iterator(owner)
+        if is_reordered(before, now):
+            yield Slot(owner, None, ORDER), Order(now.values)
 
     def numbers(self) -> list[torch.SymInt]:
         """The symbolic numbers that the functions find in their variables."""
@@ -260,13 +281,20 @@ class Snapshot:
         """Whether an object was within reach when the snapshot was taken."""
         return id(owner) in self._owners
 
+    def holds(self, item: object) -> bool:
+        """Whether something within reach, other than a variable of a function, holds an object now."""
+        owners = (owner for owner, _ in self._owners.values() if not isinstance(owner, types.CellType))
+        contents = (content for owner in owners if (content := content_of(owner)) is not None)
+        return any(value is item for content in contents for value in content.values.values())
+
     def before(self, slot: Slot) -> Any:
-        return self._owners[id(slot.owner)][1].values.get(slot.key, MISSING)
+        return slot.found_in(self._owners[id(slot.owner)][1])
 
     def restore(self, changes: list[tuple[Slot, Any]]) -> None:
         """Puts back what the changed objects held."""
         refilled: set[int] = set()
-        for slot, _ in reversed(changes):
+        slots = [slot for slot, _ in reversed(changes)]
+        for slot in [*(s for s in slots if s.kind != ORDER), *(s for s in slots if s.kind == ORDER)]:
             if slot.kind != "element":
                 slot.put(self.before(slot))
             elif id(slot.owner) not in refilled:

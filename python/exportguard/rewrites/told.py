@@ -35,7 +35,7 @@ _CHECKING = frozenset(("assert", "check", "checks", "ensure", "expect", "require
 _ERRORS = ("Error", "Exception", "Warning")
 
 
-def stopping(made: Any, stopped: list[TextOfASymbolError]) -> Any:
+def stopping(made: Any, stopped: list[Exception]) -> Any:
     """What makes a text of what stands for a number, so that it stops an export where `require_told` does; the errors
     are kept, as a handler of the model may take them."""
 

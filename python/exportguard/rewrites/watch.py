@@ -23,6 +23,7 @@ from exportguard.rewrites.broadcasting import require_axes
 from exportguard.rewrites.catching import handler_of
 from exportguard.rewrites.collected import holds_parts, is_open, of_open_list, require_closed
 from exportguard.rewrites.numbers import with_numbers
+from exportguard.rewrites.raising import require_content_uncaught
 from exportguard.rewrites.size_keys import remove_entries
 from exportguard.rewrites.state import Slot, Snapshot
 from exportguard.source.errors import RewriteError, noted_errors
@@ -48,7 +49,10 @@ class Watch(TorchFunctionMode):
         kwargs = kwargs or {}
         try:
             if isinstance(func, HigherOrderOperator):
-                return func(*[self._watched(argument) for argument in args], **kwargs)
+                # torch.cond and torch.while_loop have Dynamo capture the bodies that a model gives them, this mode with
+                # them (torch 2.11 to 2.13): there a body is not to be put under it once more.
+                is_captured = torch.compiler.is_dynamo_compiling()
+                return func(*(args if is_captured else [self._watched(argument) for argument in args]), **kwargs)
             if any(is_open(argument) for argument in (*args, *kwargs.values())):
                 self.aliases.read(leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor))
                 return of_open_list(func, args, kwargs)
@@ -63,6 +67,7 @@ class Watch(TorchFunctionMode):
             return func(*args, **kwargs)
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         self.aliases.read(tensors)
+        require_content_uncaught(func, args, kwargs)
         versions = [tensor._version for tensor in tensors]
         answer = truth_of_tensors(func, args, kwargs)
         if answer is not None:
@@ -117,13 +122,19 @@ def note_put(slots: Iterable[Slot], snapshot: Snapshot) -> None:
 
 
 def note_containers(found: Iterable[tuple[str, Any, Any]], line: int) -> None:
-    """Notes lists and dicts that Python may have as one behind a test, but that are two while a program is traced."""
+    """Notes lists, dicts and objects that Python may have as one behind a test or a loop, but that are two while a
+    program is traced."""
     if _OPEN:
         _OPEN[-1].containers += [_Two(name, line, older, merged) for name, older, merged in found]
 
 
+def are_two(item: object, other: object) -> bool:
+    """Whether one of two took the place of the other behind a test or a loop, where Python may have them as one."""
+    return bool(_OPEN) and any(two.are(item, other) for two in _OPEN[-1].containers)
+
+
 class _Two:
-    """A list or dict from before a test and the one that took its place, with what both held then."""
+    """A list, dict or object from before a test and the one that took its place, with what both held then."""
 
     def __init__(self, name: str, line: int, older: object, merged: object) -> None:
         self._name = name
@@ -131,10 +142,18 @@ class _Two:
         self._merged = merged
         self._held = _elements(older), _elements(merged)
         self._was_changed = False
+        self._older: Callable[[], Any] = lambda: older
+        if not isinstance(older, list | dict):  # an object that has another name
+            return
         try:
-            self._older: Callable[[], Any] = weakref.ref(older, lambda _: self._note())
+            self._older = weakref.ref(older, lambda _: self._note())
         except TypeError:  # Python's own lists and dicts cannot be watched; they count as being in use to the end
             self._older = lambda: older
+
+    def are(self, item: object, other: object) -> bool:
+        """Whether these are the two."""
+        older = self._older()
+        return any(a is older and b is self._merged for a, b in ((item, other), (other, item)))
 
     def _note(self) -> None:
         """Whether the new one was changed by now, when nothing refers to the older one any more."""
@@ -148,12 +167,19 @@ class _Two:
             self._was_changed |= not _are_same(self._held[0], _elements(older))
         if self._was_changed:
             raise RewriteError(
-                f"line {self._line}: a test on tensor data gives {self._name} a list or dict from before the test, or "
-                "another one, and one of the two is changed later; no graph can tell which: copy it in the branch"
+                f"line {self._line}: a test on tensor data, or a loop, gives {self._name} {_kind_of(self._merged)} "
+                "from before it, or another one, and one of the two is changed later; no graph can tell which: copy it "
+                "in the branch, or before the loop"
             )
 
 
+def _kind_of(container: object) -> str:
+    return "a list or dict" if isinstance(container, list | dict) else f"a {type(container).__name__}"
+
+
 def _elements(container: Any) -> list[Any]:
+    if not isinstance(container, list | dict):
+        return [*vars(container).items()]
     return [*container.items()] if isinstance(container, dict) else [*list.__iter__(container)]
 
 
@@ -208,7 +234,7 @@ def _run_watched(model: object, export: Callable[[], Any]) -> Any:
     _OPEN.append(watch)
     try:
         with noted_errors() as noted, _left_clean(model, watch), followed(watch.aliases), watch:
-            program = export()
+            program = _not_swallowed(export, noted, watch.swallowed)
     finally:
         _OPEN.pop()
         remove_entries()
@@ -218,6 +244,17 @@ def _run_watched(model: object, export: Callable[[], Any]) -> Any:
     for error in [*noted, *watch.swallowed]:
         raise error
     return program
+
+
+def _not_swallowed(export: Callable[[], Any], *stops: list[Any]) -> Any:
+    """The program, or what a handler of the model took for its own: torch says then that modules were not left."""
+    try:
+        return export()
+    except Exception as error:
+        swallowed = [stop for found in stops for stop in found]
+        if swallowed and not isinstance(error, RewriteError) and not is_stop(error):
+            raise swallowed[0] from error
+        raise
 
 
 def _is_of_a_trace(value: object) -> bool:

@@ -10,7 +10,7 @@ import torch
 from control_flow_program import Programs, check, exported, up
 from torch.nn import Module
 
-from exportguard import RewriteError, torch_export_rewrite
+from exportguard import RewriteError, to_onnx, torch_export_rewrite
 
 PROGRAMS = Programs()
 
@@ -259,3 +259,147 @@ class AnElementThatDataLeavesOut(Module):
 def test_a_collected_row_is_what_it_was_made_of(cls: type[Module]) -> None:
     with torch_export_rewrite(cls), pytest.raises(RewriteError, match="changes in place under another name"):
         torch.export.export(cls(), (up(3),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), strict=False)
+
+
+class Held:
+    """An object that a model keeps numbers in."""
+
+    def __init__(self, value, count=0):
+        self.value = value
+        self.count = count
+
+
+OBJECTS = Programs()
+
+
+@OBJECTS.add()
+class AnObjectWithOneName(Module):
+    def forward(self, x):
+        held = Held(x.sum(0))
+        held = held if x.sum() > 0 else Held(x[0])
+        held.value = held.value + 1
+        return held.value
+
+
+@OBJECTS.add()
+class ObjectsThatNothingChanges(Module):
+    def forward(self, x):
+        held = Held(x.sum(0))
+        other = held if x.sum() > 0 else Held(x[0])
+        return held.value + other.value
+
+
+@OBJECTS.add()
+class AnObjectThatALoopReplaces(Module):
+    def forward(self, x):
+        held = Held(torch.zeros(4))
+        for row in x:
+            if row.sum() > 0:
+                held = Held(row, held.count)
+            held.count += 1
+        return held.value, held.count
+
+
+@OBJECTS.add()
+class AnAttributeThatALoopReplaces(Module):
+    def forward(self, x):
+        self.held = Held(torch.zeros(4))
+        for row in x:
+            if row.sum() > 0:
+                self.held = Held(row, self.held.count)
+            self.held.count += 1
+        return self.held.value, self.held.count
+
+
+@pytest.mark.parametrize("cls", OBJECTS, ids=lambda cls: cls.__name__)
+def test_an_object_that_is_replaced_is_the_new_one(cls: type[Module]) -> None:
+    check(cls)
+
+
+class AnObjectOfTwoNames(Module):
+    def forward(self, x):
+        held = Held(x.sum(0))
+        other = held if x.sum() > 0 else Held(x[0])
+        other.value = other.value + 1
+        return held.value, other.value
+
+
+class AnObjectOfAList(Module):
+    def forward(self, x):
+        several = [Held(x[0]), Held(x[0] * 2), Held(-x[0])]
+        best = several[0]
+        for held in several:
+            if held.value.sum() > best.value.sum():
+                best = held
+        best.count = 5
+        return several[0].count + several[1].count * 10
+
+
+class AnObjectThatALoopMayLeave(Module):
+    def forward(self, x):
+        first = Held(x[0])
+        held = first
+        while held.value.sum() > 1:
+            held = Held(held.value / 2)
+        held.count = 10
+        return first.count, held.count
+
+
+class AListInATuple(Module):
+    def forward(self, x):
+        rows = [x[0]]
+        pair = (rows, 1) if x.sum() > 0 else ([x[0] * 2], 1)
+        pair[0].append(x[0])
+        return len(rows), len(pair[0])
+
+
+@pytest.mark.parametrize(
+    "cls",
+    [AnObjectOfTwoNames, AnObjectOfAList, AnObjectThatALoopMayLeave, AListInATuple],
+    ids=lambda cls: cls.__name__,
+)
+def test_an_object_that_has_another_name_is_not_changed(cls: type[Module]) -> None:
+    with pytest.raises(RewriteError, match=r"line \d+: .*one of the two is changed later"):
+        to_onnx(cls(), (up(3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+
+
+class IsTheTensor(Module):
+    def forward(self, x):
+        total, first = x.sum(0), x[0]
+        chosen = total if x.sum() > 0 else first
+        return chosen * 2 if chosen is total else chosen
+
+
+class IsNotTheTensor(Module):
+    def forward(self, x):
+        total, first = x.sum(0), x[0]
+        chosen = total if x.sum() > 0 else first
+        if chosen is not first:
+            chosen = chosen * 2
+        return chosen
+
+
+class IsTheObject(Module):
+    def forward(self, x):
+        one, other = Held(x.sum(0)), Held(x[0])
+        chosen = one if x.sum() > 0 else other
+        return chosen.value * 2 if chosen is one else chosen.value
+
+
+@pytest.mark.parametrize("cls", [IsTheTensor, IsNotTheTensor, IsTheObject], ids=lambda cls: cls.__name__)
+def test_whether_two_names_are_one_object_is_refused_where_data_decides(cls: type[Module]) -> None:
+    with pytest.raises(RewriteError, match=r"line \d+ of .*whether two names are one object"):
+        to_onnx(cls(), (up(3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+
+
+def test_names_of_which_no_path_makes_one_are_two() -> None:
+    class OtherNames(Module):
+        def forward(self, x):
+            total, first = x.sum(0), x[0]
+            if x.sum() > 0:
+                total = total + 1
+            return total if first is total or total is x else total * 2
+
+    onnx = to_onnx(OtherNames(), (up(3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    for x in (up(2, -1), up(4)):
+        torch.testing.assert_close(next(iter(onnx.run({"x": x}).values())), OtherNames()(x))

@@ -4,6 +4,7 @@ something can."""
 from __future__ import annotations
 
 import contextlib
+import math
 
 import pytest
 import torch
@@ -175,6 +176,160 @@ REFUSED = [
 def test_an_exception_that_the_model_may_catch_is_refused(cls: type[Module]) -> None:
     with pytest.raises(RewriteError, match=r"is raised where tensor data says so, and the .* at line \d+ of .* may"):
         to_onnx(cls(), (up(3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+
+
+class RaisesInASubmodule(Module):
+    class Bounded(Module):
+        def forward(self, x):
+            if x.sum() > 1:
+                raise RuntimeError("large")
+            return x * 3
+
+    def __init__(self):
+        super().__init__()
+        self.bounded = self.Bounded()
+
+    def forward(self, x):
+        try:
+            return self.bounded(x)
+        except RuntimeError:
+            return -x
+
+
+def test_what_a_submodule_raises_is_told_and_not_what_torch_says_of_it() -> None:
+    with pytest.raises(RewriteError, match=r"RuntimeError is raised where tensor data says so, and the `except`"):
+        to_onnx(RaisesInASubmodule(), (up(3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+
+
+class DividesByACount(Module):
+    def forward(self, x):
+        count = int((x > 0.5).sum())
+        try:
+            scale = 1 / count
+        except ZeroDivisionError:
+            scale = 0.0
+        return x * scale
+
+
+class DividesByAFloat(Module):
+    def forward(self, x):
+        total = float(x.sum())
+        try:
+            return x * (3 // total)
+        except ArithmeticError:
+            return x
+
+
+class RootOfANumber(Module):
+    def forward(self, x):
+        total = float(x.sum())
+        try:
+            return x * math.sqrt(total)
+        except ValueError:
+            return x
+
+
+class WholeNumberOfNan(Module):
+    def forward(self, x):
+        try:
+            count = int(x.sum())
+        except (ValueError, OverflowError):
+            count = 7
+        return x + count
+
+
+class IndexBehindTheEnd(Module):
+    def forward(self, x):
+        y = x.sum(0)
+        with contextlib.suppress(IndexError):
+            y = x[int(x.abs().sum())]
+        return y
+
+
+class StackOfNothing(Module):
+    def forward(self, x):
+        rows = [row for row in x if row.sum() > 1]
+        try:
+            return torch.stack(rows).sum(0)
+        except RuntimeError:
+            return x[0]
+
+
+class FirstOfNothing(Module):
+    def forward(self, x):
+        rows = [row for row in x if row.sum() > 1]
+        try:
+            return rows[0]
+        except IndexError:
+            return x[0]
+
+
+class GreatestOfNothing(Module):
+    def forward(self, x):
+        try:
+            return max([row.sum() for row in x if row.sum() > 1])
+        except ValueError:
+            return x[0].sum()
+
+
+class GreatestOfChosenNumbers(Module):
+    def forward(self, x):
+        try:
+            return x[x > 1].max()
+        except RuntimeError:
+            return x[0].sum()
+
+
+class NotPositiveDefinite(Module):
+    def forward(self, x):
+        try:
+            return torch.linalg.cholesky(x.T @ x)
+        except RuntimeError:
+            return torch.eye(4)
+
+
+RAISED_BY_DATA = [
+    DividesByACount,
+    DividesByAFloat,
+    RootOfANumber,
+    WholeNumberOfNan,
+    IndexBehindTheEnd,
+    StackOfNothing,
+    FirstOfNothing,
+    GreatestOfNothing,
+    GreatestOfChosenNumbers,
+    NotPositiveDefinite,
+]
+
+
+@pytest.mark.parametrize("cls", RAISED_BY_DATA, ids=lambda cls: cls.__name__)
+def test_what_an_operation_raises_by_data_is_refused_where_the_model_may_catch_it(cls: type[Module]) -> None:
+    with pytest.raises(RewriteError, match=r"line \d+ of .* raises \w+ in eager mode, .*`[^`]*` at line \d+"):
+        to_onnx(cls(), (up(3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+
+
+@PROGRAMS.add(POSITIVE)
+class DividesUnderATryOfAnotherError(Module):
+    def forward(self, x):
+        try:
+            y = x / int((x > 0).sum()) + x[int(x.sum()) * 0]
+        except KeyError:
+            y = x
+        return y
+
+
+def test_a_division_by_a_size_that_a_handler_catches_is_a_way_of_its_own() -> None:
+    class DividesByASize(Module):
+        def forward(self, x):
+            try:
+                scale = 1 / x.shape[0]
+            except ZeroDivisionError:
+                scale = 7.0
+            return x.sum(0) + scale
+
+    onnx = to_onnx(DividesByASize(), (up(3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    for x in (up(2), up(1), torch.zeros(0, 4)):
+        torch.testing.assert_close(next(iter(onnx.run({"x": x}).values())), DividesByASize()(x))
 
 
 class SwallowsWhatTorchRaises(Module):

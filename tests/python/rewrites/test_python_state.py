@@ -272,6 +272,81 @@ class GeneratorInABranch(torch.nn.Module):
         return y + next(some)
 
 
+class LastKeysFirst(torch.nn.Module):
+    """What a dict holds as one tensor, in which the order of its keys counts."""
+
+    @staticmethod
+    def told(entries):
+        total = torch.zeros(4)
+        for value in entries.values():
+            total = total * 2 + value
+        return total
+
+
+@RIGHT.add()
+class KeyThatBothBranchesMove(LastKeysFirst):
+    def forward(self, x):
+        entries = {"a": x[0], "b": x[0] * 2}
+        if x.sum() > 0:
+            entries["a"] = entries.pop("a") * 3
+        else:
+            entries["a"] = entries.pop("a") * 5
+        return self.told(entries)
+
+
+@RIGHT.add()
+class NewKeysInOneOrder(LastKeysFirst):
+    def forward(self, x):
+        entries = {"a": x[0]}
+        if x.sum() > 0:
+            entries["b"], entries["c"] = x[1], x[0] * 3
+        else:
+            entries["b"], entries["c"] = x[0] * 5, x[1]
+        return self.told(entries)
+
+
+@REFUSED.add()
+class NewKeysInTwoOrders(LastKeysFirst):
+    def forward(self, x):
+        entries = {}
+        if x.sum() > 0:
+            entries["a"], entries["b"] = x[0], x[1]
+        else:
+            entries["b"], entries["a"] = x[0], x[1]
+        return self.told(entries)
+
+
+@REFUSED.add()
+class KeyThatOneBranchMoves(LastKeysFirst):
+    def forward(self, x):
+        entries = collections.OrderedDict(a=x[0], b=x[1], c=x[0] * 3)
+        if x.sum() > 0:
+            entries.move_to_end("a")
+        return self.told(entries)
+
+
+@REFUSED.add()
+class KeyThatIsTakenOutAndPutBack(LastKeysFirst):
+    def forward(self, x):
+        entries = {"a": x[0]}
+        if x.sum() > 0:
+            entries.pop("a")
+            entries["b"], entries["a"] = x[0] * 2, x[0] * 3
+        else:
+            entries["b"] = x[0] * 5
+        return self.told(entries)
+
+
+@REFUSED.add()
+class KeyThatEachStepMoves(LastKeysFirst):
+    def forward(self, x):
+        entries = {"a": x[0], "b": x[0] * 2}
+        for row in x:
+            first = next(iter(entries))
+            entries[first] = entries.pop(first) + row
+        return self.told(entries)
+
+
 def test_a_class_keeps_no_tensor_of_the_export() -> None:
     to_onnx(OtherClass(), SIGNS[0], dynamic_shapes=({0: "rows"},), rewrite="auto")
     to_onnx(GlobalDictByAFunction(), SIGNS[0], dynamic_shapes=({0: "rows"},), rewrite="auto")

@@ -1,4 +1,5 @@
-"""`flag is True` and `flag is not False` become calls that know truth values of tensor data."""
+"""`flag is True` and `flag is not False` become calls that know truth values of tensor data, and `a is b` one that
+knows what is one object by the path that it came by."""
 
 from __future__ import annotations
 
@@ -24,7 +25,13 @@ class _Identities(Transformer):
         self.generic_visit(node)
         operand = node.comparators[0]
         is_truth = isinstance(operand, ast.Constant) and isinstance(operand.value, bool)
-        if len(node.ops) > 1 or not is_truth or not isinstance(node.ops[0], ast.Is | ast.IsNot):
+        if len(node.ops) > 1 or not isinstance(node.ops[0], ast.Is | ast.IsNot):
+            return node
+        if not isinstance(operand, ast.Constant) and not isinstance(node.left, ast.Constant):
+            same = ast.copy_location(build.call("is_one", node.left, operand), node)
+            is_asked = isinstance(node.ops[0], ast.Is)
+            return same if is_asked else ast.copy_location(ast.UnaryOp(ast.Not(), same), node)
+        if not is_truth:
             return node
         if self._unit.keep(node):
             self._unit.note(node, ast.unparse(node))

@@ -1,0 +1,86 @@
+"""Which lists, dicts and objects from before a test or a loop something new takes the place of.
+
+What comes out of a branch or a loop is made anew, and may be in Python what has another name as well. Nobody can tell
+the difference until one of the two is changed.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+import types
+from collections.abc import Callable, Container, Iterator
+from typing import Any
+
+from exportguard.model_code import is_models
+from exportguard.rewrites.opening import is_object
+from exportguard.rewrites.state import Snapshot
+
+Path = tuple[Any, ...]
+_ROOT = "_run_watched"  # the function that an export starts from
+_DEPTH = 4  # containers in containers
+
+
+def replaced(one: object, other: object, is_older: Callable[[Any], bool]) -> Iterator[tuple[Path, Any]]:
+    """The places within two values for one variable at which they are two lists, dicts or objects, with those of them
+    that were there before."""
+    return _replaced(one, other, is_older, ())
+
+
+def _replaced(one: Any, other: Any, is_older: Callable[[Any], bool], path: Path) -> Iterator[tuple[Path, Any]]:
+    if one is other or len(path) > _DEPTH:
+        return
+    for item in (one, other):
+        if (isinstance(item, list | dict) or is_object(item)) and is_older(item):
+            yield path, item
+    first, second = _parts_of(one), _parts_of(other)
+    for key in first:
+        if key in second:
+            yield from _replaced(first[key], second[key], is_older, (*path, key))
+
+
+def at(item: Any, path: Path) -> Any:
+    """What stands at a place within a value; None if there is none."""
+    for key in path:
+        item = _parts_of(item).get(key)
+    return item
+
+
+def _parts_of(item: Any) -> dict[Any, Any]:
+    if isinstance(item, dict):
+        return item
+    if isinstance(item, list):
+        return dict(enumerate(list.__iter__(item)))
+    if isinstance(item, tuple):
+        return dict(enumerate(item))
+    return vars(item) if is_object(item) else {}
+
+
+def has_another_name(item: object, names: Container[str], snapshot: Snapshot) -> bool:
+    """Whether a variable of the functions that run now, other than these, is an object or holds it, or an object within
+    reach of the branches or of the loop does."""
+    if snapshot.holds(item):
+        return True
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != _ROOT:
+        if is_models(frame.f_code.co_filename):
+            assigned = _assigned_at(frame.f_code.co_filename, frame.f_lineno)
+            for name, value in frame.f_locals.items():
+                if name not in names and name not in assigned and _is_or_holds(value, item):
+                    return True
+        frame = frame.f_back
+    return False
+
+
+def _is_or_holds(value: object, item: object) -> bool:
+    return value is item or any(part is item for part in _parts_of(value).values())
+
+
+def _assigned_at(file: str, line: int) -> set[str]:
+    """The variables that a statement of one line assigns, which are other ones behind it."""
+    try:
+        tree = ast.parse(linecache.getline(file, line).strip())
+    except SyntaxError:
+        return set()
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
