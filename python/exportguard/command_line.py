@@ -202,8 +202,17 @@ def _not_less(least: float | None) -> Callable[..., Any] | None:
 def _click_type(hint: object) -> Any:
     kinds = [kind for kind in typing.get_args(hint) or (hint,) if kind is not type(None)]
     if kinds == [Path]:
-        return click.Path(path_type=Path)
+        return _PathOfAName(path_type=Path)
     return kinds[0]
+
+
+class _PathOfAName(click.Path):
+    """A path that is empty, of a variable of the shell that is not set for example, is not the folder where one is."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("it is empty; pass a name, or . for the folder where you are", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def _set_up_logging(verbose: int) -> None:

@@ -43,6 +43,11 @@ _BY_WORDS = (
         r"NestedTensorImpl|NestedIntNode",
         r"a program takes no nested tensor: pass torch.nested.to_padded_tensor(x, 0), and the lengths or a mask",
     ),
+    (
+        r"[Ii]nference tensors? (?:outside|cannot)",
+        r"tensors that were made under torch.inference_mode() cannot be traced: make the model and its inputs under "
+        r"torch.no_grad(), or none of both",
+    ),
     (r"quantized nyi in meta tensors", r"a program takes no quantized tensor: pass x.dequantize(), or x.int_repr()"),
     (
         r"Unsupported input type <class '([^']*)'>",

@@ -140,6 +140,8 @@ def apart(leaves: Sequence[Any], others: Iterable[torch.Tensor] = ()) -> list[An
 def _memory(tensor: torch.Tensor) -> int | None:
     """What tells the memory of a tensor; None of one that has none of its own, as those that are made of others."""
     is_plain = tensor.layout is torch.strided and type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    if is_plain and torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # torch 2.11 to 2.13
+        return None
     return tensor.untyped_storage()._cdata if is_plain else None
 
 

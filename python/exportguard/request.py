@@ -187,10 +187,21 @@ def _require_module(model: object) -> None:
             f"{type(model).__name__} is a TorchScript module, which torch.export does not take; pass the module "
             "that it was scripted from"
         )
+    if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
+        raise InvalidArgumentError(
+            "tensors have no numbers here, within a FakeTensorMode; call to_onnx outside of it, with a model that has "
+            "its weights"
+        )
     if not isinstance(model, torch.nn.Module):
         raise InvalidArgumentError(
             f"model_or_program must be a torch.nn.Module or an ExportedProgram, got {type(model).__name__}; "
             f"{_instead_of(model)}"
+        )
+    scripted = next((name for name, part in model.named_modules() if isinstance(part, torch.jit.ScriptModule)), None)
+    if scripted is not None:
+        raise InvalidArgumentError(
+            f"{scripted} of {type(model).__name__} is a TorchScript module, which torch.export does not take; put the "
+            "module in its place that it was scripted from"
         )
     if model.training:
         logger.warning("%s is in training mode and is exported so; call eval() first", type(model).__name__)

@@ -116,6 +116,7 @@ USAGE = {
     "a device to compare on": (["compare", "a", "b", "--device", "tpu9"], "device 'tpu9' cannot be used ("),
     "no rows": (["profile", "a", "--rows", "0"], "'--rows': it must be at least 1, got 0"),
     "no runs": (["profile", "a", "--runs", "0"], "'--runs': it must be at least 1, got 0"),
+    "an empty place": (["export", "-m", "llama", "-o", ""], "'--output': it is empty; pass a name, or ."),
     "an unknown runtime": (["export", "-m", "llama", "-o", "o", "--for", "x"], "'x' is not one of 'onnxruntime'"),
     "an unknown quantization": (["export", "-m", "llama", "-o", "o", "--quantize", "3"], "'3' is not one of 'int4'"),
     "a size that is none": (["export", "-m", "llama", "-o", "o", "--shard-size", "big"], "got 'big'; write 2GB"),

@@ -13,6 +13,7 @@ import numpy
 import pytest
 import torch
 import transformers
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils import _pytree as pytree
 
 import exportguard as eg
@@ -77,6 +78,17 @@ class Opens(torch.nn.Module):
 def convert(**foreign: Any) -> Any:
     function: Any = to_onnx
     return function(Model().eval(), (X,), **foreign)
+
+
+def within(mode: Any) -> Any:
+    model = Model().eval()
+    with mode:
+        return to_onnx(model, (X,))
+
+
+def of_inference() -> torch.nn.Module:
+    with torch.inference_mode():
+        return torch.nn.Linear(4, 2).eval()
 
 
 def cache(layers: int) -> Any:
@@ -153,6 +165,15 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a quantized tensor": (
         lambda: to_onnx(Model().eval(), (torch.quantize_per_tensor(X, 0.1, 0, torch.quint8),)),
         "pass x.dequantize()",
+    ),
+    "within a fake mode": (lambda: within(FakeTensorMode(allow_non_fake_inputs=True)), "call to_onnx outside of it"),
+    "a part that is a script": (
+        lambda: to_onnx(torch.nn.Sequential(torch.jit.script(torch.nn.ReLU())).eval(), (X,)),
+        "0 of Sequential is a TorchScript module",
+    ),
+    "weights of inference": (
+        lambda: to_onnx(of_inference(), (X,)),
+        "make the model and its inputs under torch.no_grad()",
     ),
     "a script": (lambda: to_onnx(torch.jit.trace(Model().eval(), (X,)), (X,)), "pass the module"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import errno
@@ -15,6 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from exportguard.declaration.interrupts import DeferredInterrupts
 from exportguard.errors import ExportGuardError, FileError
 
 REPORT = "export_report.json"  # what tells a folder of ours
@@ -38,17 +40,10 @@ def staged_folder(target: Path) -> Iterator[Path]:
     """
     require_free(target)
     target = Path(os.path.realpath(target))  # a link stays, and what it leads to is replaced
-    made = [above for above in target.absolute().parents if not above.exists()]
+    beside = _Beside(target)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(target)
-        lock, lock_name = tempfile.mkstemp(prefix=f".{target.name}-", suffix=_LOCK, dir=target.parent)
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        staging = Path(lock_name).with_suffix(_STAGING)
-        staging.mkdir()
-    except OSError as error:
-        raise FileError(f"cannot write {target}: {error.strerror}; pass another folder") from error
-    try:
+        with DeferredInterrupts():
+            staging = beside.make()
         yield staging
         _put_in_place(staging, target)
     except ExportGuardError:
@@ -59,11 +54,53 @@ def staged_folder(target: Path) -> Iterator[Path]:
             raise
         raise FileError(f"cannot write {target}: {reason}; free some space, or pass another folder") from error
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
-        Path(lock_name).unlink(missing_ok=True)
-        os.close(lock)
+        with DeferredInterrupts():
+            beside.remove()
+
+
+class _Beside:
+    """What stands beside a folder while it is made, and folders above it that were not there.
+
+    It is removed at the end of the process if an interrupt came where no block of Python's is entered yet, or any more.
+    """
+
+    def __init__(self, target: Path) -> None:
+        self._target, self._process = target, os.getpid()
+        self._above = [above for above in target.absolute().parents if not above.exists()]
+        self._lock: tuple[int, Path] | None = None
+
+    def make(self) -> Path:
+        """The folder that takes the place of the target in the end.
+
+        Raises:
+            FileError: with the system's reason.
+        """
+        target = self._target
+        atexit.register(self.remove)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _remove_abandoned(target)
+            number, name = tempfile.mkstemp(prefix=f".{target.name}-", suffix=_LOCK, dir=target.parent)
+            self._lock = number, Path(name)
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            staging = Path(name).with_suffix(_STAGING)
+            staging.mkdir()
+        except OSError as error:
+            raise FileError(f"cannot write {target}: {error.strerror}; pass another folder") from error
+        return staging
+
+    def remove(self) -> None:
+        """Takes away whatever was made; a fork of the process that makes it leaves it."""
+        atexit.unregister(self.remove)
+        if os.getpid() != self._process:
+            return
+        if self._lock is not None:
+            (number, lock), self._lock = self._lock, None
+            shutil.rmtree(lock.with_suffix(_STAGING), ignore_errors=True)
+            lock.unlink(missing_ok=True)
+            os.close(number)
         with contextlib.suppress(OSError):  # not empty: something stands there now
-            for above in made:
+            for above in self._above:
                 above.rmdir()
 
 
@@ -79,7 +116,7 @@ def require_free(target: Path) -> None:
         _require_nothing_else(target)
         return
     if target.exists() or target.is_symlink():
-        what = "a folder with other files in it" if target.is_dir() else "a file"
+        what = "a folder with other files in it" if target.is_dir() else "a file" if target.exists() else "a lost link"
         raise FileError(f"cannot write {target}: it is {what}; pass a folder that is new, or of an earlier export")
 
 

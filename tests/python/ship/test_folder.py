@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import random
@@ -289,6 +290,36 @@ def test_a_process_that_is_killed_leaves_a_whole_folder_or_none(tmp_path: Path) 
     with staged_folder(target) as staging:
         (staging / REPORT).write_text("last")
     assert list(tmp_path.iterdir()) == [target]
+
+
+def _write_until_interrupted(target: Path, pipe: int) -> None:
+    atexit._clear()  # what this process is to do at its end, not its parent
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        _write_for_ever(target, pipe)
+    except KeyboardInterrupt:
+        atexit._run_exitfuncs()
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def test_an_interrupt_at_any_moment_leaves_a_whole_folder_or_none_and_nothing_beside_it(tmp_path: Path) -> None:
+    target = tmp_path / "above" / "out"
+    delays = random.Random(0)
+    for _ in range(150):
+        readable, writable = os.pipe()
+        process = os.fork()
+        if process == 0:
+            _write_until_interrupted(target, writable)
+        os.read(readable, 1)
+        time.sleep(delays.uniform(0, 0.002))
+        os.kill(process, signal.SIGINT)
+        assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+        os.close(readable)
+        os.close(writable)
+        left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if not path.is_dir())
+        assert left in ([], [f"above/out/{name}" for name in (REPORT, "first", "second")])
 
 
 def test_what_another_process_is_writing_is_not_cleaned_up(tmp_path: Path) -> None:
