@@ -8,6 +8,9 @@ from tensors import Case, floats
 from torch._higher_order_ops import map as map_rows
 from torch._higher_order_ops import scan, while_loop
 
+from called import Called
+from exportguard import to_onnx
+
 if TYPE_CHECKING:
     from conftest import Check
 
@@ -128,3 +131,21 @@ class WithoutGradients(torch.nn.Module):
 
 def test_a_body_under_a_setting_is_put_in_its_place(check: Check) -> None:
     check(WithoutGradients(), [floats(3, 4)], dynamic_shapes=[{0: torch.export.Dim.DYNAMIC}], others=[[floats(1, 4)]])
+
+
+OF_MODELS = {
+    "cond": lambda x: torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,)),
+    "cond beside a write": lambda x: torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x - 1, (x.clone().mul_(2),)),
+    "while_loop": lambda x: while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (torch.tensor(0), x))[1],
+    "scan": lambda x: scan(lambda carry, row: (carry + row, carry * 2), torch.zeros(4), x)[1],
+    "map": lambda x: map_rows(lambda row, other: row + other, x, torch.ones(4)),
+}
+
+
+@pytest.mark.parametrize("name", OF_MODELS)
+def test_operators_of_control_flow_that_a_model_calls_stay_where_tests_are_rewritten(name: str) -> None:
+    function = OF_MODELS[name]
+    model = to_onnx(Called(function).eval(), (floats(3, 4),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    for x in (floats(3, 4), NEGATIVE, floats(5, 4).abs()):
+        (got,) = model.run({"x": x}).values()
+        torch.testing.assert_close(got, function(x))
