@@ -134,6 +134,8 @@ std::unique_ptr<ir::Graph> GraphReader::read(const pb::FunctionProto& proto, con
 // Initializers first: one that is an input as well gives that input a default.
 template <typename Graph>
 void GraphReader::read_values(Graph& proto, Scope& scope) {
+  for (const pb::ValueInfoProto& input : proto.input()) require_readable(input, "input");
+  for (const pb::ValueInfoProto& output : proto.output()) require_readable(output, "output");
   collect_types(proto.input(), scope.types);
   collect_types(proto.output(), scope.types);
   collect_types(proto.value_info(), scope.types);

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <atomic>
 #include <bit>
 
 #include "exportguard/common/errors.h"
+#include "serialization/dim_names.h"
 
 namespace exportguard::serialization {
 
@@ -23,7 +23,7 @@ void fill_tensor_type(const ir::Type& type, pb::TypeProto::Tensor& proto) {
     if (const auto value = dim.constant()) {
       added.set_dim_value(*value);
     } else {
-      added.set_dim_param(dim.str());
+      added.set_dim_param(dim_name(dim));
     }
   }
 }
@@ -44,23 +44,9 @@ std::size_t character_length(std::string_view text) {
   return code < kSmallest[length] || code > 0x10FFFF || is_surrogate ? 0 : length;
 }
 
-// A name may be any text; what is no expression is a symbol of that name.
-ir::Dim read_name(const std::string& name) {
-  try {
-    return SymExpr::parse(name);
-  } catch (const ParseError&) {
-    return SymExpr::symbol(name);
-  }
-}
-
-ir::Dim unknown_size() {
-  static std::atomic<std::uint64_t> count{0};
-  return SymExpr::symbol(fmt::format("unknown_{}", count++));
-}
-
 ir::Dim read_dim(const pb::TensorShapeProto::Dimension& proto) {
   if (proto.has_dim_value() && proto.dim_value() >= 0) return proto.dim_value();
-  return proto.has_dim_param() && !proto.dim_param().empty() ? read_name(proto.dim_param()) : unknown_size();
+  return proto.has_dim_param() && !proto.dim_param().empty() ? read_dim_name(proto.dim_param()) : unknown_size();
 }
 
 ir::Type read_tensor_type(const pb::TypeProto::Tensor& proto, ir::Type::Kind kind) {
@@ -129,6 +115,24 @@ ir::Type read_type(const pb::TypeProto& proto) {
     return read_tensor_type(proto.optional_type().elem_type().tensor_type(), Kind::kOptional);
   }
   return {};
+}
+
+void require_readable(const pb::ValueInfoProto& value, std::string_view role) {
+  const pb::TypeProto& type = value.type();
+  const auto has_tensors = [](const pb::TypeProto& elements) {
+    return elements.has_tensor_type() || elements.value_case() == pb::TypeProto::VALUE_NOT_SET;
+  };
+  const bool is_sequence = type.has_sequence_type() && has_tensors(type.sequence_type().elem_type());
+  const bool is_optional = type.has_optional_type() && has_tensors(type.optional_type().elem_type());
+  if (has_tensors(type) || is_sequence || is_optional) return;
+  throw FileError(
+      fmt::format("{} '{}' is {}; what is read has tensors, and sequences and optionals of tensors (a classifier "
+                  "of skl2onnx has them with options={{'zipmap': False}})",
+                  role, value.name(),
+                  type.has_map_type()             ? "a map"
+                  : type.has_sequence_type()      ? "a sequence of maps or sequences"
+                  : type.has_sparse_tensor_type() ? "a sparse tensor"
+                                                  : "of another kind than tensor"));
 }
 
 std::int64_t ir_version(std::int64_t opset) {

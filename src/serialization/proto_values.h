@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "exportguard/ir/graph.h"
 
@@ -31,6 +32,10 @@ std::optional<DType> find_element_type(std::int32_t number);
 /// Inverse of `fill_type`. Sizes that are not known become symbols that no other size has. Types that the IR cannot
 /// tell (maps, sequences of sequences, optionals of sequences) are read as undefined.
 ir::Type read_type(const pb::TypeProto& proto);
+
+/// @throws FileError if the IR cannot tell the type of an input or output: see `read_type`. `role` is "input" or
+/// "output".
+void require_readable(const pb::ValueInfoProto& value, std::string_view role);
 
 /// The IR version that belongs to a version of the ONNX domain, 10 at least: older ones lack the metadata of nodes.
 std::int64_t ir_version(std::int64_t opset);

@@ -185,6 +185,50 @@ def test_a_model_that_is_malformed_is_refused(model: onnx.ModelProto, text: str)
         exportguard.load(model.SerializeToString())
 
 
+NAMES_OF_SIZES = ("batch size", "/model/Concat_dim_0", "Concatonnx::Shape_67_dim_0", "1a", "?", "größe", "a[0]", "a.b")
+
+
+@pytest.mark.parametrize("name", NAMES_OF_SIZES)
+def test_a_size_keeps_any_name_that_a_file_gives_it(name: str) -> None:
+    model = model_of(helper.make_node("Neg", ["x"], ["y"]))
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = name
+    loaded = exportguard.load(model.SerializeToString())
+    loaded.optimize()
+    graph = onnx.load_from_string(loaded.to_bytes()).graph
+    names = [value.type.tensor_type.shape.dim[0].dim_param for value in (*graph.input, *graph.output)]
+    assert names == [name, name]
+
+
+def test_sizes_of_other_names_are_not_equal() -> None:
+    """`a::b` and what its symbol may look like are two sizes: a Reshape from one to the other stays."""
+    shapes = [["a::b"], ["_text.a.3a..3a.b"]]
+    x, like = (
+        helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in zip(("x", "like"), shapes, strict=True)
+    )
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows"])
+    nodes = [helper.make_node("Shape", ["like"], ["to"]), helper.make_node("Expand", ["x", "to"], ["y"])]
+    model = helper.make_model(helper.make_graph(nodes, "main", [x, like], [y]), ir_version=10)
+    loaded = exportguard.load(model.SerializeToString())
+    loaded.optimize()
+    assert "Expand(" in loaded.text()
+
+
+def test_a_size_below_zero_is_like_no_other() -> None:
+    model = model_of(helper.make_node("Neg", ["x"], ["y"]))
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "-1"
+    graph = onnx.load_from_string(exportguard.load(model.SerializeToString()).to_bytes()).graph
+    assert graph.input[0].type.tensor_type.shape.dim[0].dim_param.startswith("unknown_")
+
+
+def test_a_map_is_refused_with_what_to_do_instead() -> None:
+    model = model_of(helper.make_node("Neg", ["x"], ["y"]))
+    of_map = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+    model.graph.output[0].type.CopyFrom(helper.make_sequence_type_proto(of_map))
+    with pytest.raises(FileError, match=r"output 'y' is a sequence of maps .*'zipmap': False"):
+        exportguard.load(model.SerializeToString())
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"cannot load .*none\.onnx.*No such file"):
         exportguard.load(tmp_path / "none.onnx")
