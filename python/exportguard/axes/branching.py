@@ -24,11 +24,11 @@ from torch.fx import Graph, GraphModule, Node, Proxy
 from torch.fx.proxy import GraphAppendingTracer
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.interp import sympy_interp
-from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from exportguard.example import Example, Place
 from exportguard.signature import raw_size
 
+from .condition_graph import OfNodes
 from .regions import symbol_of
 from .size_tests import Branch, OneWayError, Tree, Way, ways_of
 
@@ -355,7 +355,7 @@ class _Joining:
         """The nodes that compute a condition of sizes."""
         tracer = GraphAppendingTracer(graph)
         proxies = {symbol: Proxy(node, tracer) for symbol, node in sizes.items()}
-        found = sympy_interp(PythonReferenceAnalysis, proxies, condition)
+        found = sympy_interp(OfNodes, proxies, condition)
         if not isinstance(found, Proxy):  # which no size decides
             raise OneWayError("on one of the ways a test has the same answer at all sizes")
         result: Node = found.node

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import random
 from collections.abc import Callable
@@ -264,6 +265,23 @@ def test_a_quotient_by_a_size_has_no_value_for_no_rows() -> None:
         return x * 2 if 12 // x.shape[0] != -1 else x
 
     require_right(*converted(divided), (1, 2, 3, 5, 13))
+
+
+QUOTIENTS: dict[str, Callable[[int], bool]] = {
+    "of whole numbers": lambda n: n / 3 > 1.5,
+    "by a size": lambda n: 20 / n > 3.2,
+    "rounded up": lambda n: math.ceil(n / 4) > 2,
+    "rounded down": lambda n: math.floor(n / 3) % 2 == 1,
+    "towards zero": lambda n: int(n / 4) == 1,
+    "to the nearest": lambda n: round(n / 3) >= 2,
+}
+
+
+@pytest.mark.parametrize("rows", [3, 9])
+@pytest.mark.parametrize("holds", QUOTIENTS.values(), ids=QUOTIENTS)
+def test_a_test_of_a_quotient_of_sizes_is_a_branch(holds: Callable[[int], bool], rows: int) -> None:
+    model, onnx = converted(lambda self, x: self.layer(x) if holds(x.shape[0]) else x - 1, rows)
+    require_right(model, onnx, (*range(1, 14), 25))
 
 
 def test_two_axes() -> None:
