@@ -41,6 +41,33 @@ def functions_of_sizes() -> None:
         of_a_size(name)
 
 
+def padded_to_a_multiple(x: torch.Tensor) -> torch.Tensor:
+    parts = x.shape[1] / 4
+    if not parts.is_integer():
+        x = functional.pad(x, (0, math.ceil(parts) * 4 - x.shape[1]))
+    return x.unflatten(1, (-1, 4)).sum(2)
+
+
+def doubled_where_it_is_even(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if ((x.shape[1] + 2 * x.shape[0]) / 2).is_integer() else x - 1
+
+
+def quotients() -> None:
+    """A question for a remainder, which both answers may follow."""
+    for function in (padded_to_a_multiple, doubled_where_it_is_even):
+        for rows, columns in ((5, 7), (3, 8)):
+            model = to_onnx(
+                Called(function).eval(),
+                (torch.randn(rows, columns),),
+                dynamic_shapes=({0: "rows", 1: "columns"},),
+                rewrite="auto",
+            )
+            for sizes in [(rows, columns), (3, 4), (2, 9), (1, 1), (4, 12)]:
+                x = torch.randn(sizes)
+                (got,) = model.run({"x": x}).values()
+                torch.testing.assert_close(got, function(x), rtol=1e-5, atol=1e-6)
+
+
 def losses() -> None:
     for options in ({}, {"full": True, "reduction": "sum"}, {"reduction": "none", "eps": 0.5}):
         is_right(lambda x, o=options: functional.gaussian_nll_loss(x, x.flip(0), x.exp(), **o))
@@ -52,5 +79,6 @@ def losses() -> None:
 
 PROGRAMS = {
     "functions of numbers, of a size": functions_of_sizes,
+    "quotients that are whole": quotients,
     "checks of losses": losses,
 }

@@ -13,8 +13,10 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import sympy
 import torch
 
+from exportguard.declaration.expected import Expected, expecting
 from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
 
 _Function = Callable[..., Any]
@@ -81,6 +83,23 @@ def _is_of_c(function: _Function) -> bool:
     return isinstance(inspect.unwrap(function), types.BuiltinFunctionType)
 
 
+def whole_quotients(original: _Function) -> _Function:
+    """`(n / 8).is_integer()`: `n % 8 == 0` is the same question, which torch decides and can prove."""
+
+    @functools.wraps(original)
+    def is_integer(number: Any) -> Any:
+        # Not at the top: whoever traces a size has them by now.
+        from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+        from torch.utils._sympy.functions import IntTrueDiv, Mod
+
+        quotient = number.node.expr
+        if not isinstance(quotient, IntTrueDiv) or free_unbacked_symbols(quotient):
+            return original(number)
+        return bool(number.node.shape_env.evaluate_expr(sympy.Eq(Mod(*quotient.args), 0)))
+
+    return is_integer
+
+
 def _probe() -> Verdict:
     is_any = any(_is_of_c(getattr(math, name)) for name in _MADE)
     return NEEDED if is_any else not_needed("the functions of math are no functions of C")
@@ -95,5 +114,21 @@ PATCHES = (
         upstream="https://github.com/pytorch/pytorch/pull/177124",
         probe=_probe,
         replace=_of_sizes,
+    ),
+    Patch(
+        name="quotients that are whole",
+        kind="torch",
+        target="torch.SymFloat.is_integer",
+        reason="whether a size has no remainder is asked of floats, of which nothing can be proved or tried",
+        upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/experimental/sym_node.py",
+        versions="torch 2.11 to 2.13",
+        probe=expecting(
+            Expected(
+                path="torch.fx.experimental.sym_node._sympy_is_integer",
+                parameters="a",
+                has=("sympy.Eq(ToFloat(sympy.floor(a)), a)",),
+            )
+        ),
+        replace=whole_quotients,
     ),
 )
