@@ -42,6 +42,17 @@ class Weighted(nn.Module):
         return x * 2 + self.weight - self.kept
 
 
+class Held(nn.Module):
+    """Has the tensor in a list, beside what a function around it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own, self.several = X, [X, {"x": X}]
+
+    def forward(self, x: Tensor) -> Any:
+        return x * 2 + X * 3 + self.own * 5 + self.several[0] * 7
+
+
 class Case(NamedTuple):
     model: nn.Module
     args: tuple[Any, ...]
@@ -62,6 +73,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "a parameter": lambda: Case(WEIGHTED, (WEIGHTED.weight,)),
     "a part of a parameter": lambda: Case(WEIGHTED, (WEIGHTED.weight[:],)),
     "a buffer": lambda: Case(WEIGHTED, (WEIGHTED.kept,)),
+    "a tensor that the model holds": lambda: Case(Held(), (X,)),
     "a buffer without its name": lambda: Case(WEIGHTED, (WEIGHTED.kept.detach(),)),
 }
 

@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from exportguard.dynamic_shapes import Axis, LeafShape, mirror
 from exportguard.errors import ExportError
 from exportguard.example import Example, Relation
+from exportguard.inputs import CallInputs
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +48,10 @@ def _traced(model: torch.nn.Module, example: Example, *, strict: bool) -> Export
     # Importing this takes a second, which torch.export takes anyway.
     from torch._dynamo.exc import UserError, UserErrorType
 
+    call = _of_no_other_name(example.call) if strict else example.call
+
     def export(dims: Mapping[str, Dim]) -> ExportedProgram:
-        call, shapes = example.call, for_torch(example, dims)
+        shapes = for_torch(example, dims)
         return torch.export.export(model, call.args, dict(call.kwargs), dynamic_shapes=shapes, strict=strict)
 
     if not strict:
@@ -62,6 +65,16 @@ def _traced(model: torch.nn.Module, example: Example, *, strict: bool) -> Export
             raise
         logger.info("exporting again, without telling torch that axes of one name are equal: %s", error)
     return export({})
+
+
+def _of_no_other_name(call: CallInputs) -> CallInputs:
+    """The call with tensors that are nowhere else: what dynamo finds in the model as well is one value to it, and no
+    input (torch 2.11 to 2.13)."""
+    leaves = [
+        leaf.detach().requires_grad_(leaf.requires_grad) if isinstance(leaf, torch.Tensor) else leaf
+        for leaf in call.leaves()
+    ]
+    return call.with_leaves(leaves)
 
 
 def shared_dims(shapes: Sequence[LeafShape]) -> dict[str, Dim]:
