@@ -79,12 +79,34 @@ MaybeBounds bounds_of_cast(const Facts& facts, const ir::Node& node, int& visits
   return from && is_finite_in(*from, node.output().dtype()) ? from : std::nullopt;
 }
 
+/// Clip to two numbers, whatever is clipped.
+MaybeBounds bounds_of_clip(const Facts& facts, const ir::Node& node) {
+  const auto low = facts.number(node.find_input(1));
+  const auto high = facts.number(node.find_input(2));
+  const bool is_known = low && high && std::isfinite(*low) && std::isfinite(*high);
+  return is_known ? MaybeBounds(Bounds{std::min(*low, *high), *high}) : std::nullopt;
+}
+
+/// The larger or the smaller one of several.
+MaybeBounds bounds_of_extreme(const Facts& facts, const ir::Node& node, int& visits) {
+  MaybeBounds all = bounds_at(facts, node.find_input(0), visits);
+  for (std::size_t i = 1; all && i < node.input_count(); ++i) {
+    const MaybeBounds other = bounds_at(facts, node.find_input(i), visits);
+    if (!other) return std::nullopt;
+    all = node.op() == "Max" ? Bounds{std::max(all->low, other->low), std::max(all->high, other->high)}
+                             : Bounds{std::min(all->low, other->low), std::min(all->high, other->high)};
+  }
+  return all;
+}
+
 MaybeBounds bounds_of_node(const Facts& facts, const ir::Node& node, int& visits) {
   if (!node.domain().empty()) return std::nullopt;
   if (moves_elements(node)) return bounds_at(facts, node.find_input(0), visits);
   if (node.op() == "Concat") return bounds_of_all(facts, node, 0, visits);
   if (node.op() == "Where") return bounds_of_all(facts, node, 1, visits);
   if (node.op() == "Cast") return bounds_of_cast(facts, node, visits);
+  if (node.op() == "Clip") return bounds_of_clip(facts, node);
+  if (is_one_of(node.op(), {"Max", "Min"})) return bounds_of_extreme(facts, node, visits);
   if (is_one_of(node.op(), {"Sigmoid", "Softmax"})) return Bounds{0, 1};
   if (is_one_of(node.op(), {"Tanh", "Sin", "Cos", "Erf", "Sign"})) return Bounds{-1, 1};
   const bool is_float = is_floating(node.output().dtype());

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "optimizer/products.h"
+
 namespace exportguard::optimizer {
 namespace {
 
@@ -12,13 +14,29 @@ bool is_square_of(const Facts& facts, const Value* value, const Value* x) {
   return power && power->find_input(0) == x && facts.is_number(power->find_input(1), 2) && same_shape(*value, *x);
 }
 
-/// The mean over the last axis of `of`, with that axis kept; null if the value is something else.
-ir::Node* mean_over_last(const Facts& facts, const Value* value, const Value& of) {
-  ir::Node* mean = producer_of(value, "ReduceMean");
-  if (!mean || int_attribute(*mean, "keepdims", 1) != 1) return nullptr;
-  const auto axes = facts.ints(mean->find_input(1));
-  const bool is_last = axes && axes->size() == 1 && axis_from_start(of, axes->front()) == axis_from_start(of, -1);
-  return is_last && axis_from_start(of, -1) ? mean : nullptr;
+/// What `value` is the mean of over the last axis of `of`, with that axis kept; null if the value is something else.
+Value* meaned_over_last(const Facts& facts, Value* value, const Value& of) {
+  const auto last = axis_from_start(of, -1);
+  if (value == nullptr || !last) return nullptr;
+  const auto reduced = [&](Value* result, std::string_view op, std::int64_t keeps) -> Value* {
+    const ir::Node* node = producer_of(result, op);
+    const auto axes = node ? facts.ints(node->find_input(1)) : std::nullopt;
+    const bool is_last = axes && axes->size() == 1 && axis_from_start(of, axes->front()) == last;
+    return is_last && int_attribute(*node, "keepdims", 1) == keeps ? &node->input(0) : nullptr;
+  };
+  if (Value* squares = reduced(value, "ReduceMean", 1)) return squares;
+
+  ir::Shape kept = *shape_of(of);
+  kept.back() = ir::Dim(1);
+  const ir::Node* back = value->producer();
+  const bool puts_back = back && (back->is("", "Unsqueeze") || back->is("", "Reshape")) && shape_of(*value) == kept;
+  if (puts_back) return reduced(&back->input(0), "ReduceMean", 0);
+
+  const auto size = dim(of, -1)->constant();
+  const Product product = product_of(facts, value);
+  const bool is_share = size && product.factors.size() == 1 && product.factors.front() != value &&
+                        is_about(product.number * static_cast<double>(*size), 1, DType::kFloat32);
+  return is_share && shape_of(*value) == kept ? reduced(product.factors.front(), "ReduceSum", 1) : nullptr;
 }
 
 /// The epsilon if `value` is mean(x²) over the last axis, plus a number that is not negative.
@@ -26,21 +44,43 @@ std::optional<double> epsilon_of_mean_square(const Facts& facts, const Value* va
   const ir::Node* sum = producer_of(value, "Add");
   for (std::size_t i = 0; sum && i < 2; ++i) {
     const auto epsilon = facts.number(sum->find_input(i));
-    const ir::Node* mean = mean_over_last(facts, sum->find_input(1 - i), x);
-    if (epsilon && *epsilon >= 0 && mean && is_square_of(facts, mean->find_input(0), &x)) return epsilon;
+    if (!epsilon || *epsilon < 0) continue;
+    const Value* squares = meaned_over_last(facts, sum->find_input(1 - i), x);
+    if (squares && is_square_of(facts, squares, &x)) return epsilon;
   }
   return std::nullopt;
 }
 
-/// What is under the root, if `value` is 1 / √y, or √y where that is divided by.
-const Value* root_operand(const Value* value, bool divides) {
-  if (divides) {
-    const ir::Node* root = producer_of(value, "Sqrt");
-    return root ? root->find_input(0) : nullptr;
+/// y of √y.
+const Value* under_root(const Facts& facts, const Value* value) {
+  if (const ir::Node* root = producer_of(value, "Sqrt")) return root->find_input(0);
+  const ir::Node* power = producer_of(value, "Pow");
+  return power && facts.is_number(power->find_input(1), 0.5) ? power->find_input(0) : nullptr;
+}
+
+/// y of 1 / √y.
+const Value* under_inverse_root(const Facts& facts, const Value* value) {
+  if (const ir::Node* inverse = producer_of(value, "Reciprocal")) return under_root(facts, inverse->find_input(0));
+  const ir::Node* quotient = producer_of(value, "Div");
+  if (quotient && facts.is_number(quotient->find_input(0), 1)) return under_root(facts, quotient->find_input(1));
+  const ir::Node* power = producer_of(value, "Pow");
+  return power && facts.is_number(power->find_input(1), -0.5) ? power->find_input(0) : nullptr;
+}
+
+/// 1 / √y, or that times a factor.
+struct Scale {
+  const Value* inside = nullptr;  ///< y; null if it is something else
+  Value* factor = nullptr;        ///< null without one
+};
+
+Scale scale_by(const Facts& facts, const Value* value) {
+  if (const Value* inside = under_inverse_root(facts, value)) return {inside, nullptr};
+  const ir::Node* product = producer_of(value, "Mul");
+  for (std::size_t i = 0; product && has_one_use(*value) && i < 2; ++i) {
+    if (const Value* inside = under_inverse_root(facts, product->find_input(i)))
+      return {inside, &product->input(1 - i)};
   }
-  const ir::Node* inverse = producer_of(value, "Reciprocal");
-  const ir::Node* root = inverse ? producer_of(inverse->find_input(0), "Sqrt") : nullptr;
-  return root ? root->find_input(0) : nullptr;
+  return {};
 }
 
 }  // namespace
@@ -50,16 +90,17 @@ std::optional<RootMeanSquare> root_mean_square_of(const Facts& facts, const ir::
   reason = "no operand is an inverse root";
   for (std::size_t i = 0; i < (divides ? 1U : 2U); ++i) {
     Value* x = node.find_input(i);
-    const Value* inside = root_operand(node.find_input(1 - i), divides);
-    if (inside == nullptr || x == nullptr || !shape_of(*x) || shape_of(*x)->empty()) continue;
-    const auto epsilon = epsilon_of_mean_square(facts, inside, *x);
+    const Value* other = node.find_input(1 - i);
+    const Scale scale = divides ? Scale{under_root(facts, other), nullptr} : scale_by(facts, other);
+    if (scale.inside == nullptr || x == nullptr || !shape_of(*x) || shape_of(*x)->empty()) continue;
+    const auto epsilon = epsilon_of_mean_square(facts, scale.inside, *x);
     const auto size = dim(*x, -1)->constant();
     reason = !epsilon                         ? "there is no mean of squares under the root"
              : !size || *size == 0            ? "the size of the axis is not known"
-             : !same_shape(*x, node.output()) ? "the epsilon stretches the result"
+             : !same_shape(*x, node.output()) ? "the epsilon or a factor stretches the result"
              : x->dtype() != DType::kFloat32  ? "it is not computed in float32"
                                               : nullptr;
-    return reason ? std::nullopt : std::optional(RootMeanSquare{x, *epsilon, *size});
+    return reason ? std::nullopt : std::optional(RootMeanSquare{x, *epsilon, *size, scale.factor});
   }
   return std::nullopt;
 }
@@ -68,8 +109,7 @@ Value* centered(const Facts& facts, const Value* value) {
   const ir::Node* difference = producer_of(value, "Sub");
   if (difference == nullptr) return nullptr;
   Value& x = difference->input(0);
-  const ir::Node* mean = mean_over_last(facts, difference->find_input(1), x);
-  return mean && mean->find_input(0) == &x ? &x : nullptr;
+  return meaned_over_last(facts, difference->find_input(1), x) == &x ? &x : nullptr;
 }
 
 bool is_all_ones(const Facts& facts, const Value* value) {

@@ -6,11 +6,12 @@
 
 namespace exportguard::optimizer {
 
-/// x / √(mean(x²) + ε) over the last axis.
+/// x / √(mean(x²) + ε) over the last axis, maybe times a factor.
 struct RootMeanSquare {
   Value* x = nullptr;
   double epsilon = 0;
-  std::int64_t size = 0;  ///< of the last axis, not 0
+  std::int64_t size = 0;    ///< of the last axis, not 0
+  Value* factor = nullptr;  ///< stretches nothing; null if there is none
 };
 
 /// What `node`, a Mul by 1 / √y or a Div by √y, normalizes, in float32; nothing and a literal `reason` if it does not.

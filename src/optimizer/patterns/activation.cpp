@@ -56,14 +56,31 @@ std::vector<Value*> possible_operands(const Facts& facts, const ir::Node& node) 
   return found;
 }
 
+/// A sum s (1 + curve), with s written out as its first summand.
+struct Curve {
+  const Value* value = nullptr;
+  double number = 0;  ///< s
+};
+
+std::optional<Curve> curve_of(const Facts& facts, const Value* value) {
+  const ir::Node* sum = producer_of(value, "Add");
+  for (std::size_t i = 0; sum && i < 2; ++i) {
+    const auto number = facts.number(sum->find_input(i));
+    const Product product = product_of(facts, sum->find_input(1 - i));
+    if (number && *number > 0 && product.factors.size() == 1 && is_about(product.number, *number, value->dtype()))
+      return Curve{product.factors.front(), *number};
+  }
+  return std::nullopt;
+}
+
 /// x (1 + curve(x)) / 2, in any order.
 Match match_gelu(const Facts& facts, ir::Node& node) {
   for (Value* x : possible_operands(facts, node)) {
     const Product product = product_of(facts, &node.output(), x);
-    const bool is_half = product.factors.size() == 2 && is_about(product.number, 0.5, node.output().dtype());
-    if (!is_half || !(product.factors[0] == x || product.factors[1] == x)) continue;
-    const Value* curve = summand_beside(facts, product.factors[product.factors[0] == x ? 1 : 0], 1);
-    const char* word = curve ? approximation(facts, curve, x) : nullptr;
+    if (product.factors.size() != 2 || !(product.factors[0] == x || product.factors[1] == x)) continue;
+    const auto curve = curve_of(facts, product.factors[product.factors[0] == x ? 1 : 0]);
+    const bool is_half = curve && is_about(product.number * curve->number, 0.5, node.output().dtype());
+    const char* word = is_half ? approximation(facts, curve->value, x) : nullptr;
     if (word == nullptr) continue;
     if (!is_fusible(x->dtype()) || !same_shape(*x, node.output())) return Match::no("the dtype has no kernel");
     return Match([=, &node](Rewriter& rewriter) {

@@ -21,7 +21,7 @@ struct Convolution {
   at::Tensor weight;
   at::Tensor bias;  ///< may be undefined
   std::int64_t channels = 0;
-  bool is_transposed = false;
+  std::int64_t transposed_groups = 0;  ///< 0 unless it is transposed: the weight is then [in, channels / groups, …]
 };
 
 bool has_own_shape(const ir::Node& node) { return has_one_use(node.output()) && node.output_count() == 1; }
@@ -34,9 +34,26 @@ std::optional<Convolution> convolution_of(const Facts& facts, const Value* value
   const ir::Tensor* weight = facts.constant(node->find_input(1));
   const ir::Tensor* bias = facts.constant(node->find_input(2));
   const bool is_constant = weight && (bias || node->find_input(2) == nullptr) && weight->shape().size() > 2;
-  if (!is_constant || (is_transposed && int_attribute(*node, "group", 1) != 1)) return std::nullopt;
-  const std::int64_t channels = weight->shape()[is_transposed ? 1 : 0];
-  return Convolution{node, weight->aten(), bias ? bias->aten() : at::Tensor(), channels, is_transposed};
+  if (!is_constant || weight->numel() == 0) return std::nullopt;
+  const std::int64_t groups = is_transposed ? int_attribute(*node, "group", 1) : 0;
+  if (is_transposed && (groups < 1 || weight->shape()[0] % groups != 0)) return std::nullopt;
+  const std::int64_t channels = is_transposed ? weight->shape()[1] * groups : weight->shape()[0];
+  return Convolution{node, weight->aten(), bias ? bias->aten() : at::Tensor(), channels, groups};
+}
+
+/// A Gemm as a convolution of no window.
+std::optional<Convolution> linear_of(const Facts& facts, const Value* value) {
+  ir::Node* node = producer_of(value, "Gemm");
+  const bool is_plain =
+      node && has_own_shape(*node) && float_attribute(*node, "alpha", 1) == 1 && float_attribute(*node, "beta", 1) == 1;
+  const ir::Tensor* weight = is_plain ? facts.constant(node->find_input(1)) : nullptr;
+  const ir::Tensor* bias = is_plain ? facts.constant(node->find_input(2)) : nullptr;
+  if (!weight || weight->shape().size() != 2 || weight->numel() == 0) return std::nullopt;
+  const bool has_channels_first = int_attribute(*node, "transB", 0) != 0;
+  const std::int64_t channels = weight->shape()[has_channels_first ? 0 : 1];
+  const bool has_row = node->find_input(2) == nullptr || (bias && bias->shape() == std::vector<std::int64_t>{channels});
+  if (!has_row) return std::nullopt;
+  return Convolution{node, weight->aten(), bias ? bias->aten() : at::Tensor(), channels, has_channels_first ? 0 : 1};
 }
 
 bool is_finite(const at::Tensor& tensor) { return at::isfinite(tensor).all().item<bool>(); }
@@ -47,14 +64,20 @@ struct Weights {
   at::Tensor bias;
 };
 
+/// The weight with a number for each channel of the result, in float64.
+at::Tensor scaled(const Convolution& convolution, const at::Tensor& scale) {
+  const at::Tensor weight = convolution.weight.to(at::kDouble);
+  const std::int64_t groups = convolution.transposed_groups;
+  if (groups == 0) return (weight.reshape({weight.size(0), -1}) * scale.unsqueeze(1)).reshape(weight.sizes());
+  const at::Tensor in_groups = weight.reshape({groups, weight.size(0) / groups, weight.size(1), -1});
+  return (in_groups * scale.reshape({groups, 1, weight.size(1), 1})).reshape(weight.sizes());
+}
+
 std::optional<Weights> with_affine(const Convolution& convolution, const Affine& affine) {
-  std::vector<std::int64_t> sizes(static_cast<std::size_t>(convolution.weight.dim()), 1);
-  sizes[convolution.is_transposed ? 1 : 0] = convolution.channels;
-  const at::ScalarType dtype = convolution.weight.scalar_type();
-  const at::Tensor weight = (convolution.weight.to(at::kDouble) * affine.scale.reshape(sizes)).to(dtype);
+  const at::Tensor weight = scaled(convolution, affine.scale).to(convolution.weight.scalar_type());
   at::Tensor bias = affine.shift;
   if (convolution.bias.defined()) bias = bias + convolution.bias.to(at::kDouble) * affine.scale;
-  bias = bias.to(dtype);
+  bias = bias.to(weight.scalar_type());
   const bool fits = is_finite(affine.scale) && is_finite(weight) && is_finite(bias);
   return fits ? std::optional(Weights{weight, bias}) : std::nullopt;
 }
@@ -86,7 +109,8 @@ std::optional<at::Tensor> channel_constant(const Facts& facts, const Value* valu
 
 Match match_batch_norm(const Facts& facts, ir::Node& node) {
   const at::NoGradGuard no_grad;
-  const auto convolution = convolution_of(facts, node.find_input(0));
+  auto convolution = convolution_of(facts, node.find_input(0));
+  if (!convolution) convolution = linear_of(facts, node.find_input(0));
   if (!convolution) return Match::no("the operand is no convolution of its own with constant weights");
   if (int_attribute(node, "training_mode", 0) != 0) return Match::no("it takes the moments of the batch");
   const auto scale = channel_constant(facts, node.find_input(1), convolution->channels);
@@ -115,6 +139,17 @@ std::optional<at::Tensor> per_channel(const Facts& facts, const Value* value, co
   return numbers.numel() == channels ? numbers : numbers.expand({channels}).contiguous();
 }
 
+/// What an operator with these numbers does to its other operand, which is operand `i`; nothing for a number divided by
+/// that operand.
+std::optional<Affine> affine_of(const ir::Node& node, std::size_t i, const at::Tensor& numbers) {
+  const at::Tensor ones = at::ones_like(numbers);
+  const at::Tensor zeros = at::zeros_like(numbers);
+  if (node.op() == "Add") return Affine{ones, numbers};
+  if (node.op() == "Sub") return i == 0 ? Affine{ones, -numbers} : Affine{-ones, numbers};
+  if (node.op() == "Mul") return Affine{numbers, zeros};
+  return i == 0 ? std::optional(Affine{numbers.reciprocal(), zeros}) : std::nullopt;
+}
+
 Match match_scale_or_bias(const Facts& facts, ir::Node& node) {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < 2; ++i) {
@@ -123,8 +158,8 @@ Match match_scale_or_bias(const Facts& facts, ir::Node& node) {
     if (!same_shape(node.input(i), node.output())) return Match::no("the result is stretched");
     const auto numbers = per_channel(facts, node.find_input(1 - i), node.output(), convolution->channels);
     if (!numbers) return Match::no("the other operand is no number for each channel");
-    if (node.op() == "Add") return match_affine(*convolution, {at::ones_like(*numbers), *numbers});
-    return match_affine(*convolution, {*numbers, at::zeros_like(*numbers)});
+    const auto affine = affine_of(node, i, *numbers);
+    return affine ? match_affine(*convolution, *affine) : Match::no("a number is divided by the convolution");
   }
   return Match::no("no operand is a convolution of its own with constant weights");
 }
@@ -178,17 +213,20 @@ Match match_padded(const Facts& facts, ir::Node& node) {
 void populate_convolution(PatternTable& table) {
   table.add(
       {.name = "conv_batch_norm",
-       .matches = "`BatchNormalization` with known moments, of a `Conv` or `ConvTranspose` that nothing else reads",
-       .makes = "the convolution with other weights",
+       .matches =
+           "`BatchNormalization` with known moments, of a `Conv`, `ConvTranspose` or `Gemm` that nothing else reads",
+       .makes = "that operator with other weights",
        .roots = {"BatchNormalization"},
        .match = match_batch_norm,
        .stage = Stage::kFuse});
-  table.add({.name = "conv_scale_bias",
-             .matches = "such a convolution times, or plus, a number for each channel",
-             .makes = "the convolution with other weights",
-             .roots = {"Add", "Mul"},
-             .match = match_scale_or_bias,
-             .stage = Stage::kFuse});
+  table.add(
+      {.name = "conv_scale_bias",
+       .matches =
+           "such a convolution times, divided by, plus or minus a number for each channel, or such a number minus it",
+       .makes = "the convolution with other weights",
+       .roots = {"Add", "Sub", "Mul", "Div"},
+       .match = match_scale_or_bias,
+       .stage = Stage::kFuse});
   table.add({.name = "conv_padded",
              .matches = "`Conv` of zeros put around the spatial axes by `Pad`",
              .makes = "`Conv` that pads",

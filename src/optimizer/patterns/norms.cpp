@@ -41,16 +41,21 @@ Value& norm_like(Rewriter& rewriter, const ir::Node& norm, std::vector<Value*> o
 
 // ------------------------------------------------------------------------------------------------ written out
 
+/// The norm of `x` that stands for what was written out, with its factor behind it.
+void write_norm(Rewriter& rewriter, std::string_view op, Value& x, const RootMeanSquare& found) {
+  Value& old = rewriter.root().output();
+  Value& weight = ones(rewriter, found.size, DType::kFloat32);
+  Value* norm = &rewriter.op(op, {&x, &weight}, over_last_axis(found.epsilon), old.type());
+  if (found.factor) norm = &rewriter.op("Mul", {norm, found.factor}, {}, old.type());
+  rewriter.replace(old, *norm);
+}
+
 /// x / √(mean(x²) + ε) over the last axis, whose size is known and not 0.
 Match match_rms(const Facts& facts, ir::Node& node) {
   const char* reason = nullptr;
   const auto found = root_mean_square_of(facts, node, reason);
   if (!found) return Match::no(reason);
-  return Match([=, &node](Rewriter& rewriter) {
-    Value& weight = ones(rewriter, found->size, DType::kFloat32);
-    rewriter.replace(node.output(), rewriter.op("RMSNormalization", {found->x, &weight}, over_last_axis(found->epsilon),
-                                                node.output().type()));
-  });
+  return Match([=](Rewriter& rewriter) { write_norm(rewriter, "RMSNormalization", *found->x, *found); });
 }
 
 Match match_layer(const Facts& facts, ir::Node& node) {
@@ -59,11 +64,7 @@ Match match_layer(const Facts& facts, ir::Node& node) {
   if (!found) return Match::no(reason);
   Value* x = centered(facts, found->x);
   if (x == nullptr) return Match::no("what is normalized is not moved to a mean of 0");
-  return Match([=, &node](Rewriter& rewriter) {
-    Value& weight = ones(rewriter, found->size, DType::kFloat32);
-    rewriter.replace(node.output(), rewriter.op("LayerNormalization", {x, &weight}, over_last_axis(found->epsilon),
-                                                node.output().type()));
-  });
+  return Match([=](Rewriter& rewriter) { write_norm(rewriter, "LayerNormalization", *x, *found); });
 }
 
 /// RMSNormalization of x - mean(x).
@@ -150,7 +151,8 @@ Match match_transposed(const Facts&, ir::Node& node) {
 
 void populate_norms(PatternTable& table) {
   table.add({.name = "layer_norm",
-             .matches = "y · 1 / √(mean(y²) + ε), or y divided by the root, for y = x - mean(x) over the last axis in "
+             .matches = "y · 1 / √(mean(y²) + ε), maybe times a weight, or y divided by the root, for y = x - mean(x) "
+                        "over the last axis in "
                         "float32",
              .makes = "`LayerNormalization` with a weight of ones",
              .roots = {"Mul", "Div"},
@@ -163,13 +165,15 @@ void populate_norms(PatternTable& table) {
              .match = match_centered,
              .stage = Stage::kFuse,
              .opset = 23});
-  table.add({.name = "rms_norm",
-             .matches = "x · 1 / √(mean(x²) + ε), or x divided by the root, over the last axis in float32",
-             .makes = "`RMSNormalization` with a weight of ones",
-             .roots = {"Mul", "Div"},
-             .match = match_rms,
-             .stage = Stage::kFuse,
-             .opset = 23});
+  table.add(
+      {.name = "rms_norm",
+       .matches =
+           "x · 1 / √(mean(x²) + ε), maybe times a weight, or x divided by the root, over the last axis in float32",
+       .makes = "`RMSNormalization` with a weight of ones",
+       .roots = {"Mul", "Div"},
+       .match = match_rms,
+       .stage = Stage::kFuse,
+       .opset = 23});
   table.add({.name = "norm_float16",
              .matches = "a float16 tensor cast to float32, normalized without a weight and cast back",
              .makes = "the norm of the float16 tensor, which computes in float32",

@@ -1,18 +1,10 @@
-#include <algorithm>
-
 #include "exportguard/optimizer/rewriter.h"
 #include "optimizer/heads.h"
 #include "optimizer/parts.h"
+#include "optimizer/rotations.h"
 
 namespace exportguard::optimizer {
 namespace {
-
-std::int64_t last_axis(const Value& value) { return axis_from_start(value, -1).value_or(-1); }
-
-bool joins_last_axis(const Value& joined, const ir::Node& concat) {
-  const auto axis = axis_from_start(joined, int_attribute(concat, "axis", 0));
-  return axis && *axis == last_axis(joined);
-}
 
 bool is_part_of_last(const std::optional<Part>& part) { return part && part->axis == last_axis(*part->from); }
 
@@ -28,18 +20,6 @@ Value* half_turned(const Facts& facts, const Value* value) {
   const bool is_turned =
       upper->size % 2 == 0 && upper->is_range(half, upper->size) && lower->is_range(0, half) && half > 0;
   return is_turned ? upper->from : nullptr;
-}
-
-/// What gets a last axis of size 1 here, maybe beside others; null if the value is something else.
-Value* before_last_axis(const Value* value) {
-  const ir::Node* node = value ? value->producer() : nullptr;
-  const bool adds_axes = node && (node->is("", "Unsqueeze") || node->is("", "Reshape"));
-  if (!adds_axes || !shape_of(*value) || !shape_of(node->input(0))) return nullptr;
-  const ir::Shape& with = *shape_of(*value);
-  const ir::Shape& without = *shape_of(node->input(0));
-  const bool is_last =
-      with.size() >= 2 && !without.empty() && with.back() == ir::Dim(1) && with[with.size() - 2] == without.back();
-  return is_last ? &node->input(0) : nullptr;
 }
 
 /// [..., n, 2] as [..., 2 n]: the operand.
@@ -67,18 +47,11 @@ Value* pairs_turned(const Facts& facts, const Value* value) {
   return is_turned ? odd->from : nullptr;
 }
 
-/// A table of half the width: its elements, and the shape that it has but for axes of size 1.
-struct Half {
-  Value* value = nullptr;
-  ir::Shape shape;
-};
-
 /// The value whose repetition along the last axis this is.
-std::optional<Half> half_of(const Value* value) {
+std::optional<Half> repeated(Value* value) {
   const ir::Node* concat = producer_of(value, "Concat");
   const bool is_pair = concat && concat->input_count() == 2 && concat->find_input(0) == concat->find_input(1);
-  if (!is_pair || !joins_last_axis(*value, *concat) || !shape_of(concat->input(0))) return std::nullopt;
-  return Half{&concat->input(0), *shape_of(concat->input(0))};
+  return is_pair && joins_last_axis(*value, *concat) ? whole_table(concat->input(0)) : std::nullopt;
 }
 
 /// What gets axes of size 1 in front of its last one, once or several times.
@@ -92,136 +65,38 @@ const Value* before_inner_axes(const Value* value) {
 }
 
 /// The value whose elements are here twice, one beside the other.
-std::optional<Half> doubled_of(const Value* value) {
+std::optional<Half> doubled(Value* value) {
   if (value == nullptr || !shape_of(*value)) return std::nullopt;
   const ir::Node* stretched = producer_of(before_joined_pairs(before_inner_axes(value)), "Expand");
   Value* single = stretched ? before_last_axis(stretched->find_input(0)) : nullptr;
   if (single == nullptr || !shape_of(stretched->output())) return std::nullopt;
   ir::Shape wanted = *shape_of(stretched->input(0));
   wanted.back() = ir::Dim(2);
-  ir::Shape shape = *shape_of(value[0]);
-  shape.back() = shape_of(*single)->back();
-  return *shape_of(stretched->output()) == wanted ? std::optional(Half{single, std::move(shape)}) : std::nullopt;
+  auto half = whole_table(*single);
+  if (!half || *shape_of(stretched->output()) != wanted) return std::nullopt;
+  half->shape = *shape_of(*value);
+  half->shape.back() = half->given.back();
+  return half;
+}
+
+/// Half of a table that holds each number twice.
+std::optional<Half> half_of(const Facts& facts, Value* table, bool is_interleaved) {
+  auto half = is_interleaved ? doubled(table) : repeated(table);
+  return half ? half : half_of_constant(facts, table, is_interleaved);
 }
 
 /// x · cos + turned(x) · sin with tables that hold each number twice.
-struct Rotation {
-  Value* x = nullptr;
-  Half cos;
-  Half sin;
-  bool is_interleaved = false;  ///< a number and its neighbour turn together, not one of each half
-};
-
 std::optional<Rotation> rotation_of(const Facts& facts, const ir::Node& straight, const ir::Node& turned) {
   for (const bool is_interleaved : {false, true}) {
-    const auto single = is_interleaved ? doubled_of : half_of;
     for (std::size_t i = 0; i < 2; ++i) {
       Value* x = is_interleaved ? pairs_turned(facts, turned.find_input(i)) : half_turned(facts, turned.find_input(i));
-      if (x == nullptr) continue;
-      auto cos = single(other_operand(straight, x));
-      auto sin = single(turned.find_input(1 - i));
-      if (cos && sin) return Rotation{x, std::move(*cos), std::move(*sin), is_interleaved};
+      if (x == nullptr || !shape_of(*x)) continue;
+      auto cos = half_of(facts, other_operand(straight, x), is_interleaved);
+      auto sin = half_of(facts, turned.find_input(1 - i), is_interleaved);
+      if (cos && sin) return Rotation{x, *shape_of(*x), std::move(*cos), std::move(*sin), is_interleaved};
     }
   }
   return std::nullopt;
-}
-
-/// Which axis of a rotated tensor of rank 4 is the sequence: 2 with the heads before it, 1 with the heads behind.
-enum class Layout : std::uint8_t { kHeadsFirst = 2, kHeadsLast = 1 };
-
-/// A table [1 or batch, sequence, half] with an axis of size 1 where the heads are, or without the leading axes.
-struct Table {
-  Value* value;
-  bool has_batch;   ///< it has a size for each sample
-  ir::Shape shape;  ///< [1 or batch, sequence, half]: that of the value but for axes of size 1
-};
-
-/// The axes of size 1 to take out of a shape, so that it is `wanted`; nothing if there are none such.
-std::optional<std::vector<std::int64_t>> axes_beside(const ir::Shape& shape, const ir::Shape& wanted) {
-  std::vector<std::int64_t> axes;
-  std::size_t kept = wanted.size();
-  for (std::size_t i = shape.size(); i-- > 0;) {
-    if (kept > 0 && shape[i] == wanted[kept - 1]) {
-      --kept;
-    } else if (shape[i] == ir::Dim(1)) {
-      axes.insert(axes.begin(), static_cast<std::int64_t>(i));
-    } else {
-      return std::nullopt;
-    }
-  }
-  return kept == 0 ? std::optional(axes) : std::nullopt;
-}
-
-std::optional<Table> table_for(const Half& half, const Value& x, Layout layout) {
-  const ir::Shape& shape = half.shape;
-  if (shape.empty() || shape.size() > 4) return std::nullopt;
-  ir::Shape padded(4 - shape.size(), ir::Dim(1));
-  padded.insert(padded.end(), shape.begin(), shape.end());
-  const auto sequence = static_cast<std::size_t>(layout);
-  const ir::Shape& of_x = *shape_of(x);
-  const bool fits = padded[3 - sequence] == ir::Dim(1) && padded[sequence] == of_x[sequence] &&
-                    padded[3] + padded[3] == of_x[3] && (padded[0] == ir::Dim(1) || padded[0] == of_x[0]);
-  if (!fits) return std::nullopt;
-  const bool has_batch = padded[0] == of_x[0];
-  Table table{half.value, has_batch, {has_batch ? of_x[0] : ir::Dim(1), of_x[sequence], padded[3]}};
-  const ir::Shape& given = *shape_of(*half.value);
-  return axes_beside(given, table.shape) || axes_beside(table.shape, given) ? std::optional(table) : std::nullopt;
-}
-
-std::optional<Layout> layout_of(const Rotation& rotation) {
-  for (const Layout layout : {Layout::kHeadsFirst, Layout::kHeadsLast}) {
-    if (table_for(rotation.cos, *rotation.x, layout) && table_for(rotation.sin, *rotation.x, layout)) return layout;
-  }
-  return std::nullopt;
-}
-
-/// The elements in another shape, which differs in axes of size 1.
-Value& in_shape(Rewriter& rewriter, Value& value, const ir::Shape& wanted) {
-  const auto type = ir::Type::tensor(value.dtype(), wanted);
-  if (*shape_of(value) == wanted) return value;
-  if (const auto axes = axes_beside(*shape_of(value), wanted))
-    return rewriter.op("Squeeze", {&value, &rewriter.ints(*axes)}, {}, type);
-  const auto axes = axes_beside(wanted, *shape_of(value));
-  return rewriter.op("Unsqueeze", {&value, &rewriter.ints(axes.value())}, {}, type);
-}
-
-/// As the operator wants it: [batch, sequence, half].
-Value& cache_of(Rewriter& rewriter, const Table& table, Value& x) {
-  const ir::Shape& of_x = *shape_of(x);
-  Value* cache = &in_shape(rewriter, *table.value, table.shape);
-  if (table.has_batch) return *cache;
-  Value& target = rewriter.op("Concat", {&rewriter.size(x, 0), &rewriter.ints({1, 1})}, {{"axis", 0}},
-                              ir::Type::tensor(DType::kInt64, ir::Shape{3}));
-  return rewriter.op("Expand", {cache, &target}, {},
-                     ir::Type::tensor(cache->dtype(), ir::Shape{of_x[0], table.shape[1], table.shape[2]}));
-}
-
-std::vector<ir::NamedAttribute> turning(bool is_interleaved) {
-  std::vector<ir::NamedAttribute> attributes;
-  if (is_interleaved) attributes.emplace_back("interleaved", std::int64_t{1});
-  return attributes;
-}
-
-void write_rotation(Rewriter& rewriter, const Rotation& rotation, Layout layout) {
-  Value& x = *rotation.x;
-  Value& cos = cache_of(rewriter, *table_for(rotation.cos, x, layout), x);
-  Value& sin = cache_of(rewriter, *table_for(rotation.sin, x, layout), x);
-  Value& old = rewriter.root().output();
-  if (layout == Layout::kHeadsFirst)
-    return rewriter.replace(
-        old, rewriter.op("RotaryEmbedding", {&x, &cos, &sin}, turning(rotation.is_interleaved), old.type()));
-  Value& joined = heads_joined(rewriter, x);
-  std::vector<ir::NamedAttribute> attributes = turning(rotation.is_interleaved);
-  attributes.emplace_back("num_heads", *(*shape_of(x))[2].constant());
-  Value& turned = rewriter.op("RotaryEmbedding", {&joined, &cos, &sin}, std::move(attributes), joined.type());
-  rewriter.replace(old, rewriter.reshape(turned, *shape_of(x)));
-}
-
-bool has_known_heads(const Value& x) {
-  const auto& shape = shape_of(x);
-  if (!shape || shape->size() != 4) return false;
-  const auto size = (*shape)[3].constant();
-  return size && *size > 0;
 }
 
 Match match_halves(const Facts& facts, ir::Node& node) {
@@ -231,15 +106,8 @@ Match match_halves(const Facts& facts, ir::Node& node) {
   auto rotation = rotation_of(facts, *a, *b);
   if (!rotation) rotation = rotation_of(facts, *b, *a);
   if (!rotation) return Match::no("no factor is the other one turned, with tables that hold each number twice");
-  const Value& x = *rotation->x;
-  const bool has_dtype = x.dtype() == DType::kFloat32 || is_narrow_float(x.dtype());
-  if (!has_known_heads(x) || !has_dtype || !same_shape(x, node.output()))
-    return Match::no("x must be a float tensor of rank 4 with a known last axis");
-  const auto layout = layout_of(*rotation);
-  if (!layout) return Match::no("the tables do not go with the sequence axis of x");
-  if (*layout == Layout::kHeadsLast && !(*shape_of(x))[2].is_constant())
-    return Match::no("the number of heads is not known");
-  return Match([=, r = *rotation, l = *layout](Rewriter& rewriter) { write_rotation(rewriter, r, l); });
+  if (!same_shape(*rotation->from, node.output())) return Match::no("the tables stretch x");
+  return match_rotation(node, *rotation);
 }
 
 /// A rotation of four axes, or one of [batch, sequence, heads · size] between the reshapes to it and back.
@@ -324,7 +192,7 @@ void populate_rotary(PatternTable& table) {
              .matches =
                  "x · cos + [-x₂, x₁] · sin for the halves x₁, x₂ of the last axis, tables of the form [c, c]; or "
                  "with each number turned with its neighbour, the tables holding each number twice in a row; "
-                 "heads before or behind the sequence",
+                 "heads before or behind the sequence; also with constant tables of that form, looked up or cut",
              .makes = "`RotaryEmbedding` with the half tables",
              .roots = {"Add"},
              .match = match_halves,

@@ -52,26 +52,96 @@ TEST(EagerAttention, WithChosenScoresTakesAMaskOfNumbers) {
   EXPECT_THAT(optimized_nodes(chosen), testing::HasSubstr("Where(%seen, %constant.f32.0, %constant.f32.above_lowest)"));
 }
 
-TEST(EagerAttention, StaysIfTheMaskMayBeMinusInfinity) {
+/// What makes NaN of the rows of a mask that are nothing but minus infinity.
+testing::Matcher<const std::string&> has_nan_for_hidden() {
+  return testing::AllOf(testing::HasSubstr("= ReduceMax("), testing::HasSubstr("= Attention(%q, %k, %v, "),
+                        testing::Not(testing::HasSubstr("Softmax")));
+}
+
+TEST(EagerAttention, WhoseMaskMayBeMinusInfinityGivesNaNWhereEveryKeyIsHidden) {
   const std::string graph = replaced(kEager, "{-3.4028234663852886e+38}", "{-inf}");
-  const Optimized result = optimized(graph);
-  EXPECT_THAT(result.nodes, testing::HasSubstr("Softmax"));
-  EXPECT_TRUE(
-      declined(result.report, "attention_softmax", "the mask may hide every key from a query with minus infinity"));
+  EXPECT_THAT(optimized_nodes(graph), has_nan_for_hidden());
 }
 
-TEST(EagerAttention, StaysIfTwoMasksTogetherMayBeMinusInfinity) {
+TEST(EagerAttention, WithChosenScoresMayHaveMinusInfinity) {
+  const std::string graph = replaced(kEager, "Softmax(%a)", "Softmax(%c)");
+  const std::string chosen = replaced(graph, "%w: f32", "%c: f32[b,2,s,p + s] = Where(%seen, %n, %low)\n      %w: f32");
+  const std::string nodes = optimized_nodes(replaced(chosen, "{-3.4028234663852886e+38}", "{-inf}"));
+  EXPECT_THAT(nodes, has_nan_for_hidden());
+  EXPECT_THAT(nodes, testing::HasSubstr("Where(%seen, %constant.f32.0, "));
+}
+
+TEST(EagerAttention, WhoseTwoMasksTogetherMayBeMinusInfinityAddsThemFirst) {
   const std::string graph = replaced(kEager, "%w: f32", "%e: f32[b,2,s,p + s] = Add(%a, %mask)\n      %w: f32");
-  const Optimized result = optimized(replaced(graph, "Softmax(%a)", "Softmax(%e)"));
-  EXPECT_THAT(result.nodes, testing::HasSubstr("Softmax"));
-  EXPECT_TRUE(declined(result.report, "attention_softmax", "the masks together may be minus infinity"));
+  const std::string nodes = optimized_nodes(replaced(graph, "Softmax(%a)", "Softmax(%e)"));
+  EXPECT_THAT(nodes, has_nan_for_hidden());
+  EXPECT_THAT(nodes, testing::HasSubstr("Add(%mask, %mask)"));
 }
 
-TEST(EagerAttention, StaysIfTheMaskIsAnInput) {
+TEST(EagerAttention, WhoseMaskIsAnInputIsOneNode) {
+  const std::string graph = replaced(kEager, "Add(%n, %mask)", "Add(%n, %bias)");
+  const std::string with =
+      replaced(graph, "%seen: bool[b,1,s,p + s]", "%seen: bool[b,1,s,p + s], %bias: f32[b,1,s,p + s]");
+  EXPECT_THAT(optimized_nodes(with), has_nan_for_hidden());
+}
+
+TEST(EagerAttention, StaysIfAMaskForEachHeadMayBeMinusInfinity) {
   const std::string graph = replaced(kEager, "Add(%n, %mask)", "Add(%n, %bias)");
   const Optimized result =
-      optimized(replaced(graph, "%seen: bool[b,1,s,p + s]", "%seen: bool[b,1,s,p + s], %bias: f32[b,1,s,p + s]"));
+      optimized(replaced(graph, "%seen: bool[b,1,s,p + s]", "%seen: bool[b,1,s,p + s], %bias: f32[b,2,s,p + s]"));
   EXPECT_THAT(result.nodes, testing::HasSubstr("Softmax"));
+  EXPECT_TRUE(declined(result.report, "attention_softmax",
+                       "a mask for each head may hide every key from a query with minus infinity"));
+}
+
+TEST(EagerAttention, OfAFiniteMaskForEachHeadLooksAtTheOtherOneAlone) {
+  const std::string graph = replaced(kEager, "Add(%n, %mask)", "Add(%m2, %mask)");
+  const std::string with = replaced(replaced(graph, "%mask: f32", R"(%m2: f32[b,2,s,p + s] = Add(%n, %slope)
+      %mask: f32)"),
+                                    "%zero: f32[] = {0}", "%zero: f32[] = {0}, %slope: f32[2,1,1] = {0.5, 0.25}");
+  const std::string nodes = optimized_nodes(replaced(with, "{-3.4028234663852886e+38}", "{-inf}"));
+  EXPECT_THAT(nodes, has_nan_for_hidden());
+  EXPECT_THAT(nodes, testing::ContainsRegex("ReduceMax\\(%[^,]*, "));
+}
+
+TEST(EagerAttention, StaysIfWhatLiftsMinusInfinityIsAroundIt) {
+  const std::string graph = replaced(kEager, "Softmax(%a)", "Softmax(%f)");
+  const std::string lifted =
+      replaced(replaced(graph, "%w: f32", "%f: f32[b,2,s,p + s] = Max(%a, %floor)\n      %w: f32"),
+               "{-3.4028234663852886e+38}", "{-inf}, %floor: f32[] = {-3.4028234663852886e+38}");
+  EXPECT_THAT(optimized_nodes(lifted), testing::HasSubstr("Softmax"));
+}
+
+TEST(EagerAttention, OfOneHeadHasThreeAxes) {
+  const std::string_view graph = R"(
+    graph(%q: f32[b,s,8], %k: f32[b,s,8], %v: f32[b,s,8], %x: f32[b,s,8], %seen: bool[b,s,s], %low: f32[] = {-inf}):
+      %key: f32[b,s,8] = Mul(%k, %x)
+      %t: f32[b,8,s] = Transpose(%key) {perm=[0, 2, 1]}
+      %m: f32[b,s,s] = MatMul(%q, %t)
+      %a: f32[b,s,s] = Where(%seen, %m, %low)
+      %w: f32[b,s,s] = Softmax(%a) {axis=-1}
+      %y: f32[b,s,8] = MatMul(%w, %v)
+      return (%y))";
+  const std::string nodes = optimized_nodes(graph);
+  EXPECT_THAT(nodes, testing::HasSubstr("= Attention(%q, %key, %v, "));
+  EXPECT_THAT(nodes, testing::HasSubstr("q_num_heads=1, kv_num_heads=1"));
+  EXPECT_THAT(nodes, testing::HasSubstr("= Unsqueeze("));
+}
+
+TEST(EagerAttention, TakesAFactorThatIsTheSameForAllKeysToTheQueries) {
+  const std::string graph =
+      replaced(kEager, "Mul(%m, %half)", "Mul(%m, %half)\n      %g: f32[b,2,s,p + s] = Mul(%n, %x)");
+  const std::string with = replaced(replaced(graph, "Add(%n, %mask)", "Add(%g, %mask)"), "%seen: bool[b,1,s,p + s]",
+                                    "%seen: bool[b,1,s,p + s], %x: f32[2,1,1]");
+  EXPECT_THAT(optimized_nodes(with), testing::HasSubstr("= Mul(%q, %x)"));
+}
+
+TEST(EagerAttention, OfOneHeadOfKeysForAllQueriesRepeatsNothing) {
+  std::string graph(kEager);
+  for (const std::string_view key : {"%k: f32[b,2", "%v: f32[b,2"})
+    graph = replaced(graph, key, std::string(key.substr(0, key.size() - 1)) + "1");
+  graph = replaced(graph, "%t: f32[b,2", "%t: f32[b,1");
+  EXPECT_THAT(optimized_nodes(graph), testing::HasSubstr("= Attention(%q, %k, %v, "));
 }
 
 TEST(EagerAttention, StaysIfTheWeightsAreReadAsWell) {
