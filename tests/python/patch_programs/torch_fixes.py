@@ -17,6 +17,7 @@ from called import Called
 from exportguard import to_onnx, torch_export_patches
 from exportguard.caches.build import make_dynamic_cache
 from exportguard.patches.torch.static_axes import StaticAxisError
+from patch_programs.written_entries import are_right
 
 
 class FixesTheBatch(torch.nn.Module):
@@ -39,12 +40,24 @@ class OneHot(torch.nn.Module):
         return torch.nn.functional.one_hot(x, y.shape[0] // 2)
 
 
+def one_hot_of_the_largest(x: torch.Tensor) -> torch.Tensor:
+    order = x.argsort(1)
+    classes: Any = max(order.amax() + 1, x.shape[1])
+    return torch.nn.functional.one_hot(order, classes)[..., :-1]
+
+
 def keeps_the_number_of_classes_symbolic() -> None:
     x, axes = torch.tensor([0, 2, 1]), ({0: Dim.DYNAMIC}, {0: Dim.DYNAMIC})
     with torch_export_patches():
         program = torch.export.export(OneHot(), (x, torch.zeros(8)), dynamic_shapes=axes)
     for size in (8, 13):
         assert torch.equal(program.module()(x, torch.zeros(size)), OneHot()(x, torch.zeros(size)))
+    for function in (
+        lambda x: torch.nn.functional.one_hot(x.argsort(1)),
+        lambda x: torch.nn.functional.one_hot(x.argsort(1) // 2, x.argsort(1).amax() + 1),
+        one_hot_of_the_largest,
+    ):
+        are_right([function], rewrite="auto")
 
 
 class CausalUnderATest(torch.nn.Module):
