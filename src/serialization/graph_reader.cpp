@@ -50,10 +50,18 @@ int count_of_outputs(const pb::NodeProto& node) {
   return count;
 }
 
+bool tells_shape(const pb::TypeProto& type) { return type.has_tensor_type() && type.tensor_type().has_shape(); }
+
+/// What is said first holds, but for a shape that is told later alone.
 template <typename List>
 void collect_types(const List& list, std::unordered_map<std::string, const pb::TypeProto*>& into) {
   for (const pb::ValueInfoProto& info : list) {
-    if (info.has_type()) into.emplace(info.name(), &info.type());
+    if (!info.has_type()) continue;
+    const auto [known, is_new] = into.emplace(info.name(), &info.type());
+    const bool says_more = !is_new && known->second->has_tensor_type() && !tells_shape(*known->second) &&
+                           tells_shape(info.type()) &&
+                           info.type().tensor_type().elem_type() == known->second->tensor_type().elem_type();
+    if (says_more) known->second = &info.type();
   }
 }
 

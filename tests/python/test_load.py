@@ -214,6 +214,23 @@ def test_sizes_of_other_names_are_not_equal() -> None:
     assert "Expand(" in loaded.text()
 
 
+def test_the_shape_of_an_output_may_be_told_among_the_values() -> None:
+    """That this cannot be so, as the operator tells, makes what is told of other values doubtful as well."""
+    nodes = [helper.make_node("Softmax", ["x"], ["y"]), helper.make_node("Foreign", ["x"], ["z"], domain="own")]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["b", "s"])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    told = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in ("y", "z")]
+    nodes += [helper.make_node("Shape", ["z"], ["to"]), helper.make_node("Reshape", ["y", "to"], ["r"])]
+    r = helper.make_tensor_value_info("r", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "main", [x], [y, r], value_info=told)
+    opsets = [helper.make_opsetid("", 22), helper.make_opsetid("own", 1)]
+    loaded = exportguard.load(helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString())
+    loaded.optimize()
+    assert "%y: f32[b,s]" in loaded.text()
+    assert "[2,3]" not in loaded.text()
+    assert "Shape(%z)" in loaded.text()
+
+
 def test_a_size_below_zero_is_like_no_other() -> None:
     model = model_of(helper.make_node("Neg", ["x"], ["y"]))
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "-1"
