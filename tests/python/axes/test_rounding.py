@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
-from exportguard import validate_module
+from exportguard import AxisError, to_onnx, validate_module
 from exportguard.axes.rounding import agree
 from exportguard.axes.traced_program import TracedProgram
 
@@ -56,3 +57,46 @@ def test_a_half_model_with_wide_outputs_keeps_its_axes() -> None:
     assert product.tolerance is not None
     assert sums.tolerance is not None
     assert product.tolerance.absolute > 10 * sums.tolerance.absolute
+
+
+class OtherwiseForFew(torch.nn.Module):
+    """Of few rows something else than of many."""
+
+    def __init__(self, few: object) -> None:
+        super().__init__()
+        self.few = few
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x if x.shape[0] > 3 else self.few(x)  # type: ignore[operator]
+
+
+FEW = {
+    "scaled": lambda x: x * 1.2,
+    "nothing": torch.zeros_like,
+    "moved": lambda x: x + 1,
+    "the other way round": lambda x: x.flip(1),
+    "one element": lambda x: torch.cat([x[:, :1] * 2, x[:, 1:]], 1),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize("name", FEW)
+def test_what_a_model_does_at_other_sizes_is_no_rounding_in_any_dtype(name: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    model, x = OtherwiseForFew(FEW[name]).eval(), torch.randn(5, 8).to(dtype)
+    with pytest.raises(AxisError, match="does something else than the model"):
+        to_onnx(model, (x,), dynamic_shapes=({0: "batch"},))
+    written = to_onnx(model, (x,), dynamic_shapes=({0: "batch"},), rewrite="auto")
+    few = torch.randn(2, 8).to(dtype)
+    for rows in (x, few):
+        torch.testing.assert_close(written.run({"x": rows})["output_0"], model(rows))
+
+
+def test_rounding_of_halves_is_small_beside_the_largest_and_on_average() -> None:
+    torch.manual_seed(0)
+    expected = torch.randn(1000).bfloat16()
+    noise = 1 + torch.finfo(torch.bfloat16).eps * torch.randn(1000)
+    assert agree([expected], [(expected * noise).bfloat16()])
+    assert not agree([expected], [expected * 1.1])
+    assert not agree([expected], [expected * 1.05 + 0.1])
+    assert not agree([torch.zeros(3).bfloat16()], [torch.ones(3).bfloat16()])
