@@ -5,8 +5,9 @@ In torch 2.11 to 2.13 they are made of others in C++, which reads sizes as numbe
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ _Made = Callable[..., Any]
 
 # Without annotations in torch 2.11 to 2.13.
 _check: _Made = torch._check
+_sym_max: _Made = torch.sym_max
 
 
 def _matrix_axes(x: torch.Tensor, dim: Sequence[int]) -> tuple[int, int]:
@@ -95,6 +97,83 @@ def condition_number(self: torch.Tensor, p: float | str | None = None) -> torch.
 def _given_axes(x: torch.Tensor, dim: Sequence[int] | None) -> list[int]:
     return list(range(x.ndim)) if dim is None else [axis % x.ndim for axis in dim]
 
+
+def _angles(length: int, turns: float, periodic: bool, dtype: torch.dtype | None) -> torch.Tensor:
+    """`length` positions along so many turns; a periodic window leaves out the last one. Narrow dtypes are for the end,
+    as in torch."""
+    wide = torch.float64 if (dtype or torch.get_default_dtype()) == torch.float64 else torch.float32
+    steps = length if periodic else length - 1
+    return torch.arange(length, dtype=wide) * (2 * math.pi * turns / max(steps, 1))
+
+
+def _as_window(made: torch.Tensor, length: int, options: Mapping[str, Any]) -> torch.Tensor:
+    """A window of one entry is that entry, whatever its formula says."""
+    window = torch.ones_like(made) if length == 1 else made
+    return window.to(options.get("dtype") or torch.get_default_dtype())
+
+
+def hamming_window(
+    window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, **options: Any
+) -> torch.Tensor:
+    """`torch.hamming_window`."""
+    angles = _angles(window_length, 1, periodic, options.get("dtype"))
+    return _as_window(alpha - beta * angles.cos(), window_length, options)
+
+
+def blackman_window(window_length: int, periodic: bool = True, **options: Any) -> torch.Tensor:
+    """`torch.blackman_window`."""
+    angles = _angles(window_length, 1, periodic, options.get("dtype"))
+    return _as_window(0.42 - 0.5 * angles.cos() + 0.08 * (2 * angles).cos(), window_length, options)
+
+
+def bartlett_window(window_length: int, periodic: bool = True, **options: Any) -> torch.Tensor:
+    """`torch.bartlett_window`: a triangle."""
+    rising = _angles(window_length, 1, periodic, options.get("dtype")) / math.pi
+    return _as_window(torch.where(rising > 1, 2 - rising, rising), window_length, options)
+
+
+def kaiser_window(window_length: int, periodic: bool = True, beta: float = 12.0, **options: Any) -> torch.Tensor:
+    """`torch.kaiser_window`."""
+    places = _angles(window_length, 1, periodic, options.get("dtype")) / math.pi - 1
+    depth = beta * (1 - places.square()).clamp(min=0).sqrt()
+    return _as_window(torch.i0(depth) / torch.i0(torch.full_like(depth, beta)), window_length, options)
+
+
+def pad_sequence(
+    sequences: Sequence[torch.Tensor],
+    batch_first: bool = False,
+    padding_value: float = 0.0,
+    padding_side: str = "right",
+) -> torch.Tensor:
+    """`torch.nn.utils.rnn.pad_sequence`: each as long as the longest."""
+    longest: Any = functools.reduce(_sym_max, [x.shape[0] for x in sequences])
+    axis = 0 if batch_first else 1
+
+    def padded(x: torch.Tensor) -> torch.Tensor:
+        missing = x.new_full((longest - x.shape[0], *x.shape[1:]), padding_value)
+        return torch.cat([x, missing] if padding_side == "right" else [missing, x])
+
+    if sequences[0].ndim > 1:
+        return torch.stack([padded(x) for x in sequences], axis)
+    # Of vectors torch asks whether one is empty before it joins them, which a size does not say.
+    return torch.stack([padded(x.unsqueeze(1)) for x in sequences], axis).squeeze(2)
+
+
+#: By the operator, what the conversion makes of those that a trace leaves as they are.
+CONVERTED: dict[Any, _Made] = {
+    _aten.hamming_window.default: hamming_window,
+    _aten.hamming_window.periodic: hamming_window,
+    _aten.hamming_window.periodic_alpha: hamming_window,
+    _aten.hamming_window.periodic_alpha_beta: hamming_window,
+    _aten.blackman_window.default: blackman_window,
+    _aten.blackman_window.periodic: blackman_window,
+    _aten.bartlett_window.default: bartlett_window,
+    _aten.bartlett_window.periodic: bartlett_window,
+    _aten.kaiser_window.default: kaiser_window,
+    _aten.kaiser_window.periodic: kaiser_window,
+    _aten.kaiser_window.beta: kaiser_window,
+    _aten.pad_sequence.default: pad_sequence,
+}
 
 #: By the operator, what it is made of.
 COMPOSITES: dict[Any, _Made] = {

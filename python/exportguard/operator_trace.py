@@ -24,7 +24,7 @@ from .axes.expressions import Range, Sizes
 from .axes.implication import Answer, decide
 from .axes.rounding import agree
 from .axes.traced_program import GraphWithTrueShapes, TracedSizes
-from .composites import COMPOSITES
+from .composites import COMPOSITES, CONVERTED
 from .devices import same_random_numbers
 from .errors import REFUSALS, InvalidArgumentError
 
@@ -97,8 +97,8 @@ def _find_operator(target: str) -> torch._ops.OpOverload | None:
 
 
 def _find_implementation(operator: torch._ops.OpOverload) -> Callable[..., Any] | None:
-    if operator in COMPOSITES:
-        return COMPOSITES[operator]
+    if operator in COMPOSITES or operator in CONVERTED:
+        return COMPOSITES.get(operator) or CONVERTED[operator]
     if operator in decomposition_table:
         return decomposition_table[operator]
     if operator._can_decompose():
