@@ -143,6 +143,7 @@ def loops_left(program: torch.export.ExportedProgram) -> tuple[str, ...]:
 
 
 _IS_A_GENERATOR = "is a generator that"
+_IS_NO_DEF = "is not defined by `def`"
 
 #: What torch 2.11 to 2.13 and Python say of rewritten code that goes beyond them, and what it means for the model.
 _REASONS = {
@@ -421,6 +422,11 @@ class _Search:
 
     def _explained(self) -> RewriteError | None:
         """What torch or Python said of rewritten code, in words of the model's."""
+        places = self._furthest.places
+        if places and places[0].code.co_name == "<lambda>":
+            reason = next((reason for reason in self._reasons if _IS_NO_DEF in reason), None)
+            if reason is not None:
+                return RewriteError(reason)
         for failed in self._failures:
             told = failed.in_words()
             if told is not None:

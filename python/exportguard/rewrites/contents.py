@@ -7,9 +7,11 @@ iterator has come, is only compared.
 from __future__ import annotations
 
 import collections
+import copy
 import functools
 import gc
 import itertools
+import random
 import sys
 import types
 import warnings
@@ -35,6 +37,7 @@ class Content(NamedTuple):
 PROGRESS = "progress"  # of an iterator
 OF_TENSOR = "attribute of a tensor"  # which no graph can hand on
 ARRAY = "array"  # the numbers of an array of numpy, or the bytes of a bytearray
+RANDOM = "random state"  # of a generator of random numbers
 ENTRY = "entry"  # of a dict
 ORDER = "order"  # in which a dict has its keys
 
@@ -63,6 +66,7 @@ _WITH_ATTRIBUTES = (
     "functools",
     "copy",
     "abc",
+    "random",
 )
 _FOREIGN = frozenset(sys.stdlib_module_names) - frozenset(_WITH_ATTRIBUTES)
 
@@ -261,7 +265,7 @@ _DICTIONARY = attrgetter("__dict__")
 
 def differs(kind: str, before: Any, now: Any) -> bool:
     """Whether a place holds something else than before."""
-    return bool(before != now) if kind in (PROGRESS, ARRAY) else before is not now
+    return bool(before != now) if kind in (PROGRESS, ARRAY, RANDOM) else before is not now
 
 
 def slots_of(owner: Any) -> list[str]:
@@ -360,6 +364,46 @@ def _of_iterator(owner: Any) -> Content:
     return Content(PROGRESS, {None: _Progress(owner)})
 
 
+def _of_random(owner: Any) -> Content:
+    return Content(RANDOM, {None: RandomState(owner)})
+
+
+class RandomState:
+    """How far a generator of random numbers has come, which equals another state of the same numbers."""
+
+    __slots__ = ("state",)
+
+    def __init__(self, generator: Any) -> None:
+        is_of_numpy = isinstance(generator, np.random.Generator)
+        self.state = copy.deepcopy(generator.bit_generator.state) if is_of_numpy else _state_of(generator)
+
+    def put_into(self, generator: Any) -> None:
+        """Lets a generator go on from here."""
+        if isinstance(generator, np.random.Generator):
+            generator.bit_generator.state = self.state
+        elif isinstance(generator, random.Random):
+            generator.setstate(self.state)
+        else:
+            generator.set_state(self.state)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RandomState) and _is_state(self.state, other.state)
+
+    __hash__ = None  # type: ignore[assignment]  # what it holds may change
+
+    def __repr__(self) -> str:
+        return "a state of random numbers"
+
+
+def _is_state(one: Any, other: Any) -> bool:
+    is_of_python = isinstance(one, tuple) and not any(isinstance(part, np.ndarray) for part in one)
+    return bool(one == other) if is_of_python else repr(one) == repr(other)
+
+
+def _state_of(generator: Any) -> Any:
+    return generator.getstate() if isinstance(generator, random.Random) else generator.get_state()
+
+
 class _Numbers:
     """A copy of an array, which equals another of the same numbers."""
 
@@ -428,5 +472,6 @@ _READERS: list[tuple[Any, Callable[[Any], Content | None]]] = [
     (bytearray, _of_array),
     (_ITERATORS, _of_iterator),
     (np.ndarray, _of_array),
+    ((random.Random, np.random.Generator, np.random.RandomState), _of_random),
     (torch.Tensor, _of_tensor),
 ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from exportguard.declaration.patch import NEEDED, CodeReplacement, Patch, Replacement, Verdict, keep_frames
 from exportguard.rewrites.engine import RewrittenMethod
-from exportguard.rewrites.places import dotted_path
+from exportguard.rewrites.places import dotted_path, own_path
 from exportguard.rewrites.rules import answering_rules
 from exportguard.rewrites.transform import transform_function
 from exportguard.rewrites.watch import watch_exports
@@ -95,7 +95,7 @@ def _answering(function: types.FunctionType, _: types.CodeType, lines: frozenset
 
 def in_place(functions: Sequence[types.FunctionType], rewritten: RewrittenMethod, name: str = "") -> InPlaceRewrite:
     """The patch that lets `functions` run what `rewritten` holds."""
-    target = dotted_path(functions[0])
+    target = own_path(functions[0])
     if rewritten.func.__code__.co_freevars != functions[0].__code__.co_freevars:
         raise RewriteError(f"{target} refers to other enclosing variables when it is rewritten; rewrite it by hand")
     return InPlaceRewrite(

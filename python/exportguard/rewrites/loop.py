@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.aliases import aliases_now
@@ -283,6 +284,7 @@ class Loop:
 
     def scan(self, rows: Rows, *, has_steps: bool = False) -> tuple[Any, ...]:
         """The loop over rows that were analysed; `has_steps` if there are rows at all sizes of the trace."""
+        self._require_known_counts()
         leaves = pytree.tree_leaves(rows.tensors)
         initial = self._initial()
         made_by_a_step: list[pytree.TreeSpec] = []
@@ -314,6 +316,18 @@ class Loop:
         marked = [number_rows(r) if n else r for r, n in builtins.zip(collected, numbers, strict=True)]
         self._fill_lists(pytree.tree_unflatten(marked, made_by_a_step[0]))
         return values
+
+    def _require_known_counts(self) -> None:
+        """Refuses a list that a loop within the loop fills, and whose elements data leaves out in each step anew: what
+        the steps make are rows of one tensor."""
+        parts = (part.value if isinstance(part, Maybe) else part for part in self._elements)
+        lengths = (part.length for part in parts if isinstance(part, Collected))
+        if any(free_unbacked_symbols(length) & self._captured.own_symbols for length in lengths):
+            raise RewriteError(
+                f"line {self._line}: a loop within a loop over tensors fills a list, and leaves out elements where "
+                "tensor data or a number of the loops says so, so that each step has another number of them; compute "
+                "all of them and what says which count, as with torch.where, or add them up instead"
+            )
 
     def _fill_lists(self, collected: list[Any]) -> None:
         """Appends the rows of each list, those of several elements of a step in turn."""

@@ -10,7 +10,7 @@ import types
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from exportguard.declaration.targets import resolve
+from exportguard.declaration.targets import TargetMissingError, resolve
 from exportguard.model_code import is_models, users_frame
 
 
@@ -96,6 +96,19 @@ def functions_of(code: types.CodeType) -> list[types.FunctionType]:
 def dotted_path(function: types.FunctionType) -> str:
     """Where the code of a function is defined: "package.module.Class.method", "module.outer.<locals>.inner"."""
     return f"{function.__globals__['__name__']}.{function.__code__.co_qualname}"
+
+
+def own_path(function: types.FunctionType) -> str:
+    """Its `dotted_path`, with the line if another function goes by that path, as the second `def _` of a module."""
+    path = dotted_path(function)
+    if "<locals>" in path:
+        return path
+    try:
+        codes = [found.__code__ for found in _reachable(resolve(path).raw)]
+    except TargetMissingError:
+        return path
+    named = [code for code in codes if code.co_qualname == function.__code__.co_qualname]
+    return path if not named or function.__code__ in named else f"{path}:{function.__code__.co_firstlineno}"
 
 
 def functions_at(path: str) -> list[types.FunctionType]:

@@ -26,6 +26,7 @@ from exportguard.rewrites.contents import (
     OF_TENSOR,
     ORDER,
     PROGRESS,
+    RANDOM,
     Content,
     Dictionaries,
     Order,
@@ -78,7 +79,7 @@ class Slot:
         if self.kind == ORDER:
             return f"the order of the keys of a {type(self.owner).__name__}"
         name = self.owner.__name__ if isinstance(self.owner, type) else type(self.owner).__name__
-        if self.kind in ("member", ARRAY):
+        if self.kind in ("member", ARRAY, RANDOM):
             return f"a {name}"
         return f"{name}.{self.key}" if "attribute" in self.kind else f"{name}[{self.key!r}]"
 
@@ -108,6 +109,8 @@ class Slot:
             _put_variable(self.owner, value)
         elif self.kind == "member":
             self.owner.discard(self.key) if value is MISSING else self.owner.add(value)
+        elif self.kind == RANDOM:
+            value.put_into(self.owner)
         elif self.kind == ARRAY:
             self.owner[:] = value.content
         elif self.kind == "element":
@@ -228,7 +231,7 @@ class Snapshot:
         self._filled.append(known)
         if not self._dictionaries.take(owner):
             self._others.append(known)
-        inner = () if content.kind in (PROGRESS, ARRAY) else content.values.values()
+        inner = () if content.kind in (PROGRESS, ARRAY, RANDOM) else content.values.values()
         return [*inner, *held_by(owner)]
 
     def _look(self, owner: object) -> None:
@@ -350,8 +353,12 @@ class KeptModule:
         return snapshot_of(self.module)
 
     @functools.cached_property
-    def _buffers(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        return [(buffer, buffer.detach().clone()) for buffer in self.module.buffers()]
+    def _buffers(self) -> list[tuple[torch.Tensor, torch.Tensor, int | None]]:
+        """With what each holds, and its version, which those made under torch.inference_mode() have not."""
+        return [
+            (buffer, buffer.detach().clone(), None if buffer.is_inference() else buffer._version)
+            for buffer in self.module.buffers()
+        ]
 
     @contextmanager
     def call(self) -> Iterator[torch.nn.Module]:
@@ -363,9 +370,12 @@ class KeptModule:
         finally:
             before.restore(before.changes())
             with torch.no_grad():
-                for buffer, content in buffers:
-                    if not is_fake(buffer):
-                        buffer.copy_(content)
+                for buffer, content, version in buffers:
+                    if is_fake(buffer):
+                        continue
+                    buffer.copy_(content)
+                    if version is not None:  # a gradient that is still to be computed asks for it (torch 2.11 to 2.13)
+                        torch._C._autograd._unsafe_set_version_counter((buffer,), (version,))
 
 
 def is_fake(tensor: torch.Tensor) -> bool:

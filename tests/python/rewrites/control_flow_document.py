@@ -67,7 +67,9 @@ A program means what it means in Python, or the export fails with the line and t
   and `contextlib.nullcontext` are), a `finally` that returns. If there is one, the export fails and names it. What
   torch raises at a test on data, and what the rewriting raises, is never taken by a handler of the model.
   What an expression raises while it is traced (`round(x)`, `table[key]`) may come from what stands for its values
-  there: it is never a check, and stops the export.
+  there: it is never a check, and stops the export. What tensor data lets an operation raise, as a division by 0, an
+  index out of bounds, `int` of NaN, the root of a negative number, `torch.stack` of nothing or a matrix that is not
+  positive definite, is infinity, NaN or the end of a run in a file: where the model may catch it, the export fails.
 - **`a or b`, `a and b`** are truth values where they are merely tested and `a if a else b` where their value is used.
   An operand that changes something is read only where Python would read it.
 - **Functions in functions.** A variable that a nested function, a lambda or a kept generator uses has one cell, and
@@ -77,8 +79,9 @@ A program means what it means in Python, or the export fails with the line and t
   stale, and to read a stale tensor (in the model, as its output, or as a buffer that it leaves behind) is refused
   with both lines. The same holds for two views that one body takes as two operands. A row or a window by the number of
   a loop, `y[i]`, may be any part of `y`: behind a change of `y` it is stale, and `row = y[i]; row += 1` is refused,
-  for the graph reads a copy (write `y[i] += 1`). What an input holds after the call is not told. Lists and dicts
-  from before a test that one branch replaces must not be changed behind it while both are in use.
+  for the graph reads a copy (write `y[i] += 1`). What an input holds after the call is not told. Lists, dicts
+  and objects from before a test or a loop that it may replace must not be changed behind it while both are in use, and
+  `a is b` of what a branch or a loop made anew is refused where a path made them one.
 - **Numbers.** A Python number that a loop or a branch changes is an int64 or float64 tensor of rank 0 that computes
   as Python does, and decides a dtype no more than a Python number would. Its kind may widen: bool, int, float, and a
   tensor of the dtype and shape that the body makes (`total = 0`). Where a variable has its kind only behind the first
@@ -91,8 +94,10 @@ A program means what it means in Python, or the export fails with the line and t
 - **State.** What code changes is found by what it can reach: its variables, the globals it names, the objects behind
   them with their attributes, slots, entries and members, submodules, classes, functions with their default arguments.
   A place that both branches or the steps of a loop fill comes out of the graph; a set, an array of numpy, an iterator
-  that only one path changes is refused. So is an attribute of a tensor that a branch or a loop sets, or that a tensor
-  has which comes out of one (names with an underscore are left to torch). State in modules written in C is not seen.
+  that only one path changes is refused, and so are other orders of the keys of a dict, and random numbers that only
+  one path takes from a generator of `random` or numpy. So is an attribute of a tensor that a branch or a loop sets, or
+  that a tensor has which comes out of one (names with an underscore are left to torch). State in modules written in C
+  is not seen, as that behind `random.random()`.
 - **Texts** that hold a number of tensor data or a dynamic size (`f"{x.sum()}"`, `str(…)`, `"…".format(…)`, `"…" % …`)
   may be told in messages; to compare one, to look something up by it or to take it apart is refused. In a function
   that nothing else stops, and without `rewrite`, the export stops where such a text is made for more than a message:

@@ -4,10 +4,14 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 from control_flow_program import Programs, check
 from torch.nn import Linear, Module
+
+from exportguard import RewriteError, to_onnx
 
 PROGRAMS = Programs()
 
@@ -191,6 +195,63 @@ class NestedFunction(Module):
         return x
 
 
+@functools.singledispatch
+def scaled(factor, x):
+    raise TypeError(factor)
+
+
+@scaled.register
+def _(factor: int, x):
+    return x * factor if x.sum() > 0 else x
+
+
+@scaled.register
+def _(factor: float, x):
+    return x / factor if x.sum() > 0 else -x
+
+
+class FunctionsOfOneName(Module):
+    def forward(self, x):
+        return scaled(2, x) + scaled(4.0, x)
+
+
 @pytest.mark.parametrize("cls", PROGRAMS, ids=lambda cls: cls.__name__)
 def test_a_program_with_a_test_on_tensor_data_is_equal_to_eager(cls: type[Module]) -> None:
     check(cls)
+
+
+def test_functions_that_go_by_one_name_are_rewritten_each() -> None:
+    onnx = to_onnx(FunctionsOfOneName(), (torch.ones(3, 4),), dynamic_shapes=({0: "n"},), rewrite="auto")
+    for x in (torch.ones(2, 4), -torch.ones(5, 4)):
+        torch.testing.assert_close(next(iter(onnx.run({"x": x}).values())), FunctionsOfOneName()(x))
+
+
+class LambdaAsAHook(Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = Linear(4, 4)
+        self.linear.register_forward_hook(lambda module, args, y: y * 2 if y.sum() > 0 else y)
+
+    def forward(self, x):
+        return self.linear(x)
+
+
+class PowerModulo(Module):
+    def forward(self, x):
+        count = int(x.abs().sum()) % 6
+        return x * pow(3, count, 5)
+
+
+@pytest.mark.parametrize(
+    ("cls", "reason"),
+    [
+        (LambdaAsAHook, "<lambda> is not defined by `def`; rewrite it as a function"),
+        (
+            PowerModulo,
+            r"line \d+: this has no meaning with what stands for a number of tensor data.*unsupported operand",
+        ),
+    ],
+)
+def test_what_stops_rewritten_code_is_told_rather_than_what_stopped_it_before(cls: type[Module], reason: str) -> None:
+    with pytest.raises(RewriteError, match=reason):
+        to_onnx(cls(), (torch.ones(3, 4),), dynamic_shapes=({0: "n"},), rewrite="auto")

@@ -7,7 +7,7 @@ import torch
 from control_flow_program import Programs, check, up
 from torch.nn import Module
 
-from exportguard import to_onnx
+from exportguard import RewriteError, to_onnx
 
 PROGRAMS = Programs()
 SEVERAL = ((up(5),), (up(7, -1),), (up(6, 4),), (up(9, 0.3),))
@@ -125,3 +125,14 @@ def test_a_name_that_was_deleted_may_be_given_a_value_by_a_test() -> None:
     onnx = to_onnx(DropsAName(), (up(3),), dynamic_shapes=({0: "n"},), rewrite="auto")
     for (x,) in SEVERAL:
         torch.testing.assert_close(next(iter(onnx.run({"x": x}).values())), DropsAName()(x))
+
+
+class PairsThatDataLeavesOut(Module):
+    def forward(self, x):
+        pairs = [a * b for i, a in enumerate(x) for j, b in enumerate(x) if i < j and (a * b).sum() > 0]
+        return sum(pairs, torch.zeros(4))
+
+
+def test_elements_that_a_loop_in_a_loop_leaves_out_are_refused() -> None:
+    with pytest.raises(RewriteError, match=r"line \d+: a loop within a loop over tensors fills a list, and leaves out"):
+        to_onnx(PairsThatDataLeavesOut(), (up(3),), dynamic_shapes=({0: "n"},), rewrite="auto")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import random
 from typing import Any
 
 import numpy as np
@@ -243,6 +244,23 @@ class DequeInABranch(torch.nn.Module):
 
 
 @REFUSED.add()
+class RandomNumberInABranch(torch.nn.Module):
+    def forward(self, x):
+        numbers = random.Random(3)
+        return x * numbers.random() if x.sum() > 0 else x
+
+
+@REFUSED.add()
+class RandomNumberOfNumpyInALoop(torch.nn.Module):
+    def forward(self, x):
+        numbers = np.random.default_rng(3)
+        total = torch.zeros(4)
+        for row in x:
+            total = total + row * float(numbers.random())
+        return total
+
+
+@REFUSED.add()
 class NextInABranch(torch.nn.Module):
     def forward(self, x):
         numbers = iter([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])
@@ -281,6 +299,15 @@ class LastKeysFirst(torch.nn.Module):
         for value in entries.values():
             total = total * 2 + value
         return total
+
+
+@RIGHT.add()
+class RandomNumberBeforeABranch(torch.nn.Module):
+    def forward(self, x):
+        numbers = random.Random(3)
+        factor = numbers.random()
+        y = x * factor if x.sum() > 0 else x
+        return y + numbers.random()
 
 
 @RIGHT.add()
