@@ -40,6 +40,9 @@ _INDEXING = frozenset({"__getitem__", "__setitem__"})
 _WITHOUT_FUNCTIONS = torch._C._disabled_torch_function_impl
 _CONSTANTS = frozenset({int, type(None), types.EllipsisType})
 
+#: `x.data`, which no operator is called for in torch 2.11 to 2.13: what it gives has no place in a graph.
+_DATA = vars(torch._C.TensorBase)["data"].__get__
+
 
 def straight(original: Callable[..., Any]) -> Callable[..., Any]:
     """The first of the three modes; all are asked for a tensor with functions of its own, or where modes are others."""
@@ -51,6 +54,8 @@ def straight(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def torch_function(mode: Any, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         # It is called for each function, and so asks all that it can of what it has at hand.
+        if type(func) is types.MethodWrapperType and func == _DATA:
+            func, args = torch.Tensor.detach, args[:1]  # shares the memory as well; `__get__` is given the class too
         is_straight = (
             type(func) in _COMPILED
             and func not in _LOOKED_FOR
