@@ -208,6 +208,17 @@ def test_a_dtype_that_onnx_does_not_have_is_refused(module: Model) -> None:
         to_onnx(torch.nn.Identity().eval(), (torch.zeros(2, dtype=torch.complex32),))
 
 
+def test_what_was_computed_before_an_export_is_differentiated_behind_it() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)).eval()
+    x = torch.randn(3, 4)
+    loss = module(x).sum()
+    versions = [buffer._version for buffer in module.buffers()]
+    to_onnx(module, (x,), dynamic_shapes=({0: "batch"},))
+    assert [buffer._version for buffer in module.buffers()] == versions
+    loss.backward()
+    assert module[0].weight.grad is not None
+
+
 def test_the_model_that_is_exported_is_left_as_it_was(module: Model) -> None:
     before = {name: value.clone() for name, value in module.state_dict().items()}
     to_onnx(module, (X,), dynamic_shapes=DYNAMIC)
