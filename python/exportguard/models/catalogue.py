@@ -6,6 +6,7 @@ import difflib
 import functools
 import importlib
 import logging
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -356,6 +357,11 @@ def _loaded(
             raise FileError(
                 f"the weights in {name} are quantized ({_quantized_by(config)}), and are not loaded here: {reason}; "
                 "pass the checkpoint that they were made from, and --quantize for a file in few bits"
+            ) from error
+        if isinstance(error, pickle.UnpicklingError):  # whose own remedy is to run whatever is in the file
+            raise FileError(
+                f"{model_class.__name__} cannot be loaded from {name}: a *.bin file in it is cut short, or holds other "
+                "things than weights, which are not run here; copy it again, or have it saved as safetensors"
             ) from error
         raise FileError(
             f"{model_class.__name__} cannot be loaded from {name}: {type(error).__name__}: {reason}; compare the files "

@@ -91,6 +91,11 @@ def runs_a_program(folder: Path) -> None:
     (folder / "pytorch_model.bin").write_bytes(b"cbuiltins\nopen\n(V" + target + b"\nVw\ntR.")
 
 
+def has_garbage(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"x" * 100)
+
+
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 4000\n"
 
 REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
@@ -133,7 +138,8 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "a cut processor": (holds("preprocessor_config.json", b"{"), "preprocessor_config.json"),
     "a broken index": (has_a_broken_index, "model.safetensors.index.json"),
     "an end that is a word": (ends_with_a_word, "generation_config.json"),
-    "a pickle that is a program": (runs_a_program, "cannot be loaded"),
+    "a pickle that is a program": (runs_a_program, "cannot be loaded from"),
+    "a pickle that is none": (has_garbage, "copy it again, or have it saved as safetensors"),
 }
 
 
