@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+from typing import Any
+
+import numpy as np
 
 from . import _core
 from .errors import InvalidArgumentError
@@ -13,6 +16,17 @@ MAX_OPSET = 25
 
 # A model of one node, in the text format of the IR.
 _PROBE = "graph(%x: f32[n]):\n  %y: f32[n] = Identity(%x)\n  return (%y)\n"
+
+_WITH_ATTENTION = 23
+
+# Queries that see no key, which are to give zeros (NaN in onnxruntime 1.23, the mean of the values up to 1.27), and a
+# hidden key beside a softcap, which is to stay hidden: ONNX first had the softcap behind the mask, and so has
+# onnxruntime up to 1.26 (https://github.com/microsoft/onnxruntime/pull/28379).
+_ATTENTION = """graph(%query: f32[1,1,1,1], %keys: f32[1,1,2,1], %seen: bool[1,2], %added: f32[1,2]):
+  %blind: f32[1,1,1,1] = Attention(%query, %keys, %keys, %seen) {scale=1.0}
+  %capped: f32[1,1,1,1] = Attention(%query, %keys, %keys, %added) {scale=1.0, softcap=1.0}
+  return (%blind, %capped)
+"""
 
 
 def checked_opset(opset: int | None) -> int:
@@ -48,7 +62,7 @@ def opset_of(text: str | None) -> int | None:
 
 @functools.cache
 def default_opset() -> int:
-    """The newest opset that the installed onnxruntime runs; without onnxruntime the newest that can be written."""
+    """The newest opset that the installed onnxruntime runs right; without it the newest that can be written."""
     newest = min(MAX_OPSET, _core.newest_opset())
     if importlib.util.find_spec("onnxruntime") is None:
         return newest
@@ -56,13 +70,29 @@ def default_opset() -> int:
 
 
 def _runs(opset: int) -> bool:
-    """Whether onnxruntime loads a model of that opset: it refuses those that are newer than itself."""
+    """Whether onnxruntime loads a model of that opset, as it does none that is newer than itself, and computes the
+    attention that there is in it as torch does."""
+    return _session(_PROBE, opset) is not None and (opset < _WITH_ATTENTION or _attends(opset))
+
+
+def _session(text: str, opset: int) -> Any:
+    """A session of a model in the text format; None if onnxruntime has no kernel for it, or not this opset."""
     import onnxruntime
 
-    model = _core.Model.parse(_PROBE)
+    model = _core.Model.parse(text)
     _core.lower(model, opset=opset)
+    errors = onnxruntime.capi.onnxruntime_pybind11_state
     try:
-        onnxruntime.InferenceSession(_core.to_bytes(model), providers=["CPUExecutionProvider"])
-    except onnxruntime.capi.onnxruntime_pybind11_state.Fail:
+        return onnxruntime.InferenceSession(_core.to_bytes(model), providers=["CPUExecutionProvider"])
+    except (errors.Fail, errors.NotImplemented, errors.InvalidGraph):
+        return None
+
+
+def _attends(opset: int) -> bool:
+    session = _session(_ATTENTION, opset)
+    if session is None:
         return False
-    return True
+    keys = np.array([1, 3], np.float32).reshape(1, 1, 2, 1)
+    masks = {"seen": np.zeros((1, 2), bool), "added": np.array([[0, -np.inf]], np.float32)}
+    blind, capped = session.run(None, {"query": keys[:, :, :1], "keys": keys, **masks})
+    return bool(blind == 0 and abs(capped - 1) < 1e-5)
