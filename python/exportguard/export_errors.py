@@ -48,6 +48,11 @@ _BY_WORDS = (
         r"tensors that were made under torch.inference_mode() cannot be traced: make the model and its inputs under "
         r"torch.no_grad(), or none of both",
     ),
+    (
+        r"Cannot call (?:sizes|strides|numel)\(\) on tensor with symbolic",
+        r"an operator there asks in C++ for a size that changes, as some do within torch.vmap: write such a loop out, "
+        r"torch.stack([f(w) for w in weights]), or leave the axis out of dynamic_shapes",
+    ),
     (r"quantized nyi in meta tensors", r"a program takes no quantized tensor: pass x.dequantize(), or x.int_repr()"),
     (
         r"Unsupported input type <class '([^']*)'>",

@@ -14,6 +14,7 @@ import pytest
 import torch
 import transformers
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 import exportguard as eg
@@ -54,6 +55,22 @@ class Box:
 @dataclasses.dataclass
 class Pair:
     content: torch.Tensor
+
+
+class Asks(torch.nn.Module):
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
+
+
+def layers_at_once(x: torch.Tensor) -> torch.Tensor:
+    def layer(weight: torch.Tensor, scale: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return functional.linear(functional.layer_norm(x, (4,), scale, bias), weight, bias)
+
+    return torch.vmap(layer)(torch.ones(3, 4, 4), torch.ones(3, 4), torch.ones(3, 4))
 
 
 class Packs(torch.nn.Module):
@@ -165,6 +182,14 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a quantized tensor": (
         lambda: to_onnx(Model().eval(), (torch.quantize_per_tensor(X, 0.1, 0, torch.quint8),)),
         "pass x.dequantize()",
+    ),
+    "functions of numpy": (
+        lambda: to_onnx(Asks(lambda x: torch.from_numpy(numpy.square(x.numpy()))).eval(), (X,)),
+        "functions of numpy are no operators of a program",
+    ),
+    "layers in one call of vmap": (
+        lambda: to_onnx(Asks(layers_at_once).eval(), (torch.randn(2, 3, 4),), dynamic_shapes=({0: "b", 1: "s"},)),
+        "write such a loop out, torch.stack([f(w) for w in weights])",
     ),
     "within a fake mode": (lambda: within(FakeTensorMode(allow_non_fake_inputs=True)), "call to_onnx outside of it"),
     "a part that is a script": (
