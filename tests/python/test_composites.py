@@ -63,3 +63,14 @@ def test_sequences_are_as_long_as_the_longest(name: str, shape: tuple[int, ...])
         return tuple(5 * torch.randn(length, *shape) for length in lengths)
 
     check(SEQUENCES[name], of(4, 6, 5), of(7, 2, 2), of(1, 1, 9), of(3, 3, 3))
+
+
+def test_a_try_around_an_export_is_none_of_the_model() -> None:
+    def rows_as_one(x: torch.Tensor) -> torch.Tensor:
+        found = x[x > 0]
+        return found.new_ones(found.shape[0], 4).reshape(found.shape[0], -1)
+
+    try:
+        check(rows_as_one, (torch.randn(5),), (torch.ones(3),))
+    except ZeroDivisionError:
+        pytest.fail("it is the caller who catches it")

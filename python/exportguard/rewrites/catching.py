@@ -26,7 +26,8 @@ from exportguard.source.walking import walked
 #: Modules whose context managers let every exception pass.
 _TRANSPARENT = ("torch", "warnings", "decimal", "threading", "_thread", "tempfile", "time")
 _TRANSPARENT_CLASSES = ("contextlib.nullcontext", "contextlib.closing", "contextlib.redirect_stdout")
-_ROOT = "_run_watched"  # the function that an export starts from
+#: What an export starts from, here, in torch 2.11 to 2.13 and for one operator: who calls these is no model.
+_ROOTS = ("_run_watched", "_export", "trace_operator")
 
 Block = ast.Try | ast.With
 
@@ -46,7 +47,7 @@ class Handler:
 def handler_of(kind: type[BaseException]) -> Handler | None:
     """The innermost block of the model that may catch an exception of this class, if it is raised now."""
     frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_name != _ROOT:
+    while frame is not None and frame.f_code.co_name not in _ROOTS:
         if is_models(frame.f_code.co_filename):
             found = _handler_in(frame, kind)
             if found is not None:

@@ -14,6 +14,14 @@ from exportguard import ExportGuardError, to_onnx
 
 Function = Callable[..., object]
 
+
+def _filled_in_a_part(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    whole = x.clone()
+    part = whole[1:, :-1]
+    part.fill_diagonal_(4.0)
+    return whole, part
+
+
 FUNCTIONS: list[Function] = [
     lambda x: x.take_along_dim(x.argsort(1), 1),
     lambda x: torch.take_along_dim(x, x[:1].argsort(1), dim=-1),
@@ -35,6 +43,11 @@ FUNCTIONS: list[Function] = [
     *(lambda x, order=order: torch.linalg.norm(x, order) for order in (1, float("inf"), None)),
     lambda x: torch.linalg.norm(x, 3, dim=0),
     lambda x: torch.linalg.matrix_norm(torch.stack([x, x + 1], 2), -float("inf"), dim=(2, 0)),
+    lambda x: x.clone().fill_diagonal_(3.0),
+    lambda x: x.T.clone().fill_diagonal_(-1),
+    lambda x: (x > 0).fill_diagonal_(True),
+    lambda x: (x @ x.T).fill_diagonal_(-1e9).softmax(-1),
+    _filled_in_a_part,
     lambda x: [torch.linalg.cond(x @ x.T + 3 * torch.eye(x.shape[0]), p) for p in (None, 1, -2, "fro")],
 ]
 

@@ -86,6 +86,15 @@ def combinations(self: torch.Tensor, r: int = 2, with_replacement: bool = False)
     return self.new_empty((ways, r))
 
 
+def fill_diagonal(self: torch.Tensor, fill_value: float, wrap: bool = False) -> torch.Tensor:
+    """C++ asks which side of the matrix is the shorter one."""
+    if not _is_fake(self) or self.ndim != 2 or wrap:
+        filled: torch.Tensor = _in_cpp(_aten.fill_diagonal_.default, self, fill_value, wrap)
+        return filled
+    self.diagonal().fill_(fill_value)
+    return self
+
+
 def _in_cpp(op: Any, *args: Any, **kwargs: Any) -> Any:
     return op._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
 
@@ -257,6 +266,7 @@ _MADE: dict[Any, _Made] = {
     _aten.gradient.scalarrayarray: _gradient(_aten.gradient.scalarrayarray),
     _aten.combinations.default: combinations,
     _aten.cov.default: covariance,
+    _aten.fill_diagonal_.default: fill_diagonal,
     **COMPOSITES,
 }
 
@@ -270,6 +280,7 @@ _FUNCTIONS = (
     "torch.gradient",
     "torch.combinations",
     "torch.cov",
+    "torch.Tensor.fill_diagonal_",
     "torch.ops.aten.scaled_dot_product_attention.default",
     "torch.ops.aten.linear.default",
     "torch.ops.aten.max_pool1d.default",
