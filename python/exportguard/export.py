@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
 
 from .arguments import require_choice, require_kind
 from .conversion import convert
@@ -89,6 +90,7 @@ def to_onnx(
 
     def exported(options: ExportOptions) -> Exported:
         if isinstance(model_or_program, ExportedProgram):
+            _require_fitting(model_or_program, () if kwargs else args)
             return Exported(model_or_program, _shapes_of_program(model_or_program, dynamic_shapes))
         return exported_module(
             ExportRequest.of(
@@ -115,6 +117,25 @@ def require_same(model: OnnxModel, traced_all: OnnxModel) -> None:
             f"tracing what repeats once gives another model than tracing everything: {difference}; "
             'pass repeats="trace all", and report it with the model'
         )
+
+
+def _require_fitting(program: ExportedProgram, args: Sequence[Any]) -> None:
+    """A program is converted as it is: what it does not take, beside it, is meant for another export."""
+    examples = {node.name: node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"}
+    taken = {name: examples.get(name) for name in program.graph_signature.user_inputs if isinstance(name, str)}
+    expected = {name: value for name, value in taken.items() if isinstance(value, torch.Tensor)}
+    given = [leaf for leaf in pytree.tree_leaves(args) if isinstance(leaf, torch.Tensor)]
+    if len(given) != len(expected):  # of containers that nobody takes apart here
+        return
+    for (name, example), value in zip(expected.items(), given, strict=True):
+        sizes = zip(example.shape, value.shape, strict=False)
+        has_sizes = all(size == own for size, own in sizes if isinstance(size, int))
+        if example.dtype != value.dtype or example.dim() != value.dim() or not has_sizes:
+            raise InvalidArgumentError(
+                f"the exported program takes {example.dtype} of {list(example.shape)} for {name}, got {value.dtype} of "
+                f"{list(value.shape)}; it is converted as it was exported: pass the module to export it with these, or "
+                "leave args out"
+            )
 
 
 def _shapes_of_program(program: ExportedProgram, dynamic_shapes: DynamicShapes) -> list[LeafShape]:

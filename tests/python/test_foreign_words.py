@@ -191,6 +191,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: to_onnx(Asks(layers_at_once).eval(), (torch.randn(2, 3, 4),), dynamic_shapes=({0: "b", 1: "s"},)),
         "write such a loop out, torch.stack([f(w) for w in weights])",
     ),
+    "inputs of another size beside a program": (
+        lambda: to_onnx(torch.export.export(Model(), (X,)), (torch.zeros(5, 4),)),
+        "takes torch.float32 of [3, 4] for x, got torch.float32 of [5, 4]; it is converted as it was exported",
+    ),
     "within a fake mode": (lambda: within(FakeTensorMode(allow_non_fake_inputs=True)), "call to_onnx outside of it"),
     "a part that is a script": (
         lambda: to_onnx(torch.nn.Sequential(torch.jit.script(torch.nn.ReLU())).eval(), (X,)),
@@ -202,6 +206,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a script": (lambda: to_onnx(torch.jit.trace(Model().eval(), (X,)), (X,)), "pass the module"),
 }
+
+
+def test_inputs_that_a_program_takes_may_stand_beside_it() -> None:
+    program = torch.export.export(Model(), (X,), dynamic_shapes=({0: torch.export.Dim("b")},))
+    assert to_onnx(program, (torch.zeros(5, 4),)).inputs[0].shape[1] == 4  # type: ignore[index]
 
 
 def test_a_dictionary_that_the_model_takes_is_an_argument() -> None:
