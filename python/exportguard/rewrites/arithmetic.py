@@ -88,6 +88,11 @@ def isqrt_(number: Any) -> Any:
     return math_("floor", math_("sqrt", number))
 
 
+def numel(owner: Any) -> Any:
+    """`x.shape.numel()`, for which C asks each size for its number; or `x.numel()`."""
+    return math.prod(owner) if isinstance(owner, torch.Size) else owner.numel()
+
+
 def bit_length(number: Any) -> Any:
     """`number.bit_length()`: how many of its shifts by 0, 1, 2, … leave something."""
     if not depends_on_data(number) and not isinstance(number, torch.SymInt):

@@ -20,7 +20,7 @@ _OF_MODULES = (
     *("accumulate", "chain", "combinations", "dropwhile", "filterfalse", "islice", "pairwise", "product", "reduce"),
     *("starmap", "takewhile"),
 )
-_METHODS = ("tolist", "unbind", "bit_length", *_OF_MODULES)
+_METHODS = ("tolist", "unbind", "bit_length", "numel", *_OF_MODULES)
 _FUNCTIONS = (
     *("range", "len", "enumerate", "zip", "reversed", "sum", "any", "all", "min", "max", "list", "tuple", "float"),
     *("int", "round", "map", "filter", "sorted", *_OF_MODULES),

@@ -61,7 +61,16 @@ class ByLength(Module):
         return short.sum(0) - long.mean(0)
 
 
-@pytest.mark.parametrize("cls", [PowerBelow, PowerAbove, PowerByInt, PowerByBits, Steps, Square, Bits, ByLength])
+class ByCount(Module):
+    def forward(self, x):
+        if x.shape.numel() == 0 or x.numel() > 30:
+            return x - x.shape[:1].numel()
+        return x * x.size().numel() + x[1:].numel()
+
+
+@pytest.mark.parametrize(
+    "cls", [PowerBelow, PowerAbove, PowerByInt, PowerByBits, Steps, Square, Bits, ByLength, ByCount]
+)
 def test_a_number_of_a_size_is_right_at_every_size(cls: type[Module]) -> None:
     model = cls().eval()
     onnx = to_onnx(model, (torch.randn(5, 3),), dynamic_shapes=({0: "rows"},), rewrite="auto")

@@ -12,6 +12,7 @@ from exportguard.rewrites.engine import Unit
 from exportguard.source.walking import Transformer
 
 ORDER = 55
+_METHODS = ("item", "bit_length", "numel")
 _BUILT_IN = {"round": "round_", "divmod": "divmod_"}
 
 
@@ -38,10 +39,8 @@ class _Conversions(Transformer):
     def _made(self, node: ast.Call) -> ast.expr | None:
         function = node.func
         if isinstance(function, ast.Attribute):
-            if function.attr == "item" and not node.args:
-                return build.call("item", function.value)
-            if function.attr == "bit_length" and not node.args:
-                return build.call("bit_length", function.value)
+            if function.attr in _METHODS and not node.args:
+                return build.call(function.attr, function.value)
             is_math = isinstance(function.value, ast.Name) and self._outside(function.value.id) is math
             return self._of_math(function.attr, node) if is_math else None
         value = self._outside(function.id) if isinstance(function, ast.Name) else None
