@@ -48,8 +48,11 @@ _COUNTS: Mapping[Any, Callable[[sympy.Expr, sympy.Expr], sympy.Expr]] = {
     _aten.unsafe_split.Tensor: _quotient_up,
 }
 
+#: Of one row they give a number, of several a matrix.
+_COVARIANCES = (_aten.cov.default, _aten.corrcoef.default)
+
 #: The operators of this module.
-FORMED = (*_SQUEEZES, *_SQUEEZES_IN_PLACE, *_COUNTS)
+FORMED = (*_SQUEEZES, *_SQUEEZES_IN_PLACE, *_COVARIANCES, *_COUNTS)
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
@@ -65,6 +68,15 @@ def formed_as_traced(node: Node) -> Callable[..., Any] | None:
             return x.squeeze_(axes) if in_place else torch.squeeze(x, axes)
 
         return squeezed
+    if node.target in _COVARIANCES:
+        covariance: Any = node.target
+        rank = node.meta["val"].dim()
+
+        def of_rows(x: torch.Tensor, **options: Any) -> torch.Tensor:
+            found: torch.Tensor = covariance(x, **options)
+            return found.reshape(found.numel(), 1) if rank and not found.dim() else found
+
+        return of_rows
     if node.target in _COUNTS:
         cut: Any = node.target
         count = len(node.meta["val"])
@@ -108,6 +120,8 @@ def _asked_to_squeeze(node: Node) -> list[tuple[int, Any]]:
     x, *asked = node.args
     assert isinstance(x, Node)
     sizes = x.meta["val"].shape
+    if node.target in _COVARIANCES:
+        return [(0, sizes[0])] if len(sizes) == 2 else []
     axes = pytree.tree_leaves(asked) if asked else range(len(sizes))
     return [(axis, sizes[axis]) for axis in axes] if sizes else []
 

@@ -30,6 +30,8 @@ OTHER_RANKS: dict[str, tuple[Callable[[torch.Tensor], Any], list[str]]] = {
     "an axis in place": (lambda x: (x + 1).squeeze_(1), ["seq >= 2"]),
     "several axes in place": (lambda x: (x + 1)[:, None].squeeze_((1, -2)), ["seq >= 2"]),
     "all axes in place": (lambda x: (x + 1).squeeze_(), ["batch >= 2", "seq >= 2"]),
+    "a covariance of rows": (lambda x: torch.cov(x[:, 0]), ["batch >= 2"]),
+    "a correlation of rows": (lambda x: torch.corrcoef(x[0]) + 1, ["seq >= 2"]),
 }
 
 

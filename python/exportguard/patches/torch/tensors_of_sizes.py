@@ -59,6 +59,7 @@ PATCHES = (
         name="tensors made of sizes",
         kind="torch",
         target=("torch.as_tensor", "torch.asarray", "torch.Tensor.new_tensor"),
+        awaits="torch._export.non_strict_utils",
         reason="sizes that a tensor is made of become constants, and their axes with them",
         upstream="https://github.com/pytorch/pytorch/issues/143216",
         versions="torch 2.11 to 2.13",

@@ -234,6 +234,7 @@ PATCHES = (
         name="code of strict graphs",
         kind="torch",
         target=_STRICT,
+        awaits="torch.export._trace",
         reason="a strict export asks the graph that it made for the specification of its inputs, which a graph without "
         "code does not have",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/export/_trace.py",

@@ -75,6 +75,7 @@ PATCHES = (
         name="entries written at sizes",
         kind="torch",
         target=_TARGET,
+        awaits="torch._export.non_strict_utils",
         reason="C++ asks the index of an entry that is written for a number, and the axis becomes a constant",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/autograd/python_variable_indexing.cpp",
         versions="torch 2.11 to 2.13",
