@@ -125,6 +125,7 @@ class Walk {
         symbols_(symbols_of_inputs(graph)),
         known_{model, elements_, opset},
         calls_(calls),
+        opset_(opset),
         keeps_names_(names == Names::kOfTheFile) {}
 
   void run() { infer(graph_); }
@@ -138,12 +139,36 @@ class Walk {
   }
 
   void infer(Node& node) {
+    if (node.is("", "Scan") && opset_ >= 9) tell_slices(node);
     for (Graph* nested : node.subgraphs()) infer(*nested);
     const InferredTypes inferred = types_of(node);
     for (std::size_t i = 0; i < node.output_count(); ++i) {
       node.output(i).set_type(joined(node.output(i).type(), inferred.types[i]));
     }
     if (inferred.elements) elements_.set(node.output(), *inferred.elements);
+  }
+
+  // A file need not tell what the body of a Scan is given: its operands without the axis that is gone through.
+  void tell_slices(const Node& scan) {
+    const auto* count = std::get_if<std::int64_t>(scan.find_attribute("num_scan_inputs"));
+    const auto* axes = std::get_if<std::vector<std::int64_t>>(scan.find_attribute("scan_input_axes"));
+    const auto operands = static_cast<std::int64_t>(scan.input_count());
+    const std::vector<Graph*> bodies = scan.subgraphs();
+    const bool is_sound = count && *count >= 0 && *count <= operands && bodies.size() == 1 &&
+                          bodies[0]->inputs().size() == scan.input_count() && (!axes || std::ssize(*axes) == *count);
+    for (std::int64_t i = 0; is_sound && i < *count; ++i) {
+      const auto at = static_cast<std::size_t>(operands - *count + i);
+      const Value* operand = scan.find_input(at);
+      if (operand == nullptr || !operand->type().shape) continue;
+      Type slice = operand->type();
+      const auto rank = std::ssize(*slice.shape);
+      const std::int64_t given = axes ? (*axes)[static_cast<std::size_t>(i)] : 0;
+      const std::int64_t axis = given < 0 ? given + rank : given;
+      if (axis < 0 || axis >= rank) continue;
+      slice.shape->erase(slice.shape->begin() + axis);
+      Value& input = *bodies[0]->inputs()[at];
+      input.set_type(joined(input.type(), slice));
+    }
   }
 
   // What no input could make right tells that sizes which the file says are not so, or stands in a branch that no run
@@ -201,6 +226,7 @@ class Walk {
   KnownElements elements_;
   InferenceContext::Known known_;
   Calls& calls_;
+  int opset_;
   bool keeps_names_;
   std::unordered_map<std::string, Dim> names_;  // that the file has for a size which the inputs tell
   bool is_contradicted_ = false;

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy
 import onnx
+import onnx.parser
 import onnxruntime
 import pytest
 import torch
@@ -229,6 +230,24 @@ def test_the_shape_of_an_output_may_be_told_among_the_values() -> None:
     assert "%y: f32[b,s]" in loaded.text()
     assert "[2,3]" not in loaded.text()
     assert "Shape(%z)" in loaded.text()
+
+
+def test_the_body_of_a_scan_is_given_slices_of_its_operands() -> None:
+    """What the body gives then has their sizes, not those that a file was left with after an axis was freed."""
+    model = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["": 22]>
+        g(float[b,s,4] x) => (int64[3] sizes) <float[1,1,4] z>
+        { z = Scan<num_scan_inputs = 1, scan_input_axes = [2], scan_output_axes = [2],
+                   body = body(float[] part) => (float[] out) { out = Relu(part) }>(x)
+          sizes = Shape(z) }""")
+    body = next(attribute.g for attribute in model.graph.node[0].attribute if attribute.name == "body")
+    for value in (*body.input, *body.output):
+        value.type.tensor_type.ClearField("shape")
+    loaded = exportguard.load(model.SerializeToString())
+    loaded.optimize()
+    x = numpy.ones((2, 3, 4), numpy.float32)
+    session = onnxruntime.InferenceSession(loaded.to_bytes(), providers=["CPUExecutionProvider"])
+    assert session.run(None, {"x": x})[0].tolist() == [2, 3, 4]
 
 
 def test_a_size_below_zero_is_like_no_other() -> None:
