@@ -272,7 +272,7 @@ class _Quantizer:
         return f"{name}{'_T' if turned else ''}", array.T if turned else array
 
     def _integer(self, x: str, name: str, matrix: Array, result: str) -> list[Any]:
-        values, scale = self._columns(name, matrix, numpy.dtype(numpy.float32))
+        values, scale, zeros = self._columns(name, matrix, numpy.dtype(numpy.float32))
         node, part = onnx.helper.make_node, f"{result}_"
         is_half = matrix.dtype == numpy.float16
         wide = f"{part}float" if is_half else x
@@ -280,7 +280,7 @@ class _Quantizer:
         nodes = [node("Cast", [x], [wide], to=onnx.TensorProto.FLOAT)] if is_half else []
         nodes += [
             node("DynamicQuantizeLinear", [wide], [f"{part}x", f"{part}x_scale", f"{part}x_zero"]),
-            node("MatMulInteger", [f"{part}x", values, f"{part}x_zero"], [f"{part}sums"]),
+            node("MatMulInteger", [f"{part}x", values, f"{part}x_zero", zeros], [f"{part}sums"]),
             node("Cast", [f"{part}sums"], [f"{part}sums_float"], to=onnx.TensorProto.FLOAT),
             node("Mul", [f"{part}x_scale", scale], [f"{part}scale"]),
             node("Mul", [f"{part}sums_float", f"{part}scale"], [product]),
@@ -293,21 +293,26 @@ class _Quantizer:
         step = (high - low) / _STEPS or 1.0
         scale = self._add(f"{x}_scale", numpy.array(step, matrix.dtype))
         zero = self._add(f"{x}_zero", numpy.array(min(max(round(-low / step), 0), _STEPS), numpy.uint8))
-        values, scales = self._columns(name, matrix, matrix.dtype)
+        values, scales, zeros = self._columns(name, matrix, matrix.dtype)
         node, part = onnx.helper.make_node, f"{result}_"
         return [
             node("QuantizeLinear", [x, scale, zero], [f"{part}x"]),
             node("DequantizeLinear", [f"{part}x", scale, zero], [f"{part}x_near"]),
-            node("DequantizeLinear", [values, scales], [f"{part}weight"], axis=1),
+            node("DequantizeLinear", [values, scales, zeros], [f"{part}weight"], axis=1),
             node("MatMul", [f"{part}x_near", f"{part}weight"], [result]),
         ]
 
-    def _columns(self, name: str, matrix: Array, dtype: Any) -> tuple[str, str]:
-        """The names of the values and the scales of a matrix whose columns have one scale each."""
+    def _columns(self, name: str, matrix: Array, dtype: Any) -> tuple[str, str, str]:
+        """The names of the values, the scales and the zero points of a matrix whose columns have one scale each.
+
+        The values have no sign, and 128 stands for zero: sums of two products of bytes with and without one overflow in
+        onnxruntime's kernels where the processor has no VNNI.
+        """
         most = numpy.abs(matrix.astype(numpy.float32)).max(axis=0)
         scales = numpy.where(most > 0, most / 127, 1).astype(numpy.float32)
-        values = self._add(f"{name}_q8", numpy.rint(matrix / scales).astype(numpy.int8))
-        return values, self._add(f"{name}_scales", scales.astype(dtype))
+        values = self._add(f"{name}_q8", (numpy.rint(matrix / scales) + 128).astype(numpy.uint8))
+        zeros = self._add(f"{name}_zeros", numpy.full(len(scales), 128, numpy.uint8))
+        return values, self._add(f"{name}_scales", scales.astype(dtype)), zeros
 
     def _add(self, name: str, array: Array, dims: tuple[int, ...] | None = None, kind: int | None = None) -> str:
         if name not in self._added:

@@ -210,6 +210,19 @@ def test_onnxruntimes_own_quantizers_find_every_product_with_a_weight(tmp_path: 
     assert kinds.count("MatMulInteger") == 15
 
 
+@pytest.mark.parametrize("name", ["int8-dynamic", "int8-static"])
+def test_sums_of_large_bytes_do_not_overflow(name: str, tmp_path: Path) -> None:
+    """Two products of bytes, one of them with a sign, are more than kernels without VNNI have room for."""
+    model, x = torch.nn.Linear(64, 32, bias=False).eval(), torch.linspace(0.9, 1, 256).reshape(4, 64)
+    torch.nn.init.ones_(model.weight)
+    file = tmp_path / "model.onnx"
+    to_onnx(model, (x,), input_names=["x"]).save(file)
+    report = quantize_file(file, QUANTIZATIONS[name], [{"x": x}])
+    assert report.quantized == 1
+    (got,) = OrtSession(file).run({"x": x})
+    torch.testing.assert_close(got, model(x).detach(), rtol=0.01, atol=0)
+
+
 def test_a_weight_that_is_looked_up_too_stays_beside_its_quantized_form(written: Path) -> None:
     model = onnx.load(str(written))
     quantize_model(model, Quantization(bits=4))
