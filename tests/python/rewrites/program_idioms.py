@@ -351,6 +351,25 @@ IDIOMS: dict[str, tuple[str, ...]] = {
         "d# = collections.defaultdict(list)\nfor r in x:\n    d#['rows'].append($row)\n$v = sum(d#['rows']) + $v",
         "d# = dict(a=$v)\nif $test:\n    d#.update(a=$expr)\n$v = d#['a']",
     ),
+    "the order of keys": (
+        "d# = {'a': $v}\nif $test:\n    d#['b'] = $expr\n    d#['c'] = w\nelse:\n    d#['c'] = $expr\n    d#['b'] = w\n"
+        "for t in d#.values():\n    $v = $v * 0.5 + t",
+        "d# = {'a': $v, 'b': w}\nif $test:\n    d#['a'] = d#.pop('a') * 2\n"
+        "for t in d#.values():\n    $v = $v * 0.5 + t",
+    ),
+    "an object of two names": (
+        "b# = Box($v, 1)\nc# = b# if $test else Box(w, 2)\nc#.count += 1\n$s = $s + b#.count",
+        "b# = Box($v, 1)\nb# = b# if $test else Box(w, 2)\nb#.count += 1\n$s = $s + b#.count",
+        "t# = $v if $test else w\n$v = t# * 2 if t# is w else t#",
+    ),
+    "a word chosen by data": (
+        "k# = 'a' if $test else 'b'\n$v = {'a': $v, 'b': w * 2}[k#]",
+        "f# = torch.tanh if $test else torch.relu\n$v = f#($expr)",
+    ),
+    "what data lets raise": (
+        "k# = int($s.abs()) % 3\ntry:\n    $v = $v / k#\nexcept ZeroDivisionError:\n    $v = $v * 0.0",
+        "try:\n    $v = x[int($s.abs())] + $v\nexcept IndexError:\n    $v = w * 2",
+    ),
     "iterators and generators": (
         "it# = iter([v, w])\n$v = next(it#) + next(it#)",
         "g# = (r * 2 for r in x)\n$v = sum(g#) + $v",

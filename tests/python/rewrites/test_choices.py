@@ -7,7 +7,7 @@ import torch
 from control_flow_program import Programs, check, up
 from torch.nn import Module
 
-from exportguard import RewriteError, torch_export_rewrite
+from exportguard import RewriteError, to_onnx, torch_export_rewrite
 
 PROGRAMS = Programs()
 
@@ -147,3 +147,39 @@ class GoesThrough(Module):
 def test_what_cannot_be_chosen_is_refused(cls: type[Module], text: str) -> None:
     with torch_export_rewrite(cls), pytest.raises(RewriteError, match=text):
         torch.export.export(cls(), (up(3),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), strict=False)
+
+
+class AWordByATest(Module):
+    def __init__(self):
+        super().__init__()
+        self.heads = torch.nn.ModuleDict({"one": torch.nn.Linear(4, 2), "other": torch.nn.Linear(4, 2)})
+
+    def forward(self, x):
+        name = "one" if x.sum() > 0 else "other"
+        return self.heads[name](x)
+
+
+class AFunctionByTests(Module):
+    def forward(self, x):
+        function = torch.relu if x.sum() > 5 else torch.tanh if x.sum() > 0 else torch.sigmoid
+        return function(function(x) + 1)
+
+
+class AMethodByATest(Module):
+    def up(self, x):
+        return x + 1
+
+    def down(self, x):
+        return x - 1
+
+    def forward(self, x):
+        name = "up" if x.sum() > 0 else "down"
+        return getattr(self, name)(x)
+
+
+@pytest.mark.parametrize("cls", [AWordByATest, AFunctionByTests, AMethodByATest], ids=lambda cls: cls.__name__)
+def test_what_a_conditional_expression_chooses_is_asked_in_its_branch(cls: type[Module]) -> None:
+    model = cls().eval()
+    onnx = to_onnx(model, (up(3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    for x in (up(2, -1), up(5, 4), up(4, 0.3), up(1)):
+        torch.testing.assert_close(next(iter(onnx.run({"x": x}).values())), model(x))
