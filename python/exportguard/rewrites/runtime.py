@@ -91,7 +91,7 @@ __all__ = [
     "generated", "get_item", "grow", "has_attributes", "has_keys", "if_", "ifexp", "int_", "is_", "is_instance",
     "is_not", "is_one", "is_other", "is_sequence", "islice_", "isqrt_", "item", "joined_", "known", "later", "lazily",
     "len_", "list_", "list_of", "map_", "math_", "max_", "min_", "next_", "not_", "numel", "of_python", "or_",
-    "or_value", "pairwise_", "percent_", "plain", "product_", "range_", "reduce_", "repr_", "reversed_", "round_", "set_item",
-    "sort_", "sorted_", "starmap_", "str_", "sum_", "takewhile_", "tensor", "tolist", "tuple_of", "type_", "unbind",
-    "uncached", "unzip_", "update_item", "value", "while_", "without_keys", "zip_",
+    "or_value", "pairwise_", "percent_", "plain", "product_", "range_", "reduce_", "repr_", "reversed_", "round_",
+    "set_item", "sort_", "sorted_", "starmap_", "str_", "sum_", "takewhile_", "tensor", "tolist", "tuple_of", "type_",
+    "unbind", "uncached", "unzip_", "update_item", "value", "while_", "without_keys", "zip_",
 ]  # fmt: skip
