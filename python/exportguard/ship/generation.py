@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 
 from exportguard.errors import REFUSALS, ExportGuardError
 from exportguard.optional import OptionalModule
-from exportguard.validation.discrepancies import Discrepancy, compare_outputs
+from exportguard.validation.discrepancies import BLIND, Discrepancy, can_tell, compare_outputs
 
 from .decoder import KeysAndValues, empty_past, feeds
 from .sessions import fitting, session_of
@@ -136,8 +136,12 @@ def compare_generation(file: Path, cache: KeysAndValues, prompts: Prompts, dtype
 
 
 def compare_logits(step: int, expected: torch.Tensor, got: torch.Tensor, dtype: torch.dtype) -> Discrepancy:
-    """Those of one step of a model that computes in `dtype`: a wider dtype of either side tells no more of them."""
-    return compare_outputs([f"logits of step {step}"], [expected.to(dtype)], [got.to(dtype)])[0]
+    """Those of one step of a model that computes in `dtype`: a wider dtype of either side tells no more of them.
+
+    Logits of broken weights, which are NaN or all equal, agree with nothing.
+    """
+    (compared,) = compare_outputs([f"logits of step {step}"], [expected.to(dtype)], [got.to(dtype)])
+    return compared if can_tell([expected]) else replace(compared, problem=BLIND)
 
 
 def calls_of_generation(

@@ -18,7 +18,7 @@ from exportguard.models import ModelCase
 from exportguard.models.input_sets import sliding_window
 from exportguard.onnx_model import OnnxModel
 from exportguard.optimization import Optimize
-from exportguard.validation.discrepancies import Discrepancy
+from exportguard.validation.discrepancies import BLIND, Discrepancy
 from exportguard.validation.validate import ValidateOptions, ValidationReport, validate_case
 from exportguard.version import made_with
 
@@ -373,6 +373,8 @@ def _require_agreement(name: str, comparisons: Sequence[Discrepancy]) -> None:
     wrong = [comparison for comparison in comparisons if not comparison.agrees]
     if wrong:
         first = wrong[0]
+        if first.problem == BLIND:
+            raise ExportGuardError(f"{name}, {first.name}: {BLIND}; see that its weights are numbers")
         what = (
             first.problem or f"largest difference {first.max_absolute:.2g}, {first.share_over:.1%} over the tolerance"
         )

@@ -183,6 +183,18 @@ def test_a_file_that_generates_something_else_is_no_folder(tmp_path: Path, monke
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("weight", [torch.nan, 0.0], ids=["no numbers", "all equal"])
+def test_a_model_whose_weights_are_broken_proves_nothing(weight: float, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    _small_checkpoint(source)
+    model = transformers.LlamaForCausalLM.from_pretrained(source)
+    torch.nn.init.constant_(model.lm_head.weight, weight)
+    model.save_pretrained(source)
+    with pytest.raises(ExportGuardError, match=r"logits of step 0: .* could tell right from wrong; see that"):
+        export_model(str(source), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_padding_in_front_does_not_count_as_a_position() -> None:
     mask = torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1]])
     assert positions(mask, 4).tolist() == [[0, 1, 2, 3], [0, 0, 0, 1]]
