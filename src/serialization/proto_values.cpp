@@ -122,9 +122,12 @@ void require_readable(const pb::ValueInfoProto& value, std::string_view role) {
   const auto has_tensors = [](const pb::TypeProto& elements) {
     return elements.has_tensor_type() || elements.value_case() == pb::TypeProto::VALUE_NOT_SET;
   };
-  const bool is_sequence = type.has_sequence_type() && has_tensors(type.sequence_type().elem_type());
-  const bool is_optional = type.has_optional_type() && has_tensors(type.optional_type().elem_type());
-  if (has_tensors(type) || is_sequence || is_optional) return;
+  const auto has_sequence = [&](const pb::TypeProto& elements) {
+    return elements.has_sequence_type() && has_tensors(elements.sequence_type().elem_type());
+  };
+  const bool is_optional = type.has_optional_type() && (has_tensors(type.optional_type().elem_type()) ||
+                                                        has_sequence(type.optional_type().elem_type()));
+  if (has_tensors(type) || has_sequence(type) || is_optional) return;
   throw FileError(
       fmt::format("{} '{}' is {}; what is read has tensors, and sequences and optionals of tensors (a classifier "
                   "of skl2onnx has them with options={{'zipmap': False}})",

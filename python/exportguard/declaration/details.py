@@ -46,6 +46,10 @@ class PatchDetails:
         self._followed += [(patch, patch.installed) for patch in patches]
 
     def patches_involved_in_graph(self, program: torch.export.ExportedProgram) -> list[PatchedFunction]:
-        """The replaced functions that a node of the program, or of one of its bodies, was made by."""
+        """The replaced functions that a node of the program, or of one of its bodies, was made by.
+
+        Not those that every call goes through: the nodes of bodies have all frames.
+        """
         frames = set(_frames(program.graph_module))
-        return [function for function in self.patched if any(function.covers(*frame) for frame in frames)]
+        found = (one for patch, own in self._followed if patch.is_in_traces for one in patch.replaced_functions(own))
+        return [function for function in found if any(function.covers(*frame) for frame in frames)]

@@ -192,10 +192,19 @@ class _Failed:
         """What torch or Python said of rewritten code, in words of the model's; None if nothing is known of it."""
         found = (reason for said, reason in _REASONS.items() if said in str(self.error))
         reason = next(found, None)
-        if reason is None and self.places and not is_stop(self.error) and not isinstance(self.error, RewriteError):
-            reason = "this has no meaning with what stands for a number of tensor data, or for a tensor of any size"
+        return None if reason is None else self._told(reason)
+
+    def of_rewritten(self) -> str | None:
+        """The same of an error that nothing is known of, where rewritten code ran into it."""
+        if not self.places or is_stop(self.error) or isinstance(self.error, RewriteError):
+            return None
+        return self._told(
+            "this has no meaning with what stands for a number of tensor data, or for a tensor of any size"
+        )
+
+    def _told(self, reason: str) -> str:
         line = f"line {self.places[0].line}: " if self.places else ""
-        return None if reason is None else f"{line}{reason} ({self.text()})"
+        return f"{line}{reason} ({self.text()})"
 
 
 class _Search:
@@ -428,7 +437,7 @@ class _Search:
             if reason is not None:
                 return RewriteError(reason)
         for failed in self._failures:
-            told = failed.in_words()
+            told = failed.in_words() or (failed.of_rewritten() if self._attempts > 1 else None)
             if told is not None:
                 return RewriteError(told)
         return next((RewriteError(reason) for reason in self._reasons if _IS_A_GENERATOR in reason), None)

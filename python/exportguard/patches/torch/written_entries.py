@@ -79,6 +79,7 @@ PATCHES = (
         reason="C++ asks the index of an entry that is written for a number, and the axis becomes a constant",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/autograd/python_variable_indexing.cpp",
         versions="torch 2.11 to 2.13",
+        is_in_traces=False,
         probe=expecting(
             Expected(
                 path=_TARGET, parameters="self, func, types, args, kwargs", has=("self._override(func, args, kwargs)",)
