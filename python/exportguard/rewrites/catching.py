@@ -46,14 +46,17 @@ class Handler:
 
 def handler_of(kind: type[BaseException]) -> Handler | None:
     """The innermost block of the model that may catch an exception of this class, if it is raised now."""
+    found = (handler for frame in model_frames() if (handler := _handler_in(frame, kind)) is not None)
+    return next(found, None)
+
+
+def model_frames() -> Iterator[types.FrameType]:
+    """What runs now of the model, the innermost frame first, up to where the export calls it."""
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_name not in _ROOTS:
         if is_models(frame.f_code.co_filename):
-            found = _handler_in(frame, kind)
-            if found is not None:
-                return found
+            yield frame
         frame = frame.f_back
-    return None
 
 
 def _handler_in(frame: types.FrameType, kind: type[BaseException]) -> Handler | None:

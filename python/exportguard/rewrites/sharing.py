@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import ast
 import linecache
-import sys
-import types
 from collections.abc import Callable, Container, Iterator
 from typing import Any
 
-from exportguard.model_code import is_models
+from exportguard.rewrites.catching import model_frames
 from exportguard.rewrites.opening import is_object
 from exportguard.rewrites.state import Snapshot
 
 Path = tuple[Any, ...]
-_ROOT = "_run_watched"  # the function that an export starts from
 _DEPTH = 4  # containers in containers
 
 
@@ -62,14 +59,11 @@ def has_another_name(item: object, names: Container[str], snapshot: Snapshot) ->
     reach of the branches or of the loop does."""
     if snapshot.holds(item):
         return True
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_name != _ROOT:
-        if is_models(frame.f_code.co_filename):
-            assigned = _assigned_at(frame.f_code.co_filename, frame.f_lineno)
-            for name, value in frame.f_locals.items():
-                if name not in names and name not in assigned and _is_or_holds(value, item):
-                    return True
-        frame = frame.f_back
+    for frame in model_frames():
+        assigned = _assigned_at(frame.f_code.co_filename, frame.f_lineno)
+        for name, value in frame.f_locals.items():
+            if name not in names and name not in assigned and _is_or_holds(value, item):
+                return True
     return False
 
 
