@@ -35,7 +35,13 @@ def is_choice(container: object, index: object) -> bool:
     if not isinstance(container, (*_SEQUENCES, *_MAPPINGS)) or is_open(container):
         return False  # such a list knows rows
     is_index = not isinstance(index, torch.Tensor) or (index.dim() == 0 and not index.is_floating_point())
-    return is_index and depends_on_data(index)
+    return is_index and depends_on_data(index) and _has_plain(container, "__getitem__")
+
+
+def _has_plain(container: object, method: str) -> bool:
+    """Whether a method of a container is that of Python or torch, and not one that a class of the model wrote anew."""
+    own = getattr(type(container), method, None)
+    return any(own is getattr(base, method, None) for base in (*_SEQUENCES, *_MAPPINGS, Grown))
 
 
 def chosen_item(container: Any, index: Any) -> Any:
@@ -44,20 +50,27 @@ def chosen_item(container: Any, index: Any) -> Any:
     Raises:
         RewriteError: an index out of bounds may be caught by the model, or there are too many elements.
     """
+    if hasattr(type(container), "__missing__"):
+        raise RewriteError(
+            f"{line_now()}: a {type(container).__name__} makes what it does not have, and is asked for a key that only "
+            "the run knows; write the default out: table.get(key, default)"
+        )
     elements, tests = _cases(container, index)
     _require_one(container, tests)
     found = _from_a_table(container, elements, index)
     return _asked(elements, tests, lambda element: element) if found is None else found
 
 
-def entry_or(container: Any, key: Any, default: Any = None) -> Any:
-    """`container.get(key, default)`."""
+def entry_or(container: Any, key: Any, *default: Any) -> Any:
+    """`container.get(key, default)`, which may be anything's method of that name, with a default or without."""
     require_no_text_of_data(key)
+    if not isinstance(container, dict) or not _has_plain(container, "get"):
+        return container.get(key, *default)
     key = key_in(container, key)
-    if not isinstance(container, dict) or not is_choice(container, key):
-        return container.get(key, default)
+    if not is_choice(container, key):
+        return container.get(key, *default)
     elements, tests = _cases(container, key)
-    return _branched([*elements, default], tests, lambda element: element)
+    return _branched([*elements, *(default or (None,))], tests, lambda element: element)
 
 
 def put_chosen(content: object, container: Any, index: Any, *, is_there: bool = False) -> None:

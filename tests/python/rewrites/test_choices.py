@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+
 import pytest
 import torch
 from control_flow_program import Programs, check, up
@@ -103,6 +105,39 @@ class AMethodThatIsHeld(Module):
         return torch.stack(rows).sum(0), table["a"]
 
 
+class Registry(dict):
+    """Asked with what it makes a key of; there is no default to give."""
+
+    def get(self, cls):
+        return super().get(cls.__name__) or {}
+
+
+class OneBehind(dict):
+    def __getitem__(self, key):
+        return super().__getitem__(int(key) - 1)
+
+
+@PROGRAMS.add()
+class MethodsOfOnesOwn(Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.registry, self.behind = Registry(Module={"scale": 2.0}), OneBehind({0: 3.0, 1: 5.0})
+
+    def forward(self, x):
+        scale = self.registry.get(Module).get("scale", 1.0)
+        if x.sum() > 0:
+            x = x * self.behind[2]
+        return x * scale
+
+
+@PROGRAMS.add()
+class DefaultsOfCounters(Module):
+    def forward(self, x):
+        counts, made = Counter({0: 3, 1: 5}), defaultdict(lambda: 7.0, {1: 2.0})
+        k = int(x.sum().abs())
+        return counts.get(k, 1) * x, x * made.get(k, 0.5)
+
+
 @pytest.mark.parametrize("cls", PROGRAMS, ids=lambda cls: cls.__name__)
 def test_what_is_chosen_by_data_is_right(cls: type[Module]) -> None:
     check(cls)
@@ -129,6 +164,11 @@ class Words(Module):
         return {"a": x, "b": x * 2}[int(x.sum())]
 
 
+class MakesWhatIsMissing(Module):
+    def forward(self, x):
+        return x * defaultdict(lambda: 7.0, {0: 2.0, 1: 3.0})[int(x.sum())]
+
+
 class GoesThrough(Module):
     def forward(self, x):
         return sum([[x, x * 2], [x]][int(x.sum())])
@@ -140,6 +180,7 @@ class GoesThrough(Module):
         (MayBeCaught, "IndexError is raised where tensor data says so, and the `except` at line"),
         (NewEntries, "a dict is given an entry under a key that only the run knows"),
         (Words, "a dict with keys that are no numbers is asked for one that only the run knows"),
+        (MakesWhatIsMissing, "a defaultdict makes what it does not have"),
         (GoesThrough, "the model counts, or takes apart, what it chose from a container"),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
