@@ -61,11 +61,24 @@ class Evaluation:
 _BUILTINS = {"abs": abs, "float": float, "int": int, "max": max, "min": min, "round": round}
 
 
+class _OfNumbers(PythonPrinter):
+    """Sizes as Python's floats, and what `math` makes of them, which torch 2.11 to 2.13 print for a symbolic trace."""
+
+    def _print_ToFloat(self, expression: sympy.Expr) -> str:  # noqa: N802 - by the name that the printer looks for
+        return f"float({self._print(expression.args[0])})"
+
+    def _print_TruncToFloat(self, expression: sympy.Expr) -> str:  # noqa: N802 - as above
+        return f"float(math.trunc({self._print(expression.args[0])}))"
+
+    def _helper_sqrt(self, expr: sympy.Expr) -> str:
+        return f"math.sqrt({self._print(expr)})"
+
+
 def _compiled(expression: sympy.Basic, symbols: Sequence[sympy.Symbol]) -> Callable[..., Any] | None:
     plain = {symbol: sympy.Symbol(f"v{number}", integer=True) for number, symbol in enumerate(symbols)}
     names = ", ".join(map(str, plain.values()))
     try:
-        code = compile(f"lambda {names}: {PythonPrinter().doprint(expression.xreplace(plain))}", "<guard>", "eval")
+        code = compile(f"lambda {names}: {_OfNumbers().doprint(expression.xreplace(plain))}", "<guard>", "eval")
     except (NotImplementedError, SyntaxError, TypeError):
         return None
     function: Callable[..., Any] = eval(code, {"math": math, "__builtins__": _BUILTINS})
