@@ -47,12 +47,20 @@ void forget_sizes(Model& model, Value& value) {
   value.set_type(Type::tensor(value.dtype(), std::move(shape)));
 }
 
+constexpr std::size_t kLoopState = 2;  // behind the number of the turn and the condition
+
+/// Inputs of a node's nested graph whose types follow from its operands. Whether a Loop gives the number of the turn
+/// and the condition as single numbers or as lists of one is told by the body alone.
+auto inputs_of_operands(const Node& node, const Graph& body) {
+  return body.inputs() | std::views::drop(node.is("", "Loop") ? kLoopState : 0);
+}
+
 /// Inputs of nested graphs too: a loop's are what the file says of them.
 void forget_sizes(Model& model, Graph& graph) {
   for (Node& node : graph) {
     for (std::size_t i = 0; i < node.output_count(); ++i) forget_sizes(model, node.output(i));
     for (Graph* nested : node.subgraphs()) {
-      for (const auto& input : nested->inputs()) forget_sizes(model, *input);
+      for (const auto& input : inputs_of_operands(node, *nested)) forget_sizes(model, *input);
       forget_sizes(model, *nested);
     }
   }
@@ -63,7 +71,7 @@ void forget_types(Graph& graph) {
   for (Node& node : graph) {
     for (std::size_t i = 0; i < node.output_count(); ++i) node.output(i).set_type({});
     for (Graph* nested : node.subgraphs()) {
-      for (const auto& input : nested->inputs()) input->set_type({});
+      for (const auto& input : inputs_of_operands(node, *nested)) input->set_type({});
       forget_types(*nested);
     }
   }
@@ -140,6 +148,7 @@ class Walk {
 
   void infer(Node& node) {
     if (node.is("", "Scan") && opset_ >= 9) tell_slices(node);
+    if (node.is("", "Loop")) tell_state(node);
     for (Graph* nested : node.subgraphs()) infer(*nested);
     const InferredTypes inferred = types_of(node);
     for (std::size_t i = 0; i < node.output_count(); ++i) {
@@ -168,6 +177,19 @@ class Walk {
       slice.shape->erase(slice.shape->begin() + axis);
       Value& input = *bodies[0]->inputs()[at];
       input.set_type(joined(input.type(), slice));
+    }
+  }
+
+  // What goes from turn to turn keeps its dtype; its sizes may change.
+  void tell_state(const Node& loop) {
+    for (const Graph* body : loop.subgraphs()) {
+      const std::size_t count = std::min(loop.input_count(), body->inputs().size());
+      for (std::size_t i = kLoopState; i < count; ++i) {
+        const Value* operand = loop.find_input(i);
+        if (operand == nullptr || operand->type().kind != Type::Kind::kTensor) continue;
+        Value& input = *body->inputs()[i];
+        input.set_type(joined(input.type(), Type::tensor(operand->dtype())));
+      }
     }
   }
 

@@ -180,6 +180,16 @@ def further_attributes(program: Program) -> Iterator[Program]:
                 yield program.with_node(i, attributes=(*node.attributes, (name, value)))
 
 
+def further_outputs(program: Program) -> Iterator[Program]:
+    """A result that the operator gives besides, and the pattern does not speak of."""
+    most = {"Attention": 4, "LayerNormalization": 3, "MaxPool": 2, "Dropout": 2}
+    for i, node in program.nodes():
+        for count in range(len(node.outputs) + 1, most.get(node.op, 0) + 1):
+            new = tuple(f"%further{i}_{k}" for k in range(len(node.outputs), count))
+            changed = program.with_node(i, outputs=(*node.outputs, *new))
+            yield replace(changed, outputs=(*program.outputs, *new))
+
+
 def operators(program: Program) -> Iterator[Program]:
     """Another operator of the same operands."""
     for i, node in program.nodes():
@@ -274,4 +284,15 @@ def opsets(program: Program) -> Iterator[Program]:
     return (replace(program, opset=opset) for opset in (18, 19, 20, 21, 22, 23, 24))
 
 
-CHANGES = (operands, attributes, further_attributes, operators, between, constants, types, readers, opsets)
+CHANGES = (
+    operands,
+    attributes,
+    further_attributes,
+    further_outputs,
+    operators,
+    between,
+    constants,
+    types,
+    readers,
+    opsets,
+)

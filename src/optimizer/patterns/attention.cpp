@@ -58,6 +58,7 @@ Match match_repeated_heads(const Facts&, ir::Node& node) {
   Value* value = repeated_heads(node.find_input(kValue));
   if (!key || !value) return Match::no("keys and values are not heads repeated");
   if (node.find_input(kPastKey)) return Match::no("it has a cache, whose heads would not be repeated");
+  if (node.output_count() > 1) return Match::no("it gives keys and values, whose heads would not be repeated");
   const auto& keys = *shape_of(*key);
   const auto query_heads = dim(node.input(kQuery), 1);
   const bool divides = keys[1] == *dim(*value, 1) && keys[1].is_constant() && query_heads &&
@@ -108,8 +109,25 @@ bool is_true_everywhere(const Facts& facts, const Value* value) {
   return std::ranges::find(elements, 0) == elements.end();
 }
 
+/// How many keys there are with those of the cache; nothing if that is not known.
+std::optional<ir::Dim> key_count(const ir::Node& node) {
+  const auto count = dim(node.input(kKey), -2);
+  const Value* past = node.find_input(kPastKey);
+  if (past == nullptr || !count) return count;
+  const auto before = dim(*past, -2);
+  return before ? std::optional(*before + *count) : std::nullopt;
+}
+
+/// From opset 24 on a mask may have fewer columns than there are keys, which hides those behind them.
+bool has_column_for_each_key(const Facts& facts, const ir::Node& node) {
+  constexpr int kShorterMasks = 24;
+  const auto columns = dim(node.input(kMask), -1);
+  return facts.opset() < kShorterMasks || (columns && columns == key_count(node));
+}
+
 Match match_open_mask(const Facts& facts, ir::Node& node) {
   if (!is_true_everywhere(facts, node.find_input(kMask))) return Match::no("the mask may hide a key");
+  if (!has_column_for_each_key(facts, node)) return Match::no("the mask may be shorter than the keys");
   return Match([=, &node](Rewriter& rewriter) {
     std::vector<Value*> operands = operands_of(node);
     operands[kMask] = nullptr;

@@ -72,6 +72,37 @@ function own::Found(%a) opsets(20):
   EXPECT_NE(type_of("%p: "), type_of("%q: "));
 }
 
+TEST(DeclaredTypes, ALoopWithinAFunctionIsGivenItsTurnAsTheFileSays) {
+  const std::string text = inferred(R"(opset 20
+opset own 1
+graph(%x: f32[b,4], %n: i64[]):
+  %y = own::Doubled(%x, %n)
+  return (%y)
+function own::Doubled(%a, %count) opsets(20):
+  %c: bool[] = Constant() {value=bool[]{true}}
+  %r: f32[1,4] = Loop(%count, %c, %a) {body=graph(%i: i64[1], %go: bool[], %v: f32[1,4]):
+      %w: f32[1,4] = Add(%v, %v)
+      %k: bool[] = Identity(%go)
+      return (%k, %w)}
+  return (%r)
+)");
+  EXPECT_THAT(text, HasSubstr("graph(%i: i64[1], %go: bool[], %v: f32[*])"));
+  EXPECT_THAT(text, Not(HasSubstr("f32[1,4]"))) << "the call has other rows";
+}
+
+TEST(DeclaredTypes, ALoopIsGivenItsTurnAsTheFileSaysWhereSizesAreForgotten) {
+  EXPECT_THAT(inferred(R"(opset 20
+graph(%x: f32[b,4], %n: i64[], %c: bool[]):
+  %z: f32[2,4] = Neg(%x)
+  %y: f32[2,4] = Loop(%n, %c, %z) {body=graph(%i: i64[1], %go: bool[], %v: f32[2,4]):
+      %w: f32[2,4] = Add(%v, %v)
+      %k: bool[] = Identity(%go)
+      return (%k, %w)}
+  return (%y)
+)"),
+              HasSubstr("graph(%i: i64[1], %go: bool[], %v: f32["));
+}
+
 TEST(DeclaredTypes, AFunctionThatCallsItselfEnds) {
   EXPECT_NO_THROW(inferred(R"(opset 20
 opset own 1
