@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 from .arguments import require_callable, require_kind, wrong
 from .errors import InvalidArgumentError
-from .inputs import CallInputs, Leaf, flatten_named
+from .inputs import CallInputs, Leaf, by_its_names, flatten_named
 
 # What a user may write for one axis.
 Axis = str | Dim | _DimHint | int | None
@@ -136,6 +136,8 @@ def normalise(call: CallInputs, dynamic_shapes: DynamicShapes) -> list[LeafShape
 
 def _as_asked(call: CallInputs, dynamic_shapes: DynamicShapes) -> list[LeafShape]:
     named = call.named
+    if isinstance(dynamic_shapes, Mapping):
+        dynamic_shapes = by_its_names(dynamic_shapes, named)
     spec = _by_name(named, _with_further_arguments(named, call.further, dynamic_shapes))
     return list(_pair("", named, spec))
 

@@ -11,6 +11,7 @@ import torch
 
 from exportguard.errors import REFUSALS, InvalidArgumentError
 from exportguard.export import to_onnx
+from exportguard.inputs import PAST, cache_argument
 from exportguard.onnx_model import OnnxModel
 from exportguard.optimization import Optimize
 from exportguard.optional import OptionalModule
@@ -80,12 +81,12 @@ def decoder_to_onnx(
     inputs: dict[str, Any] = {
         **_new_tokens(width, cache.layers[0].keys.dtype),
         "attention_mask": torch.ones(_BATCH, cache.layers[0].keys.shape[2] + _SEQ, dtype=torch.int64),
-        "past_key_values": cache,
+        PAST: cache,
     }
     shapes: dict[str, Any] = {
         next(iter(inputs)): {0: BATCH, 1: _NEW},
         "attention_mask": {0: BATCH, 1: f"{_KEPT}+{_NEW}"},
-        "past_key_values": {0: BATCH, 2: _KEPT},
+        PAST: {0: BATCH, 2: _KEPT},
     }
     if width is not None:  # a model of pictures need not keep anything unless it is told to
         inputs["use_cache"], shapes["use_cache"] = True, None
@@ -135,7 +136,7 @@ def empty_past(
     onnx_inputs: Sequence[str], cache: KeysAndValues, batch: int, dtype: torch.dtype
 ) -> dict[str, torch.Tensor]:
     """Keys and values of length 0 for the first step."""
-    past = [name for name in onnx_inputs if name.startswith("past_key_values.")]
+    past = [name for name in onnx_inputs if name.startswith(f"{PAST}.")]
     widths = [width for pair in zip(cache.key_widths, cache.value_widths, strict=True) for width in pair]
     heads = [count for count in cache.heads for _ in range(2)]
     return {
@@ -145,12 +146,13 @@ def empty_past(
 
 
 def _cache_after(model: torch.nn.Module, length: int) -> Any:
-    if "past_key_values" not in inspect.signature(model.forward).parameters:
+    name = cache_argument(model.forward)
+    if name not in (PAST, "cache"):
         raise _refused(model, "no past_key_values among the arguments of forward")
     ids = torch.ones(_BATCH, length, dtype=torch.int64)
     try:
         with torch.no_grad():
-            return model(input_ids=ids, past_key_values=cache_utils.DynamicCache(), use_cache=True).past_key_values
+            return model(**{"input_ids": ids, name: cache_utils.DynamicCache(), "use_cache": True})[name]
     except REFUSALS as error:  # it asks the cache for more than that one has
         raise _refused(model, f"with a plain DynamicCache it raises {type(error).__name__}: {error}") from error
 

@@ -16,6 +16,7 @@ import torch
 from exportguard.errors import REFUSALS, InvalidArgumentError
 from exportguard.export import to_onnx
 from exportguard.graph_builder import GraphBuilder, Value
+from exportguard.inputs import PAST, cache_in
 from exportguard.models import ModelCase
 from exportguard.onnx_model import OnnxModel
 from exportguard.optional import OptionalModule
@@ -71,7 +72,7 @@ def source_of(case: ModelCase) -> Source:
         with torch.no_grad():
             states = model.get_encoder()(**inputs).last_hidden_state
             ids = torch.ones(len(states), _PAST, dtype=torch.int64)
-            cache = model(**_decoder_call(inputs, ids, states), use_cache=True).past_key_values
+            cache = cache_in(model, model(**_decoder_call(inputs, ids, states), use_cache=True))
     except REFUSALS as error:
         raise _refused(case, f"its parts called one after the other raise {type(error).__name__}: {error}") from error
     _require_plain(case, cache)
@@ -136,18 +137,18 @@ class _KeysAndValuesOfSource(torch.nn.Module):
     def forward(self, encoder_hidden_states: torch.Tensor) -> list[torch.Tensor]:
         ids = torch.zeros(encoder_hidden_states.shape[0], 1, dtype=torch.int64)
         outputs = self.model(decoder_input_ids=ids, encoder_outputs=_states(encoder_hidden_states), use_cache=True)
-        layers = outputs.past_key_values.cross_attention_cache.layers
+        layers = cache_in(self.model, outputs).cross_attention_cache.layers
         return [tensor for layer in layers for tensor in (layer.keys, layer.values)]
 
 
 def later_step(model: Any, source: Source, opset: int | None) -> OnnxModel:
     """The decoder behind a past; the encoder's states themselves are looked at by nobody any more."""
     ids = torch.ones(len(source.states), _SEQ, dtype=torch.int64)
-    inputs = {**_decoder_call(source.inputs, ids, source.states), "past_key_values": source.cache}
+    inputs = {**_decoder_call(source.inputs, ids, source.states), PAST: source.cache}
     shapes: dict[str, Any] = {
         "decoder_input_ids": {0: BATCH, 1: _NEW},
         "encoder_outputs": [{0: BATCH, 1: _SOURCE}],
-        "past_key_values": [{0: BATCH, 2: _KEPT}, {0: BATCH, 2: _SOURCE}],
+        PAST: [{0: BATCH, 2: _KEPT}, {0: BATCH, 2: _SOURCE}],
     }
     if source.is_masked:
         shapes["attention_mask"] = {0: BATCH, 1: _SOURCE}

@@ -15,6 +15,7 @@ import torch
 
 from exportguard.errors import REFUSALS, InvalidArgumentError
 from exportguard.export import to_onnx
+from exportguard.inputs import PAST, cache_argument, cache_in
 from exportguard.models import ModelCase
 from exportguard.onnx_model import OnnxModel
 from exportguard.optional import OptionalModule
@@ -71,19 +72,16 @@ def pictures_of(case: ModelCase) -> Pictures:
         with torch.no_grad():
             features = _Seeing(model)(pixels)
             embedded = _Embedding(model, token)(inputs["input_ids"], features)
-            out = model(
-                inputs_embeds=embedded, attention_mask=inputs["attention_mask"],
-                past_key_values=cache_utils.DynamicCache(), use_cache=True,
-            )  # fmt: skip
+            given = {"inputs_embeds": embedded, "attention_mask": inputs["attention_mask"], "use_cache": True}
+            out = model(**given, **{cache_argument(model.forward) or PAST: cache_utils.DynamicCache()})
             expected = model(**inputs).logits
     except REFUSALS as error:
         raise _refused(case, f"its parts called one after the other raise {type(error).__name__}: {error}") from error
     if (out.logits - expected).abs().max() > _NEAR * expected.abs().max():
         raise _refused(case, "its pictures change more than the embedded tokens in their places, such as the mask")
-    require_plain_layers(model, out.past_key_values)
-    return Pictures(
-        ids=inputs["input_ids"], mask=inputs["attention_mask"], pixels=pixels, token=token, cache=out.past_key_values
-    )
+    cache = cache_in(model, out)
+    require_plain_layers(model, cache)
+    return Pictures(ids=inputs["input_ids"], mask=inputs["attention_mask"], pixels=pixels, token=token, cache=cache)
 
 
 def vision_to_onnx(model: Any, parts: Pictures, *, opset: int | None) -> OnnxModel:

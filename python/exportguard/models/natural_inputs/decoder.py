@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from ...emptied_caches import emptied, keeps_tokens
+from ...inputs import cache_argument, cache_in
 from .search import Calls, Search
 from .tensors import Sizes, mask, tokens
 
 _positions_are_taken: Search[bool] = Search()
-_CACHE_NAMES = ("past_key_values", "cache_params")
 
 
 def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def _past(model: Any, batch: int, past: int, padded: int) -> dict[str, Any]:
     ids = tokens(model, (batch, past or 2))
     with torch.no_grad():
         outputs = model(input_ids=ids, attention_mask=mask(model, batch, ids.shape[1], padded), use_cache=True)
-    name = next((name for name in _CACHE_NAMES if outputs.get(name) is not None), None)
-    if name is None:
+    name, cache = cache_argument(model.forward), cache_in(model, outputs)
+    if name is None or cache is None:
         return {}
-    return {name: outputs[name] if past else emptied(outputs[name])}
+    return {name: cache if past else emptied(cache)}

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ...emptied_caches import emptied
+from ...inputs import PAST, cache_argument, cache_in
 from . import decoder
 from .tensors import Sizes, mask, seen_by_all, tokens
 
@@ -24,16 +25,16 @@ def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
     return {
         **encoded,
         "decoder_input_ids": tokens(model, (batch, seq)),
-        "past_key_values": decoder_past(model, encoded, batch, sizes["past"]),
+        **decoder_past(model, encoded, batch, sizes["past"]),
     }
 
 
-def decoder_past(model: Any, encoded: dict[str, Any], batch: int, past: int) -> Any:
-    """The cache that the decoder leaves behind after `past` tokens over what the encoder got."""
+def decoder_past(model: Any, encoded: dict[str, Any], batch: int, past: int) -> dict[str, Any]:
+    """The cache that the decoder leaves behind after `past` tokens over what the encoder got, under its name."""
     ids = tokens(model, (batch, past or 2))
     with torch.no_grad():
         # What the configuration says comes first: some models hand the argument on to their encoder, which refuses it.
-        cache = model(**encoded, decoder_input_ids=ids).past_key_values
+        cache = cache_in(model, model(**encoded, decoder_input_ids=ids))
         if cache is None:
-            cache = model(**encoded, decoder_input_ids=ids, use_cache=True).past_key_values
-    return cache if past else emptied(cache)
+            cache = cache_in(model, model(**encoded, decoder_input_ids=ids, use_cache=True))
+    return {cache_argument(model.forward) or PAST: cache if past else emptied(cache)}

@@ -30,7 +30,7 @@ def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
     return {
         **encoded,
         "decoder_input_ids": tokens(model, (sizes["batch"], sizes["seq"])),
-        "past_key_values": decoder_past(model, encoded, sizes["batch"], sizes["past"]),
+        **decoder_past(model, encoded, sizes["batch"], sizes["past"]),
     }
 
 
