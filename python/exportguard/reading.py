@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 from . import _core
 from .axes.bound import AxisBound
 from .axes.recording import Decision
+from .axes.torch_export import require_one_kind
 from .axes.traced_program import traced_inputs
 from .axis_report import AxisOutcome, axis_outcomes
 from .dynamic_shapes import LeafShape, graph_name
@@ -133,6 +134,7 @@ def read(exported: Exported, options: ExportOptions = ExportOptions()) -> ReadPr
         plain = _without_vmaps(exported)
         program, wanted = plain.program, options.modules_as_functions
         _refuse_strides_of_views(program)
+        require_one_kind(program)
         functions = functions_of_program(program, wanted) if wanted else {}
         names = program_names(plain, inputs=options.input_names, outputs=options.output_names)
         graph = _core.import_program(

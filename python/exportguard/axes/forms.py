@@ -96,7 +96,7 @@ def decisions_of_forms(calls: Iterable[Node]) -> list[Decision]:
         is_squeeze = node.target not in _COUNTS
         for condition in _of_squeeze(node) if is_squeeze else _of_cut(node):
             if condition.free_symbols and condition not in found:
-                found[condition] = Decision(condition, _line_of(node), is_of_model=True, is_of_squeeze=is_squeeze)
+                found[condition] = Decision(condition, line_of(node), is_of_model=True, is_of_squeeze=is_squeeze)
     return [*found.values()]
 
 
@@ -106,7 +106,7 @@ def questions_of_loops(loops: Iterable[Node], traced: TracedInputs) -> list[Ques
 
     What Python makes of no steps may be of another kind than what it makes of some: `sum([])` is a number.
     """
-    line = next(map(_line_of, loops), None)
+    line = next(map(line_of, loops), None)
     symbols = {symbol for sizes in traced.sizes for size in sizes for symbol in size.free_symbols}
     return [] if line is None else [QuestionOfNone(str(symbol), line) for symbol in sorted(symbols, key=str)]
 
@@ -138,8 +138,13 @@ def _of_cut(node: Node) -> Iterator[sympy.Basic]:
         yield sympy.Eq(_COUNTS[node.target](raw_size(size), sympy.Integer(given)), len(node.meta["val"]))
 
 
-def _line_of(node: Node) -> str:
-    """The innermost line of the model that made the node."""
+def places_of(node: Node) -> list[tuple[str, int]]:
+    """Files and lines of the calls that made the node, the innermost last."""
     frames = _FRAME.finditer(node.meta.get("stack_trace") or "")
-    places = [(frame["file"], int(frame["line"])) for frame in frames if is_users(frame["file"])]
+    return [(frame["file"], int(frame["line"])) for frame in frames]
+
+
+def line_of(node: Node) -> str:
+    """The innermost line of the model that made the node."""
+    places = [place for place in places_of(node) if is_users(place[0])]
     return f"{places[-1][0]}:{places[-1][1]}: {linecache.getline(*places[-1]).strip()}" if places else ""

@@ -235,7 +235,11 @@ def _meets(region: Region, point: Sizes) -> bool:
 
 
 def _breaks(condition: sympy.Basic, point: Sizes) -> bool:
-    return bool(condition.xreplace({symbol: sympy.Integer(size) for symbol, size in point.items()}) == sympy.false)
+    sizes = {symbol: sympy.Integer(size) for symbol, size in point.items()}
+    try:
+        return bool(condition.xreplace(sizes) == sympy.false)
+    except ArithmeticError:
+        raise OneWayError(f"a test has no value at one of the sizes ({condition})") from None
 
 
 __all__ = ["Branch", "OneWayError", "Place", "Tree", "Way", "is_of_sizes", "tree_of", "ways_of"]

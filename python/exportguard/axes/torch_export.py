@@ -24,6 +24,9 @@ from exportguard.dynamic_shapes import Axis, LeafShape, mirror
 from exportguard.errors import ExportError
 from exportguard.example import Example, Relation
 from exportguard.inputs import CallInputs
+from exportguard.rewrites.extremes import decided_by_kind, is_of_two_kinds
+
+from .forms import line_of
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +42,7 @@ def traced(model: torch.nn.Module, example: Example, *, strict: bool) -> Exporte
     with _plain_tensors(model):
         program = _traced(model, example, strict=strict)
     _require_real_constants(program)
+    require_one_kind(program)
     return program
 
 
@@ -150,6 +154,24 @@ def _require_real_constants(program: ExportedProgram) -> None:
             f"torch.export lost sight of a tensor that forward computes and made it a constant without numbers "
             f"({lost[0]}); transforms of torch.func within each other, such as jacrev, are the usual reason: "
             f"write the derivative with torch.func.grad, vjp or torch.autograd.grad, which are traced"
+        )
+
+
+def require_one_kind(program: ExportedProgram) -> None:
+    """Refuses a number that is an int at some sizes and a float at others, where its kind decides what is computed.
+
+    Raises:
+        ExportError: with the line of the model.
+    """
+    modules = (module for module in program.graph_module.modules() if isinstance(module, torch.fx.GraphModule))
+    node = next(decided_by_kind([module.graph for module in modules]), None)
+    if node is not None:
+        numbers = [number for number in node.all_input_nodes if is_of_two_kinds(number.meta.get("val"))]
+        raise ExportError(
+            f"{line_of(node) or line_of(numbers[0])}: what min(…) or max(…) gives of an int and a float is an int for "
+            "some inputs and a float for others in Python, and a tensor made of it alone has a dtype by that, while a "
+            "graph has one: give both operands one kind (`2` and `n`, or `2.5` and `n * 1.0`), or make the result one, "
+            "int(…)"
         )
 
 

@@ -21,6 +21,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.broadcasting import note_shape, require_shapes, source_of, spread
+from exportguard.rewrites.extremes import is_of_two_kinds
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.raising import require_divisor_uncaught
 from exportguard.source.errors import RewriteError
@@ -61,7 +62,7 @@ _IN_PLACE = {f"{name}_": name for name in ("add", "sub", "mul", "div", "pow", "r
     f"__i{name}__": f"__{name}__"
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
 }
-_DECIDING = ("full", "as_tensor", "arange", "range")  # make a dtype from a number
+_DECIDING = ("full", "as_tensor", "tensor", "arange", "range")  # make a dtype from a number
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,8 @@ def kinds_of(item: object) -> frozenset[int]:
         return frozenset((_rank(item.dtype),)) if is_number(item) else frozenset()
     if isinstance(item, bool | torch.SymBool):
         return frozenset((_BOOL,))
+    if is_of_two_kinds(item):
+        return frozenset((_INT, _FLOAT))
     return frozenset((_FLOAT if isinstance(item, float | torch.SymFloat) else _INT,))
 
 
@@ -143,7 +146,7 @@ def require_one_kind(item: object, what: str) -> None:
 
     :param what: what needs to know its kind
     """
-    if isinstance(item, torch.Tensor) and len(kinds_of(item)) > 1:
+    if isinstance(item, torch.Tensor | torch.SymFloat) and len(alternatives_of(item)) > 1:
         raise RewriteError(
             f"{line_now()}: a number that is {_names(item)}, by the path that it came by, cannot {what}: give it one "
             "kind on every path (`2.0` instead of `2`)"
@@ -238,9 +241,10 @@ def _of_two_dtypes(leaf: torch.Tensor, other: torch.Tensor) -> RewriteError:
     )
 
 
-def _names(leaf: torch.Tensor) -> str:
+def _names(leaf: torch.Tensor | torch.SymFloat) -> str:
     names = [_KIND_NAMES[kind] for kind in sorted(kinds_of(leaf))]
-    return " or ".join(names if is_number(leaf) else [*names, "a tensor"])
+    is_tensor = isinstance(leaf, torch.Tensor) and not is_number(leaf)
+    return " or ".join([*names, "a tensor"] if is_tensor else names)
 
 
 def _made_kinds(name: str, args: Any) -> frozenset[int]:

@@ -42,8 +42,8 @@ def is_instance(item: Any, classes: Any) -> bool:
     if not _may_stand_in(item):
         return isinstance(item, classes)
     answers = {isinstance(stand_in, classes) for stand_in in _in_python(item)}
-    if isinstance(item, _SYMBOLS):  # who asks for a symbol means one
-        return True in answers or isinstance(item, classes)
+    if isinstance(item, _SYMBOLS) and isinstance(item, classes):  # who asks for a symbol means one
+        return True
     if len(answers) > 1:
         _refuse("is asked for its type", item)
     return answers.pop()
@@ -160,7 +160,7 @@ def _in_python(item: Any) -> Sequence[Any]:
 
 
 def _refuse(what: str, item: Any) -> NoReturn:
-    if is_number(item):
+    if is_number(item) or isinstance(item, torch.SymFloat):
         require_one_kind(item, "be asked for its type")
     raise RewriteError(
         f"{line_now()}: an object that is of one type on one path and of another on another one {what}, and no graph "
