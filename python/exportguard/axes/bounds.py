@@ -24,6 +24,7 @@ from torch.export import ExportedProgram
 from exportguard.example import Example
 from exportguard.inputs import CallInputs
 
+from .behind_handlers import bounds_behind_handlers
 from .behind_tests import AskedWith, UntracedWay, untraced_ways
 from .bound import AxisBound, Kind, upper_bound
 from .data_tests import watched_for_data_tests
@@ -92,10 +93,15 @@ def prove(claim: Claim) -> Proof:
     trace = Trace(trial, traced, example, decisions, claim.further, [*loops, *record.of_none], within=claim.within)
     with watched_for_data_tests():
         bounds = _bounds(trace)
+        bounds += bounds_behind_handlers(trace, program.nodes) if not any(map(_is_wrong, bounds)) else ()
         difference = trial.difference_as_traced()
     if claim.asked_with is not None:  # it opens a guard, which has to find torch's methods as they are
         bounds = _with_untraced_ways(trace, claim.asked_with, bounds)
     return Proof(decisions, bounds, difference)
+
+
+def _is_wrong(bound: AxisBound) -> bool:
+    return bound.excludes_what_was_asked
 
 
 def _with_untraced_ways(trace: Trace, asked_with: AskedWith, bounds: Sequence[AxisBound]) -> list[AxisBound]:

@@ -18,6 +18,7 @@ import torch
 from exportguard.declaration import Patch
 from exportguard.declaration.options import PatchOptions
 from exportguard.patches.torch.static_axes import model_line
+from exportguard.rewrites.catching import is_caught
 
 from .open_slices import ASKING
 
@@ -31,7 +32,8 @@ _SHAPE_ENV = "torch.fx.experimental.symbolic_shapes.ShapeEnv"
 class Decision:
     """A condition on sizes that torch took for true, `line` being the line of the model.
 
-    It is the model's own if the model, or a layer of torch.nn, asked for it; if not, torch did within an operator.
+    It is the model's own if the model, or a layer of torch.nn, asked for it; if not, torch did within an operator. What
+    an operator asks where the model may catch what it raises decides about the model's way as well.
     `is_of_slice` if that asks where a slice ends, `is_of_squeeze` if it says that an axis is not squeezed away,
     `is_hidden` if it is asked in branches and loops alone that tensor data may not come to, `is_test` if Python code of
     the model got the answer, and not an operator alone.
@@ -74,7 +76,7 @@ class TraceRecord:
         is_known = before is not None and before.is_of_model and not before.is_hidden
         if before is not None and is_known and (before.is_test or not _is_answered_to_python()):
             return
-        is_of_model = _asked_by_model()
+        is_of_model = _asked_by_model() or is_caught()
         is_test = is_of_model and _is_answered_to_python()
         if before is None or (is_of_model and not before.is_of_model):
             is_hidden = is_of_model and _is_hidden()
@@ -166,7 +168,7 @@ def recording_of_none(record: TraceRecord) -> list[Patch]:
 
 def _note_of_none(record: TraceRecord, comparison: Any, sides: tuple[sympy.Basic, ...], answer: sympy.Basic) -> None:
     for symbol, at_none in _at_none(comparison, sides):
-        if at_none != answer and _asked_by_model():
+        if at_none != answer and (_asked_by_model() or is_caught()):
             record.of_none.append(QuestionOfNone(symbol, model_line()))
 
 

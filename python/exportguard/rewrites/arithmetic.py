@@ -13,7 +13,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from exportguard.rewrites.data import depends_on_data
 from exportguard.rewrites.logic import float_, int_, whole_number
 from exportguard.rewrites.numbers import as_not_negative, as_number, is_not_negative, number_tensor
-from exportguard.rewrites.raising import require_divisor_uncaught, require_no_handler
+from exportguard.rewrites.raising import require_divisor_uncaught, require_domain_uncaught, require_no_handler
 
 #: Functions of `math` and the torch functions that compute the same.
 MATH: dict[str, Callable[..., torch.Tensor]] = {
@@ -42,7 +42,10 @@ def math_(name: str, *numbers: Any) -> Any:
     is_of_size = name not in _TO_INT and any(isinstance(number, torch.SymInt | torch.SymFloat) for number in numbers)
     if not is_of_size and not any(depends_on_data(number) for number in numbers):
         return getattr(math, name)(*numbers)
-    require_no_handler(_RAISED.get(name, ()), f"a number that math.{name} does not take")
+    if any(depends_on_data(number) for number in numbers):
+        require_no_handler(_RAISED.get(name, ()), f"a number that math.{name} does not take")
+    else:
+        require_domain_uncaught(name, numbers[-1 if name == "fmod" else 0])
     doubles = [number_tensor(float_(number)).reshape(()).to(torch.float64) for number in numbers]
     result = MATH[name](*doubles)
     if _is_not_negative(name, numbers[0]):

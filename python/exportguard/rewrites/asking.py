@@ -31,7 +31,7 @@ from exportguard.rewrites.calls import Called
 from exportguard.rewrites.in_place import InPlaceRewrite, answering
 from exportguard.rewrites.places import functions_of
 from exportguard.rewrites.python_types import TypeOfPython, is_instance
-from exportguard.rewrites.raising import dividing_methods
+from exportguard.rewrites.raising import asking_methods
 from exportguard.rewrites.told import stopping
 
 _STANDING_IN = (torch.SymInt, torch.SymFloat, torch.SymBool, FakeTensor)
@@ -154,7 +154,7 @@ def answered(modules: Iterable[types.ModuleType]) -> Iterator[None]:
         for kind in _STANDING_IN:
             for name in _TEXTS:
                 changes.set_attribute(kind, name, stopping(getattr(kind, name), stopped))
-        for number, name, method in dividing_methods(stopped):
+        for number, name, method in asking_methods(stopped):
             changes.set_attribute(number, name, method)
         if not hasattr(torch.SymInt, "__invert__"):  # torch 2.11 to 2.13 leave it out
             add = functools.partial(setattr, torch.SymInt, "__invert__", _inverted)

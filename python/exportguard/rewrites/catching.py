@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from exportguard.model_code import is_models
+from exportguard.model_code import is_installed, is_models
 from exportguard.rewrites import scope
 from exportguard.source.walking import walked
 
@@ -48,6 +48,47 @@ def handler_of(kind: type[BaseException]) -> Handler | None:
     """The innermost block of the model that may catch an exception of this class, if it is raised now."""
     found = (handler for frame in model_frames() if (handler := _handler_in(frame, kind)) is not None)
     return next(found, None)
+
+
+def is_caught() -> bool:
+    """Whether a block of the model may catch some exception that is raised now.
+
+    Who writes a `with` around a call of a package lets its exceptions pass, so that those of packages do not count.
+    """
+    return any(_may_be_caught_in(frame) for frame in model_frames())
+
+
+def _may_be_caught_in(frame: types.FrameType) -> bool:
+    file = frame.f_code.co_filename
+    if not _has_a_block_around(file, frame.f_lineno):
+        return False
+    blocks = _blocks_of(file)
+    if blocks is None:
+        return _by_bytecode(frame) is not None
+    around = [
+        block for block in _around(blocks, frame.f_lineno) if isinstance(block, ast.Try) or not is_installed(file)
+    ]
+    return any(_catching_part(block, frame, Exception) for block in around)
+
+
+@functools.lru_cache(maxsize=2**14)
+def _has_a_block_around(file: str, line: int) -> bool:
+    """Whether a block, of whatever kind, stands around a line of a file, or the file cannot be read."""
+    blocks = _blocks_of(file)
+    return blocks is None or next(_around(blocks, line), None) is not None
+
+
+@functools.lru_cache(maxsize=2**14)
+def is_in_a_try(file: str, line: int) -> bool:
+    """Whether a line of a file stands in a block that catches exceptions, or may, if its class is the user's."""
+    scopes = _blocks_of(file)
+    around = [] if scopes is None else [*_around(scopes, line)]
+    return any(_catches(block, line) for block in around if isinstance(block, ast.Try) or not is_installed(file))
+
+
+def _catches(block: Block, line: int) -> bool:
+    is_in_body = block.body[0].lineno <= line <= (block.body[-1].end_lineno or line)
+    return is_in_body and (isinstance(block, ast.With) or bool(block.handlers) or _leaves(block.finalbody))
 
 
 def model_frames() -> Iterator[types.FrameType]:

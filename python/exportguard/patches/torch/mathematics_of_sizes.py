@@ -18,6 +18,7 @@ import torch
 
 from exportguard.declaration.expected import Expected, expecting
 from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
+from exportguard.rewrites.raising import require_domain_uncaught
 
 _Function = Callable[..., Any]
 
@@ -35,6 +36,7 @@ def _computed(name: str, x: Any) -> Any:
     """A SymFloat, in the digits that C computes with."""
     if not _is_symbolic(x):
         return getattr(math, name)(x)
+    require_domain_uncaught(name, x)
     compute: _Function = getattr(torch, name)
     return compute(torch.scalar_tensor(x, dtype=torch.float64)).item()
 
@@ -50,7 +52,10 @@ def _of_one(name: str, original: _Function) -> _Function:
 def _root(original: _Function) -> _Function:
     @functools.wraps(original)
     def sqrt(x: Any, /) -> Any:
-        return _sym_sqrt(x) if _is_symbolic(x) else original(x)
+        if not _is_symbolic(x):
+            return original(x)
+        require_domain_uncaught("sqrt", x)
+        return _sym_sqrt(x)
 
     return sqrt
 
