@@ -15,6 +15,7 @@ from .axes.behind_tests import AskedWith, Questions, example_for_questions, ques
 from .axes.bound import AxisBound, Kind
 from .axes.bounds import Claim, prove
 from .axes.branching import joined
+from .axes.gradients import require_same_without_gradients
 from .axes.one_symbol import one_symbol_for_a_name
 from .axes.open_slices import open_slices
 from .axes.recording import TraceRecord, recording_of_none, with_recording
@@ -46,8 +47,9 @@ _Steps = Callable[[], Sequence[RewritingStep]]
 _OTHER_THAN_THE_MODEL = (
     "the program that torch.export made does something else than the model, for the inputs it was traced with: {}. A "
     "trace keeps what tensors hold, not which objects they are. What to do: look in the model for tests of identity "
-    "(`is`, `id`, tensors as keys), of the class or the version of a weight, of where its memory lies, and for what is "
-    "different at each call; decide that in __init__, and have forward read the answer"
+    "(`is`, `id`, tensors as keys), of the class or the version of a weight, of where its memory lies, for what is "
+    "different at each call, and for seeds (`torch.manual_seed`, `random.seed`), since a file draws other numbers; "
+    "decide that in __init__, and have forward read the answer"
 )
 
 
@@ -60,6 +62,8 @@ def exported_module(request: ExportRequest) -> Exported:
     Raises:
         ExportError: torch.export stops, or its program does something else than the model.
     """
+    if request.model is not None:
+        require_same_without_gradients(request.model, request.example.call)
     # A converter needs no gradients, and what is traced without them has fewer changes of mode to keep.
     with (
         torch.no_grad(),

@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 from exportguard.rewrites.build import RETURNED
 from exportguard.rewrites.carrying import NUMBERS, Kind, kind_of
 from exportguard.rewrites.collected import Maybe
-from exportguard.rewrites.contents import Order
+from exportguard.rewrites.contents import Order, RandomState
 from exportguard.rewrites.data import describe, require_no_attributes
 from exportguard.rewrites.numbers import is_number
 from exportguard.rewrites.opening import Opening, closed
@@ -210,12 +210,16 @@ class Merge:
     def _error(self, what: str, a: object, b: object) -> RewriteError:
         return RewriteError(
             f"{self._where()}the branches of a test on tensor data {what}: {describe(a)} and {describe(b)}; "
-            + (
-                "assign the keys in one order"
-                if isinstance(a, Order)
-                else "give both branches tensors of one shape and dtype"
-            )
+            + _remedy(a)
         )
+
+
+def _remedy(value: object) -> str:
+    if isinstance(value, Order):
+        return "assign the keys in one order"
+    if isinstance(value, RandomState):
+        return "draw random numbers in front of the test, or as many in both branches"
+    return "give both branches tensors of one shape and dtype"
 
 
 def _is_leaf(item: object) -> bool:
@@ -256,5 +260,5 @@ def _nothing_like(leaf: object) -> Any:
 def _is_same(a: object, b: object) -> bool:
     if isinstance(a, torch.SymInt | torch.SymFloat | torch.SymBool) and type(a) is type(b):
         return bool(a.node.expr == b.node.expr)
-    is_value = isinstance(a, bool | int | float | str | bytes | torch.dtype | torch.device | Order)
+    is_value = isinstance(a, bool | int | float | str | bytes | torch.dtype | torch.device | Order | RandomState)
     return type(a) is type(b) and is_value and a == b

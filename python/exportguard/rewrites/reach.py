@@ -10,17 +10,30 @@ from __future__ import annotations
 
 import dis
 import functools
+import random
 import types
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from exportguard.model_code import is_users, is_users_class, is_users_module
 from exportguard.rewrites.contents import METHODS_IN_C, GlobalNames, content_of_cell, is_opaque
 
 _STORES = ("STORE_GLOBAL", "STORE_DEREF", "DELETE_GLOBAL", "DELETE_DEREF")
+
+
+_OF_PYTHON: Any = random.random
+_OF_NUMPY: Any = np.random.random
+
+#: The generator behind `random.random()` and its kin, by the module that a code names.
+_GENERATORS: dict[types.ModuleType, Any] = {
+    random: _OF_PYTHON.__self__,
+    np: _OF_NUMPY.__self__,
+    np.random: _OF_NUMPY.__self__,
+}
 
 
 @dataclass(frozen=True)
@@ -108,6 +121,8 @@ class Reach:
         if not isinstance(value, types.ModuleType):
             self.value(value)
             return
+        if value in _GENERATORS:
+            self.found.append(_GENERATORS[value])
         if is_users_module(value):
             for name in attributes & vars(value).keys():
                 self.value(vars(value)[name])

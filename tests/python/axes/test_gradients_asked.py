@@ -1,0 +1,72 @@
+"""What a model does where gradients are computed is what a file does, or the export stops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from exportguard import ExportError, to_onnx
+
+#: Each has another answer where gradients are computed.
+_OTHER: dict[str, Callable[[Any, torch.Tensor], Any]] = {
+    "whether they are": lambda m, x: torch.is_grad_enabled(),
+    "of a result": lambda m, x: (x * m.weight).requires_grad,
+    "how a result was made": lambda m, x: (x @ m.weight).grad_fn is not None,
+    "whether a result is a leaf": lambda m, x: not (x * m.weight).is_leaf,
+    "beside data": lambda m, x: torch.is_grad_enabled() and bool((x.sum() > 50) | (x.sum() < 50)),
+}
+_SAME: dict[str, Callable[[Any, torch.Tensor], Any]] = {
+    "of an input": lambda m, x: x.requires_grad,
+    "of a weight": lambda m, x: m.weight.requires_grad,
+    "of what has no gradient": lambda m, x: x.detach().requires_grad,
+    "whether inference is on": lambda m, x: torch.is_inference_mode_enabled(),
+}
+
+
+class Asking(torch.nn.Module):
+    """A layer that asks."""
+
+    def __init__(self, asked: Callable[[Any, torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(4))
+        self.asked = asked
+
+    def forward(self, x):
+        return x * 2 if self.asked(self, x) else x - 1
+
+
+class WithinItself(Asking):
+    """What the model decides itself has one answer."""
+
+    def forward(self, x):
+        with torch.no_grad():
+            scale = 3 if torch.is_grad_enabled() else 2
+        return x * scale
+
+
+def _first(model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    onnx = to_onnx(model, (x,), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    return next(iter(onnx.run({"x": x}).values()))
+
+
+@pytest.mark.parametrize("asked", _OTHER.values(), ids=_OTHER)
+def test_what_asks_for_gradients_is_exported_where_there_are_none(asked: Any) -> None:
+    model, x = Asking(asked).eval(), torch.ones(3, 4)
+    with pytest.raises(ExportError, match=r"asks whether gradients are computed .*torch\.no_grad\(\)"):
+        _first(model, x)
+    with torch.no_grad():
+        torch.testing.assert_close(_first(model, x), model(x))
+
+
+@pytest.mark.parametrize("asked", _SAME.values(), ids=_SAME)
+def test_what_has_one_answer_is_exported(asked: Any) -> None:
+    model, x = Asking(asked).eval(), torch.ones(3, 4)
+    torch.testing.assert_close(_first(model, x), model(x).detach())
+
+
+def test_a_mode_of_the_models_own_is_no_question() -> None:
+    model, x = WithinItself(lambda m, x: True).eval(), torch.ones(3, 4)
+    torch.testing.assert_close(_first(model, x), model(x))
