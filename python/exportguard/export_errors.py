@@ -68,6 +68,10 @@ _BY_WORDS = (
         r"an index has to be an integer: pass input_ids.long()",
     ),
     (r"must be Tensor, not (list|tuple|int|float)", r"pass a tensor for the \1, torch.tensor(…)"),
+    (
+        r"forward changes the input itself",
+        r"leave the input as it is, and go on with a tensor of another shape: y = x.unsqueeze(0)",
+    ),
     (r"the data of a tensor is set while", r"write x = y in the place of x.data = y, or x.copy_(y) if the shape stays"),
     (
         r"(?:jacrev|in forward mode).* (?:is|are) not traced",

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from .declaration import Patch
 from .errors import InvalidArgumentError
+from .rewrites.written import Writes
 
 # The number says which call it is: what was no tensor in its arguments, and what has to be computed for an example.
 _LIBRARY: Any = torch.library.Library("exportguard_modules", "DEF")  # type: ignore[no-untyped-call]
@@ -93,9 +93,10 @@ class ModuleCall:
     def run(self, tensors: Sequence[Any], sizes: Sequence[Any]) -> list[torch.Tensor]:
         """What the module returns, each tensor in memory of its own, as an operator must."""
         args, kwargs = self.given(tensors, sizes)
-        with _as_it_is(), _Writes() as writes:
+        written: set[int] = set()
+        with _as_it_is(), Writes(lambda tensor: written.add(tensor.untyped_storage()._cdata)):
             returned = torch.func.functional_call(self.module, self.weights(tensors), tuple(args), kwargs)
-        self._require_unwritten([tensor.untyped_storage()._cdata in writes.storages for tensor in tensors])
+        self._require_unwritten([tensor.untyped_storage()._cdata in written for tensor in tensors])
         self.returned[:] = [pytree.tree_map_only(torch.Tensor, lambda leaf: _TENSOR, returned)]
         return [leaf.clone() for leaf in pytree.tree_leaves(returned) if isinstance(leaf, torch.Tensor)]
 
@@ -109,28 +110,6 @@ class ModuleCall:
                 f"{type(self.module).__qualname__} writes into {', '.join(changed)}, so it cannot be translated as a "
                 "whole; translate modules that write nothing, or operators"
             )
-
-
-class _Writes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes whose memory operators write to; versions of tensors do not tell below autograd, where operators run."""
-
-    supports_higher_order_operators = True
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.storages: set[int] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        schema = getattr(func, "_schema", None)
-        if schema is not None and schema.is_mutable:
-            given = {parameter.name: value for parameter, value in zip(schema.arguments, args, strict=False)}
-            given.update(kwargs or {})
-            written = [
-                given.get(p.name) for p in schema.arguments if p.alias_info is not None and p.alias_info.is_write
-            ]
-            tensors = (leaf for leaf in pytree.tree_leaves(written) if isinstance(leaf, torch.Tensor))
-            self.storages.update(tensor.untyped_storage()._cdata for tensor in tensors)
-        return func(*args, **(kwargs or {}))
 
 
 def call_of(number: int) -> ModuleCall:

@@ -28,6 +28,7 @@ from exportguard.inputs import CallInputs
 from exportguard.repeats.markers import MARKER
 from exportguard.repeats.markers import expand as expand_markers
 from exportguard.repeats.paths import NUMBER, Path, leaves
+from exportguard.rewrites.written import UndoneWrites
 from exportguard.signature import TracedInputs, raw_size
 
 from .expressions import Evaluation, Sizes
@@ -50,6 +51,7 @@ class TracedProgram:
         self._program = program
         self._blocks = Blocks()
         self._evaluations: dict[Any, Evaluation] = {}
+        self._writes = UndoneWrites()
 
     @functools.cached_property
     def inputs(self) -> TracedInputs:
@@ -94,7 +96,7 @@ class TracedProgram:
         ]
 
     def run(self, call: CallInputs, sizes: Sizes, graph: type[GraphWithTrueShapes] | None = None) -> list[Any]:
-        """The outputs, without the checks of its sizes; what it writes to buffers is written to copies.
+        """The outputs, without the checks of its sizes; buffers and weights that it writes into are then as before.
 
         `graph` runs it, and says which shapes are true: all of them by default.
 
@@ -113,7 +115,7 @@ class TracedProgram:
         traced_sizes = TracedSizes(sizes, self._evaluations)
         runner = (graph or GraphWithTrueShapes)(module, traced_sizes, self._blocks.of_another_run())
         # torch 2.11 to 2.13 print the line of a graph within a graph that raises; here that is an answer.
-        with contextlib.redirect_stderr(io.StringIO()):
+        with contextlib.redirect_stderr(io.StringIO()), self._writes.call():
             results = runner.run(*values)
         pairs = zip(signature.output_specs, results, strict=True)
         return [value for spec, value in pairs if spec.kind == OutputKind.USER_OUTPUT]

@@ -112,7 +112,7 @@ class ModelRun:
 
         mode = FakeTensorMode(allow_non_fake_inputs=True)
         try:
-            with _torch_silent(), self._kept.call() as model, mode:
+            with _torch_silent(), self._kept.call(has_data=False) as model, mode:
                 args, kwargs = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (call.args, dict(call.kwargs)))
                 model(*args, **kwargs)
         except Exception as error:  # the model's refusal, or that of fake tensors to tell their data

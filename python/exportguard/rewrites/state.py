@@ -11,7 +11,7 @@ import collections
 import functools
 import types
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +40,7 @@ from exportguard.rewrites.contents import (
 )
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.reach import Reach
+from exportguard.rewrites.written import UndoneWrites
 from exportguard.source.errors import RewriteError
 
 MISSING = object()
@@ -167,7 +168,7 @@ def _put_attribute(owner: Any, key: Any, value: Any) -> None:
 
 
 class Snapshot:
-    """The mutable objects within reach of some roots, with what they hold now.
+    """The mutable objects within reach of some roots, with what they hold now; `tensors` are those among them.
 
     :param roots: objects
     :param functions: what their code leads to is within reach as well, and that an iterator goes on is an error
@@ -180,6 +181,7 @@ class Snapshot:
         self._filled: list[tuple[Any, Content]] = []
         self._dictionaries = Dictionaries()
         self._others: list[tuple[Any, Content]] = []
+        self.tensors: list[torch.Tensor] = []
         self._reach = Reach(functions) if functions else None
         self._take_in([*roots, *(self._reach.more() if self._reach is not None else ())])
 
@@ -195,6 +197,7 @@ class Snapshot:
         other._filled = [known for known in self._filled if id(known[0]) not in changed]
         other._others = [known for known in self._others if id(known[0]) not in changed]
         other._dictionaries = self._dictionaries.without(changed)
+        other.tensors = [*self.tensors]
         other._take_in([*changed.values()])
         return other
 
@@ -220,6 +223,8 @@ class Snapshot:
 
     def _enter(self, owner: object) -> Iterable[Any]:
         """Takes in an object; returns what it leads to."""
+        if isinstance(owner, torch.Tensor):
+            self.tensors.append(owner)
         if self._reach is not None:
             self._look(owner)
         elif isinstance(owner, _CODE):
@@ -347,6 +352,7 @@ class KeptModule:
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.module = module
+        self._writes = UndoneWrites()
 
     @functools.cached_property
     def _before(self) -> Snapshot:
@@ -361,11 +367,14 @@ class KeptModule:
         ]
 
     @contextmanager
-    def call(self) -> Iterator[torch.nn.Module]:
-        """Runs a block that calls the module; the module and the random numbers are then as before."""
+    def call(self, *, has_data: bool = True) -> Iterator[torch.nn.Module]:
+        """Runs a block that calls the module; the module and the random numbers are then as before.
+
+        A call with fake tensors has no data, and writes into none.
+        """
         buffers, before = self._buffers, self._before
         try:
-            with same_random_numbers():
+            with same_random_numbers(), self._writes.call() if has_data else nullcontext():
                 yield self.module
         finally:
             before.restore(before.changes())
@@ -376,6 +385,10 @@ class KeptModule:
                     buffer.copy_(content)
                     if version is not None:  # a gradient that is still to be computed asks for it (torch 2.11 to 2.13)
                         torch._C._autograd._unsafe_set_version_counter((buffer,), (version,))
+
+    def has_written(self, tensor: torch.Tensor) -> bool:
+        """Whether a call wrote into a tensor that is older than it, while the block with the call is open."""
+        return self._writes.has_written(tensor)
 
 
 def is_fake(tensor: torch.Tensor) -> bool:

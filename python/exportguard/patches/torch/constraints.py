@@ -14,6 +14,8 @@ import torch
 
 from exportguard.declaration.patch import Patch
 
+_RESIZING = ("aten.resize_.default", "aten.resize_as_.default", "aten.set_.source_Tensor")
+
 logger = logging.getLogger(__name__)
 
 #: How much it matters that an axis became static: whoever traces for a report of the axes tells it there.
@@ -38,9 +40,10 @@ def log_violation(original: Callable[..., None]) -> Callable[..., None]:
     from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
     @functools.wraps(original)
-    def produce_guards_and_solve_constraints(*args: Any, **kwargs: Any) -> None:
+    def produce_guards_and_solve_constraints(fake_mode: Any, gm: Any, *args: Any, **kwargs: Any) -> None:
+        _require_no_more_axes(fake_mode.shape_env, gm.graph)
         try:
-            original(*args, **kwargs)
+            original(fake_mode, gm, *args, **kwargs)
         except ConstraintViolationError as error:
             logger.log(_LEVEL.get(), "an axis that was asked dynamic is not: %s", error)
         except NotImplementedError as error:
@@ -49,6 +52,29 @@ def log_violation(original: Callable[..., None]) -> Callable[..., None]:
             logger.log(_LEVEL.get(), "the conditions on the dynamic axes cannot be solved: %s", error)
 
     return produce_guards_and_solve_constraints
+
+
+def _require_no_more_axes(shape_env: Any, graph: torch.fx.Graph) -> None:
+    """An input that got an axis in place has none that was asked for it, for which torch 2.11 to 2.13 look there.
+
+    Raises:
+        RuntimeError: there is one.
+    """
+    for tracked in () if shape_env is None else shape_env.tracked_fakes or ():
+        asked = getattr(tracked.symbolic_context, "dynamic_sizes", None)
+        if asked is not None and isinstance(tracked.fake, torch.Tensor) and tracked.fake.dim() > len(asked):
+            lines = (node.meta.get("stack_trace") or "" for node in graph.nodes if _adds_an_axis(node))
+            raise RuntimeError(
+                f"an input of {len(asked)} axes has {tracked.fake.dim()} of them afterwards, for forward changes the "
+                f"input itself:\n{next(lines, '')}"
+            )
+
+
+def _adds_an_axis(node: torch.fx.Node) -> bool:
+    """Whether an operator gives an input one more axis in place."""
+    source = node.args[0] if node.args else None
+    is_of_input = isinstance(source, torch.fx.Node) and source.op == "placeholder"
+    return is_of_input and str(node.target) in ("aten.unsqueeze_.default", "aten.as_strided_.default", *_RESIZING)
 
 
 def _is_of_sympy(error: BaseException) -> bool:

@@ -2,6 +2,8 @@
 
 `torch.export` puts back the parameters and buffers that it replaced. What `forward` itself assigns while it is traced,
 a table that is computed at the first call for instance, stays: tensors without data, which the next call computes with.
+And what it writes into tensors that are neither is written into them, for a trace (torch 2.11 to 2.13) meets them as
+constants, with their data.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import torch
 from exportguard.declaration import Patch
 from exportguard.declaration.expected import Expected, expecting
 from exportguard.rewrites.state import Snapshot, snapshot_of
+from exportguard.rewrites.written import Before, has_memory
 
 _TARGET = "torch.export._trace._export"
 
@@ -39,6 +42,19 @@ def state_before_export(module: torch.nn.Module) -> Iterator[Snapshot]:
         _EXPORTED.reset(token)
 
 
+@contextmanager
+def _plain_tensors_kept(module: torch.nn.Module, snapshot: Snapshot) -> Iterator[None]:
+    """Tensors that are neither weights nor buffers hold what they held, once the block is over."""
+    own = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+    plain = [tensor for tensor in snapshot.tensors if id(tensor) not in own and has_memory(tensor)]
+    kept = [Before.of(tensor) for tensor in plain]
+    try:
+        yield
+    finally:
+        for before in kept:
+            before.restore()
+
+
 def restoring_modules(original: Callable[..., Any]) -> Callable[..., Any]:
     """The export, with every attribute of every submodule as it was before, also if the export stops."""
 
@@ -46,7 +62,7 @@ def restoring_modules(original: Callable[..., Any]) -> Callable[..., Any]:
     def export(mod: object, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(mod, torch.nn.Module):
             return original(mod, *args, **kwargs)
-        with state_before_export(mod) as snapshot:
+        with state_before_export(mod) as snapshot, _plain_tensors_kept(mod, snapshot):
             try:
                 return original(mod, *args, **kwargs)
             finally:
