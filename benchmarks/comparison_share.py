@@ -18,7 +18,7 @@ from unittest.mock import patch
 import torch
 
 from exportguard.models import BuildOptions
-from exportguard.validation import validate as steps
+from exportguard.validation import comparison as steps
 from exportguard.validation.validate import ValidateOptions, validate_model
 
 MODELS = ("llama", "bert", "t5", "vit", "whisper", "mamba", "resnet")

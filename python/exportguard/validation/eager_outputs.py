@@ -4,32 +4,66 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..guard import torch_export_patches
-from ..inputs import Leaf, flatten_named
+from ..inputs import CallInputs, Leaf, flatten_named
 from ..models import ModelCase
 from ..models.input_sets import InputSet
 from ..rewrites.state import KeptModule
 
 
-def eager_leaves(case: ModelCase, input_set: InputSet) -> list[Leaf]:
-    """The outputs of the original, without any patch; the serializers only take it apart."""
-    return leaves_on(case, case.inputs(input_set.sizes))
+@dataclass(frozen=True)
+class EagerRun:
+    """What the original returns, and what it leaves behind.
+
+    `inputs` are the leaves of its inputs, with what it wrote into them, `state` what buffers and weights hold that it
+    wrote into or could have.
+    """
+
+    leaves: list[Leaf]
+    inputs: list[Any]
+    state: Mapping[str, torch.Tensor]
 
 
-def leaves_on(case: ModelCase, inputs: Mapping[str, Any]) -> list[Leaf]:
+def eager_run(case: ModelCase, input_set: InputSet) -> EagerRun:
+    """A run of the original, without any patch; the serializers only take apart what it returns."""
+    return run_on(case, case.inputs(input_set.sizes))
+
+
+def run_on(case: ModelCase, inputs: Mapping[str, Any]) -> EagerRun:
     """The same on inputs that are there already.
 
     The model is then as it was: one that attends otherwise from a short text on is compared as it was exported.
     """
-    with KeptModule(case.model).call() as model:
+    given = given_leaves(case, inputs)
+    kept = KeptModule(case.model)
+
+    def left(tensor: Any) -> Any:
+        """What it holds now, where a write is undone behind the call."""
+        is_written = isinstance(tensor, torch.Tensor) and kept.has_written(tensor)
+        return tensor.detach().clone() if is_written else tensor
+
+    with kept.call() as model:
         outputs = model(**inputs)
         with serializers():
             leaves = flatten_named(outputs)
-    return [Leaf(leaf.name, as_tensor(leaf.value)) for leaf in leaves]
+        named = (*model.named_parameters(remove_duplicate=False), *model.named_buffers())
+        state = {name: left(tensor) for name, tensor in named}
+        given = [left(leaf) for leaf in given]
+        returned = [Leaf(leaf.name, left(as_tensor(leaf.value))) for leaf in leaves]
+    return EagerRun(returned, given, state)
+
+
+def given_leaves(case: ModelCase, inputs: Mapping[str, Any]) -> list[Any]:
+    """The leaves of inputs in the order of the signature, each as ONNX has it."""
+    call = CallInputs.of(case.model.forward, (), inputs)
+    with serializers():
+        leaves = flatten_named(dict(call.kwargs))
+    return [as_tensor(leaf.value) for leaf in leaves]
 
 
 def joined_rows(leaves: Sequence[Leaf]) -> list[Leaf]:

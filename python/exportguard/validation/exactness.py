@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_map
 from ..inputs import Leaf
 from ..models import ModelCase
 from ..models.input_sets import InputSet
-from .eager_outputs import leaves_on, serializers
+from .eager_outputs import run_on, serializers
 
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 _MEAN_FACTOR = 2.0  # other orders of the same sums differ by as much
@@ -32,7 +32,7 @@ def exact_leaves(case: ModelCase, input_set: InputSet) -> list[Leaf]:
     with serializers():
         inputs = tree_map(_widened, case.inputs(input_set.sizes))
     with _in_float64():
-        return leaves_on(replace(case, model=model), inputs)
+        return run_on(replace(case, model=model), inputs).leaves
 
 
 def is_as_exact(exact: torch.Tensor, original: torch.Tensor, converted: torch.Tensor) -> bool:

@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 import torch
 
-from ..axes.rounding import coarser
 from ..axes.traced_program import TracedProgram
 from ..axis_report import AxisOutcome
 from ..conversion import convert
@@ -23,10 +22,9 @@ from ..dynamic_shapes import DynamicShapes
 from ..errors import REFUSALS, InvalidArgumentError
 from ..export import require_same
 from ..export_errors import place_in_model
-from ..inputs import CallInputs, Leaf, flatten_named, output_name
+from ..inputs import Leaf
 from ..models import BuildOptions, ModelCase, build_model
 from ..models.input_sets import InputSet, all_input_sets, input_sets
-from ..models.natural_inputs.search import draws_numbers
 from ..notebook_tables import bars, page, table
 from ..observed_shapes import observed_dynamic_shapes
 from ..onnx_model import load, made_folder
@@ -40,14 +38,12 @@ from ..runners.onnxruntime import OrtSession, SessionOptions
 from ..tracing import exported_module
 from ..version import versions
 from .beside import Beside, Ran, refusal, run_beside
-from .discrepancies import BLIND, DRAWN, Tolerance, can_tell, compare_outputs, tolerance_for
+from .comparison import Converted, Record, compare, feeds_of
 from .divergence import DivergenceOptions, DivergenceReport, search_beside
-from .eager_outputs import as_tensor, eager_leaves, joined_rows, leaves_on, serializers
-from .exactness import exact_leaves, is_as_exact
+from .eager_outputs import EagerRun, eager_run, serializers
 from .exporters import EXPORTERS, Exporter, file_name
 from .own_module import ModuleCase, case_of_program, is_program, module_case
 from .set_result import SetResult, with_others_telling
-from .ties import lowest_index_first
 
 Runner = Literal["onnxruntime", "evaluator"]
 Progress = Callable[[str], None]
@@ -352,10 +348,11 @@ def _validate(case: ModelCase, options: ValidateOptions, run: _Run) -> None:
         session = _session(file, options.runner, options.build.device)
     returns = returned_leaves(exported.program)
     computed_in = list(itertools.compress(TracedProgram(exported.program).computed_in, returns))
-    converted = _Converted(case, session, exported.inputs.taken, returns, computed_in, frozenset(run.report.float32_io))
-    for one, leaves in results:
+    converted = Converted(case, session, exported.inputs.taken, returns, computed_in, frozenset(run.report.float32_io))
+    record = Record(run.calls, run.runs)
+    for one, expected in results:
         with run.step(f"run {one.name}", f"comparing: {one.name}"):
-            run.report.sets.append(_compare(converted, one, leaves, run))
+            run.report.sets.append(compare(converted, one, expected, record))
     run.report.sets = with_others_telling(run.report.sets)
     if options.side_by_side and options.exporter == "exportguard":
         wrong = [one for (one, _), result in zip(results, run.report.sets, strict=True) if not result.agrees]
@@ -379,28 +376,16 @@ def _run_beside(runner: Runner, device: str, run: _Run) -> None:
             run.report.beside = run_beside(runner, session, run.runs)
 
 
-def _side_by_side(converted: _Converted, exported: Exported, file: Path, input_set: InputSet) -> DivergenceReport:
+def _side_by_side(converted: Converted, exported: Exported, file: Path, input_set: InputSet) -> DivergenceReport:
     """In the runner of the validation; what the model raises for is no different from what it computes wrongly."""
     runner: Runner = "evaluator" if isinstance(converted.session, EvaluatorSession) else "onnxruntime"
-    return search_beside(exported, load(file), _feeds(converted, input_set), options=DivergenceOptions(runner=runner))
+    return search_beside(exported, load(file), feeds_of(converted, input_set), options=DivergenceOptions(runner=runner))
 
 
 def _sets_of(case: ModelCase, options: ValidateOptions) -> list[InputSet]:
     if isinstance(case, ModuleCase):
         return list(case.sets)
     return all_input_sets(case) if options.all_sizes else input_sets(case)
-
-
-@dataclass(frozen=True)
-class _Converted:
-    """The converted model, and which leaves of the original's inputs and outputs it has."""
-
-    case: ModelCase
-    session: OrtSession | EvaluatorSession
-    takes: Sequence[bool]
-    returns: Sequence[bool]
-    computed_in: Sequence[torch.dtype | None]  # of those that it returns
-    wide: frozenset[str] = frozenset()  # inputs and outputs that are float32 in the file alone
 
 
 def _session(file: Path, runner: Runner, device: str) -> OrtSession | EvaluatorSession:
@@ -456,135 +441,27 @@ def _verify_repeats(case: ModelCase, options: ValidateOptions, once: Exported) -
     require_same(*models)
 
 
-def _eager_results(case: ModelCase, sets: Sequence[InputSet]) -> list[tuple[InputSet, list[Leaf]]]:
+def _eager_results(case: ModelCase, sets: Sequence[InputSet]) -> list[tuple[InputSet, EagerRun]]:
     """What the original returns on each set, or on the one to take instead."""
-    results: list[tuple[InputSet, list[Leaf]]] = []
+    results: list[tuple[InputSet, EagerRun]] = []
     for compared in sets:
         try:
-            leaves = eager_leaves(case, compared)
+            found = eager_run(case, compared)
         except REFUSALS:
             if compared.may_be_refused:
                 continue
             if compared.instead is None:
                 raise
-            leaves = []
-        if compared.instead and _ranks(leaves) != _ranks(results[0][1]):
-            results.append((compared.instead, eager_leaves(case, compared.instead)))
-        else:
-            results.append((compared, leaves))
+            found = None
+        if compared.instead and (found is None or _ranks(found.leaves) != _ranks(results[0][1].leaves)):
+            results.append((compared.instead, eager_run(case, compared.instead)))
+        elif found is not None:
+            results.append((compared, found))
     return results
 
 
 def _ranks(leaves: Sequence[Leaf]) -> list[int | None]:
     return [leaf.value.dim() if isinstance(leaf.value, torch.Tensor) else None for leaf in leaves]
-
-
-def _compare(converted: _Converted, input_set: InputSet, expected: Sequence[Leaf], run: _Run) -> SetResult:
-    values = [leaf.value for leaf in _returned(converted, expected) or ()]
-    try:
-        feeds = _feeds(converted, input_set)
-        run.calls.append(feeds)
-        run.runs.append(Ran(name=input_set.name, feeds=feeds, expected=values))
-        got = _narrowed(converted, values, converted.session.run(feeds))
-    except Exception as error:  # onnxruntime has no common base for its own
-        return SetResult(name=input_set.name, sizes=input_set.sizes, error=f"{type(error).__name__}: {error}")
-    run.runs[-1] = replace(run.runs[-1], outputs=got)
-    result = _against(converted, input_set, expected, got)
-    if not result.agrees:
-        result = _with_ties_decided(converted, input_set, got, result)
-    if not result.agrees and draws_numbers(converted.case.model, converted.case.inputs(input_set.sizes)):
-        return replace(result, error=DRAWN)
-    return result if result.agrees else _with_exactness_known(converted, input_set, (values, got), result)
-
-
-def _narrowed(
-    converted: _Converted, expected: Sequence[torch.Tensor], got: Sequence[torch.Tensor]
-) -> list[torch.Tensor]:
-    """What the file returns, as the model returns it: in float32 are numbers that half precision has."""
-    named = zip(converted.session.output_names, expected, got, strict=False)
-    own = [have.to(want.dtype) if name in converted.wide else have for name, want, have in named]
-    return [*own, *got[len(own) :]]
-
-
-def _with_exactness_known(
-    converted: _Converted,
-    input_set: InputSet,
-    answers: tuple[Sequence[torch.Tensor], Sequence[torch.Tensor]],
-    result: SetResult,
-) -> SetResult:
-    """The comparison, where what is beyond the tolerance is nothing but the rounding that the original has as well."""
-    beyond = [place for place, output in enumerate(result.outputs) if not output.agrees]
-    if result.error or any(output.problem for output in result.outputs):
-        return result
-    try:
-        exact = _returned(converted, exact_leaves(converted.case, input_set)) or ()
-    except REFUSALS:  # it does not run in float64
-        return result
-    rows = list(zip([leaf.value for leaf in exact], *answers, strict=False))
-    known = len(rows) == len(result.outputs) and all(is_as_exact(*rows[place]) for place in beyond)
-    return replace(result, as_exact=known)
-
-
-def _with_ties_decided(
-    converted: _Converted, input_set: InputSet, got: Sequence[torch.Tensor], result: SetResult
-) -> SetResult:
-    """The comparison with another run of the original, as right as the first one, if there is one that agrees."""
-    inputs = converted.case.inputs(input_set.sizes)  # as the file got them: the model may choose in making a cache
-    with lowest_index_first() as mode:
-        expected = leaves_on(converted.case, inputs)
-    decided = _against(converted, input_set, expected, got)
-    return replace(decided, ties=True) if mode.had_ties and decided.agrees else result
-
-
-def _against(
-    converted: _Converted, input_set: InputSet, expected: Sequence[Leaf], got: Sequence[torch.Tensor]
-) -> SetResult:
-    leaves = _returned(converted, expected)
-    if leaves is None:
-        problem = f"the original returns {len(expected)} values on these inputs, {len(converted.returns)} when traced"
-        return SetResult(name=input_set.name, sizes=input_set.sizes, error=problem)
-    values = [leaf.value for leaf in leaves]
-    other = next((leaf for leaf in leaves if not isinstance(leaf.value, torch.Tensor)), None)
-    if other is not None:
-        problem = f"output {other.name} is a {type(other.value).__name__} on these inputs, and a tensor when traced"
-        return SetResult(name=input_set.name, sizes=input_set.sizes, error=problem)
-    # Buffers and inputs that the model changes come behind the outputs of the original.
-    extra = converted.session.output_names[len(leaves) :]
-    got = got[: len(leaves)] if all(name.endswith("_mutated") for name in extra) else got
-    values = [*map(_as_a_constant, values, converted.computed_in, got)] if len(got) == len(values) else values
-    bounds = [_tolerance(value, dtype) for value, dtype in zip(values, converted.computed_in, strict=True)]
-    outputs = compare_outputs([output_name(leaf.name) for leaf in leaves], values, got, bounds)
-    blind = not can_tell(values)
-    return SetResult(name=input_set.name, sizes=input_set.sizes, outputs=outputs, error=BLIND if blind else "")
-
-
-def _as_a_constant(value: torch.Tensor, computed_in: torch.dtype | None, got: torch.Tensor) -> torch.Tensor:
-    """A number of Python's that is none of the program's values has no dtype; a file has it in float32."""
-    is_number = computed_in is None and not value.dim() and value.dtype == torch.float64
-    return value.to(got.dtype) if is_number and got.is_floating_point() else value
-
-
-def _tolerance(value: torch.Tensor, computed_in: torch.dtype | None) -> Tolerance:
-    """Floats are as exact as the coarsest of what they are computed from."""
-    return tolerance_for(coarser(value.dtype, computed_in) or value.dtype if value.is_floating_point() else value.dtype)
-
-
-def _returned(converted: _Converted, expected: Sequence[Leaf]) -> list[Leaf] | None:
-    """Those of the original's outputs that the converted model has; None if it has others than when it was traced."""
-    expected = expected if len(expected) == len(converted.returns) else joined_rows(expected)
-    if len(expected) != len(converted.returns):
-        return None
-    return [leaf for leaf, returned in zip(expected, converted.returns, strict=True) if returned]
-
-
-def _feeds(converted: _Converted, input_set: InputSet) -> dict[str, torch.Tensor]:
-    """The inputs of a set under the names of the ONNX model, which has them in the same order."""
-    call = CallInputs.of(converted.case.model.forward, (), converted.case.inputs(input_set.sizes))
-    with serializers():
-        leaves = flatten_named(dict(call.kwargs))
-    values = [as_tensor(leaf.value) for leaf, taken in zip(leaves, converted.takes, strict=True) if taken]
-    given = zip(converted.session.input_names, values, strict=True)
-    return {name: value.float() if name in converted.wide else value for name, value in given}
 
 
 def _convert(exported: Exported, file: Path, options: ValidateOptions, report: ValidationReport) -> None:
