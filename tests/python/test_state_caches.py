@@ -20,6 +20,7 @@ from torch.export import Dim
 
 from exportguard import torch_export_patches
 from exportguard.caches.encoding import holds_states
+from exportguard.inputs import cache_argument
 
 WIDTH = 8
 
@@ -234,18 +235,19 @@ def test_a_model_runs_with_its_own_cache_of_another_batch() -> None:
         hidden_size=64, num_heads=2, num_hidden_layers=2, vocab_size=20, chunk_size=8, qk_dim_factor=1.0,
     )  # fmt: skip
     model = transformers.xLSTMForCausalLM(config).eval()
+    name = cache_argument(model.forward)  # cache_params up to transformers 5.23
 
     def inputs(batch: int) -> dict[str, Any]:
         tokens = torch.randint(0, 20, (batch, 4), generator=torch.Generator().manual_seed(batch))
         with torch.no_grad():
-            past = model(tokens, use_cache=True).cache_params
-        return {"input_ids": tokens[:, :1], "cache_params": past, "use_cache": True}
+            past = model(tokens, use_cache=True)[name]
+        return {"input_ids": tokens[:, :1], name: past, "use_cache": True}
 
     with torch_export_patches() as prepare, torch.no_grad():
         example = prepare(inputs(2))
         axes = [{0: Dim.DYNAMIC} if isinstance(leaf, torch.Tensor) and leaf.dim() else None
-                for leaf in pytree.tree_leaves(example["cache_params"])]  # fmt: skip
-        shapes = {"input_ids": {0: Dim.DYNAMIC}, "cache_params": axes, "use_cache": None}
+                for leaf in pytree.tree_leaves(example[name])]  # fmt: skip
+        shapes = {"input_ids": {0: Dim.DYNAMIC}, name: axes, "use_cache": None}
         program = torch.export.export(model, (), example, dynamic_shapes=shapes, strict=False)
         for batch in (2, 5):
             expected = model(**copy.deepcopy(inputs(batch))).logits
