@@ -202,10 +202,17 @@ Value* before_swap(const Value* value) {
   return is_known ? &swap->input(0) : nullptr;
 }
 
+/// A Transpose that brings the heads behind the sequence, before or behind the batch.
+bool joins_heads(const ir::Node& node) {
+  static const std::vector<std::int64_t> kSequenceFirst = {2, 0, 1, 3};
+  const auto* permutation = node.is("", "Transpose") ? find_ints_attribute(node, "perm") : nullptr;
+  return swaps_heads(&node) || (permutation && *permutation == kSequenceFirst);
+}
+
 /// Readers of the result that swap heads back.
 bool is_swapped_back(const Value& value) {
   const auto uses = value.uses();
-  return !uses.empty() && std::ranges::all_of(uses, [](const ir::Use* use) { return swaps_heads(&use->user()); });
+  return !uses.empty() && std::ranges::all_of(uses, [](const ir::Use* use) { return joins_heads(use->user()); });
 }
 
 Match match_three_axes(const Facts&, ir::Node& node) {

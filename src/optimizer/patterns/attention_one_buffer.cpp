@@ -16,8 +16,9 @@ constexpr int kDeepest = 16;           // nodes one after the other in what make
 constexpr std::int64_t kHeadStep = 8;  // onnxruntime's kernel takes heads of 8, 16, … numbers
 constexpr std::int64_t kFloat32 = 1;   // TensorProto.FLOAT
 constexpr std::int64_t kInt32 = 6;     // TensorProto.INT32
-constexpr std::string_view kLastKey = "the last key before the new ones";  // the name of the node that reads it
-constexpr std::int64_t kInt64 = 7;                                         // TensorProto.INT64
+constexpr std::string_view kLastKey =
+    "what is kept of the token before the new ones";  // the name of the node that reads it
+constexpr std::int64_t kInt64 = 7;                    // TensorProto.INT64
 
 // ------------------------------------------------------------------------------------------------ masks
 
@@ -229,16 +230,19 @@ Value& without_padding(Rewriter& rewriter, Value& total, Value& allowed) {
   return number_if_first(rewriter, total, place, "attention_mask must be all ones: this file takes no padding");
 }
 
-/// The first input of the graph that is a cache of that many keys; null if there is none.
-Value* first_cache(const ir::Graph& graph, const SymExpr& past) {
-  const auto& inputs = graph.inputs();
-  const auto found = std::ranges::find_if(
-      inputs, [&](const auto& input) { return has_rank(*input, 4) && (*shape_of(*input))[2] == past; });
-  return found == inputs.end() ? nullptr : &**found;
+/// The last input of the graph that is a cache of that many keys; null if there is none.
+Value* last_cache(const ir::Graph& graph, const SymExpr& past) {
+  Value* found = nullptr;
+  for (const auto& input : graph.inputs())
+    if (has_rank(*input, 4) && (*shape_of(*input))[2] == past) found = &*input;
+  return found;
 }
 
-/// Stops the file where the last key before the new ones is nothing but zeros. onnxruntime-genai (0.18) appends tokens
-/// behind generated ones without a run of the last of these; in a buffer its place is empty and would be read.
+/// Stops the file where nothing but zeros is kept of the token before the new ones. onnxruntime-genai (0.18) appends
+/// tokens behind generated ones without a run of the last of these; in a buffer its place is empty and would be read.
+///
+/// It is looked for in the last layer: a token whose embedding is zero, as that of padding is, has zeros in the first
+/// one, and behind it what the layer saw of the tokens before. The first token of all sees none, and is never missing.
 Value& without_hole(Rewriter& rewriter, Value& total, Value& query, Value& cache) {
   const auto flag = ir::Type::tensor(DType::kBool, ir::Shape{1});
   Value& one = rewriter.ints({1});
@@ -260,7 +264,7 @@ Value& without_hole(Rewriter& rewriter, Value& total, Value& query, Value& cache
       rewriter.op("Unsqueeze", {&sum, &rewriter.ints({0})}, {}, ir::Type::tensor(cache.dtype(), ir::Shape{1}));
   Value& zero = rewriter.constant(ir::Tensor::scalar(0., cache.dtype()));
   Value& is_empty = rewriter.op("Equal", {&sums, &zero}, {}, flag);
-  Value& is_there = rewriter.op("Greater", {&past, &rewriter.ints({0})}, {}, flag);
+  Value& is_there = rewriter.op("Greater", {&past, &one}, {}, flag);
   Value& is_hole = rewriter.op("And", {&is_empty, &is_there}, {}, flag);
   Value& places = rewriter.op("Cast", {&is_hole}, {{"to", kInt64}}, integers(ir::Shape{1}));
   Value& place = rewriter.op("Squeeze", {&places, &rewriter.ints({0})}, {}, integers(ir::Shape{}));
@@ -271,7 +275,7 @@ Value& without_hole(Rewriter& rewriter, Value& total, Value& query, Value& cache
 /// The keys in all, int64 of rank 0, in a file that stops where the numbers do not tell which they are.
 Value& checked_total(Rewriter& rewriter, const Seen& seen, Value& query, const SymExpr& past) {
   Value& total = seen.allowed ? without_padding(rewriter, *seen.total, *seen.allowed) : *seen.total;
-  Value* cache = first_cache(rewriter.root().graph(), past);
+  Value* cache = last_cache(rewriter.root().graph(), past);
   return cache ? without_hole(rewriter, total, query, *cache) : total;
 }
 

@@ -124,6 +124,33 @@ Match match_swapped(const Facts&, ir::Node& node) {
   });
 }
 
+/// One part of a last axis that was taken apart into parts of equal size.
+Match match_part(const Facts& facts, ir::Node& node) {
+  const ir::Node* split = producer_of(node.find_input(0), "Reshape");
+  const auto at = facts.ints(node.find_input(1));
+  if (!split || !at || !has_rank(node.input(1), 0)) return Match::no("it is not one entry of what was taken apart");
+  Value& x = split->input(0);
+  const auto count = dim(split->output(), -2);
+  const auto size = dim(split->output(), -1);
+  if (!shape_of(x) || shape_of(x)->empty() || !count || !count->is_constant() || !size || !size->is_constant())
+    return Match::no("the sizes are not known");
+  ir::Shape parts(shape_of(x)->begin(), shape_of(x)->end() - 1);
+  parts.push_back(*count);
+  parts.push_back(*size);
+  const auto axis = static_cast<std::int64_t>(parts.size()) - 2;
+  const bool is_part =
+      *shape_of(split->output()) == parts && axis_from_start(split->output(), int_attribute(node, "axis", 0)) == axis;
+  if (!is_part) return Match::no("the entry is no part of the last axis");
+  const std::int64_t place = at->front() < 0 ? at->front() + *count->constant() : at->front();
+  if (place < 0 || place >= *count->constant()) return Match::no("there is no such part");
+  return Match([=, &node, &x, length = *size->constant()](Rewriter& rewriter) {
+    rewriter.replace(node.output(), rewriter.op("Slice",
+                                                {&x, &rewriter.ints({place * length}),
+                                                 &rewriter.ints({(place + 1) * length}), &rewriter.ints({axis})},
+                                                {}, node.output().type()));
+  });
+}
+
 /// Operands without an element along the axis.
 Match match_empty_operand(const Facts&, ir::Node& node) {
   const auto axis = axis_from_start(node.output(), int_attribute(node, "axis", 0));
@@ -158,6 +185,11 @@ void populate_slices(PatternTable& table) {
        .roots = {"Split"},
        .match = match_swapped,
        .stage = Stage::kFuse});
+  table.add({.name = "gather_of_split_axis",
+             .matches = "`Gather` of one of the equal parts that `Reshape` made of a last axis",
+             .makes = "`Slice` of that axis",
+             .roots = {"Gather"},
+             .match = match_part});
   table.add({.name = "concat_of_empty",
              .matches = "`Concat` with operands that have no element along its axis",
              .makes = "`Concat` of the others",
