@@ -9,6 +9,7 @@ put into the graph, and torch traces as it always does. So a block that differs 
 - `kinds`: which modules are worth it
 - `keys`: when two operator calls mean the same
 - `likenesses`: fake tensors like those that a call returned
+- `answers`: what fake kernels answered, for calls that are traced
 - `paths`: the calls of blocks, as a tree of steps, and what is put into a graph for them
 - `memory`: what is remembered from block to block of one trace
 - `region`: one block while it runs

@@ -46,6 +46,11 @@ class Likeness:
         # Which attributes a fake tensor has differs between versions of torch.
         self._attributes = {**FakeTensor(self._mode, self._model, self._device).__dict__, REPLAYED: True}
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether `make` can be called."""
+        return bool(self._attributes)
+
     def look_again(self, tensor: Any) -> None:
         """Copies a tensor once more, if it is the one that this was made of and more is known of its layout."""
         if self._source() is tensor:

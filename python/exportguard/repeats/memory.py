@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from exportguard.repeats.answers import Answers
 from exportguard.repeats.counts import Counts
 from exportguard.repeats.keys import SYMBOLIC, UncomparableError, is_comparable, scalar_key
 from exportguard.repeats.paths import Path, Step
@@ -16,6 +17,7 @@ class Memory:
     def __init__(self, tracer: Any) -> None:
         self.tracer = tracer
         self.counts = Counts()
+        self.answers = Answers()
         self._paths: dict[tuple[int, ...], Path] = {}
         self._comparable: dict[Any, bool] = {}
         self._sizes: dict[Any, Any] = {}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch.fx import Graph
 
 from exportguard.phases import phase
+from exportguard.repeats.answers import Answers
 from exportguard.repeats.markers import MARKER, expand_graph
 from exportguard.repeats.plan import Plan, current_plan
 from exportguard.repeats.questions import WATCHED, sets_its_own_data
@@ -19,6 +21,9 @@ from exportguard.repeats.session import Session
 
 #: The trace that is going on, by the identity of its tracer. Traces of bodies inside it have tracers of their own.
 _SESSIONS: dict[int, Session] = {}
+
+#: What is known of fake kernels, while the tracer of such a trace makes one call of an operator.
+_ANSWERS: ContextVar[Answers | None] = ContextVar("exportguard.answers", default=None)
 
 
 def tracing_once(original: Callable[..., Graph]) -> Callable[..., Graph]:
@@ -154,12 +159,46 @@ def dispatching(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def torch_dispatch(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         session = _SESSIONS.get(id(mode.tracer))
-        region = None if session is None else session.region
-        if region is None or not region.is_open or region.is_tracing:
+        if session is None:
             return original(mode, func, types, args, kwargs)
-        return region.call(func, args, kwargs or {}, lambda: original(mode, func, types, args, kwargs))
+        answers, region = session.memory.answers, session.region
+
+        def trace() -> Any:
+            with _answered_by(answers):
+                return original(mode, func, types, args, kwargs)
+
+        if region is None or not region.is_open or region.is_tracing:
+            return trace()
+        return region.call(func, args, kwargs or {}, trace)
 
     return torch_dispatch
+
+
+@contextmanager
+def _answered_by(answers: Answers | None) -> Iterator[None]:
+    token = _ANSWERS.set(answers)
+    try:
+        yield
+    finally:
+        _ANSWERS.reset(token)
+
+
+def asking_kernels(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`FakeTensorMode._dispatch_impl`: how the results of a call look is asked once."""
+
+    @functools.wraps(original)
+    def dispatch_impl(mode: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        answers = _ANSWERS.get()
+        if answers is None:
+            return original(mode, func, types, args, kwargs)
+
+        def ask() -> Any:
+            with _answered_by(None):  # a kernel that calls other operators makes small questions of a large one
+                return original(mode, func, types, args, kwargs)
+
+        return answers.of(mode, (func, args, kwargs), ask)
+
+    return dispatch_impl
 
 
 def finding_kernels(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -33,6 +33,7 @@ def _replacement(original: Callable[..., Any]) -> Callable[..., Any]:
         "__torch_function__": tracing.watching_functions,
         "handle_sym_dispatch": tracing.dispatching_sizes,
         "_get_dispatch": tracing.finding_kernels,
+        "_dispatch_impl": tracing.asking_kernels,
     }
     return replacements[original.__name__](original)
 
@@ -79,6 +80,11 @@ _REPLACED = (
             "$c._dispatch_tls_is_dispatch_key_excluded(DispatchKey.Python)",
             "$utils.handle_dispatch_mode(curr_mode, self, *args, **kwargs)",
         ),
+    ),
+    Expected(
+        path="torch._subclasses.fake_tensor.FakeTensorMode._dispatch_impl",
+        parameters="self, func, types, args, kwargs",
+        has=("self.propagate_real_tensors",),
     ),
 )
 

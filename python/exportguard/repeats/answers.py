@@ -1,0 +1,122 @@
+"""What torch's fake kernels answered in one trace: how the results of an operator call look.
+
+A block that is traced makes calls that it, or a block of another kind, has made before: the products and norms of a
+layer are asked of tensors that look alike. Such a call is traced as always, with a node of its own; how its results
+look is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import sympy
+import torch
+from torch._library.utils import is_builtin
+from torch._subclasses.fake_tensor import FakeTensor
+
+from exportguard.repeats.keys import Local, UncomparableError, appearance, is_comparable, scalar_key, thread_state
+from exportguard.repeats.likenesses import Likeness
+from exportguard.repeats.paths import leaves
+
+_OF_NO_PATH = Local.of(0)
+
+
+class Answers:
+    """By what was asked: the operator, its numbers, and how its tensors look."""
+
+    def __init__(self) -> None:
+        self._mode: Any = None
+        self._known: dict[Any, Likeness | tuple[Likeness, ...]] = {}
+        self._is_asked_once: dict[Any, bool] = {}
+        self._likenesses: dict[int, Likeness] = {}  # by the identity of a result, which may be another tensor by now
+
+    def of(self, mode: Any, call: tuple[Any, Any, Any], ask: Callable[[], Any]) -> Any:
+        """What `ask` returns for the operator, arguments and keywords of a call, or results that look like it.
+
+        :param mode: the fake tensors' mode; that of a model has answers of its own, which are not looked at
+        """
+        func, args, kwargs = call
+        self._mode = self._mode or mode
+        if mode is not self._mode or mode.propagate_real_tensors or not self._may_know(func):
+            return ask()
+        tensors: list[Any] = []
+        try:
+            key = (func, _key((args, *kwargs.items()), tensors), thread_state(), torch.is_inference_mode_enabled())
+        except UncomparableError:
+            return ask()
+        for tensor in tensors:
+            self._look_again(tensor)
+        known = self._known.get(key)
+        if known is not None:
+            return tuple(map(_made, known)) if isinstance(known, tuple) else _made(known)
+        result = ask()
+        self._note(key, result, tensors)
+        return result
+
+    def _may_know(self, func: Any) -> bool:
+        known = self._is_asked_once.get(func)
+        if known is None:
+            known = self._is_asked_once[func] = _makes_the_same_again(func)
+        return known
+
+    def _look_again(self, tensor: Any) -> None:
+        """What was found out of the layout of a result is known of those like it: it takes long for symbolic sizes."""
+        likeness = self._likenesses.get(id(tensor))
+        if likeness is not None:
+            likeness.look_again(tensor)
+
+    def _note(self, key: Any, result: Any, tensors: list[Any]) -> None:
+        """Keeps new tensors alone, whose sizes are made of those that were given: no views, no sizes of data."""
+        results = result if isinstance(result, tuple) else (result,)
+        if not all(map(_is_plain, results)) or _shares_memory(results, tensors):
+            return
+        try:
+            likenesses = tuple([Likeness(_OF_NO_PATH, one, None) for one in results])
+        except UncomparableError:
+            return
+        if {*_symbols([one.look for one in likenesses])} <= {*_symbols(key)}:
+            self._known[key] = likenesses if isinstance(result, tuple) else likenesses[0]
+            self._likenesses.update((id(one), likeness) for one, likeness in zip(results, likenesses, strict=True))
+
+
+def _makes_the_same_again(func: Any) -> bool:
+    """Whether equal calls of an operator of torch return new tensors of equal looks, and do nothing else.
+
+    Torch copies what `zeros` and its kin return if somebody else holds it: `region._makes_variables`.
+    """
+    if not isinstance(func, torch._ops.OpOverload) or not is_builtin(func) or not is_comparable(func):
+        return False
+    return not func._schema.is_mutable and all(one.name != "pin_memory" for one in func._schema.arguments)
+
+
+def _key(value: Any, tensors: list[Any]) -> Any:
+    """The key of arguments, whose tensors are added to a list."""
+    if isinstance(value, torch.Tensor):
+        tensors.append(value)
+        return appearance(value)
+    if type(value) is list or type(value) is tuple:
+        return tuple([_key(item, tensors) for item in value])
+    return scalar_key(value)
+
+
+def _is_plain(result: object) -> bool:
+    """Whether a result is a tensor without a history."""
+    return type(result) is FakeTensor and not result.requires_grad
+
+
+def _shares_memory(results: tuple[Any, ...], tensors: list[Any]) -> bool:
+    """Whether a result has the memory of another one, or of a tensor that was given."""
+    memories = {tensor.untyped_storage()._cdata for tensor in tensors}
+    own = {result.untyped_storage()._cdata for result in results}
+    return len(own) < len(results) or not memories.isdisjoint(own)
+
+
+def _symbols(key: Any) -> Iterator[sympy.Basic]:
+    return (symbol for leaf in leaves(key) if isinstance(leaf, sympy.Basic) for symbol in leaf.free_symbols)
+
+
+def _made(likeness: Likeness) -> Any:
+    if not likeness.is_settled:
+        likeness.settle()
+    return likeness.make_in_own_memory()
