@@ -12,8 +12,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from exportguard.rewrites.collected import is_open
-from exportguard.rewrites.data import as_flag
-from exportguard.rewrites.numbers import as_number
+from exportguard.rewrites.data import as_flag, depends_on_data
+from exportguard.rewrites.numbers import as_number, is_number
 from exportguard.rewrites.size_keys import key_in
 
 
@@ -25,14 +25,20 @@ def truth_of_tensors(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     return as_number(answer(*args, **kwargs))
 
 
+_NUMBERS = (bool, int, float)
+
+
 def is_in(item: Any, container: Any) -> Any:
     """`item in container`; of a tensor, whether an element equals the item."""
     if isinstance(container, torch.Tensor) and isinstance(container, FakeTensor):
         return as_number((container == item).any())
-    is_sequence = isinstance(container, list | tuple | range) and not is_open(container)
     if isinstance(container, dict | set | frozenset):
-        return key_in(container, item) in container
-    if not is_sequence or not any(isinstance(value, FakeTensor) for value in (item, *container)):
+        is_plain = not depends_on_data(item) or (isinstance(item, torch.Tensor) and not is_number(item))
+        if is_plain or not all(type(key) in _NUMBERS for key in container):
+            return key_in(container, item) in container
+        container = tuple(container)
+    is_sequence = isinstance(container, list | tuple | range) and not is_open(container)
+    if not is_sequence or not any(depends_on_data(value) for value in (item, *container)):
         return item in container
     found: Any = False
     for element in container:

@@ -142,9 +142,14 @@ def is_generated(node: ast.AST) -> bool:
 
 
 def can_move(statements: Sequence[ast.stmt]) -> bool:
-    """Whether the statements mean the same in a function of their own; the user's `del` and `yield` do not."""
-    fixed = (ast.Yield, ast.YieldFrom, ast.Await, ast.Delete)
-    return not any(isinstance(node, fixed) and not is_made(node) for node in scope.walk_scope(statements))
+    """Whether the statements mean the same in a function of their own; `del` of variables and `yield` do not."""
+    return not any(_is_fixed(node) and not is_made(node) for node in scope.walk_scope(statements))
+
+
+def _is_fixed(node: ast.AST) -> bool:
+    if isinstance(node, ast.Delete):
+        return any(isinstance(target, ast.Name) for target in node.targets)
+    return isinstance(node, ast.Yield | ast.YieldFrom | ast.Await)
 
 
 class OfOneLoop(Transformer):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeGuard
 
 from exportguard import _core
+from exportguard.rewrites.gathering import TYPED
 from exportguard.rewrites.places import Place, places_among
 from exportguard.source.walking import walked
 
@@ -20,7 +21,7 @@ _OF_MODULES = (
     *("accumulate", "chain", "combinations", "dropwhile", "filterfalse", "islice", "pairwise", "product", "reduce"),
     *("starmap", "takewhile"),
 )
-_METHODS = ("tolist", "unbind", "bit_length", "numel", *_OF_MODULES)
+_METHODS = (*TYPED, "tolist", "unbind", "bit_length", "numel", *_OF_MODULES)
 _FUNCTIONS = (
     *("range", "len", "enumerate", "zip", "reversed", "sum", "any", "all", "min", "max", "list", "tuple", "float"),
     *("int", "round", "map", "filter", "sorted", *_OF_MODULES),

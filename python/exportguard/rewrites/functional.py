@@ -23,6 +23,7 @@ from exportguard.rewrites.data import is_tracing
 from exportguard.rewrites.iteration import Rows, enumerate_rows, rows_of, zip_rows
 from exportguard.rewrites.logic import and_, bool_, not_
 from exportguard.rewrites.places import line_now
+from exportguard.rewrites.raising import require_no_handler
 from exportguard.rewrites.runtime_loops import for_
 from exportguard.rewrites.runtime_stores import get_item
 from exportguard.rewrites.streams import Mapped, Plain, Run, Step, Stream, gathered, is_stream
@@ -48,6 +49,20 @@ def concatenated(*parts: Any) -> Any:
     if not any(is_open(one) for one in lists):
         return [element for one in lists for element in one]
     return Grown([element for one in lists for element in parts_of(one)])
+
+
+def apart(items: Any, before: int, behind: int) -> tuple[Any, ...]:
+    """What `a, *b, c = items` binds, with as many names in front of the list and behind it."""
+    elements = list_of(items)
+    if not is_open(elements):
+        elements = [*elements]
+        if len(elements) < before + behind:
+            at_least = f"expected at least {before + behind}, got {len(elements)}"
+            raise ValueError(f"not enough values to unpack ({at_least})")
+        return (*elements[:before], elements[before : len(elements) - behind], *elements[len(elements) - behind :])
+    require_no_handler(ValueError, "too few values to unpack")
+    first, last = (elements[place] for place in range(before)), (elements[place] for place in range(-behind, 0))
+    return (*first, elements[before : -behind or None], *last)
 
 
 def tuple_of(items: Any = ()) -> Any:

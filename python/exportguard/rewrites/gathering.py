@@ -231,6 +231,12 @@ def _sorted_list(elements: list[Any], key: Element | None, *, reverse: bool) -> 
     return [chosen_item(elements, order[place]) for place in range(len(elements))]
 
 
+#: Classes of tensors that are called with what they hold.
+TYPED = frozenset(
+    f"{kind}Tensor" for kind in ("Long", "Int", "Short", "Byte", "Char", "Bool", "Float", "Double", "Half", "BFloat16")
+)
+
+
 def tensor(data: object, *args: Any, **options: Any) -> torch.Tensor:
     """`torch.tensor(data)`, of numbers that are tensors as well."""
     leaves = pytree.tree_leaves(data)
@@ -244,6 +250,13 @@ def tensor(data: object, *args: Any, **options: Any) -> torch.Tensor:
     if dtype is None and made.dtype == torch.float64 and builtins.all(map(is_of_numbers, leaves)):
         dtype = torch.get_default_dtype()
     return made if dtype is None else made.to(dtype)
+
+
+def typed_tensor(name: str, data: Any) -> torch.Tensor:
+    """`torch.LongTensor(data)` and its kin, which make a tensor of a list and one of any size of a number."""
+    made = getattr(torch, name)
+    is_list = isinstance(data, list | tuple) and not isinstance(data, torch.Size)
+    return tensor(data, dtype=made.dtype) if is_list and is_tracing() else made(data)
 
 
 def _nested(data: Any) -> torch.Tensor:

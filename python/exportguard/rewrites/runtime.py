@@ -15,6 +15,7 @@ from exportguard.rewrites.collected import plain
 from exportguard.rewrites.conditional import check, if_, ifexp
 from exportguard.rewrites.functional import (
     accumulate_,
+    apart,
     chain_,
     combinations_,
     concatenated,
@@ -49,6 +50,7 @@ from exportguard.rewrites.gathering import (
     sorted_,
     sum_,
     tensor,
+    typed_tensor,
 )
 from exportguard.rewrites.iteration import div, len_, range_, reversed_, tolist, unbind
 from exportguard.rewrites.logic import and_, and_value, bool_, compare, float_, int_, item, known, not_, or_, or_value
@@ -85,13 +87,14 @@ def value(read: Callable[[], Any]) -> Any:
 
 
 __all__ = [
-    "UNDEFINED", "accumulate_", "all_", "and_", "and_value", "any_", "attribute_at", "bit_length", "bool_", "chain_",
-    "check", "class_of", "combinations_", "compare", "comprehension", "concatenated", "div", "divmod_", "dropwhile_",
-    "elements_between", "entry_or", "enumerate_", "filled_", "filter_", "filterfalse_", "float_", "for_", "format_",
-    "generated", "get_item", "grow", "has_attributes", "has_keys", "if_", "ifexp", "int_", "is_", "is_instance",
-    "is_not", "is_one", "is_other", "is_sequence", "islice_", "isqrt_", "item", "joined_", "known", "later", "lazily",
-    "len_", "list_", "list_of", "map_", "math_", "max_", "min_", "next_", "not_", "numel", "of_python", "or_",
-    "or_value", "pairwise_", "percent_", "plain", "product_", "range_", "reduce_", "repr_", "reversed_", "round_",
-    "set_item", "sort_", "sorted_", "starmap_", "str_", "sum_", "takewhile_", "tensor", "tolist", "tuple_of", "type_",
-    "unbind", "uncached", "unzip_", "update_item", "value", "while_", "without_keys", "zip_",
+    "UNDEFINED", "accumulate_", "all_", "and_", "and_value", "any_", "apart", "attribute_at", "bit_length", "bool_",
+    "chain_", "check", "class_of", "combinations_", "compare", "comprehension", "concatenated", "div", "divmod_",
+    "dropwhile_", "elements_between", "entry_or", "enumerate_", "filled_", "filter_", "filterfalse_", "float_",
+    "for_", "format_", "generated", "get_item", "grow", "has_attributes", "has_keys", "if_", "ifexp", "int_", "is_",
+    "is_instance", "is_not", "is_one", "is_other", "is_sequence", "islice_", "isqrt_", "item", "joined_", "known",
+    "later", "lazily", "len_", "list_", "list_of", "map_", "math_", "max_", "min_", "next_", "not_", "numel",
+    "of_python", "or_", "or_value", "pairwise_", "percent_", "plain", "product_", "range_", "reduce_", "repr_",
+    "reversed_", "round_", "set_item", "sort_", "sorted_", "starmap_", "str_", "sum_", "takewhile_", "tensor",
+    "tolist", "tuple_of", "type_", "typed_tensor", "unbind", "uncached", "unzip_", "update_item", "value", "while_",
+    "without_keys", "zip_",
 ]  # fmt: skip

@@ -1,4 +1,5 @@
-"""`x.item()`, `round(…)`, `divmod(…)` and the functions of `math` become calls that know numbers of tensor data."""
+"""`x.item()`, `round(…)`, `divmod(…)`, `torch.LongTensor([…])` and the functions of `math` become calls that know
+numbers of tensor data."""
 
 from __future__ import annotations
 
@@ -6,9 +7,12 @@ import ast
 import builtins
 import math
 
+import torch
+
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.arithmetic import MATH
 from exportguard.rewrites.engine import Unit
+from exportguard.rewrites.gathering import TYPED
 from exportguard.source.walking import Transformer
 
 ORDER = 55
@@ -41,6 +45,9 @@ class _Conversions(Transformer):
         if isinstance(function, ast.Attribute):
             if function.attr in _METHODS and not node.args:
                 return build.call(function.attr, function.value)
+            if function.attr in TYPED and isinstance(function.value, ast.Name) and len(node.args) == 1:
+                is_torch = self._outside(function.value.id) is torch
+                return build.call("typed_tensor", ast.Constant(function.attr), *node.args) if is_torch else None
             is_math = isinstance(function.value, ast.Name) and self._outside(function.value.id) is math
             return self._of_math(function.attr, node) if is_math else None
         value = self._outside(function.id) if isinstance(function, ast.Name) else None

@@ -8,7 +8,7 @@ import builtins
 import functools
 import itertools
 import types
-from typing import Any
+from typing import Any, cast
 
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.engine import Unit
@@ -46,6 +46,21 @@ class _Calls(Transformer):
         if isinstance(call.func, ast.Attribute) and call.func.attr == "sort":
             self._unit.note(node, "sort(…)")
             call.args, call.func = [call.func.value], build.runtime("sort_")
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
+        """`a, *b, c = rows` → `a, b, c = _rt.apart(rows, 1, 1)`"""
+        self.generic_visit(node)
+        target = node.targets[0]
+        if len(node.targets) > 1 or not isinstance(target, ast.Tuple | ast.List) or not self._unit.keep(node):
+            return node
+        place = next((k for k, element in enumerate(target.elts) if isinstance(element, ast.Starred)), None)
+        if place is None or isinstance(node.value, ast.Tuple | ast.List):
+            return node
+        self._unit.note(node, "*… =")
+        target.elts[place] = cast(ast.Starred, target.elts[place]).value
+        behind = len(target.elts) - place - 1
+        node.value = build.call("apart", build.lazy(node.value), ast.Constant(place), ast.Constant(behind))
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
