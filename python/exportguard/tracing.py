@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -44,6 +45,7 @@ _Prepare = Callable[[Any], Any]
 _Steps = Callable[[], Sequence[RewritingStep]]
 
 
+_COMPARED = re.compile(r"\blen\([^()]*\) *([!=]=|in\b|not in\b)|[!=]= *len\(")
 _OTHER_THAN_THE_MODEL = (
     "the program that torch.export made does something else than the model, for the inputs it was traced with: {}. A "
     "trace keeps what tensors hold, not which objects they are. What to do: look in the model for tests of identity "
@@ -74,8 +76,7 @@ def exported_module(request: ExportRequest) -> Exported:
         recorded_phases() as seconds,
     ):
         found = _exported(request)
-        if found.bounds:
-            found = _with_fewer_bounds(request, found)
+        found = _with_fewer_bounds(request, found)
     return replace(found, counts=tuple(counts), seconds={**request.seconds, **seconds})
 
 
@@ -108,7 +109,7 @@ def _with_an_example_beyond(request: ExportRequest, found: Exported) -> ExportRe
 
 def _with_tests_of_sizes(request: ExportRequest, found: Exported) -> Exported:
     """The export with a branch at each test that sizes decide, if the control flow of the model is rewritten at all."""
-    if not request.is_rewritten or not any(map(is_of_sizes, found.bounds or ())):
+    if not request.is_rewritten or not (any(map(is_of_sizes, found.bounds or ())) or _is_fixed_by_a_choice(found)):
         return found
     ways = {id(found.program): found}
 
@@ -136,6 +137,14 @@ def _with_tests_of_sizes(request: ExportRequest, found: Exported) -> Exported:
     _warn(excluded)
     one = _joined(program, list(ways.values()))
     return replace(one, bounds=[*(one.bounds or ()), *excluded])
+
+
+def _is_fixed_by_a_choice(found: Exported) -> bool:
+    """Whether an axis is a constant since the example has the size that the model asks for: `if x.shape[0] == 3`."""
+    # Python's `len` gives a number whatever is asked of it, so that what its line looks like says whether to try.
+    asked = (entry for entry in found.decisions if entry.is_choice or (entry.is_test and _COMPARED.search(entry.line)))
+    choices = {decision.line for decision in asked}
+    return not choices.isdisjoint(found.fixing_lines.values())
 
 
 def _bounds_of_none(found: Exported, example: Example, places: Sequence[Place]) -> list[AxisBound]:

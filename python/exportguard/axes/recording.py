@@ -36,7 +36,7 @@ class Decision:
     an operator asks where the model may catch what it raises decides about the model's way as well.
     `is_of_slice` if that asks where a slice ends, `is_of_squeeze` if it says that an axis is not squeezed away,
     `is_hidden` if it is asked in branches and loops alone that tensor data may not come to, `is_test` if Python code of
-    the model got the answer, and not an operator alone.
+    the model got the answer, and not an operator alone; `is_choice` if it asked for that, and no number.
     """
 
     condition: sympy.Basic
@@ -46,6 +46,7 @@ class Decision:
     is_of_squeeze: bool = False
     is_hidden: bool = False
     is_test: bool = False
+    is_choice: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,14 +79,26 @@ class TraceRecord:
             return
         is_of_model = _asked_by_model() or is_caught()
         is_test = is_of_model and _is_answered_to_python()
+        is_choice = is_test and _is_answered_to_python(("__bool__",))
         if before is None or (is_of_model and not before.is_of_model):
             is_hidden = is_of_model and _is_hidden()
             known[condition] = Decision(
-                condition, model_line(), is_of_model, _is_within(ASKING), is_hidden=is_hidden, is_test=is_test
+                condition,
+                model_line(),
+                is_of_model,
+                _is_within(ASKING),
+                is_hidden=is_hidden,
+                is_test=is_test,
+                is_choice=is_choice,
             )
         elif is_of_model:
             is_hidden = before.is_hidden and _is_hidden()
-            known[condition] = replace(before, is_hidden=is_hidden, is_test=is_test or before.is_test)
+            known[condition] = replace(
+                before,
+                is_hidden=is_hidden,
+                is_test=is_test or before.is_test,
+                is_choice=is_choice or before.is_choice,
+            )
 
 
 def recording_patches(record: TraceRecord) -> tuple[Patch, Patch]:

@@ -120,6 +120,16 @@ def _bits_of_one(number: torch.SymInt, other: object) -> Any:
     return (number | other) - (number & other)
 
 
+def _is_one_truth(flag: torch.SymBool, other: object) -> Any:
+    """`flag == other`, as a dict asks of its keys, which torch 2.11 to 2.13 ask sympy for numbers."""
+    return bool(flag) == bool(other) if isinstance(other, bool | torch.SymBool) else NotImplemented
+
+
+def _place_of_truth(flag: torch.SymBool) -> int:
+    """`rows[flag]`"""
+    return int(bool(flag))
+
+
 def _caches_in(modules: Iterable[types.ModuleType]) -> list[functools._lru_cache_wrapper[Any]]:
     """Functions under `functools.lru_cache`, of modules and of their classes."""
     values = [value for module in modules for value in vars(module).values()]
@@ -159,6 +169,10 @@ def answered(modules: Iterable[types.ModuleType]) -> Iterator[None]:
         if not hasattr(torch.SymInt, "__invert__"):  # torch 2.11 to 2.13 leave it out
             add = functools.partial(setattr, torch.SymInt, "__invert__", _inverted)
             changes.call(add, lambda: delattr(torch.SymInt, "__invert__"), "torch.SymInt.__invert__")
+        changes.set_attribute(torch.SymBool, "__eq__", _is_one_truth)
+        if not hasattr(torch.SymBool, "__index__"):  # torch 2.11 to 2.13 leave it out as well
+            place = functools.partial(setattr, torch.SymBool, "__index__", _place_of_truth)
+            changes.call(place, lambda: delattr(torch.SymBool, "__index__"), "torch.SymBool.__index__")
         for name in ("__xor__", "__rxor__"):
             if hasattr(torch.SymInt, name):
                 changes.set_attribute(torch.SymInt, name, _bits_of_one)

@@ -112,6 +112,7 @@ _SAID_OF_DATA = (
     "unhashable type: non-nested SymInt",
     "__bool__ should return bool, returned",
     "unsupported operand type(s) for divmod(): 'Sym",
+    "not in VR[",  # of the int that is made of a negative number of sizes
 )
 
 
