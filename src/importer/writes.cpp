@@ -93,10 +93,12 @@ using Special = Value& (*)(ir::Node&, const TorchCall&);
 
 Value& self_of(const ir::Node& node) { return node.input(0); }
 
-Value& copy_into(ir::Node& node, const TorchCall& call) { return fitted(*find_operand(node, 1), self_of(node), call); }
-
-Value& fill_with_tensor(ir::Node& node, const TorchCall& call) {
-  return fitted(*find_operand(node, 1), self_of(node), call);
+/// The elements of the source, as a value that stands for the tensor that is written; the source stands for another
+/// one, which later writes to this one leave alone.
+Value& copy_into(ir::Node& node, const TorchCall& call) {
+  Value& source = *find_operand(node, 1);
+  Value& copied = fitted(source, self_of(node), call);
+  return &copied == &source ? call.aten("clone.default", {source}, source.type()) : copied;
 }
 
 Value& fill_with_number(ir::Node& node, const TorchCall& call) {
@@ -138,8 +140,12 @@ Value& keep_size(ir::Node& node, const TorchCall&) {
 
 Special find_special(const ir::Node& node) {
   static const std::map<std::string_view, Special> rules = {
-      {"copy_.default", copy_into},      {"fill_.Tensor", fill_with_tensor},        {"fill_.Scalar", fill_with_number},
-      {"zero_.default", zeros},          {"fill_diagonal_.default", fill_diagonal}, {"resize_.default", keep_size},
+      {"copy_.default", copy_into},
+      {"fill_.Tensor", copy_into},
+      {"fill_.Scalar", fill_with_number},
+      {"zero_.default", zeros},
+      {"fill_diagonal_.default", fill_diagonal},
+      {"resize_.default", keep_size},
       {"resize_as_.default", keep_size},
   };
   if (node.domain() != "aten") return nullptr;

@@ -115,6 +115,42 @@ graph(%x: f32[batch,3], %y: f64[3]):
   return (%w))"));
 }
 
+TEST(Functionalize, LeavesWhatWasCopiedAloneWhenTheCopyIsWritten) {
+  EXPECT_EQ(functional(R"(
+graph(%x: f32[2,3]):
+  %a: f32[2,3] = aten.empty_like.default(%x)
+  %c: f32[2,3] = aten.copy_.default(%a, %x)
+  %w: f32[2,3] = aten.mul_.Tensor(%c, 0.5)
+  %s: f32[2,3] = aten.add.Tensor(%x, %w)
+  return (%s, %a, %x))"),
+            ir::normalize(R"(
+graph(%x: f32[2,3]):
+  %c: f32[2,3] = aten.clone.default(%x)
+  %w: f32[2,3] = aten.mul.Tensor(%c, 0.5)
+  %s: f32[2,3] = aten.add.Tensor(%x, %w)
+  return (%s, %w, %x))"));
+}
+
+TEST(Functionalize, LeavesTheCopyAloneWhenWhatWasCopiedIsWritten) {
+  EXPECT_EQ(functional(R"(
+graph(%x: f32[2,3]):
+  %y: f32[2,3] = aten.relu.default(%x)
+  %a: f32[2,3] = aten.empty_like.default(%x)
+  %c: f32[2,3] = aten.copy_.default(%a, %y)
+  %v: f32[3] = aten.select.int(%a, 0, 1)
+  %w: f32[2,3] = aten.neg_.default(%y)
+  %s: f32[2,3] = aten.add.Tensor(%v, %w)
+  return (%s))"),
+            ir::normalize(R"(
+graph(%x: f32[2,3]):
+  %y: f32[2,3] = aten.relu.default(%x)
+  %c: f32[2,3] = aten.clone.default(%y)
+  %v: f32[3] = aten.select.int(%c, 0, 1)
+  %w: f32[2,3] = aten.neg.default(%y)
+  %s: f32[2,3] = aten.add.Tensor(%v, %w)
+  return (%s))"));
+}
+
 TEST(Functionalize, FillsWithANumberOrATensor) {
   EXPECT_EQ(functional(R"(
 graph(%x: f32[2,3], %v: f32[]):

@@ -20,7 +20,8 @@ graph(%x: f32[batch,4], %y: f32[batch,3]):
             ir::normalize(R"(
 graph(%x: f32[batch,4], %y: f32[batch,3]):
   %a: f32[batch,4] = aten.relu.default(%x)
-  %0: f32[batch,4] = aten.slice_scatter.default(%a, %y, 1, 1, 9223372036854775807)
+  %c: f32[batch,3] = aten.clone.default(%y)
+  %0: f32[batch,4] = aten.slice_scatter.default(%a, %c, 1, 1, 9223372036854775807)
   return (%0))"));
 }
 
