@@ -11,12 +11,13 @@ import indexed_blocks
 import kept_blocks
 import pytest
 import torch
+import varied_blocks
 import wrapped_blocks
 from stacks import inputs
 
 from exportguard import ExportOptions, to_onnx
 
-MODULES = (wrapped_blocks, computing_blocks, indexed_blocks, handed_blocks, kept_blocks)
+MODULES = (wrapped_blocks, computing_blocks, indexed_blocks, handed_blocks, kept_blocks, varied_blocks)
 MODELS = {name: make for module in MODULES for name, make in module.MODELS.items()}
 
 
