@@ -25,7 +25,8 @@ _SIZES = (1, 2, 3, 4, 5, 7, 8, 17)
 
 def bounds_behind_handlers(trace: Trace, nodes: Iterable[Node]) -> Iterator[AxisBound]:
     """One for each axis at a size of which the program is wrong, if the model may catch errors of some nodes."""
-    line = next((line_of(node) for node in nodes if _takes_sizes(node) and _may_be_caught(node)), "")
+    within: dict[str, bool] = {}  # by the calls that made a node, which it shares with many others
+    line = next((line_of(node) for node in nodes if _takes_sizes(node) and _may_be_caught(node, within)), "")
     for symbol in trace.free_symbols() if line else ():
         wrong = _wrong_size(trace, symbol)
         if wrong is not None:
@@ -52,5 +53,8 @@ def _takes_sizes(node: Node) -> bool:
     return any(isinstance(size, torch.SymInt | torch.SymFloat) for each in sizes for size in each)
 
 
-def _may_be_caught(node: Node) -> bool:
-    return any(is_users(file) and is_in_a_try(file, line) for file, line in places_of(node))
+def _may_be_caught(node: Node, within: dict[str, bool]) -> bool:
+    calls = node.meta.get("stack_trace") or ""
+    if calls not in within:
+        within[calls] = any(is_users(file) and is_in_a_try(file, line) for file, line in places_of(node))
+    return within[calls]
