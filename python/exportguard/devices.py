@@ -9,6 +9,9 @@ import torch
 
 from .errors import InvalidArgumentError
 
+#: Products of numbers with weights that one thread computes in some 0.1 s.
+QUICK_PRODUCTS = 2**31
+
 
 def require_device(device: str) -> None:
     """Finds out before anything else is done whether this torch can use a device.
@@ -23,6 +26,21 @@ def require_device(device: str) -> None:
         raise InvalidArgumentError(
             f"device {device!r} cannot be used ({reason}); pass 'cpu', or install a torch and a driver for it"
         ) from error
+
+
+@contextlib.contextmanager
+def threads_for(products: int) -> Iterator[None]:
+    """Torch computes in the thread that calls it if so many products take no longer than some 0.1 s.
+
+    Others would gain less than that, and spin from one operator to the next, which on a machine with other work takes
+    more time of the processor than the products. What other threads of the program have is theirs.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if products <= QUICK_PRODUCTS else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 _SEED = 0x5EED_0F_0415  # one that no model sets by itself, so that it is seen whether one does

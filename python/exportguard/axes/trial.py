@@ -14,7 +14,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
-from exportguard.devices import same_random_numbers
+from exportguard.devices import QUICK_PRODUCTS, same_random_numbers, threads_for
 from exportguard.errors import REFUSALS
 from exportguard.inputs import CallInputs
 from exportguard.rewrites.state import KeptModule, is_fake
@@ -34,11 +34,7 @@ _FEW_CALLS = 512  # of operators, which take a few milliseconds
 # A model is run in full for no more than this many rows of inputs (attention compares each with each) and products with
 # weights, which take some 0.1 s; and for no more than these products, which take a second, if it has to be.
 _QUICK_ROWS = 1100
-_QUICK_PRODUCTS = 2**31
 _AFFORDABLE_PRODUCTS = 2**34
-
-# Up to here one thread is faster: an operator is computed before another thread has woken up.
-_PRODUCTS_OF_ONE_THREAD = 2**28
 
 
 class ModelRun:
@@ -169,7 +165,7 @@ class TriedCall:
     def is_quick(self) -> bool:
         """Whether to run it takes less time than to run it without its data, which is some 0.1 ms an operator."""
         rows, products = self._work()
-        return rows <= _QUICK_ROWS and products <= _QUICK_PRODUCTS
+        return rows <= _QUICK_ROWS and products <= QUICK_PRODUCTS
 
     def is_affordable(self) -> bool:
         """Whether it can be run, though it may take longer than without its data."""
@@ -177,7 +173,7 @@ class TriedCall:
 
     def threads(self) -> contextlib.AbstractContextManager[None]:
         """As many threads as are of use; the model and the program are to run with as many, for they sum alike."""
-        return _one_thread() if self._work()[1] <= _PRODUCTS_OF_ONE_THREAD else contextlib.nullcontext()
+        return threads_for(self._work()[1])
 
     def _work(self) -> tuple[int, int]:
         """The rows of the longest input, and how often a weight is multiplied: about each of them with each row."""
@@ -368,17 +364,6 @@ def does_as_the_model(program: ExportedProgram, model: torch.nn.Module, given: C
 
 def _width(leaf: torch.Tensor) -> int:
     return leaf.shape[-1] if leaf.is_floating_point() and leaf.dim() > 0 else 1
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Torch computes in the thread that calls it; what other threads have is theirs."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextlib.contextmanager

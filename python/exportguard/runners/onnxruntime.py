@@ -48,13 +48,15 @@ class SessionOptions:
     """Where a model runs, and with how many threads (0: as many as onnxruntime likes).
 
     Without `packs_weights` they stay where they are in the data file, mapped, instead of being laid out in memory for
-    the kernels: it starts at once and runs slower. `profile` is the beginning of the name of a file that onnxruntime
-    writes its times to.
+    the kernels: it starts at once and runs slower. Threads that do not spin (`spins`) sleep while they wait for work,
+    and leave the processor to others. `profile` is the beginning of the name of a file that onnxruntime writes its
+    times to.
     """
 
     device: str = "cpu"
     threads: int = 0
     packs_weights: bool = True
+    spins: bool = True
     profile: Path | None = None
 
 
@@ -74,6 +76,8 @@ class OrtSession:
         settings.log_severity_level = 3  # what it says about its own optimizations is no news to the user
         if not options.packs_weights:
             settings.add_session_config_entry("session.disable_prepacking", "1")
+        if not options.spins:
+            settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
         if options.profile is not None:
             settings.enable_profiling = True
             settings.profile_file_prefix = str(options.profile)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from dataclasses import replace
 import torch
 
 from exportguard.arguments import path_of, require_callable, require_kind, wrong
+from exportguard.devices import threads_for
 from exportguard.errors import InvalidArgumentError
 from exportguard.garbage import without_full_collections
 from exportguard.models import ModelCase, build_model
@@ -33,6 +35,7 @@ from .writers import parts_of, write_files
 
 _GENAI_TASKS = ("text-generation", "automatic-speech-recognition", "image-text-to-text")
 _LISTED = 8  # names in a line
+_ROWS = 16  # tokens of a call of a model that generates: each is multiplied with about every weight
 
 
 @without_full_collections()  # what loads a model is imported here
@@ -72,7 +75,8 @@ def export_model(
         with timer("configuration", "writing configuration and tokenizer"):
             write_companions(str(model), case, staging)  # first: what cannot be written is found out before the work
         ends = WideEnds(options.build.float32_io)
-        write_files(case, parts_of(case, options), staging, options, Step(result, timer, ends))
+        with threads_for(_ROWS * result.parameters if case.task.cached else sys.maxsize):
+            write_files(case, parts_of(case, options), staging, options, Step(result, timer, ends))
         result.float32_io = list(dict.fromkeys(ends.widened))
         if options.shard_size is not None:
             for name in result.files:

@@ -87,10 +87,14 @@ def special_tokens(config: Any, generation: Any) -> dict[str, Any]:
     tokens = {name: getattr(config, name, None) if value is None else value for name, value in found.items()}
     # The runtime insists on one: without any, the last token of the vocabulary ends a text.
     end = tokens["eos_token_id"] if tokens["eos_token_id"] is not None else config.vocab_size - 1
-    first_end = end[0] if isinstance(end, list) else end
-    padding = tokens["pad_token_id"] if tokens["pad_token_id"] is not None else first_end
-    beginning = tokens["bos_token_id"] if tokens["bos_token_id"] is not None else first_end
-    return {"bos_token_id": beginning, "eos_token_id": end, "pad_token_id": padding}
+    padding = tokens["pad_token_id"] if tokens["pad_token_id"] is not None else end
+    beginning = tokens["bos_token_id"] if tokens["bos_token_id"] is not None else end
+    return {"bos_token_id": _first(beginning), "eos_token_id": end, "pad_token_id": _first(padding)}
+
+
+def _first(token: Any) -> Any:
+    """The runtime has several tokens for the end alone."""
+    return token[0] if isinstance(token, list) and token else token
 
 
 def search_of(generation: Any, length: int) -> dict[str, Any]:

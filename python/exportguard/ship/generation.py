@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,11 +14,12 @@ from exportguard.optional import OptionalModule
 from exportguard.validation.discrepancies import BLIND, Discrepancy, can_tell, compare_outputs
 
 from .decoder import KeysAndValues, empty_past, feeds
-from .sessions import fitting, session_of
+from .sessions import Call, called, fitting, session_of
 
 transformers: Any = OptionalModule("transformers")
 
 NEW_TOKENS = 6
+RECORDED = 2  # steps whose calls are kept: with prompts, and with a cache
 _SHORTER = 2  # tokens that the second text lacks: it is padded in front
 _LONGEST_PROMPT = 48
 
@@ -37,10 +37,14 @@ class Prompts:
     logits: Sequence[torch.Tensor]
 
 
-def generated(model: Any, window: int | None, *, shorter: int = _SHORTER) -> Prompts:
+def generated(model: Any, window: int | None, *, shorter: int = _SHORTER, ends: Any = None) -> Prompts:
     """Greedy generation by transformers, from prompts longer than a sliding window that is not too long to try.
 
-    The second text is `shorter` than the first by that many tokens.
+    The second text is `shorter` than the first by that many tokens. None of `ends` is chosen, nor what ends a text for
+    transformers if these are not given.
+
+    Raises:
+        ExportGuardError: transformers does not generate.
     """
     length = min(window + 4, _LONGEST_PROMPT) if window else 7
     vocabulary = model.config.get_text_config().vocab_size
@@ -50,7 +54,7 @@ def generated(model: Any, window: int | None, *, shorter: int = _SHORTER) -> Pro
     attention_mask[1, :shorter] = 0
     with torch.no_grad():
         own = model.generation_config
-        model.generation_config = _greedy(own)
+        model.generation_config = _greedy(own, own.eos_token_id if ends is None else ends)
         try:
             result = model.generate(input_ids=input_ids, attention_mask=attention_mask)
         except REFUSALS as error:
@@ -64,7 +68,7 @@ def generated(model: Any, window: int | None, *, shorter: int = _SHORTER) -> Pro
     return Prompts(input_ids=input_ids, attention_mask=attention_mask, tokens=result.sequences, logits=[*result.logits])
 
 
-def _greedy(own: Any) -> Any:
+def _greedy(own: Any, ends: Any) -> Any:
     """A configuration of the model's special tokens alone; its own may force tokens, or ban them, and `generate` fills
     in from it what an argument leaves open."""
     return transformers.GenerationConfig(
@@ -72,7 +76,7 @@ def _greedy(own: Any) -> Any:
         num_beams=1,
         max_new_tokens=NEW_TOKENS,
         min_new_tokens=NEW_TOKENS,
-        eos_token_id=own.eos_token_id,
+        eos_token_id=ends,
         bos_token_id=own.bos_token_id,
         pad_token_id=0,
         return_dict_in_generate=True,
@@ -93,7 +97,7 @@ class Agreement:
 def agreement(file: Path, cache: KeysAndValues, prompts: Prompts, dtype: torch.dtype) -> Agreement:
     """Compares step by step, the file being fed with the tokens that transformers chose."""
     steps = _steps(file, cache, prompts, dtype)
-    return agreement_of(prompts.logits, [outputs["logits"][:, -1, :] for outputs in steps])
+    return agreement_of(prompts.logits, [step.outputs["logits"][:, -1, :] for step in steps])
 
 
 def agreement_of(expected: Sequence[torch.Tensor], got: Sequence[torch.Tensor]) -> Agreement:
@@ -118,20 +122,26 @@ def generated_by(file: Path, cache: KeysAndValues, prompts: Prompts, dtype: torc
     past = empty_past(session.input_names, cache, len(ids), dtype)
     tokens = ids
     for _ in prompts.logits:
-        given = fitting(session, feeds(session.input_names, ids, mask, past))
-        outputs = dict(zip(session.output_names, session.run(given), strict=True))
+        outputs = called(session, fitting(session, feeds(session.input_names, ids, mask, past))).outputs
         past = {name: outputs[name.replace("past_key_values.", "present.")] for name in past}
         ids = outputs["logits"][:, -1:, :].argmax(-1)
         tokens, mask = torch.cat([tokens, ids], dim=1), torch.cat([mask, torch.ones_like(ids)], dim=1)
     return tokens
 
 
-def compare_generation(file: Path, cache: KeysAndValues, prompts: Prompts, dtype: torch.dtype) -> list[Discrepancy]:
-    """The logits of each step, the file being fed with the tokens that transformers chose."""
+def compare_generation(
+    file: Path, cache: KeysAndValues, prompts: Prompts, dtype: torch.dtype, calls: list[Call]
+) -> list[Discrepancy]:
+    """The logits of each step, the file being fed with the tokens that transformers chose.
+
+    The calls for the prompts, and for the token behind them, are added to `calls`.
+    """
     compared: list[Discrepancy] = []
     steps = _steps(file, cache, prompts, dtype)
-    for step, (expected, outputs) in enumerate(zip(prompts.logits, steps, strict=True)):
-        compared.append(compare_logits(step, expected, outputs["logits"][:, -1, :], dtype))
+    for number, (expected, step) in enumerate(zip(prompts.logits, steps, strict=True)):
+        compared.append(compare_logits(number, expected, step.outputs["logits"][:, -1, :], dtype))
+        if number < RECORDED:
+            calls.append(step)
     return compared
 
 
@@ -144,34 +154,15 @@ def compare_logits(step: int, expected: torch.Tensor, got: torch.Tensor, dtype: 
     return compared if can_tell([expected]) else replace(compared, problem=BLIND)
 
 
-def calls_of_generation(
-    file: Path, cache: KeysAndValues, prompts: Prompts, dtype: torch.dtype
-) -> list[dict[str, torch.Tensor]]:
-    """What the file is given for the prompts, and for the token behind them."""
-    calls: list[dict[str, torch.Tensor]] = []
-    for _ in itertools.islice(_steps(file, cache, prompts, dtype, calls), 2):
-        pass
-    return calls
-
-
-def _steps(
-    file: Path,
-    cache: KeysAndValues,
-    prompts: Prompts,
-    dtype: torch.dtype,
-    calls: list[dict[str, torch.Tensor]] | None = None,
-) -> Iterator[dict[str, torch.Tensor]]:
-    """The outputs of each step by name; its inputs are added to `calls`."""
+def _steps(file: Path, cache: KeysAndValues, prompts: Prompts, dtype: torch.dtype) -> Iterator[Call]:
+    """The call of each step."""
     session = session_of(file)
     length = prompts.input_ids.shape[1]
     past = empty_past(session.input_names, cache, len(prompts.input_ids), dtype)
     ids, mask = prompts.input_ids, prompts.attention_mask
     for step in range(len(prompts.logits)):
-        given = fitting(session, feeds(session.input_names, ids, mask, past))
-        if calls is not None:
-            calls.append(given)
-        outputs = dict(zip(session.output_names, session.run(given), strict=True))
-        yield outputs
-        past = {name: outputs[name.replace("past_key_values.", "present.")] for name in past}
+        call = called(session, fitting(session, feeds(session.input_names, ids, mask, past)))
+        yield call
+        past = {name: call.outputs[name.replace("past_key_values.", "present.")] for name in past}
         ids = prompts.tokens[:, length + step : length + step + 1]
         mask = torch.cat([mask, torch.ones(len(mask), 1, dtype=mask.dtype)], dim=1)

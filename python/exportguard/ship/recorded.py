@@ -21,7 +21,7 @@ from exportguard.validation.validate import ValidationReport
 
 from .digests import changes_since
 from .layout import file_of
-from .sessions import session_of
+from .sessions import Call, called, session_of
 from .staging import REPORT
 
 EXAMPLES = "examples.pt"
@@ -33,14 +33,22 @@ Feeds = Mapping[str, torch.Tensor]
 Runner = Literal["onnxruntime", "evaluator"]
 
 
-def record(folder: Path, calls: Mapping[str, Sequence[Feeds]]) -> None:
-    """Runs each file in the folder on its inputs and keeps both sides; to be called when the files are proved."""
-    kept = []
-    for name, inputs in calls.items():
+def calls_again(folder: Path, inputs: Mapping[str, Sequence[Feeds]]) -> dict[str, list[Call]]:
+    """What each file in the folder returns for its inputs as it is now."""
+    calls: dict[str, list[Call]] = {}
+    for name, given in inputs.items():
         session = session_of(folder / name)
-        for feeds in inputs:
-            outputs = dict(zip(session.output_names, session.run(feeds), strict=True))
-            kept.append({"file": name, "inputs": dict(feeds), "outputs": outputs})
+        calls[name] = [called(session, feeds) for feeds in given]
+    return calls
+
+
+def record(folder: Path, calls: Mapping[str, Sequence[Call]]) -> None:
+    """Keeps the calls of each file beside it; to be called when the files are proved."""
+    kept = [
+        {"file": name, "inputs": dict(call.inputs), "outputs": dict(call.outputs)}
+        for name, of_file in calls.items()
+        for call in of_file
+    ]
     with (folder / EXAMPLES).open("wb") as file:  # whose errors say what the disk does not take, unlike torch's own
         torch.save(kept, file)
 

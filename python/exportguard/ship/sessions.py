@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -13,9 +14,22 @@ from exportguard.runners.onnxruntime import OrtSession, SessionOptions
 LARGE = 1 << 30
 
 
+@dataclass(frozen=True)
+class Call:
+    """What a file was given and what it returned, by name."""
+
+    inputs: Mapping[str, torch.Tensor]
+    outputs: dict[str, torch.Tensor]
+
+
 def session_of(file: Path) -> OrtSession:
     """A session that has no second copy of large weights."""
-    return OrtSession(file, SessionOptions(packs_weights=weight_bytes(file) < LARGE))
+    return OrtSession(file, SessionOptions(packs_weights=weight_bytes(file) < LARGE, spins=False))
+
+
+def called(session: OrtSession, inputs: Mapping[str, torch.Tensor]) -> Call:
+    """Runs a file."""
+    return Call(inputs, dict(zip(session.output_names, session.run(inputs), strict=True)))
 
 
 def fitting(session: OrtSession, feeds: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

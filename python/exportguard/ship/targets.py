@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +13,13 @@ from exportguard.runners.onnxruntime import OrtSession
 from exportguard.validation.discrepancies import Discrepancy
 
 from .encoder_decoder import ENCODER_FILE, Source, Tensors, empty_past, feeds, next_past
-from .generation import NEW_TOKENS, Agreement, agreement_of, compare_logits
-from .sessions import fitting, session_of
+from .generation import NEW_TOKENS, RECORDED, Agreement, agreement_of, compare_logits
+from .sessions import Call, called, fitting, session_of
 
 _SHORTER = 2  # tokens that the second text lacks: it is padded behind
 _LENGTH = 9
 
-Calls = dict[str, list[Mapping[str, torch.Tensor]]]
+Calls = dict[str, list[Call]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +48,12 @@ def targets_of(model: Any, source: Source) -> Targets:
     return Targets(inputs=inputs, tokens=tokens, logits=logits, ends=ends_of(model))
 
 
-def compare_targets(folder: Path, source: Source, targets: Targets) -> list[Discrepancy]:
-    """The logits of each step, the decoder being fed with the tokens that the model chose."""
-    pairs = zip(targets.logits, _steps(folder, source, targets), strict=True)
+def compare_targets(folder: Path, source: Source, targets: Targets, calls: Calls) -> list[Discrepancy]:
+    """The logits of each step, the decoder being fed with the tokens that the model chose.
+
+    The calls of each file are added to `calls`: the encoder's, and those of the decoder in the first steps.
+    """
+    pairs = zip(targets.logits, _steps(folder, source, targets, calls), strict=True)
     return [compare_logits(step, *pair, source.states.dtype) for step, pair in enumerate(pairs)]
 
 
@@ -60,18 +62,9 @@ def agreement_with_targets(folder: Path, source: Source, targets: Targets) -> Ag
     return agreement_of(targets.logits, list(_steps(folder, source, targets)))
 
 
-def calls_of_targets(folder: Path, source: Source, targets: Targets) -> Calls:
-    """What each file is given: the encoder once, the decoder in the first step and in the one behind it."""
-    called = _called(session_of(folder / ENCODER_FILE), targets.inputs)
-    calls: Calls = {ENCODER_FILE: [called], source.decoder_file: []}
-    for _ in itertools.islice(_steps(folder, source, targets, calls), 2):
-        pass
-    return calls
-
-
 def recorded(folder: Path, targets: Targets) -> Mapping[str, torch.Tensor]:
     """The recordings, as the encoder takes them."""
-    return _called(session_of(folder / ENCODER_FILE), targets.inputs)
+    return _named(session_of(folder / ENCODER_FILE), targets.inputs)
 
 
 def written_by(folder: Path, source: Source, targets: Targets) -> torch.Tensor:
@@ -92,7 +85,10 @@ def _steps(
     """The logits of each step's last token, (batch, vocabulary), behind those of the model or the ones of `goes_on`."""
     token = goes_on or (lambda step: targets.tokens[:, step : step + 1])
     encoder, decoder = session_of(folder / ENCODER_FILE), session_of(folder / source.decoder_file)
-    encoded = dict(zip(encoder.output_names, encoder.run(_called(encoder, targets.inputs)), strict=True))
+    first = called(encoder, _named(encoder, targets.inputs))
+    encoded = first.outputs
+    if calls is not None:
+        calls.update({ENCODER_FILE: [first], source.decoder_file: []})
     states = encoded["last_hidden_state"]
     mask = targets.inputs.get("attention_mask")
     # Where the encoder makes the keys and values of its states, they are not computed in the first step.
@@ -101,14 +97,14 @@ def _steps(
 
     for step in range(len(targets.logits)):
         given = fitting(decoder, feeds(decoder.input_names, token(step), states, mask, past))
-        if calls is not None:
-            calls[source.decoder_file].append(given)
-        outputs = dict(zip(decoder.output_names, decoder.run(given), strict=True))
-        yield outputs["logits"][:, -1]
-        past = next_past(outputs, past)
+        call = called(decoder, given)
+        if calls is not None and step < RECORDED:
+            calls[source.decoder_file].append(call)
+        yield call.outputs["logits"][:, -1]
+        past = next_past(call.outputs, past)
 
 
-def _called(encoder: OrtSession, inputs: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
+def _named(encoder: OrtSession, inputs: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
     """The encoder's inputs under the names of its file: a recording is the one there is."""
     names = encoder.input_names
     is_known = set(names) <= set(inputs)

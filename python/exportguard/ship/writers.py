@@ -30,7 +30,6 @@ from .generation import (
     Prompts,
     agreement,
     agreement_of,
-    calls_of_generation,
     compare_generation,
     generated,
     generated_by,
@@ -53,13 +52,12 @@ from .pictures import (
     written_by_model,
 )
 from .quantization import QuantizationReport, quantize_file
-from .recorded import compared_again, record
-from .sessions import fitting, session_of
+from .recorded import Feeds, calls_again, compared_again, record
+from .sessions import Call, fitting, session_of
 from .speech import speech_config, speech_decoder_to_onnx, speech_encoder_to_onnx, speech_source
 from .targets import (
     Targets,
     agreement_with_targets,
-    calls_of_targets,
     compare_targets,
     recorded,
     targets_of,
@@ -124,21 +122,19 @@ def _write_decoder(case: ModelCase, cache: object, staging: Path, options: Folde
     _save(onnx_model, staging / MODEL_FILE, step)
     step.ends.require_used()
     shapes, dtype = shapes_of(cache), _dtype(cache)
+    calls: list[Call] = []
     if prompts is not None:
         with step.timer("compare", "generating with onnxruntime"):
-            step.result.comparisons = compare_generation(staging / MODEL_FILE, shapes, prompts, dtype)
+            step.result.comparisons = compare_generation(staging / MODEL_FILE, shapes, prompts, dtype, calls)
         _require_agreement(case.name, step.result.comparisons)
 
-    calls: list[dict[str, torch.Tensor]] = []
-    if prompts is not None:
-        calls = calls_of_generation(staging / MODEL_FILE, shapes, prompts, dtype)
-    _quantize(staging, options, step, {MODEL_FILE: calls})
+    _quantize(staging, options, step, _inputs_of({MODEL_FILE: calls}))
     if prompts is not None and options.quantize is not None:
         with step.timer("agreement", "generating with the quantized file"):
             step.result.agreement = asdict(agreement(staging / MODEL_FILE, shapes, prompts, dtype))
         _require_numbers(case.name, step.result.agreement)
-    if calls:
-        record(staging, {MODEL_FILE: calls})
+    if prompts is not None:
+        _record(staging, options, {MODEL_FILE: calls})
 
     if options.runtime == "genai":
         config = genai.genai_config(case.model, shapes, MODEL_FILE, step.result.inputs)
@@ -158,7 +154,9 @@ def _prompts(case: ModelCase, options: FolderOptions, timer: Timer) -> Prompts |
         return None
     with timer("eager", "generating with transformers"):
         if options.runtime == "genai":  # it has no padding: texts of a batch are of one length
-            return generated(case.model, sliding_window(case), shorter=0)
+            config: Any = case.model.config
+            tokens = genai.special_tokens(config.get_text_config(), case.model.generation_config)
+            return generated(case.model, sliding_window(case), shorter=0, ends=tokens["eos_token_id"])
         return generated(case.model, sliding_window(case))
 
 
@@ -210,19 +208,19 @@ def _write_encoder_decoder(case: ModelCase, source: Source, staging: Path, optio
         decoder = to_decoder(case.model, source, opset=options.opset)
     _save(decoder, staging / source.decoder_file, step)
     step.ends.require_used()
+    calls: dict[str, list[Call]] = {}
     if targets is not None:
         with step.timer("compare", "running both files in onnxruntime"):
-            step.result.comparisons = compare_targets(staging, source, targets)
+            step.result.comparisons = compare_targets(staging, source, targets, calls)
         _require_agreement(case.name, step.result.comparisons)
 
-    calls = calls_of_targets(staging, source, targets) if targets is not None else {}
-    _quantize(staging, options, step, calls)
+    _quantize(staging, options, step, _inputs_of(calls))
     if targets is not None and options.quantize is not None:
         with step.timer("agreement", "running the quantized files"):
             step.result.agreement = asdict(agreement_with_targets(staging, source, targets))
         _require_numbers(case.name, step.result.agreement)
-    if calls:
-        record(staging, calls)
+    if targets is not None:
+        _record(staging, options, calls)
 
     if is_speech:
         genai.write(staging, speech_config(case.model, source))
@@ -272,7 +270,7 @@ def _write_pictures(case: ModelCase, parts: Pictures, staging: Path, options: Fo
             step.result.agreement = asdict(agreement_of(written.logits, got))
         _require_numbers(case.name, step.result.agreement)
     if written is not None:
-        record(staging, calls)
+        record(staging, calls_again(staging, calls))
 
     shapes = shapes_of(parts.cache)
     genai.write(staging, genai.genai_config(case.model, shapes, MODEL_FILE, step.result.inputs, genai_parts()))
@@ -301,7 +299,7 @@ def _write_other(case: ModelCase, staging: Path, options: FolderOptions, step: S
     if not report.ok:
         raise ExportGuardError(_why_not(report))
     if calls:
-        record(staging, {MODEL_FILE: calls[:2]})
+        record(staging, calls_again(staging, {MODEL_FILE: calls[:2]}))
     step.result.files = [MODEL_FILE]
     step.result.node_count = report.node_count
     step.result.inputs, step.result.outputs = list(report.inputs), list(report.outputs)
@@ -313,7 +311,7 @@ def _write_other(case: ModelCase, staging: Path, options: FolderOptions, step: S
         compared = [output for inputs in compared_again(staging) for output in inputs.outputs]
         step.result.agreement = {"lowest_cosine": min((output.cosine for output in compared), default=1.0)}
         _require_numbers(case.name, step.result.agreement)
-        record(staging, {MODEL_FILE: calls[:2]})
+        record(staging, calls_again(staging, {MODEL_FILE: calls[:2]}))
 
 
 def _why_not(report: ValidationReport) -> str:
@@ -340,9 +338,16 @@ def _save(model: OnnxModel, path: Path, step: Step) -> None:
     step.result.outputs = [value.name for value in model.outputs]
 
 
-def _quantize(
-    staging: Path, options: FolderOptions, step: Step, calls: Mapping[str, Sequence[Mapping[str, torch.Tensor]]]
-) -> None:
+def _inputs_of(calls: Mapping[str, Sequence[Call]]) -> dict[str, list[Feeds]]:
+    return {name: [call.inputs for call in of_file] for name, of_file in calls.items()}
+
+
+def _record(staging: Path, options: FolderOptions, calls: Mapping[str, Sequence[Call]]) -> None:
+    """What the files returned when they were compared, or what they return now that they are quantized."""
+    record(staging, calls if options.quantize is None else calls_again(staging, _inputs_of(calls)))
+
+
+def _quantize(staging: Path, options: FolderOptions, step: Step, calls: Mapping[str, Sequence[Feeds]]) -> None:
     """`calls` are examples for what is calibrated; they are those that the file was compared on, by its name."""
     if options.quantize is None:
         return

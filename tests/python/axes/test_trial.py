@@ -138,14 +138,15 @@ def test_fake_tensors_that_are_refused_are_no_refusal_of_their_sizes(size: int, 
     assert trial_of(Reads(), x, found).refuses(sizes_of(found, size)) is is_refused
 
 
-@pytest.mark.parametrize(("width", "threads"), [(4, 1), (8192, 2)])
-def test_little_is_computed_in_one_thread_and_much_in_all(width: int, threads: int) -> None:
+@pytest.mark.parametrize(("width", "rows", "threads"), [(4, 5, 1), (8192, 5, 1), (8192, 40, 2)])
+def test_little_is_computed_in_one_thread_and_much_in_all(width: int, rows: int, threads: int) -> None:
     before, met = torch.get_num_threads(), itertools.count()
     model = torch.nn.Linear(width, width)
     model.register_forward_pre_hook(lambda *_: (next(met) if torch.get_num_threads() == threads else None, None)[1])
     torch.set_num_threads(2)
     try:
-        call = ModelRun(model, CallInputs((torch.rand(5, width),), {})).of(CallInputs((torch.rand(5, width),), {}))
+        inputs = CallInputs((torch.rand(rows, width),), {})
+        call = ModelRun(model, inputs).of(inputs)
         assert call.outputs() is not None
         assert torch.get_num_threads() == 2, "as before"
     finally:

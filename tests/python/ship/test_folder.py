@@ -29,6 +29,7 @@ from exportguard.ship.layout import arrange_for_transformers_js
 from exportguard.ship.outcome import Runtime
 from exportguard.ship.quantization import QUANTIZATIONS
 from exportguard.ship.recorded import validate_export
+from exportguard.ship.sessions import session_of
 from exportguard.ship.staging import REPORT, staged_folder
 
 DECODERS = ("llama", "mistral", "gemma3", "gpt2")
@@ -61,6 +62,30 @@ def test_a_folder_has_the_model_its_configurations_and_a_report(tmp_path: Path) 
     named = config["decoder"]["inputs"]["past_key_names"] % (config["decoder"]["num_hidden_layers"] - 1)
     assert named in session.input_names
     assert json.loads((folder / REPORT).read_text())["versions"]["torch"] == torch.__version__
+
+
+def test_a_small_model_that_generates_is_exported_in_one_thread_which_loads_its_file_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads that wait for the next product spin: on a machine with other work that is most of an export's time."""
+    loaded: list[Any] = []
+    monkeypatch.setattr(
+        "exportguard.ship.generation.session_of", lambda file: loaded.append(session_of(file)) or loaded[-1]
+    )
+    monkeypatch.setattr("exportguard.ship.recorded.session_of", lambda file: pytest.fail("what was compared is kept"))
+    before, threads = torch.get_num_threads(), dict[str, int]()
+    torch.set_num_threads(2)
+    try:
+        export_model("llama", tmp_path / "out", progress=lambda step: threads.update({step: torch.get_num_threads()}))
+        assert torch.get_num_threads() == 2, "as before"
+    finally:
+        torch.set_num_threads(before)
+    assert threads["generating with transformers"] == threads["exporting and converting"] == 1
+    (session,) = loaded
+    settings = session._session.get_session_options()
+    assert settings.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+    monkeypatch.undo()
+    assert validate_export(tmp_path / "out").ok
 
 
 def test_a_model_of_another_task_is_compared_and_written(tmp_path: Path) -> None:
