@@ -125,6 +125,20 @@ def test_a_place_of_the_cache_that_was_never_filled_stops_the_file(tmp_path: Pat
         buffers.run(torch.full((1, 3), 7))
 
 
+@pytest.mark.parametrize("place", [0, 4, 6])
+def test_a_token_whose_embedding_is_zero_is_no_empty_place(place: int, tmp_path: Path) -> None:
+    """That of padding is; its keys and values in the first layer are zero, and as the first token in all."""
+    model = model_of("llama")
+    with torch.no_grad():
+        model.model.embed_tokens.weight[0] = 0
+    ids = torch.randint(3, 120, (1, 8), generator=torch.Generator().manual_seed(1))
+    ids[0, place] = 0
+    buffers = Buffers(file_of(model, tmp_path / "model.onnx"), model, 1, capacity=20)
+    got = torch.cat([buffers.run(part) for part in ids.split([place + 1, *[1] * (7 - place)], dim=1)], 1)
+    with torch.no_grad():
+        torch.testing.assert_close(got, model(ids).logits, rtol=2e-4, atol=2e-4)
+
+
 @pytest.mark.parametrize("name", ["llama", "mistral"])
 def test_tokens_appended_in_the_runtime(name: str, tmp_path: Path) -> None:
     """onnxruntime-genai 0.18 does not run the last token that it generated before others are appended."""

@@ -188,6 +188,21 @@ def test_an_end_outside_of_the_vocabulary_is_told_in_the_words_of_the_runtime(
     assert [path.name for path in source.parent.iterdir()] == ["source"]
 
 
+@pytest.mark.parametrize(
+    "told", ["{}", '{"eos_token_id": 2, "bos_token_id": [1, 3]}'], ids=["no end", "several beginnings"]
+)
+def test_special_tokens_that_transformers_takes_are_those_of_the_runtime(told: str, source: Path) -> None:
+    """Without an end in generation_config.json that of config.json ends a text there, which the model prefers here."""
+    weights = load_file(source / "model.safetensors")
+    head = weights["lm_head.weight"]
+    head.copy_(torch.randn(head.shape, generator=torch.Generator().manual_seed(0)))
+    weights["model.norm.weight"].fill_(1.0)
+    head[2] = 3 * head[2]
+    save_file(weights, source / "model.safetensors", metadata={"format": "pt"})
+    (source / "generation_config.json").write_text(told)
+    assert main(["export", "-m", str(source), "-o", str(source.parent / "out"), "-q", "--for", "genai"]) == 0
+
+
 def test_a_class_that_is_a_word_and_a_link_to_a_folder_are_taken(source: Path) -> None:
     says(architectures="LlamaForCausalLM")(source)
     (source.parent / "real").mkdir()
