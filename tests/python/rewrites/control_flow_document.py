@@ -70,6 +70,8 @@ A program means what it means in Python, or the export fails with the line and t
   there: it is never a check, and stops the export. What tensor data lets an operation raise, as a division by 0, an
   index out of bounds, `int` of NaN, the root of a negative number, `torch.stack` of nothing or a matrix that is not
   positive definite, is infinity, NaN or the end of a run in a file: where the model may catch it, the export fails.
+  What sizes let it raise (`1 / n`, `math.log(n)`, `x.unfold(0, 3, 1)` of two rows) is asked there as by an `if`, and
+  the handler is a way of its own; what torch checks in no trace is found by running model and program at a few sizes.
 - **`a or b`, `a and b`** are truth values where they are merely tested and `a if a else b` where their value is used.
   An operand that changes something is read only where Python would read it.
 - **Functions in functions.** A variable that a nested function, a lambda or a kept generator uses has one cell, and
@@ -87,7 +89,8 @@ A program means what it means in Python, or the export fails with the line and t
   tensor of the dtype and shape that the body makes (`total = 0`). Where a variable has its kind only behind the first
   step (`h = None`), that step is written before the loop. Integers beyond 64 bits do not fit.
   A number that is an int on one path and a float on the other keeps both kinds in mind: where they would give a tensor
-  beside it different dtypes, as one of integers, the export fails.
+  beside it different dtypes, as one of integers, the export fails. So is what `max(n, 0.5)` and `min(n, 0.5)` give,
+  of a size as well: one of the two, with its kind, and the first one where the second is NaN.
   `total = 0` that is a tensor with axes behind a step is the number where tensor data lets a loop take none, and in the
   first step. Beside tensors that have all axes of the result nothing comes of that; to return it, or to make anything
   of it whose axes it decides, is refused.
@@ -97,7 +100,9 @@ A program means what it means in Python, or the export fails with the line and t
   that only one path changes is refused, and so are other orders of the keys of a dict, and random numbers that only
   one path takes from a generator of `random` or numpy. So is an attribute of a tensor that a branch or a loop sets, or
   that a tensor has which comes out of one (names with an underscore are left to torch). State in modules written in C
-  is not seen, as that behind `random.random()`.
+  is not seen, but for that behind `random.random()` and `numpy.random`. A seed that `forward` gives torch is refused,
+  as a file draws other numbers, and so is a model that asks whether gradients are computed (`torch.is_grad_enabled()`,
+  `y.requires_grad`) and does something else without them, unless `to_onnx` is called where there are none.
 - **Texts** that hold a number of tensor data or a dynamic size (`f"{x.sum()}"`, `str(…)`, `"…".format(…)`, `"…" % …`)
   may be told in messages; to compare one, to look something up by it or to take it apart is refused. In a function
   that nothing else stops, and without `rewrite`, the export stops where such a text is made for more than a message:
@@ -142,6 +147,8 @@ A program means what it means in Python, or the export fails with the line and t
   `try`, a `match` or the key of a dict. The export fails with the line where this takes more than eight programs
   (`torch.as_tensor(x.shape[0])` makes a number of every size), or where ways return tensors of different rank. A test
   on sizes behind one on data is never taken for settled because the model did the same with the data at hand.
+  A test that the example meets, `if x.shape[0] == 3` for 3 rows, is such a branch, and so is one of what floats make of
+  a size, `math.sqrt(n) > 3`.
   Sizes of 0 are a way where the model asks for them (`if len(x) == 0`); if they cannot be one, a warning has the line.
 - **No rows.** A loop over no rows leaves everything as it was, in onnxruntime as in Python. torch's own `scan` takes no
   tensor without rows, so that the exported program as a module raises there. A range that ends before it starts has no
