@@ -59,23 +59,23 @@ def is_caught() -> bool:
 
 
 def _may_be_caught_in(frame: types.FrameType) -> bool:
-    file = frame.f_code.co_filename
-    if not _has_a_block_around(file, frame.f_lineno):
-        return False
-    blocks = _blocks_of(file)
+    blocks = _blocks_at(frame.f_code, frame.f_lineno)
     if blocks is None:
         return _by_bytecode(frame) is not None
-    around = [
-        block for block in _around(blocks, frame.f_lineno) if isinstance(block, ast.Try) or not is_installed(file)
-    ]
-    return any(_catching_part(block, frame, Exception) for block in around)
+    return any(_catching_part(block, frame, Exception) for block in blocks)
 
 
 @functools.lru_cache(maxsize=2**14)
-def _has_a_block_around(file: str, line: int) -> bool:
-    """Whether a block, of whatever kind, stands around a line of a file, or the file cannot be read."""
-    blocks = _blocks_of(file)
-    return blocks is None or next(_around(blocks, line), None) is not None
+def _blocks_at(code: types.CodeType, line: int) -> tuple[Block, ...] | None:
+    """The blocks around a line that may catch what is raised there; None if its file cannot be read.
+
+    By the code, which is another one if the file was changed and read again.
+    """
+    file = code.co_filename
+    scopes = _blocks_of(file)
+    if scopes is None:
+        return None
+    return tuple([block for block in _around(scopes, line) if isinstance(block, ast.Try) or not is_installed(file)])
 
 
 @functools.lru_cache(maxsize=2**14)
@@ -88,7 +88,7 @@ def is_in_a_try(file: str, line: int) -> bool:
 
 def _catches(block: Block, line: int) -> bool:
     is_in_body = block.body[0].lineno <= line <= (block.body[-1].end_lineno or line)
-    return is_in_body and (isinstance(block, ast.With) or bool(block.handlers) or _leaves(block.finalbody))
+    return is_in_body and (isinstance(block, ast.With) or bool(block.handlers) or _leaves_at_last(block))
 
 
 def model_frames() -> Iterator[types.FrameType]:
@@ -168,15 +168,17 @@ def _catching_part(block: Block, frame: types.FrameType, kind: type[BaseExceptio
     if isinstance(block, ast.With):
         swallows = line >= block.body[0].lineno and any(_may_swallow(i.context_expr, frame) for i in block.items)
         return f"with {ast.unparse(block.items[0].context_expr)}" if swallows else ""
-    if block.finalbody and line < block.finalbody[0].lineno and _leaves(block.finalbody):
+    if block.finalbody and line < block.finalbody[0].lineno and _leaves_at_last(block):
         return "finally"
     in_body = block.body[0].lineno <= line <= (block.body[-1].end_lineno or line)
     catches = in_body and any(_may_match(handler.type, frame, kind) for handler in block.handlers)
     return "except" if catches else ""
 
 
-def _leaves(statements: Sequence[ast.stmt]) -> bool:
-    return scope.contains(statements, ast.Return) or scope.leaves_loop(statements)
+@functools.lru_cache(maxsize=2**12)
+def _leaves_at_last(block: ast.Try) -> bool:
+    """Whether a `finally` ends an exception by leaving its function or loop."""
+    return scope.contains(block.finalbody, ast.Return) or scope.leaves_loop(block.finalbody)
 
 
 def _may_match(expression: ast.expr | None, frame: types.FrameType, kind: type[BaseException]) -> bool:
