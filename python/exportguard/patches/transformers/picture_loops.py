@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from typing import Any, TypeGuard
 
 import torch
@@ -10,8 +11,10 @@ import torch
 from exportguard.declaration.constructs import construct_patch
 from exportguard.patches.transformers.picture_grids import OwnStarts, in_blocks, patches_of
 from exportguard.source.editing import rewrite
-from exportguard.source.reading import copied, is_same_tree
+from exportguard.source.errors import RewriteError
+from exportguard.source.reading import copied, definition_of, is_same_tree
 from exportguard.source.templates import Exchange, Match, Template, pairs_of
+from exportguard.source.wrapping import innermost
 
 
 def resized_positions(table: torch.Tensor, grid_thw: torch.Tensor, side: int, mode: str) -> torch.Tensor:
@@ -24,16 +27,34 @@ def resized_positions(table: torch.Tensor, grid_thw: torch.Tensor, side: int, mo
     return entries.sum(1).to(table.dtype)
 
 
+#: What the two mergers that are known read of themselves: blocks become tokens, and each row of them ends with a token
+#: of its own. The one of HunYuan-VL takes pictures, each between two more tokens, that of HY-V4-VL frames.
+_ROWS = {"before_rms", "proj_conv", "proj_act", "proj_out", "image_newline"}
+_ROWS_AND_ENDS = _ROWS | {"mlp", "image_begin", "image_end", "after_rms"}
+
+
 def merged_rows(merger: Any, states: torch.Tensor, grid_thw: torch.Tensor) -> torch.Tensor:
-    """The merged blocks of pictures, (1, tokens, width): each begins, ends its rows and itself with a token of its own.
+    """The merged blocks of pictures, (1, tokens, width), with what each row, and maybe each picture, has beside them.
 
     `states` are the patches of all pictures, row by row.
+
+    Raises:
+        RewriteError: the merger does something else with the blocks.
     """
+    read = _read_by(type(merger))
+    if read not in (_ROWS, _ROWS_AND_ENDS):
+        raise RewriteError(
+            f"{type(merger).__name__} is called for each of the pictures, which only becomes one call for all of them "
+            f"where it is known what it does with blocks; it reads {', '.join(sorted(read))}. Convert the part of the "
+            "model behind it, with the features of pictures as an input"
+        )
     side = merger.spatial_merge_size
     blocks = in_blocks(merger.before_rms(states)[0], grid_thw, side)
     kernels = blocks.transpose(1, 2).reshape(-1, blocks.shape[-1], side, side)
     merged = merger.proj_out(merger.proj_act(merger.proj_conv(kernels))).flatten(1)
     height, width = (grid_thw[:, 1:] // side).unbind(-1)
+    if read == _ROWS:
+        return _with_newlines(merged, merger.image_newline, grid_thw[:, 0], height, width)[None]
     picture, _, place, _ = patches_of(torch.stack([one := torch.ones_like(height), height * (width + 1) + 2, one], -1))
     across, last = width[picture], (height * (width + 1) + 1)[picture]
     row, column = (place - 1) // (across + 1), (place - 1) % (across + 1)
@@ -47,6 +68,25 @@ def merged_rows(merger: Any, states: torch.Tensor, grid_thw: torch.Tensor) -> to
     tokens = torch.where((place == 0)[:, None], merger.image_begin.to(tokens.dtype), tokens)
     tokens = torch.where((place == last)[:, None], merger.image_end.to(tokens.dtype), tokens)
     return merger.after_rms(tokens[None])  # type: ignore[no-any-return]
+
+
+def _with_newlines(
+    blocks: torch.Tensor, newline: torch.Tensor, frames: torch.Tensor, height: torch.Tensor, width: torch.Tensor
+) -> torch.Tensor:
+    """The blocks of all frames, (blocks, width), with a token behind each row of them."""
+    picture, frame, row, column = patches_of(torch.stack([frames, height, width + 1], dim=-1))
+    counts, across = frames * height * width, width[picture]
+    place = (counts.cumsum(0) - counts)[picture] + (frame * height[picture] + row) * across + column
+    is_block = (column < across)[:, None]
+    return torch.where(is_block, blocks[torch.where(column < across, place, 0)], newline.to(blocks.dtype))
+
+
+@functools.cache
+def _read_by(cls: type) -> set[str]:
+    """The names that the forward of a module reads of it, but for how many patches a block has."""
+    nodes = ast.walk(definition_of(innermost(cls.forward)))  # type: ignore[attr-defined]
+    attributes = (node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name))
+    return {one.attr for one in attributes if one.value.id == "self"} - {"spatial_merge_size"}  # type: ignore[attr-defined]
 
 
 def convolved(states: torch.Tensor, grid_thw: object, merge: int, layer: torch.nn.Conv2d) -> torch.Tensor:
