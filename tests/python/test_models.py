@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import CONFIG_MAPPING, AutoConfig, LlamaConfig
+from transformers import CONFIG_MAPPING, AutoConfig, LlamaConfig, LlamaForCausalLM
 
 from exportguard.emptied_caches import emptied
 from exportguard.errors import InvalidArgumentError
+from exportguard.inputs import cache_argument
 from exportguard.models import (
     BuildOptions,
     architectures,
@@ -28,6 +29,8 @@ from exportguard.models.kinds import kinds_of, kinds_of_config, missing_kinds, s
 from exportguard.models.natural_inputs import main_input
 from exportguard.models.shrink import shrunk
 from exportguard.models.tables import exceptions
+
+PAST = cache_argument(LlamaForCausalLM.forward) or ""
 
 
 @pytest.mark.parametrize("name", architectures())
@@ -143,17 +146,17 @@ def test_the_same_sizes_give_the_same_inputs() -> None:
     case = build_model("llama")
     first, second = (case.inputs(case.task.sizes) for _ in range(2))
     assert torch.equal(first["input_ids"], second["input_ids"])
-    assert torch.equal(first["past_key_values"].layers[1].keys, second["past_key_values"].layers[1].keys)
+    assert torch.equal(first[PAST].layers[1].keys, second[PAST].layers[1].keys)
 
 
 def test_the_cache_holds_what_the_model_left_behind() -> None:
-    cache = build_model("llama").inputs({"batch": 2, "seq": 3, "past": 5})["past_key_values"]
+    cache = build_model("llama").inputs({"batch": 2, "seq": 3, "past": 5})[PAST]
     assert cache.get_seq_length() == 5
     assert cache.layers[0].keys.shape == (2, 4, 5, 16)
 
 
 def test_an_emptied_cache_has_no_tokens_and_keeps_its_layers() -> None:
-    cache = build_model("gemma3").inputs({"batch": 2, "seq": 3, "past": 5})["past_key_values"]
+    cache = build_model("gemma3").inputs({"batch": 2, "seq": 3, "past": 5})[PAST]
     kinds = [type(layer) for layer in cache.layers]
     assert emptied(cache).get_seq_length() == 0
     assert [type(layer) for layer in cache.layers] == kinds
@@ -170,7 +173,7 @@ def test_an_emptied_cache_has_no_positions_either() -> None:
 def test_a_past_beyond_the_window_is_longer_than_what_the_cache_keeps() -> None:
     case = build_model("mistral")
     beyond = next(one for one in input_sets(case) if one.name == "past beyond the window")
-    cache = case.inputs(beyond.sizes)["past_key_values"]
+    cache = case.inputs(beyond.sizes)[PAST]
     window = sliding_window(case)
     assert window == 16
     assert cache.get_seq_length() == beyond.sizes["past"] == 20
@@ -186,7 +189,7 @@ def test_a_model_without_a_window_has_no_set_beyond_it() -> None:
 def test_weights_and_caches_have_the_dtype_asked_for(dtype: torch.dtype) -> None:
     case = build_model("llama", BuildOptions(dtype=dtype))
     assert {parameter.dtype for parameter in case.model.parameters()} == {dtype}
-    assert case.inputs(case.task.sizes)["past_key_values"].layers[0].keys.dtype == dtype
+    assert case.inputs(case.task.sizes)[PAST].layers[0].keys.dtype == dtype
 
 
 def test_a_folder_without_weights_is_refused(tmp_path: Path) -> None:
@@ -333,7 +336,7 @@ def test_padding_is_among_the_new_tokens_where_there_is_no_past() -> None:
 
 def test_a_single_token_is_a_past() -> None:
     inputs = build_model("llama").inputs({"batch": 2, "seq": 1, "past": 1})
-    assert inputs["past_key_values"].layers[0].keys.shape[2] == 1
+    assert inputs[PAST].layers[0].keys.shape[2] == 1
     assert inputs["attention_mask"].shape == (2, 2)
 
 
@@ -409,14 +412,14 @@ def test_a_shipped_name_stands_for_its_model_type_in_other_tasks() -> None:
 
 
 INPUTS = {
-    "an audio model continues a text": ("voxtral", "automatic-speech-recognition", "past_key_values"),
+    "an audio model continues a text": ("voxtral", "automatic-speech-recognition", PAST),
     "frames before features": ("speech_to_text", "automatic-speech-recognition", "input_features"),
     "features before frames": ("whisper", "automatic-speech-recognition", "input_features"),
     "samples": ("moonshine", "automatic-speech-recognition", "input_values"),
     "samples for the encoder": ("speech-encoder-decoder", "automatic-speech-recognition", "input_values"),
     "features that are embeddings": ("pop2piano", "automatic-speech-recognition", "input_features"),
-    "an adaptor as wide as the text": ("fun_asr_nano", "automatic-speech-recognition", "past_key_values"),
-    "a model without an encoder of texts": ("granite_speech", "text2text-generation", "past_key_values"),
+    "an adaptor as wide as the text": ("fun_asr_nano", "automatic-speech-recognition", PAST),
+    "a model without an encoder of texts": ("granite_speech", "text2text-generation", PAST),
     "characters": ("canine", "fill-mask", "input_ids"),
     "colours of a palette": ("imagegpt", "image-classification", "input_ids"),
 }

@@ -19,6 +19,7 @@ from transformers import MambaConfig, MistralConfig, PreTrainedModel
 
 from exportguard import torch_export_patches
 from exportguard.caches.build import make_sliding_window_cache
+from exportguard.inputs import cache_argument, cache_in
 from exportguard.patches import Patch, all_patches
 from exportguard.source.editing import rewrite, sources_of
 from exportguard.source.errors import RewriteError
@@ -43,14 +44,15 @@ def mamba_inputs(batch: int, length: int, _: int = 0) -> dict[str, Any]:
     torch.manual_seed(0)
     model = transformers.MambaForCausalLM(MAMBA).eval()
     with torch.no_grad():
-        past = model(tokens(batch, 5)).cache_params
-    return {"input_ids": tokens(batch, length), "cache_params": past}
+        past = cache_in(model, model(tokens(batch, 5)))
+    return {"input_ids": tokens(batch, length), cache_argument(model.forward): past}
 
 
 def mistral_inputs(batch: int, length: int, past: int) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(past)
     pairs = [tuple(torch.randn(2, batch, 2, past, 8, generator=generator)) for _ in range(2)]
-    return {"input_ids": tokens(batch, length), "past_key_values": make_sliding_window_cache(pairs, window=WINDOW)}
+    cache = make_sliding_window_cache(pairs, window=WINDOW)
+    return {"input_ids": tokens(batch, length), cache_argument(transformers.MistralForCausalLM.forward): cache}
 
 
 #: Patches of models whose construct a patch of constructs can rewrite as well: left out together with it.

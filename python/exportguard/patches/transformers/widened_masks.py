@@ -30,26 +30,35 @@ def widened(ones: torch.Tensor, mask: torch.Tensor, past: Any) -> torch.Tensor:
     return torch.where(is_empty, torch.cat([mask, ones], dim=-1), behind)
 
 
-WidenedMask = exchange(
-    "WidenedMask",
-    (
-        "$mask = torch.cat([extended_attention_mask, $mask], dim=-1)",
-        "$mask = widened(extended_attention_mask, $mask, past_key_values_length)",
-    ),
-)
+#: How many tokens the cache has: up to transformers 5.23, and from 5.24 on. In 5.17 the number of new ones decides.
+_LENGTHS = ("past_key_values_length", "cache_length")
 
-# In transformers 5.17 it is the number of new tokens that decides.
-_PAST = Template("past_key_values_length > 0")
+_WIDENED = {
+    length: exchange(
+        "WidenedMask",
+        (
+            "$mask = torch.cat([extended_attention_mask, $mask], dim=-1)",
+            f"$mask = widened(extended_attention_mask, $mask, {length})",
+        ),
+    )
+    for length in _LENGTHS
+}
+_ASKED = {length: Template(f"{length} > 0") for length in _LENGTHS}
+
+
+def _length_asked_for(definition: ast.FunctionDef) -> str | None:
+    return next((length for length, asked in _ASKED.items() if asked.within(definition)), None)
 
 
 def _asks_for_a_past(definition: ast.FunctionDef) -> bool:
-    return bool(_PAST.within(definition))
+    return _length_asked_for(definition) is not None
 
 
 def _widening(function: Any) -> Any:
-    if not _asks_for_a_past(definition_of(innermost(function))):
+    length = _length_asked_for(definition_of(innermost(function)))
+    if length is None:
         raise RewriteError(f"{function.__qualname__} does not ask whether the cache has tokens")
-    return rewrite(WidenedMask, widened=widened)(function)
+    return rewrite(_WIDENED[length], widened=widened)(function)
 
 
 PATCHES = (
