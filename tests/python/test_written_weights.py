@@ -11,7 +11,10 @@ import torch
 from torch.nn import functional
 
 from exportguard import to_onnx
+from exportguard.axes.traced_program import TracedProgram
+from exportguard.axes.trial import ModelRun
 from exportguard.errors import ExportError
+from exportguard.inputs import CallInputs
 from exportguard.rewrites.written import UndoneWrites
 
 _Write = Callable[[torch.Tensor], object]
@@ -206,3 +209,27 @@ def test_a_model_with_a_branch_is_watched_as_well() -> None:
     assert module.weight.tolist() == [2, 2, 2]
     for x in (torch.ones(4, 3), -torch.ones(1, 3)):
         torch.testing.assert_close(next(iter(model.run({"x": x}).values())), torch.sin(x) if x[0, 0] > 0 else x.cos())
+
+
+class _Updating(torch.nn.Module):
+    """Returns what it was given, and what it holds, with what it wrote there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(3))
+
+    def forward(self, x: torch.Tensor, state: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        state.add_(x.sum(0))
+        return x + state, state, self.count.add_(x[0])
+
+
+def test_what_is_returned_of_written_memory_is_what_was_written() -> None:
+    module, given = _Updating().eval(), (torch.randn(2, 3), torch.randn(3))
+    run = ModelRun(module, CallInputs.of(module.forward, given, {}))
+    expected = copy.deepcopy(module)(*[x.clone() for x in given])
+    for _ in range(2):
+        outputs = run.of(CallInputs.of(module.forward, given, {})).outputs()
+        torch.testing.assert_close(outputs, list(expected))
+    program = torch.export.export(module, given)
+    for _ in range(2):
+        torch.testing.assert_close(TracedProgram(program).run(CallInputs.of(module.forward, given, {}), {}), outputs)

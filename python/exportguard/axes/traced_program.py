@@ -116,7 +116,7 @@ class TracedProgram:
         runner = (graph or GraphWithTrueShapes)(module, traced_sizes, self._blocks.of_another_run())
         # torch 2.11 to 2.13 print the line of a graph within a graph that raises; here that is an answer.
         with contextlib.redirect_stderr(io.StringIO()), self._writes.call():
-            results = runner.run(*values)
+            results = [self._writes.left(result) for result in runner.run(*values)]
         pairs = zip(signature.output_specs, results, strict=True)
         return [value for spec, value in pairs if spec.kind == OutputKind.USER_OUTPUT]
 
@@ -266,6 +266,16 @@ def _shape(traced: object) -> _Shape | None:
     return tuple([size if type(size) is int else raw_size(size) for size in traced.shape])
 
 
+def _asked(node: Node) -> set[int] | None:
+    """Which of several outputs somebody asks for; None for all.
+
+    What is for gradients alone may have another shape than its trace says: bags and their sizes in `embedding_bag`
+    (torch 2.11 to 2.13).
+    """
+    takes_one = [user.op == "call_function" and user.target is operator.getitem for user in node.users]
+    return {user.args[1] for user in node.users} if takes_one and all(takes_one) else None  # type: ignore[misc]
+
+
 @dataclass(frozen=True, slots=True)
 class _Call:
     """What a node calls, and the traced shape of each value that it gives; None for what is no tensor.
@@ -284,7 +294,9 @@ class _Call:
         inner = [argument for argument in (*node.args, *node.kwargs.values()) if not isinstance(argument, Node)]
         is_plain = not any(isinstance(leaf, Node) for leaf in leaves(inner))
         is_named = any(isinstance(argument, Node) for argument in node.kwargs.values())
-        shapes = [_shape(value) for value in _values(node.meta.get("val"))]
+        asked = _asked(node)
+        values = enumerate(_values(node.meta.get("val")))
+        shapes = [_shape(value) if asked is None or place in asked else None for place, value in values]
         return cls(target, is_plain and not is_named, shapes)  # type: ignore[arg-type]
 
 

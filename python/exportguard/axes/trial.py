@@ -78,7 +78,8 @@ class ModelRun:
             try:
                 with self._kept.call() as model:
                     own = call.copied()
-                    return pytree.tree_leaves(model(*own.args, **own.kwargs)), bool(tests)
+                    leaves = pytree.tree_leaves(model(*own.args, **own.kwargs))
+                    return [self._kept.left(leaf) for leaf in leaves], bool(tests)
             except (*REFUSALS, ArithmeticError) as error:
                 logger.debug("the model raises %s: %s", type(error).__name__, error)
                 return None, bool(tests)

@@ -386,9 +386,9 @@ class KeptModule:
                     if version is not None:  # a gradient that is still to be computed asks for it (torch 2.11 to 2.13)
                         torch._C._autograd._unsafe_set_version_counter((buffer,), (version,))
 
-    def has_written(self, tensor: torch.Tensor) -> bool:
-        """Whether a call wrote into a tensor that is older than it, while the block with the call is open."""
-        return self._writes.has_written(tensor)
+    def left(self, value: Any) -> Any:
+        """What an output, an input or a weight holds within the block, also behind it; see `UndoneWrites.left`."""
+        return self._writes.left(value)
 
 
 def is_fake(tensor: torch.Tensor) -> bool:

@@ -119,9 +119,14 @@ class UndoneWrites:
         with torch.compiler.set_stance("force_eager"), Writes(self._keep, self._take_as_new):
             yield
 
-    def has_written(self, tensor: torch.Tensor) -> bool:
-        """Whether a call wrote into the memory of a tensor that is older than it."""
-        return has_memory(tensor) and tensor.untyped_storage()._cdata in self._before
+    def left(self, value: Any) -> Any:
+        """What a value holds within the block, also behind it: a copy where the call wrote into memory that is older.
+
+        What a call returns may lie there as well, as a state does that it was given and that it updates.
+        """
+        if not isinstance(value, torch.Tensor) or not has_memory(value):
+            return value
+        return value.detach().clone() if value.untyped_storage()._cdata in self._before else value
 
     def _keep(self, tensor: torch.Tensor) -> None:
         if not has_memory(tensor):

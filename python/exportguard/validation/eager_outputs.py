@@ -42,19 +42,14 @@ def run_on(case: ModelCase, inputs: Mapping[str, Any]) -> EagerRun:
     given = given_leaves(case, inputs)
     kept = KeptModule(case.model)
 
-    def left(tensor: Any) -> Any:
-        """What it holds now, where a write is undone behind the call."""
-        is_written = isinstance(tensor, torch.Tensor) and kept.has_written(tensor)
-        return tensor.detach().clone() if is_written else tensor
-
     with kept.call() as model:
         outputs = model(**inputs)
         with serializers():
             leaves = flatten_named(outputs)
         named = (*model.named_parameters(remove_duplicate=False), *model.named_buffers())
-        state = {name: left(tensor) for name, tensor in named}
-        given = [left(leaf) for leaf in given]
-        returned = [Leaf(leaf.name, left(as_tensor(leaf.value))) for leaf in leaves]
+        state = {name: kept.left(tensor) for name, tensor in named}
+        given = [kept.left(leaf) for leaf in given]
+        returned = [Leaf(leaf.name, kept.left(as_tensor(leaf.value))) for leaf in leaves]
     return EagerRun(returned, given, state)
 
 

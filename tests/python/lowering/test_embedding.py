@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch.nn import functional
 
+from exportguard import to_onnx
+
 if TYPE_CHECKING:
     from conftest import Check
 
@@ -56,3 +58,14 @@ def test_of_rows_with_nan_the_first_alone_makes_a_largest_of_nan(check: Check) -
         [weight, torch.tensor([0, 1, 1, 0, 2, 3, 1, 3]), torch.tensor([0, 2, 4, 5, 5])],
         others=[[weight.nan_to_num(0), torch.tensor([3, 2]), torch.tensor([0, 1, 1, 1, 2])]],
     )
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_bags_have_for_gradients_alone_stops_no_export(mode: str) -> None:
+    bags = torch.nn.EmbeddingBag(7, 3, mode=mode, include_last_offset=True).eval()
+    example = torch.tensor([0, 1, 2, 3, 4, 5]), torch.tensor([0, 2, 4, 6])
+    model = to_onnx(bags, example, dynamic_shapes=({0: "rows"}, {0: "bags"}))
+    for offsets in ([0, 6], [0, 1, 1, 5, 6]):
+        given = example[0], torch.tensor(offsets)
+        (got,) = model.run({value.name: x for value, x in zip(model.inputs, given, strict=True)}).values()
+        torch.testing.assert_close(got, bags(*given).detach())
