@@ -200,7 +200,7 @@ def test_a_file_that_generates_something_else_is_no_folder(tmp_path: Path, monke
     def wrong(*args: Any, **kwargs: Any) -> Any:
         prompts = kwargs.get("prompts", args[2])
         shifted = [logits + 1 for logits in prompts.logits]
-        return compare_generation(args[0], args[1], type(prompts)(**{**vars(prompts), "logits": shifted}), args[3])
+        return compare_generation(args[0], args[1], type(prompts)(**{**vars(prompts), "logits": shifted}), *args[3:])
 
     monkeypatch.setattr("exportguard.ship.writers.compare_generation", wrong)
     with pytest.raises(ExportGuardError, match="does not generate what the model does: logits of step 0"):
