@@ -1,5 +1,7 @@
 #include "lowering/elementwise.h"
 
+#include <algorithm>
+
 #include "lowering/kernels.h"
 
 namespace exportguard::lowering {
@@ -33,6 +35,21 @@ Value* float_floor_quotient(LoweringContext& ctx, Value* a, Value* b) {
   return ctx.where(is_plain, nearest, signed_zero);
 }
 
+/// Integers of 32 and 64 bits with a sign, which are not divided in a wider dtype, by what may be -1.
+bool may_overflow(LoweringContext& ctx, const Value* a, const Value* b) {
+  if (a->dtype() != DType::kInt32 && a->dtype() != DType::kInt64) return false;
+  if (ctx.find_elements(b) != nullptr && ctx.find_constant(b) == nullptr) return false;  // sizes
+  const ir::Tensor* known = ctx.find_constant(b);
+  return known == nullptr || std::ranges::count(known->to_ints(), -1) > 0;
+}
+
+Value* is_minus_one(LoweringContext& ctx, Value* b) { return ctx.op("Equal", {b, ctx.number_like(-1, b)}); }
+
+/// A divisor that leaves what -1 does, nothing, without a quotient that is no number of the dtype.
+Value* divisor_without_overflow(LoweringContext& ctx, Value* a, Value* b) {
+  return may_overflow(ctx, a, b) ? ctx.where(is_minus_one(ctx, b), ctx.number_like(1, b), b) : b;
+}
+
 bool is_positive_constant(LoweringContext& ctx, const Value* x) {
   const ir::Tensor* number = ctx.find_constant(x);
   return number != nullptr && number->numel() == 1 && number->to_ints().front() > 0;
@@ -59,14 +76,21 @@ Value* rounded_to_zero(LoweringContext& ctx, Value* x) {
   return ctx.where(is_positive, above, ctx.op("Ceil", {x}));  // some runtimes choose 0.0 for a -0.0 that is first
 }
 
+Value* whole_quotient(LoweringContext& ctx, Value* a, Value* b) {
+  if (!may_overflow(ctx, a, b)) return ctx.op("Div", {a, b});
+  Value* negated = ctx.op("Sub", {zero_like(ctx, a), a});
+  return ctx.where(is_minus_one(ctx, b), negated, ctx.op("Div", {a, divisor_without_overflow(ctx, a, b)}));
+}
+
 Value* truncated_remainder(LoweringContext& ctx, Value* a, Value* b) {
   if (is_floating(a->dtype())) return ctx.op("Mod", {a, b}, {{"fmod", 1}});
+  b = divisor_without_overflow(ctx, a, b);
   Value* whole = ctx.op("Mul", {ctx.op("Div", {a, b}), b});  // fmod of integers goes through doubles
   return ctx.op("Sub", {a, whole});
 }
 
 Value* floor_remainder(LoweringContext& ctx, Value* a, Value* b) {
-  if (!is_floating(a->dtype())) return ctx.op("Mod", {a, b});
+  if (!is_floating(a->dtype())) return ctx.op("Mod", {a, divisor_without_overflow(ctx, a, b)});
   Value* remainder = truncated_remainder(ctx, a, b);
   return ctx.where(has_wrong_sign(ctx, remainder, b), ctx.op("Add", {remainder, b}), remainder);
 }
@@ -75,7 +99,7 @@ Value* floor_quotient(LoweringContext& ctx, Value* a, Value* b) {
   if (is_floating(a->dtype())) return float_floor_quotient(ctx, a, b);
   if (is_unsigned(a->dtype())) return ctx.op("Div", {a, b});
   // Not (a - a % b) / b: the difference may be below the least number.
-  Value* rounded = ctx.op("Div", {a, b});
+  Value* rounded = whole_quotient(ctx, a, b);
   Value* whole = ctx.op("Mul", {rounded, b});
   Value* is_above =
       is_positive_constant(ctx, b) ? ctx.op("Greater", {whole, a}) : has_wrong_sign(ctx, ctx.op("Sub", {a, whole}), b);

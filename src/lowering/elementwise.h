@@ -13,6 +13,9 @@ Value* with_sign(LoweringContext& ctx, Value* is_below, Value* magnitude);
 
 Value* rounded_to_zero(LoweringContext& ctx, Value* x);  ///< floats
 
+/// The quotient rounded to zero. Integers wrap around: the least one by -1 is itself, where processors stop a process.
+Value* whole_quotient(LoweringContext& ctx, Value* a, Value* b);
+
 /// The quotient rounded down, `a // b`; for floats as torch and Python compute it, from the remainder.
 Value* floor_quotient(LoweringContext& ctx, Value* a, Value* b);
 

@@ -156,7 +156,7 @@ void lower_adaptive_avg_pool(LoweringContext& ctx) {
   const Adaptive pooling = adaptive_of(ctx);
   if (is_global(pooling)) {
     const auto axes = axes_between(pooling.first, ctx.rank(pooling.x));
-    return ctx.result(kernel_reduce(ctx, "ReduceMean", ctx.widened(pooling.x), axes, true));
+    return ctx.result(mean(ctx, ctx.widened(pooling.x), {axes, true}));
   }
   const Numbers windows = even_windows(ctx, pooling);
   const bool is_even = !windows.empty() && !lacks_double(ctx, "AveragePool", pooling.x->dtype());

@@ -96,8 +96,9 @@ void lower_floor_divide(LoweringContext& ctx) {
 
 void lower_truncated_divide(LoweringContext& ctx) {
   const auto [a, b] = operands(ctx, wide_dtype(ctx.output_dtype()));
+  if (!is_floating(a->dtype())) return ctx.result(whole_quotient(ctx, a, b));
   Value* quotient = ctx.widened(ctx.cast(ctx.op("Div", {a, b}), ctx.output_dtype()));  // a half before it is cut
-  ctx.result(is_floating(quotient->dtype()) ? rounded_to_zero(ctx, quotient) : quotient);
+  ctx.result(rounded_to_zero(ctx, quotient));
 }
 
 void lower_div_mode(LoweringContext& ctx) {

@@ -37,10 +37,12 @@ Value* bag_ids(LoweringContext& ctx, Value* offsets, Value* indices) {
 }
 
 /// Whether torch takes the rows from one offset to the next: bags share rows where offsets fall. Otherwise it counts
-/// the offsets up to a row, as `bag_ids` does.
+/// the offsets up to a row, as `bag_ids` does; but means are divided by what lies between two offsets all the same.
 bool takes_runs(LoweringContext& ctx) {
   const bool has_padding = ctx.has(8) && ctx.integer(8) >= 0;
-  return static_cast<Mode>(ctx.integer(4)) != Mode::kMax && !has_padding && ctx.input(0)->dtype() != DType::kFloat64;
+  const auto mode = static_cast<Mode>(ctx.integer(4));
+  const bool adds_runs = !has_padding && ctx.input(0)->dtype() != DType::kFloat64;
+  return mode == Mode::kMean || (mode == Mode::kSum && adds_runs);
 }
 
 /// Offsets that begin at 0 and stay within the rows, and do not fall where bags would share rows.

@@ -59,7 +59,7 @@ void lower_lcm(LoweringContext& ctx) {
   Value* divisor = divisor_of(ctx, pair);
   Value* is_zero = ctx.op("Equal", {divisor, ctx.constant(0, DType::kInt64)});
   Value* safe = ctx.where(is_zero, ctx.constant(1, DType::kInt64), divisor);  // both numbers are 0
-  Value* product = ctx.op("Mul", {ctx.op("Div", {pair.a, safe}), pair.b});
+  Value* product = ctx.op("Mul", {whole_quotient(ctx, pair.a, safe), pair.b});
   if (bit_width(ctx.output_dtype()) >= 32) product = wrapped(ctx, product);
   ctx.result(ctx.op("Abs", {product}));
 }

@@ -54,3 +54,9 @@ def test_of_several_nan_in_a_window_the_last_one_has_the_place(size: tuple[int, 
     x = torch.randn(2, 3, 5, 7)
     x[x > 0.3] = float("nan")
     check(lambda x: functional.adaptive_max_pool2d(x, size, return_indices=True), [x], others=[[x[:1, :, :4, :6]]])
+
+
+@pytest.mark.parametrize("spatial", AVERAGE)
+def test_the_average_of_nothing_is_no_number(spatial: int, check: Check) -> None:
+    x = image(spatial)
+    check(lambda x: AVERAGE[spatial](x, 1), [x], others=[[x[..., :0]], [x[:0]]])

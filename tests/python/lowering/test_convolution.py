@@ -6,6 +6,10 @@ import pytest
 import torch
 from torch.nn import functional
 
+from called import CalledWithAll
+from exportguard import to_onnx
+from exportguard.errors import LoweringError
+
 if TYPE_CHECKING:
     from conftest import Check
 
@@ -122,3 +126,30 @@ def test_as_many_groups_as_a_size_of_several_samples(check: Check) -> None:
 
     given = [torch.randn(2, 4, 9), torch.randn(8, 1, 3)]
     check(depthwise, given, others=[[torch.randn(3, 5, 6), torch.randn(10, 1, 3)]])
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("spatial", RANKS)
+def test_a_convolution_of_no_channels_stops(spatial: int, transposed: bool) -> None:
+    convolve = (TRANSPOSED if transposed else CONVOLUTIONS)[spatial]
+    module = CalledWithAll(lambda x, w: convolve(x, w, padding=1))
+    space, kernel = [5] * spatial, [2] * spatial
+
+    def example(channels: int) -> tuple[torch.Tensor, torch.Tensor]:
+        weight = [channels, 4] if transposed else [4, channels]
+        return torch.randn(2, channels, *space), torch.randn(*weight, *kernel)
+
+    shapes = ({1: "channels"}, {0 if transposed else 1: "channels"})
+    model = to_onnx(module, example(3), dynamic_shapes=(shapes,))
+    names = [value.name for value in model.inputs]
+    for channels in (3, 1, 5):
+        (got,) = model.run(dict(zip(names, example(channels), strict=True))).values()
+        assert got.shape[:2] == (2, 4)
+    with pytest.raises(Exception, match="indices element out of data bounds"):
+        model.run(dict(zip(names, example(0), strict=True)))
+
+
+def test_a_convolution_without_a_channel_is_refused() -> None:
+    x, weight = torch.randn(2, 0, 5), torch.randn(4, 0, 2)
+    with pytest.raises(LoweringError, match="a convolution of no channels"):
+        to_onnx(CalledWithAll(lambda x, w: functional.conv1d(x, w)), (x, weight))

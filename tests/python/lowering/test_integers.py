@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+from called import CalledWithAll
+from exportguard import to_onnx
+
 if TYPE_CHECKING:
     from conftest import Check
 
@@ -78,3 +81,34 @@ def test_ranges_of_integers_between_floats(
     dtype: torch.dtype, bounds: tuple[float, float, float], check: Check
 ) -> None:
     check(lambda x: torch.arange(*bounds, dtype=dtype) + x, [torch.ones(1, dtype=dtype)])
+
+
+def truncated(a: int, b: int) -> int:
+    return a // b if (a < 0) == (b < 0) else -(-a // b)
+
+
+#: By torch, whose own kernels end the process at the least number by -1, and by Python.
+QUOTIENTS: dict[str, tuple[Callable[..., Any], Callable[[int, int], int]]] = {
+    "floor": (torch.floor_divide, lambda a, b: a // b),
+    "trunc": (lambda a, b: torch.div(a, b, rounding_mode="trunc"), truncated),
+    "remainder": (torch.remainder, lambda a, b: a % b),
+    "fmod": (torch.fmod, lambda a, b: a - b * truncated(a, b)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8], ids=str)
+@pytest.mark.parametrize("quotient", QUOTIENTS)
+def test_the_least_number_by_minus_one_ends_no_process(quotient: str, dtype: torch.dtype) -> None:
+    function, of_numbers = QUOTIENTS[quotient]
+    least, most = torch.iinfo(dtype).min, torch.iinfo(dtype).max
+    a = [least, least + 1, most, -7, 7, 0, least, least]
+    example = torch.tensor([7, 5], dtype=dtype), torch.tensor([2, 3], dtype=dtype)
+    shapes = ({0: "size"}, {0: "size"})
+    model = to_onnx(CalledWithAll(lambda x, y: (function(x, y), function(x, -1))), example, dynamic_shapes=(shapes,))
+    names = [value.name for value in model.inputs]
+    for b in (-1, 1, 2, -2, 3, most, least):
+        given = torch.tensor(a, dtype=dtype), torch.full((len(a),), b, dtype=dtype)
+        results = model.run(dict(zip(names, given, strict=True))).values()
+        for got, divisor in zip(results, (b, -1), strict=True):
+            wrapped = [(of_numbers(x, divisor) - least) % (most - least + 1) + least for x in a]
+            assert got.tolist() == wrapped, f"by {divisor}"

@@ -39,6 +39,9 @@ CHECKED: dict[str, tuple[Called, torch.Tensor, list[torch.Tensor]]] = {
     "bags, max": (bags("max"), indices(0, 2, 3), OFFSETS),
     "bags, sum with padding": (bags("sum", padding_idx=1), indices(0, 2, 3), OFFSETS),
     "bags of float64": (bags("sum", rows=ROWS.double()), indices(0, 2, 3), OFFSETS),
+    "bags, mean with padding": (bags("mean", padding_idx=1), indices(0, 2, 3), OFFSETS),
+    "bags, mean of float64": (bags("mean", rows=ROWS.double()), indices(0, 2, 3), OFFSETS),
+    "bags, max with padding": (bags("max", padding_idx=1), indices(0, 2, 3), OFFSETS),
     "bincount": (lambda x: torch.bincount(x, minlength=5), indices(0, 1, 2, 2), [indices(-1, 0, 0, 0)]),
     "lengths of segments": (
         lambda x: torch.segment_reduce(ROWS, "sum", lengths=x, axis=0),
