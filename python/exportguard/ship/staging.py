@@ -44,7 +44,11 @@ def staged_folder(target: Path) -> Iterator[Path]:
     try:
         with DeferredInterrupts():
             staging = beside.make()
-        yield staging
+        try:
+            yield staging
+        except ExportGuardError as error:  # nobody finds the folder of that name any more
+            error.args = tuple(str(told).replace(str(staging), str(target)) for told in error.args)
+            raise
         _put_in_place(staging, target)
     except ExportGuardError:
         raise

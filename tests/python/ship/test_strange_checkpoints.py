@@ -288,6 +288,7 @@ def test_a_disk_that_takes_no_more_is_told_and_leaves_nothing(
     told = capsys.readouterr().err.splitlines()[-1]
     assert told.startswith("Error: cannot write")
     assert "File too large" in told
+    assert ".part" not in told, "the name of what is removed again"
     assert list(tmp_path.iterdir()) == []
 
 
