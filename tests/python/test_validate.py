@@ -180,6 +180,17 @@ def test_rows_that_come_in_a_list_are_compared_with_the_one_tensor_of_the_progra
     assert torch.equal(joined[1].value, torch.cat([one, other]))
 
 
+def test_lists_of_other_things_stay_lists() -> None:
+    """Of the states of layers those that nobody asked for are None; others differ in width, or are numbers."""
+    lists = [[None, torch.ones(2, 4)], [torch.ones(2, 4), torch.ones(2, 3)], [torch.tensor(1.0), torch.tensor(2.0)]]
+    leaves = [
+        Leaf(f"{name}.{place}", value)
+        for name, values in zip("abc", lists, strict=True)
+        for place, value in enumerate(values)
+    ]
+    assert joined_rows(leaves) == leaves
+
+
 class Saturated(torch.nn.Module):
     """Its outputs are NaN whatever it is given."""
 

@@ -62,15 +62,24 @@ def given_leaves(case: ModelCase, inputs: Mapping[str, Any]) -> list[Any]:
 
 
 def joined_rows(leaves: Sequence[Leaf]) -> list[Leaf]:
-    """What a model returns as a list of rows, an entry for each picture, as the one tensor that the program has."""
+    """What a model returns as a list of rows, an entry for each picture, as the one tensor that the program has.
+
+    Other lists stay: those of some hidden states have None, or tensors that do not go behind each other.
+    """
     groups: dict[str, list[Leaf]] = {}
     for leaf in leaves:
         owner, _, last = leaf.name.rpartition(".")
         groups.setdefault(owner if last.isdigit() else leaf.name, []).append(leaf)
-    return [
-        Leaf(group[0].name, group[0].value if len(group) == 1 else torch.cat([leaf.value for leaf in group]))
-        for group in groups.values()
-    ]
+    return [leaf for group in groups.values() for leaf in _joined(group)]
+
+
+def _joined(group: Sequence[Leaf]) -> Sequence[Leaf]:
+    values = [leaf.value for leaf in group]
+    if len(group) == 1 or not all(isinstance(value, torch.Tensor) and value.dim() for value in values):
+        return group
+    if len({(value.dtype, value.shape[1:]) for value in values}) > 1:
+        return group
+    return [Leaf(group[0].name, torch.cat(values))]
 
 
 def as_tensor(value: object) -> Any:
