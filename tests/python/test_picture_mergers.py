@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from exportguard.patches.transformers.picture_loops import merged_rows
+from exportguard.patches.transformers.picture_loops import merged_rows, resized_positions
 from exportguard.source.errors import RewriteError
 
 SIDE, WIDTH, TOKEN = 2, 6, 4
@@ -82,3 +83,21 @@ def test_a_merger_that_does_something_else_is_refused() -> None:
     grid = torch.tensor([[1, 2, 2]])
     with pytest.raises(RewriteError, match=r"Scaled is called for each .* it reads before_rms, scale\. Convert"):
         merged_rows(Scaled(), torch.randn(1, 4, WIDTH), grid)
+
+
+class Shifted(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = SimpleNamespace(interpolate_mode="bilinear")
+        self.position_edge, self.position_embedding = 3, torch.nn.Embedding(10, WIDTH)
+
+    def interpolate_pos_encoding(self, states: torch.Tensor, height: int, width: int) -> torch.Tensor:
+        table = self.position_embedding.weight[1:].view(1, 3, 3, WIDTH).permute(0, 3, 1, 2)
+        scales = ((height + 0.1) / 3, (width + 0.1) / 3)
+        return torch.nn.functional.interpolate(table, scale_factor=scales, mode="bilinear", align_corners=False)
+
+
+def test_positions_that_are_resized_in_another_way_are_refused() -> None:
+    pytest.importorskip("transformers.vision_utils")
+    with pytest.raises(RewriteError, match=r"Shifted is called for each .* in another way than to the size of a pict"):
+        resized_positions(Shifted(), torch.tensor([[1, 2, 2]]))

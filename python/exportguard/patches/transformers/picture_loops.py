@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 from typing import Any, TypeGuard
 
 import torch
@@ -16,12 +15,24 @@ from exportguard.source.reading import copied, definition_of, is_same_tree
 from exportguard.source.templates import Exchange, Match, Template, pairs_of
 from exportguard.source.wrapping import innermost
 
+#: How the method that is called for each picture resizes its table.
+_TO_THE_SIZE = Template(
+    "nn.functional.interpolate($table, size=(height, width), mode=self.config.interpolate_mode, align_corners=False)"
+)
 
-def resized_positions(table: torch.Tensor, grid_thw: torch.Tensor, side: int, mode: str) -> torch.Tensor:
-    """The entries of a square table of positions, (side * side, width), resized to the patches of each picture."""
+
+def resized_positions(embedding: Any, grid_thw: torch.Tensor) -> torch.Tensor:
+    """The entries of a square table of positions, resized to the patches of each picture, (patches, width).
+
+    Raises:
+        RewriteError: the module resizes its table in another way than to the size of a picture.
+    """
     from transformers.vision_utils import get_vision_interpolation_indices_and_weights as taps_of
 
-    weights: torch.Tensor
+    if not _TO_THE_SIZE.within(definition_of(innermost(type(embedding).interpolate_pos_encoding))):
+        raise _unknown(embedding, "it resizes positions in another way than to the size of a picture")
+    table: torch.Tensor = embedding.position_embedding.weight[1:]
+    side, mode = embedding.position_edge, embedding.config.interpolate_mode
     places, weights = rewrite(OwnStarts)(taps_of)(grid_thw, side, mode=mode)
     entries = table[places].float() * weights[..., None]
     return entries.sum(1).to(table.dtype)
@@ -43,11 +54,7 @@ def merged_rows(merger: Any, states: torch.Tensor, grid_thw: torch.Tensor) -> to
     """
     read = _read_by(type(merger))
     if read not in (_ROWS, _ROWS_AND_ENDS):
-        raise RewriteError(
-            f"{type(merger).__name__} is called for each of the pictures, which only becomes one call for all of them "
-            f"where it is known what it does with blocks; it reads {', '.join(sorted(read))}. Convert the part of the "
-            "model behind it, with the features of pictures as an input"
-        )
+        raise _unknown(merger, f"it reads {', '.join(sorted(read))}")
     side = merger.spatial_merge_size
     blocks = in_blocks(merger.before_rms(states)[0], grid_thw, side)
     kernels = blocks.transpose(1, 2).reshape(-1, blocks.shape[-1], side, side)
@@ -81,12 +88,20 @@ def _with_newlines(
     return torch.where(is_block, blocks[torch.where(column < across, place, 0)], newline.to(blocks.dtype))
 
 
-@functools.cache
-def _read_by(cls: type) -> set[str]:
+def _unknown(module: object, what: str) -> RewriteError:
+    return RewriteError(
+        f"{type(module).__name__} is called for each of the pictures, which only becomes one call for all of them "
+        f"where it is known what it does: {what}. Convert the part of the model behind it, with the features of pictures "
+        "as an input"
+    )
+
+
+def _read_by(cls: Any) -> set[str]:
     """The names that the forward of a module reads of it, but for how many patches a block has."""
-    nodes = ast.walk(definition_of(innermost(cls.forward)))  # type: ignore[attr-defined]
-    attributes = (node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name))
-    return {one.attr for one in attributes if one.value.id == "self"} - {"spatial_merge_size"}  # type: ignore[attr-defined]
+    nodes = ast.walk(definition_of(innermost(cls.forward)))
+    attributes = [node for node in nodes if isinstance(node, ast.Attribute)]
+    own = {node.attr for node in attributes if isinstance(node.value, ast.Name) and node.value.id == "self"}
+    return own - {"spatial_merge_size"}
 
 
 def convolved(states: torch.Tensor, grid_thw: object, merge: int, layer: torch.nn.Conv2d) -> torch.Tensor:
@@ -115,8 +130,7 @@ _AT_ONCE = pairs_of(
 for frames, height, width in $grid:
     $found.append($module.interpolate_pos_encoding($states, height, width).squeeze(0).repeat(frames, 1))
 """,
-        "$found.append(resized_positions($module.position_embedding.weight[1:], $grid, $module.position_edge, "
-        "$module.config.interpolate_mode))",
+        "$found.append(resized_positions($module, $grid))",
     ),
     (
         """
