@@ -34,7 +34,7 @@ def resized_positions(embedding: Any, grid_thw: torch.Tensor) -> torch.Tensor:
     table: torch.Tensor = embedding.position_embedding.weight[1:]
     side, mode = embedding.position_edge, embedding.config.interpolate_mode
     places, weights = rewrite(OwnStarts)(taps_of)(grid_thw, side, mode=mode)
-    entries = table[places].float() * weights[..., None]
+    entries: torch.Tensor = table[places].float() * weights[..., None]
     return entries.sum(1).to(table.dtype)
 
 
@@ -91,8 +91,8 @@ def _with_newlines(
 def _unknown(module: object, what: str) -> RewriteError:
     return RewriteError(
         f"{type(module).__name__} is called for each of the pictures, which only becomes one call for all of them "
-        f"where it is known what it does: {what}. Convert the part of the model behind it, with the features of pictures "
-        "as an input"
+        f"where it is known what it does: {what}. Convert the part of the model behind it, with the features of "
+        "pictures as an input"
     )
 
 
