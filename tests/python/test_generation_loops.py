@@ -10,6 +10,7 @@ import transformers
 
 from exportguard import ExportOptions, to_onnx
 from exportguard.guard import torch_export_patches
+from exportguard.inputs import cache_argument
 from exportguard.models import BuildOptions, ModelCase, build_model
 from exportguard.observed_shapes import observed_dynamic_shapes
 from exportguard.runners.onnxruntime import OrtSession
@@ -20,7 +21,8 @@ MODELS = ("t5", "bart")
 
 def first_inputs(case: ModelCase, sizes: Any) -> dict[str, Any]:
     """Those of a step behind a past, without the past."""
-    return {name: value for name, value in case.inputs(sizes).items() if name != "past_key_values"}
+    past = cache_argument(case.model.forward)
+    return {name: value for name, value in case.inputs(sizes).items() if name != past}
 
 
 def session(case: ModelCase, make_inputs: Any) -> OrtSession:

@@ -11,7 +11,10 @@ from transformers import DynamicCache, Gemma3ForCausalLM, Gemma3TextConfig, Llam
 from exportguard import to_onnx, torch_export_patches, use_dyn_not_str
 from exportguard.errors import InvalidArgumentError
 from exportguard.input_observer import observe_inputs
+from exportguard.inputs import cache_argument
 from exportguard.runners.onnxruntime import OrtSession
+
+PAST = cache_argument(LlamaForCausalLM.forward) or ""
 
 
 class Model(torch.nn.Module):
@@ -97,7 +100,7 @@ def test_what_generate_passes_is_observed_and_exported() -> None:
                 tokens = torch.randint(3, 20, (batch, length))
                 model.generate(tokens, max_new_tokens=4, do_sample=False, pad_token_id=0)
         shapes = seen.dynamic_shapes()
-        assert set(shapes["past_key_values"][0]) == {0, 2}
+        assert set(shapes[PAST][0]) == {0, 2}
         args, kwargs = seen.example()
         kwargs = prepare(kwargs)
         exported = torch.export.export(model, args, kwargs, dynamic_shapes=use_dyn_not_str(shapes), strict=False)
@@ -141,7 +144,7 @@ def test_the_first_call_of_each_generation_has_a_past_of_as_many_texts() -> None
             model.generate(tokens, max_new_tokens=4, do_sample=False, pad_token_id=0)
     shapes = seen.dynamic_shapes()
     batch = shapes["input_ids"][0]
-    assert [layer[0] for layer in shapes["past_key_values"]] == [batch] * 4
+    assert [layer[0] for layer in shapes[PAST]] == [batch] * 4
 
     args, kwargs = seen.example()
     assert all(axis.kept for axis in to_onnx(model, args, kwargs, dynamic_shapes=shapes, rewrite="auto").axes)
@@ -157,8 +160,8 @@ def test_a_call_without_a_past_at_the_end_leaves_those_with_one(cache: str | Non
     tokens = torch.randint(3, 20, (2, 5))
     with observe_inputs(model) as seen:
         model.generate(tokens, max_new_tokens=3, do_sample=False, pad_token_id=0)
-        model(tokens[:1, :3], past_key_values=None if cache is None else DynamicCache())
-    past = seen.dynamic_shapes()["past_key_values"]
+        model(tokens[:1, :3], **{PAST: None if cache is None else DynamicCache()})
+    past = seen.dynamic_shapes()[PAST]
     assert past == [{2: past[0][2]}] * 4
 
 
