@@ -129,7 +129,9 @@ void lower_j1(LoweringContext& ctx) {
   Value* size = ctx.op("Abs", {x});
   Value* near = product(ctx, size, fitted(ctx, square(ctx, size), kJ1NearFit));
   Value* found = joined(ctx, size, 8, near, first_kind(ctx, waves(ctx, size, 1)));
-  ctx.result(product(ctx, ctx.op("Sign", {x}), found));
+  // -0.0 is itself; some runtimes choose 0.0 for a -0.0 that is first, as it is once they left out a Not.
+  Value* is_other = ctx.op("Greater", {size, number(ctx, 0)});
+  ctx.result(ctx.where(is_other, product(ctx, ctx.op("Sign", {x}), found), x));
 }
 
 /// -inf at 0, NaN below.

@@ -51,3 +51,10 @@ def test_at_the_ends(name: str, check: Check) -> None:
 @pytest.mark.parametrize("name", ["k0", "k1", "y0", "y1"])
 def test_is_nan_below_zero(name: str, check: Check) -> None:
     check(FUNCTIONS[name][0], [torch.tensor([-1.0, -20.0])])
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_zeros_have_the_signs_of_eager(name: str) -> None:
+    function, zeros = FUNCTIONS[name][0], torch.tensor([-0.0, 0.0])
+    session = ort.InferenceSession(convert(function, [zeros], [None], None), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(np.signbit(run(session, [zeros])[0]), np.signbit(function(zeros).numpy()))
