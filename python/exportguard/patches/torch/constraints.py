@@ -40,10 +40,12 @@ def log_violation(original: Callable[..., None]) -> Callable[..., None]:
     from torch.fx.experimental.symbolic_shapes import ConstraintViolationError
 
     @functools.wraps(original)
-    def produce_guards_and_solve_constraints(fake_mode: Any, gm: Any, *args: Any, **kwargs: Any) -> None:
-        _require_no_more_axes(fake_mode.shape_env, gm.graph)
+    def produce_guards_and_solve_constraints(*args: Any, **kwargs: Any) -> None:
+        fake_mode, module = (*args[:2], kwargs.get("fake_mode"), kwargs.get("gm"))[:2]
+        if fake_mode is not None and module is not None:
+            _require_no_more_axes(fake_mode.shape_env, module.graph)
         try:
-            original(fake_mode, gm, *args, **kwargs)
+            original(*args, **kwargs)
         except ConstraintViolationError as error:
             logger.log(_LEVEL.get(), "an axis that was asked dynamic is not: %s", error)
         except NotImplementedError as error:
