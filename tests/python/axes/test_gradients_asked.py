@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from exportguard import ExportError, to_onnx
+from exportguard.axes import gradients
 
 #: Each has another answer where gradients are computed.
 _OTHER: dict[str, Callable[[Any, torch.Tensor], Any]] = {
@@ -70,3 +71,33 @@ def test_what_has_one_answer_is_exported(asked: Any) -> None:
 def test_a_mode_of_the_models_own_is_no_question() -> None:
     model, x = WithinItself(lambda m, x: True).eval(), torch.ones(3, 4)
     torch.testing.assert_close(_first(model, x), model(x))
+
+
+class OtherWeight(Asking):
+    """The same functions and numbers, of another tensor."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda m, x: torch.is_grad_enabled())
+        self.other = torch.nn.Parameter(torch.full((4,), 2.0))
+
+    def forward(self, x):
+        return x * (self.weight if self.asked(self, x) else self.other)
+
+
+def test_another_weight_is_something_else() -> None:
+    with pytest.raises(ExportError, match="asks whether gradients are computed"):
+        _first(OtherWeight().eval(), torch.ones(3, 4))
+
+
+class Checkpointed(Asking):
+    """Asks, and calls the same functions whatever it is told."""
+
+    def forward(self, x):
+        assert self.asked(self, x) in (True, False)
+        return torch.softmax(x * self.weight, -1)
+
+
+def test_kernels_that_round_in_another_way_are_the_same_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradients, "agree", lambda *args: False)
+    model, x = Checkpointed(lambda m, x: torch.is_grad_enabled()).eval(), torch.ones(3, 4)
+    torch.testing.assert_close(_first(model, x), model(x).detach())
