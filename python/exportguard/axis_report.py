@@ -12,8 +12,8 @@ import torch
 from torch.export import Dim
 
 from .axes.bound import AxisBound, Kind
+from .cache_names import input_name
 from .dynamic_shapes import Axis, LeafShape, ends_of, name_of
-from .inputs import input_name
 from .signature import TracedInputs, symbol_names
 
 

@@ -16,8 +16,9 @@ from torch.export.dynamic_shapes import _DimHint
 from torch.utils import _pytree as pytree
 
 from .arguments import require_callable, require_kind, wrong
+from .cache_names import by_its_names
 from .errors import InvalidArgumentError
-from .inputs import CallInputs, Leaf, by_its_names, flatten_named
+from .inputs import CallInputs, Leaf, flatten_named
 
 # What a user may write for one axis.
 Axis = str | Dim | _DimHint | int | None

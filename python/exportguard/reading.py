@@ -26,9 +26,9 @@ from .axes.recording import Decision
 from .axes.torch_export import require_one_kind
 from .axes.traced_program import traced_inputs
 from .axis_report import AxisOutcome, axis_outcomes
+from .cache_names import input_name, output_name
 from .dynamic_shapes import LeafShape, graph_name
 from .errors import REFUSALS, AxisError, InvalidArgumentError, LoweringError
-from .inputs import input_name, output_name
 from .module_functions import FunctionName, ModulesAsFunctions, functions_of_program
 from .phases import phase, recorded_phases
 from .repeats.counts import Counts

@@ -9,8 +9,8 @@ import torch
 import transformers
 
 from exportguard import ExportOptions, to_onnx
+from exportguard.cache_names import cache_argument
 from exportguard.guard import torch_export_patches
-from exportguard.inputs import cache_argument
 from exportguard.models import BuildOptions, ModelCase, build_model
 from exportguard.observed_shapes import observed_dynamic_shapes
 from exportguard.runners.onnxruntime import OrtSession

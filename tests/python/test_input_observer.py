@@ -9,9 +9,9 @@ import torch
 from transformers import DynamicCache, Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM
 
 from exportguard import to_onnx, torch_export_patches, use_dyn_not_str
+from exportguard.cache_names import cache_argument
 from exportguard.errors import InvalidArgumentError
 from exportguard.input_observer import observe_inputs
-from exportguard.inputs import cache_argument
 from exportguard.runners.onnxruntime import OrtSession
 
 PAST = cache_argument(LlamaForCausalLM.forward) or ""

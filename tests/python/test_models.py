@@ -11,9 +11,9 @@ import pytest
 import torch
 from transformers import CONFIG_MAPPING, AutoConfig, LlamaConfig, LlamaForCausalLM
 
+from exportguard.cache_names import cache_argument
 from exportguard.emptied_caches import emptied
 from exportguard.errors import InvalidArgumentError
-from exportguard.inputs import cache_argument
 from exportguard.models import (
     BuildOptions,
     architectures,

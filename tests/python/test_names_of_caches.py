@@ -13,7 +13,7 @@ import torch
 from transformers import DynamicCache
 
 from exportguard import InvalidArgumentError, check_inputs, to_onnx, torch_export_patches
-from exportguard.inputs import cache_argument
+from exportguard.cache_names import cache_argument
 from exportguard.models import BuildOptions, ModelCase, build_model
 from exportguard.validation.validate import ValidateOptions, ValidationReport, validate_case
 

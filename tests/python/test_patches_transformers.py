@@ -18,8 +18,8 @@ from torch.export import Dim
 from transformers import MambaConfig, MistralConfig, PreTrainedModel
 
 from exportguard import torch_export_patches
+from exportguard.cache_names import cache_argument, cache_in
 from exportguard.caches.build import make_sliding_window_cache
-from exportguard.inputs import cache_argument, cache_in
 from exportguard.patches import Patch, all_patches
 from exportguard.source.editing import rewrite, sources_of
 from exportguard.source.errors import RewriteError

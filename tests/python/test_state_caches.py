@@ -19,8 +19,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.export import Dim
 
 from exportguard import torch_export_patches
+from exportguard.cache_names import cache_argument
 from exportguard.caches.encoding import holds_states
-from exportguard.inputs import cache_argument
 
 WIDTH = 8
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from exportguard.cache_names import PAST, cache_argument
 from exportguard.errors import REFUSALS, InvalidArgumentError
 from exportguard.export import to_onnx
-from exportguard.inputs import PAST, cache_argument
 from exportguard.onnx_model import OnnxModel
 from exportguard.optimization import Optimize
 from exportguard.optional import OptionalModule

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
+from exportguard.cache_names import PAST, cache_argument, cache_in
 from exportguard.errors import REFUSALS, InvalidArgumentError
 from exportguard.export import to_onnx
-from exportguard.inputs import PAST, cache_argument, cache_in
 from exportguard.models import ModelCase
 from exportguard.onnx_model import OnnxModel
 from exportguard.optional import OptionalModule

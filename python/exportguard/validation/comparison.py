@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import torch
 
 from ..axes.rounding import coarser
+from ..cache_names import output_name
 from ..errors import REFUSALS
-from ..inputs import Leaf, output_name
+from ..inputs import Leaf
 from ..models import ModelCase
 from ..models.input_sets import InputSet
 from ..models.natural_inputs.search import draws_numbers

@@ -13,8 +13,8 @@ from transformers import DynamicCache, GitConfig, GitForCausalLM
 from transformers.models.git import modeling_git
 
 from exportguard import torch_export_patches
+from exportguard.cache_names import cache_argument
 from exportguard.caches.build import make_dynamic_cache
-from exportguard.inputs import cache_argument
 
 CONFIG = GitConfig(
     hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, vocab_size=20,

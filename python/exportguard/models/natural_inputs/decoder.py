@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
+from ...cache_names import cache_argument, cache_in
 from ...emptied_caches import emptied, keeps_tokens
-from ...inputs import cache_argument, cache_in
 from .search import Calls, Search
 from .tensors import Sizes, mask, tokens
 

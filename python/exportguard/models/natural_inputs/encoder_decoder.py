@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from ...cache_names import PAST, cache_argument, cache_in
 from ...emptied_caches import emptied
-from ...inputs import PAST, cache_argument, cache_in
 from . import decoder
 from .tensors import Sizes, mask, seen_by_all, tokens
 
