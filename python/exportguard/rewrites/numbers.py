@@ -146,7 +146,7 @@ def require_one_kind(item: object, what: str) -> None:
 
     :param what: what needs to know its kind
     """
-    if isinstance(item, torch.Tensor | torch.SymFloat) and len(alternatives_of(item)) > 1:
+    if isinstance(item, torch.Tensor | torch.SymFloat) and len(kinds_of(item)) > 1:
         raise RewriteError(
             f"{line_now()}: a number that is {_names(item)}, by the path that it came by, cannot {what}: give it one "
             "kind on every path (`2.0` instead of `2`)"
@@ -181,6 +181,10 @@ def with_numbers(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) ->
         if name in _DECIDING and kwargs.get("dtype") is None:
             for leaf in pytree.tree_leaves((args, kwargs)):
                 require_one_kind(leaf, f"decide the dtype of torch.{name}")
+                if name == "full" and isinstance(leaf, torch.Tensor) and len(alternatives_of(leaf)) > 1:
+                    raise RewriteError(
+                        f"{line_now()}: a number that is {_names(leaf)} cannot decide the dtype of torch.full"
+                    )
         return func(*args, **kwargs)
     leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     if not any(is_number(leaf) or hasattr(leaf, _KINDS) for leaf in leaves):
