@@ -8,6 +8,8 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import math
+import random
 import torch
 
 Pair = collections.namedtuple("Pair", ["first", "second"])
