@@ -566,7 +566,7 @@ class UnpacksAList(Module):
         rows = []
         for row in x:
             rows.append(row * 2 if row.sum() > 1 else row)
-        first, *rest = rows
+        first, _ = rows
         return first
 
 
