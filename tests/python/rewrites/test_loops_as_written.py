@@ -1,6 +1,6 @@
 """Loops as people write them: recurrent cells, lists that loops fill, states of several kinds, numbers, windows."""
 
-# ruff: noqa: B905, B007, N805, RUF007, RUF059 - what users write
+# ruff: noqa: B905, B007, N805, RUF007 - what users write
 
 from __future__ import annotations
 
