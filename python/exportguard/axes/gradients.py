@@ -30,6 +30,15 @@ _ASKING = frozenset(
     ("is_grad_enabled", "requires_grad", "grad_fn", "is_leaf", "is_inference", "is_inference_mode_enabled")
 )
 
+#: Functions by which Python learns what a tensor holds, or how much of it there is that something holds for.
+_TELLING_DATA = frozenset(
+    (
+        *("__bool__", "__int__", "__float__", "__complex__", "__index__", "__contains__", "__array__", "__format__"),
+        *("item", "tolist", "numpy", "equal", "allclose", "is_nonzero", "nonzero", "argwhere", "masked_select"),
+        *("unique", "unique_consecutive"),
+    )
+)
+
 
 def require_same_without_gradients(model: torch.nn.Module, call: CallInputs) -> None:
     """Refuses a model that asks for gradients and does something else without them, if they are computed here.
@@ -42,8 +51,9 @@ def require_same_without_gradients(model: torch.nn.Module, call: CallInputs) -> 
     if not names or not run.is_possible() or not run.of(call).is_affordable():
         return
     kept = KeptModule(model)
-    calls = itertools.chain([call], with_other_data(call) if run.of(call).is_quick() else ())
-    if not all(_does_the_same(kept, one) for one in calls):
+    first = list(_runs(kept, call))
+    others = with_other_data(call) if any(one.asks_data for one in first) and run.of(call).is_quick() else ()
+    if not all(map(_is_same, itertools.chain([first], (list(_runs(kept, other)) for other in others)))):
         raise ExportError(
             f"forward asks whether gradients are computed ({', '.join(names)}), and does something else without them, "
             "as a file does, than where it is exported: to have what it does without gradients call to_onnx within "
@@ -56,19 +66,21 @@ def _asked_by(model: torch.nn.Module) -> list[str]:
     return sorted(_ASKING & frozenset(name for code in Called.by(model).functions for name in all_names(code)))
 
 
-def _does_the_same(kept: KeptModule, call: CallInputs) -> bool:
-    """Whether it calls the same functions of torch both ways, or returns the same by others.
+def _is_same(runs: Sequence[_Run]) -> bool:
+    """Whether both call the same functions of torch, or return the same by others; so if the model takes no call.
 
     Where the functions are the same, torch has kernels of its own for gradients, whose rounding large numbers show.
     """
-    runs = list(_runs(kept, call))
     return len(runs) < 2 or runs[0].calls == runs[1].calls or agree(runs[0].outputs, runs[1].outputs)
 
 
 @dataclass(frozen=True)
 class _Run:
+    """What one call returned, the functions of torch with their arguments, and whether Python learned some data."""
+
     outputs: Sequence[object]
     calls: Sequence[object]
+    asks_data: bool
 
 
 def _runs(kept: KeptModule, call: CallInputs) -> Iterator[_Run]:
@@ -82,7 +94,7 @@ def _runs(kept: KeptModule, call: CallInputs) -> Iterator[_Run]:
         except (*REFUSALS, ArithmeticError):
             return
         outputs = [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-        yield _Run(outputs, [*recorder.calls, recorder.known(leaves)])
+        yield _Run(outputs, [*recorder.calls, recorder.known(leaves)], recorder.asks_data)
 
 
 class _Recorder(TorchFunctionMode):
@@ -91,6 +103,7 @@ class _Recorder(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[object] = []
+        self.asks_data = False
         # By id: the call that made it and its place there, and the tensor, kept so that the id stays its own.
         self._tensors: dict[int, tuple[tuple[int, int], torch.Tensor]] = {}
         self._given = 0
@@ -98,7 +111,9 @@ class _Recorder(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        self.calls.append((func, self.known(pytree.tree_leaves((args, kwargs or {})))))
+        given = pytree.tree_leaves((args, kwargs or {}))
+        self.calls.append((func, self.known(given)))
+        self.asks_data = self.asks_data or _tells_data(func, given)
         result = func(*args, **(kwargs or {}))
         for place, leaf in enumerate(pytree.tree_leaves(result)):
             if isinstance(leaf, torch.Tensor):
@@ -115,6 +130,13 @@ class _Recorder(TorchFunctionMode):
             self._given += 1
             self._tensors[id(tensor)] = ((0, self._given), tensor)
         return self._tensors[id(tensor)][0]
+
+
+def _tells_data(func: Any, given: Sequence[object]) -> bool:
+    """Whether Python learns what a tensor holds, so that other data may go another way."""
+    name = getattr(func, "__name__", "")
+    masks = (leaf for leaf in given[1:] if isinstance(leaf, torch.Tensor) and leaf.dtype in (torch.bool, torch.uint8))
+    return name in _TELLING_DATA or (name == "__getitem__" and any(True for _ in masks))
 
 
 def _told(leaf: object) -> object:

@@ -50,6 +50,10 @@ def handler_of(kind: type[BaseException]) -> Handler | None:
     return next(found, None)
 
 
+#: Code that holds no block; the statement that it stands in is a frame of its own.
+_EXPRESSIONS = frozenset(("<lambda>", "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
+
+
 def is_caught() -> bool:
     """Whether a block of the model may catch some exception that is raised now.
 
@@ -59,6 +63,8 @@ def is_caught() -> bool:
 
 
 def _may_be_caught_in(frame: types.FrameType) -> bool:
+    if frame.f_code.co_name in _EXPRESSIONS:
+        return False
     blocks = _blocks_at(frame.f_code, frame.f_lineno)
     if blocks is None:
         return _by_bytecode(frame) is not None
@@ -101,8 +107,8 @@ def model_frames() -> Iterator[types.FrameType]:
 
 
 def _handler_in(frame: types.FrameType, kind: type[BaseException]) -> Handler | None:
-    if frame.f_code.co_name in ("<lambda>", "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"):
-        return None  # expressions hold no block; the statement they stand in is a frame of its own
+    if frame.f_code.co_name in _EXPRESSIONS:
+        return None
     blocks = _blocks_of(frame.f_code.co_filename)
     if blocks is None:
         return _by_bytecode(frame)

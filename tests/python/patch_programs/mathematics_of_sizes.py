@@ -52,9 +52,13 @@ def doubled_where_it_is_even(x: torch.Tensor) -> torch.Tensor:
     return x * 2 if ((x.shape[1] + 2 * x.shape[0]) / 2).is_integer() else x - 1
 
 
+def doubled_where_a_side_divides_all(x: torch.Tensor) -> torch.Tensor:
+    return x * 2 if (x.shape[0] * x.shape[1] / x.shape[1]).is_integer() else x
+
+
 def quotients() -> None:
     """A question for a remainder, which both answers may follow."""
-    for function in (padded_to_a_multiple, doubled_where_it_is_even):
+    for function in (padded_to_a_multiple, doubled_where_it_is_even, doubled_where_a_side_divides_all):
         for rows, columns in ((5, 7), (3, 8)):
             model = to_onnx(
                 Called(function).eval(),

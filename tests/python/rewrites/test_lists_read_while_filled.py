@@ -103,7 +103,7 @@ class GoesThroughWhatIsThere(Module):
         return h
 
 
-@REFUSED.add()
+@RIGHT.add(LONG)
 class TakesItApart(Module):
     def forward(self, x):
         outs, h = [x[0]], x.sum(0)
