@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ def write_companions(source: str, case: ModelCase, staging: Path) -> None:
         model.generation_config.save_pretrained(staging)
     if not Path(source).is_dir() and "/" not in source:
         return  # an architecture: untrained, without words
+    _tell_further_modules(Path(source))
     if _has_written("AutoProcessor", source, staging):
         return
     if not [part for part in _PARTS if _has_written(part, source, staging)]:
@@ -39,6 +41,24 @@ def _is_of_transformers(model: object) -> bool:
     """Told by what is asked of it here, so that transformers need not be there."""
     config = getattr(model, "config", None)
     return hasattr(config, "save_pretrained") and hasattr(model, "can_generate")
+
+
+def _tell_further_modules(source: Path) -> None:
+    """What sentence-transformers puts behind the model, as its `modules.json` says, is no part of it."""
+    listed = source / "modules.json"
+    try:
+        modules = [str(module["type"]) for module in json.loads(listed.read_text())] if listed.is_file() else []
+    except (ValueError, TypeError, KeyError, OSError) as error:
+        logger.warning("%s cannot be read: %s", listed, error)
+        return
+    further = [module for module in modules if not module.endswith(".Transformer")]
+    if further:
+        logger.warning(
+            "%s lists %s behind the model: the files give what the model returns for each token, without them; write a "
+            "module that does the rest, and export path/file.py:function",
+            listed,
+            ", ".join(further),
+        )
 
 
 def _has_written(loader: str, source: str, staging: Path) -> bool:
