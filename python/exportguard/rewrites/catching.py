@@ -94,7 +94,7 @@ def is_in_a_try(file: str, line: int) -> bool:
 
 def _catches(block: Block, line: int) -> bool:
     is_in_body = block.body[0].lineno <= line <= (block.body[-1].end_lineno or line)
-    return is_in_body and (isinstance(block, ast.With) or bool(block.handlers) or _leaves_at_last(block))
+    return is_in_body and (isinstance(block, ast.With) or bool(_ending_handlers(block)) or _leaves_at_last(block))
 
 
 def model_frames() -> Iterator[types.FrameType]:
@@ -177,8 +177,20 @@ def _catching_part(block: Block, frame: types.FrameType, kind: type[BaseExceptio
     if block.finalbody and line < block.finalbody[0].lineno and _leaves_at_last(block):
         return "finally"
     in_body = block.body[0].lineno <= line <= (block.body[-1].end_lineno or line)
-    catches = in_body and any(_may_match(handler.type, frame, kind) for handler in block.handlers)
+    handlers = _ending_handlers(block) if in_body else ()
+    catches = any(_may_match(handler.type, frame, kind) for handler in handlers)
     return "except" if catches else ""
+
+
+@functools.lru_cache(maxsize=2**12)
+def _ending_handlers(block: ast.Try) -> tuple[ast.ExceptHandler, ...]:
+    """The handlers behind which a model may go on: not those that raise in the end, and do not leave before."""
+    return tuple([handler for handler in block.handlers if not _raises(handler.body)])
+
+
+def _raises(body: Sequence[ast.stmt]) -> bool:
+    may_leave = scope.contains(body, ast.Return) or scope.leaves_loop(body)
+    return isinstance(body[-1], ast.Raise) and not may_leave
 
 
 @functools.lru_cache(maxsize=2**12)

@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional
 
 from exportguard import ExportGuardError, OnnxModel, to_onnx
+from exportguard.rewrites.catching import is_caught
 
 _HANDLED = 7.3  # what no expression gives
 
@@ -118,3 +119,44 @@ def test_what_sizes_let_raise_becomes_a_branch(name: str) -> None:
 def test_what_no_question_tells_is_found_by_running_both() -> None:
     with pytest.raises(ExportGuardError, match=r"does something else than the model.*test_handlers_of_sizes"):
         to_onnx(Tried("a write"), (torch.ones(3, 4),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+
+
+class Explains(torch.nn.Module):
+    """As transformers 4.57 does around each model; what it calls asks whether it is caught."""
+
+    def __init__(self, tell: Callable[[], None], *, goes_on: bool) -> None:
+        super().__init__()
+        self.tell, self.goes_on = tell, goes_on
+
+    def forward(self, x):
+        return self.going_on(x) if self.goes_on else self.raising(x)
+
+    def inner(self, x):
+        self.tell()
+        return x
+
+    def raising(self, x):
+        try:
+            return self.inner(x)
+        except TypeError as error:
+            try:
+                x = self.inner(x * 2)
+            except ValueError:
+                raise error from None
+            raise TypeError("explained") from error
+
+    def going_on(self, x):
+        try:
+            return self.inner(x)
+        except TypeError as error:
+            if not error.args:
+                return x
+            raise
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_handler_that_raises_in_the_end_catches_nothing(goes_on: bool) -> None:
+    caught: list[bool] = []
+    model = Explains(lambda: caught.append(is_caught()), goes_on=goes_on)
+    torch.export.export(model, (torch.randn(2),), strict=False)
+    assert set(caught) == {goes_on}
