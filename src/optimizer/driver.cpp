@@ -28,6 +28,13 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 
 bool is_return(const ir::Node& node) { return node.is("", "return"); }
 
+/// Whether the node was erased, or stands in a graph of one that was: such nodes stay, but have no operands any more.
+bool is_gone(const ir::Node& node) {
+  const ir::Node* around = &node;
+  while (around != nullptr && !around->is_erased()) around = around->graph().parent();
+  return around != nullptr;
+}
+
 /// An input that may be left out stays one, though nothing reads it.
 bool is_dead(const ir::Node& node) {
   if (ir::is_default_input(node)) return false;
@@ -96,7 +103,7 @@ void Driver::run(ir::Graph& graph, Stage stage) {
     ir::Node* node = queue_.front();
     queue_.pop_front();
     queued_.erase(node);
-    if (!node->is_erased()) visit(*node, stage);
+    if (!is_gone(*node)) visit(*node, stage);
   }
   for (std::size_t i = 0; i < refusals_.size(); ++i) {
     for (const auto& [reason, times] : refusals_[i]) reports_[i].refusals[reason] += times;

@@ -87,8 +87,8 @@ std::optional<std::vector<ir::Node*>> turned_parts(const ir::Node& split) {
 /// The node's result is the operand of `outer`, which turns it back.
 std::optional<Between> between(ir::Node& outer) {
   Between found{.x = nullptr, .steps = {}, .turned = {&outer}};
-  Value* value = outer.find_input(0);  // a node of a branch that is gone has none
-  while (value != nullptr && found.steps.size() <= kMostSteps) {
+  Value* value = &outer.input(0);
+  while (found.steps.size() <= kMostSteps) {
     ir::Node* node = value->producer();
     if (node == nullptr || &node->graph() != &outer.graph() || !has_rank(*value, 3)) return std::nullopt;
     const bool is_split = found.steps.empty() && node->is("", "Split") &&

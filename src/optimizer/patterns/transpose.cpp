@@ -97,9 +97,8 @@ bool is_read_entry_by_entry(const Facts& facts, const Value& value, std::int64_t
 Match match_gathered(const Facts& facts, ir::Node& node) {
   const ir::Node* swap = producer_of(node.find_input(0), "Transpose");
   const auto permutation = swap ? permutation_of(*swap) : std::nullopt;
-  const auto axis =
-      permutation ? axis_from_start(swap->output(), int_attribute(node, "axis", 0)) : std::optional<std::int64_t>();
-  if (!axis || !shape_of(swap->input(0))) return Match::no("the operand is no Transpose");
+  const auto axis = axis_from_start(node.input(0), int_attribute(node, "axis", 0));
+  if (!permutation || !axis || !shape_of(swap->input(0))) return Match::no("the operand is no Transpose");
   if (!is_read_entry_by_entry(facts, swap->output(), *axis))
     return Match::no("the Transpose is read otherwise than one entry along that axis at a time");
   const auto from = static_cast<std::size_t>((*permutation)[static_cast<std::size_t>(*axis)]);
