@@ -26,13 +26,17 @@ def make():
 """
 
 
+def export_of(program: str, folder: Path) -> Path:
+    """A folder with what `make` of a program gives."""
+    (folder / "mine.py").write_text(program)
+    assert main(["export", "-m", f"{folder / 'mine.py'}:make", "-o", str(folder / "out"), "-q"]) == 0
+    return folder / "out"
+
+
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a module of one's own."""
-    folder = tmp_path_factory.mktemp("own")
-    (folder / "mine.py").write_text(PROGRAM)
-    assert main(["export", "-m", f"{folder / 'mine.py'}:make", "-o", str(folder / "out"), "-q"]) == 0
-    return folder / "out"
+    return export_of(PROGRAM, tmp_path_factory.mktemp("own"))
 
 
 def test_a_function_in_a_file_is_exported(exported: Path) -> None:
@@ -70,10 +74,7 @@ def make():
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder whose weights lie beside the file."""
-    folder = tmp_path_factory.mktemp("large")
-    (folder / "mine.py").write_text(LARGE)
-    assert main(["export", "-m", f"{folder / 'mine.py'}:make", "-o", str(folder / "out"), "-q"]) == 0
-    return folder / "out"
+    return export_of(LARGE, tmp_path_factory.mktemp("large"))
 
 
 def flips(place: float) -> Any:
