@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
 import torch
 
+from axes.test_size_tests import HalvedWhileBothAreLarge
 from exportguard import OnnxModel, to_onnx
 from exportguard.axes import bounds
 from exportguard.errors import AxisError
 
 _PROGRAMS = int(os.environ.get("EXPORTGUARD_SIZE_PROGRAMS", "10"))
+_LEAST = () if _PROGRAMS <= 10 else (4, 7)  # some orders of the many ways of these take a quarter of an hour
 
 Test = Callable[[int, int], bool]
 
@@ -147,7 +149,20 @@ def test_the_order_in_which_questions_are_noted_decides_nothing(monkeypatch: pyt
     monkeypatch.setattr(bounds, "_guards", shuffled)
     for model in (OneOfTwo(), BehindOne(), BehindTwo()):
         for example in ((8, 6), (3, 4)):
-            onnx = converted(model.eval(), example, ())
-            for shape in ((2, 37), (1, 58), (9, 60), (1, 1), (8, 6)) if onnx is not None else ():
-                x = torch.randn(shape)
-                torch.testing.assert_close(onnx.run({"x": x})[onnx.outputs[0].name], model(x))
+            is_right_if_exported(
+                model.eval(), converted(model.eval(), example, ()), ((2, 37), (1, 58), (9, 60), (1, 1))
+            )
+    for least in _LEAST:
+        halved = HalvedWhileBothAreLarge(least).eval()
+        shapes = ({0: "batch", 1: "rows", 2: "columns"},)
+        try:
+            onnx = to_onnx(halved, (torch.randn(1, 16, 16),), dynamic_shapes=shapes, rewrite="auto")
+        except AxisError:
+            continue
+        is_right_if_exported(halved, onnx, ((2, 24, 40), (1, 40, 24), (3, 3, 9), (1, 64, 64)))
+
+
+def is_right_if_exported(model: torch.nn.Module, onnx: OnnxModel | None, shapes: Iterable[tuple[int, ...]]) -> None:
+    for shape in shapes if onnx is not None else ():
+        x = torch.randn(shape)
+        torch.testing.assert_close(onnx.run({"x": x})[onnx.outputs[0].name], model(x))
