@@ -29,6 +29,7 @@ from .checkpoint_files import (
 )
 from .kinds import shrunk_with_every_kind
 from .natural_inputs.search import runs
+from .sentences import Sentences, encoder_class, sentences_of
 from .shrink import shallow, small_fields
 from .sources import defines
 from .tables import Architecture, Task, architectures, exceptions, tasks
@@ -47,6 +48,7 @@ logger = logging.getLogger(__name__)
 #: The dtypes of weights, by name.
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
+_TOKENS = "feature-extraction"
 _LETTERS = 32  # that a recording is spelled with
 _MOST_PARAMETERS = 200_000_000  # of a model that is as wide as its default; some 0.8 GiB
 
@@ -100,6 +102,13 @@ class ModelCase:
         family = importlib.import_module(f"{__package__}.natural_inputs.{self.task.inputs}")
         inputs: dict[str, Any] = family.make_inputs(self.model, sizes)
         return inputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceCase(ModelCase):
+    """A `SentenceModel`, and what it was made of."""
+
+    sentences: Sentences
 
 
 def build_model(name: str, options: BuildOptions = BuildOptions()) -> ModelCase:
@@ -304,29 +313,52 @@ def _keep_no_cache(config: transformers.PretrainedConfig) -> None:
 
 def _from_checkpoint(name: str, options: BuildOptions) -> ModelCase:
     """A folder or a hub id with its weights, as the class that they were saved from unless a task asks for another."""
-    if Path(name).is_dir():
-        require_whole_download(Path(name))
-        require_whole_texts(Path(name))
-    config = _checkpoint_config(name)
-    if Path(name).is_dir() and not _has_weights(Path(name)):
-        unfinished = unfinished_files(Path(name))
+    if not Path(name).is_dir():
+        _checkpoint_config(name)  # before anything else is asked of a hub that may not know it
+    behind = sentences_of(name) if options.task in (None, _TOKENS) else None
+    place = behind.place if behind is not None else name
+    if Path(place).is_dir():
+        require_whole_download(Path(place))
+        require_whole_texts(Path(place))
+    config = _checkpoint_config(place)
+    if Path(place).is_dir() and not _has_weights(Path(place)):
+        unfinished = unfinished_files(Path(place))
         if unfinished:
             raise InvalidArgumentError(
-                f"{name} has no weights yet: the download of {', '.join(unfinished)} is not finished"
+                f"{place} has no weights yet: the download of {', '.join(unfinished)} is not finished"
             )
         raise InvalidArgumentError(
-            f"{name} has no weights (no *.safetensors and no *.bin); pass {config.model_type}, the name of its "
+            f"{place} has no weights (no *.safetensors and no *.bin); pass {config.model_type}, the name of its "
             "architecture, for a small untrained model"
         )
+    if behind is not None:
+        return _sentence_case(name, behind, config, options)
     task, model_class = _class_of_checkpoint(name, config, options.task)
+    return ModelCase(name=name, model=_weighted(name, config, model_class, options), task=task)
+
+
+def _sentence_case(
+    name: str, behind: Sentences, config: transformers.PretrainedConfig, options: BuildOptions
+) -> ModelCase:
+    """A model with what sentence-transformers puts behind it, whose modules may stay wide as those of the model may."""
+    task = _task(_TOKENS)
+    model_class = getattr(transformers, encoder_class(config) or task.auto_class)
+    plain = BuildOptions(device=options.device) if options.keep_float32 else options
+    model = behind.behind(_weighted(behind.place, config, model_class, plain))
+    if options.keep_float32:
+        model = _in_dtype(model, options)
+    return SentenceCase(name=name, model=model, task=replace(task, inputs="sentence"), sentences=behind)
+
+
+def _weighted(name: str, config: transformers.PretrainedConfig, model_class: Any, options: BuildOptions) -> Any:
     large = _mapped_checkpoint(Path(name), config, model_class, options)
     if large is not None:
-        return ModelCase(name=name, model=large, task=task)
+        return large
     # transformers keeps some modules of some models in float32 by itself.
     model, info = _loaded(name, model_class, torch.float32 if options.keep_float32 else options.dtype, config)
     _require_all_weights(name, model, info)
     model = model.to(options.device).eval()
-    return ModelCase(name=name, model=_in_dtype(model, options) if options.keep_float32 else model, task=task)
+    return _in_dtype(model, options) if options.keep_float32 else model
 
 
 def _quantized_by(config: Any) -> str:
@@ -446,7 +478,7 @@ def _class_of_checkpoint(name: str, config: transformers.PretrainedConfig, asked
             f"{name} was saved from {saved_from}, which transformers {installed_version('transformers')} does not "
             "have; install the version that config.json names, or pass a task"
         )
-    known = found or replace(_task("feature-extraction"), name=saved_from)
+    known = found or replace(_task(_TOKENS), name=saved_from)
     return known, getattr(transformers, saved_from)
 
 

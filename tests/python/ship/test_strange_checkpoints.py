@@ -15,8 +15,6 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from exportguard.command_line import main
-from exportguard.models import BuildOptions, build_model
-from exportguard.ship.companions import write_companions
 
 
 @pytest.fixture
@@ -325,27 +323,3 @@ def test_the_words_of_other_libraries_for_a_full_disk_are_known(
 def test_weights_of_another_dtype_are_exported(source: Path) -> None:
     transformers.LlamaForCausalLM.from_pretrained(source, dtype=torch.bfloat16).save_pretrained(source)
     assert main(["export", "-m", str(source), "-o", str(source.parent / "out"), "-q"]) == 0
-
-
-def test_what_stands_behind_a_model_of_sentences_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    folder = tmp_path / "sentences"
-    config = transformers.BertConfig(
-        hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2, vocab_size=16
-    )
-    model = transformers.BertModel(config).eval()
-    model.save_pretrained(folder)
-    modules = [{"type": f"sentence_transformers.models.{name}"} for name in ("Transformer", "Pooling", "Normalize")]
-    (folder / "modules.json").write_text(json.dumps(modules))
-    staging = tmp_path / "staging"
-    staging.mkdir()
-    case = build_model(str(folder), BuildOptions(task="feature-extraction"))
-    write_companions(str(folder), case, staging)
-    assert "modules.json lists sentence_transformers.models.Pooling, sentence_transformers.models.Norm" in caplog.text
-
-    caplog.clear()
-    (folder / "modules.json").write_text(json.dumps(modules[:1]))
-    write_companions(str(folder), case, staging)
-    (folder / "modules.json").write_text("{")
-    assert "behind the model" not in caplog.text
-    write_companions(str(folder), case, staging)
-    assert "modules.json cannot be read" in caplog.text
