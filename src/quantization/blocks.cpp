@@ -16,9 +16,11 @@
 namespace exportguard::quantization {
 namespace {
 
-constexpr std::int64_t kTile = 16;         // columns that are worked on together: a line of the cache, and whole bytes
-constexpr std::int64_t kLeastSpan = 1024;  // rows of a column that are read at a time
-constexpr std::int64_t kWork = 1 << 18;    // elements that a thread takes at once
+constexpr std::int64_t kTile = 64;        // columns that are worked on together: lines side by side, and whole bytes
+constexpr std::int64_t kLeastSpan = 256;  // rows of a column that are read at a time
+constexpr std::int64_t kTurned = 8;       // rows that are turned together: as many lines of one set as a cache keeps
+constexpr std::int64_t kApart = 16;       // numbers between columns, which would all have one set of the cache
+constexpr std::int64_t kWork = 1 << 18;   // elements that a thread takes at once
 
 std::int64_t divided_up(std::int64_t count, std::int64_t by) { return (count + by - 1) / by; }
 
@@ -46,15 +48,16 @@ class Quantizer {
         outputs_(outputs),
         rule_{options.bits, options.is_symmetric, by_rows(), is_half(), !by_rows() && options.bits == 4},
         blocks_(divided_up(matrix.rows, options.block)),
-        span_(options.block * std::max<std::int64_t>(1, kLeastSpan / options.block)) {}
+        span_(options.block * std::max<std::int64_t>(1, kLeastSpan / options.block)),
+        step_(span_ + kApart) {}
 
   /// Each thread takes the next region until none is left.
   bool run() {
     const std::vector<Region> regions = by_rows() ? bands() : groups_of_columns();
     std::atomic<std::size_t> next{0};
     const auto work = [&] {
-      Room room{std::vector<float>(static_cast<std::size_t>(kTile * span_)),
-                std::vector<std::uint8_t>(static_cast<std::size_t>(kTile * span_))};
+      Room room{std::vector<float>(static_cast<std::size_t>(kTile * step_)),
+                std::vector<std::uint8_t>(static_cast<std::size_t>(kTile * step_))};
       for (std::size_t i = next++; i < regions.size() && is_finite_; i = next++) quantize_region(regions[i], room);
     };
     std::vector<std::jthread> others;
@@ -103,7 +106,7 @@ class Quantizer {
     const bool is_direct = !is_half() && matrix_.row_stride == 1 && rows % std::int64_t{kLanes} == 0;
     if (!is_direct) read(tile, room);
     for (std::int64_t column = tile.first_column; column < tile.end_column; ++column) {
-      const std::int64_t begin = (column - tile.first_column) * span_;
+      const std::int64_t begin = (column - tile.first_column) * step_;
       const float* numbers =
           is_direct ? static_cast<const float*>(matrix_.data) + tile.first_row + column * matrix_.column_stride
                     : room.numbers.data() + begin;
@@ -152,16 +155,27 @@ class Quantizer {
     float* numbers = room.numbers.data();
     if (matrix_.row_stride == 1) {
       for (std::int64_t j = 0; j < columns; ++j)
-        std::copy_n(from + j * matrix_.column_stride, rows, numbers + j * span_);
+        std::copy_n(from + j * matrix_.column_stride, rows, numbers + j * step_);
     } else {
-      for (std::int64_t i = 0; i < rows; ++i) {
-        const T* row = from + i * matrix_.row_stride;
-        for (std::int64_t j = 0; j < columns; ++j) numbers[j * span_ + i] = row[j * matrix_.column_stride];
-      }
+      for (std::int64_t i = 0; i < rows; i += kTurned)
+        turn(from + i * matrix_.row_stride, rows - i, columns, numbers + i);
     }
     const std::int64_t filled = divided_up(rows, kLanes) * static_cast<std::int64_t>(kLanes);
     for (std::int64_t j = 0; j < columns; ++j)
-      std::fill(numbers + j * span_ + rows, numbers + j * span_ + filled, 0.0F);
+      std::fill(numbers + j * step_ + rows, numbers + j * step_ + filled, 0.0F);
+  }
+
+  /// A few rows, the rest if there are no more, as parts of columns.
+  template <typename T>
+  void turn(const T* from, std::int64_t rows, std::int64_t columns, float* to) const {
+    const std::int64_t step = matrix_.column_stride;
+    if (rows < kTurned) {
+      for (std::int64_t j = 0; j < columns; ++j)
+        for (std::int64_t i = 0; i < rows; ++i) to[j * step_ + i] = from[i * matrix_.row_stride + j * step];
+      return;
+    }
+    for (std::int64_t j = 0; j < columns; ++j)
+      for (std::int64_t i = 0; i < kTurned; ++i) to[j * step_ + i] = from[i * matrix_.row_stride + j * step];
   }
 
   void write_scale(std::int64_t block, std::int64_t column, const Scale& found) const {
@@ -184,9 +198,9 @@ class Quantizer {
       const std::int64_t at = row * matrix_.columns + tile.first_column;
       if (is_paired) {
         std::uint8_t* to = outputs_.values.data() + at / 2;
-        for (std::int64_t j = 0; j < columns; j += 2) to[j / 2] = paired(from[j * span_], from[(j + 1) * span_]);
+        for (std::int64_t j = 0; j < columns; j += 2) to[j / 2] = paired(from[j * step_], from[(j + 1) * step_]);
       } else {
-        for (std::int64_t j = 0; j < columns; ++j) set(outputs_.values, at + j, from[j * span_]);
+        for (std::int64_t j = 0; j < columns; ++j) set(outputs_.values, at + j, from[j * step_]);
       }
     }
   }
@@ -213,6 +227,7 @@ class Quantizer {
   BlockRule rule_;
   std::int64_t blocks_;
   std::int64_t span_;  // rows of a tile
+  std::int64_t step_;  // from one of its columns to the next
   Routines routines_ = routines();
   std::atomic<bool> is_finite_{true};
 };
