@@ -3,12 +3,14 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 namespace exportguard::ir {
 namespace {
 
-constexpr std::int64_t kTile = 32;  // two tiles of 8-byte elements fit into the first cache
+constexpr std::int64_t kRows = 64;  // four lines of the cache side by side, of elements of 4 bytes
+constexpr std::int64_t kLine = 64;  // bytes
 
 struct Matrix {
   std::int64_t rows;
@@ -16,17 +18,23 @@ struct Matrix {
   std::int64_t stride;  // elements from one column to the next
 };
 
+// Tiles of a line's columns. They lie at a power of two from each other where a matrix has as many rows, and would all
+// take the same set of the cache: each is copied first to where its columns lie one after the other.
 template <typename T>
 void copy_tiles(const void* from, void* to, const Matrix& matrix) {
+  constexpr std::int64_t kColumns = kLine / sizeof(T);
   const T* source = static_cast<const T*>(from);
   T* target = static_cast<T*>(to);
-  for (std::int64_t row = 0; row < matrix.rows; row += kTile) {
-    const std::int64_t last_row = std::min(row + kTile, matrix.rows);
-    for (std::int64_t column = 0; column < matrix.columns; column += kTile) {
-      const std::int64_t last_column = std::min(column + kTile, matrix.columns);
-      for (std::int64_t i = row; i < last_row; ++i) {
-        for (std::int64_t j = column; j < last_column; ++j)
-          target[i * matrix.columns + j] = source[i + j * matrix.stride];
+  std::array<T, kRows * kColumns> tile;
+  for (std::int64_t row = 0; row < matrix.rows; row += kRows) {
+    const std::int64_t rows = std::min(kRows, matrix.rows - row);
+    for (std::int64_t column = 0; column < matrix.columns; column += kColumns) {
+      const std::int64_t columns = std::min(kColumns, matrix.columns - column);
+      for (std::int64_t j = 0; j < columns; ++j)
+        std::copy_n(source + row + (column + j) * matrix.stride, rows, tile.data() + j * kRows);
+      for (std::int64_t i = 0; i < rows; ++i) {
+        T* into = target + (row + i) * matrix.columns + column;
+        for (std::int64_t j = 0; j < columns; ++j) into[j] = tile[static_cast<std::size_t>(j * kRows + i)];
       }
     }
   }
