@@ -371,6 +371,7 @@ class _Search:
     def _with_loops_kept(self, program: Any) -> Any:
         """The program, exported again with a loop rewritten that made a dynamic axis a constant, where that helps."""
         tried: set[types.CodeType] = set()
+        told: set[types.CodeType] = set()  # those of which it is known why
         left: list[str] = []
         while True:
             fixed = self._fixed
@@ -378,7 +379,7 @@ class _Search:
             places = (p for p in loops if p.code not in tried and not self._keeps_sizes_at(p))
             place = next(places, None)
             if place is None or self._attempts >= _ATTEMPTS:
-                left += self._staying(fixed)
+                left += self._staying(fixed, told)
                 if left:
                     _LEFT[program] = tuple(left)
                 return program
@@ -400,7 +401,8 @@ class _Search:
                 program, self.steps = outcome, steps
                 continue
             self._fixed = fixed
-            if isinstance(outcome, _Failed) and known is None:
+            if isinstance(outcome, _Failed):
+                told.add(place.code)
                 left.append(f"the loop at {place} cannot be rewritten: {outcome.in_words() or outcome.text()}")
             elif known is None:
                 left.append(f"{place} was rewritten, and the axis is a constant all the same")
@@ -408,9 +410,10 @@ class _Search:
     def _keeps_sizes_at(self, place: Place) -> bool:
         return any(_runs(step, place) and step.keeps_sizes for step in self.steps)
 
-    def _staying(self, fixed: FixedAxes) -> list[str]:
-        """Why loops of functions that are rewritten are Python's all the same."""
-        places = [place for place in fixed.loops() if any(_runs(step, place) for step in self.steps)]
+    def _staying(self, fixed: FixedAxes, told: set[types.CodeType]) -> list[str]:
+        """Why loops of functions that are rewritten are Python's all the same, but for those that it is told of."""
+        loops = [place for place in fixed.loops() if self._of_the_original(place).code not in told]
+        places = [place for place in loops if any(_runs(step, place) for step in self.steps)]
         return [
             f"the loop at {place} stays one of Python: no graph can have a body with `del`, `yield` or `global`, "
             "nor go through an iterator or a list made elsewhere; write it over a tensor, or range(…) of its size"

@@ -125,7 +125,7 @@ class Condition:
         if not merge.tensor_count and not any(written) and not any(run.checks for run in runs):
             return self._apply([], merge, snapshot, captured, written)  # a graph of it would have no result
         functions = [self._graph_function(run, slots, merge, captured, written) for run in runs]
-        operands = (*captured.tensors, *captured.numbers.values())
+        operands = (*captured.tensors, *captured.known_numbers())
         aliases = aliases_now()
         with aliases.internal():
             outputs = list(torch.ops.higher_order.cond(predicate, *functions, operands))

@@ -19,12 +19,12 @@ from exportguard.source.walking import walked
 
 _OF_MODULES = (
     *("accumulate", "chain", "combinations", "dropwhile", "filterfalse", "islice", "pairwise", "product", "reduce"),
-    *("starmap", "takewhile"),
+    *("starmap", "takewhile", "count", "cycle", "repeat", "zip_longest"),
 )
 _METHODS = (*TYPED, "tolist", "unbind", "bit_length", "numel", *_OF_MODULES)
 _FUNCTIONS = (
     *("range", "len", "enumerate", "zip", "reversed", "sum", "any", "all", "min", "max", "list", "tuple", "float"),
-    *("int", "round", "map", "filter", "sorted", *_OF_MODULES),
+    *("int", "round", "map", "filter", "sorted", "iter", *_OF_MODULES),
 )
 _SEARCH = "exportguard.rewrites.automatic"  # what called the export
 

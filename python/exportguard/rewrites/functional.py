@@ -20,7 +20,8 @@ from torch.utils import _pytree as pytree
 from exportguard.rewrites.collected import Collected, Grown, chosen, is_open, like_rows, number_rows, parts_of
 from exportguard.rewrites.conditional import if_, ifexp
 from exportguard.rewrites.data import is_tracing
-from exportguard.rewrites.iteration import Rows, enumerate_rows, rows_of, zip_rows
+from exportguard.rewrites.endless import Endless, RowIterator, is_endless
+from exportguard.rewrites.iteration import Rows, enumerate_rows, range_, rows_of, zip_rows
 from exportguard.rewrites.logic import and_, bool_, not_
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.raising import require_no_handler
@@ -108,6 +109,9 @@ def mapped(function: Callable[[Any], Any], iterable: Any) -> Stream:
     if isinstance(iterable, Mapped) and is_stream(iterable):
         source, own = iterable.parts()
         return mapped(lambda item: function(own(item)), source)
+    if isinstance(iterable, Endless) and is_endless(iterable):
+        at, made = iterable.taken(), iterable.plain
+        return Endless(lambda position: function(at(position)), lambda: map(function, made()), has_effects=True)
     run, plain = _parts(iterable)
     own_plain = _of_plain(lambda items: builtins.map(function, items), plain)
     if is_stream(iterable):
@@ -117,6 +121,8 @@ def mapped(function: Callable[[Any], Any], iterable: Any) -> Stream:
 
 def zip_(*iterables: Any, strict: bool = False) -> Any:
     """`zip(…)`, where streams make their elements when it is their turn."""
+    if any(map(is_endless, iterables)) and not strict:
+        return _zip_endless(iterables)
     streams = [place for place, iterable in enumerate(iterables) if is_stream(iterable)]
     if not streams:
         return zip_rows(*iterables, strict=strict)
@@ -136,6 +142,51 @@ def zip_(*iterables: Any, strict: bool = False) -> Any:
             "of them first"
         )
     return plain()
+
+
+def _zip_endless(iterables: Sequence[Any]) -> Any:
+    """`zip(…)` where some have no end: their elements are made of the number of those of the others."""
+    others = [iterable for iterable in iterables if not is_endless(iterable)]
+    if others and not _is_symbolic(others):
+        return builtins.zip(*iterables, strict=False)
+    last = max((place for place, iterable in enumerate(iterables) if not is_endless(iterable)), default=0)
+    if any(is_endless(iterable) and iterable.has_effects for iterable in iterables[:last]):
+        raise RewriteError(
+            f"{line_now()}: zip takes an element of an endless iterator that a function makes before it finds that "
+            "another one has ended; put the endless one last"
+        )
+    makers = [iterable.taken() if is_endless(iterable) else None for iterable in iterables]
+
+    def together(position: Any, items: Sequence[Any]) -> tuple[Any, ...]:
+        own = iter(items)
+        return tuple(next(own) if make is None else make(position) for make in makers)
+
+    if not others:
+        return Endless(lambda position: together(position, ()), lambda: builtins.zip(*iterables, strict=False))
+    return mapped(lambda pair: together(pair[0], pair[1]), enumerate_(zip_(*others)))
+
+
+def zip_longest_(*iterables: Any, fillvalue: Any = None) -> Any:
+    """`itertools.zip_longest(…)`: what has ended gives the value that fills up."""
+    if not _is_symbolic(iterables):
+        return itertools.zip_longest(*iterables, fillvalue=fillvalue)
+    if any(is_stream(iterable) for iterable in iterables):
+        raise RewriteError(f"{line_now()}: zip_longest of iterators over a symbolic length; make lists of them first")
+    parts = [_as_rows(iterable) for iterable in iterables]
+    length = functools.reduce(torch.sym_max, [part.length for part in parts])
+
+    def at(part: Rows, position: Any) -> Any:
+        if statically_known_true(part.length == length):
+            return part.at(position)
+        return ifexp(position < part.length, lambda: part.at(position), lambda: fillvalue)
+
+    return mapped(lambda position: tuple(at(part, position) for part in parts), range_(length))
+
+
+def iter_(iterable: Any) -> Any:
+    """`iter(x)`."""
+    rows = rows_of(iterable) if is_tracing() and isinstance(iterable, torch.Tensor) else None
+    return iter(iterable) if rows is None else RowIterator(rows)
 
 
 def _is_indexed(iterable: Any) -> bool:
@@ -202,6 +253,9 @@ def enumerate_(iterable: Any, start: int = 0) -> Any:
     """`enumerate(…)`."""
     if not is_stream(iterable):
         return enumerate_rows(iterable, start)
+    if isinstance(iterable, Endless):
+        at, made, effects = iterable.taken(), iterable.plain, iterable.has_effects
+        return Endless(lambda k: (start + k, at(k)), lambda: enumerate(made(), start), has_effects=effects)
     if isinstance(iterable, Mapped):
         source, own = iterable.parts()
         return mapped(lambda pair: (pair[0], own(pair[1])), enumerate_rows(source, start))

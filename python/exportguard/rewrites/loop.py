@@ -295,7 +295,7 @@ class Loop:
             items = [*operands[len(initial) : len(initial) + len(leaves)]]
             if self._captured.writes:  # what a row is copied into must not be taken for the row
                 items = [item.clone() for item in items]
-            reads = list(operands[len(initial) + len(leaves) :])
+            reads = self._tensors_among(operands[len(initial) + len(leaves) :])
             _, state, appended = self._step([rows.item(list(items))], carried, reads)
             flat, spec = pytree.tree_flatten(appended)
             made_by_a_step[:] = [spec]
@@ -355,12 +355,12 @@ class Loop:
         initial = [*flag, *counter, *self._initial()]
 
         def again(*operands: torch.Tensor) -> torch.Tensor:
-            carried, reads = list(operands[: len(initial)]), list(operands[len(initial) :])
+            carried, reads = list(operands[: len(initial)]), self._tensors_among(operands[len(initial) :])
             decision = self._tested(carried[own:], reads)
             return torch.logical_and(carried[0], decision) if flag else decision
 
         def step(*operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            carried, reads = list(operands[: len(initial)]), list(operands[len(initial) :])
+            carried, reads = list(operands[: len(initial)]), self._tensors_among(operands[len(initial) :])
             new_flag, state, _ = self._step([], carried[own:], reads)
             counted = [number + 1 for number in carried[len(flag) : own]]
             return tuple(t.clone() for t in [*([as_flag(new_flag)] if flag else []), *counted, *state])
@@ -391,11 +391,15 @@ class Loop:
     def _read_tensors(self) -> list[torch.Tensor]:
         return [t for t, w in builtins.zip(self._captured.tensors, self._written, strict=True) if not w]
 
-    def _reads(self) -> list[torch.Tensor]:
+    def _reads(self) -> list[Any]:
+        """What the operator is given beside what it carries: tensors, and behind them numbers of tensor data."""
         with aliases_now().internal():
-            return [
-                tensor.detach() for tensor in self._read_tensors()
-            ]  # the operators' autograd rules are not for export
+            tensors = [t.detach() for t in self._read_tensors()]  # the operators' autograd rules are not for export
+            return [*tensors, *self._captured.known_numbers()]
+
+    def _tensors_among(self, reads: Sequence[Any]) -> list[torch.Tensor]:
+        """What a body was given of `_reads`, without the numbers, which stay what they are in its variables."""
+        return list(reads[: len(self._read_tensors())])
 
     def _with(self, carried: list[torch.Tensor]) -> tuple[Any, ...]:
         made = iter(carried)

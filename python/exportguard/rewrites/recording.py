@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
+from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode, get_proxy_slot
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import free_symbols, free_unbacked_symbols
 from torch.overrides import TorchFunctionMode
@@ -49,6 +49,12 @@ class Captured:
         if symbols and not symbols & self.own_symbols:
             self.outer_symbols |= symbols
             self.numbers.setdefault(number.node.expr, number)
+
+    def known_numbers(self) -> list[torch.SymInt]:
+        """The numbers that the program around the closure has; others the closure makes of these."""
+        mode = get_proxy_mode()
+        numbers = self.numbers.values()
+        return [n for n in numbers if mode is None or get_proxy_slot(n, mode.tracer, None) is not None]
 
     def add(self, tensor: torch.Tensor) -> None:
         if id(tensor) in self.ids or id(tensor) in self.made:
@@ -124,6 +130,12 @@ def _of_two_names() -> RewriteError:
     )
 
 
+def _leaves_of(arguments: object) -> Iterator[Any]:
+    """The leaves of what a function is given, with the bounds of slices, into which pytree does not look."""
+    for leaf in pytree.tree_leaves(arguments):
+        yield from (leaf.start, leaf.stop, leaf.step) if isinstance(leaf, slice) else (leaf,)
+
+
 def _storage(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
@@ -154,7 +166,7 @@ class _Recorder(TorchFunctionMode):
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         captured = self._captured
-        leaves = pytree.tree_leaves((args, kwargs))
+        leaves = [*_leaves_of((args, kwargs))]
         for argument in (*args, *kwargs.values()):
             if isinstance(argument, Grown):
                 argument.note_read()

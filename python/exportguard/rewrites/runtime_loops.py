@@ -3,6 +3,7 @@ symbolic size decides it."""
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -18,10 +19,15 @@ from exportguard.rewrites.iteration import Rows, Steps, SymbolicRange, rows_of, 
 from exportguard.rewrites.logic import not_
 from exportguard.rewrites.loop import Body, Loop
 from exportguard.rewrites.own_lists import OwnLists, ReadsOwnListError, can_be_carried
+from exportguard.rewrites.places import line_now
 from exportguard.rewrites.recording import Captured
 from exportguard.rewrites.state import Snapshot
 from exportguard.rewrites.streams import Mapped, Stream
 from exportguard.source.errors import RewriteError, forget
+
+#: Iterators of which Python does not know if they end, and how many steps of a loop over one tensor data may leave.
+_OPEN_ENDED = (types.GeneratorType, type(iter(int, 1)))
+_STEPS = 32
 
 
 def for_(iterable: Any, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int = 0) -> tuple[Any, ...]:
@@ -155,8 +161,14 @@ def _behind_the_first(
 
 def _unrolled(iterable: Iterable[Any], body: Body, values: tuple[Any, ...]) -> tuple[Any, ...]:
     goes_on: Any = True
-    for item in iterable:
+    for count, item in enumerate(iterable):
         if depends_on_data(goes_on):
+            if count >= _STEPS and isinstance(iterable, _OPEN_ENDED):
+                raise RewriteError(
+                    f"{line_now()}: a loop goes through a {type(iterable).__name__}, and only tensor data ends it "
+                    f"within {_STEPS} steps, each of which is a part of the program: write it as `while`, or as a "
+                    "`for` over range(…)"
+                )
             current = values
             goes_on, values = if_(goes_on, lambda: body(item, *current), lambda: (False, current))  # noqa: B023
             continue

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols, statically_known_true
 
 from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.choices import chosen_item, is_choice, put_chosen
 from exportguard.rewrites.collected import Grown
-from exportguard.rewrites.numbers import affine_of, is_number
+from exportguard.rewrites.numbers import affine_of, is_number, number_tensor
 from exportguard.rewrites.places import line_now
+from exportguard.rewrites.recording import bodies_now
 from exportguard.rewrites.size_keys import key_in, note_entry
 from exportguard.rewrites.texts import require_no_text_of_data
 from exportguard.source.errors import RewriteError
@@ -60,7 +61,7 @@ def _got(container: Any, index: Any) -> Any:
     if isinstance(container, Grown):
         return container.item(index)
     _require_no_text(container, index)
-    parts = _windows(container, index if isinstance(index, tuple) else (index,))
+    parts = _windows(container, _in_bodies(container, index if isinstance(index, tuple) else (index,)))
     found = _row(container, parts)
     if found is None:
         return container[parts if isinstance(index, tuple) else parts[0]]
@@ -76,7 +77,7 @@ def set_item(content: Any, container: Any, index: Any) -> None:
         put_chosen(content, container, index)
         return
     note_entry(container, index, content)
-    parts = _windows(container, index if isinstance(index, tuple) else (index,))
+    parts = _windows(container, _in_bodies(container, index if isinstance(index, tuple) else (index,)))
     found = _row(container, parts)
     if found is None:
         container[parts if isinstance(index, tuple) else parts[0]] = content
@@ -107,6 +108,14 @@ def _require_no_text(container: object, index: object) -> None:
             f"{line_now()}: a Python {type(container).__name__} is indexed by a number that is known only when the "
             "program runs; make it a tensor with torch.tensor"
         )
+
+
+def _in_bodies(container: object, parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Numbers of data as tensors in bodies of branches and loops: torch 2.11 to 2.13 would ask for their sign."""
+    if not isinstance(container, torch.Tensor) or not bodies_now():
+        return parts
+    are_of_data = (isinstance(part, torch.SymInt) and has_free_unbacked_symbols(part) for part in parts)
+    return tuple(number_tensor(part) if is_one else part for part, is_one in zip(parts, are_of_data, strict=True))
 
 
 def _windows(container: object, parts: tuple[Any, ...]) -> tuple[Any, ...]:

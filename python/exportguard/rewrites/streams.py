@@ -38,6 +38,12 @@ class Stream(Unlisted):
         """Whether Python goes through it: nothing is traced, or it took elements already."""
         return self._own is not None or not is_tracing()
 
+    @property
+    def plain(self) -> Plain:
+        """What makes an iterator of Python's that has the same elements."""
+        assert self._plain is not None
+        return self._plain
+
     def owned(self) -> tuple[Run, Plain | None]:
         """What goes through it, for another stream that is made of it: nobody else may."""
         self._take()

@@ -63,7 +63,7 @@ class _Comprehensions(Transformer):
         if _is_plain(node.args):
             return node
         self._unit.note(node, f"{function}(…)")
-        node.func = build.runtime(self._built_in[function])
+        node.func, node.args = build.runtime(self._built_in[function]), [build.lazy(given) for given in node.args]
         return node
 
     def _first_of(self, node: ast.Call, generator: ast.GeneratorExp) -> ast.expr:

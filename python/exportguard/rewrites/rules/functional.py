@@ -15,16 +15,18 @@ from exportguard.rewrites.engine import Unit
 from exportguard.source.walking import Transformer
 
 ORDER = 16
-_BUILT_IN = {"map": "map_", "filter": "filter_", "list": "list_of", "tuple": "tuple_of"}
+_BUILT_IN = {"map": "map_", "filter": "filter_", "list": "list_of", "tuple": "tuple_of", "iter": "iter_"}
 _ITERTOOLS = (
     *("accumulate", "chain", "islice", "product", "combinations"),
     *("takewhile", "dropwhile", "filterfalse", "starmap"),
+    *("count", "cycle", "repeat", "zip_longest"),
 )
 _OF_MODULES = {
     **{getattr(itertools, name): f"{name}_" for name in _ITERTOOLS},
     **{itertools.pairwise: "pairwise_", functools.reduce: "reduce_"},
 }
-_WITH_KEYWORDS = ("accumulate_", "product_")
+_WITH_KEYWORDS = ("accumulate_", "product_", "count_", "zip_longest_")
+_WITHOUT_ARGUMENTS = ("count_",)
 
 
 def apply(unit: Unit) -> None:
@@ -75,7 +77,9 @@ class _Calls(Transformer):
             node.func = build.call("uncached", node.func)
             return node
         made = self._made(node.func)
-        if made is None or not node.args or not self._unit.keep(node):
+        if made is None or not (node.args or made in _WITHOUT_ARGUMENTS) or not self._unit.keep(node):
+            return node
+        if made == "iter_" and len(node.args) > 1:  # of a function
             return node
         if any(isinstance(a, ast.Starred) for a in node.args) or (node.keywords and made not in _WITH_KEYWORDS):
             return node

@@ -1,0 +1,88 @@
+"""A Python number of tensor data that is made in front of a loop and used in its steps, in every kind of loop."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from control_flow_program import up
+from random_programs import model_of
+
+from exportguard import to_onnx
+
+NUMBERS = {
+    "int": "int(x.sum())",
+    "item": "x.sum().long().item()",
+    "negative": "-int(x.abs().sum())",
+    "quotient": "int(x.abs().sum()) // 3",
+    "remainder": "int(x.sum()) % 3 + 1",
+    "of a size": "int(x.abs().sum()) + len(x)",
+    "maximum": "max(int(x.sum()), 2)",
+    "length": "len(x[x[:, 0] > 0.2])",
+    "tolist": "x.sum(1).long().tolist()[0]",
+}
+
+#: What a step makes of the row, the number `k` and the total.
+USES = {
+    "factor": "total + row * k",
+    "compared": "total + (row if row.sum() * 9 > k else -row)",
+    "slice": "total + row[:k].sum() + row[k:].sum()",
+    "slices of x": "total + x[:k].sum(0) - x[k:].sum(0)",
+    "index": "total * 0.5 + x[k % len(x)]",
+    "arithmetic": "total + row * (k * 2 - 3) + k // 2 + k % 5",
+    "made": "total + torch.full((4,), k, dtype=torch.float32) + torch.arange(abs(k) + 1).sum()",
+    "chosen": "total + row * [1.0, 3.0][k % 2]",
+    "loop": "self.loop(total, row, k)",
+    "branch": "self.branch(total, row, k)",
+    "float": "total + row * float(k) + k / 4",
+}
+
+LOOPS = {
+    "rows": "for row in x:\n            total = {use}",
+    "broken": "for row in x:\n            total = {use}\n            if total.sum() > 900: break",
+    "range": "for i in range(1, len(x)):\n            row = x[i]\n            total = {use}",
+    "while": "row, i = x[0], 0\n        while i < 3 and x[0, 0] < 99:\n            i += 1\n            total = {use}",
+    "listed": "out = []\n        for row in x:\n            out.append({use})\n        total = torch.stack(out).sum(0)",
+    "nested": "for row in x:\n            for row in x * 2:\n                total = total * 0.5 + ({use}) * 0.5",
+    "in a branch": "if x.sum() > 1:\n            for row in x:\n                total = {use}",
+    "many": "for row in x:\n            if row.sum() > 1:\n                total = {use}\n        for row in x:\n"
+    "            total = {use}",
+}
+
+_PROGRAM = """
+import torch
+
+class Model(torch.nn.Module):
+    def loop(self, total, row, k):
+        for j in range(k):
+            total = total * 0.5 + row * j
+        return total
+
+    def branch(self, total, row, k):
+        if k > 3:
+            return total + row * k
+        return total - row
+
+    def forward(self, x):
+        k = {number}
+        total = torch.zeros(4)
+        {loop}
+        return total
+"""
+
+
+def _programs() -> list[tuple[str, str, str]]:
+    """Each number with each use in one loop, and each number and each use with each loop."""
+    loops, uses, numbers = [*LOOPS], [*USES], [*NUMBERS]
+    found = [(n, u, loops[(i + j) % len(loops)]) for i, n in enumerate(numbers) for j, u in enumerate(uses)]
+    found += [("int", u, lo) for u in uses for lo in loops]
+    return [*dict.fromkeys(found)]
+
+
+@pytest.mark.parametrize(("number", "use", "loop"), _programs())
+def test_the_program_is_that_of_eager_mode(number: str, use: str, loop: str) -> None:
+    source = _PROGRAM.format(number=NUMBERS[number], loop=LOOPS[loop].format(use=USES[use]))
+    model = model_of(source, f"/numbers/{number} {use} {loop}.py")
+    onnx = to_onnx(model, (up(4),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    for rows, scale in ((4, 1.0), (1, 1.0), (3, -1.0), (6, 4.0), (2, -5.0), (9, 0.3)):
+        (found,) = onnx.run({"x": up(rows, scale)}).values()
+        torch.testing.assert_close(found, model(up(rows, scale)), rtol=1e-4, atol=1e-4)
