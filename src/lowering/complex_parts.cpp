@@ -13,6 +13,7 @@
 
 #include "exportguard/common/errors.h"
 #include "exportguard/ir/places.h"
+#include "lowering/complex_bodies.h"
 
 namespace exportguard::lowering {
 namespace {
@@ -241,24 +242,67 @@ Argument ComplexSite::argument_of_row(const Argument& argument, std::vector<Valu
   return {Argument::List{pushed(split.real), pushed(split.imaginary)}};
 }
 
+std::vector<Argument> ComplexSite::side_by_side(const std::vector<Argument>& arguments, std::vector<Value*>& operands) {
+  std::vector<Argument> result;
+  const auto push = [&](Value* value) {
+    result.push_back({Argument::Operand{operands.size()}});
+    operands.push_back(value);
+  };
+  for (const Argument& argument : arguments) {
+    const auto* operand = argument.get_if<Argument::Operand>();
+    if (const auto* list = argument.get_if<Argument::List>()) {
+      result.push_back({side_by_side(*list, operands)});
+    } else if (operand == nullptr) {
+      result.push_back(argument);
+    } else if (Value& value = node_.input(operand->index); exportguard::is_complex(value.dtype())) {
+      const Parts split = values_.parts(value);
+      push(split.real);
+      push(split.imaginary);
+    } else {
+      push(&value);
+    }
+  }
+  return result;
+}
+
+std::vector<ir::Type> ComplexSite::types_of_parts() const {
+  std::vector<ir::Type> types;
+  for (std::size_t i = 0; i < node_.output_count(); ++i)
+    types.resize(types.size() + parts_of_output(i), output_type(i));
+  return types;
+}
+
+void ComplexSite::give_parts_of(const ir::Node& made) {
+  for (std::size_t i = 0, next = 0; i < node_.output_count(); ++i) {
+    Value& first = made.output(next++);
+    if (parts_of_output(i) == 2) {
+      give({&first, &made.output(next++)}, i);
+    } else {
+      node_.output(i).replace_all_uses_with(first);
+    }
+  }
+}
+
 void ComplexSite::leave_to_row() {
   ir::NodeSpec spec = aten_node(node_.op(), {});
   spec.domain = "complex";
   spec.source = node_.source();
   for (const Argument& argument : node_.arguments()) spec.arguments.push_back(argument_of_row(argument, spec.inputs));
-  const auto is_pair = [&](std::size_t i) { return exportguard::is_complex(node_.output(i).dtype()); };
-  spec.outputs.clear();
-  for (std::size_t i = 0; i < node_.output_count(); ++i)
-    spec.outputs.resize(spec.outputs.size() + (is_pair(i) ? 2 : 1), output_type(i));
-  const ir::Node& row = values_.graph().insert_before(node_, std::move(spec));
-  for (std::size_t i = 0, next = 0; i < node_.output_count(); ++i) {
-    Value& first = row.output(next++);
-    if (is_pair(i)) {
-      give({&first, &row.output(next++)}, i);
-    } else {
-      node_.output(i).replace_all_uses_with(first);
-    }
+  spec.outputs = types_of_parts();
+  give_parts_of(values_.graph().insert_before(node_, std::move(spec)));
+}
+
+void ComplexSite::leave_to_bodies() {
+  ir::NodeSpec spec = aten_node(node_.op(), {});
+  spec.domain = node_.domain();
+  spec.source = node_.source();
+  spec.arguments = side_by_side(node_.arguments(), spec.inputs);
+  for (const auto& [name, attribute] : node_.attributes()) {
+    const auto* body = std::get_if<std::unique_ptr<ir::Graph>>(&attribute);
+    if (body != nullptr) spec.attributes.emplace_back(name, (*body)->clone());
   }
+  spec.outputs = types_of_parts();
+  give_parts_of(values_.graph().insert_before(node_, std::move(spec)));
 }
 
 // ------------------------------------------------------------------------------------------------ the graph
@@ -272,42 +316,78 @@ constexpr std::string_view kInsteadOfEigen =
 
 bool is_eigen(std::string_view target) { return target.starts_with("aten.linalg_eig"); }
 
-}  // namespace
+/// Rewrites a graph and the bodies in it; operators without a rule are collected on the way.
+class Separation {
+ public:
+  Separation(const LoweringTable& table, int opset) : table_(table), opset_(opset) {}
 
-void separate_complex(ir::Graph& graph, const LoweringTable& table, int opset) {
-  ComplexValues values(graph);
-  const std::set<const ir::Node*> selections = separate_inputs(graph, values);
-  std::vector<ir::Node*> rewritten;
-  std::map<std::string, std::set<std::string>> unknown;  // and where they are
-
-  for (ir::Node& node : graph) {
-    if (!node.is_torch() || !touches_complex(node) || selections.contains(&node)) continue;
-    const ComplexRule rule = table.find_complex(node.qualified_name());
-    if (rule == nullptr) {
-      const std::string where = node.source() ? node.source()->where() : std::string();
-      std::set<std::string>& places = unknown[node.qualified_name()];
-      if (!where.empty()) places.insert(where);
-      continue;
-    }
-    if (!unknown.empty()) continue;  // its operands may have no parts
-    ComplexSite site(values, node, opset);
-    rule(site);
-    rewritten.push_back(&node);
+  void main_graph(ir::Graph& graph) {
+    ComplexValues values(graph);
+    const Nodes rewritten = nodes(graph, values, separate_inputs(graph, values));
+    if (!unknown_.empty()) refuse();
+    separate_outputs(graph, values);
+    erase(graph, rewritten);
+    retype_inputs(graph);
   }
 
-  if (!unknown.empty()) {
+ private:
+  using Nodes = std::vector<ir::Node*>;
+
+  Nodes nodes(ir::Graph& graph, ComplexValues& values, const std::set<const ir::Node*>& selections) {
+    Nodes rewritten;
+    for (ir::Node& node : graph) {
+      if (!node.is_torch() || selections.contains(&node)) continue;
+      for (ir::Graph* nested : node.subgraphs()) body(*nested);
+      if (!touches_complex(node)) continue;
+      const ComplexRule rule = node.subgraphs().empty() ? table_.find_complex(node.qualified_name()) : separate_control;
+      if (rule == nullptr) note_unknown(node);
+      if (!unknown_.empty()) continue;  // its operands may have no parts
+      ComplexSite site(values, node, opset_);
+      rule(site);
+      rewritten.push_back(&node);
+    }
+    return rewritten;
+  }
+
+  void body(ir::Graph& graph) {
+    ComplexValues values(graph);
+    separate_body_inputs(graph, values);
+    const Nodes rewritten = nodes(graph, values, {});
+    if (!unknown_.empty()) return;
+    separate_body_outputs(graph, values);
+    erase(graph, rewritten);
+    erase_body_inputs(graph);
+  }
+
+  static void erase(ir::Graph& graph, const Nodes& rewritten) {
+    for (auto node = rewritten.rbegin(); node != rewritten.rend(); ++node) graph.erase(**node);
+  }
+
+  void note_unknown(const ir::Node& node) {
+    const std::string where = node.source() ? node.source()->where() : std::string();
+    std::set<std::string>& places = unknown_[node.qualified_name()];
+    if (!where.empty()) places.insert(where);
+  }
+
+  [[noreturn]] void refuse() const {
     std::vector<std::string> lines;
-    for (const auto& [target, places] : unknown)
+    for (const auto& [target, places] : unknown_)
       lines.push_back(places.empty() ? target : fmt::format("{} ({})", target, fmt::join(places, "; ")));
     const bool asks_for_eigenvalues =
-        std::ranges::all_of(unknown, [](const auto& entry) { return is_eigen(entry.first); });
+        std::ranges::all_of(unknown_, [](const auto& entry) { return is_eigen(entry.first); });
     throw LoweringError(fmt::format("no rule for complex tensors in {}; {}", fmt::join(lines, ", "),
                                     asks_for_eigenvalues ? kInsteadOfEigen : kInsteadOfComplex));
   }
 
-  separate_outputs(graph, values);
-  for (auto node = rewritten.rbegin(); node != rewritten.rend(); ++node) graph.erase(**node);
-  retype_inputs(graph);
+  const LoweringTable& table_;
+  int opset_;
+  std::map<std::string, std::set<std::string>> unknown_;  // and where they are
+};
+
+}  // namespace
+
+void separate_complex(ir::Graph& graph, const LoweringTable& table, int opset) {
+  Separation(table, opset).main_graph(graph);
 }
 
 }  // namespace exportguard::lowering

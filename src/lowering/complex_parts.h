@@ -78,6 +78,8 @@ class ComplexSite {
   /// Writes a node of the domain "complex" with this node's operator and arguments, for a row of the table: a complex
   /// operand is the list of its parts there, a complex output two outputs.
   void leave_to_row();
+  /// Writes this node once more with its bodies, which take and give parts side by side.
+  void leave_to_bodies();
   Parts in_parts(Value& value) { return values_.parts(value); }
 
   ir::Type output_type(std::size_t i = 0) const { return real_type(node_.output(i).type()); }
@@ -87,6 +89,11 @@ class ComplexSite {
 
  private:
   ir::Argument argument_of_row(const ir::Argument& argument, std::vector<Value*>& operands);
+  /// The arguments with the parts of complex operands side by side, in lists too.
+  std::vector<ir::Argument> side_by_side(const std::vector<ir::Argument>& arguments, std::vector<Value*>& operands);
+  std::size_t parts_of_output(std::size_t i) const { return exportguard::is_complex(node_.output(i).dtype()) ? 2 : 1; }
+  std::vector<ir::Type> types_of_parts() const;  ///< of the outputs
+  void give_parts_of(const ir::Node& made);      ///< whose outputs are those of this node as parts
 
   ComplexValues& values_;
   ir::Node& node_;
