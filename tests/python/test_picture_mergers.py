@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from exportguard.patches.transformers.picture_loops import merged_rows, resized_positions
 from exportguard.source.errors import RewriteError
@@ -85,19 +86,62 @@ def test_a_merger_that_does_something_else_is_refused() -> None:
         merged_rows(Scaled(), torch.randn(1, 4, WIDTH), grid)
 
 
-class Shifted(torch.nn.Module):
-    def __init__(self) -> None:
+def _table(module: Any) -> torch.Tensor:
+    side = module.position_edge
+    table: torch.Tensor = module.position_embedding.weight[1:].reshape(1, side, side, WIDTH)
+    return table.permute(0, 3, 1, 2)
+
+
+class ToTheSize(torch.nn.Module):
+    def __init__(self, mode: str = "bilinear", side: int = 3) -> None:
         super().__init__()
-        self.config = SimpleNamespace(interpolate_mode="bilinear")
-        self.position_edge, self.position_embedding = 3, torch.nn.Embedding(10, WIDTH)
+        self.config = SimpleNamespace(interpolate_mode=mode)
+        self.position_edge, self.position_embedding = side, torch.nn.Embedding(side * side + 1, WIDTH)
 
     def interpolate_pos_encoding(self, states: torch.Tensor, height: int, width: int) -> torch.Tensor:
-        table = self.position_embedding.weight[1:].view(1, 3, 3, WIDTH).permute(0, 3, 1, 2)
-        scales = ((height + 0.1) / 3, (width + 0.1) / 3)
-        return torch.nn.functional.interpolate(table, scale_factor=scales, mode="bilinear", align_corners=False)
+        found = nn.functional.interpolate(
+            _table(self), size=(height, width), mode=self.config.interpolate_mode, align_corners=False
+        )
+        return found.flatten(2).transpose(1, 2)
 
 
-def test_positions_that_are_resized_in_another_way_are_refused() -> None:
-    pytest.importorskip("transformers.vision_utils")
-    with pytest.raises(RewriteError, match=r"Shifted is called for each .* in another way than to the size of a pict"):
-        resized_positions(Shifted(), torch.tensor([[1, 2, 2]]))
+class ByScales(ToTheSize):
+    def interpolate_pos_encoding(self, states: torch.Tensor, height: int, width: int) -> torch.Tensor:
+        down = (int(height) + 0.1) / self.position_edge
+        across = (int(width) + 0.1) / self.position_edge
+        found = nn.functional.interpolate(
+            _table(self), mode=self.config.interpolate_mode, scale_factor=(down, across), align_corners=False
+        )
+        return found.flatten(2).transpose(1, 2)
+
+
+@pytest.mark.parametrize("cls", [ToTheSize, ByScales])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("side", [1, 3, 8])
+def test_positions_are_resized_for_all_pictures_as_for_each(cls: Any, mode: str, side: int) -> None:
+    embedding = cls(mode, side)
+    for grid in ([[1, 4, 6], [1, 2, 2], [1, 8, 5]], [[3, 2, 4], [1, 3, 3]], [[1, 1, 17]]):
+        each = [embedding.interpolate_pos_encoding(None, h, w).squeeze(0).repeat(t, 1) for t, h, w in grid]
+        torch.testing.assert_close(resized_positions(embedding, torch.tensor(grid)), torch.cat(each))
+
+
+class Doubled(ToTheSize):
+    def interpolate_pos_encoding(self, states: torch.Tensor, height: int, width: int) -> torch.Tensor:
+        scales = (2 * height / self.position_edge, 2 * width / self.position_edge)
+        return nn.functional.interpolate(_table(self), scale_factor=scales, mode="bilinear", align_corners=False)
+
+
+class Turned(ToTheSize):
+    def interpolate_pos_encoding(self, states: torch.Tensor, height: int, width: int) -> torch.Tensor:
+        down = (int(width) + 0.1) / self.position_edge
+        across = (int(height) + 0.1) / self.position_edge
+        return nn.functional.interpolate(
+            _table(self), scale_factor=(down, across), mode=self.config.interpolate_mode, align_corners=False
+        )
+
+
+@pytest.mark.parametrize("embedding", [Doubled(), Turned(), ToTheSize("area"), ByScales("nearest")])
+def test_positions_that_are_resized_in_another_way_are_refused(embedding: ToTheSize) -> None:
+    name = type(embedding).__name__
+    with pytest.raises(RewriteError, match=rf"{name} is called for each .* in another way than to the size of a pict"):
+        resized_positions(embedding, torch.tensor([[1, 2, 2]]))

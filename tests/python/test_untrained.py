@@ -98,3 +98,11 @@ def test_larger_weights_and_shared_ones_are_left() -> None:
     assert size(before) > 0.5
     make_visible(torch.nn.Sequential(embedding, head), seed=0)
     assert torch.equal(head.weight, before)
+
+
+@pytest.mark.parametrize("name", ["encodec", "mimi"])
+def test_codebooks_have_entries_that_differ(name: str) -> None:
+    case = build_model(name, BuildOptions(task="feature-extraction"))
+    with torch.no_grad():
+        codes = case.model(**case.inputs(case.task.sizes)).audio_codes
+    assert len(codes.unique()) > 4

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import torch
 
 _LEARNED_BUFFERS = ("running_mean", "running_var", "bias")
+_CODEBOOKS = ("embed", "embed_sum")  # learned by clustering, as in EnCodec and Mimi
 _CONVOLUTIONS = torch.nn.modules.conv._ConvNd
 _SMALL_SCALE = 0.5
 
@@ -21,6 +22,7 @@ def make_visible(model: torch.nn.Module, seed: int) -> None:
 
     - Values that are all the same get a little noise: a bias of zeros or a scale of ones would hide that it is left
       out, and a router of zeros picks its experts by a tie.
+    - So do codebooks of zeros, whose entries would all be as near as each other.
     - A scale of nearly nothing, such as the 1e-6 on the branches of some vision models, and a gate that is closed
       become one half.
     - What multiplies keeps the size of its input: a root mean square of 1 / sqrt(summands) at least.
@@ -40,7 +42,8 @@ def _weights(model: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str, tor
     """Every weight once, with the module that has it and its name there."""
     seen: set[int] = set()
     for module in model.modules():
-        learned = {name: value for name, value in module._buffers.items() if name.endswith(_LEARNED_BUFFERS)}
+        buffers = module._buffers.items()
+        learned = {name: value for name, value in buffers if name.endswith(_LEARNED_BUFFERS) or name in _CODEBOOKS}
         for name, value in {**module._parameters, **learned}.items():
             if value is not None and value.is_floating_point() and id(value) not in seen:
                 seen.add(id(value))

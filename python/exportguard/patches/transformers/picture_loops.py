@@ -8,34 +8,81 @@ from typing import Any, TypeGuard
 import torch
 
 from exportguard.declaration.constructs import construct_patch
-from exportguard.patches.transformers.picture_grids import OwnStarts, in_blocks, patches_of
+from exportguard.patches.transformers.picture_grids import in_blocks, patches_of
 from exportguard.source.editing import rewrite
 from exportguard.source.errors import RewriteError
 from exportguard.source.reading import copied, definition_of, is_same_tree
 from exportguard.source.templates import Exchange, Match, Template, pairs_of
 from exportguard.source.wrapping import innermost
 
-#: How the method that is called for each picture resizes its table.
+#: How the method that is called for each picture resizes its table: to the size of the picture, or by scales of a size
+#: that is a little larger, so that rounding loses no row (the places that are read are shifted by it).
 _TO_THE_SIZE = Template(
-    "nn.functional.interpolate($table, size=(height, width), mode=self.config.interpolate_mode, align_corners=False)"
+    "nn.functional.interpolate($table, size=($height, $width), mode=self.config.interpolate_mode, align_corners=False)"
 )
+_BY_SCALES = Template(
+    "nn.functional.interpolate($table, scale_factor=($down, $across), mode=self.config.interpolate_mode, "
+    "align_corners=False)"
+)
+_MODES = ("bilinear", "bicubic")
+_SCALE = Template("scale = (int($size) + $margin) / self.position_edge")
 
 
 def resized_positions(embedding: Any, grid_thw: torch.Tensor) -> torch.Tensor:
     """The entries of a square table of positions, resized to the patches of each picture, (patches, width).
 
     Raises:
-        RewriteError: the module resizes its table in another way than to the size of a picture.
+        RewriteError: the module resizes its table in another way than these two.
     """
-    from transformers.vision_utils import get_vision_interpolation_indices_and_weights as taps_of
-
-    if not _TO_THE_SIZE.within(definition_of(innermost(type(embedding).interpolate_pos_encoding))):
+    margin = _margin(definition_of(innermost(type(embedding).interpolate_pos_encoding)))
+    side, mode = embedding.position_edge, embedding.config.interpolate_mode
+    if margin is None or mode not in _MODES:
         raise _unknown(embedding, "it resizes positions in another way than to the size of a picture")
     table: torch.Tensor = embedding.position_embedding.weight[1:]
-    side, mode = embedding.position_edge, embedding.config.interpolate_mode
-    places, weights = rewrite(OwnStarts)(taps_of)(grid_thw, side, mode=mode)
-    entries: torch.Tensor = table[places].float() * weights[..., None]
+    picture, _, row, column = patches_of(grid_thw)
+    height, width = grid_thw[:, 1:][picture].unbind(-1)
+    rows, down = taps_of(row, height, margin, side, mode)
+    columns, across = taps_of(column, width, margin, side, mode)
+    places = (rows[:, :, None] * side + columns[:, None]).flatten(1)
+    entries: torch.Tensor = table[places].float() * (down[:, :, None] * across[:, None]).flatten(1)[..., None]
     return entries.sum(1).to(table.dtype)
+
+
+def _margin(definition: ast.FunctionDef) -> float | None:
+    """What the method adds to the rows and columns of a picture before it scales by them; 0 where it takes a size."""
+    sizes = [argument.arg for argument in definition.args.args[-2:]]
+    for match in _TO_THE_SIZE.within(definition):
+        return 0.0 if [match.text("height"), match.text("width")] == sizes else None
+    scales = {match.names["scale"]: match for match in _SCALE.within(definition)}
+    for match in _BY_SCALES.within(definition):
+        read = [scales.get(match.text(name)) for name in ("down", "across")]
+        margins = {one.text("margin") for one in read if one is not None}
+        is_known = [one and one.text("size") for one in read] == sizes and len(margins) == 1
+        return float(ast.literal_eval(margins.pop())) if is_known else None
+    return None
+
+
+def taps_of(
+    place: torch.Tensor, size: torch.Tensor, margin: float, side: int, mode: str
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Which entries of an axis of `side` make the one at `place` of an axis of `size`, and their weights: (places, n).
+
+    As `torch.nn.functional.interpolate` has them with `align_corners=False` and a scale of `(size + margin) / side`:
+    two for "bilinear", four for "bicubic" (the kernel of Keys, "Cubic convolution interpolation for digital image
+    processing", 1981, with a = -0.75).
+    """
+    source = (place + 0.5) * (side / (size + margin)) - 0.5
+    if mode == "bilinear":  # an axis that keeps its size is copied, whatever the scale is (UpSample.h of ATen)
+        source = torch.where(size == side, place, source)
+    below = source.floor()
+    near = torch.arange(2, device=place.device) if mode == "bilinear" else torch.arange(-1, 3, device=place.device)
+    far = (source[:, None] - below[:, None] - near).abs()
+    if mode == "bilinear":
+        weights = 1 - far
+    else:
+        inner = (1.25 * far - 2.25) * far * far + 1
+        weights = torch.where(far <= 1, inner, -0.75 * (((far - 5) * far + 8) * far - 4))
+    return (below[:, None].long() + near).clamp(0, side - 1), weights
 
 
 #: What the two mergers that are known read of themselves: blocks become tokens, and each row of them ends with a token
