@@ -23,6 +23,7 @@ from . import mapped
 from .checkpoint_files import (
     quiet_transformers,
     require_no_file,
+    require_reachable,
     require_whole_download,
     require_whole_texts,
     unfinished_files,
@@ -120,6 +121,7 @@ def build_model(name: str, options: BuildOptions = BuildOptions()) -> ModelCase:
     if not name.strip():
         raise InvalidArgumentError("the name of a model is empty; pass a folder, a hub id or an architecture")
     require_device(options.device)
+    require_reachable(name)
     require_no_file(name)
     if Path(name).is_dir():
         _require_shown(name)
@@ -460,8 +462,9 @@ def _has_weights(folder: Path) -> bool:
 
 def _class_of_checkpoint(name: str, config: transformers.PretrainedConfig, asked: str | None) -> tuple[Task, Any]:
     """The task, and what loads the weights: the class in `architectures` decides, known to a task or not."""
-    named = config.architectures or ()
-    saved_from = named if isinstance(named, str) else next(iter(named), None)
+    named = config.architectures
+    first = named if isinstance(named, str) else next(iter(named if isinstance(named, (list, tuple)) else ()), None)
+    saved_from = first if isinstance(first, str) else None
     if asked is not None:
         task = _task(asked)
         if getattr(modeling_auto, task.mapping, None) and not _classes(task, config.model_type):
@@ -478,8 +481,13 @@ def _class_of_checkpoint(name: str, config: transformers.PretrainedConfig, asked
             f"{name} was saved from {saved_from}, which transformers {installed_version('transformers')} does not "
             "have; install the version that config.json names, or pass a task"
         )
-    known = found or replace(_task(_TOKENS), name=saved_from)
-    return known, getattr(transformers, saved_from)
+    owner = getattr(transformers, saved_from)
+    if not (isinstance(owner, type) and issubclass(owner, transformers.PreTrainedModel)):
+        raise InvalidArgumentError(
+            f"{name} was saved from {saved_from}, as its config.json says, which is no class of models; pass a task of "
+            f"{', '.join(tasks_of(config.model_type))}"
+        )
+    return found or replace(_task(_TOKENS), name=saved_from), owner
 
 
 def _classes(task: Task, model_type: str) -> tuple[str, ...]:

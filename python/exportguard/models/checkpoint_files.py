@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,7 @@ _READ = (
 
 #: Suffixes of what browsers and loaders of files have not finished.
 _UNFINISHED = {".incomplete", ".part", ".partial", ".crdownload", ".aria2", ".tmp"}
+_SHOWN = 80  # letters of a name in a message
 _POINTER = b"version https://git-lfs"
 
 #: What a file that is passed for a model is, by its suffix, and what to do with it.
@@ -40,6 +44,19 @@ _FILES = {
     ".pth": "its class is not known: pass path/file.py:function that makes the module and loads it",
     ".gguf": "its weights are in few bits: pass the checkpoint that they were made from",
 }
+
+
+def require_reachable(name: str) -> None:
+    """Raises FileError if the system cannot say what the name of a model is, or does not let its folder be read."""
+    shown = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}…"
+    try:
+        is_folder = stat.S_ISDIR(os.stat(name).st_mode)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return  # no folder: the name of something else
+    except OSError as error:
+        raise FileError(f"cannot read {shown}: {error.strerror}; pass a folder, a hub id or an architecture") from error
+    if not os.access(name, os.R_OK | (os.X_OK if is_folder else 0)):
+        raise FileError(f"cannot read {shown}: {os.strerror(errno.EACCES)}; pass a folder that you may read")
 
 
 def require_no_file(name: str) -> None:

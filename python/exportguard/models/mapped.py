@@ -64,8 +64,10 @@ def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
     if index.is_file():
         try:
             shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        except (OSError, ValueError, KeyError, AttributeError) as error:
-            raise FileError(f"cannot read {index}: {error}") from error
+        except (OSError, ValueError) as error:
+            raise FileError(f"cannot read {index}: {error}; copy it again") from error
+        except (LookupError, AttributeError, TypeError) as error:
+            raise FileError(f"cannot read {index}: it has no table of weights and files; copy it again") from error
         files = [folder / name for name in sorted(shards)]
     else:
         files = [path for path in [folder / "model.safetensors"] if path.is_file()]

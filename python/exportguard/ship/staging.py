@@ -111,8 +111,7 @@ class _Beside:
 def require_free(target: Path) -> None:
     """Raises FileError unless nothing stands there, an empty folder, or an earlier export alone; and a folder can be
     made."""
-    if "\0" in str(target):
-        raise FileError(f"cannot write {str(target)!r}: a name cannot have a zero character; pass another folder")
+    _require_name(target)
     _require_place(target)
     if target.is_dir() and not any(target.iterdir()):
         return
@@ -142,6 +141,20 @@ def _require_nothing_else(export: Path) -> None:
 def files_below(folder: Path) -> list[str]:
     """The paths, within a folder, of all that is below it and no folder."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+
+
+def _require_name(target: Path) -> None:
+    """Runtimes take names as texts, and relative ones begin where the process is."""
+    if "\0" in str(target):
+        raise FileError(f"cannot write {str(target)!r}: a name cannot have a zero character; pass another folder")
+    try:
+        whole = str(target.absolute())
+    except FileNotFoundError as error:
+        raise FileError(f"cannot write {target}: the folder where you are is gone; pass a whole path") from error
+    try:
+        whole.encode()
+    except UnicodeEncodeError as error:
+        raise FileError(f"cannot write {whole!r}: runtimes read names as UTF-8; pass another folder") from error
 
 
 def _require_place(target: Path) -> None:

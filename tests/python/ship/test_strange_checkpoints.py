@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 from collections.abc import Callable
 from pathlib import Path
@@ -123,6 +124,16 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
         "the download of model.safetensors.incomplete is not finished",
     ),
     "a class that there is not": (says(architectures=["Nothing"]), "was saved from Nothing, which transformers"),
+    "a class that is none of models": (
+        says(architectures=["AutoConfig"]),
+        "AutoConfig, as its config.json says, which",
+    ),
+    "a number for a class": (says(architectures=3), "does not say from which class it was saved"),
+    "numbers for classes": (says(architectures=[3]), "does not say from which class it was saved"),
+    "an index without a table": (
+        holds("model.safetensors.index.json", b'{"weight_map": 3}'),
+        "model.safetensors.index.json: it has no table of weights and files",
+    ),
     "weights of other shapes": (says(hidden_size=32), "lm_head.weight: [16, 16] and not [16, 32]"),
     "another vocabulary": (says(vocab_size=32), "model.embed_tokens.weight: [16, 16] and not [32, 16]"),
     "more layers than weights": (says(num_hidden_layers=3), "18 are missing (model.layers.1"),
@@ -323,3 +334,44 @@ def test_the_words_of_other_libraries_for_a_full_disk_are_known(
 def test_weights_of_another_dtype_are_exported(source: Path) -> None:
     transformers.LlamaForCausalLM.from_pretrained(source, dtype=torch.bfloat16).save_pretrained(source)
     assert main(["export", "-m", str(source), "-o", str(source.parent / "out"), "-q"]) == 0
+
+
+NAMES = {
+    "a long one": ("x" * 300, "File name too long"),
+    "a long path": ("x/" * 3000, "File name too long"),
+    "a link to itself": ("loop", "Too many levels of symbolic links"),
+}
+
+
+@pytest.mark.parametrize(("name", "reason"), NAMES.values(), ids=NAMES)
+def test_a_name_that_the_system_cannot_follow_is_told_in_a_line(
+    name: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    assert main(["export", "-m", name, "-o", "out"]) == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Error: ")]
+    assert reason in line
+    assert len(line) < 200
+
+
+def test_a_folder_that_may_not_be_read_is_told_as_that(
+    source: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path) != str(source) and bool(mode))  # root may read all
+    assert main(["export", "-m", str(source), "-o", str(source.parent / "out")]) == 1
+    assert f"cannot read {source}: Permission denied" in capsys.readouterr().err
+
+
+def test_a_place_without_a_name_for_runtimes_is_told_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", "-m", "llama", "-o", os.fsdecode(bytes(tmp_path) + b"/out\xff")]) == 1
+    assert "runtimes read names as UTF-8; pass another folder" in capsys.readouterr().err
+
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert main(["export", "-m", "llama", "-o", "out"]) == 1
+    assert "cannot write out: the folder where you are is gone" in capsys.readouterr().err
