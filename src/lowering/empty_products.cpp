@@ -102,11 +102,26 @@ class EmptyProducts {
     return is_empty && Transposes().any_above(operand, true);
   }
 
+  /// A product over nothing has the batch axes of the first operand; those of the second one that are others come from
+  /// the zeros.
+  static ir::Value* zeros_beside(ir::Builder& builder, ir::Node& product) {
+    ir::Value* zero = builder.number_like(0, &product.output());
+    const ir::Shape& first = *product.input(0).type().shape;
+    const ir::Shape& second = *product.input(1).type().shape;
+    const ir::Shape& result = *product.output().type().shape;
+    const std::size_t missing = result.size() - first.size();
+    const bool is_whole = missing == 0 && std::equal(first.begin(), first.end() - 2, result.begin());
+    if (is_whole || second.size() == 2) return zero;
+    std::vector<ir::Size> sizes = builder.sizes_of(&product.input(1));
+    sizes[sizes.size() - 2] = sizes[sizes.size() - 1] = 1;
+    return builder.filled(sizes, zero);
+  }
+
   void write_result(ir::Node& product) {
     ir::Value& result = product.output();
     ir::Builder builder(model_, {&product.graph(), product.next(), product.source()});
     ir::Value* is_nothing = builder.op("Equal", {builder.dim_of(&product.input(0), -1), builder.ints({0})});
-    ir::Value* whole = builder.op("Where", {is_nothing, builder.number_like(0, &result), &result});
+    ir::Value* whole = builder.op("Where", {is_nothing, zeros_beside(builder, product), &result});
     whole->set_type(result.type());
 
     result.replace_all_uses_with(*whole);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lowering/contraction.h"
+#include "lowering/reductions.h"
 #include "lowering/size_arithmetic.h"
 
 namespace exportguard::lowering {
@@ -122,7 +123,7 @@ Value* windows_of(LoweringContext& ctx, Value* x, const WindowGrid& grid, const 
 Value* window_sums(LoweringContext& ctx, Value* x, const WindowGrid& grid, const std::vector<Size>& counts) {
   Numbers axes;
   for (std::size_t i = 0; i < grid.spatial(); ++i) axes.push_back(static_cast<std::int64_t>(i) + 2);
-  return ctx.reduce("ReduceSum", windows_of(ctx, x, grid, counts), axes, false);
+  return sum(ctx, windows_of(ctx, x, grid, counts), {axes, false});
 }
 
 Value* convolved(LoweringContext& ctx, const std::vector<Value*>& operands, const WindowGrid& grid,

@@ -3,6 +3,7 @@
 
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
+#include "lowering/axes.h"
 #include "lowering/kernels.h"
 #include "lowering/nan_in_windows.h"
 #include "lowering/scatter.h"
@@ -13,6 +14,9 @@ namespace exportguard::lowering {
 namespace {
 
 using Numbers = std::vector<std::int64_t>;
+
+/// A place behind every element, which ReduceMin compares exactly even where it goes through doubles.
+constexpr std::int64_t kNowhere = std::int64_t{1} << 50;
 
 Numbers spread(Numbers numbers, std::size_t count) {
   if (numbers.size() == 1) numbers.resize(count, numbers.front());
@@ -33,6 +37,12 @@ Pooling pooling_of(LoweringContext& ctx, std::size_t count) {
   Numbers pads = spread(ctx.integers(3), count);
   pads.insert(pads.end(), pads.begin(), pads.end());
   return {kernel, stride, pads};
+}
+
+/// The sizes of the result's spatial axes.
+std::vector<Size> result_counts(LoweringContext& ctx, const Pooling& pooling) {
+  const std::vector<Size> sizes = ctx.output_sizes();
+  return {sizes.end() - static_cast<std::ptrdiff_t>(pooling.kernel.size()), sizes.end()};
 }
 
 /// The input with a batch; torch takes one without it, too.
@@ -87,8 +97,35 @@ Value* with_nan(LoweringContext& ctx, Value* x, Value* found, std::size_t spatia
   return ctx.where(has_nan, ctx.number_like(std::numeric_limits<double>::quiet_NaN(), found), found);
 }
 
+/// What an int64 has no MaxPool for, and no float all digits: the greatest of each window, and where it stands first.
+PooledMaxima max_of_windows(LoweringContext& ctx, Value* x, std::size_t spatial) {
+  const Pooling pooling = pooling_of(ctx, spatial);
+  Numbers margins = pooling.pads;
+  for (std::size_t i = 0; i < spatial; ++i) margins[spatial + i] += ctx.flag(5) ? pooling.stride[i] - 1 : 0;
+  const WindowGrid grid = {{pooling.kernel.begin(), pooling.kernel.end()},
+                           pooling.stride,
+                           spread(ctx.integers(4), spatial),
+                           Numbers(2 * spatial, 0)};
+  const std::vector<Size> counts = result_counts(ctx, pooling);
+  const auto windows = [&](Value* values, std::int64_t filler) {
+    return windows_of(ctx, with_margins(ctx, values, margins, ctx.constant(filler, DType::kInt64)), grid, counts);
+  };
+
+  std::vector<Size> plane = {1, 1};
+  for (std::size_t i = 0; i < spatial; ++i) plane.push_back(size_of(ctx, x, static_cast<std::int64_t>(i) + 2));
+  Value* places = windows(ctx.reshape(range(ctx, merged_size(ctx, x, 2, 2 + spatial)), plane), kNowhere);
+  Value* values = windows(x, std::numeric_limits<std::int64_t>::min());
+
+  const Numbers kernel_axes = counted(spatial, 2);
+  Value* greatest = ctx.reduce("ReduceMax", values, kernel_axes, true);
+  Value* met = ctx.where(ctx.op("Equal", {values, greatest}), places, ctx.constant(kNowhere, DType::kInt64));
+  return {ctx.squeeze(greatest, kernel_axes), ctx.reduce("ReduceMin", met, kernel_axes, false)};
+}
+
 void lower_max_pool(LoweringContext& ctx, std::size_t spatial) {
   const Batched input = batched(ctx, spatial);
+  if (input.value->dtype() == DType::kInt64)
+    return ctx.result(unbatched(ctx, max_of_windows(ctx, input.value, spatial).values, input));
   Value* found = max_pool(ctx, input.value, spatial, 1).front();
   ctx.result(unbatched(ctx, with_nan(ctx, input.value, found, spatial), input));
 }
@@ -100,6 +137,10 @@ void lower_max_pool3d(LoweringContext& ctx) { lower_max_pool(ctx, 3); }
 /// torch counts positions within one channel, ONNX within the whole tensor.
 void lower_max_pool_with_indices(LoweringContext& ctx, std::size_t spatial) {
   const Batched input = batched(ctx, spatial);
+  if (input.value->dtype() == DType::kInt64) {
+    const PooledMaxima found = max_of_windows(ctx, input.value, spatial);
+    return ctx.results({unbatched(ctx, found.values, input), unbatched(ctx, found.places, input)});
+  }
   if (ctx.node().output(1).is_unused()) {
     Value* values = with_nan(ctx, input.value, max_pool(ctx, input.value, spatial, 1).front(), spatial);
     return ctx.results({unbatched(ctx, values, input), nullptr});
@@ -148,12 +189,6 @@ WindowGrid reaching_grid(LoweringContext& ctx, const Pooling& pooling) {
   return grid;
 }
 
-/// The sizes of the result's spatial axes.
-std::vector<Size> result_counts(LoweringContext& ctx, const Pooling& pooling) {
-  const std::vector<Size> sizes = ctx.output_sizes();
-  return {sizes.end() - static_cast<std::ptrdiff_t>(pooling.kernel.size()), sizes.end()};
-}
-
 /// How many elements each window has, those of the padding among them if they count: [1, 1, counts…].
 Value* elements_in_windows(LoweringContext& ctx, Value* x, const Pooling& pooling, bool counts_padding) {
   std::vector<Size> sizes = ctx.sizes_of(x);
@@ -174,7 +209,8 @@ Value* average_of_windows(LoweringContext& ctx, Value* x, const Pooling& pooling
 }
 
 Value* average_pool(LoweringContext& ctx, Value* x, const Pooling& pooling, bool counts_padding) {
-  if (lacks_double(ctx, "AveragePool", x->dtype())) return average_of_windows(ctx, x, pooling, counts_padding);
+  const bool is_written = is_integral(x->dtype()) || lacks_double(ctx, "AveragePool", x->dtype());
+  if (is_written) return average_of_windows(ctx, x, pooling, counts_padding);
   return kernel_op(ctx, "AveragePool", {x},
                    {{"kernel_shape", pooling.kernel},
                     {"strides", pooling.stride},
@@ -188,7 +224,7 @@ Value* summed_windows(LoweringContext& ctx, Value* x, const Pooling& pooling) {
   const std::size_t count = pooling.kernel.size();
   const WindowGrid grid = reaching_grid(ctx, pooling);
   const std::vector<Size> counts = result_counts(ctx, pooling);
-  if (lacks_double(ctx, "Conv", x->dtype())) return window_sums(ctx, x, grid, counts);
+  if (is_integral(x->dtype()) || lacks_double(ctx, "Conv", x->dtype())) return window_sums(ctx, x, grid, counts);
 
   std::vector<Size> single = {multiply(ctx, size_of(ctx, x, 0), size_of(ctx, x, 1)), 1};
   for (std::size_t i = 0; i < count; ++i) single.push_back(size_of(ctx, x, static_cast<std::int64_t>(i) + 2));
@@ -208,8 +244,8 @@ Value* with_divisor(LoweringContext& ctx, Value* x, const Pooling& pooling, doub
 
 void lower_avg_pool(LoweringContext& ctx, std::size_t spatial) {
   Batched input = batched(ctx, spatial);
-  // Whole numbers are divided as C++ does, which is how the quotient is cast.
-  if (is_integral(input.value->dtype())) input.value = ctx.cast(input.value, DType::kFloat64);
+  // Sums of whole numbers are exact, and divided as C++ does: in int64, which torch has the kernel for alone.
+  if (is_integral(input.value->dtype())) input.value = ctx.cast(input.value, DType::kInt64);
 
   const Pooling pooling = pooling_of(ctx, spatial);
   const bool has_divisor = spatial > 1 && ctx.has(6);

@@ -96,10 +96,7 @@ class Chosen(torch.nn.Module):
     """Python decides which of two complex tensors goes on."""
 
     def forward(self, size: torch.Tensor, angle: torch.Tensor) -> torch.Tensor:
-        if size.sum() > 0:
-            z = torch.polar(size, angle)
-        else:
-            z = torch.polar(angle, size)
+        z = torch.polar(size, angle) if size.sum() > 0 else torch.polar(angle, size)
         return torch.fft.irfft(z, 6, dim=1)
 
 

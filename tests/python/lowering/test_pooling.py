@@ -92,3 +92,30 @@ def test_max_unpool(spatial: int, check: Check) -> None:
 
 def test_power_average_pool(check: Check) -> None:
     check(lambda x: functional.lp_pool2d(x, 2, 3, 2), [torch.rand(2, 3, 7, 7)])
+
+
+INTEGER_POOLS = {
+    "greatest": lambda x, ceil: torch.nn.functional.max_pool2d(x, (3, 2), (2, 1), (1, 0), (1, 2), ceil),
+    "greatest and places": lambda x, ceil: torch.nn.functional.max_pool2d(
+        x, (3, 2), (2, 1), 1, (2, 1), ceil, return_indices=True
+    ),
+    "averages": lambda x, ceil: torch.nn.functional.avg_pool2d(x, (3, 2), (2, 1), (1, 0), ceil, False),
+    "averages over padding": lambda x, ceil: torch.nn.functional.avg_pool2d(x, (3, 2), (2, 1), 1, ceil, True),
+    "with a divisor": lambda x, ceil: torch.nn.functional.avg_pool2d(x, 3, 2, 1, ceil, True, -5),
+}
+
+
+@pytest.mark.parametrize("ceil", [False, True], ids=["down", "up"])
+@pytest.mark.parametrize("name", INTEGER_POOLS)
+def test_pools_of_int64_keep_every_digit(name: str, ceil: bool, check: Check) -> None:
+    """Neighbours beyond 2 ** 53, which are one float64, and both ends of the dtype."""
+    pool = INTEGER_POOLS[name]
+    generator = torch.Generator().manual_seed(0)
+
+    def numbers(*sizes: int) -> torch.Tensor:
+        small = torch.randint(-4, 5, sizes, generator=generator)
+        base = torch.randint(-1, 2, sizes, generator=generator) * (2**62 + 1)
+        ends = torch.tensor([2**63 - 1, -(2**63)])[torch.randint(2, sizes, generator=generator)]
+        return torch.where(torch.rand(sizes, generator=generator) < 0.1, ends, base + small)
+
+    check(lambda x: pool(x, ceil), [numbers(2, 3, 7, 8)], others=[[numbers(1, 3, 9, 5)], [numbers(3, 3, 4, 11)]])

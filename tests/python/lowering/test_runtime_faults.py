@@ -175,3 +175,26 @@ def test_the_last_nan_of_a_window_is_its_maximum(places: tuple[int, ...], check:
     check(lambda x: pool(x, 2, return_indices=True), [x.double()], others=[[x[:1, :, :4].double()]])
     check(lambda x: torch.nn.functional.adaptive_max_pool2d(x, 3, return_indices=True), [x])
     check(lambda x: torch.nn.functional.max_pool1d(x, 3, 1, 1, 2, return_indices=True), [x[:, :, 0]])
+
+
+PRODUCTS_THAT_SPREAD = {
+    "both operands": ((3, 1, 4, 5), (1, 6, 5, 7)),
+    "the first operand": ((3, 1, 4, 5), (3, 6, 5, 7)),
+    "of more axes": ((4, 5), (3, 6, 5, 7)),
+    "of another axis": ((2, 1, 4, 5), (6, 5, 7)),
+    "the second operand": ((3, 6, 4, 5), (1, 1, 5, 7)),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS_THAT_SPREAD)
+def test_a_product_over_nothing_has_the_sizes_of_both_batches(name: str) -> None:
+    """onnxruntime gives one with the batch of the first operand."""
+    first, second = PRODUCTS_THAT_SPREAD[name]
+    example = (floats(*first), floats(*second))
+    names = ({len(first) - 1: "inner"}, {len(second) - 2: "inner"})
+    model = to_onnx(CalledWithAll(torch.matmul), example, dynamic_shapes=(names,))
+    for inner in (5, 1, 0):
+        a, b = example[0][..., :inner], example[1][..., :inner, :]
+        feed = dict(zip([value.name for value in model.inputs], (a, b), strict=True))
+        (got,) = model.run(feed).values()
+        torch.testing.assert_close(torch.as_tensor(got), a @ b)
