@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 Form = Literal["MatMulNBits", "DequantizeLinear", "MatMulInteger", "QDQ"]
 _STEPS = 255  # of 8 bits
+#: Those of onnxruntime's kernels (1.17 to 1.31), and what a thread has room for.
+_LARGEST_BLOCK = {"MatMulNBits": 256, "DequantizeLinear": 65536}
 _LEAST_OPSET = 21  # of DequantizeLinear by blocks, and of 4 bits
 
 #: Values, scales and, unless symmetric, zero points.
@@ -69,6 +71,10 @@ class Quantization:
             raise InvalidArgumentError(f"bits must be 4 or 8, got {self.bits}")
         if self.block < 16 or self.block & (self.block - 1):
             raise InvalidArgumentError(f"block must be a power of two of at least 16, got {self.block}")
+        if self.form in _LARGEST_BLOCK and self.block > _LARGEST_BLOCK[self.form]:
+            raise InvalidArgumentError(
+                f"block of {self.form} must be at most {_LARGEST_BLOCK[self.form]}, got {self.block}"
+            )
         if self.accuracy_level not in range(5):
             raise InvalidArgumentError(f"accuracy_level must be between 0 and 4, got {self.accuracy_level}")
         if self.form in ("MatMulInteger", "QDQ") and (self.bits != 8 or not self.symmetric):

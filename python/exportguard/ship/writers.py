@@ -51,7 +51,7 @@ from .pictures import (
     writing_to_onnx,
     written_by_model,
 )
-from .quantization import QuantizationReport, quantize_file
+from .quantization import Quantization, QuantizationReport, quantize_file
 from .recorded import Feeds, calls_again, compared_again, record
 from .sessions import Call, fitting, session_of
 from .speech import speech_config, speech_decoder_to_onnx, speech_encoder_to_onnx, speech_source
@@ -355,17 +355,21 @@ def _quantize(staging: Path, options: FolderOptions, step: Step, calls: Mapping[
         given = {**calls, **({MODEL_FILE: options.examples} if options.examples else {})}
         done = [quantize_file(staging / name, options.quantize, given.get(name, ())) for name in step.result.files]
     if not any(part.quantized for part in done):
-        products = sum(part.products for part in done)
-        raise InvalidArgumentError(
-            f"nothing was quantized: {step.result.model} has {products} products with weights, none of them large "
-            "enough; leave the quantization out"
-        )
+        raise InvalidArgumentError(f"nothing was quantized: {_why_none(done, options.quantize, step.result.model)}")
     step.result.quantization = QuantizationReport(
         quantized=sum(part.quantized for part in done),
         products=sum(part.products for part in done),
         bytes_before=sum(part.bytes_before for part in done),
         bytes_after=sum(part.bytes_after for part in done),
     )
+
+
+def _why_none(done: Sequence[QuantizationReport], how: Quantization, model: str) -> str:
+    products = sum(part.products for part in done)
+    if not products:
+        return f"{model} has no products with weights; leave the quantization out"
+    beside = ", beside values that are numbers in all examples" if how.form == "QDQ" else ""
+    return f"of {products} products with weights in {model} none has weights that are numbers{beside}; see to these"
 
 
 def _require_numbers(name: str, agreement: Mapping[str, float]) -> None:

@@ -127,8 +127,18 @@ def test_a_model_without_products_is_not_said_to_be_quantized(
     )
     words = ["export", "-m", f"{tmp_path / 'own.py'}:make", "-o", str(tmp_path / "out")]
     assert main([*words, "--quantize", "int8"]) == 2
-    assert "nothing was quantized" in capsys.readouterr().err.splitlines()[-1]
+    assert "make has no products with weights; leave the quantization out" in capsys.readouterr().err.splitlines()[-1]
     assert not (tmp_path / "out").exists()
+
+
+def test_examples_without_a_number_are_told_as_the_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "own.py").write_text(
+        "import torch\n\ndef make():\n    return torch.nn.Linear(4, 4).eval(), (torch.randn(4),)\n"
+    )
+    torch.save([{"input": torch.full((4,), torch.nan)}], tmp_path / "calls.pt")
+    words = ["export", "-m", f"{tmp_path / 'own.py'}:make", "-o", str(tmp_path / "out"), "--quantize", "int8-static"]
+    assert main([*words, "--calibration", str(tmp_path / "calls.pt")]) == 2
+    assert "values that are numbers in all examples" in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_bfloat16_is_exported_with_what_is_float32(tmp_path: Path) -> None:

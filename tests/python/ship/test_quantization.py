@@ -235,6 +235,8 @@ def test_a_weight_that_is_looked_up_too_stays_beside_its_quantized_form(written:
     [
         ({"bits": 3}, "bits must be 4 or 8"),
         ({"block": 24}, "a power of two"),
+        ({"block": 512}, "block of MatMulNBits must be at most 256, got 512"),
+        ({"block": 2**40, "form": "DequantizeLinear"}, "must be at most 65536"),
         ({"form": "MatMulInteger"}, "8 bits"),
         ({"accuracy_level": 5}, "between 0 and 4"),
     ],
@@ -283,3 +285,15 @@ def test_values_without_a_range_are_not_quantized(tmp_path: Path) -> None:
     report = quantize_file(file, QUANTIZATIONS["int8-static"], [{"input": torch.full((3, 8), torch.inf)}])
     assert (report.quantized, report.products) == (0, 1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.onnx"]
+
+
+@pytest.mark.parametrize("form", ["MatMulNBits", "DequantizeLinear"])
+def test_the_largest_block_of_each_form_runs(form: Any, tmp_path: Path) -> None:
+    how = Quantization(block=256 if form == "MatMulNBits" else 65536, form=form)
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(300, 8).eval()
+    file = to_onnx(layer, (torch.rand(3, 300),)).save(tmp_path / "m.onnx")
+    assert quantize_file(file, how).quantized == 1
+    x = torch.rand(3, 300)
+    (got,) = OrtSession(file).run({"input": x})
+    torch.testing.assert_close(got, layer(x).detach(), atol=0.2, rtol=0)
