@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from exportguard.rewrites.collected import is_open
+from exportguard.rewrites.collected import Grown, is_open
 from exportguard.rewrites.data import as_flag, depends_on_data
 from exportguard.rewrites.numbers import as_number, is_number
 from exportguard.rewrites.size_keys import key_in
@@ -37,6 +37,8 @@ def is_in(item: Any, container: Any) -> Any:
         if is_plain or not all(type(key) in _NUMBERS for key in container):
             return key_in(container, item) in container
         container = tuple(container)
+    if isinstance(container, Grown) and container.is_open:
+        return as_number(container.equal_to(item).any())
     is_sequence = isinstance(container, list | tuple | range) and not is_open(container)
     if not is_sequence or not any(depends_on_data(value) for value in (item, *container)):
         return item in container

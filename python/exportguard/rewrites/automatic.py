@@ -23,6 +23,7 @@ from exportguard.declaration.patch import NEEDED, Patch, Verdict
 from exportguard.export_errors import without_partial_graph
 from exportguard.rewrites.asking import answered, answering_patches, asking_functions
 from exportguard.rewrites.calls import Called
+from exportguard.rewrites.drawn import DrawnError
 from exportguard.rewrites.fixed_loops import FixedAxes, fixed_axes
 from exportguard.rewrites.in_place import InPlaceRewrite, rewrite_in_place
 from exportguard.rewrites.places import Place, contains, places_of
@@ -301,6 +302,9 @@ class _Search:
             outcome = self._attempt_once(tried)
             if not isinstance(outcome, _Failed):
                 return outcome, tried
+            if isinstance(outcome.error, DrawnError):
+                self._furthest = outcome
+                break
             if not _is_progress(outcome, failed, step):
                 self._reasons.append(f"{step.patch.target} rewritten: {outcome.text()}")
                 self._failures.append(outcome)

@@ -14,8 +14,9 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from exportguard.rewrites.aliases import aliases_now
+from exportguard.rewrites.checks import check_data
 from exportguard.rewrites.collected import Grown, is_open
-from exportguard.rewrites.conditional import check_data, ifexp, require_uncaught
+from exportguard.rewrites.conditional import ifexp, require_uncaught
 from exportguard.rewrites.data import depends_on_data
 from exportguard.rewrites.numbers import as_number, is_number, number_tensor
 from exportguard.rewrites.places import line_now

@@ -20,11 +20,13 @@ from torch.utils import _pytree as pytree
 
 from exportguard.model_code import is_users
 from exportguard.rewrites.aliases import aliases_now
+from exportguard.rewrites.checks import check_data
 from exportguard.rewrites.numbers import as_number, is_number, number_tensor, require_one_kind
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.raising import require_no_handler
 from exportguard.source.errors import RewriteError
 
+_SCALARS = (bool, int, float, torch.SymInt, torch.SymFloat)
 _NUMBERS = "exportguard_rows_are_numbers"
 _SIZES_OF_STEPS = "exportguard_sizes_of_steps"
 
@@ -373,13 +375,32 @@ class Grown(list[Any]):
 
     __rmul__ = __mul__
 
-    def index(self, *arguments: Any) -> int:
-        self._close("index(…)")
-        return list.index(self, *arguments)
+    def equal_to(self, item: object, what: str = "`in`") -> torch.Tensor:
+        """For each of the numbers that the list holds whether it equals an item, as a tensor of truth values."""
+        rows = self.rows().rows
+        if not rows_are_numbers(rows) or (not isinstance(item, _SCALARS) and not is_number(item)):
+            _refuse(f"{what} of what is no number")
+        number = number_tensor(item)
+        is_float = rows.is_floating_point() or number.is_floating_point()
+        return torch.eq(rows.double(), number.double()) if is_float else torch.eq(rows, number)
 
-    def count(self, item: object) -> int:
-        self._close("count(…)")
-        return list.count(self, item)
+    def index(self, item: object, *bounds: Any) -> Any:
+        if not self.is_open:
+            self.note_read()
+            return list.index(self, item, *bounds)
+        if bounds:
+            _refuse("index(…) with bounds")
+        require_no_handler(ValueError, "the index of what a list does not have")
+        found = self.equal_to(item, "index(…)")
+        check_data(found.any())
+        places = torch.arange(found.shape[0])
+        return as_number(torch.where(found, places, found.shape[0]).min())
+
+    def count(self, item: object) -> Any:
+        if not self.is_open:
+            self.note_read()
+            return list.count(self, item)
+        return as_number(self.equal_to(item, "count(…)").sum())
 
     def remove(self, item: object) -> None:
         self._close("remove(…)")

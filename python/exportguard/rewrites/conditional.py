@@ -11,6 +11,7 @@ import torch
 from exportguard.model_code import is_models
 from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.catching import handler_of
+from exportguard.rewrites.checks import check_data, count_of_checks
 from exportguard.rewrites.collected import Grown, Maybe, made_outside, truth_of
 from exportguard.rewrites.data import as_predicate, depends_on_data
 from exportguard.rewrites.merging import Merge
@@ -65,7 +66,7 @@ class Run:
         self.result: Any = None
         self.error: Exception | None = None  # what the model raises in this branch
         self.checks = 0
-        before = _CHECKS[0]
+        before = count_of_checks()
         try:
             self.result = record(function, captured)
         except Exception as error:
@@ -73,7 +74,7 @@ class Run:
                 raise
             self.error = error
         finally:
-            self.checks = _CHECKS[0] - before
+            self.checks = count_of_checks() - before
             self.changes = snapshot.changes()
             snapshot.restore(self.changes)
 
@@ -217,18 +218,6 @@ def check(test: object, fail: Callable[[], Any]) -> None:
     except Exception as error:  # its class is what a handler goes by
         require_uncaught(type(error) if is_of_the_model(error) else Exception)
     check_data(test)
-
-
-_CHECKS = [0]  # how many were made
-
-
-def check_data(test: object) -> None:
-    """A check of the program."""
-    _CHECKS[0] += 1
-    if isinstance(test, torch.Tensor):
-        torch._assert_async(as_predicate(test), "an assertion of the model failed")
-    else:
-        torch._check(test)  # type: ignore[no-untyped-call]
 
 
 def require_uncaught(kind: type[BaseException], line: int = 0) -> None:

@@ -25,8 +25,9 @@ from exportguard.rewrites.collected import (
 )
 from exportguard.rewrites.conditional import if_, ifexp
 from exportguard.rewrites.data import as_flag, depends_on_data, is_tracing
+from exportguard.rewrites.drawn import drawn, require_not_left
 from exportguard.rewrites.iteration import Rows, rows_of
-from exportguard.rewrites.logic import and_, bool_, or_
+from exportguard.rewrites.logic import and_, bool_, not_, or_
 from exportguard.rewrites.numbers import as_number, number_tensor, require_one_kind
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.raising import require_no_handler
@@ -84,46 +85,76 @@ class Lazily:
     test: Element | None
 
     def through(self) -> Any:
-        """Its elements, one after the other, or a list that a loop filled."""
-        is_loop = is_stream(self.iterable) or rows_of(self.iterable) is not None
-        if is_tracing() and (is_loop or not isinstance(self.iterable, Iterable)):
+        """All its elements, or a list that a loop filled."""
+        if is_tracing() and (self.is_loop or self.test is not None):
             return comprehension(self.iterable, self.element, self.test)
         return (self.element(item) for item in self.iterable if self.test is None or self.test(item))
 
+    @property
+    def is_loop(self) -> bool:
+        """Whether only a loop of the program goes through what it is made of."""
+        is_symbolic = is_stream(self.iterable) or rows_of(self.iterable) is not None
+        return is_tracing() and (is_symbolic or not isinstance(self.iterable, Iterable))
 
-def lazily(iterable: object, element: Element, test: Element | None = None) -> Any:
+    def answer(self, item: Any, *, stops_at: bool) -> Any:
+        """What an element says to the question whether one of them, or each, is true; those left out say nothing."""
+        test = self.test
+        if test is None:
+            return self.element(item)
+        if stops_at:
+            return and_(lambda: test(item), lambda: self.element(item))
+        return or_(lambda: not_(test(item)), lambda: self.element(item))
+
+
+def lazily(iterable: object, element: Element, test: Element | None = None) -> Lazily:
     """`(element(i) for i in iterable if test(i))` as the argument of a call."""
-    return Lazily(iterable, element, test).through()
+    return Lazily(iterable, element, test)
+
+
+def _all_of(items: Any) -> Any:
+    """What a call takes that goes through all elements."""
+    require_not_left(items)
+    return items.through() if isinstance(items, Lazily) else gathered(items)
 
 
 def any_(items: Any) -> Any:
     """`any(items)`."""
-    items = gathered(items)
-    rows = _rows(items)
-    if rows is not None:
-        return as_number(_flags(rows).any())
-    found: Any = False
-    for item in items:
-        if not depends_on_data(found) and found:
-            return True
-        current = found
-        found = or_(lambda: current, lambda: item)  # noqa: B023 - both are read at once
-    return bool_(found)
+    return _decided(items, stops_at=True)
 
 
 def all_(items: Any) -> Any:
     """`all(items)`."""
-    items = gathered(items)
+    return _decided(items, stops_at=False)
+
+
+def _decided(items: Any, *, stops_at: bool) -> Any:
+    """`any` or `all`: no element is made behind the first one that decides.
+
+    :param stops_at: the truth value that decides
+    """
+    lazy = items if isinstance(items, Lazily) else Lazily(items, lambda item: item, None)
+    if lazy.is_loop and (isinstance(items, Lazily) or is_stream(items)):
+        return _decided_in_a_loop(lazy, stops_at=stops_at)
     rows = _rows(items)
     if rows is not None:
-        return as_number(_flags(rows).all())
-    found: Any = True
-    for item in items:
-        if not depends_on_data(found) and not found:
-            return False
+        flags = _flags(rows)
+        return as_number(flags.any() if stops_at else flags.all())
+    found: Any = not stops_at
+    join = or_ if stops_at else and_
+    for item in drawn(lazy.iterable, lambda: depends_on_data(found)):  # noqa: B023 - asked between the elements
         current = found
-        found = and_(lambda: current, lambda: item)  # noqa: B023 - both are read at once
+        found = join(lambda: current, lambda: lazy.answer(item, stops_at=stops_at))  # noqa: B023 - read at once
+        if not depends_on_data(found) and bool(found) == stops_at:
+            return stops_at
     return bool_(found)
+
+
+def _decided_in_a_loop(lazy: Lazily, *, stops_at: bool) -> Any:
+    def step(item: Any, _: Any) -> tuple[Any, tuple[Any]]:
+        answer = bool_(lazy.answer(item, stops_at=stops_at))
+        return (not_(answer) if stops_at else answer), (answer,)
+
+    return for_(lazy.iterable, step, ("the answer",), (not stops_at,))[0]
 
 
 def _rows(items: object) -> Rows | None:
@@ -139,7 +170,7 @@ def _flags(rows: Rows) -> torch.Tensor:
 
 def sum_(items: Any, start: Any = 0) -> Any:
     """`sum(items, start)`."""
-    items = gathered(items)
+    items = _all_of(items)
     rows = _rows(items)
     if rows is None:
         return builtins.sum(items, start)
@@ -159,8 +190,8 @@ def max_(*items: Any, **options: Any) -> Any:
 def _extreme(function: Callable[..., Any], is_better: Callable[[Any, Any], Any], items: Any, options: Any) -> Any:
     key = options.get("key")
     if not is_tracing():
-        return function(*items, **options)
-    many = gathered(items[0]) if len(items) == 1 else items
+        return function(*map(_all_of, items), **options)
+    many = _all_of(items[0]) if len(items) == 1 else items
     rows = rows_of(many)
     if rows is not None:
         return _best_row(rows, _better(is_better, key), options)
@@ -198,9 +229,9 @@ def _better(is_better: Callable[[Any, Any], Any], key: Element | None) -> Callab
 
 def sorted_(items: Any, *, key: Element | None = None, reverse: bool = False) -> Any:
     """`sorted(items)`: of tensor data the elements in the order of their keys, which is stable."""
+    items = _all_of(items)
     if not is_tracing():
         return builtins.sorted(items, key=key, reverse=reverse)
-    items = gathered(items)
     rows = rows_of(items)
     if rows is None:
         return _sorted_list(list(items), key, reverse=reverse)

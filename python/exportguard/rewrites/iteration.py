@@ -188,7 +188,7 @@ def _steps(start: Any, stop: Any, step: Any = 1) -> Steps:
         raise RewriteError("the step of a range of unknown length must be a number that Python knows, or a size")
     first, last = number_tensor(start), number_tensor(stop)
     beyond = step - 1 if step > 0 else step + 1
-    count = torch.clamp(torch.div(last - first + beyond, step, rounding_mode="floor"), min=0)
+    count = torch.clamp((last - first + beyond) // step, min=0)
     low, high = (start, stop - 1) if step > 0 else (stop + 1, start)
     sizes = [bound if isinstance(bound, _SIZES) else None for bound in (low, high)]
     return Steps(first, step, count, *sizes)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode, get_proxy_slot
+from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import free_symbols, free_unbacked_symbols
 from torch.overrides import TorchFunctionMode
@@ -51,10 +51,20 @@ class Captured:
             self.numbers.setdefault(number.node.expr, number)
 
     def known_numbers(self) -> list[torch.SymInt]:
-        """The numbers that the program around the closure has; others the closure makes of these."""
+        """The numbers that the program around the closure has, or what it has of them: the closure makes the others."""
         mode = get_proxy_mode()
-        numbers = self.numbers.values()
-        return [n for n in numbers if mode is None or get_proxy_slot(n, mode.tracer, None) is not None]
+        if mode is None:
+            return [*self.numbers.values()]
+        # torch 2.11 to 2.13: what a tracer knows by itself, and what by the expression that it stands for.
+        tracer: Any = mode.tracer
+        found: dict[Any, torch.SymInt] = {}
+        for expression, number in self.numbers.items():
+            is_known = tracer.symnode_tracker.get(number) is not None or expression in tracer.sympy_expr_tracker
+            parts = (_of_symbol(s, number) for s in sorted(free_unbacked_symbols(number), key=str))
+            for part in (number,) if is_known else parts:
+                if is_known or part.node.expr in tracer.sympy_expr_tracker:
+                    found.setdefault(part.node.expr, part)
+        return [*found.values()]
 
     def add(self, tensor: torch.Tensor) -> None:
         if id(tensor) in self.ids or id(tensor) in self.made:
@@ -142,9 +152,14 @@ def _storage(tensor: torch.Tensor) -> int:
 
 def _of_size(symbol: Any, number: torch.SymInt) -> torch.Tensor:
     """A tensor without elements that has a size of the inputs."""
-    node = SymNode(symbol, number.node.shape_env, int, None)  # torch 2.11 to 2.13 find its value
-    size: Any = torch.SymInt(node)  # type: ignore[no-untyped-call]
+    size: Any = _of_symbol(symbol, number)
     return torch.empty((size, 0))
+
+
+def _of_symbol(symbol: Any, number: torch.SymInt) -> torch.SymInt:
+    """The number of a symbol out of the expression that another number stands for."""
+    node = SymNode(symbol, number.node.shape_env, int, None)  # torch 2.11 to 2.13 find its value
+    return torch.SymInt(node)  # type: ignore[no-untyped-call]
 
 
 def _symbols(item: object) -> set[Any]:

@@ -15,6 +15,7 @@ from exportguard.rewrites.carrying import UnstableError
 from exportguard.rewrites.collected import Grown, number_rows, truth_of
 from exportguard.rewrites.conditional import Run, if_
 from exportguard.rewrites.data import depends_on_data, is_tracing
+from exportguard.rewrites.drawn import drawn
 from exportguard.rewrites.iteration import Rows, Steps, SymbolicRange, rows_of, steps_of
 from exportguard.rewrites.logic import not_
 from exportguard.rewrites.loop import Body, Loop
@@ -161,7 +162,8 @@ def _behind_the_first(
 
 def _unrolled(iterable: Iterable[Any], body: Body, values: tuple[Any, ...]) -> tuple[Any, ...]:
     goes_on: Any = True
-    for count, item in enumerate(iterable):
+    elements = drawn(iterable, lambda: depends_on_data(goes_on))
+    for count, item in enumerate(elements):
         if depends_on_data(goes_on):
             if count >= _STEPS and isinstance(iterable, _OPEN_ENDED):
                 raise RewriteError(

@@ -15,7 +15,10 @@ from exportguard.rewrites.engine import Unit
 from exportguard.source.walking import Transformer
 
 ORDER = 16
-_BUILT_IN = {"map": "map_", "filter": "filter_", "list": "list_of", "tuple": "tuple_of", "iter": "iter_"}
+_BUILT_IN = {
+    **{"map": "map_", "filter": "filter_", "list": "list_of", "tuple": "tuple_of", "iter": "iter_"},
+    "next": "next_element",
+}
 _ITERTOOLS = (
     *("accumulate", "chain", "islice", "product", "combinations"),
     *("takewhile", "dropwhile", "filterfalse", "starmap"),

@@ -32,11 +32,21 @@ def apply(unit: Unit) -> None:
         collections.visit(unit.node)
         for node in collections.lengths if unit.keeps_sizes else ():
             unit.note(node, "len(…)")
+    if _lists_numbers(unit.node):
+        for call in walked(unit.node):
+            if _looks_up(call) and unit.keep(call):
+                unit.note(call, "index(…)")
 
 
 def _lists_numbers(node: ast.AST) -> bool:
     """Whether it has an `x.tolist()`."""
     return any(isinstance(n, ast.Attribute) and n.attr == "tolist" for n in walked(node))
+
+
+def _looks_up(node: ast.AST) -> bool:
+    """Whether it may ask a list of numbers for one of them, which the runtime's lists answer."""
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) == 1
+    return is_call and node.func.attr in ("index", "count")  # type: ignore[attr-defined]
 
 
 class _Jumps(build.OfOneLoop):
