@@ -27,11 +27,16 @@ def _matrix_axes(x: torch.Tensor, dim: Sequence[int]) -> tuple[int, int]:
     return rows, columns
 
 
+def _largest(magnitudes: torch.Tensor, axis: int) -> torch.Tensor:
+    """Along an axis, which stays; 0 of no magnitude."""
+    return magnitudes.amax(axis, keepdim=True).clamp(min=0)
+
+
 def _of_sums(x: torch.Tensor, order: float, axes: tuple[int, int], keepdim: bool) -> torch.Tensor:
     """The largest sum of magnitudes, or the smallest: of columns for an order of 1, of rows for infinity."""
     added, compared = axes if abs(order) == 1 else reversed(axes)
     sums = x.abs().sum(added, keepdim=True)
-    chosen = sums.amax(compared, keepdim=True) if order > 0 else sums.amin(compared, keepdim=True)
+    chosen = _largest(sums, compared) if order > 0 else sums.amin(compared, keepdim=True)
     return chosen if keepdim else chosen.squeeze(axes)
 
 
@@ -63,7 +68,9 @@ def matrix_norm(
     order = float(ord)
     if abs(order) != 2:
         return _of_sums(x, order, axes, keepdim)
-    return _of_singular_values(x, lambda values: values.amax(-1) if order > 0 else values.amin(-1), axes, keepdim)
+    return _of_singular_values(
+        x, lambda values: _largest(values, -1).squeeze(-1) if order > 0 else values.amin(-1), axes, keepdim
+    )
 
 
 def norm(
@@ -159,6 +166,58 @@ def pad_sequence(
     return torch.stack([padded(x.unsqueeze(1)) for x in sequences], axis).squeeze(2)
 
 
+def _window_starts(samples: torch.Tensor, size: Any, count: Any, kernel: int) -> torch.Tensor:
+    """Where the windows of an axis begin, [batch, channels, count], by a sample for each channel, [batch, channels].
+    The last window ends where the axis does. Rounded in the dtype of the samples, as torch's kernel does it."""
+    number = torch.arange(count)
+    step = torch.scalar_tensor(size - kernel, dtype=samples.dtype) / torch.scalar_tensor(count - 1, dtype=samples.dtype)
+    sample = samples.unsqueeze(-1)
+    starts = ((number.to(samples.dtype) + sample) * step).long() - (sample * step).long()
+    return torch.where(number == count - 1, size - kernel, starts)
+
+
+def _places_in_windows(starts: Sequence[torch.Tensor], kernel: Sequence[int], sizes: Sequence[Any]) -> torch.Tensor:
+    """The place in its channel of each element of each window, [batch, channels, counts…, kernel…]."""
+    places = starts[0].new_zeros(())
+    for axis, (start, reach, size) in enumerate(zip(starts, kernel, sizes, strict=True)):
+        along = start.unsqueeze(-1) + torch.arange(reach)  # [batch, channels, count, kernel]
+        at = tuple(slice(None) if other == axis else None for other in range(len(kernel)))
+        places = places * size + along[(slice(None), slice(None), *at, *at)]
+    return places
+
+
+def _fractional_max_pool(
+    x: torch.Tensor, kernel: Sequence[int], counts: Sequence[Any], samples: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The greatest element of each window and its place in the channel; `samples` of each spatial axis."""
+    spatial = len(kernel)
+    batch = x if x.ndim == spatial + 2 else x.unsqueeze(0)
+    sizes = batch.shape[2:]
+    starts = [_window_starts(*axis) for axis in zip(samples, sizes, counts, kernel, strict=True)]
+    places = _places_in_windows(starts, kernel, sizes).flatten(2 + spatial)
+    elements = batch.flatten(2).gather(2, places.flatten(2)).view(places.shape)
+    chosen = elements.max(-1, keepdim=True).indices
+    last_nan = torch.where(elements.isnan(), torch.arange(places.shape[-1]), -1).amax(-1, keepdim=True)
+    chosen = torch.where(last_nan < 0, chosen, last_nan)
+    greatest, place = (each.gather(-1, chosen).squeeze(-1) for each in (elements, places))
+    return (greatest, place) if x.ndim == spatial + 2 else (greatest.squeeze(0), place.squeeze(0))
+
+
+def fractional_max_pool2d(
+    self: torch.Tensor, kernel_size: Sequence[int], output_size: Sequence[Any], random_samples: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`torch.nn.functional.fractional_max_pool2d` with its samples, the first of which is of the columns."""
+    columns, rows = random_samples.unbind(-1)
+    return _fractional_max_pool(self, kernel_size, output_size, (rows, columns))
+
+
+def fractional_max_pool3d(
+    self: torch.Tensor, kernel_size: Sequence[int], output_size: Sequence[Any], random_samples: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`torch.nn.functional.fractional_max_pool3d` with its samples."""
+    return _fractional_max_pool(self, kernel_size, output_size, random_samples.unbind(-1))
+
+
 #: By the operator, what the conversion makes of those that a trace leaves as they are.
 CONVERTED: dict[Any, _Made] = {
     _aten.hamming_window.default: hamming_window,
@@ -173,6 +232,8 @@ CONVERTED: dict[Any, _Made] = {
     _aten.kaiser_window.periodic: kaiser_window,
     _aten.kaiser_window.beta: kaiser_window,
     _aten.pad_sequence.default: pad_sequence,
+    _aten.fractional_max_pool2d.default: fractional_max_pool2d,
+    _aten.fractional_max_pool3d.default: fractional_max_pool3d,
 }
 
 #: By the operator, what it is made of.

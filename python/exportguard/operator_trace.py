@@ -27,6 +27,7 @@ from .axes.traced_program import GraphWithTrueShapes, TracedSizes
 from .composites import COMPOSITES, CONVERTED
 from .devices import same_random_numbers
 from .errors import REFUSALS, InvalidArgumentError
+from .foreach import of_each
 
 logger = logging.getLogger(__name__)
 
@@ -101,6 +102,9 @@ def _find_implementation(operator: torch._ops.OpOverload) -> Callable[..., Any] 
         return COMPOSITES.get(operator) or CONVERTED[operator]
     if operator in decomposition_table:
         return decomposition_table[operator]
+    of_list = of_each(operator)
+    if of_list is not None:
+        return of_list
     if operator._can_decompose():
         return operator.decompose
     return getattr(operator, "impl_aten", None)  # torch's prims say what they are in terms of aten

@@ -10,7 +10,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from called import CalledWithAll
-from exportguard import to_onnx
+from exportguard import OnnxModel, to_onnx
 
 
 def check(function: Callable[..., Any], *calls: tuple[torch.Tensor, ...]) -> None:
@@ -74,3 +74,45 @@ def test_a_try_around_an_export_is_none_of_the_model() -> None:
         check(rows_as_one, (torch.randn(5),), (torch.ones(3),))
     except ZeroDivisionError:
         pytest.fail("it is the caller who catches it")
+
+
+def _with_nan(dtype: torch.dtype, *sizes: int) -> torch.Tensor:
+    x = torch.randn(*sizes, dtype=dtype)
+    x[0, 0, :2, :2] = float("nan")
+    return x
+
+
+FLOATS = [torch.float32, torch.float64, torch.float16]
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_fractional_pools_of_pictures_with_their_samples(dtype: torch.dtype) -> None:
+    def call(x: torch.Tensor, samples: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        pool = torch.nn.functional.fractional_max_pool2d
+        pooled = pool(x, 2, output_size=(2, 3), _random_samples=samples)
+        return pooled, *pool(x, (3, 2), output_size=(1, 2), return_indices=True, _random_samples=samples)
+
+    sizes = [(2, 3, 6, 7), (1, 3, 9, 5), (4, 3, 7, 12)]
+    calls = [(_with_nan(dtype, *size), torch.rand(*size[:2], 2, dtype=dtype)) for size in sizes]
+    axes = ({0: "batch", 2: "height", 3: "width"}, {0: "batch"})
+    model = to_onnx(CalledWithAll(call).eval(), calls[0], dynamic_shapes=(axes,))
+    for given in calls:
+        _require_equal(model, call, given)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_fractional_pools_of_volumes_with_their_samples(dtype: torch.dtype) -> None:
+    """Of known sizes: the shape that torch gives the result of a trace reads them as numbers, in C++."""
+
+    def call(x: torch.Tensor, samples: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        pool = torch.nn.functional.fractional_max_pool3d
+        return pool(x, (2, 2, 3), output_size=(2, 3, 2), return_indices=True, _random_samples=samples)
+
+    given = (_with_nan(dtype, 2, 3, 5, 6, 7), torch.rand(2, 3, 3, dtype=dtype))
+    _require_equal(to_onnx(CalledWithAll(call).eval(), given), call, given)
+
+
+def _require_equal(model: OnnxModel, call: Callable[..., Any], given: tuple[torch.Tensor, ...]) -> None:
+    got = model.run({value.name: x for value, x in zip(model.inputs, given, strict=True)}).values()
+    for made, wanted in zip(got, call(*given), strict=True):
+        torch.testing.assert_close(torch.as_tensor(made), wanted, rtol=0, atol=0, equal_nan=True)
