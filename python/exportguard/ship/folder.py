@@ -13,7 +13,7 @@ import torch
 
 from exportguard.arguments import path_of, require_callable, require_kind, wrong
 from exportguard.devices import threads_for
-from exportguard.errors import InvalidArgumentError
+from exportguard.errors import REFUSALS, ExportGuardError, InvalidArgumentError
 from exportguard.garbage import without_full_collections
 from exportguard.models import ModelCase, build_model
 from exportguard.models.wide_modules import is_kept, wide_modules
@@ -132,7 +132,18 @@ def _case_of(model: str | os.PathLike[str], options: FolderOptions) -> ModelCase
             "module (exportguard.to_onnx converts one that is at hand)"
         )  # fmt: skip
     name = os.fspath(model)
-    return case_of_program(name, options.build) if is_program(name) else build_model(name, options.build)
+    if is_program(name):
+        return case_of_program(name, options.build)
+    try:
+        return build_model(name, options.build)
+    except (*REFUSALS, ArithmeticError) as error:  # of the code of a model, which has no errors of its own
+        if isinstance(error, ExportGuardError):
+            raise
+        task = f" for {options.build.task}" if options.build.task else ""
+        raise InvalidArgumentError(
+            f"{name} cannot be built{task}: {type(error).__name__}: {str(error).partition(chr(10))[0]}; pass another task "
+            "(-t), or path/file.py:function that builds it"
+        ) from error
 
 
 def _dtype_of(model: torch.nn.Module, kept: Mapping[str, torch.nn.Module]) -> str:

@@ -453,6 +453,20 @@ def make():
     assert not (tmp_path / "out" / "config.json").exists()
 
 
+def test_a_model_whose_code_raises_while_it_is_built_is_told_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuses(name: str, options: BuildOptions) -> None:
+        raise AttributeError("'Config' object has no attribute 'dropout'\nand more")
+
+    monkeypatch.setattr("exportguard.ship.folder.build_model", refuses)
+    for words in (["-q"], ["--dry-run"]):
+        assert main(["export", "-m", "llama", "-t", "text-generation", "-o", str(tmp_path / "out"), *words]) == 2
+        told = capsys.readouterr().err.splitlines()[-1]
+        assert "Error: llama cannot be built for text-generation: AttributeError: 'Config' object has no attr" in told
+        assert list(tmp_path.iterdir()) == []
+
+
 def test_a_dry_run_tells_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "-m", "llama", "-o", str(tmp_path / "out"), "--quantize", "int4", "--dry-run"]) == 0
     said = capsys.readouterr().out
