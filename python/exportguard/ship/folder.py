@@ -140,9 +140,9 @@ def _case_of(model: str | os.PathLike[str], options: FolderOptions) -> ModelCase
         if isinstance(error, ExportGuardError):
             raise
         task = f" for {options.build.task}" if options.build.task else ""
+        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise InvalidArgumentError(
-            f"{name} cannot be built{task}: {type(error).__name__}: {str(error).partition(chr(10))[0]}; pass another task "
-            "(-t), or path/file.py:function that builds it"
+            f"{name} cannot be built{task}: {reason}; pass another task (-t), or path/file.py:function that builds it"
         ) from error
 
 
