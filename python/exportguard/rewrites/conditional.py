@@ -57,6 +57,14 @@ def ifexp(test: object, then: Callable[[], Any], orelse: Callable[[], Any], line
     return Condition(then, orelse, ("the value",), line).build(as_predicate(test))
 
 
+def came_to_its_end(way: object) -> bool:
+    """Whether a block of which every way leaves it was not left: its manager swallowed an exception of Python's.
+
+    :param way: the number of the way out, 0 for none
+    """
+    return not depends_on_data(way) and not way
+
+
 class Run:
     """One branch, run once on fake tensors: its result and the Python objects it changed."""
 

@@ -24,6 +24,7 @@ from exportguard.rewrites import build, scope
 
 Block = ast.With | ast.Try
 _JUMPS = (ast.Return, ast.Break, ast.Continue)
+_ALWAYS = "exportguard_always_jumps"  # marks the test behind a block of which every way leaves it
 _STAY = 0  # the number of a block that came to its end
 
 
@@ -33,7 +34,7 @@ def without_jumps(node: Block) -> list[ast.stmt] | None:
         return None  # which would take the place of an exception
     if not _jumps_on_a_test(_statements(node)):
         return None
-    leaving = _Leaving(f"{node.lineno}_{node.col_offset}")
+    leaving = _Leaving(f"{node.lineno}_{node.col_offset}", never_ends=_never_ends(node))
     orelse: list[ast.stmt] = []
     if isinstance(node, ast.Try):
         if not node.finalbody:
@@ -47,6 +48,14 @@ def without_jumps(node: Block) -> list[ast.stmt] | None:
     node.body = [*leaving.of(node.body, ending)]
     start = ast.copy_location(leaving.assigned(_STAY), node)
     return [start, node, *leaving.tests(), *leaving.behind(orelse, node)]
+
+
+def _never_ends(node: Block) -> bool:
+    """Whether every way through a block leaves it by a jump, unless its manager swallows an exception."""
+    if isinstance(node, ast.With):
+        return _always_jumps(node.body)
+    ways = [node.body, *(handler.body for handler in node.handlers)]
+    return not node.orelse and all(map(_always_jumps, ways))
 
 
 def _statements(node: Block) -> list[ast.stmt]:
@@ -67,8 +76,9 @@ def _jumps_on_a_test(statements: Sequence[ast.stmt]) -> bool:
 class _Leaving:
     """Gives every way out of one block a number."""
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, *, never_ends: bool) -> None:
         self._place = place
+        self._never_ends = never_ends
         self._ways: list[ast.stmt] = []  # what stands behind the block for each, from 1
         self._ended: int | None = None  # the number of a block that came to the end of its first part
 
@@ -113,11 +123,15 @@ class _Leaving:
 
     def tests(self) -> list[ast.stmt]:
         """What stands behind the block for each way out of it."""
-        made: list[ast.stmt] = []
+        made: list[ast.If] = []
         for way, jump in enumerate(self._ways, 1):
             if not isinstance(jump, ast.Pass):
                 made.append(self._is(way, [jump], jump))
-        return made
+        if made and self._never_ends:  # so that no path is left without a value
+            ended = build.call("came_to_its_end", build.load_behind(f"_left_{self._place}"))
+            made[-1].test = ast.copy_location(ast.UnaryOp(ast.Not(), ended), made[-1])
+            setattr(made[-1], _ALWAYS, True)
+        return [*made]
 
     def behind(self, orelse: list[ast.stmt], where: ast.stmt) -> list[ast.stmt]:
         """The `else` of a `try`, for the block that came to its end."""
@@ -145,5 +159,7 @@ def _always_jumps(statements: Sequence[ast.stmt]) -> bool:
         return False
     last = statements[-1]
     if isinstance(last, ast.If):
+        if hasattr(last, _ALWAYS):
+            return True
         return _always_jumps(last.body) and _always_jumps(last.orelse)
     return isinstance(last, (*_JUMPS, ast.Raise))

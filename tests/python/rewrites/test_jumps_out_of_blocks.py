@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 import torch
 from control_flow_program import up
+from random_programs import model_of
 from torch.nn import Module
 from torch.utils import _pytree as pytree
 
@@ -206,3 +209,40 @@ def test_answers_of_torch_are_tests_on_data(cls: type[Module]) -> None:
 @pytest.mark.parametrize("cls", [InTensor, InTuple], ids=lambda cls: cls.__name__)
 def test_in_is_a_test_on_data(cls: type[Module]) -> None:
     require_equal(cls(), [torch.tensor(numbers) for numbers in ([1, 2, 3, 5, 9], [3], [7, 7, 2], [0, 4])])
+
+
+#: Blocks of which every way leaves them, around the statements that return.
+BLOCKS = {
+    "with": "with torch.no_grad():",
+    "two": "with torch.no_grad(), contextlib.nullcontext():",
+    "nested": "with torch.no_grad():\n            with contextlib.nullcontext():",
+    "swallowing": "with contextlib.suppress(ValueError):",
+    "finally": "try:",
+}
+RETURNS = {
+    "two": "if x.sum() > 1: return x * 2\nreturn x - 1",
+    "three": "if x.sum() > 1: return x * 2\nif x.sum() < -1: return x * 3\nreturn x",
+    "an else": "if x.sum() > 1:\n    return x * 2\nelif x.sum() < -1:\n    return -x\nelse:\n    return x * 0",
+    "in a branch": "if x.sum() > 0:\n    if x.sum() > 1: return x * 2\n    return x * 5\nreturn x",
+    "pairs": "if x.sum() > 1: return x * 2, 1\nreturn x, 2",
+    "behind an error": "if len(x) == 4: raise ValueError\nif x.sum() > 1: return x * 2\nreturn x - 1",
+}
+
+
+@pytest.mark.parametrize("returns", RETURNS)
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_block_that_every_way_leaves_gives_a_value_on_each(block: str, returns: str) -> None:
+    if returns == "behind an error" and block != "swallowing":
+        returns = "two"  # the model itself raises
+    depth = 16 if block == "nested" else 12
+    inner = textwrap.indent(RETURNS[returns], " " * depth)
+    behind = {"finally": "        finally:\n            self.depth = 0\n", "swallowing": "        return x + 7\n"}.get(
+        block, ""
+    )
+    source = (
+        "import contextlib\nimport torch\n\nclass Model(torch.nn.Module):\n    def inner(self, x):\n"
+        f"        {BLOCKS[block]}\n{inner}\n{behind}\n"
+        "    def forward(self, x):\n        return self.inner(x)\n"
+    )
+    model = model_of(source, f"/blocks/{block} {returns}.py")
+    require_equal(model, [up(3), up(1), up(4, -1), up(5, 3), up(2, -4), up(3) - 0.3])
