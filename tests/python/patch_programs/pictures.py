@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -71,6 +72,8 @@ class Positions(torch.nn.Module):
         indices, weights = smooth.get_vision_interpolation_indices_and_weights(grid, 7, spatial_merge_size=2)
         place = nearest.get_vision_nearest_position_ids(target_sizes=grid[:, 1:], num_patches_per_side=7)
         merged = frames.get_vision_temporal_merge_index(grid[:, [0, 2, 1]] * torch.tensor([0, 1, 1]) + ONE_FRAME, 2, 2)
+        if isinstance(merged, tuple):  # transformers 5.24: it is another function, and computed for all clips itself
+            merged = merged[0]
         others = frames.get_vision_frame_index(grid), blocks.get_vision_pixel_shuffle_index(grid, 2), merged
         return positions, order, ends, place, indices, weights, others
 
@@ -115,20 +118,24 @@ def tables() -> None:
 class TextPositions(torch.nn.Module):
     """The positions alone: what the model computes them from is on no weight."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: Any = qwen.Qwen2VLModel) -> None:
         super().__init__()
+        self.model = model
         self.config = SimpleNamespace(vision_config=SimpleNamespace(spatial_merge_size=2))
 
     def forward(self, kinds: torch.Tensor, mask: torch.Tensor, grid: torch.Tensor) -> Any:
-        return qwen.Qwen2VLModel.get_rope_index(self, kinds, kinds, grid, attention_mask=mask)
+        return self.model.get_rope_index(self, kinds, kinds, grid, attention_mask=mask)
 
     def get_vision_position_ids(self, *args: Any, **kwargs: Any) -> Any:
-        return qwen.Qwen2VLModel.get_vision_position_ids(self, *args, **kwargs)
+        return self.model.get_vision_position_ids(self, *args, **kwargs)
 
 
-def text_of(grid: torch.Tensor, padded: int) -> tuple[torch.Tensor, ...]:
-    """A text for each picture, which stands behind a token of text; padded in front to the length of the longest."""
-    rows = [[0] + [1] * int(sides.prod() // 4) + [0, 0] for sides in grid]
+def text_of(grid: torch.Tensor, padded: int, ends: int = 0) -> tuple[torch.Tensor, ...]:
+    """A text for each picture, which stands behind a token of text; padded in front to the length of the longest.
+
+    Each row of blocks has `ends` further tokens.
+    """
+    rows = [[0] + [1] * (t * (h // 2) * (w // 2 + ends)) + [0, 0] for t, h, w in grid.tolist()]
     length = max(map(len, rows)) + padded
     kinds = torch.tensor([[0] * (length - len(row)) + row for row in rows])
     mask = torch.tensor([[0] * (length - len(row)) + [1] * len(row) for row in rows])
@@ -161,6 +168,10 @@ def text_positions() -> None:
     axes = {0: Dim.DYNAMIC, 1: Dim.DYNAMIC}
     calls = [text_of(grid, padded) for padded, grid in enumerate(GRIDS)]
     is_right_on_all(TextPositions(), calls, (axes, axes, {0: Dim.DYNAMIC}))
+    if importlib.util.find_spec("transformers.models.hy_v4_vl"):
+        hunyuan = importlib.import_module("transformers.models.hy_v4_vl.modeling_hy_v4_vl").HYV4VLModel
+        calls = [(*text_of(grid, padded, ends=1)[:2], grid) for padded, grid in enumerate(GRIDS)]
+        is_right_on_all(TextPositions(hunyuan), calls, (axes, axes, {0: Dim.DYNAMIC}))
     calls = [(*ranked_text_of(grid, padded), grid) for padded, grid in enumerate(GRIDS)]
     is_right_on_all(RankedPositions(), calls, (axes, axes, {0: Dim.DYNAMIC}))
 

@@ -6,6 +6,7 @@ frame by frame, and within a frame in blocks of `merge` by `merge`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types
 from collections.abc import Callable, Iterator
@@ -13,6 +14,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.nn.functional import pad
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves
 
 from exportguard.declaration.constructs import SearchPatch
 from exportguard.source.editing import rewrite
@@ -123,14 +126,29 @@ def _starts(grid: torch.Tensor) -> torch.Tensor:
 OwnStarts = exchange("OwnStarts", ("F.pad($counts.cumsum(0)[:-1], (1, 0))", "$counts.cumsum(0) - $counts"))
 
 
-#: What takes the place of each function, and the arguments of a call that has it computed before.
-_AT_ONCE: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
-    "get_vision_position_ids": (position_ids, ("position_ids",)),
-    "get_vision_window_index": (window_index, ("window_index", "cu_window_seqlens")),
-    "get_vision_nearest_position_ids": (nearest_position_ids, ("position_ids",)),
-    "get_vision_frame_index": (frame_index, ("frame_index",)),
-    "get_vision_pixel_shuffle_index": (block_order, ("pixel_shuffle_index",)),
-    "get_vision_temporal_merge_index": (temporal_merge_index, ("temporal_merge_index",)),
+class _AtOnce(NamedTuple):
+    """What takes the place of a function, the arguments of a call that has it computed before, and examples.
+
+    An example is the first argument; `options` are those behind it.
+    """
+
+    compute: Callable[..., Any]
+    given: tuple[str, ...]
+    options: tuple[int, ...] = ()
+    examples: tuple[list[list[int]], ...] = ([[1, 4, 8], [3, 8, 4]], [[2, 4, 4]])
+
+
+_AT_ONCE = {
+    "get_vision_position_ids": _AtOnce(position_ids, ("position_ids",), (2,)),
+    "get_vision_window_index": _AtOnce(window_index, ("window_index", "cu_window_seqlens"), (2, 8, 2)),
+    "get_vision_nearest_position_ids": _AtOnce(
+        nearest_position_ids, ("position_ids",), (7,), ([[4, 8], [5, 3]], [[1, 7]])
+    ),
+    "get_vision_frame_index": _AtOnce(frame_index, ("frame_index",)),
+    "get_vision_pixel_shuffle_index": _AtOnce(block_order, ("pixel_shuffle_index",), (2,)),
+    "get_vision_temporal_merge_index": _AtOnce(
+        temporal_merge_index, ("temporal_merge_index",), (2, 2), ([[3, 4, 8], [3, 8, 4]], [[1, 4, 4]])
+    ),
 }
 
 
@@ -141,7 +159,7 @@ _REWRITTEN = {"get_vision_interpolation_indices_and_weights": rewrite(OwnStarts)
 def _replacement(original: Callable[..., Any]) -> Any:
     if original.__name__ in _REWRITTEN:
         return _REWRITTEN[original.__name__](original)
-    at_once, given = _AT_ONCE[original.__name__]
+    at_once, given, _, _ = _AT_ONCE[original.__name__]
 
     @functools.wraps(original)
     def compute(*args: Any, kwargs: dict[str, Any] | None = None, **options: Any) -> Any:
@@ -153,10 +171,39 @@ def _replacement(original: Callable[..., Any]) -> Any:
     return compute
 
 
+@contextlib.contextmanager
+def plainly() -> Iterator[None]:
+    """What is computed within is no part of what is traced."""
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        yield
+
+
+@functools.cache
+def _is_known(function: Callable[..., Any]) -> bool:
+    """Whether what takes its place gives the same on examples: a later version may do something else by its name."""
+    if function.__name__ in _REWRITTEN:
+        return True
+    at_once, _, options, examples = _AT_ONCE[function.__name__]
+    with plainly():
+        calls = [(torch.tensor(example), *options) for example in examples]
+        try:
+            pairs = [(tree_leaves(function(*call)), tree_leaves(at_once(*call))) for call in calls]
+        except (TypeError, ValueError, IndexError, RuntimeError):  # it takes other arguments, or other values
+            return False
+    return all(len(one) == len(other) and all(map(_is_equal, one, other)) for one, other in pairs)
+
+
+def _is_equal(one: object, other: object) -> bool:
+    if not (isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor)):
+        return False
+    return one.dtype == other.dtype and torch.equal(one, other)
+
+
 def _find(module: types.ModuleType) -> Iterator[tuple[Any, str]]:
     """The functions by their names, imported from transformers' own module or defined by the model itself."""
     for name in (*_AT_ONCE, *_REWRITTEN):
-        if getattr(vars(module).get(name), "__module__", None) in (_HOME, module.__name__):
+        function = vars(module).get(name)
+        if getattr(function, "__module__", None) in (_HOME, module.__name__) and _is_known(function):
             yield module, name
 
 

@@ -7,12 +7,17 @@ sums over the tokens before it: a token of text moves on by one, a picture as a 
 from __future__ import annotations
 
 import ast
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from exportguard.declaration.constructs import construct_patch
+from exportguard.patches.transformers.picture_grids import plainly
 from exportguard.source.editing import rewrite
+from exportguard.source.errors import RewriteError
 from exportguard.source.templates import Match, Template
 from exportguard.source.walking import Transformer
 
@@ -33,25 +38,47 @@ _AXES = Template("torch.zeros($axes, $x.shape[0], $x.shape[1], dtype=$x.dtype, d
 _SECONDS = Template("iter($seconds) if $seconds is not None else iter([1] * $count)")
 _RATE = Template("rate = $configuration.tokens_per_second")
 
-_ALL = Template("return positions_with_pictures($kinds, $mask, {1: $pictures, 2: $clips}, $side)")
-_ALL_TIMED = Template(
-    "return positions_with_pictures($kinds, $mask, {1: $pictures, 2: $clips}, $side, clip_interval($seconds, $rate))"
+_PLACES = Template("found = $places($next, $grid, ...)")
+_BY_LONGER_SIDE = Template("next += max($grid[1], $grid[2]) // $side")
+_BEHIND_THE_LAST = Template("next = $found.max().item() + 1")
+
+_ALL = Template(
+    "return positions_with_pictures($kinds, $mask, {1: $pictures, 2: $clips}, Walk($places, $side, $behind))"
 )
-_ALL_RANKED = Template("return ranked_positions($kinds, $mask, $pictures, $axes, $side)")
+_ALL_TIMED = Template(
+    "return positions_with_pictures($kinds, $mask, {1: $pictures, 2: $clips}, "
+    "Walk($places, $side, $behind, clip_interval($seconds, $rate)))"
+)
+_ALL_RANKED = Template("return ranked_positions($kinds, $mask, $pictures, $axes, $ranks, $side)")
+
+
+@dataclass(frozen=True)
+class Walk:
+    """How the model walks over a picture.
+
+    `places` is its own method: the positions of a picture's tokens, from where it begins, its frames, rows and columns
+    of patches, the sides of a block in frames and patches, and for clips how many positions apart their frames are.
+    What follows a picture is behind its longer side, or behind its last position.
+    """
+
+    places: Callable[..., torch.Tensor]
+    merge: int
+    is_behind_last: bool
+    interval: Any = None
 
 
 def positions_with_pictures(
-    kinds: torch.Tensor,
-    mask: torch.Tensor | None,
-    grids: dict[int, torch.Tensor | None],
-    merge: int,
-    interval: object = 1,
+    kinds: torch.Tensor, mask: torch.Tensor | None, grids: dict[int, torch.Tensor | None], walk: Walk
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The positions, (3, batch, tokens), and how far each row's next one is from its number of tokens.
 
     `kinds` tells text from pictures and clips, `mask` which tokens count, `grids` the sizes of the pictures of each
-    kind, and `interval` how many positions apart the frames of each clip are.
+    kind.
+
+    Raises:
+        RewriteError: the model places the tokens of a picture in a way that is not known.
     """
+    has_ends = _has_ends_of_rows(walk)
     counted = torch.ones_like(kinds, dtype=torch.bool) if mask is None else mask.bool()
     rank = counted.long().cumsum(1) - 1
     starts = counted & (kinds != _kind_before(kinds, counted))
@@ -62,10 +89,11 @@ def positions_with_pictures(
             continue
         is_kind = kinds == kind
         number = _numbers(starts & is_kind, grid)
-        places, longer = _in_pictures(grid[number] // _sides(merge, grid), offset)
-        if kind == _CLIP:
-            places = torch.cat([_spaced(places[:1], interval, number), places[1:]])
-        inside, advance = torch.where(is_kind, places, inside), torch.where(is_kind, longer, advance)
+        blocks = grid[number] // _sides(walk.merge, grid)
+        interval = _of_each(walk.interval if kind == _CLIP else None, number)
+        places = _in_pictures(blocks, offset, interval, has_ends)
+        behind = _behind(blocks, interval, has_ends) if walk.is_behind_last else blocks[..., 1:].amax(-1)
+        inside, advance = torch.where(is_kind, places, inside), torch.where(is_kind, behind, advance)
     moves = torch.where(counted & (starts | (kinds == 0)), advance, 0).cumsum(1)
     positions = torch.where(counted, moves - advance + inside, 0)
     return positions, positions.amax((0, 2))[:, None] + 1 - counted.long().sum(1, keepdim=True)
@@ -81,15 +109,69 @@ def _sides(merge: int, grid: torch.Tensor) -> torch.Tensor:
     return torch.tensor([1, merge, merge], device=grid.device)
 
 
-def _in_pictures(grid: torch.Tensor, offset: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Frame, row and column of each token in its picture of blocks, and the picture's longer side."""
+def _in_pictures(grid: torch.Tensor, offset: torch.Tensor, interval: Any, has_ends: bool) -> torch.Tensor:
+    """The positions on three axes of each token in its picture of blocks: (3, ...).
+
+    They are its frame, row and column. Where each row has a token of its own at its end, a frame begins on all axes
+    behind what the one before it has.
+    """
     _, height, width = grid.unbind(-1)
-    places = [offset // (height * width), offset // width % height, offset % width]
-    return torch.stack(places), torch.maximum(height, width)
+    across = width + has_ends
+    frame, row, column = offset // (height * across), offset // across % height, offset % across
+    if not has_ends:
+        return torch.stack([(frame * interval).long(), row, column])
+    begin = frame * torch.maximum(height, across)
+    return torch.stack([begin, row + begin, column + begin])
 
 
-def _spaced(frame: torch.Tensor, interval: Any, number: torch.Tensor) -> torch.Tensor:
-    return (frame * (interval[number] if isinstance(interval, torch.Tensor) else interval)).long()
+def _behind(grid: torch.Tensor, interval: Any, has_ends: bool) -> torch.Tensor:
+    """The first position behind all that a picture has."""
+    frames, height, width = grid.unbind(-1)
+    if has_ends:
+        return frames * torch.maximum(height, width + 1)
+    return torch.maximum(((frames - 1) * interval).long() + 1, torch.maximum(height, width))
+
+
+def _of_each(interval: Any, number: torch.Tensor) -> Any:
+    if interval is None:
+        return 1
+    return interval[number] if isinstance(interval, torch.Tensor) and interval.dim() else interval
+
+
+_SIZES = [torch.tensor(size) for size in itertools.product((1, 3), (1, 2, 4), (1, 3))]  # in blocks
+
+
+def _has_ends_of_rows(walk: Walk) -> bool:
+    """Whether each row has a token of its own at its end, seen from what the model's method gives for some sizes.
+
+    Raises:
+        RewriteError: it gives something else.
+    """
+    apart = (1,) if walk.interval is None else (1, 2)
+    cases = list(itertools.product(_SIZES, (0, 5), apart))
+    with plainly():
+        given = [
+            walk.places(start, size * _sides(walk.merge, size), 1, walk.merge, *[interval][: len(apart) - 1])
+            for size, start, interval in cases
+        ]
+        for has_ends in (False, True):
+            known = [_all_of_one(size, interval, has_ends) + start for size, start, interval in cases]
+            if all(map(torch.equal, given, known)):
+                return has_ends
+    raise _unknown(walk.places)
+
+
+def _all_of_one(size: torch.Tensor, interval: int, has_ends: bool) -> torch.Tensor:
+    frames, height, width = size.tolist()
+    return _in_pictures(size, torch.arange(frames * height * (width + has_ends)), interval, has_ends)
+
+
+def _unknown(method: object) -> RewriteError:
+    name = getattr(method, "__qualname__", "the method that does it")
+    return RewriteError(
+        f"the positions of a picture's tokens are only computed for all pictures at once where they are known, and "
+        f"{name} gives others. Compute the positions before, and convert the model with position_ids as an input"
+    )
 
 
 def clip_interval(seconds: Any, rate: Any) -> Any:
@@ -105,13 +187,23 @@ def _kind_before(kinds: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
 
 
 def ranked_positions(
-    kinds: torch.Tensor, mask: torch.Tensor | None, grid: torch.Tensor | None, axes: int, merge: int
+    kinds: torch.Tensor,
+    mask: torch.Tensor | None,
+    grid: torch.Tensor | None,
+    axes: int,
+    ranks: Callable[..., torch.Tensor],
+    merge: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Positions, (axes, batch, tokens), that are a token's rank in its text, whatever pictures stand before it.
 
     The last three axes of a picture's tokens are their column, their row, and the picture's number. A picture may have
-    a token that begins it and one that ends it, and each of its rows has one at its end.
+    a token that begins it and one that ends it, and each of its rows has one at its end. `ranks` is the model's own
+    method, which gives columns and rows.
+
+    Raises:
+        RewriteError: it gives something else.
     """
+    _require_columns_and_rows(ranks, merge)
     counted = torch.ones_like(kinds, dtype=torch.bool) if mask is None else mask.bool()
     rank = counted.long().cumsum(1) - 1
     positions = rank.expand(axes, -1, -1)
@@ -127,6 +219,15 @@ def ranked_positions(
         positions = torch.cat([positions[:-3], torch.where(is_inside, inside, positions[-3:])])
     positions = torch.where(counted, positions, 0)
     return positions, positions.amax((0, 2))[:, None] + 1 - counted.long().sum(1, keepdim=True)
+
+
+def _require_columns_and_rows(ranks: Callable[..., torch.Tensor], merge: int) -> None:
+    with plainly():
+        for _, height, width in (size.tolist() for size in _SIZES):
+            place = torch.arange(height * (width + 1))
+            given = ranks(torch.tensor([height, width]) * merge, spatial_merge_size=merge)
+            if not torch.equal(given, torch.stack([place % (width + 1), place // (width + 1)])):
+                raise _unknown(ranks)
 
 
 def _lengths(number: torch.Tensor, is_picture: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
@@ -166,10 +267,16 @@ def _kinds_and_mask(function: ast.FunctionDef) -> Match | None:
 
 def _all_at_once(known: Match, before: list[ast.stmt], rest: list[ast.stmt], like: ast.stmt) -> list[ast.stmt] | None:
     sides, grids = _SIDE.within(*before), _GRIDS.within(*rest)
-    match = known.joined(grids[0]) if sides and grids else None
+    steps = _steps(rest, sides[-1].names["side"]) if sides else []
+    match = known.joined(grids[0]) if grids and len(steps) == 1 else None
     if match is None:
         return None
-    match.holes["side"] = _variable(sides[-1], "side")
+    places, is_behind_last = steps[0]
+    match.holes |= {
+        "side": _variable(sides[-1], "side"),
+        "places": places,
+        "behind": ast.Constant(is_behind_last),
+    }
     seconds, rates = _SECONDS.within(*rest), _RATE.within(*before, *rest)
     if not seconds and not rates:
         return _ALL.statements(match, like)
@@ -179,6 +286,25 @@ def _all_at_once(known: Match, before: list[ast.stmt], rest: list[ast.stmt], lik
     return _ALL_TIMED.statements(match, like)
 
 
+def _steps(walk: list[ast.stmt], side: str) -> list[tuple[ast.expr, bool]]:
+    """The methods that place a picture where the walk is, and whether it goes on behind the last of their positions."""
+    found = []
+    for places in _PLACES.within(*walk):
+        here = [places.text(name) for name in ("next", "grid")]
+        longer = (
+            [step.names["next"], step.text("grid")] == here
+            for step in _BY_LONGER_SIDE.within(*walk)
+            if step.text("side") == side
+        )
+        last = (
+            [step.names["next"], step.text("found")] == [here[0], places.names["found"]]
+            for step in _BEHIND_THE_LAST.within(*walk)
+        )
+        if (is_longer := any(longer)) or any(last):
+            found.append((places.holes["places"], not is_longer))
+    return found
+
+
 def _all_ranked(known: Match, before: list[ast.stmt], rest: list[ast.stmt], like: ast.stmt) -> list[ast.stmt] | None:
     """Where each axis has a rank of its own: a picture takes as many places as it has tokens."""
     grid = _GRID.match(rest[0])
@@ -186,7 +312,7 @@ def _all_ranked(known: Match, before: list[ast.stmt], rest: list[ast.stmt], like
     match = known.joined(grid) if grid is not None and sides and axes else None
     if match is None:
         return None
-    match.holes |= {"side": sides[0].holes["side"], "axes": axes[0].holes["axes"]}
+    match.holes |= {"side": sides[0].holes["side"], "ranks": sides[0].holes["ranks"], "axes": axes[0].holes["axes"]}
     return _ALL_RANKED.statements(match, like)
 
 
@@ -196,6 +322,7 @@ def _variable(match: Match, name: str) -> ast.expr:
 
 _replace = rewrite(
     AllAtOnce,
+    Walk=Walk,
     clip_interval=clip_interval,
     positions_with_pictures=positions_with_pictures,
     ranked_positions=ranked_positions,
