@@ -87,7 +87,8 @@ A program means what it means in Python, or the export fails with the line and t
 - **Numbers.** A Python number that a loop or a branch changes is an int64 or float64 tensor of rank 0 that computes
   as Python does, and decides a dtype no more than a Python number would. Its kind may widen: bool, int, float, and a
   tensor of the dtype and shape that the body makes (`total = 0`). Where a variable has its kind only behind the first
-  step (`h = None`), that step is written before the loop. Integers beyond 64 bits do not fit.
+  step (`h = None`), that step is written before the loop. Integers beyond 64 bits do not fit. A number of tensor data
+  from in front of a loop or a branch, `k = int(x.sum())`, is an operand of its own of what becomes a graph.
   A number that is an int on one path and a float on the other keeps both kinds in mind: where they would give a tensor
   beside it different dtypes, as one of integers, the export fails. So is what `max(n, 0.5)` and `min(n, 0.5)` give,
   of a size as well: one of the two, with its kind, and the first one where the second is NaN.
@@ -119,10 +120,10 @@ A program means what it means in Python, or the export fails with the line and t
   which are read although its guard failed. What comes from elsewhere, as a function that an input holds, is as torch
   has it.
 - **Lists.** A list that a loop fills knows its first and last elements, slices, `reversed`, `len`, `+`, loops over
-  it, `torch.stack` and `torch.cat`; what needs its length while the model is traced is refused: unpacking, `in`,
-  `sort`, returning it. Elements that data leaves out (`if …: rows.append(row)`, comprehensions with a filter) are
-  left out when the program runs, and those of the steps behind a `break` on data. A list that was made outside of the
-  function cannot be filled. What the steps before appended is nowhere in the graph of a step, so that a loop carries
+  it, `torch.stack` and `torch.cat`, and one of numbers `in`, `index` and `count`; what needs its length while the
+  model is traced is refused: unpacking, `sort`, returning it. Elements that data leaves out (`if …: rows.append(row)`,
+  comprehensions with a filter) are left out when the program runs, and those of the steps behind a `break` on data. A
+  list that was made outside of the function cannot be filled. What the steps before appended is nowhere in the graph of a step, so that a loop carries
   the last elements of a list which a step reads: `outs[-1]`, `outs[-2:]`, `outs[t - 1]` by the number of a step that
   appends one element each time, `len(outs)`, `if outs`. Where there may be none before the loop, its first step is
   written in front of it. Anything else that a step asks of such a list, as `torch.stack(outs)`, is refused.
@@ -138,6 +139,11 @@ A program means what it means in Python, or the export fails with the line and t
   function with `yield` calls the body of the loop for what it yields. It is refused where it takes what is sent to it,
   or yields within a `with` or a `try`; so is an iterator that is gone through in another branch or loop than the one
   that it was made in, gone through again, or joined by `zip` to another one where neither is a function of rows.
+  `any` and `all` make no element behind the one that decides. A loop whose length Python knows is unrolled, and goes
+  through all elements also where tensor data leaves it before: a generator that changes something there is refused,
+  and so is what goes through an iterator behind such a loop. `itertools.count`, `cycle` and `repeat` beside rows make
+  their elements of the number of the step; alone they are a loop that ends where the model leaves it. `next(it)` of
+  `iter(x)` takes a row where it was made, not in a branch or a loop.
 - **Sizes as keys.** `if n not in self.masks: self.masks[n] = …` of a dynamic size: whether n is another key is a
   test on sizes, and what the trace puts into a dict goes with it. A function under `lru_cache` is called.
 - **Tests on sizes.** torch traces the way that the sizes of the example take, and notes which sizes take it. Where
@@ -225,6 +231,7 @@ at the export, without any rewriting; what a call writes, and parameters, are da
 | a loop whose length Python knows | stays a loop, which the trace unrolls |
 | comprehensions, `any`, `all`, `sum`, `min`, `max` | loops over what they go through |
 | `map`, `filter`, `list`, `tuple`, `sorted`, `[*rows]`, `reduce` and most of `itertools` | loops over rows |
+| `y[i], y[j] = y[j].clone(), y[i].clone()` | one assignment after the other, of what was computed before |
 | `layers[k]`, `{0: f, 1: g}[k]`, `scales[k]`, `counts[k] += 1` with a `k` of data | a look-up, or branches |
 | a `while` that fills a list, as with two pointers | a `while_loop` that counts its steps, and a `scan` |
 | `def rows(x): … yield row`, `(f(row) for row in x)` | one loop of its steps and of those of what goes through it |
@@ -252,7 +259,6 @@ _LIMITS = """\
 
 - `global` or `nonlocal` inside a loop, a `return` in a `with` or `try` inside a loop, and an `if` that holds the
   `break` or `continue` of a loop that is left as it is; coroutines; lambdas at the level of a module.
-- An early `return` inside `try` or `with` is rewritten where the block ends the function, and not elsewhere.
 - `x is None`, `isinstance(…)`, `in`, comparisons with a string and `self.training` are Python tests by their form.
 - torch takes a `scan` of one step for a constant: a loop over rows is exported with two or more of them, and runs with
   any number.
