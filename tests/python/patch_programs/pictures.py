@@ -71,10 +71,10 @@ class Positions(torch.nn.Module):
         order, ends = windows.get_vision_window_index(grid, spatial_merge_size=2, window_size=16, patch_size=2)
         indices, weights = smooth.get_vision_interpolation_indices_and_weights(grid, 7, spatial_merge_size=2)
         place = nearest.get_vision_nearest_position_ids(target_sizes=grid[:, 1:], num_patches_per_side=7)
-        merged = frames.get_vision_temporal_merge_index(grid[:, [0, 2, 1]] * torch.tensor([0, 1, 1]) + ONE_FRAME, 2, 2)
-        if isinstance(merged, tuple):  # transformers 5.24: it is another function, and computed for all clips itself
-            merged = merged[0]
-        others = frames.get_vision_frame_index(grid), blocks.get_vision_pixel_shuffle_index(grid, 2), merged
+        others = [frames.get_vision_frame_index(grid), blocks.get_vision_pixel_shuffle_index(grid, 2)]
+        if not hasattr(frames.Kimi_K25VisionModel, "temporal_merge"):  # transformers 5.24 merges in another way
+            clips = grid[:, [0, 2, 1]] * torch.tensor([0, 1, 1]) + ONE_FRAME
+            others.append(frames.get_vision_temporal_merge_index(clips, 2, 2))
         return positions, order, ends, place, indices, weights, others
 
 
