@@ -119,17 +119,17 @@ A program means what it means in Python, or the export fails with the line and t
   one. A number whose kind depends on the path is refused there, and so is a `match` on tensor data that binds names
   which are read although its guard failed. What comes from elsewhere, as a function that an input holds, is as torch
   has it.
-- **Lists.** A list that a loop fills knows its first and last elements, slices, `reversed`, `len`, `+`, loops over
-  it, `torch.stack` and `torch.cat`, and one of numbers `in`, `index` and `count`; what needs its length while the
-  model is traced is refused: unpacking, `sort`, returning it. Elements that data leaves out (`if …: rows.append(row)`,
+- **Lists.** A list that a loop fills knows its first and last elements, slices, `reversed`, `len`, `+`, loops over it,
+  `torch.stack` and `torch.cat`, and one of numbers `in`, `index` and `count`; what needs its length while the model is
+  traced is refused: unpacking, `sort`, returning it. Elements that data leaves out (`if …: rows.append(row)`,
   comprehensions with a filter) are left out when the program runs, and those of the steps behind a `break` on data. A
-  list that was made outside of the function cannot be filled. What the steps before appended is nowhere in the graph of a step, so that a loop carries
-  the last elements of a list which a step reads: `outs[-1]`, `outs[-2:]`, `outs[t - 1]` by the number of a step that
-  appends one element each time, `len(outs)`, `if outs`. Where there may be none before the loop, its first step is
-  written in front of it. Anything else that a step asks of such a list, as `torch.stack(outs)`, is refused.
-  `torch.cat` of parts whose size is made in the step, as `x[i:i + 2]` that may end at the end of x, is refused.
-  Elements that a loop puts in front, `outs.insert(0, row)`, are appended and turned around behind it, if the function
-  made the list and the loop does nothing else with it.
+  list that was made outside of the function cannot be filled. What the steps before appended is nowhere in the graph of
+  a step, so that a loop carries the last elements of a list which a step reads: `outs[-1]`, `outs[-2:]`, `outs[t - 1]`
+  by the number of a step that appends one element each time, `len(outs)`, `if outs`. Where there may be none before the
+  loop, its first step is written in front of it. Anything else that a step asks of such a list, as `torch.stack(outs)`,
+  is refused. `torch.cat` of parts whose size is made in the step, as `x[i:i + 2]` that may end at the end of x, is
+  refused. Elements that a loop puts in front, `outs.insert(0, row)`, are appended and turned around behind it, if the
+  function made the list and the loop does nothing else with it.
 - **Choices.** `layers[k]` with a `k` that only the run knows is asked for nothing but calls, attributes and elements:
   each is asked of every element of the container, in a branch of its own, so that only what Python would do is done.
   Numbers of one kind and tensors of one shape are looked up in a tensor, which may be any of them in memory. That `k`
