@@ -2,6 +2,7 @@
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
 #include "lowering/kernels.h"
+#include "lowering/reductions.h"
 #include "lowering/size_arithmetic.h"
 
 // Differences of neighbours along an axis, integrals by trapezoids, derivatives by differences.
@@ -17,6 +18,10 @@ struct Neighbours {
 
 Neighbours neighbours(LoweringContext& ctx, Value* x, std::int64_t axis) {
   return {ctx.slice(x, axis, 1, kEnd), ctx.slice(x, axis, 0, -1)};
+}
+
+Value* slice_at(LoweringContext& ctx, Value* x, std::int64_t axis, std::int64_t position) {
+  return ctx.slice(x, axis, position, position == -1 ? kEnd : position + 1);
 }
 
 Value* differences(LoweringContext& ctx, Value* x, std::int64_t axis) {
@@ -75,8 +80,21 @@ void finish_integral(LoweringContext& ctx, Value* doubled) {
   ctx.result(ctx.op("Mul", {ctx.cast(doubled, ctx.output_dtype()), scale}));
 }
 
+/// Of neighbours that are equally far apart: all heights but half of the first and of the last one, which are added in
+/// their own dtype.
+Value* even_integral(LoweringContext& ctx, std::int64_t axis) {
+  Value* x = ctx.input(0);
+  Value* all = sum(ctx, is_floating(x->dtype()) ? x : ctx.cast(x, DType::kInt64), {{axis}, false});
+  Value* ends = same_dtype_op(ctx, "Add", {slice_at(ctx, x, axis, 0), slice_at(ctx, x, axis, -1)});
+  const DType dtype = ctx.output_dtype();
+  Value* half = ctx.op("Mul", {ctx.cast(ends, dtype), ctx.constant(0.5, dtype)});
+  Value* inner = ctx.op("Sub", {ctx.cast(all, dtype), kernel_reduce(ctx, "ReduceSum", half, {axis}, false)});
+  return ctx.op("Mul", {inner, ctx.scalar(1, dtype)});
+}
+
 void lower_trapezoid(LoweringContext& ctx) {
   const std::int64_t axis = ctx.axis(2, ctx.rank(ctx.input(0)));
+  if (!has_places(ctx)) return ctx.result(even_integral(ctx, axis));
   finish_integral(ctx, kernel_reduce(ctx, "ReduceSum", doubled_areas(ctx, axis), {axis}, false));
 }
 
@@ -88,10 +106,6 @@ void lower_cumulative_trapezoid(LoweringContext& ctx) {
 }
 
 // ------------------------------------------------------------------------------------------------ derivatives
-
-Value* slice_at(LoweringContext& ctx, Value* x, std::int64_t axis, std::int64_t position) {
-  return ctx.slice(x, axis, position, position == -1 ? kEnd : position + 1);
-}
 
 /// One axis of a tensor whose neighbours are `step` apart: a number, or one number for each pair of neighbours, laid
 /// along the axis.

@@ -71,7 +71,16 @@ void lower_smooth_l1_loss(LoweringContext& ctx) {
   ctx.result(reduce_loss(ctx, loss, reduction_at(ctx, 2)));
 }
 
+/// Kernels that write into a tensor like the input, whatever dtype a trace says that the result has.
+void require_dtype_of_input(LoweringContext& ctx) {
+  const bool is_same = !is_floating(ctx.input(0)->dtype()) || ctx.input(0)->dtype() == ctx.output_dtype();
+  ctx.require(is_same,
+              "torch gives this loss in the dtype of the input, and torch.export says in the wider one of the target; "
+              "cast the input or the target to the dtype of the other");
+}
+
 void lower_huber_loss(LoweringContext& ctx) {
+  require_dtype_of_input(ctx);
   const double delta = ctx.number(3);
   Value* size = ctx.op("Abs", {difference(ctx)});
   Value* quadratic = scaled(ctx, multiply(ctx, size, size), 0.5);
@@ -153,6 +162,7 @@ void lower_poisson_nll_loss(LoweringContext& ctx) {
 }
 
 void lower_soft_margin_loss(LoweringContext& ctx) {
+  require_dtype_of_input(ctx);
   Value* loss = negative_log_sigmoid(ctx, multiply(ctx, operand(ctx, 0), operand(ctx, 1)));
   ctx.result(reduce_loss(ctx, loss, reduction_at(ctx, 2)));
 }
@@ -166,7 +176,8 @@ Value* equals(LoweringContext& ctx, Value* a, double number) {
 /// x where the target is 1, max(0, margin - x) where it is -1.
 void lower_hinge_embedding_loss(LoweringContext& ctx) {
   Value* x = operand(ctx, 0);
-  Value* target = operand(ctx, 1);
+  Value* target = ctx.input(1);  // of whole numbers and fractions beside each other, in its own dtype
+  target = is_floating(target->dtype()) ? ctx.widened(target) : ctx.cast(target, DType::kInt64);
   Value* nothing = zero(ctx, x);
   Value* hinge = at_least(ctx, subtract(ctx, ctx.number_like(ctx.number(2), x), x), 0);
   Value* apart = ctx.where(equals(ctx, target, 1), nothing, hinge);

@@ -67,3 +67,24 @@ def test_gradients_of_integers_wrap_round_before_they_are_divided(dtype: torch.d
 
 def test_the_middle_has_no_part_in_a_gradient_of_equal_distances(check: Check) -> None:
     check(lambda x: torch.gradient(x)[0], [torch.tensor([1.0, float("inf"), 3.0, 4.0, float("nan"), 6.0])])
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int64, torch.float32], ids=str)
+def test_an_integral_of_even_steps_adds_all_heights_and_takes_half_of_the_ends(
+    dtype: torch.dtype, check: Check
+) -> None:
+    """Integers wrap round in the sum of the two ends alone; infinite ends leave nothing that is a number."""
+
+    def heights(*sizes: int) -> torch.Tensor:
+        if dtype.is_floating_point:
+            x = torch.randn(sizes)
+            x.view(-1)[::7] = float("inf")
+            return x
+        ends = torch.iinfo(dtype)
+        return torch.randint(max(ends.min, -(2**40)), min(ends.max, 2**40), sizes).to(dtype)
+
+    check(
+        lambda x: (torch.trapezoid(x, dim=1), torch.trapezoid(x, dx=0.5, dim=0), torch.trapz(x, dx=3)),
+        [heights(3, 5)],
+        others=[[heights(4, 9)], [heights(1, 2)], [heights(2, 1)]],
+    )

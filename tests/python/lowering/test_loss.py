@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch.nn import functional
 
+from exportguard.errors import LoweringError
+
 if TYPE_CHECKING:
     from conftest import Check
 
@@ -174,3 +176,20 @@ def test_a_margin_of_nan_costs_nothing(loss: Any, check: Check) -> None:
     x = torch.tensor([[0.5, float("nan"), 2.0], [float("inf"), 0.1, float("inf")], [1.0, 2.0, 3.0]])
     target = torch.tensor([0, 1, 2]) if loss is functional.multi_margin_loss else torch.tensor([[0, -1, 1]] * 3)
     check(lambda x, target: loss(x, target, reduction="none"), [x, target])
+
+
+@pytest.mark.parametrize("target", [torch.float32, torch.int64, torch.int32], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64], ids=str)
+def test_a_target_between_the_signs_is_of_neither(dtype: torch.dtype, target: torch.dtype, check: Check) -> None:
+    """Fractions of a target beside whole numbers are not cut to one of the signs."""
+    x = torch.tensor([3, -2, 0, 5, 1, 4]).to(dtype)
+    y = torch.tensor([1.0, -1.0, 1.7, -1.3, 0.2, -0.9]).to(target)
+    check(lambda x, y: functional.hinge_embedding_loss(x, y, 1.5, reduction="none"), [x, y])
+
+
+@pytest.mark.parametrize("loss", [functional.huber_loss, functional.soft_margin_loss])
+def test_a_loss_that_a_trace_gives_another_dtype_is_refused(loss: Any, check: Check) -> None:
+    """torch 2.13: the kernels write into a tensor like the input, their shape functions promote."""
+    check(loss, [scores(3, 4).double(), scores(3, 4)])
+    with pytest.raises(LoweringError, match="in the dtype of the input"):
+        check(loss, [scores(3, 4), scores(3, 4).double()])
