@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statically_known_true
 from torch.utils import _pytree as pytree
 
@@ -142,6 +143,7 @@ class Kinds:
         return UnstableError(
             f"line {self._line}: a loop over tensors carries {name}, which is {describe(start)} before it but "
             f"{describe(end)} behind a step; give the variable the shape and dtype that the body makes before the loop"
+            f"{_BY_A_MASK if _is_of_another_size(start, end) else ''}"
         )
 
     def require_known_sizes(self, own_symbols: set[Any]) -> None:
@@ -165,13 +167,25 @@ def _has_size_of(shape: Sequence[Any], symbols: set[Any]) -> bool:
     return any(free_unbacked_symbols(size) & symbols for size in shape if isinstance(size, torch.SymInt))
 
 
+_BY_A_MASK = ", or carry a tensor of fixed size with a mask of the rows that are left, or a number of those filled"
+
+
+def _is_of_another_size(start: object, end: object) -> bool:
+    """Whether a step leaves other sizes of as many axes."""
+    are_tensors = isinstance(start, torch.Tensor) and isinstance(end, torch.Tensor)
+    return are_tensors and start.dim() == end.dim() and start.dtype == end.dtype  # type: ignore[attr-defined]
+
+
 def _is_same_kind(first: Kind, second: Kind) -> bool:
     known, wanted = ((kind.dtype, kind.is_number, kind.kinds, len(kind.shape)) for kind in (first, second))
     return known == wanted
 
 
 def _is_same_shape(first: Sequence[Any], second: Sequence[Any]) -> bool:
-    return len(first) == len(second) and all(statically_known_true(a == b) for a, b in zip(first, second, strict=True))
+    with disable_proxy_modes_tracing():  # the program has no sizes that tensor data made in a run for the analysis
+        return len(first) == len(second) and all(
+            statically_known_true(a == b) for a, b in zip(first, second, strict=True)
+        )
 
 
 def undefined_like(start: object, end: object) -> Any:

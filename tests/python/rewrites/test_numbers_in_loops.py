@@ -7,7 +7,7 @@ import torch
 from control_flow_program import up
 from random_programs import model_of
 
-from exportguard import to_onnx
+from exportguard import RewriteError, to_onnx
 
 NUMBERS = {
     "int": "int(x.sum())",
@@ -86,3 +86,20 @@ def test_the_program_is_that_of_eager_mode(number: str, use: str, loop: str) -> 
     for rows, scale in ((4, 1.0), (1, 1.0), (3, -1.0), (6, 4.0), (2, -5.0), (9, 0.3)):
         (found,) = onnx.run({"x": up(rows, scale)}).values()
         torch.testing.assert_close(found, model(up(rows, scale)), rtol=1e-4, atol=1e-4)
+
+
+class Suppression(torch.nn.Module):
+    def forward(self, x):
+        order = x[:, 0].argsort()
+        count = 0
+        while order.numel() > 0:
+            count += 1
+            rest = order[1:]
+            order = rest[x[rest, 1] > x[order[0], 1]]
+        return torch.tensor(count)
+
+
+def test_a_variable_with_as_many_rows_as_tensor_data_leaves_is_named() -> None:
+    reason = r"line \d+: a loop over tensors carries `order`, .* of shape \[.*\] behind a step; .* a mask"
+    with pytest.raises(RewriteError, match=reason):
+        to_onnx(Suppression(), (up(4),), dynamic_shapes=({0: "rows"},), rewrite="auto")
