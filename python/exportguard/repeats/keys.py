@@ -77,7 +77,7 @@ def appearance(tensor: object) -> tuple[Any, ...]:
     :raises UncomparableError: a tensor of a class with its own operators, a constant, one that is sparse, or seen
         through a lazy conjugation or negation
     """
-    if type(tensor) is not FakeTensor or tensor.constant is not None or tensor.pytype is not None:
+    if type(tensor) is not FakeTensor or has_elements(tensor.constant) or tensor.pytype is not None:
         raise UncomparableError(f"a {type(tensor).__name__} with a value or operators of its own")
     if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
         raise UncomparableError("a tensor that is sparse or lazily conjugated")
@@ -89,6 +89,26 @@ def appearance(tensor: object) -> tuple[Any, ...]:
         tensor.fake_device,
         tensor.requires_grad,
     )
+
+
+def has_elements(constant: torch.Tensor | None) -> bool:
+    """Whether there is a value that torch knows while it traces; of a tensor without elements its look says all."""
+    return constant is not None and constant.numel() > 0
+
+
+def constant_key(tensor: object) -> tuple[Any, ...]:
+    """The key of what `torch.tensor` has made before `aten.lift_fresh`: the lists that caches begin with are empty.
+
+    :raises UncomparableError: it has elements, or is none of torch's own tensors
+    """
+    if type(tensor) is not torch.Tensor or tensor.numel() or tensor.layout is not torch.strided:
+        raise UncomparableError("a constant with elements")
+    return tuple(tensor.shape), tensor.dtype, tensor.device, tensor.requires_grad
+
+
+def changes_nothing(operator: Any, args: tuple[Any, ...]) -> bool:
+    """Whether it takes a tensor without a gradient out of the graph of gradients, which `torch.tensor` does last."""
+    return operator is torch.ops.aten.detach_.default and not args[0].requires_grad and args[0].is_leaf
 
 
 def thread_state() -> tuple[Any, ...]:

@@ -20,6 +20,9 @@ from exportguard.repeats.keys import (
     Local,
     UncomparableError,
     appearance,
+    changes_nothing,
+    constant_key,
+    has_elements,
     scalar_key,
     thread_state,
 )
@@ -129,7 +132,9 @@ class Region:
         return self._results(found.returned, args, kwargs)
 
     def _key(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], taken: list[Taken]) -> Any:
-        if not self.memory.is_comparable(func):
+        if func is torch.ops.aten.lift_fresh.default:
+            return func, constant_key(args[0]), thread_state()
+        if not (self.memory.is_comparable(func) or changes_nothing(func, args)):
             raise UncomparableError("not to be repeated")
         if torch._C._len_torch_dispatch_stack() != self._modes:
             raise UncomparableError("a mode that the block entered has to be given each call")
@@ -146,7 +151,7 @@ class Region:
     def _tensor_key(self, tensor: torch.Tensor, taken: list[Taken]) -> Any:
         """The number of a value; at its first use what it looks like stands beside it."""
         slot: Any = self.tracer.tensor_tracker.get(tensor)
-        if slot is None or slot.constant is not None:
+        if slot is None or has_elements(slot.constant):
             raise UncomparableError("a tensor that is a constant")
         if type(slot) is LazyProxyTensor:
             if slot.region is self:
@@ -280,7 +285,7 @@ class Region:
                 raise UncomparableError(f"it returns a {type(result).__name__}")
             return result
         slot: Any = self.tracer.tensor_tracker.get(result)
-        number = None if slot is None or slot.constant is not None else self._numbers.get(slot.proxy.node)
+        number = None if slot is None or has_elements(slot.constant) else self._numbers.get(slot.proxy.node)
         if number is None:
             raise UncomparableError("it returns a constant, or what it did not make")
         arguments: list[tuple[Any, Any]] = [*enumerate(args), *kwargs.items()]

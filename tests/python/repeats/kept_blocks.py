@@ -14,6 +14,49 @@ from torch._higher_order_ops.while_loop import while_loop
 
 __all__ = ["MODELS"]
 
+# -------------------------------------------------------------------------------- lists that begin empty
+
+
+@layers
+def states_that_begin_empty(layer: Layer, x: Tensor) -> Tensor:
+    states = torch.tensor([], dtype=x.dtype, device=x.device)
+    states = torch.cat([states, layer.mixed(x)], -2)
+    return torch.cat([states, x], -2)[:, -x.shape[1] :] + states.mean(1, keepdim=True)
+
+
+@layers
+def states_that_begin_empty_in_other_dtypes(layer: Layer, x: Tensor) -> Tensor:
+    states = torch.tensor([], dtype=torch.float64 if layer.index % 2 else torch.float32)
+    wide = torch.cat([states, (layer.mixed(x) * 1e-9 + 1).flatten()])
+    return x + ((wide - 1).view(x.shape) * 1e9).to(x.dtype)
+
+
+@layers
+def states_that_begin_with_other_sizes(layer: Layer, x: Tensor) -> Tensor:
+    states = torch.tensor([[]] * (layer.index + 1))
+    return layer.mixed(x) * (1 + states.shape[0]) + states.sum() + states.numel()
+
+
+@layers
+def states_that_begin_with_an_entry(layer: Layer, x: Tensor) -> Tensor:
+    states = torch.tensor([float(layer.index)] * (layer.index // 2))
+    return layer.mixed(x) + torch.cat([states, x[0, 0]]).sum() + torch.tensor(layer.index).item()
+
+
+@layers
+def states_that_begin_empty_and_are_filled_in_place(layer: Layer, x: Tensor) -> Tensor:
+    states = torch.tensor([])
+    states.fill_(layer.index).add_(1)
+    grown = torch.tensor([[]]).new_full((2,), float(layer.index))
+    return layer.mixed(x) + torch.cat([states, grown]).sum() + (2 if states.requires_grad else 1)
+
+
+@layers
+def states_that_begin_empty_with_a_gradient(layer: Layer, x: Tensor) -> Tensor:
+    states = torch.tensor([], requires_grad=layer.index % 2 == 1)
+    return layer.mixed(x) * (2 if states.requires_grad else 1) + states.detach().sum()
+
+
 # -------------------------------------------------------------------------------- weights
 
 

@@ -62,6 +62,23 @@ def test_all_blocks_but_the_first_are_replayed() -> None:
     assert (counts.blocks, counts.markers, counts.recorded, counts.replayed) == (4, 3, 3, 9)
 
 
+class Growing(Layer):
+    """As a cache does that the model makes itself: states begin as a tensor without elements."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        states = torch.cat([torch.tensor([], dtype=x.dtype, device=x.device), self.lin(x)], -2)
+        return x + states.relu()
+
+
+def test_blocks_whose_states_begin_empty_are_replayed() -> None:
+    model = Layers()
+    model.layers = nn.ModuleList([Growing() for _ in range(4)])
+    outcome = exported(model)
+    counts = outcome.counts[-1]
+    assert (counts.blocks, counts.markers) == (4, 3)
+    torch.testing.assert_close(outcome.expanded().module()(X), model(X))
+
+
 def test_a_program_has_markers_until_it_is_expanded() -> None:
     outcome = exported(Layers())
     assert len(outcome.program.graph.find_nodes(op="call_function", target=MARKER)) == 3
