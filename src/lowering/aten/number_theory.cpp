@@ -100,8 +100,8 @@ Format format_of(DType dtype) {
 
 void lower_nextafter(LoweringContext& ctx) {
   const Format format = format_of(ctx.output_dtype());
-  Value* x = ctx.widened(ctx.input(0));
-  Value* target = ctx.widened(ctx.input(1));
+  Value* x = ctx.widened(ctx.cast(ctx.input(0), ctx.output_dtype()));
+  Value* target = ctx.widened(ctx.cast(ctx.input(1), ctx.output_dtype()));
   Value* next = next_number(ctx, x, ctx.op("Greater", {target, x}), format);
   Value* is_nan = ctx.op("IsNaN", {ctx.op("Add", {x, target})});  // inf - inf as well
   Value* has_nan = ctx.op("Or", {ctx.op("IsNaN", {x}), ctx.op("IsNaN", {target})});

@@ -30,3 +30,15 @@ def test_frexp(dtype: torch.dtype, check: Check) -> None:
     limits = torch.finfo(dtype)
     x = torch.tensor([0.0, 1, -1, 2, 0.5, 3, -0.3, limits.max, limits.tiny, 1e-20, 8, 1024], dtype=dtype)
     check(torch.frexp, [x])
+
+
+NUMBERS = ([0.0, 1.0, -2.0, 3.5], [1.0, 1.0, 5.0, -2.5])
+DTYPES = (torch.float32, torch.float64, torch.float16, torch.int64, torch.bool)
+
+
+@pytest.mark.parametrize(
+    "dtypes", [(a, b) for a in DTYPES for b in DTYPES if a.is_floating_point or b.is_floating_point], ids=str
+)
+def test_the_next_number_towards_one_of_another_dtype(dtypes: tuple[torch.dtype, torch.dtype], check: Check) -> None:
+    x, y = (torch.tensor(numbers).to(dtype) for numbers, dtype in zip(NUMBERS, dtypes, strict=True))
+    check(torch.nextafter, [x, y])
