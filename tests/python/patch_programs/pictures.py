@@ -243,7 +243,7 @@ class Mergers(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.config = SimpleNamespace(return_dict=True)
+        self.config = SimpleNamespace(return_dict=True, downsample_factor=self.factor)
 
     def forward(self, frames: torch.Tensor, grid: torch.Tensor, states: torch.Tensor, shapes: torch.Tensor) -> Any:
         ernie, lfm, llama = (importlib.import_module(f"transformers.models.{name}") for name in _MERGERS)
