@@ -16,6 +16,7 @@ from .axes.behind_tests import AskedWith, Questions, example_for_questions, ques
 from .axes.bound import AxisBound, Kind
 from .axes.bounds import Claim, prove
 from .axes.branching import joined
+from .axes.enlarging import enlarged
 from .axes.gradients import require_same_without_gradients
 from .axes.one_symbol import one_symbol_for_a_name
 from .axes.open_slices import open_slices
@@ -26,7 +27,8 @@ from .axes.size_tests import OneWayError, Way, is_of_sizes, places_with_none, tr
 from .axes.torch_export import traced
 from .axes.traced_program import TracedProgram
 from .axes.trial import ModelRun, does_as_the_model
-from .errors import ExportError
+from .cache_names import input_name
+from .errors import ExportError, InvalidArgumentError
 from .example import Example, Place
 from .export_errors import explained_export
 from .garbage import without_full_collections
@@ -59,7 +61,7 @@ def exported_module(request: ExportRequest) -> Exported:
     """The module exported with an example of its inputs; the guard is not open yet.
 
     Where the program takes more for granted than the model, it is exported once more: with the ends of slices left
-    open, if that is where it does, and with an example of sizes at which it is wrong.
+    open, if that is where it does, with an example of sizes at which it is wrong, and with a larger one.
 
     Raises:
         ExportError: torch.export stops, or its program does something else than the model.
@@ -82,7 +84,12 @@ def exported_module(request: ExportRequest) -> Exported:
 
 def _with_fewer_bounds(request: ExportRequest, found: Exported) -> Exported:
     """The best export of those that may take less for granted."""
-    for changed, loss in ((_with_open_slices, _lost_axes_and_bounds), (_with_an_example_beyond, _lost_axes)):
+    attempts: list[tuple[Callable[[ExportRequest, Exported], ExportRequest | None], Callable[[Exported], Any]]] = [
+        (_with_open_slices, _lost_axes_and_bounds),
+        (_with_an_example_beyond, _lost_axes),
+        (_with_a_larger_example, _lost_axes),
+    ]
+    for changed, loss in attempts:
         other = changed(request, found)
         better = found if other is None else _better(found, other, loss, request)
         if other is not None and better is not found:
@@ -105,6 +112,24 @@ def _with_an_example_beyond(request: ExportRequest, found: Exported) -> ExportRe
         return None
     call = InputsOfOtherSizes(found.inputs, request.example.call).alike(point)
     return None if call is None else replace(request, example=request.example.like(call))
+
+
+def _with_a_larger_example(request: ExportRequest, found: Exported) -> ExportRequest | None:
+    """More along the axes that are constants of the program; None if there are none, or the model takes nothing else.
+
+    At the sizes of the example a part may have one entry, which is special to torch.
+    """
+    fixed = {(axis.input, axis.axis) for axis in found.axes() if axis.is_constant and not axis.kept}
+    example = request.example
+    named = {place: (input_name(example.shapes[place.leaf].leaf.name), place.axis) for place in example.sizes}
+    places = [place for place, name in named.items() if name in fixed]
+    if not places:
+        return None
+    try:
+        larger = enlarged(example, ModelRun(request.model, example.call).takes, places)
+    except InvalidArgumentError:  # the size is the only one that the model takes
+        return None
+    return replace(request, example=larger)
 
 
 def _with_tests_of_sizes(request: ExportRequest, found: Exported) -> Exported:

@@ -1,5 +1,8 @@
 """Examples of size 1 made larger: torch.export takes 0 and 1 for constants, and they are what is passed first.
 
+So it is with sizes at which a part has one entry, as `x[:, ::2]` of two columns: such an axis has one size in the
+program, and is enlarged behind the first export.
+
 The axes that were asked to change are enlarged by the export itself. Sizes that belong together grow together: axes of
 one name, sums of names, and where there are no names those that the model does not take otherwise.
 """
@@ -8,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,24 +25,27 @@ from .resizing import wrapped
 logger = logging.getLogger(__name__)
 
 _SIZES = (2, 3, 5, 7, 11)  # of the groups that grow, unlike each other so that none is taken for another
+_FURTHER = (11, 13, 17, 19, 23)  # what is added where a size was taken for the only one: more than steps of slices
 _TIED = 3  # further groups that may have to grow along
+_TRIED = 16  # calls of a model for sizes that it may not take otherwise
 
 Growth = Mapping[Place, int]
 
 
-def enlarged(example: Example, takes: Callable[[CallInputs], bool]) -> Example:
-    """The same with at least two of everything along the axes that were asked for; as it is, if it is large enough.
+def enlarged(example: Example, takes: Callable[[CallInputs], bool], fixed: Collection[Place] = ()) -> Example:
+    """The same with at least two of everything along the axes that were asked for, and with more along those that are
+    `fixed` to their size; as it is, if it is large enough.
 
     `takes` says whether the model takes a call. The classes in the call are registered with pytree.
 
     Raises:
         InvalidArgumentError: the model takes none of the larger inputs that were tried.
     """
-    sizes = _Sizes(example)
+    sizes = _Sizes(example, fixed)
     if not sizes.small:
         return example
     leaves = example.call.leaves()
-    for growth in sizes.candidates():
+    for growth in itertools.islice(sizes.candidates(), _TRIED if fixed else None):
         larger = example.call.with_leaves([_grown(leaf, number, growth) for number, leaf in enumerate(leaves)])
         if takes(larger):
             logger.info("the example is enlarged: %s", sizes.told(growth))
@@ -50,10 +56,10 @@ def enlarged(example: Example, takes: Callable[[CallInputs], bool]) -> Example:
 class _Sizes:
     """The sizes that were asked to change, and which of them belong together."""
 
-    def __init__(self, example: Example) -> None:
+    def __init__(self, example: Example, fixed: Collection[Place]) -> None:
         self._shapes, self._relations = example.shapes, example.relations
         self._asked = example.sizes
-        self.small = [place for place, size in self._asked.items() if size < 2]
+        self.small = [place for place, size in self._asked.items() if size < 2 or place in fixed]
 
     def candidates(self) -> Iterator[Growth]:
         """What may grow, and by how much, the likely first: what has to, then what it may be tied to."""
@@ -61,8 +67,9 @@ class _Sizes:
         must = [group for group in groups if any(place in self.small for place in group)]
         may = [group for group in groups if group not in must]
         least = [min(self._asked[place] for place in group) for group in must]
-        unlike = [size - known for known, size in zip(least, _SIZES * 9, strict=False)]
-        for amounts in (unlike, [2 - known for known in least]):
+        pairs = zip(least, _SIZES * 9, _FURTHER * 9, strict=False)
+        unlike = [size - known if known < 2 else further for known, size, further in pairs]
+        for amounts in (unlike, [2 - known if known < 2 else known for known in least]):
             base = _grows(must, amounts)
             for count in range(min(_TIED, len(may)) + 1):
                 for tied in itertools.combinations(may, count):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.export import Dim
 
-from exportguard import InvalidArgumentError, make_dynamic_cache, to_onnx
+from exportguard import AxisError, InvalidArgumentError, make_dynamic_cache, to_onnx
 
 
 class Adds(torch.nn.Module):
@@ -72,3 +72,40 @@ def test_a_model_that_takes_one_alone_says_so() -> None:
     with pytest.raises(InvalidArgumentError, match=r"axis 0 of x \(batch\) has size 1 in the example") as caught:
         to_onnx(One().eval(), (torch.zeros(1, 2),), dynamic_shapes={"x": {0: "batch"}})
     assert "the model takes none of the larger examples that were tried" in str(caught.value)
+
+
+class Parts(torch.nn.Module):
+    """A part of the columns that has one entry where there are few of them, in a memory of its own."""
+
+    def __init__(self, step: int, start: int) -> None:
+        super().__init__()
+        self.step, self.start = step, start
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        part = x[:, self.start :: self.step]
+        return torch.cat([part.contiguous().view(-1), part.transpose(0, 1).contiguous().view(-1)])
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize(("step", "start"), [(2, 0), (1, 1), (3, 0), (5, 1)])
+def test_an_axis_of_which_the_example_has_one_entry_in_a_part_is_kept(step: int, start: int, size: int) -> None:
+    parts = Parts(step, start).eval()
+    model = to_onnx(parts, (torch.randn(3, size),), dynamic_shapes={"x": {0: "rows", 1: "columns"}})
+    assert all(axis.kept for axis in model.axes)
+    for shape in ((1, 2), (2, 2), (4, 7), (3, 12), (5, 4)):
+        x = torch.randn(*shape)
+        torch.testing.assert_close(next(iter(model.run({"x": x}).values())), parts(x))
+
+
+def test_the_only_size_that_a_model_takes_stays_fixed() -> None:
+    with pytest.raises(AxisError, match=r"axis 1 .* fixed to 3"):
+        to_onnx(torch.nn.Linear(3, 2).eval(), (torch.randn(4, 3),), dynamic_shapes={"input": {0: "batch", 1: "width"}})
+
+
+def test_a_test_of_the_size_itself_is_told_with_the_size_that_was_given() -> None:
+    class Asks(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.flatten() if x.shape[1] == 3 else x * 2
+
+    with pytest.raises(AxisError, match=r"axis 1 .* fixed to 3"):
+        to_onnx(Asks().eval(), (torch.randn(4, 3),), dynamic_shapes={"x": {0: "batch", 1: "width"}})
