@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 from typing import Any
 
@@ -71,14 +72,17 @@ def _size_key(size: Any) -> Any:
     return size if type(size) is int else size.node.expr
 
 
-def appearance(tensor: object) -> tuple[Any, ...]:
+def appearance(tensor: object, *, is_known: bool = False) -> tuple[Any, ...]:
     """All that a fake kernel and the model's Python can see of a fake tensor.
 
+    :param is_known: whether its value, if it is a constant, is told by something else
     :raises UncomparableError: a tensor of a class with its own operators, a constant, one that is sparse, or seen
         through a lazy conjugation or negation
     """
-    if type(tensor) is not FakeTensor or has_elements(tensor.constant) or tensor.pytype is not None:
-        raise UncomparableError(f"a {type(tensor).__name__} with a value or operators of its own")
+    if type(tensor) is not FakeTensor or tensor.pytype is not None:
+        raise UncomparableError(f"a {type(tensor).__name__} with operators of its own")
+    if has_elements(tensor.constant) and not is_known:
+        raise UncomparableError("a constant from outside")
     if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
         raise UncomparableError("a tensor that is sparse or lazily conjugated")
     return (
@@ -96,14 +100,21 @@ def has_elements(constant: torch.Tensor | None) -> bool:
     return constant is not None and constant.numel() > 0
 
 
-def constant_key(tensor: object) -> tuple[Any, ...]:
-    """The key of what `torch.tensor` has made before `aten.lift_fresh`: the lists that caches begin with are empty.
+_LONGEST_CONSTANT = 1024  # in bytes
 
-    :raises UncomparableError: it has elements, or is none of torch's own tensors
+
+def constant_key(tensor: object) -> tuple[Any, ...]:
+    """The key of what `torch.tensor` has made before `aten.lift_fresh`: what it holds, as the bits of it.
+
+    :raises UncomparableError: it holds much, or is none of torch's own tensors on the host
     """
-    if type(tensor) is not torch.Tensor or tensor.numel() or tensor.layout is not torch.strided:
-        raise UncomparableError("a constant with elements")
-    return tuple(tensor.shape), tensor.dtype, tensor.device, tensor.requires_grad
+    if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided or tensor.device.type != "cpu":
+        raise UncomparableError("a constant of another class, layout or device")
+    memory = tensor.untyped_storage()
+    if memory.nbytes() > _LONGEST_CONSTANT:
+        raise UncomparableError("a long constant")
+    place = (tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+    return ctypes.string_at(memory.data_ptr(), memory.nbytes()), place, tensor.dtype, tensor.requires_grad
 
 
 def changes_nothing(operator: Any, args: tuple[Any, ...]) -> bool:

@@ -9,7 +9,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from exportguard import _core
-from exportguard.repeats.keys import Local, appearance
+from exportguard.repeats.keys import Local, appearance, constant_key
 from exportguard.repeats.questions import REPLAYED
 
 
@@ -19,12 +19,16 @@ class Likeness:
     :raises UncomparableError: for a tensor whose look does not say all of it
     """
 
-    __slots__ = ("_attributes", "_device", "_mode", "_model", "_source", "_throws", "argument", "look", "value")
+    __slots__ = (
+        "_attributes", "_constant", "_device", "_mode", "_model", "_source", "_throws", "argument", "look", "value"
+    )  # fmt: skip
 
-    def __init__(self, value: Local, tensor: Any, argument: int | str | None) -> None:
+    def __init__(self, value: Local, tensor: Any, argument: int | str | None, *, is_known: bool = False) -> None:
         self.value = value
         self.argument = argument
-        self.look = appearance(tensor)
+        self._constant = _own(tensor.constant)
+        value_known = () if self._constant is None else constant_key(self._constant)
+        self.look = (*value_known, *appearance(tensor, is_known=is_known))
         # Not held, for the model may ask whether it lives: `weakref.ref(tensor)() is None`.
         self._source = weakref.ref(tensor)
         self._model = _copy(tensor)
@@ -78,7 +82,21 @@ class Likeness:
         else:
             torch._C._set_warn_deprecated_on_mutable_data_ptr(made)
         made.__dict__.update(self._attributes)
+        if self._constant is not None:
+            made.constant = self.constant()
+            self._mode.fake_tensor_converter.add_constant_storage_mapping(made)  # writes into it are seen by that
         return made
+
+    def constant(self) -> torch.Tensor | None:
+        """The value of the tensor in a memory of its own, where torch knows it while it traces."""
+        return _own(self._constant)
+
+
+def _own(constant: torch.Tensor | None) -> torch.Tensor | None:
+    if constant is None:
+        return None
+    with torch._C._DisableTorchDispatch():
+        return constant.clone()
 
 
 def _copy(tensor: Any) -> Any:

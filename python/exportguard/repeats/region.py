@@ -44,8 +44,8 @@ NOT_REPLAYED = object()
 class LazyProxyTensor(proxy_tensor._ProxyTensor):
     """What torch's tracer knows of a replayed tensor: its node is made when somebody asks for it."""
 
-    def __init__(self, region: Region, number: int) -> None:
-        self.region, self.number, self.constant = region, number, None
+    def __init__(self, region: Region, number: int, constant: torch.Tensor | None = None) -> None:
+        self.region, self.number, self.constant = region, number, constant
 
     @property
     def proxy(self) -> Proxy:  # type: ignore[override]
@@ -134,8 +134,11 @@ class Region:
     def _key(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], taken: list[Taken]) -> Any:
         if func is torch.ops.aten.lift_fresh.default:
             return func, constant_key(args[0]), thread_state()
-        if not (self.memory.is_comparable(func) or changes_nothing(func, args)):
-            raise UncomparableError("not to be repeated")
+        if not changes_nothing(func, args):
+            if not self.memory.is_comparable(func):
+                raise UncomparableError("not to be repeated")
+            if func._schema.is_mutable and self._is_constant(args[0]):
+                raise UncomparableError("it writes into a constant")
         if torch._C._len_torch_dispatch_stack() != self._modes:
             raise UncomparableError("a mode that the block entered has to be given each call")
         named = tuple([(name, self._argument_key(value, taken)) for name, value in kwargs.items()]) if kwargs else None
@@ -151,7 +154,7 @@ class Region:
     def _tensor_key(self, tensor: torch.Tensor, taken: list[Taken]) -> Any:
         """The number of a value; at its first use what it looks like stands beside it."""
         slot: Any = self.tracer.tensor_tracker.get(tensor)
-        if slot is None or has_elements(slot.constant):
+        if slot is None:
             raise UncomparableError("a tensor that is a constant")
         if type(slot) is LazyProxyTensor:
             if slot.region is self:
@@ -162,6 +165,8 @@ class Region:
         number = self._numbers.get(place)
         if number is not None:
             return self._key_of_known(tensor, number)
+        if has_elements(slot.constant):
+            raise UncomparableError("a constant from outside")
         for value in taken:
             if value.place == place:
                 return value.local
@@ -169,6 +174,17 @@ class Region:
         local = Local.of(self._count + len(taken))
         taken.append(Taken(place, local, look, slot))
         return local, look
+
+    def _is_constant(self, value: Any) -> bool:
+        """Whether it is a tensor whose value torch knows while it traces."""
+        slot: Any = self.tracer.tensor_tracker.get(value) if isinstance(value, torch.Tensor) else None
+        return slot is not None and has_elements(slot.constant)
+
+    def _is_part(self, result: torch.Tensor, constant: torch.Tensor, given: Any) -> bool:
+        """Whether the value of a result lies in the memory of another one, so that a write to either is one to both."""
+        place = constant.untyped_storage().data_ptr()
+        others = (leaf for leaf in leaves(given) if self._is_constant(leaf) and leaf is not result)
+        return any(place == self.tracer.tensor_tracker[one].constant.untyped_storage().data_ptr() for one in others)
 
     def _key_of_known(self, tensor: torch.Tensor, number: int) -> Any:
         return (Local.of(number), appearance(tensor)) if number in self._apart else Local.of(number)
@@ -193,7 +209,7 @@ class Region:
         # A call that returned what it was given: from now on that tensor is another value, as for torch's tracer.
         given = kwargs if isinstance(place, str) else args
         tensor = returned.make() if place is None else given[place]  # type: ignore[index]
-        self.tracer.tensor_tracker[tensor] = LazyProxyTensor(self, returned.value.number)
+        self.tracer.tensor_tracker[tensor] = LazyProxyTensor(self, returned.value.number, returned.constant())
         return tensor
 
     # ------------------------------------------------------------------------------------------------ recording
@@ -285,12 +301,17 @@ class Region:
                 raise UncomparableError(f"it returns a {type(result).__name__}")
             return result
         slot: Any = self.tracer.tensor_tracker.get(result)
-        number = None if slot is None or has_elements(slot.constant) else self._numbers.get(slot.proxy.node)
+        number = None if slot is None else self._numbers.get(slot.proxy.node)
         if number is None:
-            raise UncomparableError("it returns a constant, or what it did not make")
+            raise UncomparableError("it returns what it did not make")
+        is_constant = has_elements(slot.constant)
+        if is_constant != has_elements(getattr(result, "constant", None)):
+            raise UncomparableError("it returns what is a constant in part")
+        if is_constant and self._is_part(result, slot.constant, (args, kwargs)):
+            raise UncomparableError("it returns a part of a constant")
         arguments: list[tuple[Any, Any]] = [*enumerate(args), *kwargs.items()]
         place = next((at for at, value in arguments if value is result), None)
-        likeness = Likeness(Local.of(number), result, place)
+        likeness = Likeness(Local.of(number), result, place, is_known=is_constant)
         if _makes_variables(func):
             likeness.settle(slot.proxy.node.meta["val"])
         else:

@@ -57,6 +57,78 @@ def states_that_begin_empty_with_a_gradient(layer: Layer, x: Tensor) -> Tensor:
     return layer.mixed(x) * (2 if states.requires_grad else 1) + states.detach().sum()
 
 
+# -------------------------------------------------------------------------------- constants
+
+
+@layers
+def equal_constants(layer: Layer, x: Tensor) -> Tensor:
+    least = torch.tensor(torch.finfo(x.dtype).min, dtype=x.dtype)
+    kept = torch.where(layer.mixed(x) > torch.tensor(0.25).to(x.dtype), x, least)
+    return kept.clamp(min=-1) + torch.tensor([0.5, 0.25, 0.125, 1.0])
+
+
+@layers
+def constants_that_differ_by_layer(layer: Layer, x: Tensor) -> Tensor:
+    return layer.mixed(x) * torch.tensor(1.0 + layer.index) + torch.tensor([1.0, 2.0, 3.0, 4.0 + layer.index])
+
+
+@layers
+def constants_that_look_equal(layer: Layer, x: Tensor) -> Tensor:
+    zero = torch.tensor(-0.0 if layer.index % 2 else 0.0)
+    one = torch.tensor(1, dtype=torch.int32 if layer.index % 2 else torch.int64)
+    nothing = torch.tensor(float("nan"))
+    narrow = torch.tensor(0.1, dtype=torch.float16 if layer.index < 2 else torch.bfloat16)
+    return layer.mixed(x) + torch.atan2(zero, torch.tensor(-1.0)) + one * narrow + nothing.nan_to_num(layer.index)
+
+
+@layers
+def constants_that_are_read(layer: Layer, x: Tensor) -> Tensor:
+    number = torch.tensor(3)
+    for _ in range(int(number - 1)):
+        x = layer.mixed(x)
+    return x * (number * 2).item() + (number > layer.index).item()
+
+
+@layers
+def constants_that_are_written(layer: Layer, x: Tensor) -> Tensor:
+    number, same = torch.tensor(1.0), torch.tensor([2.0])
+    seen = same.view(())
+    number.add_(layer.index)
+    same.mul_(3)
+    return layer.mixed(x) * number.item() + seen.item() + same
+
+
+@layers
+def constants_that_are_written_with_values(layer: Layer, x: Tensor) -> Tensor:
+    sums = torch.tensor(0.0)
+    part = sums.expand(2)
+    sums.copy_(x.sum() * (layer.index + 1))
+    return layer.mixed(x) + part.sum() + sums
+
+
+@walks
+def constants_that_are_handed_on(stack: Stack, x: Tensor) -> Tensor:
+    for number, layer in enumerate(stack.layers):
+        scale = torch.tensor(0.5 + number // 2)
+        x = layer(x * scale) + scale.item()
+    return x
+
+
+@model
+def constants_from_the_layer_before() -> nn.Module:
+    def scaled(layer: Layer, pair: Any) -> Any:
+        x, scale = pair
+        return layer.mixed(x) * scale, torch.tensor(float(layer.index // 2)) + scale.item()
+
+    def walk(stack: Stack, x: Tensor) -> Tensor:
+        pair = x, torch.tensor(1.5)
+        for layer in stack.layers:
+            pair = layer(pair)
+        return pair[0] + pair[1]
+
+    return Stack(scaled, walk)
+
+
 # -------------------------------------------------------------------------------- weights
 
 

@@ -79,6 +79,23 @@ def test_blocks_whose_states_begin_empty_are_replayed() -> None:
     torch.testing.assert_close(outcome.expanded().module()(X), model(X))
 
 
+class Limited(Layer):
+    """With constants that it makes itself."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        least = torch.tensor(torch.finfo(x.dtype).min, dtype=torch.float64).to(x.dtype)
+        return x + torch.where(self.lin(x) > 0, x, least).clamp(min=-1) * torch.tensor([1.0, 2.0, 3.0, 4.0])
+
+
+def test_blocks_with_equal_constants_are_replayed() -> None:
+    model = Layers()
+    model.layers = nn.ModuleList([Limited() for _ in range(4)])
+    outcome = exported(model)
+    counts = outcome.counts[-1]
+    assert (counts.blocks, counts.markers) == (4, 3)
+    torch.testing.assert_close(outcome.expanded().module()(X), model(X))
+
+
 def test_a_program_has_markers_until_it_is_expanded() -> None:
     outcome = exported(Layers())
     assert len(outcome.program.graph.find_nodes(op="call_function", target=MARKER)) == 3
