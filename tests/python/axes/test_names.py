@@ -10,6 +10,7 @@ from torch.export import Dim
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from exportguard import observe_inputs, register_class_serialization, to_onnx, unregister_class_serialization
+from exportguard.cache_names import cache_argument
 
 
 class Doubles(torch.nn.Module):
@@ -67,5 +68,5 @@ def test_what_is_observed_in_generate_has_the_shapes_of_the_cache() -> None:
     with observe_inputs(model) as seen:
         model.generate(torch.ones(1, 3, dtype=torch.int64), max_new_tokens=4, do_sample=False)
     shapes = seen.dynamic_shapes()
-    (key, value) = shapes["past_key_values"]
+    (key, value) = shapes[cache_argument(model.forward) or ""]
     assert set(key) == set(value) == {2}
