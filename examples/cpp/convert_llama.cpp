@@ -10,20 +10,22 @@
 namespace {
 
 constexpr const char* kModel = R"(
-import torch, transformers, exportguard
+import inspect, torch, transformers, exportguard
 
 config = transformers.LlamaConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
                                   num_key_value_heads=2, vocab_size=256)
 model = transformers.LlamaForCausalLM(config).eval()
+cache = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"  # up to 5.23
 
 def inputs(batch, seq, past):
     layers = [(torch.randn(batch, 2, past, 16), torch.randn(batch, 2, past, 16)) for _ in range(2)]
-    return dict(input_ids=torch.randint(0, 256, (batch, seq)), attention_mask=torch.ones(batch, past + seq, dtype=torch.int64),
-                past_key_values=exportguard.make_dynamic_cache(layers))
+    mask = torch.ones(batch, past + seq, dtype=torch.int64)
+    return {"input_ids": torch.randint(0, 256, (batch, seq)), "attention_mask": mask,
+            cache: exportguard.make_dynamic_cache(layers)}
 
 dynamic = torch.export.Dim.DYNAMIC
-cache = [{0: dynamic, 2: dynamic} for _ in range(4)]
-shapes = dict(input_ids={0: dynamic, 1: dynamic}, attention_mask={0: dynamic, 1: dynamic}, past_key_values=cache)
+shapes = {"input_ids": {0: dynamic, 1: dynamic}, "attention_mask": {0: dynamic, 1: dynamic},
+          cache: [{0: dynamic, 2: dynamic} for _ in range(4)]}
 )";
 
 constexpr const char* kExport =
@@ -36,7 +38,7 @@ session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
 def difference(batch, seq, past):
     call = inputs(batch, seq, past)
     feeds = {"input_ids": call["input_ids"].numpy(), "attention_mask": call["attention_mask"].numpy()}
-    for i, layer in enumerate(call["past_key_values"].layers):
+    for i, layer in enumerate(call[cache].layers):
         feeds[f"past_key_values.{i}.key"] = layer.keys.numpy()
         feeds[f"past_key_values.{i}.value"] = layer.values.numpy()
     logits = session.run(["logits"], feeds)[0]

@@ -58,14 +58,16 @@ program = torch.export.export(Model(), (torch.rand(2, 3),), dynamic_shapes=({0: 
 
 TEST_F(ConversionInBothLanguages, GivesTheSameBytesForALlamaWithItsCache) {
   exec(R"(
+import inspect
 import transformers
 config = transformers.LlamaConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
                                   num_key_value_heads=1, vocab_size=64)
 model = transformers.LlamaForCausalLM(config).eval()
 cache = exportguard.make_dynamic_cache([(torch.zeros(2, 1, 5, 16), torch.zeros(2, 1, 5, 16)) for _ in range(2)])
-inputs = dict(input_ids=torch.zeros(2, 3, dtype=torch.int64), attention_mask=torch.ones(2, 8, dtype=torch.int64), past_key_values=cache)
+name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"  # up to transformers 5.23
+inputs = {"input_ids": torch.zeros(2, 3, dtype=torch.int64), "attention_mask": torch.ones(2, 8, dtype=torch.int64), name: cache}
 dynamic = torch.export.Dim.DYNAMIC
-shapes = dict(input_ids={0: dynamic, 1: dynamic}, attention_mask={0: dynamic, 1: dynamic}, past_key_values=[{0: dynamic, 2: dynamic} for _ in range(4)])
+shapes = {"input_ids": {0: dynamic, 1: dynamic}, "attention_mask": {0: dynamic, 1: dynamic}, name: [{0: dynamic, 2: dynamic} for _ in range(4)]}
 )");
   {
     const ExportPatches guard;
