@@ -38,8 +38,10 @@ def built(name, layers):
             cache.update(torch.zeros(2, 2, 5, 16), torch.zeros(2, 2, 5, 16), layer)
         past = [{0: batch, 2: batch}] * 2 * layers
         mask = torch.ones(2, 8, dtype=torch.int64)
-        inputs = {"input_ids": text, "attention_mask": mask, "past_key_values": cache}
-        return model, inputs, {"input_ids": tokens, "attention_mask": tokens, "past_key_values": past}
+        is_new = "cache" in inspect.signature(model.forward).parameters  # from transformers 5.24 on
+        name_of_cache = "cache" if is_new else "past_key_values"
+        inputs = {"input_ids": text, "attention_mask": mask, name_of_cache: cache}
+        return model, inputs, {"input_ids": tokens, "attention_mask": tokens, name_of_cache: past}
     if name == "bert":
         model = transformers.BertModel(transformers.BertConfig(**sizes, num_attention_heads=4, vocab_size=256))
         inputs = {"input_ids": text, "attention_mask": torch.ones_like(text)}

@@ -8,6 +8,7 @@ import torch
 import transformers
 
 import exportguard
+from exportguard.cache_names import cache_argument
 
 
 def call_of(model: transformers.PreTrainedModel, mask: str = "past+seq") -> tuple[dict[str, Any], dict[str, Any]]:
@@ -18,14 +19,15 @@ def call_of(model: transformers.PreTrainedModel, mask: str = "past+seq") -> tupl
     past = exportguard.make_dynamic_cache(
         [(torch.zeros(states), torch.zeros(states)) for _ in range(config.num_hidden_layers)]
     )
+    name_of_cache = cache_argument(model.forward) or ""
     inputs = {
         "input_ids": torch.zeros(2, 3, dtype=torch.int64),
         "attention_mask": torch.ones(2, 8, dtype=torch.int64),
-        "past_key_values": past,
+        name_of_cache: past,
     }
     shapes = {
         "input_ids": {0: "batch", 1: "seq"},
         "attention_mask": {0: "batch", 1: mask},
-        "past_key_values": {0: "batch", 2: "past"},
+        name_of_cache: {0: "batch", 2: "past"},
     }
     return inputs, shapes

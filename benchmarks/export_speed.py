@@ -28,6 +28,7 @@ from instructions import instruction_clock
 
 import exportguard
 from exportguard import ExportOptions
+from exportguard.cache_names import cache_argument
 from exportguard.conversion import convert
 from exportguard.opsets import checked_opset
 from exportguard.phases import measured_by, phase, recorded_phases
@@ -67,15 +68,16 @@ def decoder(name: str, layers: int) -> Case:
     cache = exportguard.make_dynamic_cache(
         [(torch.randn(2, 2, 5, 16), torch.randn(2, 2, 5, 16)) for _ in range(layers)]
     )
+    name_of_cache = cache_argument(model.forward) or ""
     inputs = {
         "input_ids": torch.randint(0, 1000, (2, 3)),
         "attention_mask": torch.ones(2, 8, dtype=torch.int64),
-        "past_key_values": cache,
+        name_of_cache: cache,
     }
     shapes = {
         "input_ids": {0: "batch", 1: "seq"},
         "attention_mask": {0: "batch", 1: "total"},
-        "past_key_values": {0: "batch", 2: "past"},
+        name_of_cache: {0: "batch", 2: "past"},
     }
     return Case(model, inputs, shapes)
 
@@ -209,9 +211,9 @@ def phases(name: str, clock: Callable[[], float]) -> dict[str, Any]:
 def torch_shapes(case: Case) -> dict[str, Any]:
     """The dynamic shapes as torch takes them; they have no names, which costs torch nothing."""
     shapes = exportguard.use_dyn_not_str(case.shapes)
-    cache = case.inputs.get("past_key_values")
-    if cache is not None:
-        shapes["past_key_values"] = [shapes["past_key_values"]] * (2 * len(cache.layers))
+    name = cache_argument(case.model.forward)
+    if name in case.inputs:
+        shapes[name] = [shapes[name]] * (2 * len(case.inputs[name].layers))
     return dict(shapes)
 
 
