@@ -132,6 +132,8 @@ class Region:
         return self._results(found.returned, args, kwargs)
 
     def _key(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], taken: list[Taken]) -> Any:
+        if torch._C._len_torch_dispatch_stack() != self._modes:
+            raise UncomparableError("a mode that the block entered has to be given each call")
         if func is torch.ops.aten.lift_fresh.default:
             return func, constant_key(args[0]), thread_state()
         if not changes_nothing(func, args):
@@ -139,8 +141,6 @@ class Region:
                 raise UncomparableError("not to be repeated")
             if func._schema.is_mutable and self._is_constant(args[0]):
                 raise UncomparableError("it writes into a constant")
-        if torch._C._len_torch_dispatch_stack() != self._modes:
-            raise UncomparableError("a mode that the block entered has to be given each call")
         named = tuple([(name, self._argument_key(value, taken)) for name, value in kwargs.items()]) if kwargs else None
         return func, tuple([self._argument_key(value, taken) for value in args]), named, thread_state()
 
