@@ -337,13 +337,6 @@ class Counting(TorchDispatchMode):
 
 
 @layers
-def constants_within_a_mode(layer: Layer, x: Tensor) -> Tensor:
-    with Counting() as mode:
-        scale = torch.tensor(2.0)
-    return layer.mixed(x) * scale + mode.calls
-
-
-@layers
 def a_mode_of_functions(layer: Layer, x: Tensor) -> Tensor:
     with Doubling() as mode:
         h = layer.mixed(x)
