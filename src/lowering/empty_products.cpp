@@ -109,9 +109,8 @@ class EmptyProducts {
     const ir::Shape& first = *product.input(0).type().shape;
     const ir::Shape& second = *product.input(1).type().shape;
     const ir::Shape& result = *product.output().type().shape;
-    const std::size_t missing = result.size() - first.size();
-    const bool is_whole = missing == 0 && std::equal(first.begin(), first.end() - 2, result.begin());
-    if (is_whole || second.size() == 2) return zero;
+    if (first.size() < 2 || second.size() <= 2) return zero;  // the second one has no batch axes, or gives all of them
+    if (first.size() == result.size() && std::equal(first.begin(), first.end() - 2, result.begin())) return zero;
     std::vector<ir::Size> sizes = builder.sizes_of(&product.input(1));
     sizes[sizes.size() - 2] = sizes[sizes.size() - 1] = 1;
     return builder.filled(sizes, zero);

@@ -7,7 +7,6 @@ its own with a `config.json` and, if it has some, weights (sentence-transformers
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -160,7 +159,7 @@ class _Source:
             is_safe = path.suffix == ".safetensors"
             weights = safetensors_torch.load_file(path) if is_safe else torch.load(path, weights_only=True)
             layer.load_state_dict(weights)
-        except (Exception, pickle.UnpicklingError) as error:  # of readers of formats, which have no common base
+        except Exception as error:  # of readers of formats, which have no common base
             raise FileError(
                 f"the weights in {path} are not those that its config.json tells of: {str(error).partition(chr(10))[0]}"
             ) from error
