@@ -82,6 +82,15 @@ def decoder(name: str, layers: int) -> Case:
     return Case(model, inputs, shapes)
 
 
+def first(layers: int) -> Case:
+    """A Llama without a past, which makes its cache itself."""
+    case = decoder("llama", layers)
+    of_cache = cache_argument(case.model.forward)
+    inputs, shapes = ({name: given[name] for name in given if name != of_cache} for given in (case.inputs, case.shapes))
+    inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+    return Case(case.model, inputs, {**shapes, "attention_mask": shapes["input_ids"]})
+
+
 def bert(layers: int) -> Case:
     """An encoder of texts."""
     import transformers
@@ -172,6 +181,7 @@ def made(name: str) -> Case:
     """`llama:16` and the like."""
     kind, _, layers = name.partition(":")
     others: dict[str, Callable[[int], Case]] = {
+        "first": first,
         "bert": bert,
         "vit": vit,
         "resnet": resnet,

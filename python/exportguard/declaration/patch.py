@@ -55,6 +55,16 @@ def not_needed(reason: str) -> Verdict:
     return Verdict("not needed", reason)
 
 
+def needed_without_a_shape(operator: Any, of_what: str) -> Verdict:
+    """Needed while the sizes of an operator's results depend on data, for which fake tensors stop (torch 2.11 to 2.13).
+
+    :param operator: an overload of `torch.ops`
+    """
+    if torch.Tag.dynamic_output_shape in operator.tags:
+        return NEEDED
+    return not_needed(f"torch knows the shapes of {of_what}")
+
+
 def does_not_fit(reason: str) -> Verdict:
     """The target is there, but it is not what the patch was written for."""
     return Verdict("does not fit", reason)

@@ -70,15 +70,6 @@ class Growing(Layer):
         return x + states.relu()
 
 
-def test_blocks_whose_states_begin_empty_are_replayed() -> None:
-    model = Layers()
-    model.layers = nn.ModuleList([Growing() for _ in range(4)])
-    outcome = exported(model)
-    counts = outcome.counts[-1]
-    assert (counts.blocks, counts.markers) == (4, 3)
-    torch.testing.assert_close(outcome.expanded().module()(X), model(X))
-
-
 class Limited(Layer):
     """With constants that it makes itself."""
 
@@ -87,9 +78,10 @@ class Limited(Layer):
         return x + torch.where(self.lin(x) > 0, x, least).clamp(min=-1) * torch.tensor([1.0, 2.0, 3.0, 4.0])
 
 
-def test_blocks_with_equal_constants_are_replayed() -> None:
+@pytest.mark.parametrize("layer", [Growing, Limited])
+def test_blocks_with_equal_constants_are_replayed(layer: type[Layer]) -> None:
     model = Layers()
-    model.layers = nn.ModuleList([Limited() for _ in range(4)])
+    model.layers = nn.ModuleList([layer() for _ in range(4)])
     outcome = exported(model)
     counts = outcome.counts[-1]
     assert (counts.blocks, counts.markers) == (4, 3)

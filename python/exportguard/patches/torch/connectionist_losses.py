@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
+from exportguard.declaration.patch import Patch, needed_without_a_shape
 
 # The package has a function of the same name.
 _scan: Any = importlib.import_module("torch._higher_order_ops.scan")
@@ -91,13 +91,6 @@ def _losses(
     return -torch.cat([end.gather(1, last), behind_label], 1).logsumexp(1)
 
 
-def _probe() -> Verdict:
-    # torch 2.11 to 2.13: fake tensors have no result for operators with this tag.
-    if torch.Tag.dynamic_output_shape not in torch.ops.aten._ctc_loss.Tensor.tags:
-        return not_needed("torch knows the shape of the loss")
-    return NEEDED
-
-
 PATCHES = (
     Patch(
         name="losses of alignments",
@@ -105,7 +98,7 @@ PATCHES = (
         target="torch.ctc_loss",
         reason="ctc_loss stops a trace: its kernel reads the lengths of the sequences as numbers",
         upstream="https://github.com/pytorch/pytorch/pull/86293",
-        probe=_probe,
+        probe=lambda: needed_without_a_shape(torch.ops.aten._ctc_loss.Tensor, "the loss"),
         replace=with_scan,
     ),
 )

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
+from exportguard.declaration.patch import Patch, needed_without_a_shape
 from exportguard.errors import ExportError
 
 # Without annotations in torch 2.11 to 2.13.
@@ -79,13 +79,6 @@ def by_singular_values(original: Callable[..., Any]) -> Callable[..., Any]:
     return lstsq
 
 
-def _probe() -> Verdict:
-    # torch 2.11 to 2.13: fake tensors have no result for operators with this tag.
-    if torch.Tag.dynamic_output_shape not in torch.ops.aten.linalg_lstsq.default.tags:
-        return not_needed("torch knows the shapes of what lstsq returns")
-    return NEEDED
-
-
 PATCHES = (
     Patch(
         name="least squares",
@@ -93,7 +86,7 @@ PATCHES = (
         target="torch.linalg.lstsq",
         reason="lstsq stops a trace: residuals and ranks of a matrix have sizes that depend on data",
         upstream="https://github.com/pytorch/pytorch/issues/114353",
-        probe=_probe,
+        probe=lambda: needed_without_a_shape(torch.ops.aten.linalg_lstsq.default, "what lstsq returns"),
         replace=by_singular_values,
     ),
 )
