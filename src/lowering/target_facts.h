@@ -45,6 +45,7 @@ enum class Departure : std::uint8_t {
   kPadCutsNoAxis,             ///< Pad refuses negative margins in its mode "edge"
   kOutputPaddingBelowStride,  ///< ConvTranspose refuses an output padding as large as the stride
   kScanOfNothing,             ///< Scan needs a slice
+  kRecurrentOfNothing,        ///< LSTM and GRU of no sequence or no step end the process
   kAttentionOfNothing,        ///< Attention needs a key
   kAttentionLowestIsHidden,   ///< Attention takes the smallest finite number of a mask for minus infinity
   kProductScaledInFloat32,    ///< a product of float64 matrices times a number is scaled by that number as a float32

@@ -68,7 +68,7 @@ struct Windows {
 
 Windows windows_of_axis(LoweringContext& ctx, const Size& from, const Size& to) {
   Value* count = as_scalar(ctx, from);
-  Value* windows = as_scalar(ctx, to);
+  Value* windows = as_scalar(ctx, maximum(ctx, to, 1));  // a result of none divides by it as well
   Value* one = ctx.constant(1, DType::kInt64);
   const auto rounded_up = [&](Value* product) {
     return ctx.op("Div", {ctx.op("Add", {product, ctx.op("Sub", {windows, one})}), windows});

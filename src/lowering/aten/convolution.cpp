@@ -2,6 +2,7 @@
 
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
+#include "lowering/axes.h"
 #include "lowering/checks.h"
 #include "lowering/iteration.h"
 #include "lowering/kernels.h"
@@ -132,18 +133,17 @@ bool is_product(LoweringContext& ctx, std::string_view op, const Operands& opera
   return !is_floating(dtype) || lacks_double(ctx, op, dtype);
 }
 
-/// The operands, in a file that stops where there is no channel: runtimes do not return then, end the process, or give
-/// another shape. `axis` is that of the weight's channels.
-Operands with_channels(LoweringContext& ctx, Operands operands, std::int64_t axis) {
+/// The operands, in a file that stops where the weight has no channel or no window: runtimes do not return then, end
+/// the process, or give another shape.
+Operands with_weight(LoweringContext& ctx, Operands operands) {
+  const Numbers channels = {0, 1};
   Value*& weight = operands[1];
-  const auto known = ctx.size(weight, axis).constant();
-  ctx.require(known.value_or(1) > 0, "a convolution of no channels, which runtimes have no answer for");
-  if (known) return operands;
-  // Of floats: what is known of integers would tell that nothing is checked.
-  Value* holds = none_below(ctx, ctx.dim_of(weight, axis), 1);
-  Value* place = ctx.where(holds, ctx.constant(0, DType::kInt64), ctx.constant(1, DType::kInt64));
-  Value* one = ctx.gather(ctx.unsqueeze(ctx.constant(1, weight->dtype()), {0}), place, 0);
-  weight = kernel_op(ctx, "Mul", {weight, one});
+  const Numbers window = counted(ctx.rank(weight) - channels.size(), 2);
+  const auto checked = [&](const Numbers& axes, const std::string& what) {
+    weight = whole_if(ctx, find_entries(ctx, weight, axes, what + ", which runtimes have no answer for"), weight);
+  };
+  checked(channels, "a convolution of no channels");
+  checked(window, "a convolution with an empty window");
   return operands;
 }
 
@@ -157,7 +157,7 @@ Value* convolve(LoweringContext& ctx, const Operands& given, const Convolution& 
                     {"dilations", of_groups.dilation},
                     {"group", known_groups(of_groups)}});
   };
-  return with_batch(ctx, with_channels(ctx, given, 1),
+  return with_batch(ctx, with_weight(ctx, given),
                     [&](const Operands& operands) { return over_groups(ctx, operands, convolution, compute); });
 }
 
@@ -186,7 +186,7 @@ Value* convolve_transposed(LoweringContext& ctx, const Operands& given, Convolut
                     {"output_padding", output_padding},
                     {"group", known_groups(of_groups)}});
   };
-  return with_batch(ctx, with_channels(ctx, given, 0),
+  return with_batch(ctx, with_weight(ctx, given),
                     [&](const Operands& operands) { return over_groups(ctx, operands, convolution, compute); });
 }
 

@@ -3,6 +3,7 @@
 
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
+#include "lowering/checks.h"
 #include "lowering/kernels.h"
 #include "lowering/packed_layout.h"
 #include "lowering/recurrent_steps.h"
@@ -211,9 +212,19 @@ Value* dropped_out(LoweringContext& ctx, Value* x, double probability) {
   return ctx.op("Dropout", {x, ctx.constant(probability, DType::kFloat32), ctx.constant(true, DType::kBool)});
 }
 
+/// The states [layers, batch, …] of x [sequence, batch, features], in a file that stops where there is no sequence or
+/// no step, if the target ends the process then. Of the states, which are small: nothing else is copied for it.
+std::vector<Value*> with_sequences(LoweringContext& ctx, Value* x, std::vector<Value*> states) {
+  if (!departs(ctx, Departure::kRecurrentOfNothing)) return states;
+  const std::string reason = "a recurrent layer of no sequence or no step, which the target has no answer for";
+  states.front() = whole_if(ctx, find_entries(ctx, x, {0, 1}, reason), states.front());
+  return states;
+}
+
 /// All layers over [sequence, batch, features]: the output, then the last states.
 std::vector<Value*> run_stack(LoweringContext& ctx, const Stack& stack, const Kind& kind, Value* x,
-                              const std::vector<Value*>& states) {
+                              const std::vector<Value*>& given) {
+  const std::vector<Value*> states = with_sequences(ctx, x, given);
   std::vector<std::vector<Value*>> last_states(states.size());
   for (std::size_t layer = 0; layer < static_cast<std::size_t>(stack.layers); ++layer) {
     const auto outputs =

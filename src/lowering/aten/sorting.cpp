@@ -3,6 +3,7 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
+#include "lowering/checks.h"
 #include "lowering/kernels.h"
 #include "lowering/ranking.h"
 #include "lowering/size_arithmetic.h"
@@ -124,9 +125,17 @@ Value* rows_with_nan_apart(LoweringContext& ctx, Value* x, std::int64_t axis) {
   return ctx.concat({ctx.where(is_nan, infinity, rows), own}, 1);
 }
 
-void lower_unique_dim(LoweringContext& ctx) {
+/// Argument 0, in a file that stops where its slices along an axis have no element, as torch does: onnxruntime ends the
+/// process.
+Value* with_slices(LoweringContext& ctx, std::int64_t axis) {
   Value* x = ctx.input(0);
-  const std::int64_t axis = ctx.axis(1, ctx.rank(x));
+  const std::string reason = "slices of no element, of which torch tells none from another";
+  return whole_if(ctx, find_entries(ctx, x, other_axes(ctx.rank(x), axis), reason), x);
+}
+
+void lower_unique_dim(LoweringContext& ctx) {
+  const std::int64_t axis = ctx.axis(1, ctx.rank(ctx.input(0)));
+  Value* x = with_slices(ctx, axis);
   if (!is_floating(x->dtype())) {
     const std::vector<Value*> found = unique(ctx, x, {{"axis", axis}, {"sorted", 1}});
     return finish_distinct(ctx, found[0], found[2], found[3]);
@@ -166,14 +175,14 @@ void lower_unique_consecutive(LoweringContext& ctx) {
   Value* x = ctx.input(0);
   if (ctx.has(3)) {
     const std::int64_t axis = ctx.axis(3, ctx.rank(x));
-    return distinct_runs(ctx, x, axis, {size_of(ctx, x, axis)});
+    return distinct_runs(ctx, with_slices(ctx, axis), axis, {size_of(ctx, x, axis)});
   }
   distinct_runs(ctx, ctx.reshape(x, {Size(-1)}), 0, ctx.sizes_of(x));
 }
 
 void lower_unique_dim_consecutive(LoweringContext& ctx) {
-  Value* x = ctx.input(0);
-  const std::int64_t axis = ctx.axis(1, ctx.rank(x));
+  const std::int64_t axis = ctx.axis(1, ctx.rank(ctx.input(0)));
+  Value* x = with_slices(ctx, axis);
   distinct_runs(ctx, x, axis, {size_of(ctx, x, axis)});
 }
 

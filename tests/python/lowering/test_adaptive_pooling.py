@@ -60,3 +60,11 @@ def test_of_several_nan_in_a_window_the_last_one_has_the_place(size: tuple[int, 
 def test_the_average_of_nothing_is_no_number(spatial: int, check: Check) -> None:
     x = image(spatial)
     check(lambda x: AVERAGE[spatial](x, 1), [x], others=[[x[..., :0]], [x[:0]]])
+
+
+@pytest.mark.parametrize("spatial", AVERAGE)
+def test_pools_that_leave_nothing(spatial: int, check: Check) -> None:
+    x = image(spatial)
+    check(lambda x: AVERAGE[spatial](x, 0), [x], others=[[x[..., :1]]])
+    if spatial == 2:
+        check(lambda x: functional.interpolate(x, scale_factor=0.5, mode="area"), [x], others=[[x[..., :1]]])
