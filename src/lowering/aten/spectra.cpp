@@ -96,28 +96,35 @@ double machine_epsilon(DType dtype) {
   return dtype == DType::kFloat64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
 }
 
-/// A bound for each matrix: […, 1].
-Value* given_bound(LoweringContext& ctx, std::size_t i) {
+/// A bound for each matrix: […, 1]; null for None.
+Value* find_bound(LoweringContext& ctx, std::size_t i) {
+  if (!ctx.has(i)) return nullptr;
   Value* bound = ctx.scalar(i, DType::kFloat64);
   const auto rank = static_cast<std::int64_t>(ctx.rank(bound));
   return ctx.unsqueeze(bound, {rank});
 }
 
+/// Bounds for singular values, […, 1] or [1]; null: not given.
+struct Bounds {
+  Value* absolute = nullptr;
+  Value* relative = nullptr;
+};
+
 /// The greater of atol and rtol times the greatest singular value; rtol is the larger side times the dtype's epsilon
 /// unless it or a positive atol is given.
-Value* cutoff(LoweringContext& ctx, const Sides& sides, Value* greatest) {
+Value* cutoff(LoweringContext& ctx, const Sides& sides, const Bounds& bounds, Value* greatest) {
   Value* zero = ctx.constant(0, DType::kFloat64);
-  Value* absolute = ctx.has(1) ? given_bound(ctx, 1) : zero;
+  Value* absolute = bounds.absolute ? bounds.absolute : zero;
   Value* side = ctx.cast(as_dim(ctx, maximum(ctx, sides.rows, sides.columns)), DType::kFloat64);
   Value* usual = ctx.op("Mul", {side, ctx.constant(machine_epsilon(ctx.input(0)->dtype()), DType::kFloat64)});
-  Value* relative = ctx.has(2) ? given_bound(ctx, 2) : ctx.where(ctx.op("Greater", {absolute, zero}), zero, usual);
+  Value* relative = bounds.relative ? bounds.relative : ctx.where(ctx.op("Greater", {absolute, zero}), zero, usual);
   return ctx.op("Max", {absolute, ctx.op("Mul", {relative, greatest})});
 }
 
 /// A⁺ = V diag(1 / s²) Wᵀ over the singular values s that are not small.
-void lower_pinv(LoweringContext& ctx) {
+void pseudo_inverse(LoweringContext& ctx, const Bounds& bounds, bool is_hermitian) {
   Value* a = doubled(ctx, ctx.input(0));
-  if (ctx.flag(3)) a = symmetric(ctx, a, Half::kLower);
+  if (is_hermitian) a = symmetric(ctx, a, Half::kLower);
   const OrthogonalColumns found = orthogonalized(ctx, a);
   const auto rank = static_cast<std::int64_t>(ctx.rank(a));
   const Sides sides = sides_of(ctx, a);
@@ -125,13 +132,22 @@ void lower_pinv(LoweringContext& ctx) {
   one_more.emplace_back(1);
   Value* none = ctx.filled(one_more, ctx.constant(0, DType::kFloat64));  // for empty matrices
   Value* greatest = ctx.slice(ctx.concat({found.lengths, none}, rank - 2), rank - 2, 0, 1);
-  Value* is_kept = ctx.op("Greater", {found.lengths, cutoff(ctx, sides, greatest)});
+  Value* is_kept = ctx.op("Greater", {found.lengths, cutoff(ctx, sides, bounds, greatest)});
   Value* squares = ctx.op("Mul", {found.lengths, found.lengths});
   Value* safe = ctx.where(is_kept, squares, ctx.constant(1, DType::kFloat64));
   Value* weights = kept_where(ctx, is_kept, ctx.op("Reciprocal", {safe}));
   Value* weighted = ctx.op("Mul", {found.v, ctx.unsqueeze(weights, {rank - 2})});
   ctx.result(ctx.op("MatMul", {weighted, matrix_transposed(ctx, found.columns)}));
 }
+
+/// linalg_pinv(self, *, atol, rtol, hermitian), of numbers or tensors
+void lower_pinv(LoweringContext& ctx) { pseudo_inverse(ctx, {find_bound(ctx, 1), find_bound(ctx, 2)}, ctx.flag(3)); }
+
+/// linalg_pinv(self, rcond, hermitian)
+void lower_pinv_above_share(LoweringContext& ctx) { pseudo_inverse(ctx, {nullptr, find_bound(ctx, 1)}, ctx.flag(2)); }
+
+/// pinverse(self, rcond)
+void lower_pinverse(LoweringContext& ctx) { pseudo_inverse(ctx, {nullptr, find_bound(ctx, 1)}, false); }
 
 }  // namespace
 
@@ -141,7 +157,9 @@ void populate_spectra(LoweringTable& table) {
   table.add("aten.linalg_eigvalsh.default", lower_eigvalsh);
   table.add({"aten._linalg_svd.default", "aten.linalg_svd.default"}, lower_svd);
   table.add("aten.linalg_svdvals.default", lower_svdvals);
-  table.add("aten.linalg_pinv.atol_rtol_tensor", lower_pinv);
+  table.add({"aten.linalg_pinv.atol_rtol_tensor", "aten.linalg_pinv.atol_rtol_float"}, lower_pinv);
+  table.add({"aten.linalg_pinv.default", "aten.linalg_pinv.rcond_tensor"}, lower_pinv_above_share);
+  table.add("aten.pinverse.default", lower_pinverse);
 }
 
 }  // namespace exportguard::lowering

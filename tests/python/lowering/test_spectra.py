@@ -47,6 +47,22 @@ CASES: dict[str, Case] = {
         [torch.diag(torch.tensor([4.0, 0.1, 1]))],
         [],
     ),
+    "pinv of what is greater than a share": (
+        lambda x: (torch.linalg.pinv(x, rtol=0.3), torch.linalg.pinv(x, atol=0.5), torch.linalg.pinv(x, 0.3)),
+        [torch.diag(torch.tensor([4.0, 0.1, 1]))],
+        [],
+    ),
+    "pinv of what is greater than shares of a tensor": (
+        lambda x, share: (torch.linalg.pinv(x, rtol=share), torch.linalg.pinv(x, share)),
+        [floats(2, 4, 3), torch.tensor([0.5, 0.01])],
+        [[floats(1, 2, 6), torch.tensor([0.9])]],
+    ),
+    "hermitian pinv of what is greater than a share": (
+        lambda x: (torch.linalg.pinv(x, rtol=0.4, hermitian=True), torch.linalg.pinv(x, 0.4, True)),
+        [symmetric(4, 4)],
+        [],
+    ),
+    "pinverse": (lambda x: (torch.pinverse(x), torch.pinverse(x, 0.5)), [floats(4, 3)], [[floats(2, 6)]]),
     "hermitian pinv": (lambda x: pinverse(x, hermitian=True), [symmetric(4, 4)], []),
 }
 
