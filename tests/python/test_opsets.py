@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
+import torch
 
-from exportguard import opsets
+from exportguard import opsets, to_onnx
 from exportguard.opsets import MAX_OPSET, default_opset
 
 #: What versions of onnxruntime give for a query that sees no key, and for a hidden key beside a softcap.
@@ -47,7 +50,25 @@ def test_attention_is_written_for_those_that_compute_it_as_torch_does(
 ) -> None:
     monkeypatch.setattr(onnxruntime, "InferenceSession", release(*RELEASES[name]))
     newest = default_opset.__wrapped__()
-    assert newest == (MAX_OPSET if name == "from 1.28 on" else 22)
+    with_kernel = max(opset for opset in range(23, MAX_OPSET + 1) if opsets.has_attention_kernel(opset))
+    assert newest == (with_kernel if name == "from 1.28 on" else 22)
+
+
+def test_attention_is_written_for_those_that_have_a_kernel_for_that_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opsets, "has_attention_kernel", lambda opset: opset == 23)
+    assert default_opset.__wrapped__() == 23
+
+
+def test_the_attention_of_a_file_is_one_operator_in_onnxruntime(tmp_path: Path) -> None:
+    class Attends(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+    written = to_onnx(Attends(), (torch.zeros(1, 2, 3, 4),))
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "run.onnx")
+    onnxruntime.InferenceSession(written.to_bytes(), options, providers=["CPUExecutionProvider"])
+    assert "Attention" in {node.op_type for node in onnx.load(tmp_path / "run.onnx").graph.node}
 
 
 def test_attention_is_not_written_for_those_that_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
