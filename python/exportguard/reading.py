@@ -102,8 +102,8 @@ class Exported:
 
 
 _REMEDY = (
-    "What to do: write that line so that it holds for any size, leave the axis out of dynamic_shapes, or ask for the "
-    "sizes that come, with torch.export.Dim(name, min=…, max=…)"
+    "What to do: write that line so that it holds for any size, leave the axis out of dynamic_shapes, give axes that "
+    "are always of one size one name, or ask for the sizes that come, with torch.export.Dim(name, min=…, max=…)"
 )
 
 

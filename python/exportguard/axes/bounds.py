@@ -179,8 +179,7 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
     if kind is None:
         kind = _told_by_examples(trace, condition)
     if kind is None:
-        is_inner = not is_relation and _is_asked_by_operators_alone(trace, guard, points)
-        kind = Kind.INNER if is_inner else Kind.OPEN
+        kind = _of_untried(trace, guard, points, is_relation=is_relation)
     if kind == Kind.OPEN and holds_for_tensors_in_memory(condition, trace.trial.numbers_of_entries):
         kind = Kind.VAST
     if is_relation and kind == Kind.OWN and line:
@@ -199,6 +198,19 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
         trace.known.append(condition)
         narrow(trace.domain, condition)
     return bound
+
+
+def _of_untried(trace: Trace, guard: sympy.Basic, points: Sequence[Sizes], *, is_relation: bool) -> Kind:
+    """What a condition is that breaks at some points, none of which could be tried.
+
+    A size that torch takes for another is written in its place, so that no operator asks for it in the file. Who gives
+    neither of them a name leaves it to the export which axes are of one size.
+    """
+    if not _is_asked_by_operators_alone(trace, guard, points):
+        return Kind.OPEN
+    if not is_relation:
+        return Kind.INNER
+    return Kind.ALIKE if isinstance(guard, sympy.Eq) and not trace.has_names(guard) else Kind.OPEN
 
 
 def _corners(trace: Trace, condition: sympy.Basic) -> Iterator[Sizes]:

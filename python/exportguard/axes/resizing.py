@@ -119,14 +119,17 @@ def _is_of_reals(leaf: object) -> bool:
     return isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
 
 
-def with_masks(call: CallInputs) -> CallInputs:
-    """The call whose masks, tables of ones for each row of a batch, leave out the first token of the first row."""
-    return call.with_leaves([_masked(leaf) for leaf in call.leaves()])
+def with_masks(call: CallInputs, *, least: int = 2) -> CallInputs:
+    """The call whose masks, tables of ones for each row of a batch, leave out the first token of the first row.
+
+    Of less than `least` tokens none is left out: a row without any has no values to compare.
+    """
+    return call.with_leaves([_masked(leaf, least) for leaf in call.leaves()])
 
 
-def _masked(leaf: Any) -> Any:
+def _masked(leaf: Any, least: int) -> Any:
     is_table = isinstance(leaf, torch.Tensor) and leaf.dim() == 2 and not leaf.is_floating_point()
-    if not is_table or leaf.shape[-1] < 2 or leaf.is_complex() or not bool((leaf == 1).all()):
+    if not is_table or leaf.shape[-1] < least or leaf.is_complex() or not bool((leaf == 1).all()):
         return leaf
     masked = leaf.clone()
     masked[:1, 0] = 0

@@ -111,6 +111,12 @@ class Trace:
         asked = [shape.axes[axis] for shape, axis, other in asked_for if other == symbol]
         return all((ends_of(axis)[0] or 0) <= size for axis in asked)
 
+    def has_names(self, condition: sympy.Basic) -> bool:
+        """Whether a name asks for one of the sizes in a condition."""
+        asked = axes_asked(self.traced, self.example.shapes)
+        named = {symbol for shape, axis, symbol in asked if shape.label(axis) is not None}
+        return not condition.free_symbols.isdisjoint(named)
+
     def runs_as_traced(self) -> bool:
         """Whether the program can be run at all outside of ONNX, and does what the model does at the traced sizes."""
         return self.trial.outcome(self.all_sizes({})) == Outcome.AGREES

@@ -332,8 +332,19 @@ class Trial:
                 got = self._program.run(call.inputs, sizes)
         except Exception as error:  # whatever an operator raises for shapes that do not go together
             logger.debug("the program at %s: %s", sizes, error)
+            if self._is_refused_with_masks(call):
+                return Outcome.REFUSED
             return Outcome.REPEATS if self._repeats(call, sizes, expected) else Outcome.DIFFERS
         return Outcome.AGREES if agree(expected, got, self._program.computed_in) else Outcome.DIFFERS
+
+    def _is_refused_with_masks(self, call: TriedCall) -> bool:
+        """Whether the model refuses the sizes as the program does, once a mask leaves a token out.
+
+        Models pass over a mask of ones, whatever its sizes are.
+        """
+        masked = with_masks(call.inputs, least=1)
+        is_other = any(one is not other for one, other in zip(masked.leaves(), call.inputs.leaves(), strict=True))
+        return is_other and self._run.of(masked).refused()
 
     def _repeats(self, call: TriedCall, sizes: Sizes, expected: Sequence[Any]) -> bool:
         """Whether the program does the same as long as what was cut to one entry may be repeated for all.
