@@ -36,6 +36,7 @@ def is_installed(file: str) -> bool:
     return file.startswith(_installed())
 
 
+@functools.cache
 def is_models(file: str) -> bool:
     """Whether a file of code is that of a model: the user's, or torch's own arithmetic that has tests on its data.
 

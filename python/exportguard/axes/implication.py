@@ -247,8 +247,8 @@ def _some_points(guard: sympy.Basic, domain: Domain) -> Iterator[Sizes]:
     if math.prod(map(len, small)) <= _POINTS:
         yield from (dict(zip(domain, sizes, strict=True)) for sizes in itertools.product(*small))
     chosen = random.Random(0)
-    for _ in range(_POINTS):
-        yield {symbol: chosen.choice(span) for symbol, span in zip(domain, spans, strict=True)}
+    for sizes in zip(*(chosen.choices(span, k=_POINTS) for span in spans), strict=True):
+        yield dict(zip(domain, sizes, strict=True))
 
 
 def _grid(guard: sympy.Basic, domain: Domain) -> Iterator[Sizes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import sys
@@ -32,7 +33,11 @@ class Called:
     """
 
     functions: Mapping[types.CodeType, list[types.FunctionType]] = field(default_factory=dict)
-    modules: Sequence[types.ModuleType] = ()
+    _met: Sequence[str] = ()  # the names of the modules of what was met
+
+    @functools.cached_property
+    def modules(self) -> Sequence[types.ModuleType]:
+        return _modules([*self._met])
 
     @classmethod
     def by(cls, model: object) -> Called:
@@ -40,7 +45,7 @@ class Called:
         if not isinstance(model, torch.nn.Module):
             return cls()
         calls = _Calls(model.modules())
-        return cls(calls.functions, _modules([*calls.modules()]))
+        return cls(calls.functions, [*calls.modules()])
 
 
 def _modules(pending: list[str]) -> list[types.ModuleType]:

@@ -61,13 +61,13 @@ def _running(error: BaseException) -> Iterator[tuple[types.CodeType, int]]:
 
 def places_among(running: Sequence[tuple[types.CodeType, int]]) -> list[Place]:
     """The user's places among what was running, outermost first; the result has the innermost first."""
-    codes = [code for code, _ in running]
+    of_models = [(code, line) for code, line in running if is_models(code.co_filename)]
+    codes = [code for code, _ in of_models]
     places: list[Place] = []
-    for code, line in running:
-        if is_models(code.co_filename):
-            outermost = _outermost(code, codes)
-            consumer = places[-1] if places and outermost.co_flags & inspect.CO_GENERATOR else None
-            places.append(Place(code=outermost, ran=code, line=line, consumer=consumer))
+    for code, line in of_models:
+        outermost = _outermost(code, codes)
+        consumer = places[-1] if places and outermost.co_flags & inspect.CO_GENERATOR else None
+        places.append(Place(code=outermost, ran=code, line=line, consumer=consumer))
     return places[::-1]
 
 
