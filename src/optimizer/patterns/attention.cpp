@@ -31,26 +31,6 @@ void write_with(Rewriter& rewriter, const std::vector<Value*>& operands) {
 
 // ------------------------------------------------------------------------------------------------ repeated heads
 
-/// x of rank 4 if `value` is x with each head (axis 1) repeated, one copy after the other.
-Value* repeated_heads(const Value* value) {
-  const ir::Node* joined = producer_of(value, "Reshape");
-  const ir::Node* stretched = joined ? producer_of(joined->find_input(0), "Expand") : nullptr;
-  const ir::Node* split = stretched ? stretched->input(0).producer() : nullptr;
-  if (!split || !(split->is("", "Unsqueeze") || split->is("", "Reshape"))) return nullptr;
-  const auto& from = shape_of(split->input(0));
-  const auto& five = shape_of(stretched->output());
-  const auto& after = shape_of(*value);
-  const auto& before = shape_of(split->output());
-  if (!from || !five || !after || !before || from->size() != 4 || five->size() != 5 || before->size() != 5)
-    return nullptr;
-  const ir::Shape wanted = {(*from)[0], (*from)[1], ir::Dim(1), (*from)[2], (*from)[3]};
-  const auto times = (*five)[2].constant();
-  if (!times || *before != wanted) return nullptr;
-  const ir::Shape stretched_shape = {(*from)[0], (*from)[1], ir::Dim(*times), (*from)[2], (*from)[3]};
-  const ir::Shape joined_shape = {(*from)[0], (*from)[1] * ir::Dim(*times), (*from)[2], (*from)[3]};
-  return *five == stretched_shape && *after == joined_shape ? &split->input(0) : nullptr;
-}
-
 /// Query heads share a head of keys and values in the operator itself: the query heads 0 to n-1 the first one, and so
 /// on.
 Match match_repeated_heads(const Facts&, ir::Node& node) {
@@ -59,12 +39,7 @@ Match match_repeated_heads(const Facts&, ir::Node& node) {
   if (!key || !value) return Match::no("keys and values are not heads repeated");
   if (node.find_input(kPastKey)) return Match::no("it has a cache, whose heads would not be repeated");
   if (node.output_count() > 1) return Match::no("it gives keys and values, whose heads would not be repeated");
-  const auto& keys = *shape_of(*key);
-  const auto query_heads = dim(node.input(kQuery), 1);
-  const bool divides = keys[1] == *dim(*value, 1) && keys[1].is_constant() && query_heads &&
-                       query_heads->is_constant() && *keys[1].constant() > 0 &&
-                       *query_heads->constant() % *keys[1].constant() == 0 && has_rank(node.input(kQuery), 4);
-  if (!divides) return Match::no("the number of heads is not known");
+  if (!shares_heads(node.input(kQuery), key, value)) return Match::no("the number of heads is not known");
   return Match([=, &node](Rewriter& rewriter) {
     std::vector<Value*> operands = operands_of(node);
     operands[kKey] = key;

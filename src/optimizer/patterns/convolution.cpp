@@ -107,19 +107,98 @@ std::optional<at::Tensor> channel_constant(const Facts& facts, const Value* valu
   return fits ? std::optional(tensor->aten().to(at::kDouble)) : std::nullopt;
 }
 
+/// What a BatchNormalization does to each channel; nothing and a literal `reason` if that is not known.
+std::optional<Affine> affine_of_batch_norm(const Facts& facts, const ir::Node& node, std::int64_t channels,
+                                           const char*& reason) {
+  reason = "it takes the moments of the batch";
+  if (int_attribute(node, "training_mode", 0) != 0) return std::nullopt;
+  const auto scale = channel_constant(facts, node.find_input(1), channels);
+  const auto shift = channel_constant(facts, node.find_input(2), channels);
+  const auto mean = channel_constant(facts, node.find_input(3), channels);
+  const auto variance = channel_constant(facts, node.find_input(4), channels);
+  reason = "its parameters are no constants";
+  if (!scale || !shift || !mean || !variance) return std::nullopt;
+  const at::Tensor factor = *scale / (*variance + float_attribute(node, "epsilon", 1e-5)).sqrt();
+  return Affine{factor, *shift - *mean * factor};
+}
+
 Match match_batch_norm(const Facts& facts, ir::Node& node) {
   const at::NoGradGuard no_grad;
   auto convolution = convolution_of(facts, node.find_input(0));
   if (!convolution) convolution = linear_of(facts, node.find_input(0));
   if (!convolution) return Match::no("the operand is no convolution of its own with constant weights");
-  if (int_attribute(node, "training_mode", 0) != 0) return Match::no("it takes the moments of the batch");
-  const auto scale = channel_constant(facts, node.find_input(1), convolution->channels);
-  const auto shift = channel_constant(facts, node.find_input(2), convolution->channels);
-  const auto mean = channel_constant(facts, node.find_input(3), convolution->channels);
-  const auto variance = channel_constant(facts, node.find_input(4), convolution->channels);
-  if (!scale || !shift || !mean || !variance) return Match::no("its parameters are no constants");
-  const at::Tensor factor = *scale / (*variance + float_attribute(node, "epsilon", 1e-5)).sqrt();
-  return match_affine(*convolution, {factor, *shift - *mean * factor});
+  const char* reason = nullptr;
+  const auto affine = affine_of_batch_norm(facts, node, convolution->channels, reason);
+  return affine ? match_affine(*convolution, *affine) : Match::no(reason);
+}
+
+// ------------------------------------------------------------------------------------------------ rows
+
+/// Rows [n, channels] of x · weight + bias, each with one reader.
+struct Rows {
+  const ir::Node* reshape = nullptr;
+  const ir::Node* product = nullptr;
+  const Value* named = nullptr;  ///< what the weight is called after
+  Convolution linear;            ///< its weight is [in, channels]
+};
+
+/// A weight for the right of a product, [in, channels], that may lie the other way round.
+const Value* weight_of(const Facts& facts, const Value* value, at::Tensor& weight) {
+  const ir::Node* swap = producer_of(value, "Transpose");
+  const Value* given = swap ? swap->find_input(0) : value;
+  const ir::Tensor* tensor = facts.constant(given);
+  if (!tensor || tensor->shape().size() != 2 || tensor->numel() == 0) return nullptr;
+  weight = swap ? tensor->aten().t() : tensor->aten();
+  return given;
+}
+
+std::optional<Rows> rows_of(const Facts& facts, const Value* value) {
+  Rows rows;
+  rows.reshape = producer_of(value, "Reshape");
+  if (!rows.reshape || !has_one_use(*value) || !has_rank(*value, 2)) return std::nullopt;
+  const Value* linear = rows.reshape->find_input(0);
+  const ir::Node* sum = producer_of(linear, "Add");
+  for (std::size_t i = 0; sum && has_one_use(*linear) && i < 2; ++i) {
+    const ir::Tensor* bias = facts.constant(sum->find_input(i));
+    if (!bias || bias->shape().size() != 1 || !is_floating(bias->dtype())) continue;
+    rows.linear.bias = bias->aten();
+    linear = sum->find_input(1 - i);
+    break;
+  }
+  rows.product = producer_of(linear, "MatMul");
+  if (!rows.product || !has_one_use(*linear)) return std::nullopt;
+  rows.named = weight_of(facts, rows.product->find_input(1), rows.linear.weight);
+  if (rows.named == nullptr) return std::nullopt;
+  rows.linear.channels = rows.linear.weight.size(1);
+  rows.linear.transposed_groups = 1;
+  const ir::Dim channels(rows.linear.channels);
+  const bool has_own_bias = !rows.linear.bias.defined() || rows.linear.bias.numel() == rows.linear.channels;
+  const bool keeps_channels = dim(rows.reshape->input(0), -1) == channels && dim(*value, 1) == channels;
+  return has_own_bias && keeps_channels ? std::optional(rows) : std::nullopt;
+}
+
+void write_rows(Rewriter& rewriter, const Rows& rows, const Weights& weights) {
+  const std::string& name = rows.named->name();
+  Value& weight = rewriter.constant(ir::Tensor(weights.weight), name);
+  Value& bias = rewriter.constant(ir::Tensor(weights.bias), name + ".bias");
+  const ir::Type& type = rows.product->output().type();
+  Value& product = rewriter.op("MatMul", {&rows.product->input(0), &weight}, {}, type);
+  Value& sum = rewriter.op("Add", {&product, &bias}, {}, type);
+  Value& result = rewriter.root().output();
+  rewriter.replace(
+      result, rewriter.op("Reshape", {&sum, &rows.reshape->input(1)}, attributes_of(*rows.reshape), result.type()));
+}
+
+Match match_batch_norm_of_rows(const Facts& facts, ir::Node& node) {
+  const at::NoGradGuard no_grad;
+  const auto rows = rows_of(facts, node.find_input(0));
+  if (!rows) return Match::no("the operand is no product of its own with a weight, reshaped to rows");
+  const char* reason = nullptr;
+  const auto affine = affine_of_batch_norm(facts, node, rows->linear.channels, reason);
+  if (!affine) return Match::no(reason);
+  const auto weights = with_affine(rows->linear, *affine);
+  if (!weights) return Match::no("a number becomes infinite");
+  return Match([rows = *rows, weights = *weights](Rewriter& rewriter) { write_rows(rewriter, rows, weights); });
 }
 
 // ------------------------------------------------------------------------------------------------ scale and bias
@@ -219,6 +298,13 @@ void populate_convolution(PatternTable& table) {
        .roots = {"BatchNormalization"},
        .match = match_batch_norm,
        .stage = Stage::kFuse});
+  table.add({.name = "batch_norm_of_rows",
+             .matches = "`BatchNormalization` with known moments, of a product with a weight, maybe with a bias, that "
+                        "is reshaped to [rows, channels] and that nothing else reads",
+             .makes = "the product with another weight, and a bias",
+             .roots = {"BatchNormalization"},
+             .match = match_batch_norm_of_rows,
+             .stage = Stage::kFuse});
   table.add(
       {.name = "conv_scale_bias",
        .matches =
