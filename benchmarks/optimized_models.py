@@ -3,8 +3,9 @@
     python benchmarks/optimized_models.py [bert vit ...] [--rounds 40] [--no-peers] [--operators]
 
 Forms: as lowered, optimized, optimized for onnxruntime; beside them torch.onnx with its optimizer, and what onnxslim
-makes of that (if it is installed). Each runs on the inputs that the model was traced with; the last column is the least
-time of ours by the least of the best other form.
+(if it is installed) and onnxruntime's own optimizer of transformers make of that. Each runs on the inputs that the
+model was traced with; the last column is the least time of ours by the least of the best other form. Of a form that
+cannot be made or loaded there is the reason, and one with other answers is not counted as the best.
 """
 
 from __future__ import annotations
@@ -14,13 +15,17 @@ import collections
 import importlib.util
 import inspect
 import statistics
+import tempfile
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime as ort
 import torch
+from onnxruntime.transformers import optimizer as transformer_optimizer
 from plain_models import MODELS, Case
 
 import exportguard
@@ -31,6 +36,7 @@ from exportguard.reading import read
 from exportguard.request import ExportOptions, ExportRequest
 from exportguard.tracing import exported_module
 
+SAME = 1e-2  # the largest difference of the outputs of one model
 OWN = {"lowered": False, "standard": True, "onnxruntime": "onnxruntime"}
 
 
@@ -47,20 +53,77 @@ def own_forms(case: Case) -> dict[str, onnx.ModelProto]:
     return forms
 
 
-def peers(case: Case) -> dict[str, onnx.ModelProto]:
-    """The same program through torch.onnx, and through onnxslim behind it; without those that fail."""
-    forms: dict[str, onnx.ModelProto] = {}
+def by_torch(case: Case) -> onnx.ModelProto:
+    """The same program through torch.onnx.
+
+    Raises:
+        RuntimeError: it makes nothing of it.
+    """
     exported = exported_module(
         ExportRequest.of(case.module, (), case.inputs, dynamic_shapes=case.shapes, options=ExportOptions())
     )
     with torch_export_patches(), torch.no_grad():
         program = torch.onnx.export(exported.expanded(), dynamo=True, verbose=False, optimize=True)
-    if program is not None:
-        forms["torch.onnx"] = program.model_proto
-    if importlib.util.find_spec("onnxslim") and forms:
-        onnxslim: Any = importlib.import_module("onnxslim")
-        forms["onnxslim"] = onnxslim.slim(onnx.ModelProto.FromString(forms["torch.onnx"].SerializeToString()))
-    return forms
+    if program is None:
+        raise RuntimeError("torch.onnx.export returned nothing")
+    return onnx.ModelProto.FromString(program.model_proto.SerializeToString())
+
+
+def by_onnxslim(model: onnx.ModelProto) -> onnx.ModelProto:
+    """What onnxslim makes of it."""
+    onnxslim: Any = importlib.import_module("onnxslim")
+    slim: onnx.ModelProto = onnxslim.slim(onnx.ModelProto.FromString(model.SerializeToString()))
+    return slim
+
+
+def by_onnxruntime(name: str, case: Case, model: onnx.ModelProto) -> onnx.ModelProto:
+    """What `onnxruntime.transformers.optimizer` makes of it: as its own kind of model where it has one of that name,
+    decoders as the kind that is for Qwen3, all others as that which it takes without being told.
+    """
+    decodes = "past_key_values" in case.inputs
+    kind = name if name in transformer_optimizer.MODEL_TYPES else "qwen3" if decodes else "bert"
+    config = getattr(case.module, "config", None)
+    sizes = {
+        "num_heads": getattr(config, "num_attention_heads", 0) or 0,
+        "hidden_size": getattr(config, "hidden_size", 0) or 0,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        onnx.save(model, path)
+        optimized: onnx.ModelProto = transformer_optimizer.optimize_model(str(path), model_type=kind, **sizes).model
+    return optimized
+
+
+class Forms:
+    """Models that onnxruntime loads, and why others are not among them."""
+
+    def __init__(self) -> None:
+        self.models: dict[str, onnx.ModelProto] = {}
+        self.sessions: dict[str, ort.InferenceSession] = {}
+        self.reasons: dict[str, str] = {}
+
+    def take(self, form: str, model: onnx.ModelProto) -> None:
+        """Loads one."""
+        self.sessions[form] = session_of(model)
+        self.models[form] = model
+
+    def try_to_make(self, form: str, make: Callable[[], onnx.ModelProto]) -> None:
+        """Makes and loads one of a peer; peers and the runtime raise whatever they like."""
+        try:
+            self.take(form, make())
+        except Exception as error:
+            self.reasons[form] = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+
+
+def add_peers(name: str, case: Case, forms: Forms) -> None:
+    """torch.onnx, and what optimizers make of its file."""
+    forms.try_to_make("torch.onnx", lambda: by_torch(case))
+    if "torch.onnx" not in forms.models:
+        return
+    model = forms.models["torch.onnx"]
+    if importlib.util.find_spec("onnxslim"):
+        forms.try_to_make("onnxslim", lambda: by_onnxslim(model))
+    forms.try_to_make("ort transformers", lambda: by_onnxruntime(name, case, model))
 
 
 def session_of(model: onnx.ModelProto) -> ort.InferenceSession:
@@ -110,21 +173,25 @@ def report(name: str, arguments: argparse.Namespace) -> None:
     """Prints a line for each form."""
     torch.manual_seed(0)
     case = MODELS[name]()
-    models = own_forms(case)
+    forms = Forms()
+    for form, model in own_forms(case).items():
+        forms.take(form, model)
     if arguments.peers:
-        models |= peers(case)
-    sessions = {form: session_of(model) for form, model in models.items()}
-    times = times_of(case, sessions, arguments.rounds)
-    others = [min(taken) for form, taken in times.items() if form not in OWN]
+        add_peers(name, case, forms)
+    times = times_of(case, forms.sessions, arguments.rounds)
+    differs = {form: difference(case, forms.sessions, form) for form in times}
+    others = [min(taken) for form, taken in times.items() if form not in OWN and differs[form] < SAME]
     for form, taken in times.items():
         beside = f"  {min(taken) / min(others):.2f} of the best other" if others and form in OWN else ""
         print(
-            f"{name:10} {form:12} {node_count(models[form]):5} nodes  median {statistics.median(taken):8.3f} ms  "
-            f"least {min(taken):8.3f}  differs {difference(case, sessions, form):.0e}{beside}",
+            f"{name:10} {form:16} {node_count(forms.models[form]):5} nodes  median {statistics.median(taken):8.3f} ms  "
+            f"least {min(taken):8.3f}  differs {differs[form]:.0e}{beside}",
             flush=True,
         )
         if arguments.operators:
-            print("          ", dict(collections.Counter(node.op_type for node in models[form].graph.node)))
+            print("          ", dict(collections.Counter(node.op_type for node in forms.models[form].graph.node)))
+    for form, reason in forms.reasons.items():
+        print(f"{name:10} {form:16} cannot be run: {reason}", flush=True)
 
 
 def main() -> None:
