@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.utils import _pytree as pytree
 
+from exportguard.rewrites.collected import is_open
 from exportguard.rewrites.data import depends_on_data
 from exportguard.rewrites.logic import float_, int_, whole_number
-from exportguard.rewrites.numbers import as_not_negative, as_number, is_not_negative, number_tensor
+from exportguard.rewrites.numbers import as_not_negative, as_number, is_not_negative, is_number, number_tensor
+from exportguard.rewrites.places import line_now
 from exportguard.rewrites.raising import require_divisor_uncaught, require_domain_uncaught, require_no_handler
+from exportguard.source.errors import RewriteError
 
 #: Functions of `math` and the torch functions that compute the same.
 MATH: dict[str, Callable[..., torch.Tensor]] = {
@@ -21,22 +26,39 @@ MATH: dict[str, Callable[..., torch.Tensor]] = {
     **{name: getattr(torch, name) for name in ("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "hypot")},
     **{name: getattr(torch, name) for name in ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "pow")},
     **{name: getattr(torch, name) for name in ("floor", "ceil", "trunc", "fmod", "isnan", "isinf", "isfinite")},
-    **{"fabs": torch.abs, "copysign": torch.copysign},
+    **{"fabs": torch.abs, "copysign": torch.copysign, "erfc": torch.erfc, "exp2": torch.exp2, "lgamma": torch.lgamma},
+    **{"degrees": torch.rad2deg, "radians": torch.deg2rad},
+    "cbrt": lambda number: torch.copysign(number.abs().pow(1 / 3), number),
+    "remainder": lambda number, divisor: number - divisor * torch.round(number / divisor),
+    "ldexp": lambda number, exponent: number * torch.exp2(exponent),
+    "fma": lambda number, factor, summand: number * factor + summand,
 }
 _TO_INT = ("floor", "ceil", "trunc")
 _DOMAINS = ("sqrt", "log", "log1p", "log2", "log10", "asin", "acos", "acosh", "atanh", "sin", "cos", "tan", "fmod")
-_OVERFLOWS = ("exp", "expm1", "sinh", "cosh")
+_OVERFLOWS = ("exp", "expm1", "sinh", "cosh", "exp2", "ldexp")
 _RAISED: dict[str, tuple[type[Exception], ...]] = {
     **dict.fromkeys(_DOMAINS, (ValueError,)),
     **dict.fromkeys(_OVERFLOWS, (OverflowError,)),
-    **dict.fromkeys((*_TO_INT, "pow"), (ValueError, OverflowError)),
+    **dict.fromkeys((*_TO_INT, "pow", "lgamma"), (ValueError, OverflowError)),
+    "remainder": (ValueError,),
 }
 _BITS = 63  # of a size
+_PAIR = 2
 _FROM_ONE = ("sqrt", "exp", "log", "log1p", "log2", "log10")  # 0 or more of numbers from 1 up
 
 
-def math_(name: str, *numbers: Any) -> Any:
-    """`math.name(…)`."""
+def math_(name: str, *numbers: Any, **options: Any) -> Any:
+    """`math.name(…)`.
+
+    :raises RewriteError: no graph has the function
+    """
+    if (
+        options
+        or name not in MATH
+        or (name == "log" and len(numbers) > 1)
+        or (name == "hypot" and len(numbers) != _PAIR)
+    ):
+        return _made_of_others(name, *numbers, **options)
     if name in _TO_INT and isinstance(numbers[0], torch.SymFloat):
         return whole_number(numbers[0], name)
     is_of_size = name not in _TO_INT and any(isinstance(number, torch.SymInt | torch.SymFloat) for number in numbers)
@@ -51,6 +73,112 @@ def math_(name: str, *numbers: Any) -> Any:
     if _is_not_negative(name, numbers[0]):
         as_not_negative(result)
     return int_(result) if name in _TO_INT else as_number(result)
+
+
+def _made_of_others(name: str, *numbers: Any, **options: Any) -> Any:
+    """`math.name(…)` of what is no function of one or two numbers."""
+    leaves = pytree.tree_leaves((numbers, options))
+    if not any(depends_on_data(leaf) or isinstance(leaf, torch.SymInt | torch.SymFloat) for leaf in leaves):
+        return getattr(math, name)(*numbers, **options)
+    made = _COMPOSED.get(name)
+    if made is None:
+        raise RewriteError(
+            f"{line_now()}: no graph has math.{name} of a number of tensor data or of a dynamic size; compute it of a "
+            "tensor with functions of torch, or look it up in a table: table[n]"
+        )
+    return made(*numbers, **options)
+
+
+def _is_close(a: Any, b: Any, *, rel_tol: float = 1e-09, abs_tol: float = 0.0) -> Any:
+    one, other = (number_tensor(float_(number)) for number in (a, b))
+    bound = torch.clamp(rel_tol * torch.maximum(one.abs(), other.abs()), min=abs_tol)
+    is_near = torch.logical_and((one - other).abs() <= bound, torch.isfinite(one - other))
+    return as_number(torch.logical_or(one == other, is_near))
+
+
+def _modf(number: Any) -> tuple[Any, Any]:
+    double = number_tensor(float_(number))
+    whole = torch.trunc(double)
+    part = torch.where(torch.isinf(double), torch.zeros_like(double), double - whole)
+    return as_number(torch.copysign(part, double)), as_number(whole)
+
+
+def _product(numbers: Iterable[Any], *, start: Any = 1) -> Any:
+    return functools.reduce(lambda a, b: a * b, _listed(numbers, "prod"), start)
+
+
+def _sum_of_products(one: Iterable[Any], other: Iterable[Any]) -> Any:
+    pairs = zip(_listed(one, "sumprod"), _listed(other, "sumprod"), strict=True)
+    return functools.reduce(lambda a, b: a + b, (a * b for a, b in pairs), 0)
+
+
+def _root_of_squares(*numbers: Any) -> Any:
+    return math_("sqrt", functools.reduce(lambda a, b: a + b, (float_(n) * float_(n) for n in numbers), 0.0))
+
+
+def _listed(numbers: Iterable[Any], name: str) -> list[Any]:
+    if is_open(numbers):
+        raise RewriteError(
+            f"{line_now()}: math.{name} of a list that a loop over tensors fills; use torch.{name.removeprefix('f')} "
+            "of a tensor, or a loop"
+        )
+    return [*numbers]
+
+
+#: Functions of `math` that are made of other ones.
+_COMPOSED: dict[str, Callable[..., Any]] = {
+    "log": lambda number, base: math_("log", number) / math_("log", base),
+    "hypot": _root_of_squares,
+    "dist": lambda p, q: _root_of_squares(
+        *(a - b for a, b in zip(_listed(p, "dist"), _listed(q, "dist"), strict=True))
+    ),
+    "isclose": _is_close,
+    "modf": _modf,
+    "prod": _product,
+    "sumprod": _sum_of_products,
+    "fsum": lambda numbers: functools.reduce(lambda a, b: a + b, map(float_, _listed(numbers, "fsum")), 0.0),
+}
+
+#: Methods of Python's numbers by what they give for one that only the run knows.
+_METHODS: dict[str, Callable[[Any], Any]] = {
+    "is_integer": lambda number: as_number(_is_whole(number_tensor(number))),
+    "conjugate": lambda number: number,
+    "bit_count": lambda number: _bits(number),
+}
+
+
+def _is_whole(number: torch.Tensor) -> torch.Tensor:
+    return torch.logical_and(number == torch.floor(number), torch.isfinite(number))
+
+
+def method_of_number(name: str, owner: Any, *arguments: Any) -> Any:
+    """`owner.name(…)`, which may be anything's method of that name.
+
+    :raises RewriteError: no graph has it
+    """
+    is_of_data = isinstance(owner, torch.SymInt | torch.SymFloat) or (is_number(owner) and depends_on_data(owner))
+    if not is_of_data:
+        return getattr(owner, name)(*arguments)
+    if name not in _METHODS:
+        raise RewriteError(
+            f"{line_now()}: no graph has {name}() of a number of tensor data or of a dynamic size; compute what it is "
+            "asked for with arithmetic"
+        )
+    return _METHODS[name](owner)
+
+
+def without_meaning(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """`bin(n)` and its kin, which make a text or bytes of the digits of a number.
+
+    :raises RewriteError: only the run knows the number
+    """
+    symbolic = (torch.SymInt, torch.SymFloat, torch.SymBool)
+    if any(isinstance(number, symbolic) or (is_number(number) and depends_on_data(number)) for number in arguments):
+        raise RewriteError(
+            f"{line_now()}: {name}(…) of a number of tensor data or of a dynamic size, which no graph has: it has no "
+            "texts, bytes or hashes; compute with the number itself"
+        )
+    return function(*arguments)
 
 
 def _is_not_negative(name: str, number: Any) -> bool:
@@ -100,6 +228,13 @@ def bit_length(number: Any) -> Any:
     """`number.bit_length()`: how many of its shifts by 0, 1, 2, … leave something."""
     if not depends_on_data(number) and not isinstance(number, torch.SymInt):
         return number.bit_length()
-    shifts = torch.arange(_BITS)
-    shifted = torch.bitwise_right_shift(number_tensor(number).to(torch.int64).reshape(()).abs(), shifts)
-    return int_(as_not_negative((shifted > 0).sum()))
+    return int_(as_not_negative((_shifted(number) > 0).sum()))
+
+
+def _bits(number: Any) -> Any:
+    return int_(as_not_negative((_shifted(number) % 2).sum()))
+
+
+def _shifted(number: Any) -> torch.Tensor:
+    """What is left of a number by shifts of 0, 1, 2, …"""
+    return torch.bitwise_right_shift(number_tensor(number).to(torch.int64).reshape(()).abs(), torch.arange(_BITS))

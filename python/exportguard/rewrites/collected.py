@@ -390,11 +390,7 @@ class Grown(list[Any]):
             return list.index(self, item, *bounds)
         if bounds:
             _refuse("index(…) with bounds")
-        require_no_handler(ValueError, "the index of what a list does not have")
-        found = self.equal_to(item, "index(…)")
-        check_data(found.any())
-        places = torch.arange(found.shape[0])
-        return as_number(torch.where(found, places, found.shape[0]).min())
+        return as_number(first_place(self.equal_to(item, "index(…)")))
 
     def count(self, item: object) -> Any:
         if not self.is_open:
@@ -414,6 +410,25 @@ class Grown(list[Any]):
         self.note_read()
         if self.is_open:
             _refuse(what)
+
+
+def first_place(found: torch.Tensor, *, is_there: bool = False) -> torch.Tensor:
+    """The place of the first true element; where there is none, a run ends as Python does.
+
+    :param is_there: whether one is true in every run
+    :raises RewriteError: the model may catch what Python raises then
+    """
+    count = found.shape[0]
+    places = torch.arange(count)
+    first = torch.cat([torch.where(found, places, count), places.new_full((1,), count)]).amin()
+    if is_there:
+        return first
+    require_no_handler(ValueError, "the index of what a list does not have")
+    check_data(found.any())
+    # A file has no checks: there the place behind the last one is looked for, which ends a run as well. The operator is
+    # called itself, for an index out of bounds is no IndexError of the model's.
+    place: torch.Tensor = torch.ops.aten.index_select.default(places, 0, first.reshape(1))
+    return place.reshape(())
 
 
 def truth_of(item: Any) -> Any:

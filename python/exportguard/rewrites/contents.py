@@ -436,7 +436,7 @@ class _Progress:
         if isinstance(item, tuple) and depth < _DEEPEST:
             return tuple(self._of(part, depth + 1) for part in item)
         self._held.append(item)
-        return item if isinstance(item, int | str) else id(item)
+        return item if isinstance(item, int | str | range) else id(item)
 
     def _reduced(self, item: Any, depth: int) -> Any:
         """What Python's own iterators say of themselves to be copied, which CPython does up to 3.13."""
@@ -446,6 +446,8 @@ class _Progress:
                 told = item.__reduce__()
             except TypeError:
                 told = tuple(gc.get_referents(item))
+        # An iterator over a dict or a set makes a list of what is left each time that it is asked.
+        told = [tuple(part[0]) if len(told) == _PAIR and _is_list_alone(part) else part for part in told]
         return tuple(self._of(part, depth + 1) for part in told[1:]) if depth < _DEEPEST else id(item)
 
     def __eq__(self, other: object) -> bool:
@@ -457,9 +459,14 @@ class _Progress:
         return "an iterator"
 
 
+def _is_list_alone(part: object) -> bool:
+    return isinstance(part, tuple) and len(part) == 1 and isinstance(part[0], list)
+
+
 _BY_TYPE: weakref.WeakKeyDictionary[type, Callable[[Any], Content | None]] = weakref.WeakKeyDictionary()
 DICTIONARIES = frozenset({dict, collections.OrderedDict, collections.defaultdict})
 _DEEPEST = 6  # iterators over iterators
+_PAIR = 2
 
 _READERS: list[tuple[Any, Callable[[Any], Content | None]]] = [
     (dict, _of_dict),

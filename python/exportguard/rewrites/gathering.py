@@ -25,7 +25,7 @@ from exportguard.rewrites.collected import (
 )
 from exportguard.rewrites.conditional import if_, ifexp
 from exportguard.rewrites.data import as_flag, depends_on_data, is_tracing
-from exportguard.rewrites.drawn import drawn, require_not_left
+from exportguard.rewrites.drawn import drawn
 from exportguard.rewrites.iteration import Rows, rows_of
 from exportguard.rewrites.logic import and_, bool_, not_, or_
 from exportguard.rewrites.numbers import as_number, number_tensor, require_one_kind
@@ -113,7 +113,6 @@ def lazily(iterable: object, element: Element, test: Element | None = None) -> L
 
 def _all_of(items: Any) -> Any:
     """What a call takes that goes through all elements."""
-    require_not_left(items)
     return items.through() if isinstance(items, Lazily) else gathered(items)
 
 

@@ -9,11 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from exportguard.rewrites.arithmetic import bit_length, divmod_, isqrt_, math_, numel, round_
+from exportguard.rewrites.arithmetic import (
+    bit_length,
+    divmod_,
+    isqrt_,
+    math_,
+    method_of_number,
+    numel,
+    round_,
+    without_meaning,
+)
 from exportguard.rewrites.choices import entry_or
 from exportguard.rewrites.collected import plain
 from exportguard.rewrites.conditional import came_to_its_end, check, if_, ifexp
-from exportguard.rewrites.drawn import next_element
 from exportguard.rewrites.endless import count_, cycle_, repeat_
 from exportguard.rewrites.functional import (
     accumulate_,
@@ -58,6 +66,7 @@ from exportguard.rewrites.gathering import (
 )
 from exportguard.rewrites.iteration import div, len_, range_, reversed_, tolist, unbind
 from exportguard.rewrites.logic import and_, and_value, bool_, compare, float_, int_, item, known, not_, or_, or_value
+from exportguard.rewrites.looking_up import index_, occurrences, remove_
 from exportguard.rewrites.python_types import (
     attribute_at,
     class_of,
@@ -95,10 +104,11 @@ __all__ = [
     "came_to_its_end", "chain_", "check", "class_of", "combinations_", "compare", "comprehension", "concatenated",
     "count_", "cycle_", "div", "divmod_", "dropwhile_", "elements_between", "entry_or", "enumerate_", "filled_",
     "filter_", "filterfalse_", "float_", "for_", "format_", "generated", "get_item", "grow", "has_attributes",
-    "has_keys", "if_", "ifexp", "int_", "is_", "is_instance", "is_not", "is_one", "is_other", "is_sequence", "islice_",
-    "isqrt_", "item", "iter_", "joined_", "known", "later", "lazily", "len_", "list_", "list_of", "map_", "math_",
-    "max_", "min_", "next_", "next_element", "not_", "numel", "of_python", "or_", "or_value", "pairwise_", "percent_",
-    "plain", "product_", "range_", "reduce_", "repeat_", "repr_", "reversed_", "round_", "set_item", "sort_",
-    "sorted_", "starmap_", "str_", "sum_", "takewhile_", "tensor", "tolist", "tuple_of", "type_", "typed_tensor",
-    "unbind", "uncached", "unzip_", "update_item", "value", "while_", "without_keys", "zip_", "zip_longest_",
+    "has_keys", "if_", "ifexp", "index_", "int_", "is_", "is_instance", "is_not", "is_one", "is_other", "is_sequence",
+    "islice_", "isqrt_", "item", "iter_", "joined_", "known", "later", "lazily", "len_", "list_", "list_of", "map_",
+    "math_", "max_", "method_of_number", "min_", "next_", "not_", "numel", "occurrences", "of_python", "or_",
+    "or_value", "pairwise_", "percent_", "plain", "product_", "range_", "reduce_", "remove_", "repeat_", "repr_",
+    "reversed_", "round_", "set_item", "sort_", "sorted_", "starmap_", "str_", "sum_", "takewhile_", "tensor", "tolist",
+    "tuple_of", "type_", "typed_tensor", "unbind", "uncached", "unzip_", "update_item", "value", "while_",
+    "without_keys", "without_meaning", "zip_", "zip_longest_",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import functools
 import types
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -246,14 +246,16 @@ class Snapshot:
         elif not isinstance(owner, type):
             self._reach.kind(type(owner))
 
-    def changes(self) -> list[tuple[Slot, Any]]:
+    def changes(self, moved: Container[int] = ()) -> list[tuple[Slot, Any]]:
         """Slots that hold another object than at the time of the snapshot, with that object, in a stable order.
 
-        :raises RewriteError: code took elements from an iterator, which cannot be undone
+        :param moved: iterators, by their ids, that may have gone on
+        :raises RewriteError: code took elements from another iterator, which cannot be undone
         """
         found: list[tuple[Slot, Any]] = []
         for owner, before in changed(self._to_compare()):
-            found += self._changed(owner, before, content_of(owner) or Content(before.kind, {}))
+            if before.kind != PROGRESS or id(owner) not in moved:
+                found += self._changed(owner, before, content_of(owner) or Content(before.kind, {}))
         return found
 
     def _to_compare(self) -> Iterable[tuple[Any, Content]]:

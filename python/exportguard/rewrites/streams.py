@@ -11,7 +11,6 @@ from typing import Any
 
 from exportguard.rewrites.collected import Grown, Unlisted
 from exportguard.rewrites.data import is_tracing
-from exportguard.rewrites.drawn import require_not_left
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.recording import bodies_now
 from exportguard.source.errors import RewriteError
@@ -142,7 +141,6 @@ def is_stream(iterable: object) -> bool:
 
 def gathered(items: Any) -> Any:
     """What a call goes through at once: a stream as a list."""
-    require_not_left(items)
     return items.listed() if is_stream(items) else items
 
 

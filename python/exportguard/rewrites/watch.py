@@ -22,7 +22,6 @@ from exportguard.rewrites.answers import truth_of_tensors
 from exportguard.rewrites.broadcasting import require_axes
 from exportguard.rewrites.catching import handler_of
 from exportguard.rewrites.collected import holds_parts, is_open, of_open_list, require_closed
-from exportguard.rewrites.drawn import forget_left
 from exportguard.rewrites.numbers import with_numbers
 from exportguard.rewrites.raising import require_content_uncaught
 from exportguard.rewrites.size_keys import remove_entries
@@ -240,7 +239,6 @@ def _run_watched(model: object, export: Callable[[], Any]) -> Any:
     finally:
         _OPEN.pop()
         remove_entries()
-        forget_left()
         for slot, before in reversed(watch.put):
             if not isinstance(slot.owner, torch.nn.Module) and _is_of_a_trace(slot.held()):
                 slot.put(before)

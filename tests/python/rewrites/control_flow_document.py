@@ -88,7 +88,10 @@ A program means what it means in Python, or the export fails with the line and t
   as Python does, and decides a dtype no more than a Python number would. Its kind may widen: bool, int, float, and a
   tensor of the dtype and shape that the body makes (`total = 0`). Where a variable has its kind only behind the first
   step (`h = None`), that step is written before the loop. Integers beyond 64 bits do not fit. A number of tensor data
-  from in front of a loop or a branch, `k = int(x.sum())`, is an operand of its own of what becomes a graph.
+  from in front of a loop or a branch, `k = int(x.sum())`, is an operand of its own of what becomes a graph. Every
+  function of `math`, and `is_integer`, `bit_length` and their kin, give what Python's do, or are refused with their
+  line. `index` and `remove` of a number that is missing end a run of the program as they end Python's: in a file by an
+  index out of bounds.
   A number that is an int on one path and a float on the other keeps both kinds in mind: where they would give a tensor
   beside it different dtypes, as one of integers, the export fails. So is what `max(n, 0.5)` and `min(n, 0.5)` give,
   of a size as well: one of the two, with its kind, and the first one where the second is NaN.
@@ -140,10 +143,12 @@ A program means what it means in Python, or the export fails with the line and t
   or yields within a `with` or a `try`; so is an iterator that is gone through in another branch or loop than the one
   that it was made in, gone through again, or joined by `zip` to another one where neither is a function of rows.
   `any` and `all` make no element behind the one that decides. A loop whose length Python knows is unrolled, and goes
-  through all elements also where tensor data leaves it before: a generator that changes something there is refused,
-  and so is what goes through an iterator behind such a loop. `itertools.count`, `cycle` and `repeat` beside rows make
-  their elements of the number of the step; alone they are a loop that ends where the model leaves it. `next(it)` of
-  `iter(x)` takes a row where it was made, not in a branch or a loop.
+  through all elements also where tensor data leaves it before: what makes them there and changes something is refused
+  (a generator, a class with `__next__`, a function under `map`), and so is an iterator, or one within it, that somebody
+  may use again behind such a loop: a variable that a function on the stack reads later, a function over it that is
+  called again, an attribute, a container or another iterator that holds it. `itertools.count`, `cycle` and `repeat`
+  beside rows make their elements of the number of the step; alone they are a loop that ends where the model leaves it.
+  `next(it)` of `iter(x)` takes a row where it was made, not in a branch or a loop.
 - **Sizes as keys.** `if n not in self.masks: self.masks[n] = …` of a dynamic size: whether n is another key is a
   test on sizes, and what the trace puts into a dict goes with it. A function under `lru_cache` is called.
 - **Tests on sizes.** torch traces the way that the sizes of the example take, and notes which sizes take it. Where

@@ -144,3 +144,98 @@ def test_a_program_that_goes_further_than_python_is_right_or_refused(name: str) 
         x = torch.randn(2, 4, generator=torch.Generator().manual_seed(seed))
         for found, wanted in zip(onnx.run({"x": x}).values(), model_of(text, "/drawn/eager.py")(x), strict=False):
             torch.testing.assert_close(found, torch.as_tensor(wanted), check_dtype=False)
+
+
+#: Iterators of three or more tensors.
+ITERATORS = {
+    **{"list": "iter([x, x * 2, x * 3])", "dict": "iter({'a': x, 'b': x * 2}.values())"},
+    **{"reversed": "reversed([x, x * 2, x * 3])", "generator": "self.made(x)", "map": "mapped([x, x * 2, x * 3])"},
+    **{"cursor": "Cursor([x, x * 2, x * 3])", "chain": "itertools.chain([x], [x * 2, x * 3])"},
+    **{
+        "zip": "zip([x, x * 2], [x, x * 3])",
+        "expression": "(x * k for k in (1, 2, 3))",
+        "columns": "iter(x.unbind(1))",
+    },
+}
+#: What leaves them where tensor data says so.
+WAYS_OUT = {
+    "break": "for v in it:\n            if first(v).sum() > 1: break",
+    "any": "v = any(first(v).sum() > 1 for v in it)",
+    "another iterator": "for k, v in enumerate(it):\n            if first(v).sum() > 1: break",
+    "a function": "v = until(it)",
+    "takewhile": "v = len(list(itertools.takewhile(lambda v: first(v).sum() < 1, it)))",
+}
+#: How they are used afterwards, with what is done before they are left: none of this is a part of the rewriting's.
+LATER = {
+    **{"list": ("", "len(list(it))"), "star": ("", "count(*it)"), "function": ("", "rest(it)"), "returned": ("", "it")},
+    **{"alias": ("other = it", "rest(other)"), "attribute": ("self.kept = it", "rest(self.kept)")},
+    **{"container": ("box = {'it': it}", "rest(box['it'])"), "closure": ("later = lambda: rest(it)", "later()")},
+    **{"default": ("def later(held=it): return rest(held)", "later()"), "yield from": ("", "rest(again(it))")},
+    **{
+        "partial": ("later = functools.partial(rest, it)", "later()"),
+        "over it": ("more = enumerate(it)", "rest(more)"),
+    },
+    **{"method": ("later = it.__iter__", "rest(later())"), "join": ("", "len(''.join('a' for _ in it))")},
+    **{"global": ("KEPT.append(it)", "rest(KEPT.pop())"), "position": ("", "getattr(it, 'i', rest(it))")},
+}
+
+_LEFT_BY_DATA = """
+import functools, itertools, torch
+
+KEPT = []
+
+def first(v): return v[0] if isinstance(v, tuple) else v
+def rest(it): return sum(1 for _ in it)
+def count(*rows): return len(rows)
+def again(it): yield from it
+def mapped(rows): return map(torch.tanh, rows)
+def until(it):
+    for v in it:
+        if first(v).sum() > 1: return 1
+    return 0
+
+class Cursor:
+    def __init__(self, rows): self.rows, self.i = rows, 0
+    def __iter__(self): return self
+    def __next__(self):
+        if self.i >= len(self.rows): raise StopIteration
+        self.i += 1
+        return self.rows[self.i - 1]
+
+class Model(torch.nn.Module):
+    def made(self, x):
+        for k in (1, 2, 3): yield x * k
+
+    def forward(self, x):
+        it = {iterator}
+        {before}
+        {way_out}
+        return x, rest({later}) if {is_returned} else {later}
+"""
+
+
+def _program(iterator: str, way_out: str, later: str) -> str:
+    before, after = LATER[later]
+    parts = {"iterator": ITERATORS[iterator], "before": before or "pass", "way_out": WAYS_OUT[way_out], "later": after}
+    return _LEFT_BY_DATA.format(**parts, is_returned=later == "returned")
+
+
+EVERY = [*itertools.product(ITERATORS, WAYS_OUT, LATER)]
+
+
+@pytest.mark.parametrize("case", EVERY[::23], ids=" ".join)
+def test_an_iterator_that_data_left_is_not_used_again(case: tuple[str, str, str]) -> None:
+    """The example does not leave it, so that only the search for who uses it stops the export."""
+    model = model_of(_program(*case), f"/drawn/left {' '.join(case)}.py")
+    with pytest.raises(RewriteError, match="line"):
+        to_onnx(model, (-torch.ones(3, 4),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+
+
+@pytest.mark.parametrize("way_out", WAYS_OUT)
+def test_an_iterator_that_data_left_and_nobody_uses_again_is_none_of_them(way_out: str) -> None:
+    text = _program("cursor", way_out, "list").replace("len(list(it))", "v")
+    model = model_of(text, f"/drawn/last {way_out}.py")
+    onnx = to_onnx(model, (-torch.ones(3, 4),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    for x in (-torch.ones(2, 4), torch.ones(1, 4), torch.ones(3, 4) * 0.1):
+        found = [*onnx.run({"x": x}).values()][-1]
+        torch.testing.assert_close(found, torch.as_tensor(model(x)[1]), check_dtype=False)

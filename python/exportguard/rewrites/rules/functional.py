@@ -17,7 +17,6 @@ from exportguard.source.walking import Transformer
 ORDER = 16
 _BUILT_IN = {
     **{"map": "map_", "filter": "filter_", "list": "list_of", "tuple": "tuple_of", "iter": "iter_"},
-    "next": "next_element",
 }
 _ITERTOOLS = (
     *("accumulate", "chain", "islice", "product", "combinations"),
