@@ -40,8 +40,13 @@ _BY_WORDS = (
     ),
     (r"at least two devices, (\S+) and (\S+)!", r"move the model and its inputs to one device: they are on \1 and \2"),
     (
-        r"NestedTensorImpl|NestedIntNode",
-        r"a program takes no nested tensor: pass torch.nested.to_padded_tensor(x, 0), and the lengths or a mask",
+        r"NestedTensorImpl|NestedIntNode|_nested_tensor_from",
+        r"a program takes and makes no nested tensor: take torch.nested.to_padded_tensor(x, 0), and lengths or a mask",
+    ),
+    (
+        r"Sparse\w*TensorImpl|_sparse_|to_sparse",
+        r"a program takes and makes no sparse tensor, as no runtime computes with them: keep x.to_dense(), and write "
+        r"torch.matmul for torch.sparse.mm, torch.softmax for torch.sparse.softmax",
     ),
     (
         r"[Ii]nference tensors? (?:outside|cannot)",

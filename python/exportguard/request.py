@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from .arguments import require_choice, require_flags, require_named, require_names
 from .axes.enlarging import enlarged
@@ -129,6 +130,7 @@ class ExportRequest:
         with serializers_of(guard), recorded_phases() as seconds, phase("reading the axes"):
             call = call.apart_from([*model.parameters(), *model.buffers()])
             given = Example.of(call, dynamic_shapes)
+            _require_dense(given)
             too_small = given.small_sizes()
             example = enlarged(given, ModelRun(model, call).takes) if too_small else given
 
@@ -182,11 +184,6 @@ def _with_module_calls(options: ExportOptions) -> torch_export_patches | None:
 
 
 def _require_module(model: object) -> None:
-    if isinstance(model, torch.jit.ScriptModule):
-        raise InvalidArgumentError(
-            f"{type(model).__name__} is a TorchScript module, which torch.export does not take; pass the module "
-            "that it was scripted from"
-        )
     if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:
         raise InvalidArgumentError(
             "tensors have no numbers here, within a FakeTensorMode; call to_onnx outside of it, with a model that has "
@@ -197,14 +194,43 @@ def _require_module(model: object) -> None:
             f"model_or_program must be a torch.nn.Module or an ExportedProgram, got {type(model).__name__}; "
             f"{_instead_of(model)}"
         )
-    scripted = next((name for name, part in model.named_modules() if isinstance(part, torch.jit.ScriptModule)), None)
-    if scripted is not None:
-        raise InvalidArgumentError(
-            f"{scripted} of {type(model).__name__} is a TorchScript module, which torch.export does not take; put the "
-            "module in its place that it was scripted from"
-        )
+    for name, part in model.named_modules():
+        _require_traced(f"{name} of {type(model).__name__}" if name else type(model).__name__, part)
     if model.training:
         logger.warning("%s is in training mode and is exported so; call eval() first", type(model).__name__)
+
+
+def _require_dense(example: Example) -> None:
+    for leaf in (shape.leaf for shape in example.shapes):
+        if isinstance(leaf.value, torch.Tensor) and str(leaf.value.layout).startswith("torch.sparse"):
+            raise InvalidArgumentError(
+                f"{leaf.name} is a tensor of layout {leaf.value.layout}, which no runtime of ONNX takes; pass "
+                "x.to_dense(), and let forward call what takes such a one"
+            )
+
+
+def _require_traced(name: str, part: torch.nn.Module) -> None:
+    """Refuses a module that torch cannot trace, whatever it is called with, in a model."""
+    if isinstance(part, torch.jit.ScriptModule):
+        raise InvalidArgumentError(
+            f"{name} is a TorchScript module, which torch.export does not take; take the module that it was scripted "
+            "from"
+        )
+    if any(map(is_lazy, part.parameters(recurse=False))):
+        raise InvalidArgumentError(
+            f"{name}, a {type(part).__name__}, has no weights before its first call; call the model once"
+        )
+    packed = next((value for value in vars(part).values() if _is_opaque(value)), None)
+    if packed is not None:
+        raise InvalidArgumentError(
+            f"{name}, a {type(part).__name__}, holds what only kernels of torch can read ({packed._type().name()}); "
+            "export the model as it was before it was quantized or packed, and quantize the file"
+        )
+
+
+def _is_opaque(value: object) -> bool:
+    """Whether it is an object of TorchScript that tells no one of what it is made (see `torch.library`)."""
+    return isinstance(value, torch.ScriptObject) and not hasattr(value, "__obj_flatten__")
 
 
 def _require_no_arguments_in(call: CallInputs, model: torch.nn.Module) -> None:

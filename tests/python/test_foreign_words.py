@@ -177,7 +177,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "an input on meta": (lambda: to_onnx(Weighs().eval(), (X.to("meta"),)), "pass inputs with data"),
     "a nested tensor": (
         lambda: to_onnx(Model().eval(), (torch.nested.nested_tensor([X[0], X[0]], layout=torch.jagged),)),
-        "pass torch.nested.to_padded_tensor(x, 0)",
+        "take torch.nested.to_padded_tensor(x, 0)",
     ),
     "a quantized tensor": (
         lambda: to_onnx(Model().eval(), (torch.quantize_per_tensor(X, 0.1, 0, torch.quint8),)),
@@ -204,8 +204,33 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: to_onnx(of_inference(), (X,)),
         "make the model and its inputs under torch.no_grad()",
     ),
-    "a script": (lambda: to_onnx(torch.jit.trace(Model().eval(), (X,)), (X,)), "pass the module"),
+    "a script": (
+        lambda: to_onnx(torch.jit.trace(Model().eval(), (X,)), (X,)),
+        "take the module that it was scripted from",
+    ),
+    "a sparse tensor": (lambda: to_onnx(Model().eval(), (X.to_sparse(),)), "of layout torch.sparse_coo, which no"),
+    "a sparse tensor in the model": (
+        lambda: to_onnx(Asks(lambda x: torch.sparse.mm(x.to_sparse(), x.T)).eval(), (X,)),
+        "keep x.to_dense(), and write torch.matmul for torch.sparse.mm",
+    ),
+    "a nested tensor in the model": (
+        lambda: to_onnx(Asks(lambda x: torch.nested.as_nested_tensor([x, x]).to_padded_tensor(0.0)).eval(), (X,)),
+        "a program takes and makes no nested tensor",
+    ),
+    "a part without weights": (
+        lambda: to_onnx(torch.nn.Sequential(torch.nn.LazyLinear(2)).eval(), (X,)),
+        "0 of Sequential, a LazyLinear, has no weights before its first call; call the model once",
+    ),
+    "a part with packed weights": (
+        lambda: to_onnx(quantized(), (X,)),
+        "0._packed_params of Sequential, a LinearPackedParams, holds what only kernels of torch can read",
+    ),
 }
+
+
+def quantized() -> torch.nn.Module:
+    model = torch.nn.Sequential(torch.nn.Linear(4, 2)).eval()
+    return torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
 
 
 def test_inputs_that_a_program_takes_may_stand_beside_it() -> None:
