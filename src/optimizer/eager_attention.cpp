@@ -248,6 +248,15 @@ Value& with_step(Rewriter& rewriter, const Step& step, Value* sum) {
   return rewriter.op("Mul", {sum, &factor}, {}, numbers(*shape_of(*sum)));
 }
 
+Value* summed(Rewriter& rewriter, const std::vector<Step>& steps) {
+  Value* sum = nullptr;
+  for (const Step& step : steps) {
+    const bool is_nothing = !step.shown && !step.summand && sum == nullptr;
+    if (!is_nothing) sum = &with_step(rewriter, step, sum);
+  }
+  return sum;
+}
+
 std::vector<Value*> operands_of(Rewriter& rewriter, const Eager& eager) {
   Value& key = std::ranges::is_sorted(eager.key_axes) ? *eager.key : rewriter.transpose(*eager.key, eager.key_axes);
   Value& query = eager.factor ? rewriter.op("Mul", {eager.query, eager.factor}, {}, eager.query->type()) : *eager.query;

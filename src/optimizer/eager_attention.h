@@ -62,6 +62,9 @@ Value& added(Rewriter& rewriter, Value* sum, Value& summand, bool is_subtracted)
 /// The sum behind that step, whichever it is. A factor needs a sum before it.
 Value& with_step(Rewriter& rewriter, const Step& step, Value* sum);
 
+/// What all steps add to scale · q · kᵀ; null if that is nothing.
+Value* summed(Rewriter& rewriter, const std::vector<Step>& steps);
+
 /// The operands without a mask: queries, keys and values in the operator's order.
 std::vector<Value*> operands_of(Rewriter& rewriter, const Eager& eager);
 /// Writes `Attention` in the place of the root.

@@ -80,16 +80,6 @@ Value& stretched_to(Rewriter& rewriter, Value& x, const ir::Shape& shape, const 
   return rewriter.op("Expand", {&x, &target}, {}, numbers(shape));
 }
 
-/// What all steps add; 0 if there is none.
-Value& summed(Rewriter& rewriter, const std::vector<Step>& steps) {
-  Value* sum = nullptr;
-  for (const Step& step : steps) {
-    const bool is_nothing = !step.shown && !step.summand && sum == nullptr;
-    if (!is_nothing) sum = &with_step(rewriter, step, sum);
-  }
-  return sum ? *sum : number(rewriter, 0, "constant.f32.0");
-}
-
 /// A softmax of nothing but minus infinity is NaN, and so is the operator's if a number of the row is.
 Value& with_nan_for_nothing(Rewriter& rewriter, Value& column, Value& mask) {
   ir::Shape row = stretched(*shape_of(mask), ir::Shape{ir::Dim(1)});
@@ -104,7 +94,8 @@ Value& with_nan_for_nothing(Rewriter& rewriter, Value& column, Value& mask) {
 /// The sinks stand in a column of their own, for each head.
 Value& mask_with_sinks(Rewriter& rewriter, const Eager& eager, Value& column, const Sizes& sizes) {
   const bool is_finite = are_finite(rewriter.facts(), &column);
-  Value& mask = summed(rewriter, eager.steps);
+  Value* sum = summed(rewriter, eager.steps);
+  Value& mask = sum ? *sum : number(rewriter, 0, "constant.f32.0");
   const bool has_rows = !is_finite && !shape_of(mask)->empty();
   Value& sinks = has_rows ? with_nan_for_nothing(rewriter, column, mask) : column;
 

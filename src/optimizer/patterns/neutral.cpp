@@ -100,6 +100,40 @@ Match match_expand_to_same(const Facts& facts, ir::Node& node) {
   return Match([=, &node](Rewriter& rewriter) { rewriter.replace(node.output(), node.input(0)); });
 }
 
+/// Whether an elementwise operator stretches `value` to `shape` by itself.
+bool is_stretched_to(const Value& value, const ir::Shape& shape) {
+  const auto& own = shape_of(value);
+  if (!own || own->size() > shape.size()) return false;
+  const std::size_t offset = shape.size() - own->size();
+  for (std::size_t i = 0; i < own->size(); ++i) {
+    if ((*own)[i] != ir::Dim(1) && (*own)[i] != shape[offset + i]) return false;
+  }
+  return true;
+}
+
+bool has_other_of_shape(const ir::Node& node, std::size_t operand) {
+  for (std::size_t i = 0; i < node.input_count(); ++i) {
+    if (i != operand && node.find_input(i) && same_shape(node.input(i), node.output())) return true;
+  }
+  return false;
+}
+
+Match match_expanded_operand(const Facts&, ir::Node& node) {
+  for (std::size_t i = 0; i < node.input_count(); ++i) {
+    const ir::Node* expand = producer_of(node.find_input(i), "Expand");
+    if (expand == nullptr || !shape_of(node.output())) continue;
+    const bool is_needless = has_other_of_shape(node, i) && is_stretched_to(expand->input(0), *shape_of(node.output()));
+    if (!is_needless) return Match::no("no other operand has the shape of the result");
+    return Match([=, &node](Rewriter& rewriter) {
+      std::vector<Value*> operands;
+      for (std::size_t k = 0; k < node.input_count(); ++k)
+        operands.push_back(k == i ? &expand->input(0) : node.find_input(k));
+      rewriter.replace(node.output(), rewriter.op(node.op(), operands, attributes_of(node), node.output().type()));
+    });
+  }
+  return Match::no("no operand is stretched by Expand");
+}
+
 }  // namespace
 
 void populate_neutral(PatternTable& table) {
@@ -137,6 +171,13 @@ void populate_neutral(PatternTable& table) {
              .makes = "its operand",
              .roots = {"Expand"},
              .match = match_expand_to_same});
+  table.add({.name = "expanded_operand",
+             .matches = "an elementwise operator with an operand that `Expand` stretches to the shape of another one",
+             .makes = "the operator, which stretches it",
+             .roots = {"Add", "Sub", "Mul", "Div", "Pow", "And", "Or", "Xor", "Equal", "Less", "LessOrEqual", "Greater",
+                       "GreaterOrEqual", "Where"},
+             .match = match_expanded_operand,
+             .stage = Stage::kFinish});
 }
 
 }  // namespace exportguard::optimizer

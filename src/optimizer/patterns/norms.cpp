@@ -67,6 +67,33 @@ Match match_layer(const Facts& facts, ir::Node& node) {
   return Match([=](Rewriter& rewriter) { write_norm(rewriter, "LayerNormalization", *x, *found); });
 }
 
+/// Channels stand behind the batch, and what they are normalized over comes to the end for the operator and goes back.
+Match match_layer_of_channels(const Facts& facts, ir::Node& node) {
+  const auto rank = node.output().type().rank();
+  if (!rank || *rank < 3) return Match::no("there is no axis behind the channels");
+  const char* reason = nullptr;
+  const auto found = root_mean_square_of(facts, node, reason, 1);
+  if (!found) return Match::no(reason);
+  Value* x = centered(facts, found->x, 1);
+  if (x == nullptr) return Match::no("what is normalized is not moved to a mean of 0");
+  return Match([=, found = *found, rank = static_cast<std::int64_t>(*rank)](Rewriter& rewriter) {
+    std::vector<std::int64_t> there = {0};
+    std::vector<std::int64_t> back = {0, rank - 1};
+    for (std::int64_t axis = 2; axis < rank; ++axis) {
+      there.push_back(axis);
+      back.push_back(axis - 1);
+    }
+    there.push_back(1);
+    Value& last = rewriter.transpose(*x, there);
+    Value& weight = ones(rewriter, found.size, DType::kFloat32);
+    Value& norm = rewriter.op("LayerNormalization", {&last, &weight}, over_last_axis(found.epsilon), last.type());
+    Value* result = &rewriter.transpose(norm, back);
+    Value& old = rewriter.root().output();
+    if (found.factor) result = &rewriter.op("Mul", {result, found.factor}, {}, old.type());
+    rewriter.replace(old, *result);
+  });
+}
+
 /// RMSNormalization of x - mean(x).
 Match match_centered(const Facts& facts, ir::Node& node) {
   if (norm_of(&node.output()) == nullptr) return Match::no("it is not over the last axis alone");
@@ -99,32 +126,68 @@ Match match_narrowed(const Facts& facts, ir::Node& node) {
   });
 }
 
+/// A norm, maybe behind a Transpose that moves its last axis.
+struct Seen {
+  const ir::Node* norm = nullptr;  ///< null if the value is something else
+  const std::vector<std::int64_t>* axes = nullptr;
+};
+
+Seen norm_behind(const Value* value) {
+  const ir::Node* swap = producer_of(value, "Transpose");
+  if (swap == nullptr || !has_one_use(*value)) return {norm_of(value), nullptr};
+  const auto* axes = find_ints_attribute(*swap, "perm");
+  return {axes ? norm_of(swap->find_input(0)) : nullptr, axes};
+}
+
+/// Numbers for each entry of the norm's last axis, as they lie for what the norm gives: [size], or [size, 1, 1].
+bool fits_last_axis(const Value& numbers, const Seen& seen) {
+  const ir::Node& norm = *seen.norm;
+  if (numbers.dtype() != norm.input(0).dtype() || !shape_of(numbers)) return false;
+  if (seen.axes == nullptr) return same_shape(numbers, norm.input(1)) && has_rank(numbers, 1);
+  const ir::Shape& shape = *shape_of(numbers);
+  const std::size_t rank = seen.axes->size();
+  const auto place =
+      static_cast<std::size_t>(std::ranges::find(*seen.axes, std::ssize(*seen.axes) - 1) - seen.axes->begin());
+  if (shape.size() > rank || place + shape.size() < rank) return false;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const bool is_place = i + rank - shape.size() == place;
+    if (shape[i] != (is_place ? *dim(norm.input(0), -1) : ir::Dim(1))) return false;
+  }
+  return true;
+}
+
+/// The same norm with these operands behind the first, each in one axis, and the Transpose again.
+void write_seen(Rewriter& rewriter, const Seen& seen, std::vector<Value*> operands) {
+  for (Value*& operand : operands) {
+    if (has_rank(*operand, 1)) continue;
+    const ir::Dim size = *dim(seen.norm->input(0), -1);
+    operand = &rewriter.op("Reshape", {operand, &rewriter.ints({-1})}, {},
+                           ir::Type::tensor(operand->dtype(), ir::Shape{size}));
+  }
+  operands.insert(operands.begin(), &seen.norm->input(0));
+  Value& norm = norm_like(rewriter, *seen.norm, operands, seen.norm->output().type());
+  rewriter.replace(rewriter.root().output(), seen.axes ? rewriter.transpose(norm, *seen.axes) : norm);
+}
+
 Match match_weighted(const Facts& facts, ir::Node& node) {
   for (std::size_t i = 0; i < 2; ++i) {
-    const ir::Node* norm = norm_of(node.find_input(i));
-    if (!is_unweighted(facts, norm)) continue;
+    const Seen seen = norm_behind(node.find_input(i));
+    if (!is_unweighted(facts, seen.norm)) continue;
     Value& weight = node.input(1 - i);
-    const bool fits = weight.dtype() == norm->input(0).dtype() && same_shape(weight, norm->input(1));
-    if (!fits) return Match::no("the factor is no weight for the last axis");
-    return Match([=, &node, &weight](Rewriter& rewriter) {
-      rewriter.replace(node.output(), norm_like(rewriter, *norm, {&norm->input(0), &weight}, node.output().type()));
-    });
+    if (!fits_last_axis(weight, seen)) return Match::no("the factor is no weight for the last axis");
+    return Match([=, &weight](Rewriter& rewriter) { write_seen(rewriter, seen, {&weight}); });
   }
   return Match::no("no operand is a norm without a weight");
 }
 
 Match match_biased(const Facts&, ir::Node& node) {
   for (std::size_t i = 0; i < 2; ++i) {
-    const ir::Node* norm = norm_of(node.find_input(i));
-    const bool is_open = norm && norm->op() == "LayerNormalization" && norm->find_input(2) == nullptr;
-    if (!is_open || !has_one_use(norm->output())) continue;
+    const Seen seen = norm_behind(node.find_input(i));
+    const bool is_open = seen.norm && seen.norm->op() == "LayerNormalization" && seen.norm->find_input(2) == nullptr;
+    if (!is_open || !has_one_use(seen.norm->output())) continue;
     Value& bias = node.input(1 - i);
-    const bool fits = bias.dtype() == norm->input(0).dtype() && same_shape(bias, norm->input(1)) && has_rank(bias, 1);
-    if (!fits) return Match::no("the summand is no bias for the last axis");
-    return Match([=, &node, &bias](Rewriter& rewriter) {
-      rewriter.replace(node.output(),
-                       norm_like(rewriter, *norm, {&norm->input(0), &norm->input(1), &bias}, node.output().type()));
-    });
+    if (!fits_last_axis(bias, seen)) return Match::no("the summand is no bias for the last axis");
+    return Match([=, &bias](Rewriter& rewriter) { write_seen(rewriter, seen, {&seen.norm->input(1), &bias}); });
   }
   return Match::no("no operand is a LayerNormalization without a bias");
 }
@@ -158,6 +221,12 @@ void populate_norms(PatternTable& table) {
              .roots = {"Mul", "Div"},
              .match = match_layer,
              .stage = Stage::kFuse});
+  table.add({.name = "layer_norm_of_channels",
+             .matches = "the same over the channels of [batch, channels, …]",
+             .makes = "`LayerNormalization` between two `Transpose`s",
+             .roots = {"Mul", "Div"},
+             .match = match_layer_of_channels,
+             .stage = Stage::kFuse});
   table.add({.name = "layer_norm_of_centered",
              .matches = "`RMSNormalization` of x - mean(x)",
              .makes = "`LayerNormalization` of x",
@@ -180,14 +249,16 @@ void populate_norms(PatternTable& table) {
              .roots = {"Cast"},
              .match = match_narrowed,
              .stage = Stage::kFuse});
-  table.add({.name = "norm_weight",
-             .matches = "a norm with a weight of ones, times a weight (1 + weight is folded before)",
-             .makes = "the norm with that weight",
-             .roots = {"Mul"},
-             .match = match_weighted,
-             .stage = Stage::kFuse});
+  table.add(
+      {.name = "norm_weight",
+       .matches =
+           "a norm with a weight of ones, maybe behind a `Transpose`, times a weight (1 + weight is folded before)",
+       .makes = "the norm with that weight",
+       .roots = {"Mul"},
+       .match = match_weighted,
+       .stage = Stage::kFuse});
   table.add({.name = "layer_norm_bias",
-             .matches = "`LayerNormalization` without a bias, plus one",
+             .matches = "`LayerNormalization` without a bias, maybe behind a `Transpose`, plus one",
              .makes = "`LayerNormalization` with the bias",
              .roots = {"Add"},
              .match = match_biased,

@@ -116,7 +116,7 @@ TEST(Constants, StayWhereTheResultIsLargerThanTheyAre) {
   const std::string_view graph = R"(
     graph(%x: f32[100,100], %one: f32[] = {1}, %to: i64[2] = {100, 100}):
       %e: f32[100,100] = Expand(%one, %to)
-      %y: f32[100,100] = Add(%x, %e)
+      %y: f32[100,100] = MatMul(%x, %e)
       return (%y))";
   const Optimized result = optimized(graph);
   EXPECT_THAT(result.nodes, testing::HasSubstr("Expand"));
