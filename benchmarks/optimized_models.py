@@ -30,6 +30,7 @@ from plain_models import MODELS, Case
 
 import exportguard
 from exportguard import torch_export_patches
+from exportguard.cache_names import cache_argument
 from exportguard.conversion import convert
 from exportguard.opsets import checked_opset
 from exportguard.reading import read
@@ -80,7 +81,7 @@ def by_onnxruntime(name: str, case: Case, model: onnx.ModelProto) -> onnx.ModelP
     """What `onnxruntime.transformers.optimizer` makes of it: as its own kind of model where it has one of that name,
     decoders as the kind that is for Qwen3, all others as that which it takes without being told.
     """
-    decodes = "past_key_values" in case.inputs
+    decodes = cache_argument(case.module.forward) in case.inputs
     kind = name if name in transformer_optimizer.MODEL_TYPES else "qwen3" if decodes else "bert"
     config = getattr(case.module, "config", None)
     sizes = {

@@ -12,6 +12,7 @@ import transformers
 from torch import nn
 
 import exportguard
+from exportguard.cache_names import cache_argument
 
 HIDDEN, HEADS = 64, 4
 Shapes = dict[str, Any]
@@ -30,15 +31,16 @@ def with_cache(module: nn.Module, heads: int, layers: int, *, past: int = 5, new
     """A causal model with tokens behind a cache."""
     size = HIDDEN // HEADS
     keys = [(torch.randn(2, heads, past, size), torch.randn(2, heads, past, size)) for _ in range(layers)]
+    name_of_cache = cache_argument(module.forward) or ""
     inputs = {
         "input_ids": torch.ones(2, new, dtype=torch.int64),
         "attention_mask": torch.ones(2, past + new, dtype=torch.int64),
-        "past_key_values": exportguard.make_dynamic_cache(keys),
+        name_of_cache: exportguard.make_dynamic_cache(keys),
     }
     shapes = {
         "input_ids": {0: "batch", 1: "seq"},
         "attention_mask": {0: "batch", 1: "past+seq"},
-        "past_key_values": {0: "batch", 2: "past"},
+        name_of_cache: {0: "batch", 2: "past"},
     }
     return Case(module.eval(), inputs, shapes)
 
