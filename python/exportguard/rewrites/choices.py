@@ -21,19 +21,19 @@ from exportguard.rewrites.data import depends_on_data
 from exportguard.rewrites.numbers import as_number, is_number, number_tensor
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.size_keys import key_in
-from exportguard.rewrites.texts import require_no_text_of_data
+from exportguard.rewrites.texts import TextOfData, by_number, require_no_text_of_data
 from exportguard.source.errors import RewriteError
 
 _MOST = 64  # branches of one choice
 _SEQUENCES = (list, tuple, torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ParameterList)
-_MAPPINGS = (dict, torch.nn.ModuleDict, torch.nn.ParameterDict)
+MAPPINGS = (dict, torch.nn.ModuleDict, torch.nn.ParameterDict)
 
 Test = Callable[[], Any]
 
 
 def is_choice(container: object, index: object) -> bool:
     """Whether only the run knows which element of a container of Python's is meant."""
-    if not isinstance(container, (*_SEQUENCES, *_MAPPINGS)) or is_open(container):
+    if not isinstance(container, (*_SEQUENCES, *MAPPINGS)) or is_open(container):
         return False  # such a list knows rows
     is_index = not isinstance(index, torch.Tensor) or (index.dim() == 0 and not index.is_floating_point())
     return is_index and depends_on_data(index) and _has_plain(container, "__getitem__")
@@ -42,7 +42,7 @@ def is_choice(container: object, index: object) -> bool:
 def _has_plain(container: object, method: str) -> bool:
     """Whether a method of a container is that of Python or torch, and not one that a class of the model wrote anew."""
     own = getattr(type(container), method, None)
-    return any(own is getattr(base, method, None) for base in (*_SEQUENCES, *_MAPPINGS, Grown))
+    return any(own is getattr(base, method, None) for base in (*_SEQUENCES, *MAPPINGS, Grown))
 
 
 def chosen_item(container: Any, index: Any) -> Any:
@@ -64,6 +64,8 @@ def chosen_item(container: Any, index: Any) -> Any:
 
 def entry_or(container: Any, key: Any, *default: Any) -> Any:
     """`container.get(key, default)`, which may be anything's method of that name, with a default or without."""
+    if isinstance(key, TextOfData) and isinstance(container, MAPPINGS) and _has_plain(container, "get"):
+        container, key = by_number(container, key)  # type: ignore[arg-type]
     require_no_text_of_data(key)
     if not isinstance(container, dict) or not _has_plain(container, "get"):
         return container.get(key, *default)
@@ -79,7 +81,7 @@ def put_chosen(content: object, container: Any, index: Any, *, is_there: bool = 
 
     :param is_there: whether the container surely has an element there, as one that was read before
     """
-    if isinstance(container, _MAPPINGS) and not is_there:
+    if isinstance(container, MAPPINGS) and not is_there:
         raise RewriteError(
             f"{line_now()}: a dict is given an entry under a key that only the run knows, and no graph can tell which "
             "entries it has then: make the entries before, or write into a tensor"
@@ -87,14 +89,14 @@ def put_chosen(content: object, container: Any, index: Any, *, is_there: bool = 
     elements, tests = _cases(container, index)
     if not is_there:
         _require_one(container, tests)
-    places = [*container] if isinstance(container, _MAPPINGS) else range(len(elements))
+    places = [*container] if isinstance(container, MAPPINGS) else range(len(elements))
     for place, element, test in zip(places, elements, tests, strict=True):
         container[place] = ifexp(test(), lambda: content, lambda: element)  # noqa: B023 - read at once
 
 
 def _cases(container: Any, index: Any) -> tuple[list[Any], list[Test]]:
     """The elements of a container, and for each whether it is the one."""
-    if isinstance(container, _MAPPINGS):
+    if isinstance(container, MAPPINGS):
         keys = [*container]
         if not all(isinstance(key, int | float) for key in keys):
             raise RewriteError(
@@ -137,7 +139,7 @@ def _require_one(container: Any, tests: Sequence[Test]) -> None:
         told = told if isinstance(told, torch.Tensor) else torch.scalar_tensor(told, dtype=torch.bool)
         found = torch.logical_or(found, told)
 
-    require_uncaught(KeyError if isinstance(container, _MAPPINGS) else IndexError)
+    require_uncaught(KeyError if isinstance(container, MAPPINGS) else IndexError)
     check_data(found)
 
 

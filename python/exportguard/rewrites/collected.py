@@ -33,8 +33,9 @@ _SIZES_OF_STEPS = "exportguard_sizes_of_steps"
 
 def _refuse(what: str) -> NoReturn:
     raise RewriteError(
-        f"a list that a loop over tensors fills has as many elements as the loop has steps, and {what} needs their "
-        "number when the program is traced; use torch.stack(…) or torch.cat(…) of it, an index, a slice or a loop"
+        f"{line_now()}: a list that a loop over tensors fills, or that a size makes, has as many elements as the loop "
+        f"has steps, and {what} needs their number when the program is traced; use torch.stack(…) or torch.cat(…) of "
+        "it, an index, a slice or a loop, or have a tensor in its place: table = torch.zeros(n, m), table[i, j] = …"
     )
 
 
@@ -371,7 +372,15 @@ class Grown(list[Any]):
 
     def __mul__(self, count: SupportsIndex) -> Any:
         self._close("`*`")
-        return Grown(list.__mul__(self, count))
+        return self._of_a_size(count) if isinstance(count, torch.SymInt) else Grown(list.__mul__(self, count))
+
+    def _of_a_size(self, count: torch.SymInt) -> Grown:
+        """`[0] * n` of a dynamic size."""
+        numbers = [*list.__iter__(self)]
+        if len(numbers) != 1 or not isinstance(numbers[0], _SCALARS):
+            _refuse("`*` of something else than one number")
+        length = torch.sym_max(count, 0)  # type: ignore[no-untyped-call]
+        return Grown([Collected(number_rows(number_tensor(numbers[0]).repeat(length)))])
 
     __rmul__ = __mul__
 

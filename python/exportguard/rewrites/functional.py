@@ -119,6 +119,17 @@ def mapped(function: Callable[[Any], Any], iterable: Any) -> Stream:
     return Mapped(iterable, function, _running(iterable, function), own_plain)
 
 
+def parts(owner: Any, size: Any, *axis: Any) -> Any:
+    """`owner.split(size, axis)` for a loop, which may be anything's method of that name."""
+    dim = axis[0] if axis else 0
+    is_symbolic = isinstance(owner, torch.Tensor) and isinstance(size, int) and isinstance(dim, int) and is_tracing()
+    if not is_symbolic or isinstance(owner.shape[dim], int):
+        return owner.split(size, *axis)
+    before = (slice(None),) * (dim % owner.dim())
+    length = torch.sym_max(owner.shape[dim], 1)  # type: ignore[no-untyped-call]  # of nothing there is one part
+    return mapped(lambda start: get_item(owner, (*before, slice(start, start + size))), range_(0, length, size))
+
+
 def zip_(*iterables: Any, strict: bool = False) -> Any:
     """`zip(…)`, where streams make their elements when it is their turn."""
     if any(map(is_endless, iterables)) and not strict:

@@ -219,6 +219,8 @@ def _remedy(value: object) -> str:
         return "assign the keys in one order"
     if isinstance(value, RandomState):
         return "draw random numbers in front of the test, or as many in both branches"
+    if isinstance(value, str):
+        return "no graph has texts: use a number in its place, 0 or 1, and compare and look up by that"
     return "give both branches tensors of one shape and dtype"
 
 

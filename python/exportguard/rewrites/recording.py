@@ -45,6 +45,8 @@ class Captured:
     def add_number(self, number: torch.SymInt) -> None:
         symbols = _symbols(number)
         for symbol in free_symbols(number) - free_unbacked_symbols(number):
+            if symbol == number.node.expr:  # a tracer may know the size itself, and no number that is made of its name
+                self.sizes[symbol] = number
             self.sizes.setdefault(symbol, number)
         if symbols and not symbols & self.own_symbols:
             self.outer_symbols |= symbols
@@ -79,8 +81,9 @@ class Captured:
 
         :param others: operands beside those that are captured
         """
-        shapes = [leaf.shape for leaf in (*self.tensors, *others) if isinstance(leaf, torch.Tensor)]
-        known = {symbol for shape in shapes for symbol in free_symbols(shape)}
+        tensors = [leaf for leaf in (*self.tensors, *others) if isinstance(leaf, torch.Tensor)]
+        sizes: list[Any] = [size for tensor in tensors for size in tensor.shape]
+        known = {size.node.expr for size in sizes if isinstance(size, torch.SymInt)}  # `n` does not come with `n + 1`
         for symbol, number in sorted(self.sizes.items(), key=lambda item: str(item[0])):
             if symbol not in known:
                 self.add(_of_size(symbol, number))
@@ -152,7 +155,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 def _of_size(symbol: Any, number: torch.SymInt) -> torch.Tensor:
     """A tensor without elements that has a size of the inputs."""
-    size: Any = _of_symbol(symbol, number)
+    size: Any = number if number.node.expr == symbol else _of_symbol(symbol, number)
     return torch.empty((size, 0))
 
 

@@ -10,13 +10,13 @@ import torch
 from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols, statically_known_true
 
 from exportguard.rewrites.aliases import aliases_now
-from exportguard.rewrites.choices import chosen_item, is_choice, put_chosen
+from exportguard.rewrites.choices import MAPPINGS, chosen_item, is_choice, put_chosen
 from exportguard.rewrites.collected import Grown
 from exportguard.rewrites.numbers import affine_of, is_number, number_tensor
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.recording import bodies_now
 from exportguard.rewrites.size_keys import key_in, note_entry
-from exportguard.rewrites.texts import require_no_text_of_data
+from exportguard.rewrites.texts import TextOfData, by_number, require_no_text_of_data
 from exportguard.source.errors import RewriteError
 
 _UPDATES: dict[str, Callable[[Any, Any], Any]] = {
@@ -38,6 +38,8 @@ _UPDATES: dict[str, Callable[[Any, Any], Any]] = {
 
 def get_item(container: object, index: object) -> Any:
     """`container[index]`, which is known as a part of it where it is one in Python."""
+    if isinstance(index, TextOfData) and isinstance(container, MAPPINGS):
+        container, index = by_number(container, index)  # type: ignore[arg-type]
     require_no_text_of_data(index)
     index = key_in(container, index)
     found = _got(container, index)

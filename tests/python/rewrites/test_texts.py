@@ -55,7 +55,7 @@ class ComparesAnFString(torch.nn.Module):
         return x * 2 if f"{n > 1}" == "True" else x
 
 
-@REFUSED.add()
+@RIGHT.add()
 class LooksUpByAText(torch.nn.Module):
     def forward(self, x):
         n = 0
@@ -64,13 +64,39 @@ class LooksUpByAText(torch.nn.Module):
         return x * {"layer_0": 2.0}.get(f"layer_{n}", 3.0)
 
 
-@REFUSED.add()
+@RIGHT.add()
+class ModulesByName(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = torch.nn.ModuleDict({f"h{k}": torch.nn.Linear(4, 4) for k in (0, 1, 2, 10)})
+
+    def forward(self, x):
+        k = int(x.sum().abs()) % 3
+        near = {"a-1_b": 1.5, "a0_b": 2.5, "a00_b": 7.0, "a1_b": 3.5, "a1": 9.0}
+        return self.blocks[f"h{k}"](x) * near["a" + str(k % 2) + "_b"] + near.get("a%s" % 1, 0.0)
+
+
+@RIGHT.add()
 class LooksUpByATextInALoop(torch.nn.Module):
     def forward(self, x):
         n, names = 0, {"layer_0": 2.0, "layer_1": 3.0}
         for row in x:
             n = n + names[f"layer_{int(row.sum() > 0)}"]
         return x * n
+
+
+@REFUSED.add()
+class LooksUpByTwoNumbers(torch.nn.Module):
+    def forward(self, x):
+        n = int(x.sum() > 0)
+        return x * {"0_0": 2.0, "1_1": 3.0}.get(f"{n}_{n}", 3.0)
+
+
+@REFUSED.add()
+class LooksUpByAFormat(torch.nn.Module):
+    def forward(self, x):
+        n = int(x.sum() > 0)
+        return x * {"00": 2.0, "01": 3.0}[f"{n:02d}"]
 
 
 @REFUSED.add()

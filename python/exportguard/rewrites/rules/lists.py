@@ -23,6 +23,8 @@ def _grows(node: ast.AST) -> bool:
         return isinstance(node.value, ast.List | ast.ListComp)
     if isinstance(node, ast.Assign):  # which another function may fill
         return isinstance(node.value, ast.List) and not node.value.elts
+    if isinstance(node, ast.BinOp):  # as many elements as a size says
+        return isinstance(node.op, ast.Mult) and isinstance(node.left, ast.List)
     return isinstance(node, ast.Attribute) and node.attr in _GROWING
 
 

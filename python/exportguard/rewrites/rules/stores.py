@@ -75,8 +75,7 @@ class _Elsewhere(Transformer):
 def _is_single(target: ast.expr) -> bool:
     if not isinstance(target, ast.Subscript) or isinstance(target.slice, ast.Slice | ast.Tuple):
         return False
-    is_text = isinstance(target.slice, ast.Constant | ast.JoinedStr)
-    return not is_text and _may_be_tensor(target.slice)
+    return not isinstance(target.slice, ast.Constant) and _may_be_tensor(target.slice)
 
 
 def _may_be_tensor(index: ast.expr) -> bool:

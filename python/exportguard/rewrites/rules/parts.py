@@ -1,0 +1,63 @@
+"""`for part in x.split(n)` becomes a loop over windows, whose number a dynamic axis decides.
+
+for part in torch.split(x, 2, dim=1)   →   for part in _rt.parts(x, 2, 1)
+"""
+
+from __future__ import annotations
+
+import ast
+
+import torch
+
+from exportguard.rewrites import build, scope
+from exportguard.rewrites.engine import Unit
+from exportguard.source.walking import Transformer
+
+ORDER = -2
+_THROUGH = ("enumerate", "reversed")
+_MOST = 2  # the size of the parts and the axis
+
+
+def apply(unit: Unit) -> None:
+    """Rewrites what loops and comprehensions go through."""
+    _Parts(unit).visit(unit.node)
+
+
+class _Parts(Transformer):
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+        self._outside = scope.Outside(unit.node, unit.original)
+
+    def visit_For(self, node: ast.For) -> ast.stmt:
+        self.generic_visit(node)
+        node.iter = self._parts(node.iter)
+        return node
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
+        self.generic_visit(node)
+        node.iter = self._parts(node.iter)
+        return node
+
+    def _parts(self, iterable: ast.expr) -> ast.expr:
+        if not isinstance(iterable, ast.Call) or any(isinstance(argument, ast.Starred) for argument in iterable.args):
+            return iterable
+        if isinstance(iterable.func, ast.Name) and iterable.func.id in _THROUGH and iterable.args:
+            iterable.args[0] = self._parts(iterable.args[0])
+            return iterable
+        operands = self._operands(iterable)
+        if operands is None or not self._unit.keep(iterable):
+            return iterable
+        self._unit.note(iterable, "split(…)")
+        return ast.copy_location(build.call("parts", *operands), iterable)
+
+    def _operands(self, call: ast.Call) -> list[ast.expr] | None:
+        """What is split, into parts of which size, and along which axis if that is told."""
+        function = call.func
+        if not isinstance(function, ast.Attribute) or function.attr != "split":
+            return None
+        is_torch = isinstance(function.value, ast.Name) and self._outside(function.value.id) is torch
+        operands = [*call.args] if is_torch else [function.value, *call.args]
+        axis = [keyword.value for keyword in call.keywords if keyword.arg == "dim"]
+        operands += axis
+        is_known = len(call.keywords) == len(axis) and 1 < len(operands) <= 1 + _MOST
+        return operands if is_known and (not axis or len(operands) == 1 + _MOST) else None
