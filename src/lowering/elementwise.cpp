@@ -57,6 +57,10 @@ bool is_positive_constant(LoweringContext& ctx, const Value* x) {
 
 }  // namespace
 
+Value* rounded_once(LoweringContext& ctx, Value* x) {
+  return x->dtype() == DType::kBFloat16 ? ctx.cast(x, DType::kFloat32) : x;
+}
+
 Value* sign_bit(LoweringContext& ctx, Value* x) {
   const bool is_never = is_unsigned(x->dtype()) || x->dtype() == DType::kBool;
   if (is_never) return ctx.op("Not", {ctx.op("Equal", {x, x})});

@@ -5,6 +5,10 @@
 /// Formulas over whole tensors that several families of lowerings share. Operands have the same dtype and broadcast.
 namespace exportguard::lowering {
 
+/// What torch makes several steps of and rounds once: a bfloat16 in float32. Each operator on a bfloat16 rounds what it
+/// gives; a float16 stays, for which targets have kernels, or round no step in between.
+Value* rounded_once(LoweringContext& ctx, Value* x);
+
 /// Bool: x is below zero or is -0.0. A negative NaN counts as positive.
 Value* sign_bit(LoweringContext& ctx, Value* x);
 

@@ -32,7 +32,7 @@ void lower_relu6(LoweringContext& ctx) { ctx.result(clipped(ctx, ctx.input(0), 0
 void lower_hardtanh(LoweringContext& ctx) { ctx.result(clipped(ctx, ctx.input(0), ctx.number(1), ctx.number(2))); }
 
 void lower_silu(LoweringContext& ctx) {
-  Value* x = ctx.input(0);
+  Value* x = rounded_once(ctx, ctx.input(0));
   ctx.result(ctx.op("Mul", {x, ctx.op("Sigmoid", {x})}));
 }
 
@@ -59,7 +59,7 @@ void lower_gelu(LoweringContext& ctx) {
   const std::string approximate(ctx.text(1));
   const bool has_own_kernel = has_kernel(ctx.target(), "Gelu", ctx.output_dtype());
   if (ctx.opset() >= 20 && has_own_kernel) return lower_as(ctx, "Gelu", {{"approximate", approximate}});
-  Value* x = ctx.input(0);
+  Value* x = rounded_once(ctx, ctx.input(0));
   ctx.result(approximate == "tanh" ? gelu_of_tanh(ctx, x) : gelu_of_erf(ctx, x));
 }
 
@@ -73,7 +73,7 @@ void lower_elu(LoweringContext& ctx) {
   const double alpha = ctx.number(1);
   const double scale = ctx.number(2);
   const double input_scale = ctx.number(3);
-  Value* x = ctx.input(0);
+  Value* x = rounded_once(ctx, ctx.input(0));
   if (input_scale == 1 && has_kernel(ctx.target(), "Elu", x->dtype())) {
     return ctx.result(times(ctx, ctx.op("Elu", {x}, {{"alpha", alpha}}), scale));
   }
@@ -82,7 +82,7 @@ void lower_elu(LoweringContext& ctx) {
 
 void lower_celu(LoweringContext& ctx) {
   const double alpha = ctx.number(1);
-  ctx.result(exponential_unit(ctx, ctx.input(0), alpha, 1 / alpha));
+  ctx.result(exponential_unit(ctx, rounded_once(ctx, ctx.input(0)), alpha, 1 / alpha));
 }
 
 // Where a target has these in float32 at most, a float64 is computed from what it has there.
@@ -91,7 +91,7 @@ void lower_selu(LoweringContext& ctx) {
   if (has_kernel(ctx.target(), "Selu", ctx.output_dtype())) return lower_as(ctx, "Selu");
   constexpr double kAlpha = 1.6732632423543772848170429916717;
   constexpr double kScale = 1.0507009873554804934193349852946;
-  ctx.result(times(ctx, exponential_unit(ctx, ctx.input(0), kAlpha, 1), kScale));
+  ctx.result(times(ctx, exponential_unit(ctx, rounded_once(ctx, ctx.input(0)), kAlpha, 1), kScale));
 }
 
 Value* hard_sigmoid(LoweringContext& ctx, Value* x) {
@@ -101,11 +101,11 @@ Value* hard_sigmoid(LoweringContext& ctx, Value* x) {
 void lower_hardsigmoid(LoweringContext& ctx) {
   const bool runs = has_kernel(ctx.target(), "HardSigmoid", ctx.output_dtype());
   if (runs) return lower_as(ctx, "HardSigmoid", {{"alpha", 1.0 / 6}, {"beta", 0.5}});
-  ctx.result(hard_sigmoid(ctx, ctx.input(0)));
+  ctx.result(hard_sigmoid(ctx, rounded_once(ctx, ctx.input(0))));
 }
 
 void lower_hardswish(LoweringContext& ctx) {
-  Value* x = ctx.input(0);
+  Value* x = rounded_once(ctx, ctx.input(0));
   if (has_kernel(ctx.target(), "HardSwish", ctx.output_dtype())) return lower_as(ctx, "HardSwish");
   ctx.result(ctx.op("Mul", {x, hard_sigmoid(ctx, x)}));
 }
@@ -116,7 +116,7 @@ Value* leaky(LoweringContext& ctx, Value* x, Value* slope) {
 }
 
 void lower_leaky_relu(LoweringContext& ctx) {
-  Value* x = ctx.input(0);
+  Value* x = rounded_once(ctx, ctx.input(0));
   const bool runs = has_kernel(ctx.target(), "LeakyRelu", ctx.output_dtype());
   if (runs) return lower_as(ctx, "LeakyRelu", {{"alpha", ctx.number(1)}});
   ctx.result(leaky(ctx, x, ctx.number_like(ctx.number(1), x)));
@@ -153,7 +153,7 @@ Value* softplus(LoweringContext& ctx, Value* x) {
 
 /// x tanh(log(1 + exp(x)))
 void lower_mish(LoweringContext& ctx) {
-  Value* x = ctx.input(0);
+  Value* x = rounded_once(ctx, ctx.input(0));
   if (has_kernel(ctx.target(), "Mish", ctx.output_dtype())) return lower_as(ctx, "Mish");
   ctx.result(ctx.op("Mul", {x, ctx.op("Tanh", {softplus(ctx, x)})}));
 }
@@ -161,7 +161,7 @@ void lower_mish(LoweringContext& ctx) {
 void lower_softplus(LoweringContext& ctx) {
   const double beta = ctx.number(1);
   const double threshold = ctx.number(2);
-  Value* x = ctx.input(0);
+  Value* x = rounded_once(ctx, ctx.input(0));
   Value* scaled = times(ctx, x, beta);
   Value* curve = times(ctx, softplus(ctx, scaled), 1 / beta);
   const bool is_linear_anyway = threshold >= 20 && x->dtype() != DType::kFloat64;  // exp(-20) is lost beside 20
@@ -176,9 +176,11 @@ Value* log_sigmoid(LoweringContext& ctx, Value* x) {
   return ctx.op("Sub", {ctx.number_like(0, drop), drop});
 }
 
-void lower_log_sigmoid(LoweringContext& ctx) { ctx.result(log_sigmoid(ctx, ctx.input(0))); }
+void lower_log_sigmoid(LoweringContext& ctx) { ctx.result(log_sigmoid(ctx, rounded_once(ctx, ctx.input(0)))); }
 
-void lower_log_sigmoid_forward(LoweringContext& ctx) { ctx.results({log_sigmoid(ctx, ctx.input(0)), nullptr}); }
+void lower_log_sigmoid_forward(LoweringContext& ctx) {
+  ctx.results({log_sigmoid(ctx, rounded_once(ctx, ctx.input(0))), nullptr});
+}
 
 void lower_threshold(LoweringContext& ctx) {
   Value* x = ctx.input(0);
@@ -188,7 +190,7 @@ void lower_threshold(LoweringContext& ctx) {
 
 /// The sizes of halves are written where they are not known: Split itself makes unequal ones of an odd axis.
 void lower_glu(LoweringContext& ctx) {
-  Value* x = ctx.input(0);
+  Value* x = rounded_once(ctx, ctx.input(0));
   const auto axis = ctx.axis(1, ctx.rank(x));
   const bool is_known = ctx.size(x, axis).constant().has_value();
   Value* half = is_known ? nullptr : ctx.op("Div", {ctx.dim_of(x, axis), ctx.ints({2})});
@@ -208,7 +210,7 @@ void lower_hardshrink(LoweringContext& ctx) {
 }
 
 void lower_softshrink(LoweringContext& ctx) {
-  Value* x = ctx.input(0);
+  Value* x = rounded_once(ctx, ctx.input(0));
   Value* lambd = ctx.scalar(1, x->dtype());
   Value* zero = ctx.number_like(0, x);
   Value* is_above = kernel_op(ctx, "Greater", {x, zero});
@@ -220,7 +222,7 @@ void lower_softshrink(LoweringContext& ctx) {
 Value* rrelu(LoweringContext& ctx, std::size_t lower, std::size_t training) {
   ctx.require(!ctx.flag(training), "random slopes have no ONNX operator; export the model in eval mode");
   const double slope = (ctx.number(lower) + ctx.number(lower + 1)) / 2;
-  Value* x = ctx.input(0);
+  Value* x = rounded_once(ctx, ctx.input(0));
   if (!has_kernel(ctx.target(), "LeakyRelu", x->dtype())) return leaky(ctx, x, ctx.number_like(slope, x));
   return ctx.op("LeakyRelu", {x}, {{"alpha", slope}});
 }

@@ -94,10 +94,18 @@ void lower_floor_divide(LoweringContext& ctx) {
   ctx.result(floor_quotient(ctx, a, b));
 }
 
+bool is_one_number(LoweringContext& ctx, std::size_t argument) {
+  if (!ctx.is_value(argument)) return true;
+  const ir::Type& type = ctx.input(argument)->type();
+  return type.is_scalar || type.rank() == 0;
+}
+
+/// Quotients of two halves are rounded before they are cut, those by one number are not.
 void lower_truncated_divide(LoweringContext& ctx) {
   const auto [a, b] = operands(ctx, wide_dtype(ctx.output_dtype()));
   if (!is_floating(a->dtype())) return ctx.result(whole_quotient(ctx, a, b));
-  Value* quotient = ctx.widened(ctx.cast(ctx.op("Div", {a, b}), ctx.output_dtype()));  // a half before it is cut
+  Value* quotient = ctx.op("Div", {a, b});
+  if (!is_one_number(ctx, 1)) quotient = ctx.widened(ctx.cast(quotient, ctx.output_dtype()));
   ctx.result(rounded_to_zero(ctx, quotient));
 }
 
@@ -109,13 +117,19 @@ void lower_div_mode(LoweringContext& ctx) {
   lower_truncated_divide(ctx);
 }
 
+/// Halves as they are, a number among them, before the remainder is computed in float32.
+Operands halves_in_float32(LoweringContext& ctx) {
+  const auto [a, b] = operands(ctx, ctx.output_dtype());
+  return {ctx.widened(a), ctx.widened(b)};
+}
+
 void lower_remainder(LoweringContext& ctx) {
-  const auto [a, b] = operands(ctx, wide_dtype(ctx.output_dtype()));
+  const auto [a, b] = halves_in_float32(ctx);
   ctx.result(floor_remainder(ctx, a, b));
 }
 
 void lower_fmod(LoweringContext& ctx) {
-  const auto [a, b] = operands(ctx, wide_dtype(ctx.output_dtype()));
+  const auto [a, b] = halves_in_float32(ctx);
   ctx.result(truncated_remainder(ctx, a, b));
 }
 

@@ -14,11 +14,11 @@ Value* as_output_dtype(LoweringContext& ctx) { return ctx.cast(ctx.input(0), ctx
 void lower_exp(LoweringContext& ctx) { ctx.result(kernel_op(ctx, "Exp", {as_output_dtype(ctx)})); }
 void lower_log(LoweringContext& ctx) { ctx.result(kernel_op(ctx, "Log", {as_output_dtype(ctx)})); }
 void lower_sqrt(LoweringContext& ctx) { ctx.result(kernel_op(ctx, "Sqrt", {as_output_dtype(ctx)})); }
-void lower_expm1(LoweringContext& ctx) { ctx.result(exp_minus_one(ctx, as_output_dtype(ctx))); }
-void lower_log1p(LoweringContext& ctx) { ctx.result(log_one_plus(ctx, as_output_dtype(ctx))); }
+void lower_expm1(LoweringContext& ctx) { ctx.result(exp_minus_one(ctx, rounded_once(ctx, as_output_dtype(ctx)))); }
+void lower_log1p(LoweringContext& ctx) { ctx.result(log_one_plus(ctx, rounded_once(ctx, as_output_dtype(ctx)))); }
 
 void lower_rsqrt(LoweringContext& ctx) {
-  ctx.result(ctx.op("Reciprocal", {kernel_op(ctx, "Sqrt", {as_output_dtype(ctx)})}));
+  ctx.result(ctx.op("Reciprocal", {kernel_op(ctx, "Sqrt", {rounded_once(ctx, as_output_dtype(ctx))})}));
 }
 
 void lower_exp2(LoweringContext& ctx) {
