@@ -9,7 +9,6 @@ that has to be looked at. Code of torch is not: its handlers raise again what th
 from __future__ import annotations
 
 import ast
-import builtins
 import dis
 import functools
 import linecache
@@ -17,15 +16,12 @@ import sys
 import types
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from exportguard.model_code import is_installed, is_models
 from exportguard.rewrites import scope
+from exportguard.rewrites.managers import ending_handlers, leaves_at_last, may_swallow, names_of, resolved
 from exportguard.source.walking import walked
 
-#: Modules whose context managers let every exception pass.
-_TRANSPARENT = ("torch", "warnings", "decimal", "threading", "_thread", "tempfile", "time")
-_TRANSPARENT_CLASSES = ("contextlib.nullcontext", "contextlib.closing", "contextlib.redirect_stdout")
 #: What an export starts from, here, in torch 2.11 to 2.13 and for one operator: who calls these is no model.
 _ROOTS = ("_run_watched", "_export", "trace_operator")
 
@@ -172,7 +168,9 @@ def _catching_part(block: Block, frame: types.FrameType, kind: type[BaseExceptio
     """What of a block may end an exception at the frame's line; empty if nothing does."""
     line = frame.f_lineno
     if isinstance(block, ast.With):
-        swallows = line >= block.body[0].lineno and any(_may_swallow(i.context_expr, frame) for i in block.items)
+        swallows = line >= block.body[0].lineno and any(
+            may_swallow(i.context_expr, names_of(frame)) for i in block.items
+        )
         return f"with {ast.unparse(block.items[0].context_expr)}" if swallows else ""
     if block.finalbody and line < block.finalbody[0].lineno and _leaves_at_last(block):
         return "finally"
@@ -182,21 +180,8 @@ def _catching_part(block: Block, frame: types.FrameType, kind: type[BaseExceptio
     return "except" if catches else ""
 
 
-@functools.lru_cache(maxsize=2**12)
-def _ending_handlers(block: ast.Try) -> tuple[ast.ExceptHandler, ...]:
-    """The handlers behind which a model may go on: not those that raise in the end, and do not leave before."""
-    return tuple([handler for handler in block.handlers if not _raises(handler.body)])
-
-
-def _raises(body: Sequence[ast.stmt]) -> bool:
-    may_leave = scope.contains(body, ast.Return) or scope.leaves_loop(body)
-    return isinstance(body[-1], ast.Raise) and not may_leave
-
-
-@functools.lru_cache(maxsize=2**12)
-def _leaves_at_last(block: ast.Try) -> bool:
-    """Whether a `finally` ends an exception by leaving its function or loop."""
-    return scope.contains(block.finalbody, ast.Return) or scope.leaves_loop(block.finalbody)
+_ending_handlers = functools.lru_cache(maxsize=2**12)(ending_handlers)
+_leaves_at_last = functools.lru_cache(maxsize=2**12)(leaves_at_last)
 
 
 def _may_match(expression: ast.expr | None, frame: types.FrameType, kind: type[BaseException]) -> bool:
@@ -204,30 +189,6 @@ def _may_match(expression: ast.expr | None, frame: types.FrameType, kind: type[B
         return True
     if isinstance(expression, ast.Tuple):
         return any(_may_match(element, frame, kind) for element in expression.elts)
-    caught = _resolved(expression, frame)
+    caught = resolved(expression, names_of(frame))
     classes = caught if isinstance(caught, tuple) else (caught,)
     return any(not isinstance(c, type) or issubclass(kind, c) or issubclass(c, kind) for c in classes)
-
-
-def _may_swallow(expression: ast.expr, frame: types.FrameType) -> bool:
-    """Whether the `__exit__` of a context manager may swallow an exception: all may that are not known not to."""
-    if isinstance(expression, ast.IfExp):
-        return _may_swallow(expression.body, frame) or _may_swallow(expression.orelse, frame)
-    manager = _resolved(expression.func if isinstance(expression, ast.Call) else expression, frame)
-    owner = manager if isinstance(manager, type | types.FunctionType | types.BuiltinFunctionType) else type(manager)
-    module = str(getattr(owner, "__module__", ""))
-    path = f"{module}.{getattr(owner, '__qualname__', '')}"
-    return module.split(".")[0] not in _TRANSPARENT and path not in _TRANSPARENT_CLASSES
-
-
-def _resolved(expression: ast.expr, frame: types.FrameType) -> Any:
-    """The object that a dotted name stands for in a frame; None if it cannot be told without running code."""
-    if isinstance(expression, ast.Name):
-        for names in (frame.f_locals, frame.f_globals, vars(builtins)):
-            if expression.id in names:
-                return names[expression.id]
-        return None
-    if not isinstance(expression, ast.Attribute):
-        return None
-    owner = _resolved(expression.value, frame)
-    return getattr(owner, expression.attr, None) if isinstance(owner, types.ModuleType | type) else None
