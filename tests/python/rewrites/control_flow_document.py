@@ -63,8 +63,9 @@ A program means what it means in Python, or the export fails with the line and t
 
 - **Exceptions.** `assert` and `raise` on data become a check only where nothing can catch them. Every handler that
   could stands at the current line of a frame between the `raise` and the export; the blocks around those lines are
-  looked at: an `except` whose class may match, a `with` whose manager is not known to let exceptions pass (torch's
-  and `contextlib.nullcontext` are), a `finally` that returns. If there is one, the export fails and names it. What
+  looked at: an `except` whose class may match, a `with` whose manager may end one, a `finally` that returns. What a
+  manager does is read in the code of its class, of the generator it is made of, or of the function that returns it;
+  where that cannot be read, it may end any. If there is a block that may, the export fails and names it. What
   torch raises at a test on data, and what the rewriting raises, is never taken by a handler of the model.
   What an expression raises while it is traced (`round(x)`, `table[key]`) may come from what stands for its values
   there: it is never a check, and stops the export. What tensor data lets an operation raise, as a division by 0, an
