@@ -9,8 +9,8 @@ namespace {
 
 TEST(RecurrentLowering, GatesAreReordered) {
   const std::string_view graph = R"(
-    graph(%x: f32[s,b,4], %h: f32[1,b,5], %w: f32[15,4], %r: f32[15,5], %wb: f32[15], %rb: f32[15]):
-      %y: f32[s,b,5], %n: f32[1,b,5] = aten.gru.input(%x, %h, [%w, %r, %wb, %rb], true, 1, 0.0, false, false, false)
+    graph(%x: f32[7,2,4], %h: f32[1,2,5], %w: f32[15,4], %r: f32[15,5], %wb: f32[15], %rb: f32[15]):
+      %y: f32[7,2,5], %n: f32[1,2,5] = aten.gru.input(%x, %h, [%w, %r, %wb, %rb], true, 1, 0.0, false, false, false)
       return (%y, %n))";
   EXPECT_EQ(lowered(graph), R"(  %0, %1, %2 = Split(%wb) {axis=0, num_outputs=3}
   %3 = Concat(%1, %0, %2) {axis=0}
@@ -26,9 +26,18 @@ TEST(RecurrentLowering, GatesAreReordered) {
   %19 = Unsqueeze(%18, %"constant.i64[0]")
   %20, %n = GRU(%x, %14, %19, %9, _, %h) {hidden_size=5, direction="forward", linear_before_reset=1}
   %21 = Transpose(%20) {perm=[0, 2, 1, 3]}
-  %y = Reshape(%21, %"constant.i64[0,0,5]")
+  %y = Reshape(%21, %"constant.i64[7,2,5]")
   return (%y, %n)
 )");
+}
+
+TEST(RecurrentLowering, OfNoSequenceAFileStopsWhereTheTargetEndsTheProcess) {
+  const std::string_view graph = R"(
+    graph(%x: f32[s,b,4], %h: f32[1,b,5], %w: f32[15,4], %r: f32[15,5]):
+      %y: f32[s,b,5], %n: f32[1,b,5] = aten.gru.input(%x, %h, [%w, %r], false, 1, 0.0, false, false, false)
+      return (%y, %n))";
+  EXPECT_THAT(lowered(graph),
+              testing::HasSubstr("= Unsqueeze(%h, %\"constant.i64[0]\")\n  %7 = Gather(%6, %5) {axis=0}"));
 }
 
 TEST(RecurrentLowering, AProjectedStateIsThatOfALayerWithoutOneProjected) {
