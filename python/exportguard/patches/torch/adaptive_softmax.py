@@ -1,4 +1,4 @@
-"""`nn.AdaptiveLogSoftmaxWithLoss`, which computes a cluster of classes for the rows that need it alone: here, for all."""
+"""`nn.AdaptiveLogSoftmaxWithLoss`, which computes clusters of classes for the rows that need them: here, for all."""
 
 from __future__ import annotations
 
