@@ -125,8 +125,7 @@ Value* rows_with_nan_apart(LoweringContext& ctx, Value* x, std::int64_t axis) {
   return ctx.concat({ctx.where(is_nan, infinity, rows), own}, 1);
 }
 
-/// Argument 0, in a file that stops where its slices along an axis have no element, as torch does: onnxruntime ends the
-/// process.
+/// Argument 0, in a file that stops where its slices along an axis have no element, as torch does.
 Value* with_slices(LoweringContext& ctx, std::int64_t axis) {
   Value* x = ctx.input(0);
   const std::string reason = "slices of no element, of which torch tells none from another";
