@@ -141,6 +141,8 @@ def _decided_beside_zero(guard: sympy.Basic, domain: Domain) -> Decision:
     if not divided:
         return Decision(Answer.OPEN)
     symbols = sorted(guard.free_symbols, key=str)
+    if math.prod(len(_small(guard, symbol, domain[symbol])) for symbol in divided) > _PARTS:
+        return Decision(Answer.OPEN)
     evaluation = Evaluation(guard, symbols)
     large = {symbol: span.low + _LARGE if span.high is None else span.high for symbol, span in domain.items()}
     low = dict.fromkeys(symbols, 0)
@@ -151,8 +153,7 @@ def _decided_beside_zero(guard: sympy.Basic, domain: Domain) -> Decision:
         undefined += [{**large, symbol: size} for size in without]
         low[symbol] = max(without, default=span.low - 1) + 1
     above = {symbol: Range(max(span.low, low[symbol]), span.high) for symbol, span in domain.items()}
-    parts = math.prod(len(_small(guard, symbol, above[symbol])) for symbol in divided)
-    if parts > _PARTS or not _is_proved_in_parts(guard, above, sorted(divided, key=str)):
+    if not _is_proved_in_parts(guard, above, sorted(divided, key=str)):
         return Decision(Answer.OPEN)
     return Decision(Answer.DISPROVED, undefined) if undefined else Decision(Answer.PROVED)
 

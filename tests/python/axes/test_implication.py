@@ -130,6 +130,20 @@ def test_what_is_proved_holds_at_every_size(left: Any, right: Any, relation: Any
         assert all(evaluation(one) is not False for one in sizes)
 
 
+def test_no_more_sizes_are_gone_through_than_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def counted(evaluation: Evaluation, sizes: Any) -> Any:
+        asked.append(sizes)
+        assert len(asked) < 50_000  # of the 2^50 that a remainder of both quotients takes
+        return evaluate(evaluation, sizes)
+
+    evaluate = Evaluation.__call__
+    monkeypatch.setattr(Evaluation, "__call__", counted)
+    guard = sympy.Ne(FloorDiv(FloorDiv(s, 4096), FloorDiv(s, 8192)), 1)
+    assert decide(guard, {s: Range(2)}).answer == Answer.OPEN
+
+
 def test_what_holds_for_each_of_few_sizes_is_proved() -> None:
     guard = sympy.Or(sympy.Ne(s, 2 * b), s + b < 6)
     assert decide(guard, {s: Range(2, 3), b: Range(1)}).answer == Answer.PROVED
