@@ -24,8 +24,6 @@ logger = logging.getLogger(__name__)
 _WHY = {
     "blt": "a projection between widths that are equal by default is none; in the small one it is one",
     "deepseek_v2": "the default router chooses no number of experts, which no weights have",
-    "inkling2": "blocks of layers begin at every second layer, on which two of the kinds fall",
-    "inkling2_text": "blocks of layers begin at every second layer, on which two of the kinds fall",
     "reformer": "buckets are drawn from the length of the first text and kept; the small one has them configured",
     "textnet": "a stage of one layer has no layer that keeps the size of its input",
     "xcodec": "the bandwidths of the default are too small for a codebook at the small rate of frames",

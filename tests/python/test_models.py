@@ -352,6 +352,9 @@ def test_a_single_token_is_a_past() -> None:
         "gemma3n_text",
         "nemotron_h",
         "zamba2",
+        "gemma4_text",
+        "inkling2_text",
+        "inkling2_loop_text",
     ],
 )
 def test_a_small_model_has_every_kind_of_layer(name: str) -> None:

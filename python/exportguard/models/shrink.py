@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -80,7 +81,7 @@ def small_fields(config: transformers.PretrainedConfig, vocabulary: int, layers:
     own = _own_fields(config)
     fields = {name: value for name, value in _bounded(own, layers) if value != own[name]}
     fields.update(_single_layers(own, layers))
-    fields.update(_kinds_of_layers(own, fields))
+    fields.update(_kinds_of_layers(own, fields, layers))
     fields.update(_layers_given_out(own, fields))
     fields.update(_chosen_layers(own, fields))
     fields.update(_heads(own, fields))
@@ -146,8 +147,9 @@ def _single_layers(own: Mapping[str, Any], layers: int = _LAYERS) -> dict[str, A
     return {name: [min(count, layers - 1) for count in own[name]] for name in names}
 
 
-def _kinds_of_layers(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """One layer of each kind that the default has, at least two; every list of kinds has that length.
+def _kinds_of_layers(own: Mapping[str, Any], fields: Mapping[str, Any], layers: int = _LAYERS) -> dict[str, Any]:
+    """Layers of each kind that the default has, one behind the other, and at least `layers` in all; every list of kinds
+    has that length.
 
     Layers at the end that take keys and values of earlier ones come behind one of each kind that keeps its own.
     """
@@ -160,7 +162,7 @@ def _kinds_of_layers(own: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[
     switches = {name: own[name] for name in rules["names_of_switches_of_layers"] if isinstance(own.get(name), list)}
     lists |= {name: switch for name, switch in switches.items() if len(switch) == length}
     rows = list(dict.fromkeys(zip(*lists.values(), strict=False)))
-    rows = (rows * 2)[: max(2, len(rows))]
+    rows = [row for row in rows for _ in range(math.ceil(layers / len(rows)))]
     sharing = {"num_kv_shared_layers": len(rows)} if own.get("num_kv_shared_layers") else {}
     rows = rows * 2 if sharing else rows
     counts = {name: len(rows) for name in rules["names_of_layer_counts"] if name in fields or name in own}
