@@ -145,10 +145,10 @@ class TellsOfSizes(torch.nn.Module):
         return x * 2
 
 
-@REFUSED.add()
+@RIGHT.add()
 class LooksUpByATextOfASize(torch.nn.Module):
     def forward(self, x):
-        return x * {"3 rows": 2.0}.get(f"{x.shape[0]} rows", 1.0)
+        return x * {"1 rows": 2.0, "3 rows": 3.0}.get(f"{x.shape[0]} rows", 1.0)
 
 
 @REFUSED.add()
