@@ -105,7 +105,7 @@ def has_attention_kernel(opset: int) -> bool:
     """Whether onnxruntime runs the `Attention` of that opset as one operator.
 
     Where it has no kernel for the operator's newest version, it writes out the operator's definition instead, some
-    fifty nodes, and a model takes up to twice as long: 1.32 has kernels for those of opsets 23 and 24, and not for
+    fifty nodes, and a model takes longer: 1.32 has kernels for those of opsets 23 and 24, and not for
     that of 25.
     """
     with tempfile.TemporaryDirectory() as folder:

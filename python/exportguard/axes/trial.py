@@ -344,7 +344,12 @@ class Trial:
         """
         masked = with_masks(call.inputs, least=1)
         is_other = any(one is not other for one, other in zip(masked.leaves(), call.inputs.leaves(), strict=True))
-        return is_other and self._run.of(masked).refused()
+        return is_other and self._takes_masks and self._run.of(masked).refused()
+
+    @functools.cached_property
+    def _takes_masks(self) -> bool:
+        """Whether it takes such a mask at the sizes that were traced, so that a refusal is one of the sizes."""
+        return self._run.takes(with_masks(self._run.known, least=1))
 
     def _repeats(self, call: TriedCall, sizes: Sizes, expected: Sequence[Any]) -> bool:
         """Whether the program does the same as long as what was cut to one entry may be repeated for all.

@@ -168,9 +168,10 @@ def _catching_part(block: Block, frame: types.FrameType, kind: type[BaseExceptio
     """What of a block may end an exception at the frame's line; empty if nothing does."""
     line = frame.f_lineno
     if isinstance(block, ast.With):
-        swallows = line >= block.body[0].lineno and any(
-            may_swallow(i.context_expr, names_of(frame)) for i in block.items
-        )
+        # A name that the block gives another value stood for something else when it was entered.
+        names = dict.fromkeys(scope.assigned([block])), *names_of(frame)
+        in_body = line >= block.body[0].lineno
+        swallows = in_body and any(may_swallow(item.context_expr, names) for item in block.items)
         return f"with {ast.unparse(block.items[0].context_expr)}" if swallows else ""
     if block.finalbody and line < block.finalbody[0].lineno and _leaves_at_last(block):
         return "finally"

@@ -37,6 +37,9 @@ class Inherits(Passes):
 
 
 class Ends(Passes):
+    def __enter__(self) -> Passes:
+        return Passes()
+
     def __exit__(self, kind: object, error: object, trace: object) -> bool:  # type: ignore[override]
         return kind is ValueError
 
@@ -260,6 +263,31 @@ def test_what_data_lets_an_operator_raise_passes_a_manager_that_ends_nothing() -
     model = to_onnx(Routes().eval(), (torch.randn(3, 5),), dynamic_shapes=({0: "rows"},), rewrite="auto")
     x = torch.randn(4, 5)
     torch.testing.assert_close(model.run({"x": x})[model.outputs[0].name], Routes()(x))
+
+
+class NamesAnother(torch.nn.Module):
+    """What the block names as it goes on is not what was entered."""
+
+    def forward(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        manager: Any = Ends()
+        with manager as manager:
+            return torch.gather(x, dim=-1, index=index)
+        return x
+
+
+class NamesAnotherWithin(torch.nn.Module):
+    def forward(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        manager: Any = Ends()
+        with manager:
+            manager = Passes()
+            return torch.gather(x, dim=-1, index=index)
+        return x
+
+
+@pytest.mark.parametrize("cls", [NamesAnother, NamesAnotherWithin])
+def test_a_manager_is_what_was_entered(cls: type[torch.nn.Module]) -> None:
+    with pytest.raises(RewriteError, match="the `with manager` at line"):
+        to_onnx(cls().eval(), (torch.randn(3, 5), torch.zeros(3, 2, dtype=torch.int64)), rewrite="auto")
 
 
 def test_what_data_lets_an_operator_raise_is_refused_where_a_manager_ends_it() -> None:
