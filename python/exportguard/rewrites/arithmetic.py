@@ -20,6 +20,21 @@ from exportguard.rewrites.places import line_now
 from exportguard.rewrites.raising import require_divisor_uncaught, require_domain_uncaught, require_no_handler
 from exportguard.source.errors import RewriteError
 
+
+def _cube_root(number: torch.Tensor) -> torch.Tensor:
+    """Of cubes of whole numbers it is the number; `math.cbrt` may be off by the last digit there, as the C library is."""
+    root = number.pow(1 / 3)
+    return torch.where(torch.round(root) ** 3 == number, torch.round(root), root)
+
+
+def _remainder(number: torch.Tensor, divisor: torch.Tensor) -> torch.Tensor:
+    """IEEE 754's: each step is exact, so that it is for large quotients and an infinite divisor as well."""
+    left = torch.fmod(number.abs(), 2 * divisor)
+    behind = left - divisor
+    near = torch.where(behind < divisor / 2, behind, behind - divisor)
+    return torch.copysign(torch.ones_like(number), number) * torch.where(left <= divisor / 2, left, near)
+
+
 #: Functions of `math` and the torch functions that compute the same.
 MATH: dict[str, Callable[..., torch.Tensor]] = {
     **{name: getattr(torch, name) for name in ("sqrt", "exp", "expm1", "log", "log1p", "log2", "log10")},
@@ -28,8 +43,8 @@ MATH: dict[str, Callable[..., torch.Tensor]] = {
     **{name: getattr(torch, name) for name in ("floor", "ceil", "trunc", "fmod", "isnan", "isinf", "isfinite")},
     **{"fabs": torch.abs, "copysign": torch.copysign, "erfc": torch.erfc, "exp2": torch.exp2, "lgamma": torch.lgamma},
     **{"degrees": torch.rad2deg, "radians": torch.deg2rad},
-    "cbrt": lambda number: torch.copysign(number.abs().pow(1 / 3), number),
-    "remainder": lambda number, divisor: number - divisor * torch.round(number / divisor),
+    "cbrt": lambda number: torch.copysign(_cube_root(number.abs()), number),
+    "remainder": lambda number, divisor: _remainder(number, divisor.abs()),
     "ldexp": lambda number, exponent: number * torch.exp2(exponent),
     "fma": lambda number, factor, summand: number * factor + summand,
 }
@@ -136,7 +151,6 @@ _COMPOSED: dict[str, Callable[..., Any]] = {
     "modf": _modf,
     "prod": _product,
     "sumprod": _sum_of_products,
-    "fsum": lambda numbers: functools.reduce(lambda a, b: a + b, map(float_, _listed(numbers, "fsum")), 0.0),
 }
 
 #: Methods of Python's numbers by what they give for one that only the run knows.

@@ -4,6 +4,7 @@ or refused with its line and the reason."""
 from __future__ import annotations
 
 import math
+import random
 import re
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from random_programs import model_of
 
 from exportguard import RewriteError, to_onnx
+from exportguard.rewrites.arithmetic import MATH
 
 #: What functions are called with that take something else than one number: `f` is a float and `k` an int of data.
 ARGUMENTS = {
@@ -48,7 +50,7 @@ BUILT_IN = [
 #: What no graph has, with what the refusal says.
 REFUSED = {
     **dict.fromkeys(
-        ("comb", "factorial", "frexp", "gamma", "gcd", "lcm", "nextafter", "perm", "ulp"), "no graph has math"
+        ("comb", "factorial", "frexp", "gamma", "gcd", "lcm", "nextafter", "perm", "ulp", "fsum"), "no graph has math"
     ),
     **dict.fromkeys(("f.as_integer_ratio", "hex()", "to_bytes"), "no graph has .*number of tensor data"),
     **dict.fromkeys(("bin(", "oct(", "hex(k", "chr(", "hash(", "bytes(k", "complex("), "has no texts, bytes or hashes"),
@@ -85,6 +87,17 @@ def test_a_function_of_a_number_is_exported_or_refused(expression: str) -> None:
     for x in inputs:
         for found, wanted in zip(onnx.run({"x": x}).values(), model(x), strict=True):
             torch.testing.assert_close(found, wanted, check_dtype=False)
+
+
+def test_roots_of_cubes_are_whole_and_remainders_python_s_to_the_last_digit() -> None:
+    chosen = random.Random(0)
+    for k in range(300):
+        assert MATH["cbrt"](torch.tensor(-float(k**3), dtype=torch.float64)).item() == -k
+    for _ in range(3000):
+        number = chosen.choice([chosen.uniform(-1e3, 1e3), chosen.randint(-50, 50) / 4, chosen.uniform(-1e18, 1e18)])
+        divisor = chosen.choice([chosen.uniform(0.1, 9), -chosen.randint(1, 9) / 2, math.inf, 1e-3])
+        found = MATH["remainder"](*(torch.tensor(value, dtype=torch.float64) for value in (number, divisor)))
+        assert found.item() == math.remainder(number, divisor)
 
 
 #: Programs that look a number up, with `ids` of a known length and `many` as long as the rows.
