@@ -22,7 +22,7 @@ from exportguard.source.errors import RewriteError
 
 
 def _cube_root(number: torch.Tensor) -> torch.Tensor:
-    """Of cubes of whole numbers it is the number; `math.cbrt` may be off by the last digit there, as the C library is."""
+    """Of cubes of whole numbers it is the number, of which the C library may be off by a digit."""
     root = number.pow(1 / 3)
     return torch.where(torch.round(root) ** 3 == number, torch.round(root), root)
 
