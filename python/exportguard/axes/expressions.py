@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import sympy
 from torch.utils._sympy.printers import PythonPrinter
@@ -17,6 +18,8 @@ from .polynomials import Polynomial
 _DOWN = ("FloorToInt", "TruncToInt")
 _UP = ("CeilToInt",)
 _SAME = ("Identity", "ToFloat")
+
+_Known = TypeVar("_Known")
 
 
 class NotPolynomialError(ValueError):
@@ -113,18 +116,37 @@ QUOTIENTS = ("FloorDiv", "CleanDiv", "CeilDiv", "IntTrueDiv", "Mod", "PythonMod"
 
 @dataclass(frozen=True)
 class Case:
-    """The sizes of one residue: each symbol is a polynomial, in variables from 0 to their tops."""
+    """The sizes of one residue: each symbol is a polynomial, in variables from 0 to their tops.
+
+    `known` is shared by the cases of one proof: what an expression is depends on the residues of its own symbols alone.
+    """
 
     values: Mapping[sympy.Symbol, Polynomial]
     tops: Mapping[str, int | None]
+    starts: Mapping[sympy.Symbol, int]
+    known: dict[Hashable, Any]
+
+    def remembered(self, expression: sympy.Basic, compute: Callable[[sympy.Basic, Case], _Known]) -> _Known:
+        """What is computed of the expression, once for all cases in which its symbols have the same residues."""
+        key = (compute, expression, *(self.starts[symbol] for symbol in _symbols(expression)))
+        if key not in self.known:
+            self.known[key] = compute(expression, self)
+        found: _Known = self.known[key]
+        return found
 
     def at_least(self, polynomial: Polynomial, bound: int) -> bool:
         """Whether it is surely no less than the bound."""
         return (polynomial - Polynomial.constant(bound)).never_negative(self.tops)
 
 
+@functools.lru_cache(maxsize=4096)
+def _symbols(expression: sympy.Basic) -> tuple[sympy.Symbol, ...]:
+    return tuple(expression.free_symbols)
+
+
 def cases(steps: Mapping[sympy.Symbol, int], domain: Domain) -> Iterator[Case]:
     """Every size of the domain is in one of the cases: size = low + start + step * variable."""
+    known: dict[Hashable, Any] = {}
     for starts in itertools.product(*map(range, steps.values())):
         values: dict[sympy.Symbol, Polynomial] = {}
         tops: dict[str, int | None] = {}
@@ -134,7 +156,7 @@ def cases(steps: Mapping[sympy.Symbol, int], domain: Domain) -> Iterator[Case]:
             values[symbol] = Polynomial.variable(name).times(step) + Polynomial.constant(low)
             tops[name] = None if ends.high is None else (ends.high - low) // step
         if all(top is None or top >= 0 for top in tops.values()):
-            yield Case(values, tops)
+            yield Case(values, tops, dict(zip(steps, starts, strict=True)), known)
 
 
 def polynomial(expression: sympy.Basic, case: Case) -> Polynomial:
@@ -147,6 +169,10 @@ def polynomial(expression: sympy.Basic, case: Case) -> Polynomial:
         return Polynomial.constant(int(expression))
     if isinstance(expression, sympy.Symbol):
         return case.values[expression]
+    return case.remembered(expression, _polynomial)
+
+
+def _polynomial(expression: sympy.Basic, case: Case) -> Polynomial:
     operation = _operation(expression)
     return operation([polynomial(operand, case) for operand in _operands(expression)], case)
 
@@ -227,7 +253,7 @@ def _quotient(a: Polynomial, b: Polynomial, case: Case) -> tuple[Polynomial, Pol
         if not a.divides_by(b.offset):
             raise NotPolynomialError("a quotient that the step of the sizes does not divide")
         rest = Polynomial.constant(a.offset % b.offset)
-        return (a - rest).divided_by(b)[0], rest
+        return (a - rest).divided_by_number(b.offset), rest
     if not case.at_least(b, 1):
         raise NotPolynomialError("a divisor that may be zero")
     quotient, rest = a.divided_by(b)

@@ -313,9 +313,11 @@ def _holds(guard: sympy.Basic, case: Case) -> bool:
         return all(_holds(argument, case) for argument in guard.args)
     if isinstance(guard, sympy.Or):
         return any(_holds(argument, case) for argument in guard.args)
-    test = _TESTS.get(type(guard))
-    if test is None:
-        return False
+    return type(guard) in _TESTS and case.remembered(guard, _is_true)
+
+
+def _is_true(guard: sympy.Basic, case: Case) -> bool:
+    """Whether a comparison is."""
     try:
         extreme = innermost_extreme(guard)
         if extreme is not None:
@@ -326,7 +328,7 @@ def _holds(guard: sympy.Basic, case: Case) -> bool:
         difference = polynomial(guard.args[0], case) - polynomial(guard.args[1], case)
     except (NotPolynomialError, AssertionError):  # torch's remainder takes no negative numbers
         return False
-    return test(difference, case)
+    return _TESTS[type(guard)](difference, case)
 
 
 def _is_eased(guard: sympy.Basic, extreme: sympy.Basic) -> bool:

@@ -96,6 +96,10 @@ class Polynomial:
 
         return quotient, remainder
 
+    def divided_by_number(self, number: int) -> Polynomial:
+        """The quotient by a number other than 0 that divides each coefficient."""
+        return Polynomial({monomial: factor // number for monomial, factor in self.terms.items()})
+
     def divides_by(self, number: int) -> bool:
         """Whether `number` divides each coefficient but the offset."""
         return all(factor % number == 0 for monomial, factor in self.terms.items() if monomial)
