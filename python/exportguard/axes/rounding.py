@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -131,4 +132,6 @@ def _length(values: torch.Tensor) -> float:
 
 
 def _close_numbers(expected: Any, got: Any) -> bool:
+    if not math.isfinite(expected) or not math.isfinite(got):  # which only the same is close to
+        return float(expected) == float(got) or (math.isnan(expected) and math.isnan(got))
     return abs(float(expected) - float(got)) <= 1e-6 * abs(float(expected))

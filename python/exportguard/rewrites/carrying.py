@@ -17,7 +17,8 @@ from exportguard.rewrites.numbers import as_number, is_number, kinds_of, may_be,
 from exportguard.rewrites.state import MISSING, UNDEFINED
 from exportguard.source.errors import RewriteError
 
-NUMBERS = bool | int | float | torch.SymInt | torch.SymFloat
+_SYMBOLS = torch.SymInt | torch.SymFloat | torch.SymBool
+NUMBERS = bool | int | float | _SYMBOLS
 
 
 class UnstableError(RewriteError):
@@ -78,7 +79,7 @@ def kind_of(item: object) -> Kind:
         dtype = torch.float64 if item.is_floating_point() else item.dtype
         return Kind((), dtype, is_number=True, kinds=kinds_of(item))
     is_float = isinstance(item, float | torch.SymFloat)
-    dtype = torch.float64 if is_float else torch.bool if isinstance(item, bool) else torch.int64
+    dtype = torch.float64 if is_float else torch.bool if isinstance(item, bool | torch.SymBool) else torch.int64
     return Kind((), dtype, is_number=True, kinds=kinds_of(item))
 
 
@@ -88,7 +89,7 @@ def same(start: object, end: object) -> bool:
         return True
     if isinstance(start, torch.Tensor) or isinstance(end, torch.Tensor):
         return False
-    if isinstance(start, torch.SymInt) and isinstance(end, torch.SymInt):
+    if isinstance(start, _SYMBOLS) and type(start) is type(end):
         return bool(start.node.expr == end.node.expr)
     return type(start) is type(end) and bool(start == end)
 

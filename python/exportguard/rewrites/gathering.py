@@ -28,7 +28,7 @@ from exportguard.rewrites.data import as_flag, depends_on_data, is_tracing
 from exportguard.rewrites.drawn import drawn
 from exportguard.rewrites.iteration import Rows, rows_of
 from exportguard.rewrites.logic import and_, bool_, not_, or_
-from exportguard.rewrites.numbers import as_number, number_tensor, require_one_kind
+from exportguard.rewrites.numbers import as_number, is_number, number_tensor, require_one_kind
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.raising import require_no_handler
 from exportguard.rewrites.recording import Captured, record
@@ -270,7 +270,8 @@ TYPED = frozenset(
 def tensor(data: object, *args: Any, **options: Any) -> torch.Tensor:
     """`torch.tensor(data)`, of numbers that are tensors as well."""
     leaves = pytree.tree_leaves(data)
-    if not is_tracing() or not any(isinstance(leaf, torch.Tensor | Collected | Maybe) for leaf in leaves):
+    is_list = any(isinstance(leaf, torch.Tensor | Collected | Maybe) for leaf in leaves) and not is_number(data)
+    if not is_tracing() or not is_list:
         return torch.tensor(data, *args, **options)
     made = _nested(data)
     dtype = options.get("dtype")

@@ -63,6 +63,7 @@ _IN_PLACE = {f"{name}_": name for name in ("add", "sub", "mul", "div", "pow", "r
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
 }
 _DECIDING = ("full", "as_tensor", "tensor", "arange", "range")  # make a dtype from a number
+_OF_ONE_NUMBER = ("as_tensor", "tensor")
 
 
 @dataclass(frozen=True)
@@ -162,10 +163,10 @@ def number_tensor(number: Any) -> torch.Tensor:
     """A Python or symbolic number as the tensor that stands for it."""
     if isinstance(number, torch.Tensor):
         return number
-    dtype = torch.bool if isinstance(number, bool) else torch.int64
+    dtype = torch.bool if isinstance(number, bool | torch.SymBool) else torch.int64
     if isinstance(number, float | torch.SymFloat):
         dtype = torch.float64
-    if isinstance(number, torch.SymInt | torch.SymFloat):
+    if isinstance(number, torch.SymInt | torch.SymFloat | torch.SymBool):
         return torch.scalar_tensor(number, dtype=dtype)  # type: ignore[arg-type]
     return torch.full((), number, dtype=dtype)
 
@@ -185,7 +186,8 @@ def with_numbers(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) ->
                     raise RewriteError(
                         f"{line_now()}: a number that is {_names(leaf)} cannot decide the dtype of torch.full"
                     )
-        return func(*args, **kwargs)
+        is_made_of_one = name in _OF_ONE_NUMBER and args and is_number(args[0])
+        return _made_of_a_number(args[0], *args[1:], **kwargs) if is_made_of_one else func(*args, **kwargs)
     leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     if not any(is_number(leaf) or hasattr(leaf, _KINDS) for leaf in leaves):
         return func(*args, **kwargs)
@@ -205,6 +207,15 @@ def with_numbers(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) ->
     if name in _COMPARISONS:
         return as_number(func(*args, **kwargs))
     return _arithmetic(name, func, args, kwargs) if name in _ARITHMETIC else func(*args, **kwargs)
+
+
+def _made_of_a_number(
+    number: torch.Tensor, dtype: torch.dtype | None = None, device: Any = None, *, requires_grad: bool = False, **_: Any
+) -> torch.Tensor:
+    """`torch.tensor(number)`, which is no number: a float has the default dtype then, as one of Python's."""
+    own = torch.get_default_dtype() if number.is_floating_point() else number.dtype
+    made = number.detach().clone().to(device=device, dtype=dtype or own)
+    return made.requires_grad_() if requires_grad else made
 
 
 # ---------------------------------------------------------------------------------------------------- kinds

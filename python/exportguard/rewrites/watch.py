@@ -113,6 +113,7 @@ _SAID_OF_DATA = (
     "__bool__ should return bool, returned",
     "unsupported operand type(s) for divmod(): 'Sym",
     "not in VR[",  # of the int that is made of a negative number of sizes
+    "sympy expression is NaN",  # of a float of tensor data that is compared with an infinite one
 )
 
 

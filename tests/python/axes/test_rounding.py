@@ -100,3 +100,13 @@ def test_rounding_of_halves_is_small_beside_the_largest_and_on_average() -> None
     assert not agree([expected], [expected * 1.1])
     assert not agree([expected], [expected * 1.05 + 0.1])
     assert not agree([torch.zeros(3).bfloat16()], [torch.ones(3).bfloat16()])
+
+
+@pytest.mark.parametrize("infinite", [float("inf"), float("-inf"), float("nan")])
+def test_an_infinite_number_agrees_with_itself_alone(infinite: float) -> None:
+    assert agree([infinite], [torch.tensor(infinite)])
+    assert agree([infinite], [infinite])
+    assert not agree([infinite], [5.0])
+    assert not agree([infinite], [torch.tensor(5.0)])
+    assert not agree([5.0], [infinite])
+    assert not agree([float("inf")], [float("-inf")])

@@ -32,6 +32,8 @@ def apply(unit: Unit) -> None:
         collections.visit(unit.node)
         for node in collections.lengths if unit.keeps_sizes else ():
             unit.note(node, "len(…)")
+    else:
+        _Tensors().visit(unit.node)
     if _lists_numbers(unit.node):
         for call in walked(unit.node):
             if _looks_up(call) and unit.keep(call):
@@ -207,14 +209,29 @@ def _is_len(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == "len"
 
 
-class _Collections(Transformer):
-    """What would fix a symbolic size, or does not know numbers that are tensors: `len(x)`, `x.tolist()`, and others."""
+class _Tensors(Transformer):
+    """What does not know numbers that are tensors: `torch.tensor([n, 1])`."""
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        if _is_of_torch(node.func) and node.func.attr == "tensor":  # type: ignore[attr-defined]
+            node.func = build.runtime("tensor")
+        return node
+
+
+def _is_of_torch(function: ast.expr) -> bool:
+    is_attribute = isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)
+    return is_attribute and function.value.id == "torch"  # type: ignore[attr-defined]
+
+
+class _Collections(_Tensors):
+    """The same, and what would fix a symbolic size: `len(x)`, `x.tolist()`, and others."""
 
     def __init__(self) -> None:
         self.lengths: list[ast.Call] = []
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        self.generic_visit(node)
+        super().visit_Call(node)
         function = node.func
         if isinstance(function, ast.Name) and function.id == "len" and len(node.args) == 1:
             node.func = build.runtime("len_")
@@ -226,9 +243,8 @@ class _Collections(Transformer):
                 keyword.value = build.runtime("len_") if _is_len(keyword.value) else keyword.value
         if not isinstance(function, ast.Attribute):
             return node
-        is_torch = isinstance(function.value, ast.Name) and function.value.id == "torch"
-        if is_torch and function.attr in ("tensor", "unbind"):
+        if _is_of_torch(function) and function.attr == "unbind":
             node.func = build.runtime(function.attr)
-        elif not is_torch and function.attr in ("tolist", "unbind"):
+        elif not _is_of_torch(function) and function.attr in ("tolist", "unbind"):
             node.func, node.args = build.runtime(function.attr), [function.value, *node.args]
         return node
