@@ -17,11 +17,12 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
+from exportguard.rewrites.checks import check_data
 from exportguard.rewrites.collected import Collected, Grown, chosen, is_open, like_rows, number_rows, parts_of
 from exportguard.rewrites.conditional import if_, ifexp
 from exportguard.rewrites.data import is_tracing
 from exportguard.rewrites.endless import Endless, RowIterator, is_endless
-from exportguard.rewrites.iteration import Rows, enumerate_rows, range_, rows_of, zip_rows
+from exportguard.rewrites.iteration import Rows, enumerate_rows, range_, reversed_, rows_of, zip_rows
 from exportguard.rewrites.logic import and_, bool_, not_
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.raising import require_no_handler
@@ -122,12 +123,37 @@ def mapped(function: Callable[[Any], Any], iterable: Any) -> Stream:
 def parts(owner: Any, size: Any, *axis: Any) -> Any:
     """`owner.split(size, axis)` for a loop, which may be anything's method of that name."""
     dim = axis[0] if axis else 0
-    is_symbolic = isinstance(owner, torch.Tensor) and isinstance(size, int) and isinstance(dim, int) and is_tracing()
-    if not is_symbolic or isinstance(owner.shape[dim], int):
+    if not isinstance(owner, torch.Tensor) or not isinstance(dim, int) or not is_tracing():
         return owner.split(size, *axis)
     before = (slice(None),) * (dim % owner.dim())
+    if is_open(size):
+        return mapped(lambda ends: get_item(owner, (*before, slice(*ends))), _ends_of(size, owner.shape[dim]))
+    if not isinstance(size, int) or isinstance(owner.shape[dim], int):
+        return owner.split(size, *axis)
     length = torch.sym_max(owner.shape[dim], 1)  # type: ignore[no-untyped-call]  # of nothing there is one part
     return mapped(lambda start: get_item(owner, (*before, slice(start, start + size))), range_(0, length, size))
+
+
+def parts_backwards(found: Any) -> Any:
+    """The parts from the last to the first: `split` makes all of them before a loop begins."""
+    if not isinstance(found, Mapped):
+        return builtins.reversed(found)
+    source, function = found.parts()
+    return mapped(function, reversed_(source))
+
+
+def _ends_of(sizes: Grown, length: Any) -> Rows:
+    """Where the parts of these sizes start and stop in something of a length, which they have to be all of."""
+    require_no_handler(RuntimeError, "sizes of parts that do not add up to the size of what is split")
+    numbers = torch.as_tensor(sizes.rows().rows)
+    stops = numbers.cumsum(0)
+    is_whole = torch.logical_and(numbers.sum() == length, torch.logical_not((numbers < 0).any()))
+    check_data(is_whole)
+    # A file has no checks: there a place that the table does not have ends a run. The operator is called itself, for
+    # an index out of bounds is no IndexError of the model's.
+    place = torch.logical_not(is_whole).to(torch.int64).reshape(1)
+    stops = stops + torch.ops.aten.index_select.default(torch.zeros(1, dtype=torch.int64), 0, place)
+    return Rows((number_rows(stops - numbers), number_rows(stops)))
 
 
 def zip_(*iterables: Any, strict: bool = False) -> Any:

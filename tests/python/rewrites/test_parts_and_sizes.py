@@ -1,5 +1,7 @@
 """Loops over the parts of a split, lists as long as a size, and bodies that read a size which no operand has."""
 
+# ruff: noqa: B905 - what users write
+
 from __future__ import annotations
 
 import pytest
@@ -8,7 +10,7 @@ from control_flow_program import Programs, up
 from torch.nn import Module
 from torch.utils import _pytree as pytree
 
-from exportguard import RewriteError, to_onnx
+from exportguard import AxisError, RewriteError, to_onnx
 
 LONG = ((up(4),), (up(3, -1),), (up(6, 4),), (up(1),))
 
@@ -81,6 +83,99 @@ def test_parts_and_sizes_are_those_of_python(program: type[Module]) -> None:
     for (x,) in LONG:
         for found, wanted in zip(onnx.run({"x": x}).values(), pytree.tree_leaves(program()(x)), strict=True):
             torch.testing.assert_close(found, torch.as_tensor(wanted))
+
+
+LENGTHS = (
+    (up(7), torch.tensor([2, 4, 1])),
+    (up(9, -1), torch.tensor([3, 6])),
+    (up(5, 3), torch.tensor([5])),
+    (up(8), torch.tensor([1, 2, 3, 0, 2])),
+    (up(3), torch.tensor([0, 3, 0])),
+)
+
+OF_LENGTHS = Programs()
+
+
+@OF_LENGTHS.add(LENGTHS)
+class SumsOfSequences(Module):
+    def forward(self, x, lengths):
+        return torch.stack([part.sum(0) for part in torch.split(x, lengths.tolist())])
+
+
+@OF_LENGTHS.add(LENGTHS)
+class PaddedSequences(Module):
+    def forward(self, x, lengths):
+        padded = x.new_zeros(len(lengths), int(lengths.max()), 4)
+        for k, part in enumerate(x.split(lengths.tolist())):
+            padded[k, : part.shape[0]] = part
+        return padded
+
+
+@OF_LENGTHS.add(LENGTHS)
+class MeansBesideLengths(Module):
+    def forward(self, x, lengths):
+        rows = []
+        for part, length in zip(x.split(lengths.tolist()), lengths):
+            rows.append(part.sum(0) / length.clamp(min=1))
+        return torch.stack(rows)
+
+
+@OF_LENGTHS.add(LENGTHS)
+class TwoSplitsBackwards(Module):
+    def forward(self, x, lengths):
+        sizes, total = lengths.tolist(), torch.zeros(4)
+        for one, other in zip(torch.split(x, sizes), (x * 2).t().split(sizes, dim=1)):
+            total = total * 0.7 + (one * other.t()).sum(0)
+        for part in reversed(x.split(sizes)):
+            if part.sum() > 5:
+                break
+            total = total * 0.5 + part.sum(0)
+        for pair in reversed(x.split(2)):
+            total = total * 0.5 + pair.sum(0)
+        return total
+
+
+@OF_LENGTHS.add(LENGTHS)
+class LongestOfEach(Module):
+    def forward(self, x, lengths):
+        total = torch.zeros(4)
+        for k, part in enumerate(torch.split(x, lengths.tolist(), dim=0)):
+            total = total + part.amax(0) * k if len(part) > 2 else total * 0.5 + part.sum(0)
+        return total
+
+
+@pytest.mark.parametrize("program", OF_LENGTHS, ids=lambda cls: cls.__name__)
+def test_parts_of_lengths_that_data_gives_are_those_of_python(program: type[Module]) -> None:
+    shapes = ({0: "rows"}, {0: "sequences"})
+    onnx = to_onnx(program(), LENGTHS[0], dynamic_shapes=shapes, rewrite="auto")
+    for x, lengths in LENGTHS:
+        found = onnx.run({"x": x, "lengths": lengths}).values()
+        torch.testing.assert_close(*found, program()(x, lengths))
+
+
+@pytest.mark.parametrize("lengths", [[2, 4, 2], [2, 4], [9, -2]])
+def test_lengths_that_are_not_those_of_all_rows_end_a_run(lengths: list[int]) -> None:
+    onnx = to_onnx(SumsOfSequences(), LENGTHS[0], dynamic_shapes=({0: "rows"}, {0: "sequences"}), rewrite="auto")
+    with pytest.raises(RuntimeError):
+        SumsOfSequences()(up(7), torch.tensor(lengths))
+    with pytest.raises(RuntimeError, match="out of data bounds"):
+        onnx.run({"x": up(7), "lengths": torch.tensor(lengths)})
+
+
+class CatchesLengths(Module):
+    def forward(self, x, lengths):
+        total = torch.zeros(4)
+        try:
+            for part in x.split(lengths.tolist()):
+                total = total + part.sum(0)
+        except RuntimeError:
+            total = total - 1
+        return total
+
+
+def test_lengths_that_a_handler_may_ask_for_are_refused() -> None:
+    with pytest.raises(AxisError, match="sizes of parts that do not add up"):
+        to_onnx(CatchesLengths(), LENGTHS[0], dynamic_shapes=({0: "rows"}, {0: "sequences"}), rewrite="auto")
 
 
 class AddsParts(Module):

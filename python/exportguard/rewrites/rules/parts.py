@@ -1,11 +1,13 @@
 """`for part in x.split(n)` becomes a loop over windows, whose number a dynamic axis decides.
 
-for part in torch.split(x, 2, dim=1)   →   for part in _rt.parts(x, 2, 1)
+for part in torch.split(x, 2, dim=1)        →   for part in _rt.parts(x, 2, 1)
+for part in x.split(lengths.tolist())       →   for part in _rt.parts(x, lengths.tolist())
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 
 import torch
 
@@ -14,7 +16,7 @@ from exportguard.rewrites.engine import Unit
 from exportguard.source.walking import Transformer
 
 ORDER = -2
-_THROUGH = ("enumerate", "reversed")
+_THROUGH = ("enumerate", "reversed", "zip")
 _MOST = 2  # the size of the parts and the axis
 
 
@@ -42,13 +44,20 @@ class _Parts(Transformer):
         if not isinstance(iterable, ast.Call) or any(isinstance(argument, ast.Starred) for argument in iterable.args):
             return iterable
         if isinstance(iterable.func, ast.Name) and iterable.func.id in _THROUGH and iterable.args:
-            iterable.args[0] = self._parts(iterable.args[0])
-            return iterable
+            return self._through(iterable.func.id, iterable)
         operands = self._operands(iterable)
         if operands is None or not self._unit.keep(iterable):
             return iterable
         self._unit.note(iterable, "split(…)")
         return ast.copy_location(build.call("parts", *operands), iterable)
+
+    def _through(self, name: str, call: ast.Call) -> ast.expr:
+        if self._outside(name) is not vars(builtins)[name]:
+            return call
+        operands = [*call.args]
+        call.args = [self._parts(argument) for argument in operands]
+        is_backwards = name == "reversed" and call.args[0] is not operands[0]
+        return ast.copy_location(build.call("parts_backwards", *call.args), call) if is_backwards else call
 
     def _operands(self, call: ast.Call) -> list[ast.expr] | None:
         """What is split, into parts of which size, and along which axis if that is told."""
