@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sysconfig
 from collections.abc import Callable
 from typing import Any
 
@@ -55,6 +58,16 @@ def test_an_axis_that_the_model_fixes_names_the_line() -> None:
     assert "test_axis_report.py:" in axis.reason
     assert axis.guard == "Eq(batch, 3)"
     assert str(axis).startswith("x axis 0 (batch): fixed to 3, Eq(batch, 3) (by ")
+
+
+def test_a_line_of_an_installed_helper_comes_with_the_line_that_called_it() -> None:
+    file = os.path.join(sysconfig.get_path("purelib"), "sized_helper.py")
+    helper: dict[str, Any] = {}
+    exec(compile("def as_numbers(x):\n    return tuple(int(size) for size in x.shape)", file, "exec"), helper)
+
+    axis = outcome(lambda x: x + torch.ones(helper["as_numbers"](x)))
+    assert axis.reason.startswith(f"by {file}:2: ")
+    assert re.search(r", called by \S*test_axis_report.py:\d+: axis = outcome", axis.reason)
 
 
 def test_a_number_has_no_axis() -> None:

@@ -13,7 +13,7 @@ import torch
 
 from exportguard.declaration.patch import Patch
 from exportguard.errors import GuardError
-from exportguard.model_code import is_users
+from exportguard.model_code import is_installed, is_users
 
 if TYPE_CHECKING:
     import sympy
@@ -33,15 +33,36 @@ def _frames() -> Iterator[types.FrameType]:
 def model_line() -> str:
     """The innermost line of the model's code that is running: "modeling_x.py:12: x = y.view(2, -1)".
 
-    Who calls torch.export is no part of the model.
+    Behind a line of an installed package that no module's method has, as a helper for shapes, stands the line of the
+    model that led there: "helper.py:60: …, called by model.py:12: …". Who calls torch.export is no part of the model.
     """
+    frames = _model_frames()
+    inner = next(frames, None)
+    if inner is None:
+        return "no line of the model, but when torch compared the axes of the inputs at the end"
+    caller = None if _is_models_own(inner) else next(filter(_is_models_own, frames), None)
+    return _line_of(inner) if caller is None else f"{_line_of(inner)}, called by {_line_of(caller)}"
+
+
+def _model_frames() -> Iterator[types.FrameType]:
+    """What runs of the model and its libraries, from the inside out."""
     for frame in _frames():
-        file = frame.f_code.co_filename
-        if file == torch.export.__file__:
-            break
-        if is_users(file):
-            return f"{file}:{frame.f_lineno}: {linecache.getline(file, frame.f_lineno).strip()}"
-    return "no line of the model, but when torch compared the axes of the inputs at the end"
+        if frame.f_code.co_filename == torch.export.__file__:
+            return
+        if is_users(frame.f_code.co_filename):
+            yield frame
+
+
+def _is_models_own(frame: types.FrameType) -> bool:
+    """Whether a frame is a method of a module, or of code that is nobody's package."""
+    if not is_installed(frame.f_code.co_filename):
+        return True
+    return "self" in frame.f_code.co_varnames[:1] and isinstance(frame.f_locals["self"], torch.nn.Module)
+
+
+def _line_of(frame: types.FrameType) -> str:
+    file = frame.f_code.co_filename
+    return f"{file}:{frame.f_lineno}: {linecache.getline(file, frame.f_lineno).strip()}"
 
 
 def readable_axis(source: str) -> str:
