@@ -465,6 +465,9 @@ def parts_of(other: Any) -> list[Any]:
     """The parts of a list, or the elements of anything else."""
     if isinstance(other, Unlisted):
         other = other.listed()
+    length: Any = other.shape[0] if isinstance(other, torch.Tensor) and other.dim() else None
+    if isinstance(length, torch.SymInt):
+        return [Collected(other)]
     return other.parts if isinstance(other, Grown) else list(other)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
+from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.contents import attributes_of_tensor
 from exportguard.rewrites.state import MISSING, of_a_tensor
@@ -53,11 +54,31 @@ def require_no_attributes(leaf: object) -> None:
 
 
 def describe(item: object) -> str:
-    """A value as an error message shows it: tensors by dtype and shape."""
+    """A value as an error message shows it: tensors by dtype and shape.
+
+    >>> describe(torch.ones(2, 3, dtype=torch.int64)), describe(torch.ones(2))
+    ('an int64 tensor of shape [2, 3]', 'a float32 tensor of shape [2]')
+    """
     if isinstance(item, torch.Tensor):
         sizes = ", ".join(str(size) for size in item.shape)
-        return f"a {str(item.dtype).removeprefix('torch.')} tensor of shape [{sizes}]"
+        dtype = str(item.dtype).removeprefix("torch.")
+        return f"{'an' if dtype.startswith('int') else 'a'} {dtype} tensor of shape [{sizes}]"
     if item is MISSING:
         return "nothing"
     text = repr(item)
     return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}..."
+
+
+def structure_of(item: object) -> str:
+    """A value as an error message shows it where its structure matters: the parts of a container.
+
+    >>> structure_of([1, (2, 3)]), structure_of({"a": 1}), structure_of(())
+    ('a list of 2', "a dict of 'a'", 'an empty tuple')
+    """
+    if isinstance(item, dict) and item:
+        return f"a dict of {', '.join(map(repr, item))}"
+    if isinstance(item, list | tuple | dict):
+        kind = next(base for base in (list, tuple, dict) if isinstance(item, base)).__name__
+        parts = len(pytree.tree_flatten(item, is_leaf=lambda part: part is not item)[0])
+        return f"a {kind} of {parts}" if parts else f"an empty {kind}"
+    return describe(item)

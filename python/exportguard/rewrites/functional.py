@@ -129,7 +129,7 @@ def parts(owner: Any, size: Any, *axis: Any) -> Any:
     if is_open(size):
         return mapped(lambda ends: get_item(owner, (*before, slice(*ends))), _ends_of(size, owner.shape[dim]))
     if not isinstance(size, int) or isinstance(owner.shape[dim], int):
-        return owner.split(size, *axis)
+        return owner.split(size, *axis)  # type: ignore[no-untyped-call]
     length = torch.sym_max(owner.shape[dim], 1)  # type: ignore[no-untyped-call]  # of nothing there is one part
     return mapped(lambda start: get_item(owner, (*before, slice(start, start + size))), range_(0, length, size))
 

@@ -34,10 +34,10 @@ from exportguard.rewrites.collected import (
     number_rows,
     take_missed,
 )
-from exportguard.rewrites.data import as_flag, require_no_attributes
+from exportguard.rewrites.data import as_flag, require_no_attributes, structure_of
 from exportguard.rewrites.iteration import Rows
 from exportguard.rewrites.numbers import number_tensor, require_one_kind
-from exportguard.rewrites.opening import Opening, closed
+from exportguard.rewrites.opening import Opening, closed, where_they_differ
 from exportguard.rewrites.own_lists import ReadsOwnListError, refusal
 from exportguard.rewrites.recording import Captured, record, substituted
 from exportguard.rewrites.sharing import at, has_another_name, replaced
@@ -206,12 +206,10 @@ class Loop:
         before = (starts, [undefined_like(s, e) for s, e in builtins.zip(earlier, later, strict=True)])
         self._opening = self._opening or Opening(before, (ends, later))
         self._start, self._spec = pytree.tree_flatten(self._opening.opened(before), is_leaf=is_leaf)
-        leaves, spec = pytree.tree_flatten(self._opening.opened((ends, later)), is_leaf=is_leaf)
+        behind = self._opening.opened((ends, later))
+        leaves, spec = pytree.tree_flatten(behind, is_leaf=is_leaf)
         if spec != self._spec:
-            raise UnstableError(
-                f"line {self._line}: a loop over tensors changes the structure of {', '.join(self._names)}; "
-                "carry tensors of fixed shape, or append to a list"
-            )
+            raise UnstableError(self._of_another_structure(self._opening.opened(before), behind))
         starts_and_inputs = self._inputs_of(values, held)
         changed = [self._widen(k, end, starts_and_inputs) for k, end in enumerate(leaves)]
         self._ends = leaves
@@ -251,6 +249,17 @@ class Loop:
         if place in self._kinds.of and end is given:
             return False  # a tensor that stands for the variable comes out as it went in
         return self._kinds.widen(place, self._start[place], end, self._name_of(place))
+
+    def _of_another_structure(self, before: tuple[Any, Any], after: tuple[Any, Any]) -> str:
+        names = [*(f"`{name}`" for name in self._names), *(f"`{slot.describe()}`" for slot in self._slots)]
+        pairs = builtins.zip(names, [*before[0], *before[1]], [*after[0], *after[1]], strict=True)
+        found = [part for pair in pairs if (part := where_they_differ(*pair)) is not None]
+        told = [f"{name} from {structure_of(a)} to {structure_of(b)}" for name, a, b in found]
+        return (
+            f"line {self._line}: a step of a loop over tensors changes {', and '.join(told)}, and a graph carries "
+            "values of one structure; have as many tensors before the loop as behind a step, or append to a list that "
+            "the function makes"
+        )
 
     def _name_of(self, place: int) -> str:
         assert self._spec is not None

@@ -12,9 +12,9 @@ from exportguard.rewrites.build import RETURNED
 from exportguard.rewrites.carrying import NUMBERS, Kind, kind_of
 from exportguard.rewrites.collected import Maybe
 from exportguard.rewrites.contents import Order, RandomState
-from exportguard.rewrites.data import describe, require_no_attributes
+from exportguard.rewrites.data import describe, require_no_attributes, structure_of
 from exportguard.rewrites.numbers import is_number
-from exportguard.rewrites.opening import Opening, closed
+from exportguard.rewrites.opening import Opening, closed, where_they_differ
 from exportguard.rewrites.sharing import at, replaced
 from exportguard.rewrites.state import MISSING, UNDEFINED, Slot
 from exportguard.source.errors import RewriteError
@@ -74,10 +74,21 @@ class Merge:
         first_leaves, self._spec = pytree.tree_flatten(first, is_leaf=_is_leaf)
         second_leaves, spec = pytree.tree_flatten(second, is_leaf=_is_leaf)
         if spec != self._spec:
-            raise self._error("have values of different structure", self._first[0], self._second[0])
+            raise self._of_two_structures(first, second)
         paths = [path for path, _ in pytree.tree_flatten_with_path(first, is_leaf=_is_leaf)[0]]
         for path, a, b in zip(paths, first_leaves, second_leaves, strict=True):
             self._add(path, a, b)
+
+    def _of_two_structures(self, first: Any, second: Any) -> RewriteError:
+        """Which variable or place the branches leave with another number of parts."""
+        pairs = enumerate(zip(first, second, strict=True))
+        named = (where_they_differ(self._name([pytree.SequenceKey(place)]), *pair) for place, pair in pairs)
+        name, *parts = next(part for part in named if part is not None)
+        return RewriteError(
+            f"{self._where()}the branches of a test on tensor data give {name} values of different structure: "
+            f"{' and '.join(map(structure_of, parts))}; give it as many tensors in both branches, in containers of one "
+            "kind, or append to a list that the function makes"
+        )
 
     # -------------------------------------------------------------------------------------- parts
 

@@ -35,6 +35,23 @@ class Opening:
         return outcome
 
 
+def where_they_differ(name: str, first: Any, second: Any) -> tuple[str, Any, Any] | None:
+    """The innermost part of two opened values that has another structure in each, with its name; None if they are
+    alike.
+
+    >>> where_they_differ("`d`", {"a": 1, "b": [1]}, {"a": 1, "b": [1, 2]})
+    ("`d`['b']", [1], [1, 2])
+    """
+    one, other = (pytree.tree_structure(part, is_leaf=_is_leaf) for part in (first, second))
+    if one == other:
+        return None
+    if isinstance(first, dict) and isinstance(second, dict) and first.keys() == second.keys():
+        shown = "{}.{}" if _is_opened(first) else "{}[{!r}]"
+        parts = (where_they_differ(shown.format(name, key), first[key], second[key]) for key in first)
+        return next((part for part in parts if part is not None), (name, first, second))
+    return name, first, second
+
+
 def _is_leaf(item: object) -> bool:
     return item is None
 

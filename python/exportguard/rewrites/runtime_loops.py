@@ -24,6 +24,7 @@ from exportguard.rewrites.places import line_now
 from exportguard.rewrites.recording import Captured
 from exportguard.rewrites.state import Snapshot
 from exportguard.rewrites.streams import Mapped, Stream
+from exportguard.rewrites.watch import is_stop
 from exportguard.source.errors import RewriteError, forget
 
 #: Iterators of which Python does not know if they end, and how many steps of a loop over one tensor data may leave.
@@ -288,4 +289,8 @@ def _by_size(
         return _while_loop(test, body, names, values, line)
     except RewriteError as reason:
         forget(reason)
+        return None
+    except RuntimeError as error:  # of a body that has no step left, such as one that takes elements out of a list
+        if is_stop(error):
+            raise
         return None

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -77,7 +78,7 @@ def _line_of(cls: type, keyword: str) -> int:
     [
         (DifferentKinds, "if", "give `y` values of different kinds: a float32 tensor of shape"),
         (DifferentText, "if", "give `mode` different Python values: 'add' and 'mul'"),
-        (DifferentStructure, "if", "have values of different structure"),
+        (DifferentStructure, "if", "values of different structure: a list of 1 and a list of 2"),
         (AttributeOfOneBranch, "if", "give `AttributeOfOneBranch.state` values of different kinds"),
         (ShapeChangesInALoop, "for", "give the variable the shape and dtype that the body makes before the loop"),
     ],
@@ -161,3 +162,44 @@ def test_a_failing_assertion_still_fails_in_eager_mode() -> None:
     rewritten = transform_method(checked).func
     with pytest.raises(AssertionError, match="too small"):
         rewritten(up(2, -1))
+
+
+@dataclass
+class Log:
+    state: torch.Tensor
+    seen: list[torch.Tensor]
+
+
+class LogsAnew(Module):
+    def forward(self, x):
+        log = Log(torch.zeros(4), [torch.zeros(4)])
+        for row in x:
+            log = Log(log.state + row, [*log.seen, row])
+        return log.state
+
+
+class KeepsMore(Module):
+    def forward(self, x):
+        kept = [torch.zeros(4)]
+        for row in x:
+            kept = [row, *kept]
+        return kept[0]
+
+
+class AnotherKey(Module):
+    def forward(self, x):
+        found = {"first": x, "second": x} if x.sum() > 0 else {"first": x}
+        return found["first"].sum() if "second" in found else x.sum()
+
+
+@pytest.mark.parametrize(
+    ("program", "text"),
+    [
+        (LogsAnew, r"`log`\.seen from a list of 1 to a list of 2"),
+        (KeepsMore, r"`kept` from a list of 1 to a list of 2"),
+        (AnotherKey, r"different structure: a dict of 'first', 'second' and a dict of 'first'"),
+    ],
+)
+def test_what_has_another_structure_is_named(program: type[Module], text: str) -> None:
+    with pytest.raises(RewriteError, match=text):
+        exported(program(), (up(3),))

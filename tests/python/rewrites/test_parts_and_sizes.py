@@ -77,6 +77,24 @@ class SizeThatNoOperandHas(Module):
         return torch.stack(rows) if x.sum() > 0 else torch.stack(rows) + 1
 
 
+@RIGHT.add(LONG)
+class ExtendedByRows(Module):
+    def forward(self, x):
+        one, other = x[:, 0].sort().values, x[:, 1].sort().values
+        i = j = 0
+        merged = []
+        while i < len(one) and j < len(other):
+            if one[i] <= other[j]:
+                merged.append(one[i])
+                i += 1
+            else:
+                merged.append(other[j])
+                j += 1
+        merged.extend(one[i:])
+        merged += other[j:]
+        return torch.stack(merged)
+
+
 @pytest.mark.parametrize("program", RIGHT, ids=lambda cls: cls.__name__)
 def test_parts_and_sizes_are_those_of_python(program: type[Module]) -> None:
     onnx = to_onnx(program(), LONG[0], dynamic_shapes=({0: "rows"},), rewrite="auto")
