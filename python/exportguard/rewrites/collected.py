@@ -336,6 +336,8 @@ class Grown(list[Any]):
     def pop(self, index: SupportsIndex = -1) -> Any:
         self.note_read()
         if not self.is_open:
+            if not self.parts:
+                _MISSED.append(self)
             return list.pop(self, index)
         if index not in (0, -1):
             _refuse("pop(…) of another element than the first or the last")

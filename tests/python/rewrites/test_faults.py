@@ -203,3 +203,19 @@ class AnotherKey(Module):
 def test_what_has_another_structure_is_named(program: type[Module], text: str) -> None:
     with pytest.raises(RewriteError, match=text):
         exported(program(), (up(3),))
+
+
+class StackOfRows(Module):
+    def forward(self, x):
+        stack = []
+        for row in x:
+            if row[0] > 0 or len(stack) < 2:
+                stack.append(row)
+            else:
+                stack.append(stack.pop() + stack.pop())
+        return torch.stack(stack).sum(0)
+
+
+def test_a_list_that_a_loop_takes_from_as_well_is_refused_in_words_of_the_model() -> None:
+    with pytest.raises(RewriteError, match="reads a list that it appends to, or puts elements elsewhere"):
+        exported(StackOfRows(), (up(3),))
