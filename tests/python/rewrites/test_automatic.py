@@ -286,7 +286,7 @@ def test_an_export_that_cannot_be_mended_raises_torchs_error_and_keeps_nothing(c
 
 def test_the_reason_is_told_with_its_line_when_a_rewritten_function_cannot_be_held() -> None:
     line = DifferentResults.forward.__code__.co_firstlineno + 1
-    text = f"line {line}: the branches of a test on tensor data have values of different"
+    text = f"line {line}: the branches of a test on tensor data give the result values of different structure"
     with pytest.raises(RewriteError, match=text) as caught:
         export_with_rewriting(DifferentResults(), (up(3),), dynamic_shapes=ROWS)
     assert "data-dependent" in str(caught.value.__cause__)
