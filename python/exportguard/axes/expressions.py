@@ -15,8 +15,9 @@ from torch.utils._sympy.printers import PythonPrinter
 from .polynomials import Polynomial
 
 # Quotients rounded to integers: torch computes them from a float, which is exact below 2^53.
-_DOWN = ("FloorToInt", "TruncToInt")
-_UP = ("CeilToInt",)
+_ROUNDED = ("CeilToInt", "FloorToInt", "TruncToInt")
+# What is added to a quotient, or multiplied with it, in floats: fractions with a longer denominator are rounded there.
+_LARGEST_FRACTION = 1024
 _SAME = ("Identity", "ToFloat")
 
 _Known = TypeVar("_Known")
@@ -105,6 +106,9 @@ def _nested_divisor(expression: sympy.Basic, symbol: sympy.Symbol) -> int:
 
 def _divisor(expression: sympy.Basic) -> int:
     """The constant that an expression divides by; 1 if it does not."""
+    if type(expression).__name__ in _ROUNDED:
+        quotient = _as_quotient(expression.args[0])
+        return 1 if quotient is None else quotient.fraction
     if len(expression.args) != 2 or type(expression).__name__ not in QUOTIENTS:
         return 1
     divisor = expression.args[1]
@@ -203,19 +207,75 @@ def innermost_extreme(expression: sympy.Basic) -> sympy.Basic | None:
 _Operation = Callable[[Sequence[Polynomial], Case], Polynomial]
 
 
+@dataclass(frozen=True)
+class _Quotient:
+    """A float that is numerator / (denominator * fraction), all of them integers: of one division at the most."""
+
+    numerator: sympy.Expr
+    denominator: sympy.Expr = sympy.Integer(1)
+    fraction: int = 1
+
+    def __add__(self, other: _Quotient) -> _Quotient | None:
+        """The sum of both, if one of them at the least has no division."""
+        if 1 not in (self.denominator, other.denominator):
+            return None
+        denominator = self.denominator * other.denominator
+        fraction = math.lcm(self.fraction, other.fraction)
+        parts = (one.numerator * (fraction // one.fraction) * (denominator / one.denominator) for one in (self, other))
+        return _Quotient(sympy.expand(sum(parts)), denominator, fraction)
+
+    def times(self, numerator: int, denominator: int) -> _Quotient:
+        return _Quotient(sympy.expand(self.numerator * numerator), self.denominator, self.fraction * denominator)
+
+
+@functools.lru_cache(maxsize=4096)
+def _as_quotient(number: sympy.Basic) -> _Quotient | None:
+    """What is rounded in `(n - 4) / 4 + 1`, `n / 3 + 0.5` or `n * 0.25`; None where floats may have rounded it before.
+
+    Of a sum with two divisions both are rounded, and a factor as 0.1 is no tenth.
+    """
+    kind = type(number).__name__
+    if kind == "IntTrueDiv":
+        return _Quotient(*number.args)
+    if kind == "ToFloat":
+        return _Quotient(number.args[0])
+    if number.is_number:
+        ratio = _fraction(number)
+        return None if ratio is None else _Quotient(sympy.Integer(1)).times(*ratio)
+    if kind == "Add":
+        return functools.reduce(_sum_of_quotients, map(_as_quotient, number.args))
+    if kind == "Mul" and len(number.args) == 2 and number.args[0].is_number:
+        ratio, quotient = _fraction(number.args[0]), _as_quotient(number.args[1])
+        return None if ratio is None or quotient is None else quotient.times(*ratio)
+    return None
+
+
+def _sum_of_quotients(one: _Quotient | None, other: _Quotient | None) -> _Quotient | None:
+    return None if one is None or other is None else one + other
+
+
+def _fraction(number: sympy.Basic) -> tuple[int, int] | None:
+    """Numerator and denominator of a number that a float has exactly, None if the denominator is long."""
+    if number.is_Integer:
+        return int(number), 1
+    if not number.is_Float:
+        return None
+    numerator, denominator = float(number).as_integer_ratio()
+    return (numerator, denominator) if denominator <= _LARGEST_FRACTION else None
+
+
 def _operands(expression: sympy.Basic) -> Sequence[sympy.Basic]:
     """What is computed first: the quotient in `CeilToInt(IntTrueDiv(a, b))` is none of its own."""
-    if type(expression).__name__ in (*_DOWN, *_UP) and type(expression.args[0]).__name__ == "IntTrueDiv":
-        return list(expression.args[0].args)
+    quotient = _as_quotient(expression.args[0]) if type(expression).__name__ in _ROUNDED else None
+    if quotient is not None:
+        return [quotient.numerator, quotient.denominator * quotient.fraction]
     return list(expression.args)
 
 
 def _operation(expression: sympy.Basic) -> _Operation:
     kind = type(expression).__name__
-    if kind in (*_DOWN, *_UP):
-        if type(expression.args[0]).__name__ != "IntTrueDiv":
-            return _first
-        return _floor if kind in _DOWN else _ceiling
+    if kind in _ROUNDED:
+        return _first if _as_quotient(expression.args[0]) is None else _ROUNDINGS[kind]
     operation = _OPERATIONS.get(kind)
     if operation is None:
         raise NotPolynomialError(f"{kind} is no arithmetic of integers")
@@ -272,6 +332,14 @@ def _ceiling(operands: Sequence[Polynomial], case: Case) -> Polynomial:
     return -_quotient(-operands[0], operands[1], case)[0]
 
 
+def _truncated(operands: Sequence[Polynomial], case: Case) -> Polynomial:
+    if case.at_least(operands[0], 0):
+        return _floor(operands, case)
+    if case.at_least(-operands[0], 0):
+        return _ceiling(operands, case)
+    raise NotPolynomialError("a quotient of either sign")
+
+
 def _remainder(operands: Sequence[Polynomial], case: Case) -> Polynomial:
     return _quotient(operands[0], operands[1], case)[1]
 
@@ -291,6 +359,7 @@ def _absolute(operands: Sequence[Polynomial], case: Case) -> Polynomial:
     raise NotPolynomialError("an absolute value of either sign")
 
 
+_ROUNDINGS: Mapping[str, _Operation] = {"CeilToInt": _ceiling, "FloorToInt": _floor, "TruncToInt": _truncated}
 _OPERATIONS: Mapping[str, _Operation] = {
     "Abs": _absolute,
     "Add": _sum,
