@@ -111,6 +111,8 @@ class _Recorder(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if func is torch._C._set_grad_enabled:  # a `with torch.no_grad()` goes back to what it came from
+            return func(*args, **(kwargs or {}))
         given = pytree.tree_leaves((args, kwargs or {}))
         self.calls.append((func, self.known(given)))
         self.asks_data = self.asks_data or _tells_data(func, given)

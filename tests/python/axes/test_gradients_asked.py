@@ -73,6 +73,12 @@ def test_a_mode_of_the_models_own_is_no_question() -> None:
     torch.testing.assert_close(_first(model, x), model(x))
 
 
+def test_going_back_from_a_mode_of_the_models_own_is_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gradients, "agree", lambda *args: False)  # as of a cache that the model returns
+    model, x = WithinItself(lambda m, x: True).eval(), torch.ones(3, 4)
+    torch.testing.assert_close(_first(model, x), model(x))
+
+
 class OtherWeight(Asking):
     """The same functions and numbers, of another tensor."""
 
