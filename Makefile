@@ -8,7 +8,7 @@ BUILD ?= build
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 JOBS ?= $(shell nproc)
-# Sources are compiled ten at a time, which takes a third of the time; OFF for work on them, where one alone changes.
+# Sources are compiled ten at a time, which takes less time; OFF for work on them, where one alone changes.
 UNITY ?= ON
 TESTS ?= tests/python tests/models
 OLDEST := .venv-oldest

@@ -1,7 +1,7 @@
 # exportguard_unity_groups(<target>)
 #   With CMAKE_UNITY_BUILD, which compiles several sources as one, the sources of a target that are compiled together: those
-#   whose anonymous namespaces do not meet (unity_groups.py). A build from nothing takes a third of the time; after a
-#   change more is compiled anew.
+#   whose anonymous namespaces do not meet (unity_groups.py). A build from nothing takes less time; after a change more
+#   is compiled anew.
 function(exportguard_unity_groups target)
   if(NOT CMAKE_UNITY_BUILD)
     return()

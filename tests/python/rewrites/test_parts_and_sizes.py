@@ -80,19 +80,13 @@ class SizeThatNoOperandHas(Module):
 @RIGHT.add(LONG)
 class ExtendedByRows(Module):
     def forward(self, x):
-        one, other = x[:, 0].sort().values, x[:, 1].sort().values
-        i = j = 0
-        merged = []
-        while i < len(one) and j < len(other):
-            if one[i] <= other[j]:
-                merged.append(one[i])
-                i += 1
-            else:
-                merged.append(other[j])
-                j += 1
-        merged.extend(one[i:])
-        merged += other[j:]
-        return torch.stack(merged)
+        place, found = 0, []
+        while place < len(x) and x[place].sum() < 10:
+            found.append(x[place] * 2)
+            place += 1
+        found.extend(x[place:])
+        found += x[:place]
+        return torch.stack(found)
 
 
 @pytest.mark.parametrize("program", RIGHT, ids=lambda cls: cls.__name__)

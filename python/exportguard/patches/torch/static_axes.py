@@ -57,7 +57,7 @@ def _is_models_own(frame: types.FrameType) -> bool:
     """Whether a frame is a method of a module, or of code that is nobody's package."""
     if not is_installed(frame.f_code.co_filename):
         return True
-    return "self" in frame.f_code.co_varnames[:1] and isinstance(frame.f_locals["self"], torch.nn.Module)
+    return "self" in frame.f_code.co_varnames[:1] and isinstance(frame.f_locals.get("self"), torch.nn.Module)
 
 
 def _line_of(frame: types.FrameType) -> str:
