@@ -60,10 +60,18 @@ def test_an_axis_that_the_model_fixes_names_the_line() -> None:
     assert str(axis).startswith("x axis 0 (batch): fixed to 3, Eq(batch, 3) (by ")
 
 
-def test_a_line_of_an_installed_helper_comes_with_the_line_that_called_it() -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def as_numbers(x):\n    return tuple(int(size) for size in x.shape)",
+        "def as_numbers(self):\n    x = self; del self; return tuple([int(x.shape[0]), int(x.shape[1])])",
+    ],
+    ids=["a function", "one without the self that it was given"],
+)
+def test_a_line_of_an_installed_helper_comes_with_the_line_that_called_it(text: str) -> None:
     file = os.path.join(sysconfig.get_path("purelib"), "sized_helper.py")
     helper: dict[str, Any] = {}
-    exec(compile("def as_numbers(x):\n    return tuple(int(size) for size in x.shape)", file, "exec"), helper)
+    exec(compile(text, file, "exec"), helper)
 
     axis = outcome(lambda x: x + torch.ones(helper["as_numbers"](x)))
     assert axis.reason.startswith(f"by {file}:2: ")
