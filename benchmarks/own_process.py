@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 PATIENCE = 10
 
 
-def told_by(steps: Sequence[Callable[[], str]]) -> list[str]:
+def told_by(steps: Sequence[Callable[[], str]], patience_s: int = PATIENCE) -> list[str]:
     """What each step says, in one line; of a step that ended its process, how, and the next ones go on in another."""
     told: list[str] = []
     while len(told) < len(steps):
-        lines, status = _in_child(steps[len(told) :])
+        lines, status = _in_child(steps[len(told) :], patience_s)
         told += lines
         if os.WIFSIGNALED(status):
             told.append(f"ends the process by {signal.Signals(os.WTERMSIG(status)).name}")
@@ -24,7 +24,7 @@ def told_by(steps: Sequence[Callable[[], str]]) -> list[str]:
     return told
 
 
-def _in_child(steps: Sequence[Callable[[], str]]) -> tuple[list[str], int]:
+def _in_child(steps: Sequence[Callable[[], str]], patience_s: int) -> tuple[list[str], int]:
     """What the steps said until one of them ended the process, and how that ended."""
     read, write = os.pipe()
     child = os.fork()
@@ -33,7 +33,7 @@ def _in_child(steps: Sequence[Callable[[], str]]) -> tuple[list[str], int]:
             faulthandler.disable()
             with os.fdopen(write, "w") as pipe:
                 for step in steps:
-                    signal.alarm(PATIENCE)
+                    signal.alarm(patience_s)
                     pipe.write(" ".join(step().split()) + "\n")
                     pipe.flush()
         finally:

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,7 +61,8 @@ def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     while process.poll() is None:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
+        except OSError:  # at once, and the head needs the processor
+            time.sleep(0.2)
             continue
         return
     raise ChildProcessError(f"exit code {process.returncode}")
