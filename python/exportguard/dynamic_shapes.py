@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from .arguments import require_callable, require_kind, wrong
 from .cache_names import by_its_names
 from .errors import InvalidArgumentError
 from .inputs import CallInputs, Leaf, flatten_named
+from .sliding_lengths import SlidingLength, own_lengths, windows
 
 # What a user may write for one axis.
 Axis = str | Dim | _DimHint | int | None
@@ -30,10 +31,14 @@ _DERIVED = ("_DerivedDim", "_StaticDim")
 
 @dataclass(frozen=True)
 class LeafShape:
-    """The axes of one input that were asked to change: `axes[1] == "seq"`. `leaf` is the example it was asked for."""
+    """The axes of one input that were asked to change: `axes[1] == "seq"`. `leaf` is the example it was asked for.
+
+    `sliding` are the axes that were called as something that they follow only up to a window.
+    """
 
     leaf: Leaf
     axes: Mapping[int, Axis]  # an integer that changes has axis 0
+    sliding: Mapping[int, SlidingLength] = field(default_factory=dict)
 
     def label(self, axis: int) -> str | None:
         """The name that the user gave to the axis, or None."""
@@ -140,7 +145,41 @@ def _as_asked(call: CallInputs, dynamic_shapes: DynamicShapes) -> list[LeafShape
     if isinstance(dynamic_shapes, Mapping):
         dynamic_shapes = by_its_names(dynamic_shapes, named)
     spec = _by_name(named, _with_further_arguments(named, call.further, dynamic_shapes))
-    return list(_pair("", named, spec))
+    return _apart_from_windows(list(_pair("", named, spec)), windows(named))
+
+
+def _apart_from_windows(shapes: list[LeafShape], kept: Mapping[str, int]) -> list[LeafShape]:
+    """Layers of a cache that keep at most so many tokens have names of their own for them, if they are called as what
+    is longer; the number of all tokens, where a cache of such layers alone counts it, is what they were called.
+    """
+    labels = {(shape.leaf.name, axis): label for shape in shapes for axis in shape.axes if (label := shape.label(axis))}
+    found = own_lengths(labels, kept)
+    if not found:
+        return shapes
+    called = {sliding.name for sliding in found.values()}
+    longer = {label for place, label in labels.items() if place not in found}
+    counted = next(iter(called - longer), None) if len(called) == 1 else None
+    return [_with_own_lengths(shape, found, counted) for shape in shapes]
+
+
+def _with_own_lengths(
+    shape: LeafShape, found: Mapping[tuple[str, int], SlidingLength], counted: str | None
+) -> LeafShape:
+    name = shape.leaf.name
+    sliding = {axis: found[name, axis] for axis in shape.axes if (name, axis) in found}
+    if counted is not None and name.endswith(".length") and shape.axes.get(0) == Dim.DYNAMIC:
+        return replace(shape, axes={0: counted})
+    own = {axis: _bounded(shape.axes[axis], length) for axis, length in sliding.items()}
+    return replace(shape, axes={**shape.axes, **own}, sliding=sliding)
+
+
+def _bounded(asked: Axis, length: SlidingLength) -> Axis:
+    """The axis that a user asked for, up to a window."""
+    if not isinstance(asked, Dim):
+        return length.own
+    low, high = ends_of(asked)
+    most = length.most if high is None else min(high, length.most)
+    return Dim(length.own, min=min(low or 0, most), max=most)
 
 
 def check_inputs(model: object, calls: Sequence[Any], dynamic_shapes: DynamicShapes) -> None:

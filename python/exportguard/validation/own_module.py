@@ -197,11 +197,11 @@ def _label(shape: LeafShape, axis: int) -> str | None:
 
 
 def _labelled(shapes: Sequence[LeafShape]) -> Iterator[tuple[str, int, Any]]:
-    """Each axis that changes: its name, its size in the example, and what was asked."""
+    """Each axis that changes by itself, not with another up to a window: its name, its size, and what was asked."""
     for shape in shapes:
         for axis, asked in shape.axes.items():
             label = _label(shape, axis)
-            if label is not None:
+            if label is not None and axis not in shape.sliding:
                 value = shape.leaf.value
                 yield label, value.shape[axis] if isinstance(value, torch.Tensor) else int(value), asked
 
@@ -229,11 +229,20 @@ def _size_of(label: str, sizes: Mapping[str, int]) -> int:
     return sizes[label] if label in sizes else sum(sizes[part] for part in label.split("+"))
 
 
+def _size_at(shape: LeafShape, axis: int, sizes: Mapping[str, int]) -> int | None:
+    """How long an axis is at these sizes; None of one that does not change."""
+    sliding, label = shape.sliding.get(axis), _label(shape, axis)
+    if sliding is not None:
+        return min(_size_of(sliding.name, sizes), sliding.most)
+    return _size_of(label, sizes) if label is not None else None
+
+
 def _sized(leaf: object, shape: LeafShape, sizes: Mapping[str, int], draw: torch.Generator) -> Any:
-    labels = {axis: label for axis in shape.axes if (label := _label(shape, axis)) is not None}
     if not isinstance(leaf, torch.Tensor):
-        return _size_of(labels[0], sizes) if labels else leaf
-    wanted = [_size_of(labels[axis], sizes) if axis in labels else size for axis, size in enumerate(leaf.shape)]
+        size = _size_at(shape, 0, sizes)
+        return leaf if size is None else size
+    found = [_size_at(shape, axis, sizes) for axis in range(leaf.dim())]
+    wanted = [given if size is None else size for size, given in zip(found, leaf.shape, strict=True)]
     if wanted == list(leaf.shape):
         return leaf.detach().clone()
     return _drawn(leaf, wanted, draw) if leaf.is_floating_point() and leaf.numel() else wrapped(leaf, wanted)
