@@ -43,11 +43,8 @@ def _layers(path: str, value: object) -> Iterator[tuple[str, object]]:
         yield from _layers(f"{path}.self", value.self_attention_cache)
     else:
         layers = getattr(value, "layers", None)
-        yield from ((f"{path}.{number}", layer) for number, layer in enumerate(layers if _is_list(layers) else ()))
-
-
-def _is_list(layers: object) -> bool:
-    return isinstance(layers, list) and all(hasattr(layer, "keys") for layer in layers)
+        found = layers if isinstance(layers, list) else []
+        yield from ((f"{path}.{number}", layer) for number, layer in enumerate(found))
 
 
 def _window(layer: object) -> int:
