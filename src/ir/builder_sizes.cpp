@@ -122,6 +122,8 @@ class SizeArithmetic {
 
 Value* Builder::find_dim_value(const SymExpr& expression) { return SizeArithmetic(*this, *memory_).find(expression); }
 
+SymExpr Builder::fresh_size() { return fresh_symbol(memory_->model); }
+
 Value* Builder::dim_value(const SymExpr& expression) {
   Value* value = find_dim_value(expression);
   if (value == nullptr)

@@ -103,6 +103,7 @@ class Builder {
   Value* dim_scalar(Value* value, std::int64_t axis);   ///< int64 of rank 0
   Value* dim_value(const SymExpr& expression);          ///< int64[1] computed from the sizes of the inputs
   Value* find_dim_value(const SymExpr& expression);     ///< null if a symbol of it comes from no input
+  SymExpr fresh_size();                                 ///< of which nothing is known
   Value* numel_of(Value* value);                        ///< int64 of rank 0
   Value* concat_sizes(const std::vector<Size>& sizes);  ///< int64[n]
   std::vector<Size> sizes_of(Value* value);

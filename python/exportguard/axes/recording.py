@@ -120,7 +120,7 @@ def recording_patches(record: TraceRecord) -> tuple[Patch, Patch]:
         def evaluate(self: Any, orig_expr: sympy.Basic, *args: Any, **kwargs: Any) -> sympy.Basic:
             value = original(self, orig_expr, *args, **kwargs)
             condition = _condition(orig_expr, value)
-            if condition.free_symbols:
+            if condition.free_symbols and not self._suppress_guards_tls():  # else it binds nothing
                 record.note(self, condition)
             return value
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import sympy
 from torch.export import ExportedProgram
+from torch.utils._sympy.functions import Mod, PythonMod
 
 from exportguard.example import Example, Place
 from exportguard.inputs import CallInputs
@@ -236,8 +237,9 @@ def _meets(region: Region, point: Sizes) -> bool:
 
 def _breaks(condition: sympy.Basic, point: Sizes) -> bool:
     sizes = {symbol: sympy.Integer(size) for symbol, size in point.items()}
+    asked = condition.replace(Mod, PythonMod)  # torch's Mod takes nothing below 0, as `(n - 1) % 2` of no rows
     try:
-        return bool(condition.xreplace(sizes) == sympy.false)
+        return bool(asked.xreplace(sizes) == sympy.false)
     except ArithmeticError:
         raise OneWayError(f"a test has no value at one of the sizes ({condition})") from None
 

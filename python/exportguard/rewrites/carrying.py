@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from exportguard.rewrites.broadcasting import require_shapes, source_of
 from exportguard.rewrites.data import describe
 from exportguard.rewrites.numbers import as_number, is_number, kinds_of, may_be, number_tensor
+from exportguard.rewrites.resizing import sized_anew, taken_for
 from exportguard.rewrites.state import MISSING, UNDEFINED
 from exportguard.source.errors import RewriteError
 
@@ -39,6 +40,7 @@ class Kind:
     is_number: bool
     kinds: frozenset[int] = frozenset()  # of Python numbers that it may be
     source: str = ""  # which number, if it has axes all the same
+    resized: frozenset[int] = frozenset()  # axes along which a step may leave another size; their sizes mean nothing
 
     @property
     def rank(self) -> int:
@@ -47,7 +49,18 @@ class Kind:
 
     def make(self) -> torch.Tensor:
         """A tensor of this kind, of which only the kind matters."""
-        return self.standing_for(torch.empty(self.shape, dtype=self.dtype))
+        return self.standing_for(self.received(torch.empty(self.shape, dtype=self.dtype)))
+
+    def received(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor that a loop carries as its step, its test and what follows it see it."""
+        return sized_anew(tensor, sorted(self.resized)) if self.resized else tensor
+
+    def handed_on(self, tensor: torch.Tensor, carried: torch.Tensor) -> torch.Tensor:
+        """What a step leaves, as the loop carries it.
+
+        :param carried: what the step was given
+        """
+        return taken_for(tensor, carried) if self.resized else tensor
 
     def start(self, value: object) -> torch.Tensor:
         """What the variable holds before the loop."""
@@ -68,6 +81,11 @@ class Kind:
     def joined(self, other: Kind) -> Kind:
         """This kind, which is the wider one, for what is of the other kind on another path."""
         return replace(self, kinds=self.kinds | other.kinds, source=self.source or other.source)
+
+    def along(self, axes: frozenset[int]) -> Kind:
+        """This kind for a tensor that steps give other sizes along these axes."""
+        shape = tuple(0 if axis in axes else size for axis, size in enumerate(self.shape))
+        return replace(self, shape=shape, resized=axes)
 
 
 def kind_of(item: object) -> Kind:
@@ -102,24 +120,54 @@ class Kinds:
         self._names = names
         self.of: dict[int, Kind] = {}
         self.give_shapes = False  # whether a number before the loop is a tensor with axes behind a step
+        self._first_resized: tuple[str, object, object] | None = (
+            None  # its name, what it is before a step and behind it
+        )
+        self._left: dict[int, tuple[Any, ...]] = {}  # the shapes that the last step left
 
-    def widen(self, place: int, start: object, end: object, name: str) -> bool:
+    @property
+    def are_resized(self) -> bool:
+        """Whether a step may leave a tensor of another size."""
+        return any(kind.resized for kind in self.of.values())
+
+    def steps_differ(self, own_symbols: set[Any]) -> bool:
+        """Whether each step may leave another size; not where it is another one before the loop alone.
+
+        :param own_symbols: of what a step makes, and of the tensors that stood for variables in it
+        """
+        sizes = [self._left[place][axis] for place, kind in self.of.items() for axis in kind.resized]
+        return self.are_resized and _has_size_of(sizes, own_symbols)
+
+    def require_steps_to_differ(self, own_symbols: set[Any]) -> None:
+        """Refuses variables that have another size before the loop alone: behind the first step they are of one size.
+
+        :param own_symbols: as `steps_differ` takes them
+        :raises UnstableError: all steps leave the same sizes
+        """
+        if self._first_resized is not None and not self.steps_differ(own_symbols):
+            raise self._unstable(*self._first_resized)
+
+    def widen(self, place: int, start: object, end: object, name: str, own_symbols: set[Any]) -> bool:
         """Takes in what a step makes of a variable; whether its kind changed.
 
+        :param own_symbols: of the sizes that the step makes from tensor data
         :raises UnstableError: no tensor can be what it is before the step and behind it
         """
         known = self.of.get(place)
         if known is None and same(start, end):
             return False
-        wanted = self._joined(known, start, end, name)
+        wanted = self._joined(known, start, end, name, own_symbols)
         self.of[place] = wanted
+        self._left[place] = tuple(end.shape) if isinstance(end, torch.Tensor) else ()
         return known is None or not _is_same_kind(known, wanted)
 
-    def _joined(self, known: Kind | None, start: object, end: object, name: str) -> Kind:
+    def _joined(self, known: Kind | None, start: object, end: object, name: str, own_symbols: set[Any]) -> Kind:
         if not isinstance(end, torch.Tensor | NUMBERS):
             raise self._unstable(name, start, end)
         after = kind_of(end)
         if start is UNDEFINED:
+            made = [axis for axis, size in enumerate(after.shape) if _has_size_of([size], own_symbols)]
+            after = after.along(frozenset(made)) if made else after
             return self._both(known, after, name, start, end) if known is not None else after
         if not isinstance(start, torch.Tensor | NUMBERS):
             raise self._unstable(name, start, end)
@@ -130,15 +178,20 @@ class Kinds:
             return first.joined(second) if first.rank >= second.rank else second.joined(first)
         if first.is_number or second.is_number:
             number, tensor = (first, second) if first.is_number else (second, first)
-            is_fitting = number.rank <= tensor.rank and (first.is_number or not tensor.shape)
+            is_fitting = number.rank <= tensor.rank and not tensor.resized and (first.is_number or not tensor.shape)
             if not is_fitting:
                 raise self._unstable(name, start, end)
             self.give_shapes |= bool(tensor.shape)
             source = f"{name} in line {self._line}" if tensor.shape else ""
             return replace(tensor.joined(number), source=tensor.source or source)
-        if first.dtype != second.dtype or not _is_same_shape(first.shape, second.shape):
+        if first.dtype != second.dtype or len(first.shape) != len(second.shape):
             raise self._unstable(name, start, end)
-        return first.joined(second)
+        differing = _differing_axes(first.shape, second.shape)
+        axes = differing | first.resized | second.resized
+        if not axes:
+            return first.joined(second)
+        self._first_resized = self._first_resized or (name, start, end)
+        return first.joined(second).along(axes)
 
     def _unstable(self, name: str, start: object, end: object) -> UnstableError:
         return UnstableError(
@@ -164,7 +217,7 @@ def have_sizes_of_a_step(elements: object, own_symbols: set[Any]) -> list[bool]:
 
 
 def _has_size_of(shape: Sequence[Any], symbols: set[Any]) -> bool:
-    """Whether a size is made from some symbols."""
+    """Whether a size of these is made from some symbols."""
     return any(free_unbacked_symbols(size) & symbols for size in shape if isinstance(size, torch.SymInt))
 
 
@@ -178,15 +231,17 @@ def _is_of_another_size(start: object, end: object) -> bool:
 
 
 def _is_same_kind(first: Kind, second: Kind) -> bool:
-    known, wanted = ((kind.dtype, kind.is_number, kind.kinds, len(kind.shape)) for kind in (first, second))
+    known, wanted = (
+        (kind.dtype, kind.is_number, kind.kinds, len(kind.shape), kind.resized) for kind in (first, second)
+    )
     return known == wanted
 
 
-def _is_same_shape(first: Sequence[Any], second: Sequence[Any]) -> bool:
+def _differing_axes(first: Sequence[Any], second: Sequence[Any]) -> frozenset[int]:
+    """The axes along which two shapes of one rank are not known to be the same."""
     with disable_proxy_modes_tracing():  # the program has no sizes that tensor data made in a run for the analysis
-        return len(first) == len(second) and all(
-            statically_known_true(a == b) for a, b in zip(first, second, strict=True)
-        )
+        pairs = enumerate(zip(first, second, strict=True))
+        return frozenset(axis for axis, (a, b) in pairs if not statically_known_true(a == b))
 
 
 def undefined_like(start: object, end: object) -> Any:

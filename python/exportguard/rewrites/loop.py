@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import ShapeEnv, free_unbacked_symbols, has_free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.aliases import aliases_now
@@ -24,9 +24,7 @@ from exportguard.rewrites.collected import (
     Collected,
     Grown,
     Maybe,
-    chosen,
     is_of_numbers,
-    like_rows,
     linked,
     made_outside,
     mark_sizes,
@@ -35,15 +33,17 @@ from exportguard.rewrites.collected import (
     take_missed,
 )
 from exportguard.rewrites.data import as_flag, require_no_attributes, structure_of
+from exportguard.rewrites.growing import GrowingLists, in_turn
 from exportguard.rewrites.iteration import Rows
 from exportguard.rewrites.numbers import number_tensor, require_one_kind
 from exportguard.rewrites.opening import Opening, closed, where_they_differ
 from exportguard.rewrites.own_lists import ReadsOwnListError, refusal
 from exportguard.rewrites.recording import Captured, record, substituted
+from exportguard.rewrites.resizing import unbound
 from exportguard.rewrites.sharing import at, has_another_name, replaced
 from exportguard.rewrites.state import MISSING, UNDEFINED, Slot, Snapshot
 from exportguard.rewrites.watch import note_containers, note_put
-from exportguard.source.errors import RewriteError
+from exportguard.source.errors import RewriteError, forget
 
 Body = Callable[..., tuple[Any, tuple[Any, ...]]]
 
@@ -91,6 +91,42 @@ class Loop:
 
         :raises UnstableError: they are not of one kind before the loop and behind a step
         """
+        before = aliases_now().stale_now()
+        probe = self.with_other_sizes()
+        if probe is not None:
+            return probe
+        aliases_now().set_stale(before)
+        self._analyse()
+        return self
+
+    def with_other_sizes(self) -> Loop | None:
+        """The loop, analysed, if a variable that has a dynamic size before it has another one behind each step."""
+        if not self._starts_at_a_size() or ShapeEnv._suppress_guards_tls():  # torch 2.11 to 2.13
+            return None
+        probe = Loop(self._body, self._names, self._values, self._line, self._first, self._test)
+        return probe if probe._gives_other_sizes() else None
+
+    def _starts_at_a_size(self) -> bool:
+        """Whether a variable is a tensor of a dynamic size before the loop."""
+        tensors = (leaf for leaf in pytree.tree_leaves(self._values) if isinstance(leaf, torch.Tensor))
+        sizes: list[Any] = [size for tensor in tensors for size in tensor.shape]
+        return any(isinstance(size, torch.SymInt) and not has_free_unbacked_symbols(size) for size in sizes)
+
+    def _gives_other_sizes(self) -> bool:
+        """Analyses the loop; whether its steps give a variable another size each.
+
+        What the first run asks of sizes is asked of those before the loop. Where others follow, no step of the program
+        has them, and nothing that was asked may bind the inputs.
+        """
+        try:
+            with unbound():
+                self._analyse()
+        except RewriteError as reason:
+            forget(reason)
+            return False
+        return self._kinds.steps_differ(self._captured.own_symbols)
+
+    def _analyse(self) -> None:
         aliases = aliases_now()
         before = aliases.stale_now()
         for _ in range(_RUNS):
@@ -99,7 +135,7 @@ class Loop:
                     self._run_changes_kinds(again=True)
                 self._kinds.require_known_sizes(self._captured.own_symbols)
                 self._capture_sizes()
-                return self
+                return
             aliases.set_stale(before)
         raise RewriteError(
             f"line {self._line}: a loop over tensors makes other kinds of {', '.join(self._names)} in every step"
@@ -127,6 +163,18 @@ class Loop:
         """Whether the body appends to a list."""
         return bool(self._appended)
 
+    @property
+    def is_resized(self) -> bool:
+        """Whether a step may leave a tensor of another size than it was given."""
+        return self._kinds.are_resized
+
+    def require_steps_to_differ(self) -> None:
+        """Refuses a loop in which sizes differ before the first step alone.
+
+        :raises UnstableError: what each step leaves has one size
+        """
+        self._kinds.require_steps_to_differ(self._captured.own_symbols)
+
     def _run_changes_kinds(self, *, again: bool = False) -> bool:
         """Runs the body once, its changed variables as tensors, and takes in what it makes of them.
 
@@ -140,6 +188,8 @@ class Loop:
                 aliases_now().begin_again(tensor, self._ends[place])
         for tensor in made:
             self._captured.made[id(tensor)] = tensor
+        for kind, tensor in self._made.values():
+            self._captured.own_symbols |= _symbols_of(tensor.shape[axis] for axis in kind.resized)
         for slot, content in builtins.zip(self._slots, held, strict=True):
             slot.put(content)
         try:
@@ -248,7 +298,8 @@ class Loop:
         given = inputs[place] if place < len(inputs) else self._start[place]
         if place in self._kinds.of and end is given:
             return False  # a tensor that stands for the variable comes out as it went in
-        return self._kinds.widen(place, self._start[place], end, self._name_of(place))
+        own = self._captured.own_symbols
+        return self._kinds.widen(place, self._start[place], end, self._name_of(place), own)
 
     def _of_another_structure(self, before: tuple[Any, Any], after: tuple[Any, Any]) -> str:
         names = [*(f"`{name}`" for name in self._names), *(f"`{slot.describe()}`" for slot in self._slots)]
@@ -311,7 +362,7 @@ class Loop:
             for leaf in flat:
                 require_one_kind(leaf, "be an element of a list that a loop over tensors fills")
             numbers[:] = [is_of_numbers(leaf) for leaf in flat]
-            return [t.clone() for t in [*state, *(number_tensor(leaf) for leaf in flat)]]
+            return [_copied(t) for t in [*state, *(number_tensor(leaf) for leaf in flat)]]
 
         with aliases_now().internal():
             outputs = list(torch.ops.higher_order.scan(combine, initial, leaves, tuple(self._reads())))
@@ -344,35 +395,50 @@ class Loop:
         for slot, rows in builtins.zip(self._appended, collected, strict=True):
             by_list.setdefault(id(slot.owner), (slot, []))[1].append(rows)
         for slot, parts in by_list.values():
-            list.append(slot.owner, linked(_in_turn(parts), parts))
+            list.append(slot.owner, linked(in_turn(parts), parts))
 
     # -------------------------------------------------------------------------------------- while_loop
 
     def while_loop(self, goes_on: object = True, *, has_steps: bool = False) -> tuple[Any, ...]:
         """The loop as `while` with its test; `has_steps` if it holds before the loop at all sizes of the trace."""
-        return self._finish(self._run_while(goes_on, []), has_steps)
+        if not self._appended:
+            return self._finish(self._run_while(goes_on, []), has_steps)
+        lists = GrowingLists(self._appended, self._elements, self._captured.own_symbols, self._line)
+        outputs = self._run_while(goes_on, [], lists)
+        count = len(outputs) - lists.count
+        values = self._finish(outputs[:count], has_steps)
+        lists.fill(outputs[count:], [*self._rows.values()])
+        return values
 
     def count(self, goes_on: object = True) -> torch.Tensor:
         """How many steps the loop as `while` has: it runs, and nothing that it does stays."""
         return self._run_while(goes_on, [torch.zeros((), dtype=torch.int64)])[0]
 
-    def _run_while(self, goes_on: object, counter: list[torch.Tensor]) -> list[torch.Tensor]:
-        """What the loop carries behind its last step, and before that the number of its steps if there is a counter."""
+    def _run_while(
+        self, goes_on: object, counter: list[torch.Tensor], lists: GrowingLists | None = None
+    ) -> list[torch.Tensor]:
+        """What the loop carries behind its last step, before that the number of its steps if there is a counter, and
+        behind it the rows of the lists that it fills."""
         has_flag = self._goes_on is not True or goes_on is not True
         flag = [as_flag(goes_on)] if has_flag else []
         own = len(flag) + len(counter)
-        initial = [*flag, *counter, *self._initial()]
+        with aliases_now().internal():
+            rows = lists.start() if lists is not None else []
+        initial = [*flag, *counter, *self._initial(), *rows]
+        behind = len(initial) - len(rows)
 
         def again(*operands: torch.Tensor) -> torch.Tensor:
             carried, reads = list(operands[: len(initial)]), self._tensors_among(operands[len(initial) :])
-            decision = self._tested(carried[own:], reads)
+            decision = self._tested(carried[own:behind], reads)
             return torch.logical_and(carried[0], decision) if flag else decision
 
         def step(*operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
             carried, reads = list(operands[: len(initial)]), self._tensors_among(operands[len(initial) :])
-            new_flag, state, _ = self._step([], carried[own:], reads)
+            new_flag, state, appended = self._step([], carried[own:behind], reads)
+            grown = lists.grown(carried[behind:], appended) if lists is not None else []
             counted = [number + 1 for number in carried[len(flag) : own]]
-            return tuple(t.clone() for t in [*([as_flag(new_flag)] if flag else []), *counted, *state])
+            made = [_copied(t) for t in [*([as_flag(new_flag)] if flag else []), *counted, *state]]
+            return (*made[:own], *self._handed_on(made[own:], carried[own:behind]), *grown)
 
         with aliases_now().internal():
             outputs = torch.ops.higher_order.while_loop(again, step, tuple(initial), tuple(self._reads()))
@@ -381,7 +447,7 @@ class Loop:
     def _tested(self, carried: list[torch.Tensor], reads: list[torch.Tensor]) -> torch.Tensor:
         places = carried[len(self._kinds.of) :]
         with substituted([*self._read_tensors(), *self._written_tensors()], [*reads, *places]):
-            values = self._with(carried)
+            values = self._with(self._received(carried))
             try:
                 return as_flag(self._test(*values)) if self._test is not None else as_flag(True)
             finally:
@@ -391,8 +457,22 @@ class Loop:
 
     def _initial(self) -> list[torch.Tensor]:
         with aliases_now().internal():
-            carried = [kind.start(self._start[place]) for place, kind in sorted(self._kinds.of.items())]
-            return [tensor.detach().clone() for tensor in [*carried, *self._written_tensors()]]
+            starts = [kind.start(self._start[place]) for place, kind in self._sorted_kinds()]
+            return [_copied(tensor.detach()) for tensor in [*self._received(starts), *self._written_tensors()]]
+
+    def _sorted_kinds(self) -> list[tuple[int, Kind]]:
+        """The kinds of what the loop carries, in its order."""
+        return sorted(self._kinds.of.items())
+
+    def _received(self, carried: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The variables among what the loop carries, as code sees them."""
+        return [kind.received(t) for (_, kind), t in builtins.zip(self._sorted_kinds(), carried, strict=False)]
+
+    def _handed_on(self, made: list[torch.Tensor], carried: list[torch.Tensor]) -> list[torch.Tensor]:
+        """What a step leaves, as the loop carries it; `carried` is what it was given."""
+        count = len(self._kinds.of)
+        pairs = builtins.zip(self._sorted_kinds(), made, carried, strict=False)
+        return [*(kind.handed_on(tensor, given) for (_, kind), tensor, given in pairs), *made[count:]]
 
     def _written_tensors(self) -> list[torch.Tensor]:
         return [t for t, w in builtins.zip(self._captured.tensors, self._written, strict=True) if w]
@@ -426,7 +506,9 @@ class Loop:
         count = len(self._kinds.of)
         places = [tensor.clone() for tensor in carried[count:]]
         with substituted([*self._read_tensors(), *self._written_tensors()], [*reads, *places]) as replace:
-            own = [tensor.clone() for tensor in carried[:count]] if self._captured.writes else carried[:count]
+            own = self._received(carried)
+            if self._captured.writes:
+                own = [a.clone() if a is b else a for a, b in builtins.zip(own, carried, strict=False)]
             goes_on, after = self._body(*items, *self._with(own))
             changes = self._snapshot.changes()
             self._snapshot.restore(changes)
@@ -440,19 +522,21 @@ class Loop:
         after, held = tree
         starts = tuple(undefined_like(s, e) for s, e in builtins.zip(self._values, after, strict=True))
         leaves = pytree.tree_leaves(self._opened((self._without_inner(starts, after), held)), is_leaf=is_leaf)
-        return [kind.start(leaves[place]) for place, kind in sorted(self._kinds.of.items())]
+        return [kind.start(leaves[place]) for place, kind in self._sorted_kinds()]
 
     def _finish(self, outputs: list[torch.Tensor], has_steps: bool) -> tuple[Any, ...]:
         note_put(self._slots, self._snapshot)
         if has_steps:
             self._kinds.of = {place: kind.behind_a_step() for place, kind in self._kinds.of.items()}
-        values = self._with(outputs[: len(self._kinds.of)])
         contents = outputs[len(self._kinds.of) :]
         aliases = aliases_now()
         with aliases.internal():
+            outputs = self._received(outputs)
+        values = self._with(outputs)
+        with aliases.internal():
             for tensor, content in builtins.zip(self._written_tensors(), contents, strict=True):
                 tensor.copy_(content)
-        for output, (place, _) in builtins.zip(outputs, sorted(self._kinds.of.items()), strict=False):
+        for output, (place, _) in builtins.zip(outputs, self._sorted_kinds(), strict=True):
             aliases.link(output, [self._made[place][1], self._ends[place]], stale_from=[self._ends[place]])
         note_containers(self._replaced(values), self._line)
         return values
@@ -468,37 +552,14 @@ class Loop:
                     yield f"`{name}`", older, new
 
 
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy as every step has it: torch's operators compare strides, too, which a copy of one row keeps."""
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def _symbols_of(sizes: Iterable[Any]) -> set[Any]:
+    return {symbol for size in sizes for symbol in free_unbacked_symbols(size)}
+
+
 def _versions(items: object) -> list[int]:
     return [leaf._version for leaf in pytree.tree_leaves(items) if isinstance(leaf, torch.Tensor)]
-
-
-def _in_turn(parts: list[Any]) -> Collected:
-    """The rows of one list: of each step its first element, then its second."""
-    if len(parts) == 1 and not isinstance(parts[0], Maybe | Collected):
-        return Collected(parts[0])
-    rows = [part.value if isinstance(part, Maybe) else part for part in parts]
-    plain = [row.rows if isinstance(row, Collected) else row for row in rows]
-    if len({str(pytree.tree_structure(row)) for row in plain}) > 1:
-        raise RewriteError("a loop over tensors appends elements of different structure to one list")
-    counted = [_of_each_step(row) for row in rows]
-    together = pytree.tree_map(lambda *leaves: like_rows(torch.cat(leaves, 1).flatten(0, 1), leaves[0]), *counted)
-    if not any(isinstance(part, Maybe) for part in parts):
-        return Collected(together)
-    are_there = [_are_there(part, row) for part, row in builtins.zip(parts, counted, strict=True)]
-    return chosen(together, torch.cat(are_there, 1).flatten())
-
-
-def _of_each_step(rows: object) -> Any:
-    """What the steps made with an axis for the elements of one step: a loop within the step made many."""
-    if isinstance(rows, Collected):
-        return rows.rows
-    return pytree.tree_map(lambda leaf: like_rows(leaf.unsqueeze(1), leaf), rows)
-
-
-def _are_there(part: object, rows: object) -> torch.Tensor:
-    """For each step and element whether it is in the list."""
-    counts = pytree.tree_leaves(rows)[0].shape[:2]
-    if not isinstance(part, Maybe):
-        return torch.ones(counts, dtype=torch.bool)
-    there: torch.Tensor = part.is_there
-    return there.unsqueeze(1).expand(counts)

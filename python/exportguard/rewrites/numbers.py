@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols, statically_known_true
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.broadcasting import note_shape, require_shapes, source_of, spread
@@ -57,7 +57,7 @@ _COMPARISONS = frozenset(
     ("eq", "ne", "lt", "le", "gt", "ge", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__")
 )
 _WITH_TENSORS = ("where", "clamp", "clamp_min", "clamp_max", "lerp", "addcmul", "xlogy", "atan2")
-_MIXED = _ARITHMETIC | _COMPARISONS | frozenset(_WITH_TENSORS)
+MIXED = _ARITHMETIC | _COMPARISONS | frozenset(_WITH_TENSORS)
 _IN_PLACE = {f"{name}_": name for name in ("add", "sub", "mul", "div", "pow", "remainder", "floor_divide")} | {
     f"__i{name}__": f"__{name}__"
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
@@ -177,7 +177,7 @@ def with_numbers(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) ->
     :raises RewriteError: the dtype of the result depends on the path that a number came by
     """
     name = getattr(func, "__name__", "")
-    if name not in _MIXED and name not in _IN_PLACE:
+    if name not in MIXED and name not in _IN_PLACE:
         require_shapes(pytree.tree_leaves((args, kwargs)))
         if name in _DECIDING and kwargs.get("dtype") is None:
             for leaf in pytree.tree_leaves((args, kwargs)):
@@ -188,6 +188,7 @@ def with_numbers(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) ->
                     )
         is_made_of_one = name in _OF_ONE_NUMBER and args and is_number(args[0])
         return _made_of_a_number(args[0], *args[1:], **kwargs) if is_made_of_one else func(*args, **kwargs)
+    args = tuple(_of_data(argument) for argument in args)
     leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     if not any(is_number(leaf) or hasattr(leaf, _KINDS) for leaf in leaves):
         return func(*args, **kwargs)
@@ -207,6 +208,12 @@ def with_numbers(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) ->
     if name in _COMPARISONS:
         return as_number(func(*args, **kwargs))
     return _arithmetic(name, func, args, kwargs) if name in _ARITHMETIC else func(*args, **kwargs)
+
+
+def _of_data(argument: object) -> Any:
+    """A truth value of sizes that data gives as a number: beside a tensor torch wants to know which it is."""
+    is_open = isinstance(argument, torch.SymBool) and has_free_unbacked_symbols(argument)
+    return as_number(number_tensor(argument)) if is_open else argument
 
 
 def _made_of_a_number(

@@ -224,9 +224,13 @@ _BY_INDEX = ("__getitem__", "index_select", "gather", "take", "take_along_dim", 
 _BY_VALUE = ("item", "inverse", "inv", "linalg_inv", "cholesky", "linalg_cholesky", "solve", "linalg_solve")
 
 
+_BY_SIZE = ("__getitem__", "select", "amax", "amin", "max", "min", "argmax", "argmin", "median", "aminmax")
+
+
 def _may_fail(func: object, tensors: Sequence[torch.Tensor]) -> bool:
     name = getattr(func, "__name__", "")
-    return name in _BY_VALUE or (name in _BY_INDEX and len(tensors) > 1)
+    is_by_size = name in _BY_SIZE and bool(tensors) and bool(_symbols(tensors[0]))  # of what may have no element
+    return is_by_size or name in _BY_VALUE or (name in _BY_INDEX and len(tensors) > 1)
 
 
 def _targets(func: Any, args: Any, changed: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:

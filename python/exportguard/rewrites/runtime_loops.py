@@ -21,7 +21,8 @@ from exportguard.rewrites.logic import not_
 from exportguard.rewrites.loop import Body, Loop
 from exportguard.rewrites.own_lists import OwnLists, ReadsOwnListError, can_be_carried
 from exportguard.rewrites.places import line_now
-from exportguard.rewrites.recording import Captured
+from exportguard.rewrites.recording import Captured, record
+from exportguard.rewrites.resizing import asked_of, unbound
 from exportguard.rewrites.state import Snapshot
 from exportguard.rewrites.streams import Mapped, Stream
 from exportguard.rewrites.watch import is_stop
@@ -107,11 +108,12 @@ def _over_rows(
     loop = Loop(body, names, values, line, lambda: (rows.like_one(),)).analysed()
     if loop.gives_shapes and not _has_steps(rows.length):
         return values
-    if loop.breaks and loop.appends:
+    loop.require_steps_to_differ()
+    if loop.breaks and loop.appends and not loop.is_resized:
         until = _until_left(body)
         return _over_rows(rows, until, ["is left", *names], (False, *values), line, may_be_empty=may_be_empty)[1:]
     may_be_empty = may_be_empty or has_free_unbacked_symbols(rows.length)
-    if loop.breaks or (may_be_empty and not loop.appends):
+    if loop.breaks or loop.is_resized or (may_be_empty and not loop.appends):
         return _counted(
             steps_of(rows), lambda i, *current: body(rows.at(i), *current), names, values, line, rows.length
         )
@@ -216,6 +218,10 @@ def while_(
     while not depends_on_data(goes_on):
         if not goes_on:
             return values
+        if _asks_of_a_size(test, values):
+            resized = _resized(test, body, names, values, line)
+            if resized is not None:
+                return _run_while(resized, body, names, values, line)
         decision = truth_of(test(*values))
         if depends_on_data(decision):
             return _run_while(_while_loop(test, body, names, values, line), body, names, values, line)
@@ -235,7 +241,8 @@ def _changes_something(test: Callable[..., Any], values: tuple[Any, ...]) -> boo
         return True
     captured, aliases = Captured(), aliases_now()
     before = aliases.stale_now()
-    run = Run(lambda: test(*values), snapshot, captured)
+    with unbound():
+        run = Run(lambda: test(*values), snapshot, captured)
     aliases.set_stale(before)
     return bool(run.changes) or any(captured.mark_written())
 
@@ -270,7 +277,7 @@ def _run_while(
 ) -> tuple[Any, ...]:
     """An analysed loop with a test. Where it fills a list, whose rows only a scan makes, it is run once to count its
     steps, and once more with that many."""
-    if not loop.appends:
+    if not loop.appends or loop.is_resized:
         return loop.while_loop(goes_on, has_steps=has_steps)
     count = loop.count(goes_on).item()
     torch._check(count >= 0)  # type: ignore[no-untyped-call]
@@ -278,12 +285,34 @@ def _run_while(
     return _through(steps, lambda _, *current: body(*current), names, values, line, may_be_empty=True)
 
 
+def _asks_of_a_size(test: Callable[..., Any], values: tuple[Any, ...]) -> bool:
+    """Whether a test asks Python about sizes of the inputs, or is such a question: sizes that may decide the steps."""
+    mode = torch._guards.detect_fake_mode()
+    if mode is None or mode.shape_env is None:
+        return False
+    with unbound(), asked_of(mode.shape_env) as asked:
+        decision = record(lambda: truth_of(test(*values)), Captured())
+    return bool(asked) or (isinstance(decision, torch.SymBool | torch.SymInt) and not depends_on_data(decision))
+
+
+def _resized(
+    test: Callable[..., Any], body: Body, names: Sequence[str], values: tuple[Any, ...], line: int
+) -> Loop | None:
+    """The loop whose steps give its variables other sizes, which decide about its steps."""
+    try:
+        return Loop(body, names, values, line, tuple, test).with_other_sizes()
+    except RuntimeError as error:  # of a body that Python alone can run, one step after the other
+        if is_stop(error):
+            raise
+        return None
+
+
 def _by_size(
     decision: object, test: Callable[..., Any], body: Body, names: Sequence[str], values: tuple[Any, ...], line: int
 ) -> Loop | None:
     """The loop whose number of steps a size decides, if its variables have one kind in every step; else Python counts
     the steps, for one size."""
-    if not isinstance(decision, torch.SymBool):
+    if not isinstance(decision, torch.SymBool | torch.SymInt):
         return None
     try:
         return _while_loop(test, body, names, values, line)

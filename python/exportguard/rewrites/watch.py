@@ -24,6 +24,7 @@ from exportguard.rewrites.catching import handler_of
 from exportguard.rewrites.collected import holds_parts, is_open, of_open_list, require_closed
 from exportguard.rewrites.numbers import with_numbers
 from exportguard.rewrites.raising import require_content_uncaught
+from exportguard.rewrites.resizing import brought_together
 from exportguard.rewrites.size_keys import remove_entries
 from exportguard.rewrites.state import Slot, Snapshot
 from exportguard.source.errors import RewriteError, noted_errors
@@ -72,7 +73,7 @@ class Watch(TorchFunctionMode):
         answer = truth_of_tensors(func, args, kwargs)
         if answer is not None:
             return answer
-        result = with_numbers(func, args, kwargs)
+        result = with_numbers(func, brought_together(func, args), kwargs)
         for tensor, version in zip(tensors, versions, strict=True):
             if tensor._version != version:
                 self.aliases.written(tensor)

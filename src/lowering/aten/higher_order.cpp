@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -17,6 +19,9 @@ namespace exportguard::lowering {
 namespace {
 
 using ir::Argument;
+
+constexpr std::string_view kSizedAnew = "exportguard.sized_anew.default";
+constexpr std::string_view kTakenFor = "exportguard.taken_for.default";
 
 /// An argument as a value; null for None. Strings and other settings are no values.
 Value* find_value(LoweringContext& ctx, const Argument& argument) {
@@ -116,6 +121,71 @@ std::vector<Value*> add_inputs(ir::Graph& graph, const ir::Graph& body, std::siz
   return values;
 }
 
+/// Whether steps give a state other sizes, see rewrites/resizing.py: torch's type of it is that of no step.
+bool is_resized(const ir::Graph& step, std::size_t state) {
+  return std::ranges::any_of(step.input(state).uses(), [](const ir::Use* use) {
+    const std::string name = use->user().qualified_name();
+    return name == kSizedAnew || name == kTakenFor;
+  });
+}
+
+/// The type with sizes of which nothing is known, but for those that are numbers.
+ir::Type of_any_size(LoweringContext& ctx, ir::Type type) {
+  if (!type.shape) return type;
+  for (ir::Dim& size : *type.shape) {
+    if (!size.is_constant()) size = ctx.fresh_size();
+  }
+  return type;
+}
+
+void forget_sizes_of_steps(LoweringContext& ctx, const ir::Graph& step, const std::vector<Value*>& states) {
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    if (is_resized(step, i)) states[i]->set_type(of_any_size(ctx, step.input(i).type()));
+  }
+}
+
+void rename(ir::Graph& graph, const std::map<std::string, SymExpr>& names) {
+  for (ir::Node& node : graph) {
+    for (std::size_t i = 0; i < node.output_count(); ++i) {
+      ir::Type type = node.output(i).type();
+      if (type.shape) {
+        for (ir::Dim& size : *type.shape) size = size.substitute(names);
+      }
+      if (type.value) type.value = type.value->substitute(names);
+      node.output(i).set_type(std::move(type));
+    }
+    for (ir::Graph* nested : node.subgraphs()) rename(*nested, names);
+  }
+}
+
+void add_symbols(const ir::Graph& graph, std::set<std::string>& symbols) {
+  const auto add = [&](const SymExpr& expression) {
+    for (std::string& symbol : expression.symbols()) symbols.insert(std::move(symbol));
+  };
+  for (const ir::Node& node : graph) {
+    for (std::size_t i = 0; i < node.output_count(); ++i) {
+      const ir::Type& type = node.output(i).type();
+      if (type.shape) std::ranges::for_each(*type.shape, add);
+      if (type.value) add(*type.value);
+    }
+    for (const ir::Graph* nested : node.subgraphs()) add_symbols(*nested, symbols);
+  }
+}
+
+/// A copy whose own sizes, those that tensor data makes in it, have other names: it is written twice, and a size of the
+/// one is none of the other.
+std::unique_ptr<ir::Graph> of_own_sizes(LoweringContext& ctx, const ir::Graph& graph) {
+  std::unique_ptr<ir::Graph> copy = graph.clone();
+  std::set<std::string> symbols;
+  add_symbols(graph, symbols);
+  std::map<std::string, SymExpr> names;
+  for (const std::string& symbol : symbols) {
+    if (ctx.find_dim_value(SymExpr::symbol(symbol)) == nullptr) names.emplace(symbol, ctx.fresh_size());
+  }
+  rename(*copy, names);
+  return copy;
+}
+
 std::vector<std::size_t> all_positions(std::size_t count) {
   std::vector<std::size_t> positions(count);
   for (std::size_t i = 0; i < count; ++i) positions[i] = i;
@@ -133,6 +203,7 @@ void fill_while(LoweringContext& ctx, ir::Graph& graph, std::size_t carried, con
   graph.add_input("iteration", ir::Type::tensor(DType::kInt64, ir::Shape{}));
   graph.add_input("continues", ir::Type::tensor(DType::kBool, ir::Shape{}));
   const std::vector<Value*> state = add_inputs(graph, step, carried);
+  forget_sizes_of_steps(ctx, step, state);
   const LoweringContext::Inside inside(ctx, graph);
   const std::vector<Value*> next = cast_to_inputs(ctx, ctx.inlined(step, joined(state, captured)), step);
   Value* continues = ctx.inlined(ctx.body("cond_fn"), joined(next, captured)).at(0);
@@ -143,11 +214,38 @@ void lower_while_loop(LoweringContext& ctx) {
   const std::vector<Value*> initial = cast_to_inputs(ctx, operands(ctx, 2), ctx.body("body_fn"));
   const std::vector<Value*> captured = operands(ctx, 3);
   if (initial.empty()) return finish(ctx, {}, {});  // nothing comes out of it
-  Value* first = ctx.inlined(ctx.body("cond_fn"), joined(initial, captured)).at(0);
+  const std::unique_ptr<ir::Graph> first_test = of_own_sizes(ctx, ctx.body("cond_fn"));
+  Value* first = ctx.inlined(*first_test, joined(initial, captured)).at(0);
   const std::vector<Value*> outputs = ctx.op_many("Loop", joined({nullptr, as_condition(ctx, first)}, initial),
                                                   initial.size(), {{"body", empty_graph("body")}});
   fill_while(ctx, body_of(outputs.front(), "body"), initial.size(), captured);
-  finish(ctx, outputs, all_positions(outputs.size()));
+  take_types(ctx, outputs, all_positions(outputs.size()));
+  forget_sizes_of_steps(ctx, ctx.body("body_fn"), outputs);
+  ctx.results(outputs);
+}
+
+/// exportguard::sized_anew(x, axes): x, whose sizes are told from here on.
+void lower_sized_anew(LoweringContext& ctx) { ctx.result(ctx.op("Identity", {ctx.input(0)})); }
+
+/// exportguard::taken_for(x, other): x, not with the sizes that torch says.
+void lower_taken_for(LoweringContext& ctx) {
+  ctx.node().output().set_type(ctx.input(0)->type());
+  ctx.result(ctx.input(0));
+}
+
+/// exportguard::broadcast_anew(tensors): each in the sizes that all have together, which a run tells. Expand goes both
+/// ways: an axis of size 1 of either is that of the other.
+void lower_broadcast_anew(LoweringContext& ctx) {
+  const std::vector<Value*> tensors = ctx.inputs(0);
+  std::vector<Value*> together;
+  for (Value* tensor : tensors) {
+    Value* made = tensor;
+    for (Value* other : tensors) {
+      if (other != tensor) made = ctx.op("Expand", {made, ctx.shape_of(other)});
+    }
+    together.push_back(made);
+  }
+  ctx.results(together);
 }
 
 /// What a Scan runs over: state handed from step to step, and tensors cut along their first axis.
@@ -326,6 +424,9 @@ void lower_autocast(LoweringContext& ctx) {
 void populate_higher_order(LoweringTable& table) {
   table.add("higher_order.cond", lower_cond);
   table.add("higher_order.while_loop", lower_while_loop);
+  table.add(kSizedAnew, lower_sized_anew);
+  table.add(kTakenFor, lower_taken_for);
+  table.add("exportguard.broadcast_anew.default", lower_broadcast_anew);
   table.add("higher_order.scan", lower_scan);
   table.add({"higher_order.map_impl", "higher_order.map"}, lower_map);
   table.add("higher_order.associative_scan", lower_associative_scan);

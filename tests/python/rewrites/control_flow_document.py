@@ -21,6 +21,7 @@ import test_loop_exits
 import test_loops
 import test_loops_as_written
 import test_meaning
+import test_resizing
 import test_returns
 import test_scopes
 import test_targets
@@ -42,6 +43,7 @@ _TABLES = {
     "Loops as people write them": test_loops_as_written.PROGRAMS,
     "Loops that are left": test_loop_exits.PROGRAMS,
     "Scopes, caches, ranges of any length, breaks over rows": test_scopes.PROGRAMS,
+    "Tensors of another size behind each step": test_resizing.PROGRAMS,
     "Elements chosen by data": test_choices.PROGRAMS,
     "Lists that a loop reads while it fills them": test_lists_read_while_filled.RIGHT,
     "`map`, `filter`, `functools` and `itertools`": test_functional.PROGRAMS,
@@ -53,7 +55,7 @@ _REFUSED = {
     test_faults.DifferentText: "a variable is a different string on each path",
     test_faults.DifferentStructure: "a list has a different length on each path",
     test_faults.AttributeOfOneBranch: "an attribute becomes a tensor on one path and stays None on the other",
-    test_faults.ShapeChangesInALoop: "a carried tensor that grows in the loop",
+    test_faults.RankChangesInALoop: "a carried tensor that has another axis behind each step",
 }
 
 _PROMISES = """\
@@ -134,6 +136,16 @@ A program means what it means in Python, or the export fails with the line and t
   is refused. `torch.cat` of parts whose size is made in the step, as `x[i:i + 2]` that may end at the end of x, is
   refused. Elements that a loop puts in front, `outs.insert(0, row)`, are appended and turned around behind it, if the
   function made the list and the loop does nothing else with it.
+- **Sizes of steps.** A variable that a step leaves as a tensor of another size (`rest = rest[1:]`,
+  `order = order[1:][mask]`, `out = torch.cat([out, part])`, `x = x[0::2] + x[1::2]`) is carried under sizes that only a
+  run tells; its rank and dtype stay. The step, the test and what follows ask for its sizes anew, and nothing that the
+  example's sizes answer is taken for granted of a step. A `while` whose test asks Python for such a size
+  (`while len(rest) > k`) is a loop of the graph, too. Such a loop is a `while_loop`, also where it goes over rows, and
+  the lists that it fills are carried as their rows, which need one size. Operands of an elementwise function whose
+  sizes are computed from those of data are broadcast when the program runs, as in eager mode. Where the sizes differ
+  before the loop alone, the first step is written in front of it. An exported program with such a loop has operators
+  of this package (`exportguard::sized_anew` and others): `import exportguard.rewrites.resizing` before it is loaded
+  from a file of torch's.
 - **Choices.** `layers[k]` with a `k` that only the run knows is asked for nothing but calls, attributes and elements:
   each is asked of every element of the container, in a branch of its own, so that only what Python would do is done.
   Numbers of one kind and tensors of one shape are looked up in a tensor, which may be any of them in memory. That `k`
@@ -247,6 +259,7 @@ at the export, without any rewriting; what a call writes, and parameters, are da
 | `break`, `continue`, `return` on data inside of `with` or `try` | a number, and tests of it behind the block |
 | comprehensions with several `for` or with `:=` | the loops that they are, in front of their statement |
 | `torch.equal`, `torch.allclose`, `is_nonzero`, `in` | bool tensors |
+| a step that leaves a tensor longer or shorter | a `while_loop` that carries it under sizes of the run |
 | `while` on sizes, `len(x)`, `float(n)`, `math.sqrt(n)` of sizes | `while_loop`, symbolic numbers, tensors of rank 0 |
 | `if x.shape[0] > 4`, `if n % 2`, `if len(x) == 1` | a program for each way, and `If` on the sizes |
 | `if a and (m := b) > 1`, `next((a for b in c if d), e)`, a `__bool__` of a class of the model's | branches and loops |

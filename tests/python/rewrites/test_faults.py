@@ -53,11 +53,11 @@ class AttributeOfOneBranch(Module):
         return x
 
 
-class ShapeChangesInALoop(Module):
+class RankChangesInALoop(Module):
     def forward(self, x):
         y = x[0]
         for row in x:
-            y = torch.cat([y, row])
+            y = torch.stack([y, y * row.sum()])
         return y
 
 
@@ -80,7 +80,7 @@ def _line_of(cls: type, keyword: str) -> int:
         (DifferentText, "if", "give `mode` different Python values: 'add' and 'mul'"),
         (DifferentStructure, "if", "values of different structure: a list of 1 and a list of 2"),
         (AttributeOfOneBranch, "if", "give `AttributeOfOneBranch.state` values of different kinds"),
-        (ShapeChangesInALoop, "for", "give the variable the shape and dtype that the body makes before the loop"),
+        (RankChangesInALoop, "for", "give the variable the shape and dtype that the body makes before the loop"),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else None,
 )
