@@ -21,7 +21,7 @@ import test_loop_exits
 import test_loops
 import test_loops_as_written
 import test_meaning
-import test_resizing
+import test_sizes_of_steps
 import test_returns
 import test_scopes
 import test_targets
@@ -43,7 +43,7 @@ _TABLES = {
     "Loops as people write them": test_loops_as_written.PROGRAMS,
     "Loops that are left": test_loop_exits.PROGRAMS,
     "Scopes, caches, ranges of any length, breaks over rows": test_scopes.PROGRAMS,
-    "Tensors of another size behind each step": test_resizing.PROGRAMS,
+    "Tensors of another size behind each step": test_sizes_of_steps.PROGRAMS,
     "Elements chosen by data": test_choices.PROGRAMS,
     "Lists that a loop reads while it fills them": test_lists_read_while_filled.RIGHT,
     "`map`, `filter`, `functools` and `itertools`": test_functional.PROGRAMS,
