@@ -21,9 +21,9 @@ import test_loop_exits
 import test_loops
 import test_loops_as_written
 import test_meaning
-import test_sizes_of_steps
 import test_returns
 import test_scopes
+import test_sizes_of_steps
 import test_targets
 import test_transformers_places
 from control_flow_program import exported, up
