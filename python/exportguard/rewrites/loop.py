@@ -190,6 +190,7 @@ class Loop:
             self._captured.made[id(tensor)] = tensor
         for kind, tensor in self._made.values():
             self._captured.own_symbols |= _symbols_of(tensor.shape[axis] for axis in kind.resized)
+            self._captured.outer_symbols |= _symbols_of(kind.shape)
         for slot, content in builtins.zip(self._slots, held, strict=True):
             slot.put(content)
         try:
@@ -263,7 +264,7 @@ class Loop:
         starts_and_inputs = self._inputs_of(values, held)
         changed = [self._widen(k, end, starts_and_inputs) for k, end in enumerate(leaves)]
         self._ends = leaves
-        appended = [now[slot.identity()] for slot in self._appended if slot.identity() in now]
+        appended = [now[slot.identity()] for slot in self._appended]
         for leaf in [*leaves, *pytree.tree_leaves(appended)]:  # a tensor from outside that no function has seen
             if isinstance(leaf, torch.Tensor):
                 require_no_attributes(leaf)
@@ -324,16 +325,18 @@ class Loop:
         return "a variable"
 
     def _note_slots(self, changes: list[tuple[Slot, Any]]) -> bool:
-        known = len(self._slots) + len(self._appended)
+        known = len(self._slots), [slot.identity() for slot in self._appended]
+        self._appended = [slot for slot, _ in changes if self._is_appended(slot)]  # by the last run, as by every step
         for slot, _ in changes:
-            is_appended = slot.kind == "element" and self._snapshot.before(slot) is MISSING
-            places = self._appended if is_appended else self._slots
-            if slot.identity() not in {other.identity() for other in places}:
-                places.append(slot)
+            if not self._is_appended(slot) and slot.identity() not in {other.identity() for other in self._slots}:
+                self._slots.append(slot)
         for slot in self._appended:
             if not isinstance(slot.owner, Grown):
                 raise made_outside(slot.owner, self._line, "a loop over tensors")
-        return known != len(self._slots) + len(self._appended)
+        return known != (len(self._slots), [slot.identity() for slot in self._appended])
+
+    def _is_appended(self, slot: Slot) -> bool:
+        return slot.kind == "element" and self._snapshot.before(slot) is MISSING
 
     @staticmethod
     def _without_inner(starts: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -558,7 +561,7 @@ def _copied(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _symbols_of(sizes: Iterable[Any]) -> set[Any]:
-    return {symbol for size in sizes for symbol in free_unbacked_symbols(size)}
+    return {symbol for size in sizes if isinstance(size, torch.SymInt) for symbol in free_unbacked_symbols(size)}
 
 
 def _versions(items: object) -> list[int]:

@@ -9,13 +9,20 @@ operators are copies; the converter leaves them out (src/lowering/aten/higher_or
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
-from torch.fx.experimental.symbolic_shapes import ShapeEnv, has_free_unbacked_symbols, statically_known_true
+from torch.fx.experimental.symbolic_shapes import (
+    TLS,
+    ShapeEnv,
+    has_free_unbacked_symbols,
+    statically_known_true,
+)
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from exportguard.rewrites.numbers import MIXED
 
@@ -65,29 +72,58 @@ def _sizes_together(shapes: Sequence[Sequence[Any]]) -> list[Any]:
     return sizes
 
 
-def unbound() -> AbstractContextManager[Any]:
-    """While open, what is asked of sizes binds no input."""
+@contextmanager
+def unbound() -> Iterator[None]:
+    """While open, what is asked of the sizes of inputs binds none; what is made sure of sizes of data is known."""
     mode = torch._guards.detect_fake_mode()
     shape_env = mode.shape_env if mode is not None else None
-    return nullcontext() if shape_env is None else shape_env.suppress_guards()
+    if shape_env is None:
+        yield
+        return
+    with shape_env.suppress_guards(), _in_place_of(shape_env, "guard_or_defer_runtime_assert", _assured):
+        yield
+
+
+def _assured(original: Callable[..., Any], expression: Any, *args: Any, **kwargs: Any) -> Any:
+    """`torch._check`, which torch 2.11 to 2.13 leave out with the guards."""
+    is_of_data = any(symbol_is_type(symbol, _OF_DATA) for symbol in expression.free_symbols)
+    before = ShapeEnv._suppress_guards_tls()
+    TLS.suppress_guards = before and not is_of_data
+    try:
+        return original(expression, *args, **kwargs)
+    finally:
+        TLS.suppress_guards = before
+
+
+_OF_DATA = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
+
+
+@contextmanager
+def _in_place_of(shape_env: ShapeEnv, name: str, function: Callable[..., Any]) -> Iterator[None]:
+    """While open, a method of one environment is a function, which is given the method first."""
+    before = vars(shape_env).get(name)
+    vars(shape_env)[name] = functools.partial(function, getattr(shape_env, name))
+    try:
+        yield
+    finally:
+        if before is None:
+            del vars(shape_env)[name]
+        else:
+            vars(shape_env)[name] = before
 
 
 @contextmanager
 def asked_of(shape_env: ShapeEnv) -> Iterator[list[Any]]:
     """While open, a list of what is asked of the sizes of inputs (torch 2.11 to 2.13: every question comes there)."""
     asked: list[Any] = []
-    evaluate = shape_env.evaluate_expr
 
-    def noted(question: Any, *args: Any, **kwargs: Any) -> Any:
+    def noted(original: Callable[..., Any], question: Any, *args: Any, **kwargs: Any) -> Any:
         if question.free_symbols:
             asked.append(question)
-        return evaluate(question, *args, **kwargs)
+        return original(question, *args, **kwargs)
 
-    vars(shape_env)["evaluate_expr"] = noted
-    try:
+    with _in_place_of(shape_env, "evaluate_expr", noted):
         yield asked
-    finally:
-        del vars(shape_env)["evaluate_expr"]
 
 
 #: Functions that take their tensors element by element.

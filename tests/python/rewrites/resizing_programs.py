@@ -71,6 +71,7 @@ class _Writer:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self._lines: list[str] = []
+        self._loops = 0  # that are open
 
     def _filled(self, texts: tuple[str, ...]) -> str:
         text = self._random.choice(texts)
@@ -87,7 +88,7 @@ class _Writer:
             if self._random.random() < 0.5:
                 self._add(depth, "else:")
                 self._block(depth + 1, 1)
-        elif kind < 0.24:
+        elif kind < 0.24 and self._loops:
             self._add(depth, f"if {self._filled(_FORKS)}:")
             self._add(depth + 1, self._random.choice(_LEAVES))
         else:
@@ -116,9 +117,11 @@ class _Writer:
         else:
             self._add(depth, "for i in range(x.shape[0]):")
             self._add(depth + 1, self._random.choice(("s = s + x[i]", "b = torch.cat([b, x[i][None]])", "m = m + i")))
+        self._loops += 1
         self._block(depth + 1, self._random.randint(1, 4))
         if depth == 2 and self._random.random() < 0.12:
             self._loop(depth + 1)
+        self._loops -= 1
 
     def source(self) -> str:
         self._add(0, "class Program(Module):")
