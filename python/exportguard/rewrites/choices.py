@@ -54,7 +54,7 @@ def chosen_item(container: Any, index: Any) -> Any:
     if hasattr(type(container), "__missing__"):
         raise RewriteError(
             f"{line_now()}: a {type(container).__name__} makes what it does not have, and is asked for a key that only "
-            "the run knows; write the default out: table.get(key, default)"
+            f"the run knows; {'write the default out: table.get(key, default)' if container else _AS_A_TENSOR}"
         )
     elements, tests = _cases(container, index)
     _require_one(container, tests)
@@ -94,6 +94,12 @@ def put_chosen(content: object, container: Any, index: Any, *, is_there: bool = 
         container[place] = ifexp(test(), lambda: content, lambda: element)  # noqa: B023 - read at once
 
 
+_AS_A_TENSOR = (
+    "no graph knows the keys of a dict that data fills: have a tensor with a place for each key, table = "
+    "torch.zeros(n), table[key] += value, or, for the rows of a key, a mask: x[keys == key]"
+)
+
+
 def _cases(container: Any, index: Any) -> tuple[list[Any], list[Test]]:
     """The elements of a container, and for each whether it is the one."""
     if isinstance(container, MAPPINGS):
@@ -110,6 +116,8 @@ def _cases(container: Any, index: Any) -> tuple[list[Any], list[Test]]:
         if not count and isinstance(container, Grown):
             container.item(0)  # raises; a loop may fill it later
         tests = [_either(index, place, place - count) for place in range(count)]
+    if not elements and isinstance(container, MAPPINGS):
+        raise RewriteError(f"{line_now()}: an empty dict is asked for a key that only the run knows; {_AS_A_TENSOR}")
     if not elements or len(elements) > _MOST:
         raise RewriteError(
             f"{line_now()}: one of {len(elements)} elements of a {type(container).__name__} is chosen by a number that "

@@ -582,7 +582,8 @@ def made_outside(owner: object, line: int, what: str) -> RewriteError:
     if isinstance(owner, collections.deque):
         return RewriteError(
             f"line {line}: {what} makes a deque longer, and no graph knows how many elements it holds then; fill it to "
-            "its maxlen before, or use a list and its last elements, rows[-3:]"
+            "its maxlen before, use a list and its last elements, rows[-3:], or have a tensor for the queue: "
+            "queue = torch.cat([queue, row[None]]), row, queue = queue[0], queue[1:], while len(queue) > 0"
         )
     return RewriteError(
         f"line {line}: {what} appends to a list that was made outside of the function; make the list in the function "

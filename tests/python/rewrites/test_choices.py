@@ -169,6 +169,23 @@ class MakesWhatIsMissing(Module):
         return x * defaultdict(lambda: 7.0, {0: 2.0, 1: 3.0})[int(x.sum())]
 
 
+class Groups(Module):
+    def forward(self, x):
+        groups = defaultdict(list)
+        for row in x:
+            groups[int(row.argmax())].append(row)
+        return x * len(groups)
+
+
+class CountsInADict(Module):
+    def forward(self, x):
+        counts = {}
+        for row in x:
+            k = int(row.argmax())
+            counts[k] = counts.get(k, 0) + 1
+        return x * counts.get(0, 0)
+
+
 class GoesThrough(Module):
     def forward(self, x):
         return sum([[x, x * 2], [x]][int(x.sum())])
@@ -180,7 +197,9 @@ class GoesThrough(Module):
         (MayBeCaught, "IndexError is raised where tensor data says so, and the `except` at line"),
         (NewEntries, "a dict is given an entry under a key that only the run knows"),
         (Words, "a dict with keys that are no numbers is asked for one that only the run knows"),
-        (MakesWhatIsMissing, "a defaultdict makes what it does not have"),
+        (MakesWhatIsMissing, r"a defaultdict makes what it does not have.*write the default out: table.get\("),
+        (Groups, r"a defaultdict makes what .*have a tensor with a place for each key.*a mask: x\[keys == key\]"),
+        (CountsInADict, "an empty dict is asked for a key that only the run knows; .* have a tensor with a place"),
         (GoesThrough, "the model counts, or takes apart, what it chose from a container"),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",

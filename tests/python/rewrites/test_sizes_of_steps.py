@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 import torch
 from control_flow_program import Programs, check, up
@@ -203,6 +205,19 @@ class TwoTensorsOfOtherSizes(Module):
         return waiting, taken, k, taken.shape[0] * 2
 
 
+@PROGRAMS.add(ROWS[:-1])
+class QueueThatGrows(Module):
+    def forward(self, x):
+        queue, total, steps = x, torch.zeros(4), 0
+        while len(queue) > 0:
+            item, queue = queue[0], queue[1:]
+            total = total * 0.5 + item
+            steps += 1
+            if item.sum() > 1 and steps < 9:
+                queue = torch.cat([queue, (item * 0.5)[None]])
+        return total, steps
+
+
 @PROGRAMS.add(tuple((torch.tensor(values),) for values in ([1.0, 2, 3, 4, 5], [9.0, 8, 7], [0.0, 1])))
 class AsksAMask(Module):
     def forward(self, x):
@@ -222,6 +237,17 @@ def test_such_a_loop_takes_nothing_for_granted_of_its_sizes() -> None:
     onnx = to_onnx(HalvesAnyNumber(), (up(6),), dynamic_shapes=({0: "rows"},), rewrite="auto")
     for rows in (1, 2, 3, 5, 9, 16):
         assert torch.allclose(onnx.run({"x": up(rows)})["output_0"], up(rows).sum(0, keepdim=True), atol=1e-5)
+
+
+class QueueOfElements(Module):
+    def forward(self, x):
+        queue, total = deque([x[0]]), torch.zeros(4)
+        while queue:
+            item = queue.popleft()
+            total = total + item
+            if item.sum() > 1:
+                queue.append(item * 0.5)
+        return total
 
 
 class AppendsOtherSizes(Module):
@@ -244,6 +270,7 @@ class OfAnotherRank(Module):
     ("cls", "text"),
     [
         (AppendsOtherSizes, r"appends one to a list; .* join what the steps make: out = torch.cat\(\[out, part\]\)"),
+        (QueueOfElements, r"makes a deque longer, .* have a tensor for the queue: queue = torch.cat\("),
         (OfAnotherRank, r"a loop over tensors carries `x`, which is a float32 tensor of shape .* behind a step"),
     ],
 )
