@@ -16,6 +16,7 @@ from exportguard.signature import TracedInputs, raw_size
 from .expressions import Evaluation, Sizes
 
 _LARGEST = 2**24  # elements of one input
+_VAST = 2**30  # of one that is never made: what grows with its square has a size that torch can still count
 _JOINED = 2**18  # elements of inputs that are made at once
 
 
@@ -36,6 +37,23 @@ class InputsOfOtherSizes:
         Floating numbers are shaken, since a constant example would hide what is computed from it.
         """
         return self._of(sizes, self._shaken)
+
+    def without_data(self, sizes: Sizes) -> CallInputs | None:
+        """The inputs as tensors of the mode of fake tensors that is on, of sizes too large to be made; None if they
+        are so large that torch cannot count what a model makes of them, or are not known."""
+        if len(self._leaves) != len(self._sizes):
+            return None
+        leaves: list[Any] = []
+        for leaf, traced in zip(self._leaves, self._sizes, strict=True):
+            found = None if traced is None else [self._value(size, sizes) for size in traced]
+            if not isinstance(leaf, torch.Tensor):
+                leaves.append(leaf if found is None else found[0])
+                continue
+            shape = list(leaf.shape) if found is None else found
+            if math.prod(shape) > _VAST:
+                return None
+            leaves.append(torch.empty(shape, dtype=leaf.dtype, device=leaf.device))
+        return self._call.with_leaves(leaves)
 
     def alike(self, point: Mapping[str, int]) -> CallInputs | None:
         """The same without shaking, by the names of the symbols."""

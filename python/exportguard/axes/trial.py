@@ -6,7 +6,7 @@ import contextlib
 import enum
 import functools
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import sympy
@@ -103,13 +103,27 @@ class ModelRun:
             self._works_without_data = self._runs_without_data(self.known)
         return True if self._works_without_data else None
 
+    def refuses_sizes(self, make: Callable[[], CallInputs | None]) -> bool:
+        """Whether the module refuses inputs of sizes that are too large to be made: fake tensors of them, which `make`
+        makes. It does not as far as is known if it takes no fake tensors at all."""
+        if self._works_without_data is None:
+            self._works_without_data = self._runs_without_data(self.known)
+        return self._works_without_data and self._works(make) is False
+
     def _runs_without_data(self, call: CallInputs) -> bool:
+        return bool(self._works(lambda: call))
+
+    def _works(self, make: Callable[[], CallInputs | None]) -> bool | None:
+        """Whether the module runs with fake tensors of a call; None if there is no call."""
         # Not at the top: it takes long to import, and whoever exports has it by now.
         from torch._subclasses.fake_tensor import FakeTensorMode
 
         mode = FakeTensorMode(allow_non_fake_inputs=True)
         try:
             with _torch_silent(), self._kept.call(has_data=False) as model, mode:
+                call = make()
+                if call is None:
+                    return None
                 args, kwargs = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (call.args, dict(call.kwargs)))
                 model(*args, **kwargs)
         except Exception as error:  # the model's refusal, or that of fake tensors to tell their data
@@ -204,6 +218,7 @@ class Trial:
         self._run, self._program, self._is_thorough = run, program, is_thorough
         self._calls: dict[Any, TriedCall | None] = {}
         self._outcomes: dict[TriedCall, Outcome] = {}
+        self._refused_vast: dict[Any, bool] = {}
 
     @functools.cached_property
     def _others(self) -> InputsOfOtherSizes | None:
@@ -212,7 +227,7 @@ class Trial:
     def refuses(self, sizes: Sizes) -> bool | None:
         """Whether the model itself does not take inputs of these sizes; None if that cannot be told."""
         call = self._at(sizes)
-        refused = None if call is None else call.refused()
+        refused = (self._refuses_vast(sizes) or None) if call is None else call.refused()
         logger.debug("the model at %s: %s", sizes, {None: "unknown", True: "refuses", False: "runs"}[refused])
         return refused
 
@@ -250,7 +265,7 @@ class Trial:
         """Whether model and program do the same at these sizes."""
         call = self._at(sizes)
         if call is None:
-            return Outcome.UNKNOWN
+            return Outcome.REFUSED if self._refuses_vast(sizes) else Outcome.UNKNOWN
         if call not in self._outcomes:
             self._outcomes[call] = self._compared(call, sizes)
             call.forget_outputs()
@@ -300,6 +315,13 @@ class Trial:
     def outcome_of(self, call: CallInputs, sizes: Sizes) -> Outcome:
         """Whether model and program do the same for a call, which has these sizes."""
         return self._compared(self._run.of(call), sizes)
+
+    def _refuses_vast(self, sizes: Sizes) -> bool:
+        """Whether the model refuses inputs that are too large to be made, as a window refuses a second place."""
+        others, key = self._others, _key(sizes)
+        if key not in self._refused_vast:
+            self._refused_vast[key] = others is not None and self._run.refuses_sizes(lambda: others.without_data(sizes))
+        return self._refused_vast[key]
 
     def _at(self, sizes: Sizes) -> TriedCall | None:
         key = _key(sizes)
