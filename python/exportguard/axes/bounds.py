@@ -29,7 +29,7 @@ from .behind_tests import AskedWith, UntracedWay, untraced_ways
 from .bound import AxisBound, Kind, upper_bound
 from .data_tests import watched_for_data_tests
 from .examples import are_telling, is_met
-from .expressions import Range, Sizes
+from .expressions import Range, Sizes, remembering
 from .forms import FORMED, LOOPS, decisions_of_forms, questions_of_loops
 from .implication import Answer, decide
 from .none import bounds_at_none, bounds_of_empty_caches
@@ -91,7 +91,7 @@ def prove(claim: Claim) -> Proof:
         return Proof(decisions, difference=trial.difference_as_traced())
     loops = questions_of_loops(program.calls_of(*LOOPS), traced) if claim.is_for_branches else ()
     trace = Trace(trial, traced, example, decisions, claim.further, [*loops, *record.of_none], within=claim.within)
-    with watched_for_data_tests():
+    with watched_for_data_tests(), remembering():
         bounds = _bounds(trace)
         bounds += bounds_behind_handlers(trace, program.nodes) if not any(map(_is_wrong, bounds)) else ()
         difference = trial.difference_as_traced()

@@ -5,8 +5,11 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, TypeVar
 
 import sympy
@@ -78,30 +81,90 @@ class _OfNumbers(PythonPrinter):
         return f"math.sqrt({self._print(expr)})"
 
 
+class _Lines(_OfNumbers):
+    """Each part of an expression is printed once, as a line that gives it a name: a size behind four convolutions has
+    that behind three in several places."""
+
+    def __init__(self) -> None:
+        super().__init__({"order": "none"})
+        self.lines: list[str] = []
+        self._names: dict[sympy.Basic, str] = {}
+
+    def _print(self, expr: Any, **kwargs: Any) -> str:
+        if not isinstance(expr, sympy.Basic) or expr.is_Atom:
+            return str(super()._print(expr, **kwargs))
+        if expr not in self._names:
+            text = super()._print(expr, **kwargs)
+            self._names[expr] = f"x{len(self._names)}"
+            self.lines.append(f"{self._names[expr]} = {text}")
+        return self._names[expr]
+
+
 def _compiled(expression: sympy.Basic, symbols: Sequence[sympy.Symbol]) -> Callable[..., Any] | None:
+    if isinstance(expression, sympy.And | sympy.Or):  # what decides needs no value of what stands behind it
+        parts = [_compiled(part, symbols) for part in expression.args]
+        known = [part for part in parts if part is not None]
+        return None if len(known) < len(parts) else _joined(known, all if isinstance(expression, sympy.And) else any)
     plain = {symbol: sympy.Symbol(f"v{number}", integer=True) for number, symbol in enumerate(symbols)}
     names = ", ".join(map(str, plain.values()))
+    chosen_within = expression.has(sympy.And, sympy.Or, sympy.Piecewise, sympy.ITE)
+    printer = _OfNumbers({"order": "none"}) if chosen_within else _Lines()
     try:
-        code = compile(f"lambda {names}: {_OfNumbers().doprint(expression.xreplace(plain))}", "<guard>", "eval")
+        value = printer.doprint(expression.xreplace(plain))
+        lines = [*getattr(printer, "lines", ()), f"return {value}"]
+        code = compile("\n    ".join([f"def guard({names}):", *lines]), "<guard>", "exec")
     except (NotImplementedError, SyntaxError, TypeError):
         return None
-    function: Callable[..., Any] = eval(code, {"math": math, "__builtins__": _BUILTINS})
+    defined: dict[str, Any] = {"math": math, "__builtins__": _BUILTINS}
+    exec(code, defined)
+    function: Callable[..., Any] = defined["guard"]
     return function
 
 
-def periods(expression: sympy.Basic, symbol: sympy.Symbol) -> list[int]:
+def _joined(parts: Sequence[Callable[..., Any]], join: Callable[[Iterable[Any]], bool]) -> Callable[..., Any]:
+    return lambda *sizes: join(part(*sizes) for part in parts)
+
+
+@functools.lru_cache(maxsize=4096)
+def parts(expression: sympy.Basic) -> tuple[sympy.Basic, ...]:
+    """The expression and everything in it, each once, what is computed first in front."""
+    found: dict[sympy.Basic, None] = {}
+    for argument in expression.args:
+        found.update(dict.fromkeys(parts(argument)))
+    return (*found, expression)
+
+
+@functools.lru_cache(maxsize=4096)
+def periods(expression: sympy.Basic, symbol: sympy.Symbol) -> tuple[int, ...]:
     """Steps p to try, small ones first: where a size is p * k + r, quotients by constants ought to be polynomials.
 
     The last one is large enough for quotients of quotients.
     """
-    divisors = [_divisor(part) for part in sympy.preorder_traversal(expression) if part.has(symbol)]
-    return sorted({math.lcm(*divisors), _nested_divisor(expression, symbol)})
+    within = [part for part in parts(expression) if symbol in _symbols(part)]
+    least = math.lcm(*map(_divisor, within))
+    return tuple(sorted({least, _step(within, symbol, least)}))
 
 
-def _nested_divisor(expression: sympy.Basic, symbol: sympy.Symbol) -> int:
-    if not expression.has(symbol):
-        return 1
-    return math.lcm(*(_nested_divisor(argument, symbol) for argument in expression.args)) * _divisor(expression)
+def _step(within: Sequence[sympy.Basic], symbol: sympy.Symbol, least: int) -> int:
+    """A multiple of the least step with which all quotients by constants are polynomials in k, in the parts given.
+
+    Every coefficient of k in a part is a whole multiple of `slope * step` for one of the part's slopes: 1 of the size
+    itself, 1/2 of `n // 2`, 1/8 of `n // 2 // 4`, and none of a remainder.
+    """
+    slopes: dict[sympy.Basic, set[Fraction]] = {symbol: {Fraction(1)}}
+    step = least
+    for part in within[1:]:  # the first is the symbol
+        divisor = 1 if type(part).__name__ in _ROUNDED else _divisor(part)  # what is rounded is divided before
+        own = {slope * _factor(part) / divisor for operand in part.args for slope in slopes.get(operand, ())}
+        step = math.lcm(step, *(slope.denominator for slope in own))
+        slopes[part] = set() if divisor > 1 and type(part).__name__ in ("Mod", "PythonMod") else own
+    return step
+
+
+def _factor(expression: sympy.Basic) -> Fraction:
+    """The number that a product has for a factor."""
+    first = expression.args[0] if isinstance(expression, sympy.Mul) else sympy.Integer(1)
+    return Fraction(*(_fraction(first) or (1, 1)))
 
 
 def _divisor(expression: sympy.Basic) -> int:
@@ -122,7 +185,8 @@ QUOTIENTS = ("FloorDiv", "CleanDiv", "CeilDiv", "IntTrueDiv", "Mod", "PythonMod"
 class Case:
     """The sizes of one residue: each symbol is a polynomial, in variables from 0 to their tops.
 
-    `known` is shared by the cases of one proof: what an expression is depends on the residues of its own symbols alone.
+    `known` is shared by the cases of a proof, and of others with the same `values` and `tops` (see `remembering`): what
+    an expression is depends on the residues of its own symbols alone.
     """
 
     values: Mapping[sympy.Symbol, Polynomial]
@@ -148,9 +212,28 @@ def _symbols(expression: sympy.Basic) -> tuple[sympy.Symbol, ...]:
     return tuple(expression.free_symbols)
 
 
+_REMEMBERED: ContextVar[dict[Hashable, dict[Hashable, Any]] | None] = ContextVar("exportguard.remembered", default=None)
+
+
+@contextmanager
+def remembering() -> Iterator[None]:
+    """Within the block, what a proof finds of an expression is known to the next one about sizes of the same ranges."""
+    token = _REMEMBERED.set({})
+    try:
+        yield
+    finally:
+        _REMEMBERED.reset(token)
+
+
+def _known_of(steps: Mapping[sympy.Symbol, int], domain: Domain) -> dict[Hashable, Any]:
+    every = _REMEMBERED.get()
+    key = tuple((symbol, step, domain[symbol]) for symbol, step in steps.items())
+    return {} if every is None else every.setdefault(key, {})
+
+
 def cases(steps: Mapping[sympy.Symbol, int], domain: Domain) -> Iterator[Case]:
     """Every size of the domain is in one of the cases: size = low + start + step * variable."""
-    known: dict[Hashable, Any] = {}
+    known = _known_of(steps, domain)
     for starts in itertools.product(*map(range, steps.values())):
         values: dict[sympy.Symbol, Polynomial] = {}
         tops: dict[str, int | None] = {}
@@ -196,12 +279,10 @@ def candidates(extreme: sympy.Basic, case: Case) -> list[sympy.Basic]:
     ]
 
 
+@functools.lru_cache(maxsize=4096)
 def innermost_extreme(expression: sympy.Basic) -> sympy.Basic | None:
     """A Max or Min in the expression whose arguments have none; None if there is none."""
-    for part in sympy.postorder_traversal(expression):
-        if type(part).__name__ in ("Max", "Min"):
-            return part
-    return None
+    return next((part for part in parts(expression) if type(part).__name__ in ("Max", "Min")), None)
 
 
 _Operation = Callable[[Sequence[Polynomial], Case], Polynomial]

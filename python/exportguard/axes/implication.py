@@ -15,6 +15,7 @@ A guard is decided in one of these ways, and none of them guesses:
 from __future__ import annotations
 
 import enum
+import functools
 import itertools
 import math
 import random
@@ -34,6 +35,7 @@ from .expressions import (
     candidates,
     cases,
     innermost_extreme,
+    parts,
     periods,
     polynomial,
 )
@@ -41,6 +43,7 @@ from .monotone import always_holds, sizes_that_break
 from .polynomials import Polynomial
 
 _EACH = 16  # sizes of some symbols that are gone through one by one
+_SMALL = 4096  # as many at the most, where a guard on one size is proved above them
 _POINTS = 3000  # sizes tried in search of a counterexample
 _GRID = 10_000  # of those that lie close together, where these break nothing
 _CASES = 2048  # residues gone through for a proof
@@ -86,13 +89,13 @@ def decide(guard: sympy.Basic, domain: Domain) -> Decision:
     count = _number_of_points(ranges)
     points = _all_points(ranges) if count is not None else _some_points(guard, ranges)
     false = [sizes for sizes in points if evaluation(sizes) is False]
-    if not false and count is None:
-        false = [sizes for sizes in _grid(guard, ranges) if evaluation(sizes) is False]
+    if not false:
+        known = count is not None and all(evaluation(sizes) is not None for sizes in _all_points(ranges))
+        if known or any(prove(guard, ranges) for prove in (_is_proved_at_once, _is_proved_above, _is_proved_for_each)):
+            return Decision(Answer.PROVED)
+        false = [sizes for sizes in _grid(guard, ranges) if evaluation(sizes) is False] if count is None else []
     if false:
         return Decision(Answer.DISPROVED, *_sampled(guard, ranges, false, is_all=count is not None))
-    known = count is not None and all(evaluation(sizes) is not None for sizes in _all_points(ranges))
-    if known or any(prove(guard, ranges) for prove in (_is_proved_at_once, _is_proved_above, _is_proved_for_each)):
-        return Decision(Answer.PROVED)
     return _decided_beside_zero(guard, ranges)
 
 
@@ -101,11 +104,16 @@ def _is_proved_at_once(guard: sympy.Basic, domain: Domain) -> bool:
 
 
 def _is_proved_above(guard: sympy.Basic, domain: Domain) -> bool:
-    """Whether a guard on one size is true for small ones, and proved for all larger: `2 != 2 * w` or `w < 4`."""
+    """Whether a guard on one size is true for small ones, and proved for all larger: `2 != 2 * w` or `w < 4`.
+
+    So is one on what is padded where it is short: `w // 8 + max(6 - w // 8, 0) > 5`.
+    """
     if len(domain) != 1:
         return False
     ((symbol, ends),) = domain.items()
-    evaluation, small = Evaluation(guard, [symbol]), range(ends.low, ends.low + _EACH)
+    largest = max(map(abs, _numbers(guard)), default=0)
+    count = min(max(_EACH, (1 + largest) * periods(guard, symbol)[-1]), _SMALL)
+    evaluation, small = Evaluation(guard, [symbol]), range(ends.low, ends.low + count)
     above = {symbol: Range(small.stop, ends.high)}
     return all(evaluation({symbol: size}) is True for size in small) and _is_proved(guard, [symbol], above)
 
@@ -133,9 +141,7 @@ def _is_proved_with(guard: sympy.Basic, sizes: Sizes, others: Domain) -> bool:
 def _decided_beside_zero(guard: sympy.Basic, domain: Domain) -> Decision:
     """The answer for a guard with divisors that change: `w // (w // 2) != 1` has no value for a `w` of 0 and 1."""
     divisors = {
-        part.args[1]
-        for part in sympy.preorder_traversal(guard)
-        if type(part).__name__ in QUOTIENTS and not part.args[1].is_Integer
+        part.args[1] for part in parts(guard) if type(part).__name__ in QUOTIENTS and not part.args[1].is_Integer
     }
     divided = {symbol for divisor in divisors for symbol in divisor.free_symbols}
     if not divided:
@@ -209,7 +215,7 @@ def _without_own_multiples(guard: sympy.Basic) -> sympy.Basic:
     """
     own = {
         part: part.args[0]
-        for part in sympy.preorder_traversal(guard)
+        for part in parts(guard)
         if type(part).__name__ in ("Mod", "PythonMod") and _is_own_multiple(*part.args)
     }
     return guard.xreplace(own) if own else guard
@@ -239,8 +245,7 @@ def _some_points(guard: sympy.Basic, domain: Domain) -> Iterator[Sizes]:
 
     The same ones at each call.
     """
-    numbers = {int(atom) for atom in guard.atoms(sympy.Integer, sympy.Float) if abs(atom) < 2**62}
-    spans = [sorted(sizes_to_try(span, numbers)) for span in domain.values()]
+    spans = [sorted(sizes_to_try(span, _numbers(guard))) for span in domain.values()]
     if math.prod(map(len, spans)) <= _POINTS:
         yield from (dict(zip(domain, sizes, strict=True)) for sizes in itertools.product(*spans))
         return
@@ -250,6 +255,12 @@ def _some_points(guard: sympy.Basic, domain: Domain) -> Iterator[Sizes]:
     chosen = random.Random(0)
     for sizes in zip(*(chosen.choices(span, k=_POINTS) for span in spans), strict=True):
         yield dict(zip(domain, sizes, strict=True))
+
+
+def _numbers(guard: sympy.Basic) -> set[int]:
+    """The numbers in a guard, as integers; not those that are larger than any size."""
+    atoms = (part for part in parts(guard) if part.is_Integer or part.is_Float)
+    return {int(atom) for atom in atoms if abs(atom) < 2**62}
 
 
 def _grid(guard: sympy.Basic, domain: Domain) -> Iterator[Sizes]:
@@ -322,15 +333,22 @@ def _is_true(guard: sympy.Basic, case: Case) -> bool:
         extreme = innermost_extreme(guard)
         if extreme is not None:
             if _is_eased(guard, extreme):
-                return any(_holds(guard.xreplace({extreme: argument}), case) for argument in extreme.args)
+                return any(_holds(_with(guard, extreme, argument), case) for argument in extreme.args)
             # Its value is that of one argument, for each size of some one: it suffices that each makes the guard true.
-            return all(_holds(guard.xreplace({extreme: candidate}), case) for candidate in candidates(extreme, case))
+            return all(_holds(_with(guard, extreme, candidate), case) for candidate in candidates(extreme, case))
         difference = polynomial(guard.args[0], case) - polynomial(guard.args[1], case)
     except (NotPolynomialError, AssertionError):  # torch's remainder takes no negative numbers
         return False
     return _TESTS[type(guard)](difference, case)
 
 
+@functools.lru_cache(maxsize=4096)
+def _with(guard: sympy.Basic, part: sympy.Basic, argument: sympy.Basic) -> sympy.Basic:
+    """The guard with something in a part's place, the same in every case of a proof."""
+    return guard.xreplace({part: argument})
+
+
+@functools.lru_cache(maxsize=4096)
 def _is_eased(guard: sympy.Basic, extreme: sympy.Basic) -> bool:
     """Whether any argument in place of the extreme makes the guard harder: a Min that is added to the smaller side."""
     if not isinstance(guard, _ORDERS):

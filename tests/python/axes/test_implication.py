@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import sympy
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from torch.utils._sympy.functions import CeilToInt, FloorDiv, IntTrueDiv, Max, Min, Mod
+from torch.utils._sympy.functions import CeilToInt, FloorDiv, IntTrueDiv, Max, Min, Mod, PythonMod
 
-from exportguard.axes.expressions import Evaluation, Range
+from exportguard.axes.expressions import Evaluation, Range, periods, remembering
 from exportguard.axes.implication import Answer, decide
 
 s, b = (sympy.Symbol(name, integer=True, positive=True) for name in ("s27", "s77"))
 padded = s + Mod(4 - Mod(s, 4), 4)
 within = s + b - Max(0, s + b - 15)
+
+
+def convolved(size: sympy.Expr, strides: Sequence[int]) -> sympy.Expr:
+    """The size behind convolutions, each padded to a multiple of its stride."""
+    for stride in strides:
+        size = FloorDiv(size + PythonMod(-size, stride), stride)
+    return size
+
+
+def at_least(size: sympy.Expr, least: int) -> sympy.Expr:
+    """The size that a model pads to what its next operator takes at the least."""
+    return (least - size) * Max(0, Min(1, least - size)) + size
+
 
 PROVED = {
     "a multiple": sympy.Eq(Mod(b * padded, 4 * b), 0),
@@ -32,6 +48,9 @@ PROVED = {
     "what is left of a part of itself": Mod(FloorDiv(s + 2, 4), 4 * FloorDiv(s + 2, 4)) > 0,
     "a size by its half": sympy.Ne(FloorDiv(s, FloorDiv(s, 2)), 1),
     "blocks of both": sympy.Ne(3 * FloorDiv(b, 2) * FloorDiv(b, FloorDiv(b, 2)) * FloorDiv(s, FloorDiv(s, 2)), 0),
+    "behind convolutions": convolved(s, (2, 4, 5, 8)) > 0,
+    "up again behind convolutions": 320 * convolved(s, (2, 4, 5, 8)) >= s,
+    "long enough behind convolutions": at_least(convolved(s, (2, 4, 5, 8)), 7) >= 7,
     "either": sympy.Or(s >= 2, sympy.Eq(b, 9)),
 }
 DISPROVED = {
@@ -150,3 +169,54 @@ def test_what_holds_for_each_of_few_sizes_is_proved() -> None:
     assert decide(guard, {s: Range(2, 4), b: Range(1)}).answer == Answer.DISPROVED
     assert decide(guard, {s: Range(2), b: Range(1, 3)}).answer == Answer.DISPROVED
     assert decide(sympy.Ne(s, FloorDiv(7, b)), {s: Range(8), b: Range(0, 3)}).answer != Answer.PROVED
+
+
+@pytest.mark.parametrize(
+    ("size", "least", "enough"),
+    [
+        (convolved(s, (2, 4, 5, 8)), 40, 320),
+        (FloorDiv(FloorDiv(s, 2) + 1, 4), 4, 8),
+        (FloorDiv(6 * FloorDiv(s, 2) + 1, 4), 4, 4),
+        (CeilToInt(IntTrueDiv(FloorDiv(s, 3), 2) + 0.5), 6, 6),
+        (Max(FloorDiv(s, 4), FloorDiv(s, 6)), 12, 12),
+        (b, 1, 1),
+    ],
+)
+def test_a_period_is_no_longer_than_quotients_of_quotients_take(size: sympy.Expr, least: int, enough: int) -> None:
+    steps = periods(size, s)
+    assert steps == tuple(sorted({least, enough}))
+    values = [Evaluation(size, [b, s])({b: 1, s: 7 + steps[-1] * turn}) for turn in range(6)]
+    assert len({after - before for before, after in itertools.pairwise(values)}) == 1
+
+
+@settings(max_examples=150, deadline=None)
+@given(expressions(), expressions(), st.sampled_from(RELATIONS), st.lists(st.integers(0, 30), min_size=4, max_size=4))
+def test_a_guard_is_evaluated_as_sympy_does_it(left: Any, right: Any, relation: Any, numbers: list[int]) -> None:
+    sizes = {s: numbers[0], b: numbers[1]}
+    try:
+        guard = sympy.Or(relation(left, right), sympy.And(s < numbers[2], relation(right, b)), b > numbers[3])
+        expected = guard.xreplace({symbol: sympy.Integer(size) for symbol, size in sizes.items()})
+    except (AssertionError, TypeError, ValueError, ZeroDivisionError):  # torch's functions refuse some operands
+        return
+    symbols = sorted(guard.free_symbols, key=str)
+    if expected in (sympy.true, sympy.false):
+        assert Evaluation(guard, symbols)(sizes) in (bool(expected), None)
+
+
+def test_what_decides_asks_for_no_value_behind_it() -> None:
+    guard = sympy.Or(b > 3, FloorDiv(s, b - 2) > 0, evaluate=False)
+    evaluation = Evaluation(guard, [b, s])
+    assert evaluation({b: 4, s: 1}) is True
+    assert evaluation({b: 2, s: 1}) is None
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(expressions(), expressions(), st.sampled_from(RELATIONS), st.integers(0, 3)), max_size=6))
+def test_what_a_proof_remembers_changes_no_other_answer(asked: list[tuple[Any, Any, Any, int]]) -> None:
+    guards = []
+    for left, right, relation, low in asked:
+        with contextlib.suppress(AssertionError, TypeError, ValueError):  # torch's functions refuse some operands
+            guards.append((relation(left, right), {s: Range(low), b: Range(low, low + 20 * low or None)}))
+    alone = [decide(guard, domain) for guard, domain in guards]
+    with remembering():
+        assert [decide(guard, domain) for guard, domain in guards] == alone
