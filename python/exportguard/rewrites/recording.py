@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 from exportguard.rewrites.aliases import only_looks
 from exportguard.rewrites.collected import Grown
 from exportguard.rewrites.numbers import marked_like
+from exportguard.size_facts import ending_facts
 from exportguard.source.errors import RewriteError
 
 
@@ -265,7 +266,7 @@ class _Substitution(TorchFunctionMode):
 
 def record(function: Callable[[], Any], captured: Captured) -> Any:
     """Runs `function` on fake tensors without leaving a trace in the graph; returns what it returns."""
-    with disable_proxy_modes_tracing(), _ignored_symbols(), _unrecorded_buffers(), _Recorder(captured):
+    with ending_facts(), disable_proxy_modes_tracing(), _ignored_symbols(), _unrecorded_buffers(), _Recorder(captured):
         return function()
 
 
