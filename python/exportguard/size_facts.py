@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
-_OF_DATA = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
+#: Kinds of the symbols of numbers and sizes that tensor data decide.
+OF_DATA = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
 
 
 @contextmanager
@@ -52,7 +53,7 @@ class _Facts:
 
     def __init__(self, shape_env: Any) -> None:
         self._env = shape_env
-        symbols = [symbol for symbol in shape_env.var_to_range if symbol_is_type(symbol, _OF_DATA)]
+        symbols = [symbol for symbol in shape_env.var_to_range if symbol_is_type(symbol, OF_DATA)]
         self._ranges = {symbol: shape_env.var_to_range[symbol] for symbol in symbols}
         self._replacements = {symbol: shape_env.replacements.get(symbol) for symbol in symbols}
         self._asserted = {symbol: len(shape_env.deferred_runtime_asserts.get(symbol, ())) for symbol in symbols}

@@ -22,9 +22,10 @@ from torch.fx.experimental.symbolic_shapes import (
     has_free_unbacked_symbols,
     statically_known_true,
 )
-from torch.utils._sympy.symbol import SymT, symbol_is_type
+from torch.utils._sympy.symbol import symbol_is_type
 
 from exportguard.rewrites.numbers import MIXED
+from exportguard.size_facts import OF_DATA
 
 
 @torch.library.custom_op("exportguard::sized_anew", mutates_args=())
@@ -86,16 +87,13 @@ def unbound() -> Iterator[None]:
 
 def _assured(original: Callable[..., Any], expression: Any, *args: Any, **kwargs: Any) -> Any:
     """`torch._check`, which torch 2.11 to 2.13 leave out with the guards."""
-    is_of_data = any(symbol_is_type(symbol, _OF_DATA) for symbol in expression.free_symbols)
+    is_of_data = any(symbol_is_type(symbol, OF_DATA) for symbol in expression.free_symbols)
     before = ShapeEnv._suppress_guards_tls()
     TLS.suppress_guards = before and not is_of_data
     try:
         return original(expression, *args, **kwargs)
     finally:
         TLS.suppress_guards = before
-
-
-_OF_DATA = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
 
 
 @contextmanager
