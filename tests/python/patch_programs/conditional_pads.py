@@ -9,7 +9,7 @@ import torch
 from torch.export import Dim
 from transformers.models.swin.modeling_swin import SwinConfig, SwinPatchEmbeddings
 
-from exportguard.patches.transformers.conditional_pads import PadByNothing, amounts, number_or, size_test
+from exportguard.patches.transformers.conditional_pads import HELPERS, PadByNothing
 from exportguard.source.editing import rewrite
 
 from .constructs import is_right_on_every_length
@@ -96,7 +96,7 @@ SIZES = [(8, 8), (9, 8), (10, 8), (11, 8), (4, 8), (6, 8)]
 
 
 def functions_are_right_on_every_size(model: torch.nn.Module, functions: tuple[Any, ...], traced: int) -> None:
-    change = rewrite(PadByNothing, size_test=size_test, amounts=amounts, number_or=number_or)
+    change = rewrite(PadByNothing, **HELPERS)
     with pytest.MonkeyPatch.context() as monkeypatch:
         for function in functions:
             monkeypatch.setitem(globals(), function.__name__, change(function))

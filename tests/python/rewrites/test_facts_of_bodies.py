@@ -39,7 +39,8 @@ class Otherwise(Branch):
         if not self.is_there(rows):
             y = torch.ones(2)
         else:
-            y = self.taken(rows) * 2
+            y = self.taken(rows)
+            y = y * 2
         return y - told(rows)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -31,7 +32,7 @@ _ARITHMETIC = (
 _PADS = (Template("F.pad($x, ...)"), Template("$nn.functional.pad($x, ...)"))
 _FROM_END = Template("-$n")
 _SIZE = Template("$x.shape[$axis]")
-_UPPER = Template("$size + $applies * $upper")
+_UPPER = Template("$size + only_where($applies, $upper)")
 _AMOUNTS = Template("amounts($applies, $by)")
 _COMPARISON = Template("($left, $sign, $right)")
 _NUMBER = Template("$name = number_or($applies, $name, $before)")
@@ -49,24 +50,52 @@ _min: Any = torch.sym_min
 Comparison = tuple[Any, str, Any]
 
 
-def size_test(*comparisons: Comparison) -> Any:
-    """1 where one of them holds and 0 elsewhere, as a size; None where there is no symbolic size to decide it."""
+@dataclass(frozen=True)
+class SizeTest:
+    """A test that is true where one of its comparisons holds, and a size that is 1 there and 0 elsewhere."""
+
+    comparisons: Sequence[Comparison]
+    indicator: Any
+
+    def times(self, number: Any) -> Any:
+        """The number where the test is true and 0 elsewhere, without the test where the number tells it: sizes that
+        stand in what follows for each layer are short then."""
+        if isinstance(number, int):
+            return number * self.indicator if number else 0
+        if any(_is_none_without(comparison, number) for comparison in self.comparisons):
+            return number
+        only = self.comparisons[0] if len(self.comparisons) == 1 else None
+        if only is not None and _is_what_is_left(only, number):
+            return number % _divisor(only[0])
+        difference = None if only is None else _difference(*only)
+        if difference is not None and _is_same(number, difference):
+            return _max(number, 0)
+        return number * self.indicator
+
+
+def size_test(*comparisons: Comparison) -> SizeTest | None:
+    """Whether one of them holds, as sizes; None where there is no symbolic size to decide it."""
     if not all(_is_open(*comparison) for comparison in comparisons):
         return None
     first, *others = (_indicator(*comparison) for comparison in comparisons)
     for other in others:
         first = _max(first, other)
-    return first if _may_vary(first) else None
+    return SizeTest(comparisons, first) if _may_vary(first) else None
 
 
-def amounts(applies: object, pads: Sequence[Any]) -> list[Any]:
-    """How far to pad: as `pads` say where `applies` is 1, not at all where it is 0."""
-    return [0 if isinstance(pad, int) and pad == 0 else pad * applies for pad in pads]
+def amounts(applies: SizeTest, pads: Sequence[Any]) -> list[Any]:
+    """How far to pad: as `pads` say where the test is true, not at all where it is false."""
+    return [only_where(applies, pad) for pad in pads]
 
 
-def number_or(applies: Any, number: Any, before: int) -> Any:
-    """The number where `applies` is 1, what it was before where it is 0."""
-    return before + (number - before) * applies
+def only_where(applies: SizeTest, number: Any) -> Any:
+    """The number where the test is true, 0 where it is false."""
+    return applies.times(number)
+
+
+def number_or(applies: SizeTest, number: Any, before: int) -> Any:
+    """The number where the test is true, what it was before where it is false."""
+    return before + applies.times(number - before)
 
 
 def _is_open(left: object, sign: str, right: object) -> bool:
@@ -75,24 +104,68 @@ def _is_open(left: object, sign: str, right: object) -> bool:
     return are_sizes and any(isinstance(side, torch.SymInt) for side in sides)
 
 
+def _bounds(size: torch.SymInt) -> Any:
+    """By the ranges of the symbols; what the traced sizes gave rise to is no reason."""
+    return size.node.shape_env.bound_sympy(size.node.expr)
+
+
 def _may_vary(size: object) -> bool:
-    """Whether the ranges of the symbols allow for several values; what the traced sizes gave rise to is no reason."""
-    if not isinstance(size, torch.SymInt):
-        return False
-    bounds = size.node.shape_env.bound_sympy(size.node.expr)
-    return bool(bounds.lower != bounds.upper)
+    """Whether the ranges of the symbols allow for several values."""
+    return isinstance(size, torch.SymInt) and bool(_bounds(size).lower != _bounds(size).upper)
+
+
+def _is_never_negative(size: object) -> bool:
+    return bool(_bounds(size).lower >= 0) if isinstance(size, torch.SymInt) else isinstance(size, int) and size >= 0
 
 
 def _indicator(left: Any, sign: str, right: Any) -> Any:
     if sign in ("==", "!="):
-        differs = _one_if_positive(_max(left - right, right - left))
+        apart = left - right if _is_never_negative(left - right) else _max(left - right, right - left)
+        differs = _one_if_positive(apart)
         return differs if sign == "!=" else 1 - differs
+    return _one_if_positive(_difference(left, sign, right))
+
+
+def _difference(left: Any, sign: str, right: Any) -> Any:
+    """What is above 0 where a comparison of order holds; None of others."""
+    if sign in ("==", "!="):
+        return None
     difference = left - right if sign.startswith(">") else right - left
-    return _one_if_positive(difference + 1 if sign.endswith("=") else difference)
+    return difference + 1 if sign.endswith("=") else difference
 
 
 def _one_if_positive(number: object) -> Any:
-    return _max(_min(number, 1), 0)
+    up_to_one = _min(number, 1)
+    return up_to_one if _is_never_negative(number) else _max(up_to_one, 0)
+
+
+def _is_same(one: object, other: object) -> bool:
+    both = [side.node.expr if isinstance(side, torch.SymInt) else side for side in (one, other)]
+    return bool(both[0] == both[1])
+
+
+def _is_none_without(comparison: Comparison, number: Any) -> bool:
+    """Whether the number, or what it is the negative of, is 0 wherever the comparison does not hold."""
+    left, sign, right = comparison
+    if not _is_same(number, left) and not _is_same(-number, left):
+        return False
+    is_nothing_else = sign == "!=" or (sign == ">" and _is_never_negative(left))
+    is_flag = sign == "==" and isinstance(left, torch.SymInt) and _bounds(left).lower == 0 and _bounds(left).upper == 1
+    return (is_nothing_else and _is_same(right, 0)) or (is_flag and _is_same(right, 1))
+
+
+def _divisor(remainder: object) -> int:
+    """Of `n % 4`; 0 of something else."""
+    if not isinstance(remainder, torch.SymInt) or type(remainder.node.expr).__name__ not in ("Mod", "PythonMod"):
+        return 0
+    divisor = remainder.node.expr.args[1]
+    return max(int(divisor), 0) if divisor.is_Integer else 0
+
+
+def _is_what_is_left(comparison: Comparison, number: Any) -> bool:
+    """Whether the number is `4 - n % 4`, and the test is whether that remainder is something."""
+    left, sign, right = comparison
+    return sign in ("!=", ">") and _is_same(right, 0) and _divisor(left) > 0 and _is_same(number, _divisor(left) - left)
 
 
 class PadByNothing(Transformer):
@@ -319,7 +392,9 @@ def _has_test(function: ast.FunctionDef) -> bool:
     )
 
 
-_replace = rewrite(PadByNothing, size_test=size_test, amounts=amounts, number_or=number_or)
+#: What the statements beside a test call.
+HELPERS = {"size_test": size_test, "amounts": amounts, "only_where": only_where, "number_or": number_or}
+_replace = rewrite(PadByNothing, **HELPERS)
 
 
 PATCHES = (
