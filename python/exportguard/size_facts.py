@@ -1,14 +1,13 @@
-"""What torch holds true of sizes that data decide, which ends with the body that makes sure of it.
+"""What torch holds true of sizes that data decide, which ends with the run that makes sure of it.
 
-`rows[0]` makes sure that there is a row. Within a branch that is so for the branch alone, and for the body of a loop
-only where the loop has a turn; torch 2.11 to 2.13 know one set of facts for the whole program, and take `rows[:1]` for
-one row from there on.
+`rows[0]` makes sure that there is a row. A branch that is run to see what it does, and the body of a loop, say so of
+themselves alone; torch 2.11 to 2.13 know one set of facts for the whole trace, and take `rows[:1]` for one row from
+there on. Bodies that they trace themselves have operands of their own, whose facts end with them.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,17 +34,6 @@ def ending_facts() -> Iterator[None]:
         yield
     finally:
         facts.restore()
-
-
-def with_ending_facts(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A call of an operator with bodies, which leaves nothing that these make sure of."""
-
-    @functools.wraps(original)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with ending_facts():
-            return original(*args, **kwargs)
-
-    return call
 
 
 class _Facts:
