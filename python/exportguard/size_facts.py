@@ -2,7 +2,7 @@
 
 `rows[0]` makes sure that there is a row. A branch that is run to see what it does, and the body of a loop, say so of
 themselves alone; torch 2.11 to 2.13 know one set of facts for the whole trace, and take `rows[:1]` for one row from
-there on. Bodies that they trace themselves have operands of their own, whose facts end with them.
+there on.
 """
 
 from __future__ import annotations
