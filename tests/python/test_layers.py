@@ -20,7 +20,7 @@ LAYERS = (
     "streams optional progress",
     "leaving",
     "arguments cache_names composites emptied_caches foreach foreign_names optimization onnx_types "
-    "torch_version devices opsets export_errors sliding_lengths",
+    "torch_version devices opsets export_errors sliding_lengths size_facts",
     "source runners models inputs graph_operators repeats",
     "declaration dynamic_shapes",
     "example",
