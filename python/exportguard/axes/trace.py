@@ -22,6 +22,8 @@ from .recording import Decision, QuestionOfNone
 from .regions import EVERYWHERE, Region
 from .trial import Outcome, Trial
 
+_SOLVED_TO = 128  # the size up to which one is looked for that makes an equation true
+
 
 @dataclass
 class Trace:
@@ -75,13 +77,44 @@ class Trace:
         ]
 
     def all_sizes(self, sizes: Sizes) -> Sizes:
-        """Every symbol of the trace: those given, what follows from them, and the others as in the example."""
-        found: dict[sympy.Symbol, int] = {**self.hints, **sizes}
+        """Every symbol of the trace: those given, what follows from them, and the others as in the example.
+
+        A size that the trace took for what it computes of others is that where it is not given: a model refuses most
+        other sizes for that alone, whatever else it asks of them.
+        """
+        found = self._with_following({**self.hints, **sizes}, sizes)
+        for equation in self._equations if sizes else ():
+            if self.value(equation, found) is False:
+                found = self._solved(equation, found, sizes)
+        return found
+
+    def _with_following(self, found: dict[sympy.Symbol, int], given: Sizes) -> dict[sympy.Symbol, int]:
         for symbol, (symbols, evaluation) in self._following.items():
-            if symbol not in sizes:
+            if symbol not in given:
                 value = evaluation({part: found.get(part, 2) for part in symbols})
                 found[symbol] = int(value) if value is not None else found.get(symbol, 2)
         return found
+
+    @functools.cached_property
+    def _equations(self) -> Sequence[sympy.Eq]:
+        """What torch took to be equal and could not write as one size in the place of another: `(x - 1) // 2 == y`."""
+        conditions = dict.fromkeys(self.replaced(with_relations(self, guard.expr)) for guard in self.shape_env.guards)
+        return [
+            condition
+            for condition in conditions
+            if isinstance(condition, sympy.Eq)
+            and len(condition.free_symbols) > 1
+            and condition.free_symbols <= {*self.free_symbols()} & {*self.hints}
+        ]
+
+    def _solved(self, equation: sympy.Eq, found: Sizes, given: Sizes) -> dict[sympy.Symbol, int]:
+        """The sizes with one that is not given changed so that an equation holds; as they are if none can be."""
+        for symbol in sorted(equation.free_symbols - given.keys(), key=str):
+            most = max(_SOLVED_TO, 4 * self.hints[symbol])
+            for size in range(1 if self.may_be(symbol, 1) else self.domain[symbol].low, most + 1):
+                if self.value(equation, {**found, symbol: size}):
+                    return self._with_following({**found, symbol: size}, {**given, symbol: size})
+        return {**found}
 
     @functools.cached_property
     def _following(self) -> dict[sympy.Symbol, tuple[Sequence[sympy.Symbol], Evaluation]]:
