@@ -169,7 +169,10 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
         points = list(_beyond_the_known(trace, condition))
     if decision.answer == Answer.DISPROVED and not points:
         return None  # the bounds that are known imply it
-    kind, sizes = _tried(trace, points[:_TRIALS] if is_relation else _spread(points))
+    if points and holds_for_tensors_in_memory(condition, trace.trial.numbers_of_entries):
+        kind, sizes = Kind.VAST, points[0]
+    else:
+        kind, sizes = _tried(trace, points[:_TRIALS] if is_relation else _spread(points))
     if kind == Kind.TESTED and trace.trial.may_try_many:
         further = (*_corners(trace, condition), *_drawn(trace, condition))
         wrong = next((point for point in further if point not in points and trace.differs(point)), None)
@@ -180,8 +183,6 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
         kind = _told_by_examples(trace, condition)
     if kind is None:
         kind = _of_untried(trace, guard, points, is_relation=is_relation)
-    if kind == Kind.OPEN and holds_for_tensors_in_memory(condition, trace.trial.numbers_of_entries):
-        kind = Kind.VAST
     if is_relation and kind == Kind.OWN and line:
         trace.relations.add(line)
     bound = AxisBound(

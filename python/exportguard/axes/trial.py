@@ -25,7 +25,7 @@ from .expressions import Sizes
 from .resizing import InputsOfOtherSizes, with_masks, with_other_data
 from .rounding import agree, difference, rank
 from .traced_program import GraphWithCutTables, OtherShapeError, TracedProgram
-from .vast import numbers_of_entries
+from .vast import Room, numbers_of_entries
 
 logger = logging.getLogger(__name__)
 
@@ -237,6 +237,10 @@ class Trial:
         return numbers_of_entries(self._program.nodes)
 
     @functools.cached_property
+    def _room(self) -> Room:
+        return Room(self.numbers_of_entries)
+
+    @functools.cached_property
     def may_try_many(self) -> bool:
         """Whether the program may be run at many sizes: that was asked for, or takes little time."""
         return self._is_thorough or self._is_of_few_calls
@@ -326,7 +330,7 @@ class Trial:
     def _at(self, sizes: Sizes) -> TriedCall | None:
         key = _key(sizes)
         if key not in self._calls:
-            inputs = self._others(sizes) if self._others is not None else None
+            inputs = self._others(sizes) if self._others is not None and self._room.is_there(sizes) else None
             self._calls[key] = None if inputs is None else self._run.of(inputs)
         return self._calls[key]
 

@@ -2,6 +2,8 @@
 
 Nothing can be tried at such sizes. Whoever asks has no other size in mind, and a file that met one would need
 gigabytes for that tensor alone: the bound is told and is no error.
+
+Other guards may be tried at inputs of which a model makes much more, as decoders of pictures do.
 """
 
 from __future__ import annotations
@@ -13,35 +15,76 @@ import sympy
 import torch
 from torch.fx import Node
 from torch.utils import _pytree as pytree
+from torch.utils._sympy.functions import FloatTrueDiv, IntTrueDiv, ToFloat
 
 from exportguard.signature import raw_size
 
+from .expressions import Evaluation, Sizes
+
 _VAST = 2**30  # entries, 4 GiB of float32
+_LARGEST = 2**28  # entries of a tensor that a trial may make, which needs several of them at once
 
 
 def numbers_of_entries(nodes: Iterable[Node]) -> frozenset[sympy.Expr]:
     """How many entries the tensors of a program's nodes have, as they were traced, where that is no number."""
-    found = set()
+    shapes = set()
     for node in nodes:
         for value in pytree.tree_leaves(node.meta.get("val")):
             if isinstance(value, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in value.shape):
-                found.add(math.prod((raw_size(size) for size in value.shape), start=sympy.Integer(1)))
-    return frozenset(found)
+                shapes.add(tuple(raw_size(size) for size in value.shape))
+    return frozenset(math.prod(shape, start=sympy.Integer(1)) for shape in shapes)
+
+
+class Room:
+    """Whether what a program makes at other sizes has room in memory, as far as it tells its sizes by those."""
+
+    def __init__(self, entries: Collection[sympy.Expr]) -> None:
+        """`entries` are the numbers of entries of its tensors."""
+        self._evaluations = [
+            (symbols, Evaluation(number, symbols)) for number in entries if (symbols := _sorted(number))
+        ]
+
+    def is_there(self, sizes: Sizes) -> bool:
+        known = (found for symbols, found in self._evaluations if sizes.keys() >= {*symbols})
+        return all((found(sizes) or 0) <= _LARGEST for found in known)
+
+
+def _sorted(number: sympy.Expr) -> list[sympy.Symbol]:
+    return sorted(number.free_symbols, key=str)
 
 
 def holds_for_tensors_in_memory(condition: sympy.Basic, entries: Collection[sympy.Expr]) -> bool:
     """Whether a condition is met wherever one of the numbers of entries is no larger than 2^30.
 
-    It says then that a multiple of that number is no larger than a number.
+    It says then that a multiple of that number, or what a division by a number makes of it, is no larger than a number.
 
     >>> n, c = sympy.symbols("n c", positive=True, integer=True)
     >>> holds_for_tensors_in_memory(2 * n * c <= 2**31, [n * c])
     True
     >>> holds_for_tensors_in_memory(n**4 <= 2**31, [n, n**2])
     False
+    >>> holds_for_tensors_in_memory(IntTrueDiv(2 * n * c, 2**30) <= 2.0, [n * c])
+    True
     """
-    if not isinstance(condition, sympy.LessThan | sympy.StrictLessThan) or not condition.rhs.is_Integer:
+    if not isinstance(condition, sympy.LessThan | sympy.StrictLessThan) or not condition.rhs.is_number:
         return False
-    ratios = (sympy.cancel(condition.lhs / number) for number in entries)
+    counted, divisor = _taken_apart(condition.lhs)
+    largest = sympy.Rational(condition.rhs) * divisor
+    ratios = (sympy.cancel(counted / number) for number in entries)
     is_strict = isinstance(condition, sympy.StrictLessThan)
-    return any(ratio.is_positive and ratio.is_number and ratio * _VAST <= condition.rhs - is_strict for ratio in ratios)
+    return any(
+        ratio.is_positive and ratio.is_number and (ratio * _VAST < largest if is_strict else ratio * _VAST <= largest)
+        for ratio in ratios
+    )
+
+
+def _taken_apart(counted: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
+    """A dividend, and the positive number that divides it: `x.numel() * 2 / 2**30` counts in gigabytes."""
+    divisor = sympy.Integer(1)
+    while isinstance(counted, IntTrueDiv | FloatTrueDiv | ToFloat):
+        if not isinstance(counted, ToFloat):
+            if not (counted.args[1].is_number and counted.args[1].is_positive):
+                break
+            divisor *= sympy.Rational(counted.args[1])
+        counted = counted.args[0]
+    return counted, divisor
