@@ -23,7 +23,7 @@ from .axes.open_slices import open_slices
 from .axes.recording import TraceRecord, recording_of_none, with_recording
 from .axes.regions import EVERYWHERE, Region
 from .axes.resizing import InputsOfOtherSizes
-from .axes.size_tests import OneWayError, Way, is_of_sizes, places_with_none, tree_of
+from .axes.size_tests import OneWayError, Way, is_of_sizes, places_with_none, tree_of, ways_of
 from .axes.torch_export import traced
 from .axes.traced_program import TracedProgram
 from .axes.trial import ModelRun, does_as_the_model
@@ -136,31 +136,39 @@ def _with_tests_of_sizes(request: ExportRequest, found: Exported) -> Exported:
     """The export with a branch at each test that sizes decide, if the control flow of the model is rewritten at all."""
     if not request.is_rewritten or not (any(map(is_of_sizes, found.bounds or ())) or _is_fixed_by_a_choice(found)):
         return found
-    ways = {id(found.program): found}
+    first = _way(request.example, found)
+    exports = [(first, found)]
 
     def way(example: Example, region: Region) -> Way:
         exported = _exported(replace(request, example=example), region)
-        ways[id(exported.program)] = exported
-        return _way(example, exported)
+        exports.append((_way(example, exported), exported))
+        return exports[-1][0]
 
-    first = _way(request.example, found)
+    def agrees(way: Way, call: CallInputs) -> bool:
+        return does_as_the_model(way.program, request.model, call)
+
+    def one_program(with_none: Sequence[Place]) -> tuple[ExportedProgram, list[Exported]]:
+        tree = tree_of(first, way, agrees, with_none)
+        used = {id(leaf) for leaf in ways_of(tree)}
+        return joined(tree), [exported for leaf, exported in exports if id(leaf) in used]
+
     try:
         empty = places_with_none(first, ModelRun(request.model, request.example.call).takes)
         try:
-            program, excluded = joined(tree_of(first, way, empty)), list[AxisBound]()
+            (program, used), excluded = one_program(empty), list[AxisBound]()
         except (ExportError, OneWayError) as error:
             if not empty:
                 raise
             logger.info("no way for sizes of 0: %s", error)
-            program, excluded = joined(tree_of(first, way)), _bounds_of_none(found, request.example, empty)
+            (program, used), excluded = one_program(()), _bounds_of_none(found, request.example, empty)
     except (ExportError, OneWayError) as error:
         reason = next(iter(str(error).splitlines()), "")
         logger.info("tests on sizes stay as the example decides them: %s", reason)
         _warn(bound for bound in found.bounds or () if bound.kind == Kind.NONE)
         return replace(found, untested=f"tests on sizes cannot become branches: {reason}")
-    logger.info("%d programs for different sizes are one", len(ways))
+    logger.info("%d programs for different sizes are one", len(used))
     _warn(excluded)
-    one = _joined(program, list(ways.values()))
+    one = _joined(program, used)
     return replace(one, bounds=[*(one.bounds or ()), *excluded])
 
 

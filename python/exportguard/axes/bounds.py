@@ -47,6 +47,7 @@ _TRIALS, _ALIKE = 3, 2  # of one guard; of those, in a long program, where all q
 _MODERATE = 40  # a size that is soon computed
 _DRAWN, _DRAWS = 6, 200  # sizes that are tried beside, and how often they are drawn for that
 _OPEN_BEYOND = (Kind.TESTED, Kind.INNER)  # bounds beyond which the program is to be right as well
+_EACH_UP_TO = 130  # the size up to which those are tried that a model makes another number of
 _LARGER = 18  # a size that few tests take for small, and that is soon computed
 
 
@@ -169,13 +170,14 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
         points = list(_beyond_the_known(trace, condition))
     if decision.answer == Answer.DISPROVED and not points:
         return None  # the bounds that are known imply it
-    if points and holds_for_tensors_in_memory(condition, trace.trial.numbers_of_entries):
+    kind: Kind | None
+    if points and _is_broken_by_vast_tensors_alone(trace, condition):
         kind, sizes = Kind.VAST, points[0]
     else:
         kind, sizes = _tried(trace, points[:_TRIALS] if is_relation else _spread(points))
     if kind == Kind.TESTED and trace.trial.may_try_many:
-        further = (*_corners(trace, condition), *_drawn(trace, condition))
-        wrong = next((point for point in further if point not in points and trace.differs(point)), None)
+        further = (*_corners(trace, condition), *_drawn(trace, condition), *_of_each_number(trace, condition))
+        wrong = next((point for point in further if trace.differs(point)), None)
         kind, sizes = (kind, sizes) if wrong is None else (Kind.WRONG, wrong)
     if kind == Kind.TESTED and guard in trace.hidden:
         kind = Kind.HIDDEN
@@ -199,6 +201,13 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
         trace.known.append(condition)
         narrow(trace.domain, condition)
     return bound
+
+
+def _is_broken_by_vast_tensors_alone(trace: Trace, condition: sympy.Basic) -> bool:
+    def is_proved(comparison: sympy.Basic) -> bool:
+        return decide(trace.replaced(comparison), trace.domain).answer == Answer.PROVED
+
+    return holds_for_tensors_in_memory(condition, trace.trial.numbers_of_entries, is_proved)
 
 
 def _of_untried(trace: Trace, guard: sympy.Basic, points: Sequence[Sizes], *, is_relation: bool) -> Kind:
@@ -240,6 +249,22 @@ def _drawn(trace: Trace, condition: sympy.Basic) -> Iterator[Sizes]:
             left -= 1
         if not left:
             return
+
+
+def _of_each_number(trace: Trace, condition: sympy.Basic) -> Iterator[Sizes]:
+    """A size for each number that the model makes of one, where the trace has one of these numbers.
+
+    `int(n / 16)` is a number of Python, and torch is asked nothing where the model compares it with others.
+    """
+    if not isinstance(condition, sympy.Eq) or not condition.rhs.is_Integer or condition.lhs.is_Symbol:
+        return
+    for symbol in sorted(condition.free_symbols & {*trace.free_symbols()}, key=str):
+        numbers, ends = {int(condition.rhs)}, trace.domain[symbol]
+        for size in range(ends.low, min(ends.high or _EACH_UP_TO, _EACH_UP_TO) + 1):
+            number = trace.value(condition.lhs, trace.all_sizes({symbol: size}))
+            if number is not None and number not in numbers:
+                numbers.add(number)
+                yield {symbol: size}
 
 
 def _spread(points: Sequence[Sizes]) -> list[Sizes]:

@@ -336,10 +336,32 @@ def _is_true(guard: sympy.Basic, case: Case) -> bool:
                 return any(_holds(_with(guard, extreme, argument), case) for argument in extreme.args)
             # Its value is that of one argument, for each size of some one: it suffices that each makes the guard true.
             return all(_holds(_with(guard, extreme, candidate), case) for candidate in candidates(extreme, case))
-        difference = polynomial(guard.args[0], case) - polynomial(guard.args[1], case)
+        difference = _difference_of_quotients(guard, case)
+        if difference is None:
+            difference = polynomial(guard.args[0], case) - polynomial(guard.args[1], case)
     except (NotPolynomialError, AssertionError):  # torch's remainder takes no negative numbers
         return False
     return _TESTS[type(guard)](difference, case)
+
+
+def _difference_of_quotients(guard: sympy.Basic, case: Case) -> Polynomial | None:
+    """What is above or below 0 as `a / b - c / d` is, if the guard compares such quotients and may find them equal.
+
+    Python rounds `a / b` to the nearest float, which keeps the order of two quotients, but makes some of them equal.
+    """
+    if not isinstance(guard, sympy.GreaterThan | sympy.LessThan) or not any(map(_is_quotient, guard.args)):
+        return None
+    (a, b), (c, d) = (
+        [polynomial(part, case) for part in (side.args if _is_quotient(side) else (side, sympy.Integer(1)))]
+        for side in guard.args
+    )
+    if not (case.at_least(b, 1) and case.at_least(d, 1)):
+        raise NotPolynomialError
+    return a * d - c * b
+
+
+def _is_quotient(side: sympy.Basic) -> bool:
+    return type(side).__name__ == "IntTrueDiv"
 
 
 @functools.lru_cache(maxsize=4096)

@@ -8,6 +8,7 @@ it, its branches conditions on sizes.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ import sympy
 from torch.export import ExportedProgram
 from torch.utils._sympy.functions import Mod, PythonMod
 
+from exportguard.errors import ExportError
 from exportguard.example import Example, Place
 from exportguard.inputs import CallInputs
 from exportguard.signature import TracedInputs
@@ -25,7 +27,10 @@ from .expressions import Sizes
 from .regions import Axes, Region, places_of_symbols, symbol_of, without_small_axes
 from .resizing import InputsOfOtherSizes
 
+logger = logging.getLogger(__name__)
+
 _WAYS = 8  # programs for one model
+_BESIDE = 5  # above the sizes of an example are looked at
 _NUMBERS = 3  # sizes that one line is compared with
 
 
@@ -57,18 +62,24 @@ Tree = Way | Branch
 
 #: Traces the model with an example, for the sizes of a region.
 Trace = Callable[[Example, Region], Way]
+#: Whether the program of a way does what the model does for a call.
+Agrees = Callable[[Way, CallInputs], bool]
 
 
 @dataclass(frozen=True)
 class _Exit:
-    """Sizes at which a program is not the one that runs: where the condition does not hold, as at the point."""
+    """Sizes at which a program is not the one that runs: where the condition does not hold, as at the point.
+
+    So are those `beside` the example, if there are such.
+    """
 
     condition: sympy.Basic
     point: Sizes
     line: str
+    beside: Sizes | None = None
 
 
-def tree_of(first: Way, trace: Trace, with_none: Container[Place] = ()) -> Tree:
+def tree_of(first: Way, trace: Trace, agrees: Agrees, with_none: Container[Place] = ()) -> Tree:
     """The ways through a model, of which one is traced.
 
     A name does not ask for a size of 0, and a way that is traced for one entry would be taken for none as well:
@@ -79,7 +90,7 @@ def tree_of(first: Way, trace: Trace, with_none: Container[Place] = ()) -> Tree:
         ExportError: torch.export stops on one of them.
     """
     _require_names(first)
-    return _Search(first, trace, with_none).tree(first, Region())
+    return _Search(first, trace, agrees, with_none).tree(first, Region())
 
 
 def places_with_none(first: Way, takes: Callable[[CallInputs], bool]) -> list[Place]:
@@ -131,8 +142,8 @@ def is_of_sizes(bound: AxisBound) -> bool:
 
 
 class _Search:
-    def __init__(self, first: Way, trace: Trace, with_none: Container[Place]) -> None:
-        self._first, self._trace = first, trace
+    def __init__(self, first: Way, trace: Trace, agrees: Agrees, with_none: Container[Place]) -> None:
+        self._first, self._trace, self._agrees = first, trace, agrees
         self._axes = Axes.of(first.example, with_none)
         self._inputs = InputsOfOtherSizes(first.inputs, first.example.call)
         self._count = 1
@@ -148,8 +159,31 @@ class _Search:
             inner.append(inner[-1].within(leaving.condition))
         for leaving, around in zip(reversed(exits), reversed(inner[:-1]), strict=True):
             beyond = around.within(sympy.Not(leaving.condition))
-            found = Branch(leaving.condition, found, self.tree(self._at(leaving.point, beyond), beyond), leaving.line)
+            found = Branch(leaving.condition, found, self.tree(self._beyond(leaving, beyond), beyond), leaving.line)
         return found
+
+    def _beyond(self, leaving: _Exit, region: Region) -> Way:
+        """The way for the sizes at which a program is not the one that runs.
+
+        It is traced beside the example if that is the model at the point as well, where the other program was found
+        wrong. The least sizes that break a condition often make axes within the model 1, of which torch makes
+        constants: the way that is traced there is for few sizes, and there are others for all the rest.
+        """
+        self._count += 1
+        if self._count > _WAYS:
+            raise OneWayError(f"tests on sizes lead to more than {_WAYS} ways through the model")
+        beside = self._way_beside(leaving, region)
+        return self._at(leaving.point, region) if beside is None else beside
+
+    def _way_beside(self, leaving: _Exit, region: Region) -> Way | None:
+        if leaving.beside is None:
+            return None
+        try:
+            way = self._at(leaving.beside, region)
+        except ExportError as error:  # the model may refuse these sizes
+            logger.info("beside the example torch.export stops: %s", error)
+            return None
+        return way if self._agrees(way, self._call(leaving.point)) else None
 
     def _require_tests(self, exits: Sequence[_Exit]) -> None:
         """Refuses a line that makes a number of a size, for each of which there is a way of its own."""
@@ -159,15 +193,14 @@ class _Search:
                 raise OneWayError(f"a number is made of a size by {leaving.line}")
 
     def _at(self, point: Sizes, region: Region) -> Way:
-        self._count += 1
-        if self._count > _WAYS:
-            raise OneWayError(f"tests on sizes lead to more than {_WAYS} ways through the model")
+        return self._trace(without_small_axes(self._first.example.like(self._call(point))), region)
+
+    def _call(self, point: Sizes) -> CallInputs:
         names = {str(symbol): point[place] for symbol, place in self._symbols(self._first).items() if place in point}
-        example = self._first.example
         call = self._inputs.alike({**_hints(self._first), **names})
         if call is None:
             raise OneWayError("inputs of other sizes would be too large")
-        return self._trace(without_small_axes(example.like(call)), region)
+        return call
 
     def _symbols(self, way: Way) -> Mapping[sympy.Symbol, sympy.Symbol]:
         return places_of_symbols(way.inputs, self._first.example)
@@ -185,8 +218,21 @@ class _Search:
                 point = region.breaking(leaving.condition, self._axes)
             if point is None:
                 raise OneWayError("on one of the ways an axis is a constant, and may be something else")
-            yield replace(leaving, point=self._all_sizes(point))
+            beside = self._beside_the_example(way, region, leaving.condition)
+            yield replace(leaving, point=self._all_sizes(point), beside=beside)
             region = region.within(leaving.condition)
+
+    def _beside_the_example(self, way: Way, region: Region, condition: sympy.Basic) -> Sizes | None:
+        """Sizes a little larger than those of a way at which a condition does not hold, if there are such."""
+        sizes = {symbol_of(place): size for place, size in way.example.sizes.items()}
+        own = condition.free_symbols & {*self._axes.domain} - {*self._axes.same}
+        for by in range(1, _BESIDE):
+            larger = {symbol: sizes[symbol] + by for symbol in own if symbol in sizes}
+            point = self._all_sizes({s: size for s, size in {**sizes, **larger}.items() if s not in self._axes.same})
+            asked = all(self._axes.domain[symbol].holds(size) for symbol, size in larger.items())
+            if larger and asked and _meets(region, point) and _breaks(condition, point):
+                return point
+        return None
 
     def _candidates(self, way: Way) -> Iterator[_Exit]:
         for bound in way.bounds:

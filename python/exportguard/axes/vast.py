@@ -9,7 +9,8 @@ Other guards may be tried at inputs of which a model makes much more, as decoder
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+import operator
+from collections.abc import Callable, Collection, Iterable
 
 import sympy
 import torch
@@ -22,6 +23,7 @@ from exportguard.signature import raw_size
 from .expressions import Evaluation, Sizes
 
 _VAST = 2**30  # entries, 4 GiB of float32
+_RATIOS = 4  # numbers of entries, those most like what is counted, that are compared with it
 _LARGEST = 2**28  # entries of a tensor that a trial may make, which needs several of them at once
 
 
@@ -53,10 +55,17 @@ def _sorted(number: sympy.Expr) -> list[sympy.Symbol]:
     return sorted(number.free_symbols, key=str)
 
 
-def holds_for_tensors_in_memory(condition: sympy.Basic, entries: Collection[sympy.Expr]) -> bool:
+def _is_true(comparison: sympy.Basic) -> bool:
+    return bool(comparison == sympy.true)
+
+
+def holds_for_tensors_in_memory(
+    condition: sympy.Basic, entries: Collection[sympy.Expr], is_proved: Callable[[sympy.Basic], bool] = _is_true
+) -> bool:
     """Whether a condition is met wherever one of the numbers of entries is no larger than 2^30.
 
-    It says then that a multiple of that number, or what a division by a number makes of it, is no larger than a number.
+    It says then that no more than a multiple of that number is no larger than a number. `is_proved` tells of a
+    comparison of sizes whether it holds for all of them.
 
     >>> n, c = sympy.symbols("n c", positive=True, integer=True)
     >>> holds_for_tensors_in_memory(2 * n * c <= 2**31, [n * c])
@@ -68,23 +77,26 @@ def holds_for_tensors_in_memory(condition: sympy.Basic, entries: Collection[symp
     """
     if not isinstance(condition, sympy.LessThan | sympy.StrictLessThan) or not condition.rhs.is_number:
         return False
-    counted, divisor = _taken_apart(condition.lhs)
-    largest = sympy.Rational(condition.rhs) * divisor
-    ratios = (sympy.cancel(counted / number) for number in entries)
-    is_strict = isinstance(condition, sympy.StrictLessThan)
-    return any(
-        ratio.is_positive and ratio.is_number and (ratio * _VAST < largest if is_strict else ratio * _VAST <= largest)
-        for ratio in ratios
-    )
+    counted, most = _without_floats(condition.lhs), sympy.Rational(condition.rhs) / _VAST
+    if isinstance(condition, sympy.StrictLessThan):
+        most -= sympy.Rational(1, 2**64)
+    ratios = sorted({sympy.cancel(counted / number) for number in entries}, key=_complexity)
+    return any(_is_at_most(ratio, most, is_proved) for ratio in ratios[:_RATIOS])
 
 
-def _taken_apart(counted: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr]:
-    """A dividend, and the positive number that divides it: `x.numel() * 2 / 2**30` counts in gigabytes."""
-    divisor = sympy.Integer(1)
-    while isinstance(counted, IntTrueDiv | FloatTrueDiv | ToFloat):
-        if not isinstance(counted, ToFloat):
-            if not (counted.args[1].is_number and counted.args[1].is_positive):
-                break
-            divisor *= sympy.Rational(counted.args[1])
-        counted = counted.args[0]
-    return counted, divisor
+def _without_floats(counted: sympy.Expr) -> sympy.Expr:
+    """The exact number that a float stands for: `x.numel() * 2 / 2**30` counts in gigabytes."""
+    exact = counted.replace(IntTrueDiv, operator.truediv).replace(FloatTrueDiv, operator.truediv)
+    return sympy.nsimplify(exact.replace(ToFloat, lambda number: number), rational=True)
+
+
+def _complexity(ratio: sympy.Expr) -> tuple[int, int, str]:
+    return len(ratio.free_symbols), int(sympy.count_ops(ratio)), str(ratio)
+
+
+def _is_at_most(ratio: sympy.Expr, most: sympy.Expr, is_proved: Callable[[sympy.Basic], bool]) -> bool:
+    """Whether how often what is counted has each entry is no more than a number, for all sizes."""
+    if ratio.is_number:
+        return bool(ratio.is_positive and ratio <= most)
+    above, below = sympy.fraction(ratio)
+    return is_proved(sympy.Le(above, sympy.floor(most) * below)) and is_proved(sympy.Ge(below, 1))

@@ -1,0 +1,106 @@
+"""Quotients of sizes, as the factors by which pictures are enlarged, are compared exactly, and counted with tensors."""
+
+from __future__ import annotations
+
+import pytest
+import sympy
+import torch
+from torch.utils._sympy.functions import FloorDiv, IntTrueDiv, ToFloat
+
+from exportguard import to_onnx
+from exportguard.axes.expressions import Range
+from exportguard.axes.implication import Answer, decide
+from exportguard.axes.vast import holds_for_tensors_in_memory
+
+h, w, n = sympy.symbols("h w n", integer=True, positive=True)
+DOMAIN = {symbol: Range(2) for symbol in (h, w, n)}
+
+
+def halved(size: sympy.Symbol) -> sympy.Expr:
+    return FloorDiv(size - 1, 2) + 1
+
+
+HOLD = {
+    "no factor of two halves is above 2": IntTrueDiv(w, halved(w)) <= IntTrueDiv(2 * h, h),
+    "nor above a number": IntTrueDiv(w, halved(w)) <= 2,
+    "a factor is no less than another": IntTrueDiv(4 * h, h + 1) >= IntTrueDiv(w, w + 1),
+}
+OPEN = {
+    "what rounding makes equal is not below": IntTrueDiv(w, w + 1) < IntTrueDiv(w + 1, w + 2),
+    "a divisor of 0": IntTrueDiv(w, w - 2) >= 1,
+}
+
+
+@pytest.mark.parametrize("guard", HOLD.values(), ids=HOLD.keys())
+def test_an_order_of_quotients_is_proved(guard: sympy.Basic) -> None:
+    assert decide(guard, DOMAIN).answer == Answer.PROVED
+
+
+@pytest.mark.parametrize("guard", OPEN.values(), ids=OPEN.keys())
+def test_what_floats_do_not_keep_is_not_proved(guard: sympy.Basic) -> None:
+    assert decide(guard, DOMAIN).answer != Answer.PROVED
+
+
+def proved(comparison: sympy.Basic) -> bool:
+    return decide(comparison, DOMAIN).answer == Answer.PROVED
+
+
+counted = ToFloat(8 * n * halved(w)) * IntTrueDiv(h, halved(h))
+
+
+@pytest.mark.parametrize(("most", "holds"), [(2.0**31, True), (2.0**29, False)])
+def test_what_is_less_than_a_tensor_has_entries_is_counted_with_it(most: float, holds: bool) -> None:
+    assert holds_for_tensors_in_memory(counted <= most, [n * h * w * 8], proved) is holds
+    assert holds_for_tensors_in_memory(counted <= most, [n], proved) is False
+
+
+class Enlarges(torch.nn.Module):
+    """Halves a picture and enlarges it by 2, or to an odd size, as networks for diffusion do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = torch.nn.Conv2d(2, 2, 3, stride=2, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        size = x.shape[2:] if any(side % 2 for side in x.shape[2:]) else None
+        y = self.convolution(x)
+        factor = 2 if size is None else max([whole / half for whole, half in zip(size, y.shape[2:], strict=True)])
+        if y.numel() * factor > 2**31:
+            y = y.contiguous()
+        if size is None:
+            return torch.cat([torch.nn.functional.interpolate(y, scale_factor=2.0, mode="nearest"), x], 1)
+        return torch.cat([torch.nn.functional.interpolate(y, size=size, mode="nearest"), x], 1)
+
+
+class EnlargesTwice(torch.nn.Module):
+    """Two of its axes are 1 at the least picture that is no multiple of 4: what is traced there is for few others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Conv2d(2, 4, 3, stride=2, padding=1)
+        self.second = torch.nn.Conv2d(4, 4, 3, stride=2, padding=1)
+
+    def attention(self, x: torch.Tensor) -> torch.Tensor:
+        batch, channels, height, width = x.shape
+        flat = x.permute(0, 2, 3, 1).reshape(batch, height * width, channels).softmax(1)
+        return flat.reshape(batch, height, width, channels).permute(0, 3, 1, 2).contiguous() + x
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        is_odd = any(side % 4 for side in x.shape[2:])
+        y = self.first(x)
+        z = self.attention(self.second(y))
+        for like in (y, x):
+            sizes = {"size": like.shape[2:]} if is_odd else {"scale_factor": 2.0}
+            z = self.attention(torch.nn.functional.interpolate(z, mode="nearest", **sizes))
+        return torch.cat([z, x], 1)
+
+
+@pytest.mark.parametrize("module", [Enlarges(), EnlargesTwice()], ids=["once", "twice"])
+def test_pictures_of_odd_sizes_become_branches(module: torch.nn.Module) -> None:
+    module = module.eval()
+    shapes = ({0: "batch", 2: "height", 3: "width"},)
+    model = to_onnx(module, (torch.randn(2, 2, 16, 24),), dynamic_shapes=shapes, rewrite="auto")
+    for sizes in ((1, 16, 16), (2, 15, 16), (1, 8, 9), (3, 7, 13), (1, 1, 1), (2, 1, 4), (1, 33, 3), (1, 2, 2)):
+        x = torch.randn(sizes[0], 2, *sizes[1:])
+        (got,) = model.run({"x": x}).values()
+        torch.testing.assert_close(got, module(x))
