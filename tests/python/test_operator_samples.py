@@ -14,7 +14,7 @@ import pytest
 import torch
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-STEP = 20
+STEP = 30
 PROGRAMS = range(4000, 4006)
 
 #: Signs are free; fits are good to eight digits; a number is a float64 in a file.

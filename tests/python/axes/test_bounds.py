@@ -60,7 +60,7 @@ WRONG = {
     "a value": (lambda x: x * (2 if x.shape[1] / 2 == 3.0 else 3), "seq for Eq(IntTrueDiv(seq, 2), 3.0)"),
     "chunks in a number of their own": (
         lambda x: x * 2 if x.shape[1] + (4 - x.shape[1] % 4) % 4 <= 8 else x,
-        "seq for seq + (Mod(4 - (Mod(seq, 4)), 4)) <= 8",
+        "seq for 4*(((seq + 3)//4)) <= 8",
     ),
     "a remainder": (lambda x: x if x.shape[1] % 2 else x * 2, "seq for Eq(Mod(seq, 2), 0)"),
     "one": (lambda x: x * 3 if x.shape[1] == 1 else x, "seq for seq >= 2"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from control_flow_program import up
@@ -71,11 +73,16 @@ class Model(torch.nn.Module):
 
 
 def _programs() -> list[tuple[str, str, str]]:
-    """Each number with each use in one loop, and each number and each use with each loop."""
+    """Every pair of a number, a use and a loop: each number with each use, in one loop after the other."""
     loops, uses, numbers = [*LOOPS], [*USES], [*NUMBERS]
-    found = [(n, u, loops[(i + j) % len(loops)]) for i, n in enumerate(numbers) for j, u in enumerate(uses)]
-    found += [("int", u, lo) for u in uses for lo in loops]
-    return [*dict.fromkeys(found)]
+    return [(n, u, loops[(i + j) % len(loops)]) for i, n in enumerate(numbers) for j, u in enumerate(uses)]
+
+
+def test_the_programs_have_every_pair() -> None:
+    found = _programs()
+    parts = (NUMBERS, USES, LOOPS)
+    for one, other in itertools.combinations(range(len(parts)), 2):
+        assert {(p[one], p[other]) for p in found} == {*itertools.product(parts[one], parts[other])}
 
 
 @pytest.mark.parametrize(("number", "use", "loop"), _programs())
