@@ -17,7 +17,6 @@ from typing import Any
 from exportguard.declaration.expected import Expected, expecting
 from exportguard.declaration.patch import Patch
 
-_EXPORT = "torch.export._trace._non_strict_export"
 _MADE = "torch.export._trace.make_fake_inputs"
 _TRACED = "torch.export._trace._fakify_module_inputs"
 
@@ -80,7 +79,7 @@ PATCHES = (
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_export/non_strict_utils.py",
         is_in_traces=False,
         probe=expecting(
-            Expected(path=_EXPORT, has=("make_fake_inputs(mod, args, kwargs, ...)",)),
+            Expected(path=_MADE, parameters="nn_module, args, kwargs, dynamic_shapes, ...", has=("ShapeEnv",)),
             Expected(path=_TRACED, parameters="args, kwargs, fake_mode"),
             Expected(
                 path="torch._export.non_strict_utils.produce_guards_and_solve_constraints",
