@@ -7,7 +7,7 @@ import importlib
 import logging
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -149,6 +149,18 @@ def keep_frames(changes: Changes, functions: Iterable[Any]) -> None:
     new = {(code.co_filename, code.co_name) for code in codes if code is not None} - anchors
     if new:
         changes.call(lambda: anchors.update(new), lambda: anchors.difference_update(new), "stack traces")
+
+
+def by_target(replacements: Mapping[str, Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    """The `replace` of a patch of several targets, each with a function of its own, by the names in their paths.
+
+    >>> made = by_target({"math.floor": lambda original: "down", "math.ceil": lambda original: "up"})
+    >>> import math
+    >>> made(math.ceil)
+    'up'
+    """
+    by_name = {path.rpartition(".")[2]: make for path, make in replacements.items()}
+    return lambda original: by_name[original.__name__](original)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from exportguard.declaration.expected import Expected, expecting
-from exportguard.declaration.patch import Patch
+from exportguard.declaration.patch import Patch, by_target
 
 _MADE = "torch.export._trace.make_fake_inputs"
 _TRACED = "torch.export._trace._fakify_module_inputs"
@@ -66,10 +66,6 @@ def _release(environment: Any) -> None:
 _REPLACEMENTS = {_MADE: noting, _TRACED: releasing}
 
 
-def _replacement(original: Callable[..., Any]) -> Callable[..., Any]:
-    return next(make for path, make in _REPLACEMENTS.items() if path.endswith(f".{original.__name__}"))(original)
-
-
 PATCHES = (
     Patch(
         name="inputs of a trace that has ended",
@@ -86,6 +82,6 @@ PATCHES = (
                 has=("shape_env.tracked_fakes",),
             ),
         ),
-        replace=_replacement,
+        replace=by_target(_REPLACEMENTS),
     ),
 )

@@ -20,7 +20,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from exportguard.declaration.expected import Expected, expecting
-from exportguard.declaration.patch import Patch
+from exportguard.declaration.patch import Patch, by_target
 from exportguard.patches.torch.module_state import state_before_export
 from exportguard.repeats.plan import repeats_planned
 
@@ -246,10 +246,6 @@ _KNOWN = (
 _REPLACEMENTS = {_EXPORT: deciding, _FAKES: noting_fakes, _CALL: asking_buffers}
 
 
-def _replacement(original: Callable[..., Any]) -> Callable[..., Any]:
-    return next(make for path, make in _REPLACEMENTS.items() if path.endswith(f".{original.__name__}"))(original)
-
-
 PATCHES = (
     Patch(
         name="tests of buffers",
@@ -259,6 +255,6 @@ PATCHES = (
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/experimental/proxy_tensor.py",
         is_in_traces=False,
         probe=expecting(*_KNOWN),
-        replace=_replacement,
+        replace=by_target(_REPLACEMENTS),
     ),
 )
