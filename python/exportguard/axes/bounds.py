@@ -11,10 +11,11 @@ tokens, which every loop over a decoder begins with.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import logging
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import sympy
@@ -48,6 +49,7 @@ _MODERATE = 40  # a size that is soon computed
 _DRAWN, _DRAWS = 6, 200  # sizes that are tried beside, and how often they are drawn for that
 _OPEN_BEYOND = (Kind.TESTED, Kind.INNER)  # bounds beyond which the program is to be right as well
 _EACH_UP_TO = 130  # the size up to which those are tried that a model makes another number of
+_LARGEST = 2**16  # the size up to which one is looked for of which it makes a certain number
 _LARGER = 18  # a size that few tests take for small, and that is soon computed
 
 
@@ -175,9 +177,11 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
         kind, sizes = Kind.VAST, points[0]
     else:
         kind, sizes = _tried(trace, points[:_TRIALS] if is_relation else _spread(points))
-    if kind == Kind.TESTED and trace.trial.may_try_many:
-        further = (*_corners(trace, condition), *_drawn(trace, condition), *_of_each_number(trace, condition))
-        wrong = next((point for point in further if trace.differs(point)), None)
+    if kind == Kind.TESTED:
+        beside = (*_corners(trace, condition), *_drawn(trace, condition)) if trace.trial.may_try_many else ()
+        wrong = next((point for point in beside if trace.differs(point)), None)
+        others = _of_other_numbers(trace, condition, trace.at_hand.get(guard, ())) if wrong is None else ()
+        wrong = next((point for point in others if trace.differs(point, for_seconds=True)), wrong)
         kind, sizes = (kind, sizes) if wrong is None else (Kind.WRONG, wrong)
     if kind == Kind.TESTED and guard in trace.hidden:
         kind = Kind.HIDDEN
@@ -251,20 +255,41 @@ def _drawn(trace: Trace, condition: sympy.Basic) -> Iterator[Sizes]:
             return
 
 
-def _of_each_number(trace: Trace, condition: sympy.Basic) -> Iterator[Sizes]:
-    """A size for each number that the model makes of one, where the trace has one of these numbers.
+def _of_other_numbers(trace: Trace, condition: sympy.Basic, at_hand: Sequence[int]) -> Iterator[Sizes]:
+    """Sizes of which the model makes other numbers than the one that the trace has: `int(n / 16)` is one of Python, and
+    torch is asked nothing where the model compares it.
 
-    `int(n / 16)` is a number of Python, and torch is asked nothing where the model compares it with others.
+    There is a size for each number that small sizes lead to, if the program is short, and for those that the model has
+    at hand, `at_hand`, and the next ones, `int(n / 16) > 30`.
     """
-    if not isinstance(condition, sympy.Eq) or not condition.rhs.is_Integer or condition.lhs.is_Symbol:
+    if not isinstance(condition, sympy.Eq) or not condition.rhs.is_number or condition.lhs.is_Symbol:
         return
     for symbol in sorted(condition.free_symbols & {*trace.free_symbols()}, key=str):
-        numbers, ends = {int(condition.rhs)}, trace.domain[symbol]
-        for size in range(ends.low, min(ends.high or _EACH_UP_TO, _EACH_UP_TO) + 1):
-            number = trace.value(condition.lhs, trace.all_sizes({symbol: size}))
-            if number is not None and number not in numbers:
-                numbers.add(number)
+
+        def number_of(size: int, symbol: sympy.Symbol = symbol) -> float | None:
+            value = trace.value(condition.lhs, trace.all_sizes({symbol: size}))
+            return None if value is None else float(value)
+
+        ends = trace.domain[symbol]
+        tried = {float(condition.rhs)}
+        for size in range(ends.low, min(ends.high or _EACH_UP_TO, _EACH_UP_TO) + 1) if trace.trial.may_try_many else ():
+            number = number_of(size)
+            if number is not None and number not in tried:
+                tried.add(number)
                 yield {symbol: size}
+        for number in (entry for known in at_hand for entry in (known, known + 1)):
+            if number not in tried:
+                tried.add(number)
+                yield from ({symbol: size} for size in _sizes_of(number, number_of, ends))
+
+
+def _sizes_of(number: int, number_of: Callable[[int], float | None], ends: Range) -> Iterator[int]:
+    """The least size of which a number is made, where larger sizes make larger numbers; none if there is none."""
+    highest = min(ends.high or _LARGEST, _LARGEST)
+    sizes = range(ends.low, highest + 1)
+    at = bisect.bisect_left(sizes, True, key=lambda size: (number_of(size) or 0) >= number)
+    if at < len(sizes) and number_of(sizes[at]) == number:
+        yield sizes[at]
 
 
 def _spread(points: Sequence[Sizes]) -> list[Sizes]:

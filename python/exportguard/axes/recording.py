@@ -20,6 +20,7 @@ from exportguard.declaration.options import PatchOptions
 from exportguard.patches.torch.static_axes import model_line
 from exportguard.rewrites.catching import is_caught
 
+from .numbers_at_hand import numbers_at_hand
 from .open_slices import ASKING
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -36,7 +37,8 @@ class Decision:
     an operator asks where the model may catch what it raises decides about the model's way as well.
     `is_of_slice` if that asks where a slice ends, `is_of_squeeze` if it says that an axis is not squeezed away,
     `is_hidden` if it is asked in branches and loops alone that tensor data may not come to, `is_test` if Python code of
-    the model got the answer, and not an operator alone; `is_choice` if it asked for that, and no number.
+    the model got the answer, and not an operator alone; `is_choice` if it asked for that, and no number. If it got a
+    number, `at_hand` are others that the code may compare it with.
     """
 
     condition: sympy.Basic
@@ -47,6 +49,7 @@ class Decision:
     is_hidden: bool = False
     is_test: bool = False
     is_choice: bool = False
+    at_hand: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,7 @@ class TraceRecord:
         is_of_model = _asked_by_model() or is_caught()
         is_test = is_of_model and _is_answered_to_python()
         is_choice = is_test and _is_answered_to_python(("__bool__",))
+        at_hand = numbers_at_hand(_frames()) if is_test and not is_choice else ()
         if before is None or (is_of_model and not before.is_of_model):
             is_hidden = is_of_model and _is_hidden()
             known[condition] = Decision(
@@ -90,6 +94,7 @@ class TraceRecord:
                 is_hidden=is_hidden,
                 is_test=is_test,
                 is_choice=is_choice,
+                at_hand=at_hand,
             )
         elif is_of_model:
             is_hidden = before.is_hidden and _is_hidden()
@@ -98,6 +103,7 @@ class TraceRecord:
                 is_hidden=is_hidden,
                 is_test=is_test or before.is_test,
                 is_choice=is_choice or before.is_choice,
+                at_hand=at_hand or before.at_hand,
             )
 
 

@@ -47,6 +47,7 @@ class Trace:
         self.names = {**self.asked_names, **symbol_names(self.traced, self.example.shapes)}
         self.same = _asked_relations(self.traced, self.example.relations, self.shape_env.replacements)
         self.lines = {decision.condition: decision.line for decision in self.decisions}
+        self.at_hand = {decision.condition: decision.at_hand for decision in self.decisions}
         self.hidden = {decision.condition for decision in self.decisions if decision.is_hidden}
         self.hints = _hints(self.shape_env)
         given = sizes_of_examples(self.traced, self.calls)
@@ -154,11 +155,12 @@ class Trace:
         """Whether the program can be run at all outside of ONNX, and does what the model does at the traced sizes."""
         return self.trial.outcome(self.all_sizes({})) == Outcome.AGREES
 
-    def differs(self, sizes: Sizes) -> bool:
-        """Whether the program is wrong where it takes no time to find out."""
+    def differs(self, sizes: Sizes, *, for_seconds: bool = False) -> bool:
+        """Whether the program is wrong where it takes no time to find out, or `for_seconds` at the most."""
         known = self.all_sizes(sizes)
-        is_quick = meets(self.known, self, sizes) and self.trial.is_quick(known)
-        return is_quick and self.trial.outcome(known) == Outcome.DIFFERS and self.runs_as_traced()
+        may_try = self.trial.is_affordable if for_seconds else self.trial.is_quick
+        is_tried = meets(self.known, self, sizes) and may_try(known)
+        return is_tried and self.trial.outcome(known) == Outcome.DIFFERS and self.runs_as_traced()
 
     def told(self, sizes: Sizes, *, is_relation: bool = False) -> str:
         """Sizes in the user's names."""
