@@ -66,19 +66,19 @@ def exported_module(request: ExportRequest) -> Exported:
     Raises:
         ExportError: torch.export stops, or its program does something else than the model.
     """
-    if request.model is not None:
-        require_same_without_gradients(request.model, request.example.call)
-    # A converter needs no gradients, and what is traced without them has fewer changes of mode to keep.
-    with (
-        torch.no_grad(),
-        without_full_collections(),
-        shared_snapshots(),
-        serializers_of(request.guard),
-        traced_with_markers(request.repeats) as counts,
-        recorded_phases() as seconds,
-    ):
-        found = _exported(request)
-        found = _with_fewer_bounds(request, found)
+    with without_full_collections(), recorded_phases() as seconds:
+        if request.model is not None:
+            with phase("comparing with gradients"):
+                require_same_without_gradients(request.model, request.example.call)
+        # A converter needs no gradients, and what is traced without them has fewer changes of mode to keep.
+        with (
+            torch.no_grad(),
+            shared_snapshots(),
+            serializers_of(request.guard),
+            traced_with_markers(request.repeats) as counts,
+        ):
+            found = _exported(request)
+            found = _with_fewer_bounds(request, found)
     return replace(found, counts=tuple(counts), seconds={**request.seconds, **seconds})
 
 

@@ -21,7 +21,7 @@ from exportguard.rewrites.calls import Called
 from exportguard.rewrites.reach import all_names
 from exportguard.rewrites.state import KeptModule
 
-from .resizing import with_other_data
+from .resizing import is_of_reals, with_other_data
 from .rounding import agree
 from .trial import ModelRun
 
@@ -51,9 +51,11 @@ def require_same_without_gradients(model: torch.nn.Module, call: CallInputs) -> 
     if not names or not run.is_possible() or not run.of(call).is_affordable():
         return
     kept = KeptModule(model)
-    first = list(_runs(kept, call))
-    others = with_other_data(call) if any(one.asks_data for one in first) and run.of(call).is_quick() else ()
-    if not all(map(_is_same, itertools.chain([first], (list(_runs(kept, other)) for other in others)))):
+    with run.of(call).threads():
+        first = list(_runs(kept, call))
+        others = with_other_data(call) if any(one.asks_data for one in first) and run.of(call).is_quick() else ()
+        is_same = all(map(_is_same, itertools.chain([first], (list(_runs(kept, other)) for other in others))))
+    if not is_same:
         raise ExportError(
             f"forward asks whether gradients are computed ({', '.join(names)}), and does something else without them, "
             "as a file does, than where it is exported: to have what it does without gradients call to_onnx within "
@@ -86,7 +88,8 @@ class _Run:
 def _runs(kept: KeptModule, call: CallInputs) -> Iterator[_Run]:
     """What the model returns, and calls, with and without gradients, for as far as it takes the call."""
     for are_computed in (True, False):
-        own, recorder = call.copied(), _Recorder()
+        own = call.copied()
+        recorder = _Recorder([leaf for leaf in own.leaves() if is_of_reals(leaf)])
         try:
             with kept.call() as model, torch.set_grad_enabled(are_computed), recorder:
                 recorder.known([*model.parameters(), *model.buffers(), *own.leaves()])
@@ -98,30 +101,41 @@ def _runs(kept: KeptModule, call: CallInputs) -> Iterator[_Run]:
 
 
 class _Recorder(TorchFunctionMode):
-    """Notes the functions of torch that are called, their numbers, and which of the tensors met so far they take."""
+    """Notes the functions of torch that are called, their numbers, and which of the tensors met so far they take.
 
-    def __init__(self) -> None:
+    `asks_data` if Python learned what some tensor holds that may hold something else for other `inputs`.
+    """
+
+    def __init__(self, inputs: Sequence[object]) -> None:
         super().__init__()
         self.calls: list[object] = []
         self.asks_data = False
         # By id: the call that made it and its place there, and the tensor, kept so that the id stays its own.
         self._tensors: dict[int, tuple[tuple[int, int], torch.Tensor]] = {}
         self._given = 0
+        self._changing = {_memory(leaf) for leaf in inputs if isinstance(leaf, torch.Tensor)}
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if func is torch._C._set_grad_enabled:  # a `with torch.no_grad()` goes back to what it came from
             return func(*args, **(kwargs or {}))
-        given = pytree.tree_leaves((args, kwargs or {}))
+        given = _leaves((*args, *kwargs.values()) if kwargs else args)
         self.calls.append((func, self.known(given)))
-        self.asks_data = self.asks_data or _tells_data(func, given)
+        may_change = self._may_change(given)
+        self.asks_data = self.asks_data or (may_change and _tells_data(func, given))
         result = func(*args, **(kwargs or {}))
-        for place, leaf in enumerate(pytree.tree_leaves(result)):
+        for place, leaf in enumerate(_leaves((result,))):
             if isinstance(leaf, torch.Tensor):
                 # Also of what returns its operand for some kernels' results and a copy for others', as `contiguous`.
                 self._tensors[id(leaf)] = ((len(self.calls), place), leaf)
+                given.append(leaf)
+        if may_change:  # what it gives, and what it writes into
+            self._changing.update(_memory(leaf) for leaf in given if isinstance(leaf, torch.Tensor))
         return result
+
+    def _may_change(self, leaves: Sequence[object]) -> bool:
+        return any(isinstance(leaf, torch.Tensor) and _memory(leaf) in self._changing for leaf in leaves)
 
     def known(self, leaves: Sequence[object]) -> tuple[object, ...]:
         """Values that are the same in two runs which do the same."""
@@ -132,6 +146,24 @@ class _Recorder(TorchFunctionMode):
             self._given += 1
             self._tensors[id(tensor)] = ((0, self._given), tensor)
         return self._tensors[id(tensor)][0]
+
+
+def _leaves(values: Sequence[object]) -> list[object]:
+    """The values, and what lies in those that hold others; most are tensors and numbers."""
+    found: list[object] = []
+    for value in values:
+        if isinstance(value, torch.Tensor | int | float | None):
+            found.append(value)
+        else:
+            found += pytree.tree_leaves(value)
+    return found
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    """Where the numbers lie that a tensor shares with its views; one place for all that have no memory of theirs."""
+    if tensor.layout is not torch.strided:
+        return 0
+    return tensor.untyped_storage().data_ptr()
 
 
 def _tells_data(func: Any, given: Sequence[object]) -> bool:

@@ -119,8 +119,8 @@ def with_other_data(call: CallInputs) -> Iterator[CallInputs]:
     """The same call with floating numbers of other signs and magnitudes, that tests of them go the other way; none if
     it has no such numbers."""
     leaves = call.leaves()
-    for change in _CHANGES if any(map(_is_of_reals, leaves)) else ():
-        yield call.with_leaves([change(leaf) if _is_of_reals(leaf) else leaf for leaf in leaves])
+    for change in _CHANGES if any(map(is_of_reals, leaves)) else ():
+        yield call.with_leaves([change(leaf) if is_of_reals(leaf) else leaf for leaf in leaves])
 
 
 _CHANGES: Sequence[Callable[[torch.Tensor], torch.Tensor]] = (
@@ -133,7 +133,8 @@ _CHANGES: Sequence[Callable[[torch.Tensor], torch.Tensor]] = (
 )
 
 
-def _is_of_reals(leaf: object) -> bool:
+def is_of_reals(leaf: object) -> bool:
+    """Whether it is a tensor whose numbers other data may have in their place."""
     return isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
 
 

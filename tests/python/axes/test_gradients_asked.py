@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 
 from exportguard import ExportError, to_onnx
 from exportguard.axes import gradients
+
+
+def _written(x: torch.Tensor) -> torch.Tensor:
+    """A tensor of another memory, of whose view the numbers are those of x by now."""
+    room = torch.zeros(x.shape)
+    view = room.view(-1)
+    room[:] = x
+    return view
+
 
 #: Each has another answer where gradients are computed.
 _OTHER: dict[str, Callable[[Any, torch.Tensor], Any]] = {
@@ -18,6 +27,9 @@ _OTHER: dict[str, Callable[[Any, torch.Tensor], Any]] = {
     "how a result was made": lambda m, x: (x @ m.weight).grad_fn is not None,
     "whether a result is a leaf": lambda m, x: not (x * m.weight).is_leaf,
     "beside data": lambda m, x: torch.is_grad_enabled() and bool((x.sum() > 50) | (x.sum() < 50)),
+    "beside other data": lambda m, x: torch.is_grad_enabled() and bool(x.sum() < 0),
+    "beside other data of a result": lambda m, x: torch.is_grad_enabled() and (x * m.weight).sum().item() < 0,
+    "beside other data that was written": lambda m, x: torch.is_grad_enabled() and bool(_written(x).sum() < 0),
 }
 _SAME: dict[str, Callable[[Any, torch.Tensor], Any]] = {
     "of an input": lambda m, x: x.requires_grad,
@@ -107,3 +119,26 @@ def test_kernels_that_round_in_another_way_are_the_same_function(monkeypatch: py
     monkeypatch.setattr(gradients, "agree", lambda *args: False)
     model, x = Checkpointed(lambda m, x: torch.is_grad_enabled()).eval(), torch.ones(3, 4)
     torch.testing.assert_close(_first(model, x), model(x).detach())
+
+
+class CountsThreads(torch.nn.Module):
+    """Notes in how many threads it is called with gradients."""
+
+    seen: ClassVar[list[int]] = []
+
+    def forward(self, x):
+        if torch.is_grad_enabled():
+            self.seen.append(torch.get_num_threads())
+        return x + 1
+
+
+def test_a_small_model_is_called_in_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CountsThreads, "seen", [])
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        _first(CountsThreads(), torch.ones(3, 4))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert set(CountsThreads.seen) == {1}
