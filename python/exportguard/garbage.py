@@ -29,11 +29,18 @@ def without_full_collections() -> Iterator[None]:
 @contextlib.contextmanager
 def without_collections() -> Iterator[None]:
     """For a block that imports: what it makes stays, and the collector, which looks through it again and again, finds
-    nothing."""
+    nothing.
+
+    Behind it all objects are old, as if a collection had been gone through: to freeze and to unfreeze makes them so,
+    and looks at none. It is left out where somebody has frozen others.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if was_enabled:
+            if gc.get_freeze_count() == 0:
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()

@@ -34,3 +34,28 @@ def test_nothing_is_collected_while_a_block_imports_and_a_collector_that_was_off
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def _is_old(item: object) -> bool:
+    return any(other is item for other in gc.get_objects(generation=2))
+
+
+def test_what_a_block_imports_is_old_behind_it_and_may_be_collected() -> None:
+    with without_collections():
+        circle: list[object] = []
+        circle.append(circle)
+        assert not _is_old(circle)
+    assert _is_old(circle)
+    assert gc.get_freeze_count() == 0
+    assert circle in gc.get_referrers(circle)
+
+
+def test_what_somebody_has_frozen_stays_so() -> None:
+    gc.freeze()
+    try:
+        count = gc.get_freeze_count()
+        with without_collections():
+            pass
+        assert gc.get_freeze_count() == count > 0
+    finally:
+        gc.unfreeze()

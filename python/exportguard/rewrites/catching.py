@@ -134,9 +134,18 @@ class _Scope:
     blocks: tuple[Block, ...]
 
 
+#: By file: its lines as they were read last, the same list until they are read again, and what they are.
+_READ: dict[str, tuple[list[str], tuple[_Scope, ...] | None]] = {}
+
+
 def _blocks_of(file: str) -> tuple[_Scope, ...] | None:
     lines = linecache.getlines(file)
-    return _parsed("".join(lines)) if lines else None
+    if not lines:
+        return None
+    read = _READ.get(file)
+    if read is None or read[0] is not lines:
+        read = _READ[file] = lines, _parsed("".join(lines))
+    return read[1]
 
 
 @functools.lru_cache(maxsize=32)

@@ -14,7 +14,7 @@ import torch
 from exportguard.arguments import path_of, require_callable, require_kind, wrong
 from exportguard.devices import threads_for
 from exportguard.errors import REFUSALS, ExportGuardError, InvalidArgumentError
-from exportguard.garbage import without_full_collections
+from exportguard.garbage import without_collections, without_full_collections
 from exportguard.models import ModelCase, build_model
 from exportguard.models.wide_modules import is_kept, wide_modules
 from exportguard.opsets import checked_opset
@@ -135,7 +135,8 @@ def _case_of(model: str | os.PathLike[str], options: FolderOptions) -> ModelCase
     if is_program(name):
         return case_of_program(name, options.build)
     try:
-        return build_model(name, options.build)
+        with without_collections():  # transformers is imported here, and weights are in no circle
+            return build_model(name, options.build)
     except (*REFUSALS, ArithmeticError) as error:  # of the code of a model, which has no errors of its own
         if isinstance(error, ExportGuardError):
             raise
