@@ -377,12 +377,13 @@ class Grown(list[Any]):
         return self._of_a_size(count) if isinstance(count, torch.SymInt) else Grown(list.__mul__(self, count))
 
     def _of_a_size(self, count: torch.SymInt) -> Grown:
-        """`[0] * n` of a dynamic size."""
+        """`[0, 1] * n` of a dynamic size."""
         numbers = [*list.__iter__(self)]
-        if len(numbers) != 1 or not isinstance(numbers[0], _SCALARS):
-            _refuse("`*` of something else than one number")
+        kinds = {number_tensor(number).dtype if isinstance(number, _SCALARS) else None for number in numbers}
+        if len(kinds) != 1 or None in kinds:
+            _refuse("`*` of something else than numbers of one kind")
         length = torch.sym_max(count, 0)  # type: ignore[no-untyped-call]
-        return Grown([Collected(number_rows(number_tensor(numbers[0]).repeat(length)))])
+        return Grown([Collected(number_rows(torch.stack([*map(number_tensor, numbers)]).repeat(length)))])
 
     __rmul__ = __mul__
 

@@ -65,8 +65,15 @@ def _loops_of(source: str) -> tuple[tuple[int, int], ...]:
     heads += [(n.lineno, n.test.end_lineno or n.lineno) for n in nodes if isinstance(n, ast.While)]
     kinds = (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
     heads += [(n.lineno, n.end_lineno or n.lineno) for n in nodes if isinstance(n, kinds)]
-    heads += [(n.lineno, n.end_lineno or n.lineno) for n in nodes if isinstance(n, ast.Starred)]
+    heads += [(n.lineno, n.end_lineno or n.lineno) for n in nodes if isinstance(n, ast.Starred) or is_repetition(n)]
     return (*heads, *((n.lineno, n.end_lineno or n.lineno) for n in nodes if _counts(n)))
+
+
+def is_repetition(node: ast.AST) -> TypeGuard[ast.BinOp]:
+    """Whether it is `[a, b] * n`, or `n * [a, b]`."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+        return False
+    return isinstance(node.left, ast.List) or isinstance(node.right, ast.List)
 
 
 def _counts(node: ast.AST) -> TypeGuard[ast.Call]:

@@ -53,6 +53,12 @@ def concatenated(*parts: Any) -> Any:
     return Grown([element for one in lists for element in parts_of(one)])
 
 
+def repeated(left: Any, right: Any) -> Any:
+    """`[a, b] * n` or `n * [a, b]`."""
+    items, count = (left, right) if isinstance(left, list) else (right, left)
+    return Grown(items) * count if is_tracing() and isinstance(count, torch.SymInt) else left * right
+
+
 def apart(items: Any, before: int, behind: int) -> tuple[Any, ...]:
     """What `a, *b, c = items` binds, with as many names in front of the list and behind it."""
     elements = list_of(items)

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.engine import Unit
+from exportguard.rewrites.fixed_loops import is_repetition
 from exportguard.source.walking import Transformer
 
 ORDER = 16
@@ -98,6 +99,14 @@ class _Calls(Transformer):
         self._unit.note(node, "[*…]")
         parts = [e.value if isinstance(e, ast.Starred) else ast.List([e], ast.Load()) for e in node.elts]
         return ast.copy_location(build.call("concatenated", *map(build.lazy, parts)), node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        """`[a, b] * n` → `_rt.repeated([a, b], n)`"""
+        self.generic_visit(node)
+        if not is_repetition(node) or not self._unit.keep(node):
+            return node
+        self._unit.note(node, "[…] * …")
+        return ast.copy_location(build.call("repeated", node.left, node.right), node)
 
     def _is_unzip(self, node: ast.Call) -> bool:
         """Whether it is `zip(*pairs)`."""
