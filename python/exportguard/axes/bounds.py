@@ -31,7 +31,7 @@ from .bound import AxisBound, Kind, upper_bound
 from .data_tests import watched_for_data_tests
 from .examples import are_telling, is_met
 from .expressions import Range, Sizes, remembering
-from .forms import FORMED, LOOPS, decisions_of_forms, questions_of_loops
+from .forms import FORMED, LOOPS, SQUEEZING, decisions_of_forms, questions_of_loops, require_no_squeezes_of_data
 from .implication import Answer, decide
 from .none import bounds_at_none, bounds_of_empty_caches
 from .recording import Decision, TraceRecord
@@ -85,8 +85,13 @@ class Proof:
 
 
 def prove(claim: Claim) -> Proof:
-    """Every condition on the sizes of the inputs under which a program was traced and that was not asked for."""
+    """Every condition on the sizes of the inputs under which a program was traced and that was not asked for.
+
+    Raises:
+        ExportError: the program has one rank where the model has several, by its data.
+    """
     program, example, record = TracedProgram(claim.program), claim.example, claim.record
+    require_no_squeezes_of_data(program.calls_of(*SQUEEZING))
     traced = program.inputs
     decisions = [*record.of(traced.shape_env), *decisions_of_forms(program.calls_of(*FORMED))]
     trial = Trial(ModelRun(claim.model, example.call), program, is_thorough=claim.is_for_branches)

@@ -18,7 +18,9 @@ import torch
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 from torch.utils._sympy.functions import FloorDiv
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
+from exportguard.errors import ExportError
 from exportguard.model_code import is_users
 from exportguard.signature import TracedInputs, raw_size
 
@@ -28,6 +30,7 @@ _aten = torch.ops.aten
 
 _SQUEEZES = (_aten.squeeze.default, _aten.squeeze.dim, _aten.squeeze.dims)
 _SQUEEZES_IN_PLACE = (_aten.squeeze_.default, _aten.squeeze_.dim, _aten.squeeze_.dims)
+SQUEEZING = (*_SQUEEZES, *_SQUEEZES_IN_PLACE)
 
 
 def _quotient_up(size: sympy.Expr, part: sympy.Expr) -> sympy.Expr:
@@ -98,6 +101,38 @@ def decisions_of_forms(calls: Iterable[Node]) -> list[Decision]:
             if condition.free_symbols and condition not in found:
                 found[condition] = Decision(condition, line_of(node), is_of_model=True, is_of_squeeze=is_squeeze)
     return [*found.values()]
+
+
+def require_no_squeezes_of_data(calls: Iterable[Node]) -> None:
+    """Refuses to squeeze an axis of which tensor data alone tells how long it is, as of the rows of a mask.
+
+    The result has one rank in a file, and in the model another one where there is a single entry. Torch takes each such
+    size for another than 1 (`guard_or_false`, 2.11 to 2.13). One that a check of the model keeps from 1 is left.
+
+    Raises:
+        ExportError: with the line that squeezes.
+    """
+    for node in calls:
+        if any(_may_be_one_by_data(size) for _, size in _asked_to_squeeze(node)):
+            raise ExportError(_SQUEEZED.format(line_of(node) or node.format_node()))
+
+
+def _may_be_one_by_data(size: Any) -> bool:
+    if not isinstance(size, torch.SymInt):
+        return False
+    expression = raw_size(size)
+    if not any(symbol_is_type(symbol, SymT.UNBACKED_INT) for symbol in expression.free_symbols):
+        return False
+    span = size.node.shape_env.bound_sympy(expression)
+    return bool(span.lower <= 1 <= span.upper)
+
+
+_SQUEEZED = (
+    "an axis is squeezed of which tensor data alone tells the size ({}): where it has a single entry the model takes "
+    "the axis away, and goes on with another rank, while a file has one rank for each value. What to do: name the axes "
+    "that always have one entry, as `mask.nonzero().squeeze(1)`, or write `flatten()` or `reshape(…)` for what is "
+    "meant; behind `torch._check(x.shape[0] > 1)` it may stay"
+)
 
 
 def questions_of_loops(loops: Iterable[Node], traced: TracedInputs) -> list[QuestionOfNone]:

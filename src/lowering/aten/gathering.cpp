@@ -28,24 +28,16 @@ void lower_gather(LoweringContext& ctx) {
 
 void lower_take(LoweringContext& ctx) { ctx.result(ctx.gather(flattened(ctx, ctx.input(0)), ctx.input(1), 0)); }
 
-/// The sizes that two tensors of one rank broadcast to, except that `kept` has its own size on the axis.
-std::vector<Size> sizes_beside(LoweringContext& ctx, std::int64_t axis, Value* kept, Value* other) {
-  std::vector<Size> sizes = ctx.sizes_of(kept);
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    const auto at = static_cast<std::int64_t>(i);
-    if (at != axis && sizes[i].number() == 1) sizes[i] = size_of(ctx, other, at);
-  }
-  return sizes;
-}
-
 void lower_take_along_dim(LoweringContext& ctx) {
   Value* x = ctx.input(0);
   Value* index = ctx.input(1);
   if (!ctx.has(2)) return ctx.result(gathered(ctx, flattened(ctx, x), flattened(ctx, index), 0));
   const std::int64_t axis = ctx.axis(2, ctx.rank(x));
-  Value* wide = ctx.expand(x, sizes_beside(ctx, axis, x, index));
+  const std::vector<Size> sizes = ctx.output_sizes(0);  // what both broadcast to, but for the axis of x
+  std::vector<Size> of_x = sizes;
+  of_x[static_cast<std::size_t>(axis)] = ctx.sizes_of(x)[static_cast<std::size_t>(axis)];
   index = ctx.op("Mod", {index, ctx.dim_scalar(x, axis)});  // along an axis torch counts indices around it
-  ctx.result(gathered(ctx, wide, ctx.expand(index, sizes_beside(ctx, axis, index, x)), axis));
+  ctx.result(gathered(ctx, ctx.expand(x, of_x), ctx.expand(index, sizes), axis));
 }
 
 void lower_put(LoweringContext& ctx) {

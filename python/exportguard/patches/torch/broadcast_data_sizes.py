@@ -1,0 +1,178 @@
+"""Tensors of sizes that tensor data decide, beside others and expanded to their size.
+
+Of `x[mask]` torch 2.11 to 2.13 does not know how many rows it has. Beside a tensor of `n` rows, and where it is
+expanded to `n`, they take for granted that it has as many, and write `n` for its size from there on. It may have a
+single row as well, which is broadcast: a file would leave out an expansion that it needs, or count `n` rows where there
+is one. Here the result has `n` rows, and the size of what is broadcast stays one of its own, which is 1 or `n`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from exportguard.declaration.expected import Expected, expecting
+from exportguard.declaration.patch import Patch, Replacement, by_target
+
+if TYPE_CHECKING:
+    from exportguard._core import Changes
+
+_SHAPES = "torch._refs._broadcast_shapes"
+_SHAPES_OF_META = "torch._meta_registrations._broadcast_shapes"
+_PAIR = "torch._subclasses.fake_impls.infer_size"
+_ARGUMENTS = "torch._refs._maybe_broadcast"
+_ARGUMENTS_OF_META = "torch._meta_registrations._maybe_broadcast"
+_EXPAND = "torch._refs.expand"
+_EXPANDED = "torch._prims._broadcast_in_dim_meta"
+
+
+def _of_shapes(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The common shape of several; of those that are None, or a number, as torch has it."""
+
+    @functools.wraps(original)
+    def _broadcast_shapes(*shapes: Any) -> Any:
+        lists = [shape for shape in shapes if isinstance(shape, Sequence)]
+        if not any(map(_has_data_sizes, lists)):
+            return original(*shapes)
+        settled = iter(_settled(lists))
+        return original(*(next(settled) if isinstance(shape, Sequence) else shape for shape in shapes))
+
+    return _broadcast_shapes
+
+
+def _of_pair(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The common shape of two operands of an operator by elements."""
+
+    @functools.wraps(original)
+    def infer_size(a: Sequence[Any], b: Sequence[Any]) -> Any:
+        return original(*_settled([a, b])) if _has_data_sizes(a) or _has_data_sizes(b) else original(a, b)
+
+    return infer_size
+
+
+def _of_expanded(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A tensor expanded to a shape, `places` being the axes of that shape that it has."""
+
+    @functools.wraps(original)
+    def _broadcast_in_dim_meta(a: torch.Tensor, shape: Sequence[Any], broadcast_dimensions: Sequence[int]) -> Any:
+        if not _has_data_sizes(a.shape):
+            return original(a, shape, broadcast_dimensions)
+        wanted = [shape[place] for place in broadcast_dimensions]
+        sizes = [_one_beside(size, other) for size, other in zip(a.shape, wanted, strict=True)]
+        return original(a.as_strided(sizes, a.stride()), shape, broadcast_dimensions)
+
+    return _broadcast_in_dim_meta
+
+
+def _of_expand(original: Callable[..., Any]) -> Callable[..., Any]:
+    """The same by the function that shape functions call, beside the operator."""
+
+    @functools.wraps(original)
+    def expand(a: torch.Tensor, *shape: Any, implicit: bool = False) -> Any:
+        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
+        if len(wanted) < a.dim() or not _has_data_sizes(a.shape):
+            return original(a, *shape, implicit=implicit)
+        pairs = zip(a.shape, wanted[len(wanted) - a.dim() :], strict=True)
+        return original(a.as_strided([_one_beside(*pair) for pair in pairs], a.stride()), *shape, implicit=implicit)
+
+    return expand
+
+
+def _of_arguments(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Tensors as they broadcast together, whose sizes torch otherwise takes for equal once more."""
+
+    @functools.wraps(original)
+    def _maybe_broadcast(*args: Any, preserve_cpu_scalar_tensors: bool = True) -> Any:
+        tensors = [each for each in args if isinstance(each, torch.Tensor)]
+        if not any(_has_data_sizes(each.shape) for each in tensors):
+            return original(*args, preserve_cpu_scalar_tensors=preserve_cpu_scalar_tensors)
+        settled = iter(_settled([each.shape for each in tensors]))
+        wide = (
+            each.as_strided(next(settled), each.stride()) if isinstance(each, torch.Tensor) else each for each in args
+        )
+        return original(*wide, preserve_cpu_scalar_tensors=preserve_cpu_scalar_tensors)
+
+    return _maybe_broadcast
+
+
+def _apply(changes: Changes) -> list[Replacement]:
+    # torch 2.11 to 2.13: what gives an operator of `prims` its shape is an attribute of the operator.
+    operator: Any = torch.ops.prims.broadcast_in_dim.default
+    changes.set_attribute(operator, "prim_meta_impl", _of_expanded(operator.prim_meta_impl))
+    return []
+
+
+def _has_data_sizes(shape: Sequence[Any]) -> bool:
+    return any(map(_is_of_data, shape))
+
+
+def _is_of_data(size: Any) -> bool:
+    from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
+
+    return isinstance(size, torch.SymInt) and has_free_unbacked_symbols(size)
+
+
+def _settled(shapes: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """The shapes with 1 for sizes that data decide, where another operand has a size that they do not."""
+    settled = [list(shape) for shape in shapes]
+    for axis in range(1, max(map(len, settled)) + 1):
+        known = next((shape[-axis] for shape in settled if axis <= len(shape) and _is_known(shape[-axis])), None)
+        for shape in settled:
+            if known is not None and axis <= len(shape):
+                shape[-axis] = _one_beside(shape[-axis], known)
+    return settled
+
+
+def _is_known(size: Any) -> bool:
+    """Whether it is a size that data do not decide, and to which others are broadcast."""
+    return not _is_of_data(size) and not (isinstance(size, int) and size == 1)
+
+
+def _one_beside(size: Any, other: Any) -> Any:
+    """1 for a size that data decide and that is 1 or another one which they do not; else the size itself."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_or
+
+    if not _is_of_data(size) or not _is_known(other) or statically_known_true(size == other):
+        return size
+    if isinstance(other, int) and other < 0:  # as it is
+        return size
+    torch._check(sym_or(size == 1, size == other))  # type: ignore[no-untyped-call]
+    return 1
+
+
+_UPSTREAM = "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/"
+
+PATCHES = (
+    Patch(
+        name="broadcast sizes of data",
+        kind="torch",
+        target=(_SHAPES, _SHAPES_OF_META, _PAIR, _ARGUMENTS, _ARGUMENTS_OF_META, _EXPAND),
+        reason="a tensor whose rows data count is taken to have as many as one beside it, also where it has one",
+        upstream=f"{_UPSTREAM}_refs/__init__.py",
+        probe=expecting(
+            Expected(path=_SHAPES, parameters="_shapes", has=("guard_or_false(common_shape[idx] == 1)",)),
+            Expected(path=_PAIR, parameters="a, b", has=("guard_or_false(sizeA == 1)",)),
+            Expected(path=_ARGUMENTS, parameters="args, preserve_cpu_scalar_tensors", has=("guard_or_false(x != y)",)),
+            Expected(path=_EXPAND, parameters="a, shape, implicit"),
+        ),
+        replace=by_target({_SHAPES: _of_shapes, _PAIR: _of_pair, _ARGUMENTS: _of_arguments, _EXPAND: _of_expand}),
+    ),
+    Patch(
+        name="expanded sizes of data",
+        kind="torch",
+        target=_EXPANDED,
+        reason="a tensor whose rows data count is taken to have as many as it is expanded to, also where it has one",
+        upstream=f"{_UPSTREAM}_prims/__init__.py",
+        probe=expecting(
+            Expected(
+                path=_EXPANDED,
+                parameters="a, shape, broadcast_dimensions",
+                has=("guard_or_false(a.shape[original_idx] == 1)",),
+            )
+        ),
+        apply=_apply,
+    ),
+)

@@ -1,0 +1,82 @@
+"""A tensor whose rows tensor data count, beside one of another size: it has as many rows, or one that is broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.nn import functional
+
+from called import CalledWithTwo
+from exportguard import to_onnx
+
+Form = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def filled(x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    out = torch.zeros_like(x)
+    out[:] = rows
+    return out
+
+
+def copied(x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    out = torch.zeros_like(x)
+    out.copy_(rows)
+    return out
+
+
+def written_beside(x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    out = x.clone()
+    out[:, 1:3] = rows[:, :2]
+    return out
+
+
+#: What takes `rows` beside `x`, whose rows are as many, or of which there is one.
+FORMS: dict[str, Form] = {
+    "added": lambda x, rows: x + rows,
+    "added to": lambda x, rows: rows + x,
+    "compared": lambda x, rows: (rows > x).float(),
+    "expanded": lambda x, rows: rows.expand(x.shape[0], 4),
+    "expanded as": lambda x, rows: rows.expand_as(x),
+    "expanded in front": lambda x, rows: rows.expand(2, x.shape[0], 4),
+    "broadcast to": lambda x, rows: torch.broadcast_to(rows, x.shape),
+    "broadcast tensors": lambda x, rows: torch.broadcast_tensors(rows, x)[0],
+    "filled": filled,
+    "copied": copied,
+    "written beside": written_beside,
+    "chosen": lambda x, rows: torch.where(x > 0, x, rows),
+    "interpolated": lambda x, rows: torch.lerp(x, rows, 0.3),
+    "masked": lambda x, rows: x.masked_fill(rows > 0, 2.0),
+    "taken along": lambda x, rows: torch.take_along_dim(x, rows.argsort(1), 1),
+    "a distance": lambda x, rows: x * functional.pairwise_distance(x, rows)[:, None],
+    "an addcmul": lambda x, rows: torch.addcmul(x, rows, x),
+}
+
+#: What comes behind, where a wrong size would be another number.
+BEHIND: dict[str, Form] = {
+    "summed": lambda y, rows: y.sum(-2),
+    "by its rows": lambda y, rows: y / rows.shape[0],
+    "beside once more": lambda y, rows: y - rows,
+    "joined": lambda y, rows: torch.cat([y, rows.expand_as(y)], -1),
+}
+
+
+def rows_of(x: torch.Tensor, bound: torch.Tensor) -> torch.Tensor:
+    return x[x[:, 0] >= bound]
+
+
+@pytest.mark.parametrize("behind", BEHIND.values(), ids=BEHIND)
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_rows_that_data_count_are_broadcast(form: Form, behind: Form) -> None:
+    def model(x: torch.Tensor, bound: torch.Tensor) -> torch.Tensor:
+        rows = rows_of(x, bound)
+        return behind(form(x, rows), rows)
+
+    shapes = ({0: "rows"}, {})
+    onnx = to_onnx(CalledWithTwo(model).eval(), (torch.randn(5, 4), torch.tensor(0.3)), dynamic_shapes=shapes)
+    for count in (5, 2, 7, 1):
+        x = torch.randn(count, 4)
+        for bound in (x[:, 0].max(), x[:, 0].min()):  # one row, or all
+            (got,) = onnx.run({"x": x, "y": bound}).values()
+            torch.testing.assert_close(got, model(x, bound))
