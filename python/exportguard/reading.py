@@ -52,8 +52,8 @@ class Exported:
     `fixing_lines` has the lines that fixed a symbol, `bounds` what else the program takes for granted (None: that was
     not looked at). `too_small` has the sizes of the given example that were enlarged, by input and axis. `counts` has
     those of each trace, `seconds` those of each phase, `decisions` what torch decided about sizes, `untested` why its
-    tests on sizes are no branches. The program may have markers in the place of blocks that were not traced; `expanded`
-    has none.
+    tests on sizes are no branches. `may_rewrite` if nothing is rewritten that might be. The program may have markers in
+    the place of blocks that were not traced; `expanded` has none.
     """
 
     program: ExportedProgram
@@ -66,6 +66,7 @@ class Exported:
     seconds: Mapping[str, float] = field(default_factory=dict)
     decisions: Sequence[Decision] = ()
     untested: str = ""
+    may_rewrite: bool = False
 
     @functools.cached_property
     def inputs(self) -> TracedInputs:
@@ -95,7 +96,8 @@ class Exported:
         if not lost:
             return
         listed = "\n".join(f"  {told}" for told in (*lost, *loops_left(self.program), *filter(None, [self.untested])))
-        text = f"of the axes that were asked to change, {len(lost)} do not, or not to every size:\n{listed}\n{_REMEDY}"
+        remedy = f"{_REMEDY}{_REWRITTEN}" if self.may_rewrite else _REMEDY
+        text = f"of the axes that were asked to change, {len(lost)} do not, or not to every size:\n{listed}\n{remedy}"
         if on_fixed_axis == "error":
             raise AxisError(f'{text}, or pass on_fixed_axis="warn"')
         logger.warning("%s", text)
@@ -105,6 +107,7 @@ _REMEDY = (
     "What to do: write that line so that it holds for any size, leave the axis out of dynamic_shapes, give axes that "
     "are always of one size one name, or ask for the sizes that come, with torch.export.Dim(name, min=…, max=…)"
 )
+_REWRITTEN = ', or pass rewrite="auto" to have loops over sizes and tests on them rewritten'
 
 
 @dataclass(frozen=True, kw_only=True)

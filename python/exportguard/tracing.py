@@ -258,6 +258,7 @@ def _exported(request: ExportRequest, region: Region = EVERYWHERE) -> Exported:
         proof.bounds,
         request.too_small,
         decisions=proof.decisions,
+        may_rewrite=request.guard is not None and not request.is_rewritten,
     )
 
 

@@ -13,7 +13,7 @@ import torch
 from torch.export import Dim
 
 from called import Called
-from exportguard import AxisOutcome, ExportOptions, to_onnx
+from exportguard import AxisError, AxisOutcome, ExportOptions, to_onnx
 
 
 def outcome(function: Callable[[torch.Tensor], Any]) -> AxisOutcome:
@@ -95,3 +95,20 @@ def test_without_a_guard_a_fixed_axis_is_an_error_of_torch() -> None:
             dynamic_shapes={"x": {0: "batch"}},
             options=ExportOptions(guard=None),
         )
+
+
+def by_hand(x: torch.Tensor) -> torch.Tensor:
+    """A loop over a size that no rewriting makes one of the graph, since a file is read in it."""
+    with open(os.devnull, encoding="utf-8") as file:
+        lines = [file.read() for _ in range(x.shape[0])]
+    return x * len("".join(lines))
+
+
+def test_that_loops_may_be_rewritten_is_told_where_they_are_not() -> None:
+    def refused(**options: Any) -> str:
+        with pytest.raises(AxisError) as caught:
+            to_onnx(Called(by_hand).eval(), (torch.randn(3, 4),), dynamic_shapes=({0: "rows"},), **options)
+        return str(caught.value)
+
+    assert 'or pass rewrite="auto" to have loops over sizes' in refused()
+    assert "rewrite=" not in refused(rewrite="auto")
