@@ -88,21 +88,26 @@ def prove(claim: Claim) -> Proof:
     """Every condition on the sizes of the inputs under which a program was traced and that was not asked for.
 
     Raises:
-        ExportError: the program has one rank where the model has several, by its data.
+        ExportError: the program has one rank where the model has several, by its data, or the model does something
+            else when it is called again.
     """
     program, example, record = TracedProgram(claim.program), claim.example, claim.record
     require_no_squeezes_of_data(program.calls_of(*SQUEEZING))
     traced = program.inputs
     decisions = [*record.of(traced.shape_env), *decisions_of_forms(program.calls_of(*FORMED))]
-    trial = Trial(ModelRun(claim.model, example.call), program, is_thorough=claim.is_for_branches)
+    run = ModelRun(claim.model, example.call)
+    trial = Trial(run, program, is_thorough=claim.is_for_branches)
     if traced.shape_env is None or not any(shape.axes for shape in example.shapes):
-        return Proof(decisions, difference=trial.difference_as_traced())
+        difference = trial.difference_as_traced()
+        run.require_same_when_called_again()
+        return Proof(decisions, difference=difference)
     loops = questions_of_loops(program.calls_of(*LOOPS), traced) if claim.is_for_branches else ()
     trace = Trace(trial, traced, example, decisions, claim.further, [*loops, *record.of_none], within=claim.within)
     with watched_for_data_tests(), remembering():
         bounds = _bounds(trace)
         bounds += bounds_behind_handlers(trace, program.nodes) if not any(map(_is_wrong, bounds)) else ()
         difference = trial.difference_as_traced()
+        run.require_same_when_called_again()
     if claim.asked_with is not None:  # it opens a guard, which has to find torch's methods as they are
         bounds = _with_untraced_ways(trace, claim.asked_with, bounds)
     return Proof(decisions, bounds, difference)

@@ -19,6 +19,7 @@ from exportguard.errors import REFUSALS
 from exportguard.inputs import CallInputs
 from exportguard.rewrites.state import KeptModule, is_fake
 
+from .called_again import require_same_when_called_again
 from .data_tests import data_tests
 from .examples import sizes_of_examples
 from .expressions import Sizes
@@ -83,6 +84,11 @@ class ModelRun:
             except (*REFUSALS, ArithmeticError) as error:
                 logger.debug("the model raises %s: %s", type(error).__name__, error)
                 return None, bool(tests)
+
+    def require_same_when_called_again(self) -> None:
+        """Refuses a model that does something else when it is called again, where it takes no time to find out."""
+        if self._kept.changed and self.is_possible() and self.of(self.known).is_quick():
+            require_same_when_called_again(self._kept, self.known)
 
     def refuses_without_data(self, tried: TriedCall) -> bool | None:
         """Whether the module refuses fake tensors of the sizes of a call; None if that says nothing about the sizes.

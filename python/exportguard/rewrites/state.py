@@ -354,6 +354,7 @@ class KeptModule:
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.module = module
+        self.changed: dict[str, None] = {}  # what calls left otherwise than before, other than in tensors, in words
         self._writes = UndoneWrites()
 
     @functools.cached_property
@@ -379,18 +380,28 @@ class KeptModule:
             with same_random_numbers(), self._writes.call() if has_data else nullcontext():
                 yield self.module
         finally:
-            before.restore(before.changes())
-            with torch.no_grad():
-                for buffer, content, version in buffers:
-                    if is_fake(buffer):
-                        continue
-                    buffer.copy_(content)
-                    if version is not None:  # a gradient that is still to be computed asks for it (torch 2.11 to 2.13)
-                        torch._C._autograd._unsafe_set_version_counter((buffer,), (version,))
+            changes = before.changes()
+            self.changed.update((slot.describe(), None) for slot, _ in changes if slot.kind != ORDER)
+            before.restore(changes)
+            _put_back(buffers)
+
+    def put_buffers_back(self) -> None:
+        """Within a block of `call`: buffers hold what they held before it, and all else what the call left there."""
+        _put_back(self._buffers)
 
     def left(self, value: Any) -> Any:
         """What an output, an input or a weight holds within the block, also behind it; see `UndoneWrites.left`."""
         return self._writes.left(value)
+
+
+def _put_back(buffers: Iterable[tuple[torch.Tensor, torch.Tensor, int | None]]) -> None:
+    with torch.no_grad():
+        for buffer, content, version in buffers:
+            if is_fake(buffer):
+                continue
+            buffer.copy_(content)
+            if version is not None:  # a gradient that is still to be computed asks for it (torch 2.11 to 2.13)
+                torch._C._autograd._unsafe_set_version_counter((buffer,), (version,))
 
 
 def is_fake(tensor: torch.Tensor) -> bool:
