@@ -20,7 +20,8 @@ LAYERS = (
     "streams optional progress",
     "leaving",
     "arguments cache_names composites emptied_caches foreach foreign_names optimization onnx_types "
-    "torch_version devices opsets export_errors sliding_lengths size_facts",
+    "torch_version devices opsets export_errors sliding_lengths size_facts "
+    "size_floats",
     "source runners models inputs graph_operators repeats",
     "declaration dynamic_shapes",
     "example",

@@ -26,6 +26,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._sympy.interp import sympy_interp
 
 from exportguard.example import Example, Place
+from exportguard.patches.torch.floats_of_sizes import computed_as_written
 from exportguard.signature import raw_size
 
 from .condition_graph import OfNodes
@@ -359,10 +360,11 @@ class _Joining:
         if not isinstance(found, Proxy):  # which no size decides
             raise OneWayError("on one of the ways a test has the same answer at all sizes")
         result: Node = found.node
-        for node in graph.nodes:
-            if node.op == "call_function" and "val" not in node.meta:
-                arguments = pytree.tree_map_only(Node, lambda operand: operand.meta["val"], node.args)
-                node.meta["val"] = node.target(*arguments)
+        with computed_as_written():
+            for node in graph.nodes:
+                if node.op == "call_function" and "val" not in node.meta:
+                    arguments = pytree.tree_map_only(Node, lambda operand: operand.meta["val"], node.args)
+                    node.meta["val"] = node.target(*arguments)
         return result
 
     @staticmethod

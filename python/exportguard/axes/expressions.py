@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 import sympy
 from torch.utils._sympy.printers import PythonPrinter
 
+from exportguard.size_floats import PRODUCTS, SUMS
+
 from .polynomials import Polynomial
 
 # Quotients rounded to integers: torch computes them from a float, which is exact below 2^53.
@@ -163,7 +165,7 @@ def _step(within: Sequence[sympy.Basic], symbol: sympy.Symbol, least: int) -> in
 
 def _factor(expression: sympy.Basic) -> Fraction:
     """The number that a product has for a factor."""
-    first = expression.args[0] if isinstance(expression, sympy.Mul) else sympy.Integer(1)
+    first = expression.args[0] if type(expression).__name__ in PRODUCTS else sympy.Integer(1)
     return Fraction(*(_fraction(first) or (1, 1)))
 
 
@@ -323,9 +325,9 @@ def _as_quotient(number: sympy.Basic) -> _Quotient | None:
     if number.is_number:
         ratio = _fraction(number)
         return None if ratio is None else _Quotient(sympy.Integer(1)).times(*ratio)
-    if kind == "Add":
+    if kind in SUMS:
         return functools.reduce(_sum_of_quotients, map(_as_quotient, number.args))
-    if kind == "Mul" and len(number.args) == 2 and number.args[0].is_number:
+    if kind in PRODUCTS and len(number.args) == 2 and number.args[0].is_number:
         ratio, quotient = _fraction(number.args[0]), _as_quotient(number.args[1])
         return None if ratio is None or quotient is None else quotient.times(*ratio)
     return None
@@ -443,15 +445,15 @@ def _absolute(operands: Sequence[Polynomial], case: Case) -> Polynomial:
 _ROUNDINGS: Mapping[str, _Operation] = {"CeilToInt": _ceiling, "FloorToInt": _floor, "TruncToInt": _truncated}
 _OPERATIONS: Mapping[str, _Operation] = {
     "Abs": _absolute,
-    "Add": _sum,
     "CeilDiv": _ceiling,
     "CleanDiv": _exact,
     "FloorDiv": _floor,
     "IntTrueDiv": _exact,
     "Mod": _remainder,
-    "Mul": _product,
     "Pow": _power,
     "PowByNatural": _power,
     "PythonMod": _remainder,
+    **dict.fromkeys(SUMS, _sum),
+    **dict.fromkeys(PRODUCTS, _product),
     **dict.fromkeys(_SAME, _first),
 }

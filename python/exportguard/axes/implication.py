@@ -4,6 +4,7 @@ A guard is decided in one of these ways, and none of them guesses:
 
 - **disproved** by sizes of the domain for which it is false;
 - **proved** by the intervals of its sides, or disproved at the ends of an expression that only grows (see `monotone`);
+- **proved** by how far two floats are apart, and what rounding may add (see `float_bounds`);
 - **proved** by going through all sizes if they are few, or through all residues: with sizes `low + p * t`, where p is
   what the guard divides by, quotients and remainders are polynomials in the t, and a polynomial without negative
   coefficients is never negative;
@@ -39,6 +40,7 @@ from .expressions import (
     periods,
     polynomial,
 )
+from .float_bounds import holds_for_floats
 from .monotone import always_holds, sizes_that_break
 from .polynomials import Polynomial
 
@@ -80,7 +82,7 @@ def decide(guard: sympy.Basic, domain: Domain) -> Decision:
         return Decision(Answer.PROVED)
     symbols = sorted(guard.free_symbols, key=str)
     ranges = {symbol: domain.get(symbol, Range(2)) for symbol in symbols}
-    if always_holds(guard, ranges):
+    if always_holds(guard, ranges) or holds_for_floats(guard, ranges):
         return Decision(Answer.PROVED)
     breaking = sizes_that_break(guard, ranges)
     if breaking is not None:

@@ -14,7 +14,7 @@ import sympy
 
 from .expressions import Domain, Evaluation, Range
 
-_FARTHEST = 2**48  # sizes beyond it are not looked for
+FARTHEST = 2**48  # sizes beyond it are not looked for
 
 _Number = int | float  # infinite where there is no end
 
@@ -127,7 +127,7 @@ def _from(ends: Range, zero: int | None, above: int | None) -> tuple[Range, Rang
 
 def _first(holds: Callable[[int], bool], ends: Range) -> int | None:
     """The least size for which a condition holds that stays true from there on."""
-    last = min(_FARTHEST, _FARTHEST if ends.high is None else ends.high)
+    last = min(FARTHEST, FARTHEST if ends.high is None else ends.high)
     if last < ends.low or not holds(last):
         return None
     low, high = ends.low, last

@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._sympy.functions import FloatTrueDiv, IntTrueDiv, ToFloat
 
 from exportguard.signature import raw_size
+from exportguard.size_floats import FloatProduct, FloatSum
 
 from .expressions import Evaluation, Sizes
 
@@ -87,6 +88,7 @@ def holds_for_tensors_in_memory(
 def _without_floats(counted: sympy.Expr) -> sympy.Expr:
     """The exact number that a float stands for: `x.numel() * 2 / 2**30` counts in gigabytes."""
     exact = counted.replace(IntTrueDiv, operator.truediv).replace(FloatTrueDiv, operator.truediv)
+    exact = exact.replace(FloatProduct, operator.mul).replace(FloatSum, operator.add)
     return sympy.nsimplify(exact.replace(ToFloat, lambda number: number), rational=True)
 
 

@@ -17,13 +17,18 @@ import torch
 from torch.fx import Graph, Node
 from torch.utils import _pytree as pytree
 
+from exportguard.size_floats import PRODUCTS, SUMS
+
 _SCALARS = (bool, int, float, torch.SymInt, torch.SymFloat)
 
 #: What is the int or the float of a `max` or `min`, as torch writes it, by the environment of its trace.
 _OF_TWO_KINDS: weakref.WeakKeyDictionary[Any, set[sympy.Basic]] = weakref.WeakKeyDictionary()
 
 #: What keeps its operands as they are, so that an int stays one beside ints.
-_KEEPING = ("Add", "FloorDiv", "Identity", "Max", "Min", "Mod", "Mul", "Pow", "PowByNatural", "FloatPow", "PythonMod")
+_KEEPING = (
+    *(*SUMS, *PRODUCTS),
+    *("FloorDiv", "Identity", "Max", "Min", "Mod", "FloatMod", "Pow", "PowByNatural", "FloatPow", "PythonMod"),
+)
 _DIVISIONS = ("div", "true_divide", "divide")
 
 

@@ -15,7 +15,9 @@ import sympy
 import torch
 from torch.utils._sympy.functions import FloatTrueDiv, FloorDiv, IntTrueDiv, ToFloat
 
-_SMALLEST = 2**20  # what fractions of constants may divide by
+from exportguard.size_floats import PRODUCTS, SUMS
+
+_MOST = 2**20  # what constants may multiply with and divide by, so that floats have all digits of what becomes of sizes
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,11 @@ def _fraction(expression: Any) -> _Fraction | None:
         return _constant(expression)
     if expression.is_integer:
         return _Fraction(expression)
-    if isinstance(expression, sympy.Add | sympy.Mul):
+    if type(expression).__name__ in (*SUMS, *PRODUCTS):
         terms = [_fraction(term) for term in expression.args]
         known = [term for term in terms if term is not None]
         if len(known) == len(terms):
-            return _sum(known) if isinstance(expression, sympy.Add) else _product(known)
+            return _sum(known) if type(expression).__name__ in SUMS else _product(known)
     return None
 
 
@@ -64,7 +66,7 @@ def _constant(number: sympy.Float) -> _Fraction | None:
     if not math.isfinite(number):
         return None
     above, below = float(number).as_integer_ratio()
-    return _Fraction(sympy.Integer(above), below) if below <= _SMALLEST else None
+    return _Fraction(sympy.Integer(above), below) if max(abs(above), below) <= _MOST else None
 
 
 def _divided(number: Any, divisor: Any) -> _Fraction | None:
