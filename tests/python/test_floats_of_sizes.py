@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import random
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from exportguard.axes.float_bounds import holds_for_floats
 from exportguard.axes.implication import Answer, decide
 from exportguard.errors import AxisError
 from exportguard.patches.torch.floats_of_sizes import computed_as_written
+from exportguard.rewrites.arithmetic import to_digits, whole_to_digits
 
 Formula = Callable[[Any], Any]
 _SIZES = range(1, 401)
@@ -147,6 +149,11 @@ CASES: dict[str, str] = {
     "a test of a sum": "x * 2 if n * 0.1 + 0.2 * n <= n * 0.3 else x",
     "a test of a power": "x * 2 if n * 1.1 * 1.1 > 1.21 * n else x",
     "a test of a root": "x * 2 if n ** 0.5 % 1 == 0 else x",
+    "tens": "(round(n, -1), x.sum())",
+    "tens of tens": "x * 2 if round(n, -1) > 20 else x",
+    "hundreds of a float": "(round(n * 2.5, -2), x.sum())",
+    "digits": "(round(n * 0.015, 2), x.sum())",
+    "digits in a test": "x * 2 if round(n / 3, 1) > 2.3 else x",
     "rows of a share": "torch.zeros(int(n * 0.15 * 20), 2) + x.sum()",
 }
 
@@ -154,6 +161,24 @@ CASES: dict[str, str] = {
 @pytest.mark.parametrize("name", CASES)
 def test_each_of_these_is_that_of_python(name: str, tmp_path: Path) -> None:
     _is_the_same(CASES[name], tmp_path)
+
+
+_HALVES = [(2 * k + 1) / 2 / 10**digits for digits in range(4) for k in range(60)]
+
+
+@pytest.mark.parametrize("digits", [*range(-4, 7), 15, 22])
+def test_a_float_is_rounded_to_digits_as_python_rounds_it(digits: int) -> None:
+    chosen = random.Random(digits)
+    numbers = [chosen.uniform(-1, 1) * 10 ** chosen.randint(-8, 12) for _ in range(300)]
+    near = [math.nextafter(half * 10.0**scale, end) for half in _HALVES for scale in (0, 3) for end in (-9e9, 0, 9e9)]
+    for number in (*numbers, *near, *_HALVES, *(-half for half in _HALVES), 0.0, 1e300, math.inf):
+        found = to_digits(torch.tensor(number, dtype=torch.float64), digits)
+        assert float(found) == round(number, digits), (number, digits)
+
+
+@pytest.mark.parametrize("digits", range(-3, 2))
+def test_a_whole_number_is_rounded_to_digits_as_python_rounds_it(digits: int) -> None:
+    assert all(whole_to_digits(number, digits) == round(number, digits) for number in range(-2500, 2500))
 
 
 def test_without_branches_a_test_is_a_bound(tmp_path: Path) -> None:

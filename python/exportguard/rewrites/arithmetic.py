@@ -59,6 +59,8 @@ _RAISED: dict[str, tuple[type[Exception], ...]] = {
 }
 _BITS = 63  # of a size
 _PAIR = 2
+_EXACT_POWERS = 22  # of ten, that a float has all digits of
+_ALL_DIGITS = 2.0**53  # beyond it floats lie farther apart than whole numbers
 _FROM_ONE = ("sqrt", "exp", "log", "log1p", "log2", "log10")  # 0 or more of numbers from 1 up
 
 
@@ -205,16 +207,67 @@ def round_(number: Any, digits: Any = None) -> Any:
     """`round(number)` and `round(number, digits)`: halves go to the even neighbour."""
     if isinstance(number, torch.SymFloat) and digits is None:
         return whole_number(number, "round")
-    if isinstance(number, torch.SymFloat):
-        number = float_(number)
-    if not depends_on_data(number):
+    is_symbolic = isinstance(number, torch.SymInt | torch.SymFloat)
+    if not is_symbolic and not depends_on_data(number):
         return builtins.round(number) if digits is None else builtins.round(number, digits)
-    if isinstance(number, torch.SymInt) and digits is None:
+    is_whole = is_number(number) and not number.is_floating_point() and number.dtype != torch.bool
+    if is_whole or isinstance(number, torch.SymInt):
+        return whole_to_digits(number, digits)
+    if digits is not None:
+        return to_digits(number, digits)
+    return int_(torch.round(float_(number)))
+
+
+def whole_to_digits(number: Any, digits: Any) -> Any:
+    """`round(number, digits)` of a whole number, which is one: to tens, to hundreds, … where there are fewer than no
+    digits."""
+    digits = _known_digits(digits)
+    if digits >= 0:
         return number
-    double = float_(number)
+    unit = 10**-digits
+    is_odd = number // unit % 2
+    return (number + unit // 2 - 1 + is_odd) // unit * unit
+
+
+def to_digits(number: Any, digits: Any) -> Any:
+    """`round(number, digits)` of a float: what is nearest to the number itself, not to a product that was rounded."""
+    digits = _known_digits(digits)
+    if abs(digits) > _EXACT_POWERS:
+        raise RewriteError(f"{line_now()}: round(…) to {digits} digits, of which no float has the power of ten")
+    double, unit = number_tensor(float_(number)).reshape(()), 10.0 ** abs(digits)
+    scaled = double * unit if digits > 0 else double / unit
+    # What the product is too small by, or what is left of the quotient: halfway it decides, as it decides for Python.
+    left = -_left_of(scaled, double, unit) if digits > 0 else _left_of(double, scaled, unit)
+    whole = torch.round(scaled)
+    apart = scaled - whole
+    whole = torch.where(torch.logical_and(apart == 0.5, left > 0), whole + 1, whole)
+    whole = torch.where(torch.logical_and(apart == -0.5, left < 0), whole - 1, whole)
+    rounded = whole / unit if digits > 0 else whole * unit
+    is_as_it_is = scaled.abs() > _ALL_DIGITS if digits > 0 else torch.isinf(double)
+    return as_number(torch.where(is_as_it_is, double, rounded))
+
+
+def _left_of(product: Any, a: Any, b: float) -> torch.Tensor:
+    """`product - a * b` with all of its digits, where they are nearly the same: no product of halves is rounded."""
+    high, low = _halves(a)
+    high_of_b, low_of_b = _halves(b)
+    found: torch.Tensor = product - high * high_of_b - high * low_of_b - low * high_of_b - low * low_of_b
+    return found
+
+
+def _halves(number: Any) -> tuple[Any, Any]:
+    """A float as two of 26 digits (T. J. Dekker, 1971)."""
+    moved = number * (2.0**27 + 1)
+    high = moved - (moved - number)
+    return high, number - high
+
+
+def _known_digits(digits: Any) -> int:
     if digits is None:
-        return int_(torch.round(double))
-    return as_number(torch.round(double * 10.0**digits) / 10.0**digits)
+        return 0
+    if type(digits) is not int:
+        raise RewriteError(f"{line_now()}: round(…) to a number of digits that only the run knows, which no graph has")
+    return digits
 
 
 def divmod_(number: Any, divisor: Any) -> Any:

@@ -81,7 +81,12 @@ def losses() -> None:
         is_right(lambda x: functional.gaussian_nll_loss(x, x * 2, x.exp()[0, :1]))
 
 
+def rounded_to_digits() -> None:
+    is_right(lambda x: x * round(x.shape[1] * 7, -1) + round(x.shape[0] * 0.75, 1))
+
+
 PROGRAMS = {
+    "sizes rounded to digits": rounded_to_digits,
     "functions of numbers, of a size": functions_of_sizes,
     "quotients that are whole": quotients,
     "checks of losses": losses,

@@ -18,6 +18,7 @@ import torch
 
 from exportguard.declaration.expected import Expected, expecting
 from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
+from exportguard.rewrites.arithmetic import to_digits, whole_to_digits
 from exportguard.rewrites.raising import require_domain_uncaught
 
 _Function = Callable[..., Any]
@@ -105,6 +106,18 @@ def whole_quotients(original: _Function) -> _Function:
     return is_integer
 
 
+def rounded_to_digits(original: _Function) -> _Function:
+    """`round(n, -1)`, which torch takes for `n`, and `round(n / 3, 2)`, which no program has an operator for."""
+
+    @functools.wraps(original)
+    def round_(self: Any, ndigits: Any = None) -> Any:
+        if not ndigits:
+            return original(self, ndigits)
+        return whole_to_digits(self, ndigits) if isinstance(self, torch.SymInt) else to_digits(self, ndigits).item()
+
+    return round_
+
+
 def _probe() -> Verdict:
     is_any = any(_is_of_c(getattr(math, name)) for name in _MADE)
     return NEEDED if is_any else not_needed("the functions of math are no functions of C")
@@ -135,5 +148,22 @@ PATCHES = (
             )
         ),
         replace=whole_quotients,
+    ),
+    Patch(
+        name="sizes rounded to digits",
+        kind="torch",
+        target=("torch.SymInt.__round__", "torch.SymFloat.__round__"),
+        reason="a size rounded to tens is the size itself, and a program has no operator that rounds a float to digits",
+        upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/__init__.py",
+        versions="torch 2.11 to 2.13",
+        probe=expecting(
+            Expected(path="torch.SymInt.__round__", parameters="self, ndigits", uses=("self",), variable="self"),
+            Expected(
+                path="torch.fx.experimental.sym_node._sympy_round",
+                parameters="number, ndigits",
+                has=("RoundDecimal(number, ndigits)",),
+            ),
+        ),
+        replace=rounded_to_digits,
     ),
 )
