@@ -25,6 +25,7 @@ from exportguard.errors import ExportError
 from exportguard.example import Example, Relation
 from exportguard.inputs import CallInputs
 from exportguard.rewrites.extremes import decided_by_kind, is_of_two_kinds
+from exportguard.rewrites.last_digits import decided_by_last_digits
 
 from .forms import line_of
 
@@ -43,6 +44,7 @@ def traced(model: torch.nn.Module, example: Example, *, strict: bool) -> Exporte
         program = _traced(model, example, strict=strict)
     _require_real_constants(program)
     require_one_kind(program)
+    require_all_digits(program)
     return program
 
 
@@ -172,6 +174,23 @@ def require_one_kind(program: ExportedProgram) -> None:
             "some inputs and a float for others in Python, and a tensor made of it alone has a dtype by that, while a "
             "graph has one: give both operands one kind (`2` and `n`, or `2.5` and `n * 1.0`), or make the result one, "
             "int(…)"
+        )
+
+
+def require_all_digits(program: ExportedProgram) -> None:
+    """Refuses what the last digit of a number of sizes decides, where a file computes its functions otherwise than C.
+
+    Raises:
+        ExportError: with the line of the model.
+    """
+    node = next(decided_by_last_digits(program.graph_module), None)
+    if node is not None:
+        line = next(filter(None, map(line_of, (node, *node.all_input_nodes))), "")
+        raise ExportError(
+            f"{line}: a number that functions of math make of a size is rounded or compared there, and a file computes "
+            "some of them without C's last digit, which may decide it: round the value of each function by itself, "
+            "compute with whole numbers (`n.bit_length()`, `n * n`), or with math.sqrt, exp, log, pow, sin and cos, "
+            "which are C's"
         )
 
 

@@ -27,6 +27,13 @@ def _cube_root(number: torch.Tensor) -> torch.Tensor:
     return torch.where(torch.round(root) ** 3 == number, torch.round(root), root)
 
 
+def logarithm_to(base: int, number: torch.Tensor) -> torch.Tensor:
+    """`math.log2` or `math.log10`: of powers of the base it is whole, of which a quotient of logarithms is off."""
+    logarithm = torch.log2(number) if base == 2 else torch.log10(number)
+    whole = torch.round(logarithm)
+    return torch.where(torch.pow(torch.full_like(number, base), whole) == number, whole, logarithm)
+
+
 def _remainder(number: torch.Tensor, divisor: torch.Tensor) -> torch.Tensor:
     """IEEE 754's: each step is exact, so that it is for large quotients and an infinite divisor as well."""
     left = torch.fmod(number.abs(), 2 * divisor)
@@ -37,7 +44,8 @@ def _remainder(number: torch.Tensor, divisor: torch.Tensor) -> torch.Tensor:
 
 #: Functions of `math` and the torch functions that compute the same.
 MATH: dict[str, Callable[..., torch.Tensor]] = {
-    **{name: getattr(torch, name) for name in ("sqrt", "exp", "expm1", "log", "log1p", "log2", "log10")},
+    **{name: getattr(torch, name) for name in ("sqrt", "exp", "expm1", "log", "log1p")},
+    **{f"log{base}": functools.partial(logarithm_to, base) for base in (2, 10)},
     **{name: getattr(torch, name) for name in ("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "hypot")},
     **{name: getattr(torch, name) for name in ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "pow")},
     **{name: getattr(torch, name) for name in ("floor", "ceil", "trunc", "fmod", "isnan", "isinf", "isfinite")},

@@ -235,7 +235,7 @@ def sorted_(items: Any, *, key: Element | None = None, reverse: bool = False) ->
     if rows is None:
         return _sorted_list(list(items), key, reverse=reverse)
     keys = comprehension(rows, key or (lambda item: item))
-    order = torch.argsort(keys.rows().rows, stable=True, descending=reverse)
+    order = _order_of(keys.rows().rows, reverse=reverse)
     return Grown([Collected(pytree.tree_map(lambda leaf: like_rows(leaf[order], leaf), rows.tensors))])
 
 
@@ -255,10 +255,24 @@ def _sorted_list(elements: list[Any], key: Element | None, *, reverse: bool) -> 
         return builtins.sorted(elements, key=key, reverse=reverse)
     for one in keys:
         as_flag(one)  # which has one element, or Python could not tell which of two comes first
-    order = torch.argsort(
-        torch.stack([number_tensor(one).reshape(()) for one in keys]), stable=True, descending=reverse
-    )
+    order = _order_of(torch.stack([number_tensor(one).reshape(()) for one in keys]), reverse=reverse)
     return [chosen_item(elements, order[place]) for place in range(len(elements))]
+
+
+def _order_of(keys: torch.Tensor, *, reverse: bool) -> torch.Tensor:
+    """The places of the keys in the order that Python sorts them.
+
+    A key of NaN is neither before nor behind another one, and the order that Python leaves comes from how it goes about
+    it, which no operator does: such a run ends, by an index behind the last one.
+    """
+    order = torch.argsort(keys, stable=True, descending=reverse)
+    if not keys.is_floating_point():
+        return order
+    count = keys.shape[0]
+    places = torch.arange(count)
+    places = torch.where(torch.isnan(keys).any(), places + count, places)
+    ordered: torch.Tensor = torch.ops.aten.index_select.default(order, 0, places)
+    return ordered
 
 
 #: Classes of tensors that are called with what they hold.

@@ -87,14 +87,16 @@ A program means what it means in Python, or the export fails with the line and t
   for the graph reads a copy (write `y[i] += 1`). What an input holds after the call is not told. Lists, dicts
   and objects from before a test or a loop that it may replace must not be changed behind it while both are in use, and
   `a is b` of what a branch or a loop made anew is refused where a path made them one.
-- **Numbers.** A Python number that a loop or a branch changes is an int64 or float64 tensor of rank 0 that computes
-  as Python does, and decides a dtype no more than a Python number would. Its kind may widen: bool, int, float, and a
+- **Numbers.** A Python number that a loop or a branch changes is an int64 or float64 tensor of rank 0 that computes as
+  Python does, and decides a dtype no more than a Python number would. Its kind may widen: bool, int, float, and a
   tensor of the dtype and shape that the body makes (`total = 0`). Where a variable has its kind only behind the first
   step (`h = None`), that step is written before the loop. Integers beyond 64 bits do not fit. A number of tensor data
   from in front of a loop or a branch, `k = int(x.sum())`, is an operand of its own of what becomes a graph. Every
   function of `math`, and `is_integer`, `bit_length` and their kin, give what Python's do, or are refused with their
-  line. `index` and `remove` of a number that is missing end a run of the program as they end Python's: in a file by an
-  index out of bounds.
+  line; what floats make of a size is rounded after each operation. ONNX has no operator for some functions, as `log2`,
+  `atan` or `cosh`, and a file has other last digits than C: what is made of two of them, as `math.exp2(math.log2(n))`,
+  is refused where it is rounded or compared. `index` and `remove` of a number that is missing end a run of the program
+  as they end Python's: in a file by an index out of bounds.
   A number that is an int on one path and a float on the other keeps both kinds in mind: where they would give a tensor
   beside it different dtypes, as one of integers, the export fails. So is what `max(n, 0.5)` and `min(n, 0.5)` give,
   of a size as well: one of the two, with its kind, and the first one where the second is NaN.
@@ -136,6 +138,7 @@ A program means what it means in Python, or the export fails with the line and t
   is refused. `torch.cat` of parts whose size is made in the step, as `x[i:i + 2]` that may end at the end of x, is
   refused. Elements that a loop puts in front, `outs.insert(0, row)`, are appended and turned around behind it, if the
   function made the list and the loop does nothing else with it.
+  `sorted` ends a run where a key is NaN: Python's order of such keys comes from how it goes about it.
 - **Sizes of steps.** A variable that a step leaves as a tensor of another size (`rest = rest[1:]`,
   `order = order[1:][mask]`, `out = torch.cat([out, part])`, `x = x[0::2] + x[1::2]`) is carried under sizes that only a
   run tells; its rank and dtype stay. The step, the test and what follows ask for its sizes anew, and nothing that the

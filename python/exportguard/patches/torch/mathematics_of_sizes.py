@@ -18,7 +18,7 @@ import torch
 
 from exportguard.declaration.expected import Expected, expecting
 from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
-from exportguard.rewrites.arithmetic import to_digits, whole_to_digits
+from exportguard.rewrites.arithmetic import MATH, to_digits, whole_to_digits
 from exportguard.rewrites.raising import require_domain_uncaught
 
 _Function = Callable[..., Any]
@@ -38,8 +38,7 @@ def _computed(name: str, x: Any) -> Any:
     if not _is_symbolic(x):
         return getattr(math, name)(x)
     require_domain_uncaught(name, x)
-    compute: _Function = getattr(torch, name)
-    return compute(torch.scalar_tensor(x, dtype=torch.float64)).item()
+    return MATH[name](torch.scalar_tensor(x, dtype=torch.float64)).item()
 
 
 def _of_one(name: str, original: _Function) -> _Function:
