@@ -29,6 +29,7 @@ from .behind_handlers import bounds_behind_handlers
 from .behind_tests import AskedWith, UntracedWay, untraced_ways
 from .bound import AxisBound, Kind, upper_bound
 from .data_tests import watched_for_data_tests
+from .ending import watched_for_their_end
 from .examples import are_telling, is_met
 from .expressions import Range, Sizes, remembering
 from .forms import FORMED, LOOPS, SQUEEZING, decisions_of_forms, questions_of_loops, require_no_squeezes_of_data
@@ -103,7 +104,7 @@ def prove(claim: Claim) -> Proof:
         return Proof(decisions, difference=difference)
     loops = questions_of_loops(program.calls_of(*LOOPS), traced) if claim.is_for_branches else ()
     trace = Trace(trial, traced, example, decisions, claim.further, [*loops, *record.of_none], within=claim.within)
-    with watched_for_data_tests(), remembering():
+    with watched_for_data_tests(), watched_for_their_end(), remembering():
         bounds = _bounds(trace)
         bounds += bounds_behind_handlers(trace, program.nodes) if not any(map(_is_wrong, bounds)) else ()
         difference = trial.difference_as_traced()

@@ -21,6 +21,7 @@ from exportguard.rewrites.calls import Called
 from exportguard.rewrites.reach import all_names
 from exportguard.rewrites.state import KeptModule
 
+from .ending import Ending, EndlessError, Watched
 from .resizing import is_of_reals, with_other_data
 from .rounding import agree
 from .trial import ModelRun
@@ -50,11 +51,11 @@ def require_same_without_gradients(model: torch.nn.Module, call: CallInputs) -> 
     run = ModelRun(model, call)
     if not names or not run.is_possible() or not run.of(call).is_affordable():
         return
-    kept = KeptModule(model)
+    runs = _Runs(model, call)
     with run.of(call).threads():
-        first = list(_runs(kept, call))
+        first = list(runs.of(call))
         others = with_other_data(call) if any(one.asks_data for one in first) and run.of(call).is_quick() else ()
-        is_same = all(map(_is_same, itertools.chain([first], (list(_runs(kept, other)) for other in others))))
+        is_same = all(map(_is_same, itertools.chain([first], (list(runs.of(other)) for other in others))))
     if not is_same:
         raise ExportError(
             f"forward asks whether gradients are computed ({', '.join(names)}), and does something else without them, "
@@ -85,19 +86,33 @@ class _Run:
     asks_data: bool
 
 
-def _runs(kept: KeptModule, call: CallInputs) -> Iterator[_Run]:
-    """What the model returns, and calls, with and without gradients, for as far as it takes the call."""
-    for are_computed in (True, False):
+class _Runs:
+    """What a model returns, and calls, with and without gradients."""
+
+    def __init__(self, model: torch.nn.Module, known: CallInputs) -> None:
+        self._kept = KeptModule(model)
+        self._ending = Ending(lambda watched: self._one(known, watched, are_computed=True))
+
+    def of(self, call: CallInputs) -> Iterator[_Run]:
+        """Both, for as far as the model takes the call."""
+        for are_computed in (True, False):
+
+            def run(watched: Watched, are_computed: bool = are_computed) -> _Run:
+                return self._one(call, watched, are_computed=are_computed)
+
+            try:
+                yield self._ending.ended(run)
+            except (*REFUSALS, ArithmeticError, EndlessError):
+                return
+
+    def _one(self, call: CallInputs, watched: Watched, *, are_computed: bool) -> _Run:
         own = call.copied()
         recorder = _Recorder([leaf for leaf in own.leaves() if is_of_reals(leaf)])
-        try:
-            with kept.call() as model, torch.set_grad_enabled(are_computed), recorder:
-                recorder.known([*model.parameters(), *model.buffers(), *own.leaves()])
-                leaves = pytree.tree_leaves(model(*own.args, **own.kwargs))
-        except (*REFUSALS, ArithmeticError):
-            return
+        with self._kept.call() as model, torch.set_grad_enabled(are_computed), recorder:
+            recorder.known([*model.parameters(), *model.buffers(), *own.leaves()])
+            leaves = pytree.tree_leaves(watched(lambda: model(*own.args, **own.kwargs)))
         outputs = [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-        yield _Run(outputs, [*recorder.calls, recorder.known(leaves)], recorder.asks_data)
+        return _Run(outputs, [*recorder.calls, recorder.known(leaves)], recorder.asks_data)
 
 
 class _Recorder(TorchFunctionMode):

@@ -119,7 +119,7 @@ def with_other_data(call: CallInputs) -> Iterator[CallInputs]:
     """The same call with floating numbers of other signs and magnitudes, that tests of them go the other way; none if
     it has no such numbers."""
     leaves = call.leaves()
-    for change in _CHANGES if any(map(is_of_reals, leaves)) else ():
+    for change in _CHANGES if any(is_of_reals(leaf) and leaf.numel() for leaf in leaves) else ():
         yield call.with_leaves([change(leaf) if is_of_reals(leaf) else leaf for leaf in leaves])
 
 

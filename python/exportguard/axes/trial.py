@@ -21,6 +21,7 @@ from exportguard.rewrites.state import KeptModule, is_fake
 
 from .called_again import require_same_when_called_again
 from .data_tests import data_tests
+from .ending import Ending, EndlessError, Watched
 from .examples import sizes_of_examples
 from .expressions import Sizes
 from .resizing import InputsOfOtherSizes, with_masks, with_other_data
@@ -77,11 +78,10 @@ class ModelRun:
         """The leaves of what the module returns, None if it refuses the call, and whether it tests data on the way."""
         with data_tests() as tests:
             try:
-                with self._kept.call() as model:
-                    own = call.copied()
-                    leaves = pytree.tree_leaves(model(*own.args, **own.kwargs))
-                    return [self._kept.left(leaf) for leaf in leaves], bool(tests)
-            except (*REFUSALS, ArithmeticError) as error:
+                return self._ending.ended(lambda watched: self._leaves(call, watched), times=self._times(call)), bool(
+                    tests
+                )
+            except (*REFUSALS, ArithmeticError, EndlessError) as error:
                 logger.debug("the model raises %s: %s", type(error).__name__, error)
                 return None, bool(tests)
 
@@ -89,6 +89,21 @@ class ModelRun:
         """Refuses a model that does something else when it is called again, where it takes no time to find out."""
         if self._kept.changed and self.is_possible() and self.of(self.known).is_quick():
             require_same_when_called_again(self._kept, self.known)
+
+    def _leaves(self, call: CallInputs, watched: Watched) -> list[Any]:
+        with self._kept.call() as model:
+            own = call.copied()
+            leaves = pytree.tree_leaves(watched(lambda: model(*own.args, **own.kwargs)))
+            return [self._kept.left(leaf) for leaf in leaves]
+
+    @functools.cached_property
+    def _ending(self) -> Ending:
+        """A model that does not end for a call refuses it, so to say."""
+        return Ending(lambda watched: self._leaves(self.known, watched))
+
+    def _times(self, call: CallInputs) -> float:
+        """How many times the entries of the known call another one has."""
+        return _entries(call) / max(_entries(self.known), 1)
 
     def refuses_without_data(self, tried: TriedCall) -> bool | None:
         """Whether the module refuses fake tensors of the sizes of a call; None if that says nothing about the sizes.
@@ -124,18 +139,21 @@ class ModelRun:
         # Not at the top: it takes long to import, and whoever exports has it by now.
         from torch._subclasses.fake_tensor import FakeTensorMode
 
-        mode = FakeTensorMode(allow_non_fake_inputs=True)
-        try:
+        def is_run(watched: Watched) -> bool | None:
+            mode = FakeTensorMode(allow_non_fake_inputs=True)
             with _torch_silent(), self._kept.call(has_data=False) as model, mode:
                 call = make()
                 if call is None:
                     return None
                 args, kwargs = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (call.args, dict(call.kwargs)))
-                model(*args, **kwargs)
-        except Exception as error:  # the model's refusal, or that of fake tensors to tell their data
+                watched(lambda: model(*args, **kwargs))
+                return True
+
+        try:
+            return self._ending.ended(is_run)
+        except (Exception, EndlessError) as error:  # the model's refusal, or that of fake tensors to tell their data
             logger.debug("without data the model raises %s: %s", type(error).__name__, error)
             return False
-        return True
 
 
 class TriedCall:
@@ -409,6 +427,10 @@ def does_as_the_model(program: ExportedProgram, model: torch.nn.Module, given: C
     trial = Trial(run, traced)
     outcomes = [trial.outcome_of(call, sizes) for call, sizes in sizes_of_examples(traced.inputs, [given])]
     return bool(outcomes) and Outcome.DIFFERS not in outcomes
+
+
+def _entries(call: CallInputs) -> int:
+    return sum(leaf.numel() for leaf in call.leaves() if isinstance(leaf, torch.Tensor))
 
 
 def _width(leaf: torch.Tensor) -> int:
