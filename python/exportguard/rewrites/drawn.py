@@ -11,6 +11,7 @@ from __future__ import annotations
 import collections
 import gc
 import itertools
+import operator
 import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -71,6 +72,31 @@ def drawn(iterable: Iterable[Any], may_be_left: Callable[[], bool]) -> Iterator[
                 "through the numbers of its elements with `while`, or fill another list"
             )
         yield item
+
+
+#: Iterators of which Python does not know if they end, and those of `itertools` that do not, or only with another one.
+_OPEN_ENDED = (types.GeneratorType, type(iter(int, 1)))
+_ENDLESS = (itertools.count, itertools.cycle)
+_BESIDE_OTHERS = (zip, map, itertools.compress)
+_ENDING = (itertools.islice, itertools.takewhile)
+
+
+def may_have_no_end(iterable: object) -> bool:
+    """Whether nothing tells that Python comes to the end of something."""
+    return isinstance(iterable, _OPEN_ENDED) or _has_no_end(iterable)
+
+
+def _has_no_end(iterable: object) -> bool:
+    if isinstance(iterable, itertools.repeat):
+        return operator.length_hint(iterable, -1) < 0
+    if isinstance(iterable, _ENDLESS):
+        return True
+    if type(iterable).__module__ not in ("builtins", "itertools") or isinstance(iterable, _ENDING):
+        return False
+    held = gc.get_referents(iterable)
+    within = [part for one in held for part in (one if isinstance(one, tuple) else [one]) if isinstance(part, Iterator)]
+    told = [*map(_has_no_end, within)]
+    return any(told) and (all(told) or not isinstance(iterable, _BESIDE_OTHERS))
 
 
 class _Makers:

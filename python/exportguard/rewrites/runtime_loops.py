@@ -3,7 +3,6 @@ symbolic size decides it."""
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from exportguard.rewrites.carrying import UnstableError
 from exportguard.rewrites.collected import Grown, number_rows, truth_of
 from exportguard.rewrites.conditional import Run, if_
 from exportguard.rewrites.data import depends_on_data, is_tracing
-from exportguard.rewrites.drawn import drawn
+from exportguard.rewrites.drawn import drawn, may_have_no_end
 from exportguard.rewrites.iteration import Rows, Steps, SymbolicRange, rows_of, steps_of
 from exportguard.rewrites.logic import not_
 from exportguard.rewrites.loop import Body, Loop
@@ -28,9 +27,7 @@ from exportguard.rewrites.streams import Mapped, Stream
 from exportguard.rewrites.watch import is_stop
 from exportguard.source.errors import RewriteError, forget
 
-#: Iterators of which Python does not know if they end, and how many steps of a loop over one tensor data may leave.
-_OPEN_ENDED = (types.GeneratorType, type(iter(int, 1)))
-_STEPS = 32
+_STEPS = 32  # of a loop over what may have no end, which tensor data may leave
 
 
 def for_(iterable: Any, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int = 0) -> tuple[Any, ...]:
@@ -168,7 +165,7 @@ def _unrolled(iterable: Iterable[Any], body: Body, values: tuple[Any, ...]) -> t
     elements = drawn(iterable, lambda: depends_on_data(goes_on))
     for count, item in enumerate(elements):
         if depends_on_data(goes_on):
-            if count >= _STEPS and isinstance(iterable, _OPEN_ENDED):
+            if count >= _STEPS and may_have_no_end(iterable):
                 raise RewriteError(
                     f"{line_now()}: a loop goes through a {type(iterable).__name__}, and only tensor data ends it "
                     f"within {_STEPS} steps, each of which is a part of the program: write it as `while`, or as a "

@@ -6,6 +6,7 @@ import ast
 import builtins
 import types
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from exportguard.source.walking import parts_of, walked
 
@@ -187,3 +188,10 @@ class Outside:
     def __call__(self, name: str) -> object:
         """None for a variable of the function, of one in it or around it, and for what is not there."""
         return None if name in self._own else self._globals.get(name, vars(builtins).get(name))
+
+    def meant(self, function: ast.expr) -> Any:
+        """What such a name stands for, or one of a module, `itertools.count`; None for any other expression."""
+        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+            module = self(function.value.id)
+            return getattr(module, function.attr, None) if isinstance(module, types.ModuleType) else None
+        return self(function.id) if isinstance(function, ast.Name) else None

@@ -10,6 +10,7 @@ from control_flow_program import check, up
 from random_programs import model_of
 
 from exportguard import AxisError, RewriteError, to_onnx
+from exportguard.rewrites.drawn import may_have_no_end
 
 LONG = ((up(4),), (up(1),), (up(3, -1),), (up(6, 4),), (up(9, 0.3),))
 
@@ -80,6 +81,76 @@ def test_what_has_no_end_left_by_a_break(name: str) -> None:
     cls = type(model_of(source, f"/endless/left {name}.py"))
     cls.cases = LONG
     check(cls)
+
+
+RETURNED = {
+    "count": "itertools.count(1)",
+    "repeat": "itertools.repeat(2)",
+    "numbered": "(k + 1 for k, _ in enumerate(itertools.count()))",
+    "mapped": "map(lambda k: k + 1, itertools.count())",
+    "several": "(a + b for a, b in zip(itertools.count(), itertools.repeat(1)))",
+    "accumulated": "itertools.accumulate(itertools.count(1))",
+}
+
+
+@pytest.mark.parametrize("others", ["", "            if x.abs().sum() > 50: return -x\n"], ids=["one", "two"])
+@pytest.mark.parametrize("name", RETURNED)
+def test_what_has_no_end_left_by_a_return(name: str, others: str) -> None:
+    head = f"        for k in {RETURNED[name]}:\n            x = x * 0.5\n"
+    body = f"{head}{others}            if x.norm() < k: return x * 3\n"
+    source = f"import itertools\nimport torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n{body}"
+    cls = type(model_of(source, f"/endless/returned {name}{len(others)}.py"))
+    cls.cases = LONG
+    check(cls)
+
+
+PYTHONS = {
+    "count": "itertools.count()",
+    "cycle": "itertools.cycle([1, 2])",
+    "repeat": "itertools.repeat(2)",
+    "enumerated": "enumerate(itertools.count())",
+    "between": "zip(itertools.count(), itertools.cycle([1]))",
+    "mapped": "map(str, itertools.count())",
+    "filtered": "filter(None, itertools.repeat(1))",
+    "chained": "itertools.chain(itertools.repeat(1, 3), itertools.count())",
+    "accumulated": "itertools.accumulate(itertools.repeat(1))",
+}
+ENDING = {
+    "times": "itertools.repeat(2, 5)",
+    "slice": "itertools.islice(itertools.count(), 5)",
+    "between": "zip([1, 2], itertools.count())",
+    "beside": "map(max, itertools.count(), [1, 2])",
+    "enumerated": "enumerate([1, 2])",
+    "chained": "itertools.chain([1], (2, 3))",
+    "taken": "itertools.takewhile(bool, itertools.repeat(0))",
+    "list": "[1, 2]",
+    "chosen": "itertools.compress(itertools.count(), [1, 0])",
+    "empty": "zip()",
+}
+
+
+@pytest.mark.parametrize(
+    ("source", "has_no_end"), [*((s, True) for s in PYTHONS.values()), *((s, False) for s in ENDING.values())]
+)
+def test_which_iterators_of_pythons_have_no_end(source: str, has_no_end: bool) -> None:
+    assert may_have_no_end(eval(source)) is has_no_end
+
+
+def numbers():
+    return itertools.count()
+
+
+class OfNumbers(torch.nn.Module):
+    def forward(self, x):
+        for _ in numbers():
+            x = x / 2
+            if x.norm() < 1:
+                return x
+
+
+def test_a_return_from_an_iterator_of_pythons_is_refused_and_does_not_hang() -> None:
+    with pytest.raises(RewriteError, match=r"goes through a count, and only tensor data ends it"):
+        to_onnx(OfNumbers().eval(), (up(3),), rewrite="auto")
 
 
 class Called(torch.nn.Module):

@@ -7,8 +7,7 @@ import ast
 import builtins
 import functools
 import itertools
-import types
-from typing import Any, cast
+from typing import cast
 
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.engine import Unit
@@ -114,18 +113,11 @@ class _Calls(Transformer):
         return is_zip and len(node.args) == 1 and isinstance(node.args[0], ast.Starred)
 
     def _is_cached(self, function: ast.expr) -> bool:
-        return isinstance(self._meant(function), functools._lru_cache_wrapper)
-
-    def _meant(self, function: ast.expr) -> Any:
-        """What a name outside of the function, or one of a module, stands for."""
-        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
-            module = self._outside(function.value.id)
-            return getattr(module, function.attr, None) if isinstance(module, types.ModuleType) else None
-        return self._outside(function.id) if isinstance(function, ast.Name) else None
+        return isinstance(self._outside.meant(function), functools._lru_cache_wrapper)
 
     def _made(self, function: ast.expr) -> str | None:
         """The name of what takes the place of a function."""
-        value = self._meant(function)
+        value = self._outside.meant(function)
         try:
             return _OF_MODULES.get(value) or _BUILT_IN.get(self._built_in(value))
         except TypeError:  # a value that cannot be looked up is none of them

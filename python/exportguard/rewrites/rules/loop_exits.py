@@ -18,7 +18,9 @@ business of the other rules.
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Sequence
+from typing import Any
 
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.engine import Unit
@@ -30,6 +32,12 @@ _TO_THE_END = 0
 
 Loop = ast.For | ast.While
 
+#: What has elements as long as all that it takes, and how many arguments come before those.
+_TAKING: dict[Any, int] = {
+    **dict.fromkeys((zip, enumerate, itertools.pairwise, itertools.accumulate), 0),
+    **dict.fromkeys((map, filter, itertools.filterfalse, itertools.starmap), 1),
+}
+
 
 def apply(unit: Unit) -> None:
     """Takes every `return` and `else` out of the loops that can become functions."""
@@ -39,6 +47,7 @@ def apply(unit: Unit) -> None:
 class _Exits(Transformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
+        self._outside = scope.Outside(unit.node, unit.original)
 
     def visit_For(self, node: ast.For) -> ast.stmt | list[ast.stmt]:
         return self._rewritten(node)
@@ -73,9 +82,30 @@ class _Exits(Transformer):
         behind = [numbered.test(code, [statement], statement) for code, statement in numbered.returns]
         if orelse:
             behind.append(numbered.test(_TO_THE_END, orelse, orelse[0]))
-        if _is_endless(node) and numbered.returns and not numbered.breaks:
+        if self._is_endless(node) and numbered.returns and not numbered.breaks:
             behind[len(numbered.returns) - 1 :] = [numbered.returns[-1][1]]  # no path is left without a value
         return [start, node, *behind]
+
+    def _is_endless(self, node: Loop) -> bool:
+        if isinstance(node, ast.While):
+            return isinstance(node.test, ast.Constant) and bool(node.test.value)
+        return self._never_ends(node.iter)
+
+    def _never_ends(self, iterable: ast.expr) -> bool:
+        """Whether it is written in such a way that there is always another element, as in `enumerate(count())`."""
+        if isinstance(iterable, ast.GeneratorExp):
+            return self._never_ends(iterable.generators[0].iter)
+        if not isinstance(iterable, ast.Call):
+            return False
+        function, given = self._outside.meant(iterable.func), iterable.args
+        if function is itertools.count:
+            return True
+        if function is itertools.repeat:
+            return len(given) == 1 and not iterable.keywords and not isinstance(given[0], ast.Starred)
+        if function not in _TAKING or iterable.keywords:
+            return False
+        sources = given[_TAKING[function] :]
+        return bool(sources) and all(map(self._never_ends, sources))
 
     def _applies(self, node: Loop) -> bool:
         stays = scope.contains(node.body, ast.Global, ast.Nonlocal) or _returns_from_a_block(node.body)
@@ -86,10 +116,6 @@ def _returns_from_a_block(statements: Sequence[ast.stmt]) -> bool:
     """Whether a value is returned, and so computed, inside a `with`, a `try` or a loop that stays as it is."""
     blocks = (ast.With, ast.Try, ast.For, ast.While)
     return any(isinstance(node, blocks) and scope.contains([node], ast.Return) for node in scope.walk_scope(statements))
-
-
-def _is_endless(node: Loop) -> bool:
-    return isinstance(node, ast.While) and isinstance(node.test, ast.Constant) and bool(node.test.value)
 
 
 class _Numbered(build.OfOneLoop):
