@@ -18,7 +18,7 @@ from exportguard.rewrites.checks import check_data
 from exportguard.rewrites.collected import Grown, is_open
 from exportguard.rewrites.conditional import ifexp, require_uncaught
 from exportguard.rewrites.data import depends_on_data
-from exportguard.rewrites.numbers import as_number, is_number, number_tensor
+from exportguard.rewrites.numbers import alternatives_of, as_number, is_number, number_tensor
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.size_keys import key_in
 from exportguard.rewrites.texts import TextOfData, by_number, require_no_text_of_data
@@ -141,12 +141,7 @@ def _either(index: Any, place: int, from_behind: int) -> Test:
 
 def _require_one(container: Any, tests: Sequence[Test]) -> None:
     """A check that the container has the element."""
-    found: Any = torch.zeros((), dtype=torch.bool)
-    for test in tests:
-        told = test()
-        told = told if isinstance(told, torch.Tensor) else torch.scalar_tensor(told, dtype=torch.bool)
-        found = torch.logical_or(found, told)
-
+    found = torch.logical_or(_any_of(tests), torch.zeros((), dtype=torch.bool))
     require_uncaught(KeyError if isinstance(container, MAPPINGS) else IndexError)
     check_data(found)
 
@@ -156,9 +151,14 @@ def _from_a_table(container: Any, elements: Sequence[Any], index: Any) -> Any:
     if isinstance(container, Mapping | torch.nn.Module):
         return None
     position = number_tensor(index).reshape(1)
-    if len({type(element) for element in elements}) == 1 and isinstance(elements[0], bool | int | float):
-        dtype = number_tensor(elements[0]).dtype
-        return as_number(torch.tensor(elements, dtype=dtype)[position].squeeze(0))
+    if all(isinstance(element, bool | int | float) or is_number(element) for element in elements):
+        numbers = [number_tensor(element) for element in elements]
+        dtype = numbers[0].dtype
+        if any(number.dtype != dtype or len(alternatives_of(number)) > 1 for number in numbers):
+            return None
+        is_plain = all(isinstance(element, bool | int | float) for element in elements)
+        table = torch.tensor(elements, dtype=dtype) if is_plain else torch.stack(numbers)
+        return as_number(table[position].squeeze(0))
     if not _are_alike(elements):
         return None
     row = torch.stack([*elements])[position].squeeze(0)
@@ -192,10 +192,27 @@ def _is_a_value(element: object) -> bool:
 
 
 def _branched(elements: Sequence[Any], tests: Sequence[Test], ask: Callable[[Any], Any]) -> Any:
-    first, rest = elements[0], elements[1:]
-    if not rest:
-        return ask(first)
-    return ifexp(tests[0](), lambda: ask(first), lambda: _branched(rest, tests[1:], ask))
+    """By halves: a branch runs more than once until it is a graph, and so does, each time, what lies in it."""
+    if len(elements) == 1:
+        return ask(elements[0])
+    half = len(elements) // 2
+    return ifexp(
+        _any_of(tests[:half]),
+        lambda: _branched(elements[:half], tests[:half], ask),
+        lambda: _branched(elements[half:], tests[half:], ask),
+    )
+
+
+def _any_of(tests: Sequence[Test]) -> Any:
+    """Whether one of several tests is true."""
+    if len(tests) == 1:
+        return tests[0]()
+    found: Any = torch.zeros((), dtype=torch.bool)
+    for test in tests:
+        told = test()
+        told = told if isinstance(told, torch.Tensor) else torch.scalar_tensor(told, dtype=torch.bool)
+        found = torch.logical_or(found, told)
+    return found
 
 
 class Choice:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 
 import pytest
@@ -9,7 +10,8 @@ import torch
 from control_flow_program import Programs, check, up
 from torch.nn import Module
 
-from exportguard import RewriteError, to_onnx, torch_export_rewrite
+from exportguard import AxisError, RewriteError, to_onnx, torch_export_patches, torch_export_rewrite
+from exportguard.rewrites.conditional import Condition
 
 PROGRAMS = Programs()
 
@@ -243,3 +245,49 @@ def test_what_a_conditional_expression_chooses_is_asked_in_its_branch(cls: type[
     onnx = to_onnx(model, (up(3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
     for x in (up(2, -1), up(5, 4), up(4, 0.3), up(1)):
         torch.testing.assert_close(next(iter(onnx.run({"x": x}).values())), model(x))
+
+
+class Forest(torch.nn.Module):
+    """A list of numbers whose elements become other ones of the list, in a loop."""
+
+    def forward(self, x):
+        parent = list(range(x.shape[0]))
+        for i in range(x.shape[0]):
+            if x[i, 0] > 0:
+                parent[i] = parent[i - 1]
+        return torch.tensor(parent)
+
+
+class Mixed(torch.nn.Module):
+    """Functions, of which each is a branch."""
+
+    def __init__(self):
+        super().__init__()
+        self.functions = [lambda x, k=k: x * k + 1 for k in range(16)]
+
+    def forward(self, x):
+        return self.functions[int(x.abs().sum()) % 16](x)
+
+
+@pytest.mark.parametrize("cls", [Forest, Mixed])
+def test_a_choice_among_many_does_not_trace_its_branches_again_and_again(
+    cls: type[torch.nn.Module], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = itertools.count(1)
+    build = Condition.build
+
+    def counted(condition: Condition, predicate: object) -> object:
+        assert next(built) < 2000
+        return build(condition, predicate)
+
+    monkeypatch.setattr(Condition, "build", counted)
+    model, x = cls().eval(), torch.randn(8, 4)
+    if cls is Forest:
+        with pytest.raises(AxisError, match=r"have a tensor in its place: table = torch.zeros"):
+            to_onnx(model, (x,), dynamic_shapes=({0: "rows"},), rewrite="auto")
+        return
+    with torch_export_patches(rewrite="auto"):
+        program = torch.export.export(model, (x,), strict=False).module()
+    for _ in range(20):
+        x = torch.randn(8, 4)
+        torch.testing.assert_close(program(x), model(x))
