@@ -86,6 +86,11 @@ _BY_WORDS = (
 #: The same, whatever was rewritten.
 _BY_WORDS_OF_PYTHON = (
     (
+        r"unhashable type: non-nested Sym",
+        r"a dynamic size is a key of a dict, an element of a set, or what a cached function goes by, and Python wants "
+        r"its value there: compare the sizes themselves, `a == b`, or look them up in a tensor",
+    ),
+    (
         r"\.numpy\(\) is not supported for tensor subclasses",
         r"functions of numpy are no operators of a program: write them with those of torch, which has most of them "
         r"under the same name",

@@ -183,6 +183,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: to_onnx(Model().eval(), (torch.quantize_per_tensor(X, 0.1, 0, torch.quint8),)),
         "pass x.dequantize()",
     ),
+    "a set of sizes": (
+        lambda: to_onnx(Asks(lambda x: x * len({*x.shape})).eval(), (X,), dynamic_shapes=({0: "rows"},)),
+        "compare the sizes themselves",
+    ),
     "functions of numpy": (
         lambda: to_onnx(Asks(lambda x: torch.from_numpy(numpy.square(x.numpy()))).eval(), (X,)),
         "functions of numpy are no operators of a program",

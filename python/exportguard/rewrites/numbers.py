@@ -206,7 +206,8 @@ def with_numbers(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) ->
         note_shape(result, operands)
         return result
     if name in _COMPARISONS:
-        return as_number(func(*args, **kwargs))
+        truth = func(*args, **kwargs)
+        return truth if truth is NotImplemented else as_number(truth)  # beside None: Python answers itself
     return _arithmetic(name, func, args, kwargs) if name in _ARITHMETIC else func(*args, **kwargs)
 
 

@@ -111,3 +111,40 @@ def test_steps_over_as_many_rows_as_tensor_data_leaves_are_counted() -> None:
     for rows, scale in ((4, 1.0), (1, 1.0), (3, -1.0), (6, 4.0)):
         (found,) = onnx.run({"x": up(rows, scale)}).values()
         assert found == Suppression()(up(rows, scale))
+
+
+#: What no number is, and what Python says of a number that is compared with it.
+NO_NUMBERS = ("None", "'a'", "()", "object")
+
+
+@pytest.mark.parametrize("other", NO_NUMBERS)
+@pytest.mark.parametrize("order", ["k == {}", "k != {}", "{} == k", "{} != k"])
+def test_a_number_is_compared_with_what_is_no_number(other: str, order: str) -> None:
+    body = f"        return x * 2 if {order.format(other)} else x * 3"
+    source = "import torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+    source += (
+        f"        k = 0\n        for row in x:\n            if row.sum() > 0:\n                k = k + 1\n{body}\n"
+    )
+    model = model_of(source, f"/numbers/{order}{other}.py")
+    onnx = to_onnx(model, (up(4),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    (found,) = onnx.run({"x": up(3)}).values()
+    torch.testing.assert_close(torch.as_tensor(found), model(up(3)))
+
+
+class Runs(torch.nn.Module):
+    """The length of the last run: there is none before the first row."""
+
+    def forward(self, x):
+        n, before = 0, None
+        for v in (x[:, 0] > 0).tolist():
+            n = n + 1 if v == before else 1
+            before = v
+        return x * n
+
+
+def test_a_number_is_compared_with_that_of_the_step_before_where_there_may_be_none() -> None:
+    onnx = to_onnx(Runs().eval(), (torch.randn(6, 4),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    for rows in (1, 2, 3, 7, 12):
+        x = torch.randn(rows, 4)
+        (found,) = onnx.run({"x": x}).values()
+        torch.testing.assert_close(torch.as_tensor(found), Runs()(x))
