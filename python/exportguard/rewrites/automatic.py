@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import re
 import types
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -148,6 +149,12 @@ _IS_NO_DEF = "is not defined by `def`"
 
 #: What torch 2.11 to 2.13 and Python say of rewritten code that goes beyond them, and what it means for the model.
 _REASONS = {
+    # Of symbols for sizes of inputs alone: those for numbers of tensor data are u0, u1, …
+    r"\A(?![^<]*\bu\d)[^<]*\(<class 'torch\.Sym\w+'>, \d+\)\s*is not tracked with proxy": (
+        "a size of the inputs is used in a step or a branch whose tensors have sizes of their own, as those of `x[:d]` "
+        "in a loop that changes `d`, and torch cannot hand it in: let each step have tensors of one size, as by "
+        "`torch.where(torch.arange(n) >= d, x.roll(d), 0)`"
+    ),
     "is not tracked with proxy": "a number made of tensor data outside of a branch or a loop is used inside of it, "
     "which torch cannot hand in: compute it inside, or keep it a tensor",
     "fake tensor in the exported program constant": "a tensor that a branch or a loop makes is kept where no graph can "
@@ -162,7 +169,7 @@ _REASONS = {
     "Could not guard on data-dependent": "Python itself decides on tensor data here, in what cannot be rewritten, such "
     "as a function of the standard library, a comparison of tuples or the method of a container: write the decision as "
     "an `if` or a loop, or with torch.where",
-    "unsupported operand type(s) for -: 'Equality'": "Python itself compares truth values of tensor data here, as "
+    r"unsupported operand type\(s\) for -: 'Equality'": "Python itself compares truth values of tensor data here, as "
     "itertools.groupby does: write the comparison as an `if` in a loop",
     "sympy expression is NaN": "an infinite number, or one that is none, meets a number of tensor data: make it a "
     "tensor, torch.tensor(float('inf'))",
@@ -191,7 +198,7 @@ class _Failed:
 
     def in_words(self) -> str | None:
         """What torch or Python said of rewritten code, in words of the model's; None if nothing is known of it."""
-        found = (reason for said, reason in _REASONS.items() if said in str(self.error))
+        found = (reason for said, reason in _REASONS.items() if re.search(said, str(self.error)))
         reason = next(found, None)
         return None if reason is None else self._told(reason)
 

@@ -282,3 +282,35 @@ def test_what_has_no_rows_of_one_size_is_refused(cls: type[Module], text: str) -
 @pytest.mark.parametrize("seed", [0, 2, 3, 5, 9, 12])
 def test_random_programs_are_right(seed: int) -> None:
     assert outcome(seed) == "right"
+
+
+class Scan(Module):
+    """The sums of all rows up to each, by shifts of twice as many rows in each step."""
+
+    def forward(self, x):
+        d, n = 1, x.shape[0]
+        while d < n:
+            x = x + torch.cat([torch.zeros_like(x[:d]), x[:-d]])
+            d *= 2
+        return x
+
+
+class ScanByRolling(Module):
+    """The same in the words of the refusal."""
+
+    def forward(self, x):
+        d, places = 1, torch.arange(x.shape[0])
+        while d < x.shape[0]:
+            x = x + torch.where((places >= d)[:, None], x.roll(d, 0), 0)
+            d *= 2
+        return x
+
+
+def test_a_size_in_steps_of_other_sizes_is_told_from_a_number_and_the_remedy_is_one() -> None:
+    text = r"a size of the inputs is used in a step .* one size, as by `torch\.where\(torch\.arange\(n\) >= d"
+    with pytest.raises(AxisError, match=text):
+        to_onnx(Scan().eval(), (up(6),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    onnx = to_onnx(ScanByRolling().eval(), (up(6),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    for rows in (1, 2, 3, 7, 16, 17):
+        (found,) = onnx.run({"x": up(rows)}).values()
+        torch.testing.assert_close(torch.as_tensor(found), Scan()(up(rows)))
