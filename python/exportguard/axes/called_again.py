@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch.utils import _pytree as pytree
 
@@ -16,21 +18,15 @@ from .rounding import agree
 def require_same_when_called_again(kept: KeptModule, call: CallInputs) -> None:
     """Refuses a model that a call left otherwise than it was, and that does something else for that.
 
-    Buffers hold the same for both calls: what a call writes into them, a program returns.
+    What is else for its buffers alone counts as the same: what a call leaves in these, a program returns.
 
     Raises:
         ExportError: with what the call changed.
     """
     if not kept.changed:
         return
-    try:
-        with kept.call() as model:
-            first = _outputs(model, call)
-            kept.put_buffers_back()
-            is_same = agree(first, _outputs(model, call))
-    except (*REFUSALS, ArithmeticError):
-        is_same = False
-    if not is_same:
+    # With what the call left, and, for what a program returns, with the buffers that were there before.
+    if not any(_is_same(kept, call, put_back) for put_back in (lambda: None, kept.put_buffers_back)):
         raise ExportError(
             f"forward changes what it holds ({', '.join(kept.changed)}), and does something else when it is called "
             "again, which a file does not: take that state as an input and return what becomes of it, or keep it in a "
@@ -38,8 +34,20 @@ def require_same_when_called_again(kept: KeptModule, call: CallInputs) -> None:
         )
 
 
-def _outputs(model: torch.nn.Module, call: CallInputs) -> list[object]:
+def _is_same(kept: KeptModule, call: CallInputs, put_back: Callable[[], None]) -> bool:
+    """Whether the second of two calls returns what the first does; so if the model takes none at all."""
+    with kept.call() as model:
+        first = _outputs(model, call)
+        put_back()
+        second = None if first is None else _outputs(model, call)
+    return first is None or (second is not None and agree(first, second))
+
+
+def _outputs(model: torch.nn.Module, call: CallInputs) -> list[object] | None:
     own = call.copied()
-    with same_random_numbers():
-        leaves = pytree.tree_leaves(model(*own.args, **own.kwargs))
+    try:
+        with same_random_numbers():
+            leaves = pytree.tree_leaves(model(*own.args, **own.kwargs))
+    except (*REFUSALS, ArithmeticError):
+        return None
     return [leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]

@@ -40,7 +40,7 @@ def traced(model: torch.nn.Module, example: Example, *, strict: bool) -> Exporte
     Raises:
         ExportError: torch made a constant of what forward computes.
     """
-    with _plain_tensors(model):
+    with _plain_tensors(model), _with_their_marks(example.call):
         program = _traced(model, example, strict=strict)
     _require_real_constants(program)
     require_one_kind(program)
@@ -71,6 +71,25 @@ def _traced(model: torch.nn.Module, example: Example, *, strict: bool) -> Export
             raise
         logger.info("exporting again, without telling torch that axes of one name are equal: %s", error)
     return export({})
+
+
+@contextlib.contextmanager
+def _with_their_marks(call: CallInputs) -> Iterator[None]:
+    """What torch.export writes into inputs, which of their axes are dynamic, is not there behind the block, and what
+    was there is; where it stops torch (2.11 to 2.13) leaves it, and each later export of them has dynamic axes."""
+    tensors = [leaf for leaf in call.leaves() if isinstance(leaf, torch.Tensor)]
+    before = [{name: held for name, held in vars(tensor).items() if _is_mark(name)} for tensor in tensors]
+    try:
+        yield
+    finally:
+        for tensor, marks in zip(tensors, before, strict=True):
+            for name in [name for name in vars(tensor) if _is_mark(name) and name not in marks]:
+                delattr(tensor, name)
+            vars(tensor).update(marks)
+
+
+def _is_mark(name: str) -> bool:
+    return name.startswith("_dynamo_") or name in ("_has_dynamo_dim_marking", "_specialize_on")
 
 
 def _of_no_other_name(call: CallInputs) -> CallInputs:

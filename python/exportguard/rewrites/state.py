@@ -354,7 +354,7 @@ class KeptModule:
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.module = module
-        self.changed: dict[str, None] = {}  # what calls left otherwise than before, other than in tensors, in words
+        self.changed: dict[str, None] = {}  # what calls left otherwise than before, but for buffers, in words
         self._writes = UndoneWrites()
 
     @functools.cached_property
@@ -381,13 +381,18 @@ class KeptModule:
                 yield self.module
         finally:
             changes = before.changes()
-            self.changed.update((slot.describe(), None) for slot, _ in changes if slot.kind != ORDER)
+            others = (slot for slot, _ in changes if slot.kind != ORDER and not self._is_of_buffers(slot))
+            self.changed.update((slot.describe(), None) for slot in others)
             before.restore(changes)
             _put_back(buffers)
 
     def put_buffers_back(self) -> None:
-        """Within a block of `call`: buffers hold what they held before it, and all else what the call left there."""
+        """Within a block of `call`: buffers are what they were before it, and all else what the call left there."""
+        self._before.restore([change for change in self._before.changes() if self._is_of_buffers(change[0])])
         _put_back(self._buffers)
+
+    def _is_of_buffers(self, slot: Slot) -> bool:
+        return any(slot.owner is module._buffers for module in self.module.modules())
 
     def left(self, value: Any) -> Any:
         """What an output, an input or a weight holds within the block, also behind it; see `UndoneWrites.left`."""
