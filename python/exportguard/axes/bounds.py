@@ -11,11 +11,10 @@ tokens, which every loop over a decoder begins with.
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import logging
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import sympy
@@ -35,6 +34,7 @@ from .expressions import Range, Sizes, remembering
 from .forms import FORMED, LOOPS, SQUEEZING, decisions_of_forms, questions_of_loops, require_no_squeezes_of_data
 from .implication import Answer, decide
 from .none import bounds_at_none, bounds_of_empty_caches
+from .other_numbers import sizes_of_other_numbers
 from .recording import Decision, TraceRecord
 from .regions import EVERYWHERE, Region, narrow
 from .resizing import other_sizes
@@ -49,8 +49,6 @@ _TRIALS, _ALIKE = 3, 2  # of one guard; of those, in a long program, where all q
 _MODERATE = 40  # a size that is soon computed
 _DRAWN, _DRAWS = 6, 200  # sizes that are tried beside, and how often they are drawn for that
 _OPEN_BEYOND = (Kind.TESTED, Kind.INNER)  # bounds beyond which the program is to be right as well
-_EACH_UP_TO = 130  # the size up to which those are tried that a model makes another number of
-_LARGEST = 2**16  # the size up to which one is looked for of which it makes a certain number
 _LARGER = 18  # a size that few tests take for small, and that is soon computed
 
 
@@ -191,7 +189,7 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
     if kind == Kind.TESTED:
         beside = (*_corners(trace, condition), *_drawn(trace, condition)) if trace.trial.may_try_many else ()
         wrong = next((point for point in beside if trace.differs(point)), None)
-        others = _of_other_numbers(trace, condition, trace.at_hand.get(guard, ())) if wrong is None else ()
+        others = sizes_of_other_numbers(trace, condition, trace.at_hand.get(guard, ())) if wrong is None else ()
         wrong = next((point for point in others if trace.differs(point, for_seconds=True)), wrong)
         kind, sizes = (kind, sizes) if wrong is None else (Kind.WRONG, wrong)
     if kind == Kind.TESTED and guard in trace.hidden:
@@ -264,43 +262,6 @@ def _drawn(trace: Trace, condition: sympy.Basic) -> Iterator[Sizes]:
             left -= 1
         if not left:
             return
-
-
-def _of_other_numbers(trace: Trace, condition: sympy.Basic, at_hand: Sequence[int]) -> Iterator[Sizes]:
-    """Sizes of which the model makes other numbers than the one that the trace has: `int(n / 16)` is one of Python, and
-    torch is asked nothing where the model compares it.
-
-    There is a size for each number that small sizes lead to, if the program is short, and for those that the model has
-    at hand, `at_hand`, and the next ones, `int(n / 16) > 30`.
-    """
-    if not isinstance(condition, sympy.Eq) or not condition.rhs.is_number or condition.lhs.is_Symbol:
-        return
-    for symbol in sorted(condition.free_symbols & {*trace.free_symbols()}, key=str):
-
-        def number_of(size: int, symbol: sympy.Symbol = symbol) -> float | None:
-            value = trace.value(condition.lhs, trace.all_sizes({symbol: size}))
-            return None if value is None else float(value)
-
-        ends = trace.domain[symbol]
-        tried = {float(condition.rhs)}
-        for size in range(ends.low, min(ends.high or _EACH_UP_TO, _EACH_UP_TO) + 1) if trace.trial.may_try_many else ():
-            number = number_of(size)
-            if number is not None and number not in tried:
-                tried.add(number)
-                yield {symbol: size}
-        for number in (entry for known in at_hand for entry in (known, known + 1)):
-            if number not in tried:
-                tried.add(number)
-                yield from ({symbol: size} for size in _sizes_of(number, number_of, ends))
-
-
-def _sizes_of(number: int, number_of: Callable[[int], float | None], ends: Range) -> Iterator[int]:
-    """The least size of which a number is made, where larger sizes make larger numbers; none if there is none."""
-    highest = min(ends.high or _LARGEST, _LARGEST)
-    sizes = range(ends.low, highest + 1)
-    at = bisect.bisect_left(sizes, True, key=lambda size: (number_of(size) or 0) >= number)
-    if at < len(sizes) and number_of(sizes[at]) == number:
-        yield sizes[at]
 
 
 def _spread(points: Sequence[Sizes]) -> list[Sizes]:

@@ -77,8 +77,12 @@ LEFT = {
 @pytest.mark.parametrize("name", LEFT)
 def test_what_has_no_end_left_by_a_break(name: str) -> None:
     body = f"        {LEFT[name]}\n            x = x * 0.5\n        return x, torch.as_tensor(k)\n"
+    check_body(body, f"/endless/left {name}.py")
+
+
+def check_body(body: str, file: str) -> None:
     source = f"import itertools\nimport torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n{body}"
-    cls = type(model_of(source, f"/endless/left {name}.py"))
+    cls = type(model_of(source, file))
     cls.cases = LONG
     check(cls)
 
@@ -98,10 +102,7 @@ RETURNED = {
 def test_what_has_no_end_left_by_a_return(name: str, others: str) -> None:
     head = f"        for k in {RETURNED[name]}:\n            x = x * 0.5\n"
     body = f"{head}{others}            if x.norm() < k: return x * 3\n"
-    source = f"import itertools\nimport torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n{body}"
-    cls = type(model_of(source, f"/endless/returned {name}{len(others)}.py"))
-    cls.cases = LONG
-    check(cls)
+    check_body(body, f"/endless/returned {name}{len(others)}.py")
 
 
 PYTHONS = {

@@ -54,15 +54,14 @@ def _of_pair(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_expanded(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A tensor expanded to a shape, `places` being the axes of that shape that it has."""
+    """A tensor expanded to a shape, `broadcast_dimensions` being the axes of that shape that it has."""
 
     @functools.wraps(original)
     def _broadcast_in_dim_meta(a: torch.Tensor, shape: Sequence[Any], broadcast_dimensions: Sequence[int]) -> Any:
         if not _has_data_sizes(a.shape):
             return original(a, shape, broadcast_dimensions)
         wanted = [shape[place] for place in broadcast_dimensions]
-        sizes = [_one_beside(size, other) for size, other in zip(a.shape, wanted, strict=True)]
-        return original(a.as_strided(sizes, a.stride()), shape, broadcast_dimensions)
+        return original(_settled_tensor(a, wanted), shape, broadcast_dimensions)
 
     return _broadcast_in_dim_meta
 
@@ -75,8 +74,7 @@ def _of_expand(original: Callable[..., Any]) -> Callable[..., Any]:
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
         if len(wanted) < a.dim() or not _has_data_sizes(a.shape):
             return original(a, *shape, implicit=implicit)
-        pairs = zip(a.shape, wanted[len(wanted) - a.dim() :], strict=True)
-        return original(a.as_strided([_one_beside(*pair) for pair in pairs], a.stride()), *shape, implicit=implicit)
+        return original(_settled_tensor(a, wanted[len(wanted) - a.dim() :]), *shape, implicit=implicit)
 
     return expand
 
@@ -124,6 +122,12 @@ def _settled(shapes: Sequence[Sequence[Any]]) -> list[list[Any]]:
             if known is not None and axis <= len(shape):
                 shape[-axis] = _one_beside(shape[-axis], known)
     return settled
+
+
+def _settled_tensor(a: torch.Tensor, wanted: Sequence[Any]) -> torch.Tensor:
+    """A tensor with 1 for sizes that data decide, where another size is wanted that they do not."""
+    sizes = [_one_beside(size, other) for size, other in zip(a.shape, wanted, strict=True)]
+    return a.as_strided(sizes, a.stride())
 
 
 def _is_known(size: Any) -> bool:
