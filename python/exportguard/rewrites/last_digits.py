@@ -45,20 +45,9 @@ _DECIDING = (
     *("is_integer", "isnan", "isinf", "isfinite", "sign"),
 )
 _KEEPING = (
-    *(
-        "reshape",
-        "view",
-        "clone",
-        "detach",
-        "alias",
-        "item",
-        "_local_scalar_dense",
-        "scalar_tensor",
-        "sym_float",
-        "neg",
-    ),
-    *("abs", "pos", "copysign", "where", "maximum", "minimum", "sym_max", "sym_min", "sym_ite", "clamp", "squeeze"),
-    *("lift_fresh_copy", "full", "full_like", "ones_like", "zeros_like"),
+    *("reshape", "view", "clone", "detach", "alias", "item", "_local_scalar_dense", "scalar_tensor", "sym_float"),
+    *("neg", "abs", "pos", "copysign", "where", "maximum", "minimum", "sym_max", "sym_min", "sym_ite", "clamp"),
+    *("squeeze", "lift_fresh_copy", "full", "full_like", "ones_like", "zeros_like"),
 )
 _CONVERTING = ("to", "_to_copy")
 _SIZES = ("sym_size", "sym_numel", "sym_stride", "sym_storage_offset")
