@@ -80,3 +80,40 @@ def test_rows_that_data_count_are_broadcast(form: Form, behind: Form) -> None:
         for bound in (x[:, 0].max(), x[:, 0].min()):  # one row, or all
             (got,) = onnx.run({"x": x, "y": bound}).values()
             torch.testing.assert_close(got, model(x, bound))
+
+
+#: What comes behind a tensor of which data decided all sizes.
+BEHIND_BOTH: dict[str, Form] = BEHIND | {
+    "numbered": lambda y, rows: y + torch.arange(y.shape[-2])[:, None],
+    "beside as many ones": lambda y, rows: torch.cat([y, y.new_ones(y.shape)], -1),
+    "by its own rows": lambda y, rows: y.sum(-2) / y.shape[-2],
+    "flattened": lambda y, rows: torch.cat([y.flatten(), rows.flatten()]),
+    "beside both": lambda y, rows: (y + rows) * y + rows,
+}
+
+
+@pytest.mark.parametrize("behind", BEHIND_BOTH.values(), ids=BEHIND_BOTH)
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_rows_of_two_masks_are_broadcast(form: Form, behind: Form) -> None:
+    def model(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        rows = y[y[:, 0] > 0]
+        return behind(form(x[x[:, 0] > 0], rows), rows)
+
+    shapes = ({0: "n"}, {0: "m"})
+    onnx = to_onnx(CalledWithTwo(model).eval(), (torch.randn(5, 4), torch.randn(6, 4)), dynamic_shapes=shapes)
+    for first, second in ((3, 3), (3, 1), (1, 3), (1, 1), (0, 1), (1, 0), (0, 0)):
+        x, y = of_positive_rows(first, 2), of_positive_rows(second, 3)
+        try:
+            expected = model(x, y)
+        except RuntimeError:  # a form that does not broadcast its first operand
+            assert first != second
+            continue
+        (got,) = onnx.run({"x": x, "y": y}).values()
+        torch.testing.assert_close(got, expected, equal_nan=True)
+
+
+def of_positive_rows(count: int, others: int) -> torch.Tensor:
+    """Rows of four numbers, `count` of which begin with one above 0, and stand among the others."""
+    x = torch.randn(count + others, 4)
+    x[:, 0] = torch.where(torch.randperm(count + others) < count, x[:, 0].abs() + 0.1, -x[:, 0].abs())
+    return x

@@ -3,7 +3,8 @@
 Of `x[mask]` torch 2.11 to 2.13 does not know how many rows it has. Beside a tensor of `n` rows, and where it is
 expanded to `n`, they take for granted that it has as many, and write `n` for its size from there on. It may have a
 single row as well, which is broadcast: a file would leave out an expansion that it needs, or count `n` rows where there
-is one. Here the result has `n` rows, and the size of what is broadcast stays one of its own, which is 1 or `n`.
+is one. Here the result has `n` rows, and the size of what is broadcast stays one of its own, which is 1 or `n`. Of
+`x[mask] + y[other]` they take for granted that both have as many rows; here the result has a size made of both.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import sympy
 import torch
+from torch.utils._sympy.functions import Max, Min
 
 from exportguard.declaration.expected import Expected, expecting
 from exportguard.declaration.patch import Patch, Replacement, by_target
@@ -25,6 +28,7 @@ _SHAPES_OF_META = "torch._meta_registrations._broadcast_shapes"
 _PAIR = "torch._subclasses.fake_impls.infer_size"
 _ARGUMENTS = "torch._refs._maybe_broadcast"
 _ARGUMENTS_OF_META = "torch._meta_registrations._maybe_broadcast"
+_CHANGED = "torch._meta_registrations.check_inplace_broadcast"
 _EXPAND = "torch._refs.expand"
 _EXPANDED = "torch._prims._broadcast_in_dim_meta"
 
@@ -79,6 +83,18 @@ def _of_expand(original: Callable[..., Any]) -> Callable[..., Any]:
     return expand
 
 
+def _of_changed(original: Callable[..., Any]) -> Callable[..., Any]:
+    """What is changed in place keeps its size: of each operand an axis has that size, or 1."""
+
+    @functools.wraps(original)
+    def check_inplace_broadcast(self_shape: Sequence[Any], *args_shape: Sequence[Any]) -> None:
+        if _has_data_sizes(self_shape):
+            args_shape = tuple(_operand_beside(shape, self_shape) for shape in args_shape)
+        original(self_shape, *args_shape)
+
+    return check_inplace_broadcast
+
+
 def _of_arguments(original: Callable[..., Any]) -> Callable[..., Any]:
     """Tensors as they broadcast together, whose sizes torch otherwise takes for equal once more."""
 
@@ -114,20 +130,53 @@ def _is_of_data(size: Any) -> bool:
 
 
 def _settled(shapes: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """The shapes with 1 for sizes that data decide, where another operand has a size that they do not."""
+    """The shapes with 1 for sizes that data decide, where another operand has a size that they do not.
+
+    Where data decide all sizes of an axis each becomes the common one: of two masks that count 1 and `k` rows it is `k`.
+    """
     settled = [list(shape) for shape in shapes]
     for axis in range(1, max(map(len, settled)) + 1):
-        known = next((shape[-axis] for shape in settled if axis <= len(shape) and _is_known(shape[-axis])), None)
+        sizes = [shape[-axis] for shape in settled if axis <= len(shape)]
+        known = next(filter(_is_known, sizes), None)
+        common = _common_size(sizes) if known is None else None
         for shape in settled:
-            if known is not None and axis <= len(shape):
-                shape[-axis] = _one_beside(shape[-axis], known)
+            if axis <= len(shape) and _is_of_data(shape[-axis]):
+                shape[-axis] = _one_beside(shape[-axis], known) if known is not None else common
     return settled
 
 
+def _common_size(sizes: Sequence[Any]) -> Any:
+    """What sizes that data decide make together, all of them being 1 or one number `k`, which may be 0.
+
+    It is written `Max(a, b) * Min(1, a, b)`; a size of that form that is made wider has its own parts in it, not itself.
+    """
+    of_data = [size for size in sizes if _is_of_data(size)]
+    parts = {part for size in of_data for part in _parts(size)}
+    if not of_data or len(parts) == 1:
+        return of_data[0] if of_data else None
+    made = Max(*parts) * Min(1, *parts)
+    return of_data[0].node.shape_env.create_symintnode(made, hint=None)
+
+
+def _parts(size: torch.SymInt) -> tuple[sympy.Expr, ...]:
+    """The sizes of which this one is the common one; itself alone if it is no such one."""
+    expression = size.node.expr
+    largest = next((factor for factor in expression.args if isinstance(factor, Max)), None)
+    made = largest is not None and expression == largest * Min(1, *largest.args)
+    return largest.args if largest is not None and made else (expression,)
+
+
 def _settled_tensor(a: torch.Tensor, wanted: Sequence[Any]) -> torch.Tensor:
-    """A tensor with 1 for sizes that data decide, where another size is wanted that they do not."""
+    """A tensor with 1 for sizes that data decide, where another size is wanted."""
     sizes = [_one_beside(size, other) for size, other in zip(a.shape, wanted, strict=True)]
     return a.as_strided(sizes, a.stride())
+
+
+def _operand_beside(shape: Sequence[Any], kept: Sequence[Any]) -> list[Any]:
+    """The shape of an operand with 1 where data decide how long the changed tensor is."""
+    ends = range(1, min(len(shape), len(kept)) + 1)
+    ones = {axis: _one_beside(shape[-axis], kept[-axis]) for axis in ends if _is_of_data(kept[-axis])}
+    return [ones.get(len(shape) - place, size) for place, size in enumerate(shape)]
 
 
 def _is_known(size: Any) -> bool:
@@ -136,12 +185,12 @@ def _is_known(size: Any) -> bool:
 
 
 def _one_beside(size: Any, other: Any) -> Any:
-    """1 for a size that data decide and that is 1 or another one which they do not; else the size itself."""
+    """1 for a size that is 1 or another one, where data decide one of them; else the size itself."""
     from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_or
 
-    if not _is_of_data(size) or not _is_known(other) or statically_known_true(size == other):
+    if not (_is_of_data(size) or _is_of_data(other)) or statically_known_true(size == other):
         return size
-    if isinstance(other, int) and other < 0:  # as it is
+    if isinstance(other, int) and other <= 1:  # as it is
         return size
     torch._check(sym_or(size == 1, size == other))  # type: ignore[no-untyped-call]
     return 1
@@ -153,16 +202,25 @@ PATCHES = (
     Patch(
         name="broadcast sizes of data",
         kind="torch",
-        target=(_SHAPES, _SHAPES_OF_META, _PAIR, _ARGUMENTS, _ARGUMENTS_OF_META, _EXPAND),
+        target=(_SHAPES, _SHAPES_OF_META, _PAIR, _ARGUMENTS, _ARGUMENTS_OF_META, _CHANGED, _EXPAND),
         reason="a tensor whose rows data count is taken to have as many as one beside it, also where it has one",
         upstream=f"{_UPSTREAM}_refs/__init__.py",
         probe=expecting(
             Expected(path=_SHAPES, parameters="_shapes", has=("guard_or_false(common_shape[idx] == 1)",)),
             Expected(path=_PAIR, parameters="a, b", has=("guard_or_false(sizeA == 1)",)),
             Expected(path=_ARGUMENTS, parameters="args, preserve_cpu_scalar_tensors", has=("guard_or_false(x != y)",)),
+            Expected(path=_CHANGED, parameters="self_shape, args_shape", has=("broadcasted_shape == self_shape",)),
             Expected(path=_EXPAND, parameters="a, shape, implicit"),
         ),
-        replace=by_target({_SHAPES: _of_shapes, _PAIR: _of_pair, _ARGUMENTS: _of_arguments, _EXPAND: _of_expand}),
+        replace=by_target(
+            {
+                _SHAPES: _of_shapes,
+                _PAIR: _of_pair,
+                _ARGUMENTS: _of_arguments,
+                _CHANGED: _of_changed,
+                _EXPAND: _of_expand,
+            }
+        ),
     ),
     Patch(
         name="expanded sizes of data",
