@@ -42,6 +42,13 @@ Size maximum(LoweringContext& ctx, const Size& a, const Size& b) {
   return combine(ctx, "Max", a, b);
 }
 
+Size broadcast(LoweringContext& ctx, const Size& a, const Size& b) {
+  if (a.number() == 1) return b;
+  if (b.number() == 1 || a.number()) return a;
+  if (b.number() || a.value() == b.value()) return b;
+  return multiply(ctx, maximum(ctx, a, b), combine(ctx, "Min", 1, combine(ctx, "Min", a, b)));
+}
+
 Size merged_size(LoweringContext& ctx, Value* value, std::size_t first, std::size_t last) {
   Size product = 1;
   for (std::size_t axis = first; axis < last; ++axis) {

@@ -14,6 +14,9 @@ Size add(LoweringContext& ctx, const Size& a, const Size& b);
 Size subtract(LoweringContext& ctx, const Size& a, const Size& b);
 Size multiply(LoweringContext& ctx, const Size& a, const Size& b);
 Size maximum(LoweringContext& ctx, const Size& a, const Size& b);
+/// Where the sizes of two broadcast operands meet: a known size other than 1 decides. Of two unknown ones, as rows that
+/// two masks count, one may be 1 and the other one not, which may be 0: `Max(a, b) * Min(1, a, b)`.
+Size broadcast(LoweringContext& ctx, const Size& a, const Size& b);
 /// Product of the sizes of the axes `first` to `last`, without `last`; 1 for none.
 Size merged_size(LoweringContext& ctx, Value* value, std::size_t first, std::size_t last);
 

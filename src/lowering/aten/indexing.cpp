@@ -92,20 +92,15 @@ std::vector<IndexedAxis> indexed_axes(LoweringContext& ctx, const Given& given) 
   return axes;
 }
 
-/// Where the sizes of two broadcast operands meet: a known size other than 1 decides, then one that may be more than 1.
-Size broadcast(const Size& a, const Size& b) {
-  if (a.number() == 1) return b;
-  if (b.number() == 1 || a.number()) return a;
-  return b.number() ? b : a;
-}
-
 std::vector<Size> broadcast_sizes(LoweringContext& ctx, const std::vector<IndexedAxis>& axes) {
   std::vector<Size> result;
   for (const IndexedAxis& entry : axes) {
     std::vector<Size> sizes = ctx.sizes_of(entry.index);
     if (sizes.size() > result.size()) std::swap(sizes, result);
     const std::size_t offset = result.size() - sizes.size();
-    for (std::size_t i = 0; i < sizes.size(); ++i) result[offset + i] = broadcast(result[offset + i], sizes[i]);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      result[offset + i] = broadcast(ctx, result[offset + i], sizes[i]);
+    }
   }
   return result;
 }

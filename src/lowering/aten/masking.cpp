@@ -16,7 +16,7 @@ std::vector<Size> common_sizes(LoweringContext& ctx, Value* a, Value* b) {
   const std::vector<Size> other = ctx.sizes_of(b);
   const std::size_t offset = sizes.size() - other.size();
   for (std::size_t i = 0; i < other.size(); ++i) {
-    if (sizes[offset + i].number() == 1) sizes[offset + i] = other[i];
+    sizes[offset + i] = broadcast(ctx, sizes[offset + i], other[i]);
   }
   return sizes;
 }

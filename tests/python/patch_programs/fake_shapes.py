@@ -41,4 +41,12 @@ def gives_shapes() -> None:
     )
 
 
-PROGRAMS = {"shapes of fake kernels": gives_shapes}
+def chooses_among_chosen() -> None:
+    def chosen(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        rows = x[x[:, 0] > 0]
+        return rows.masked_select(rows > 0.5), rows[rows < 0.3], rows.masked_select(rows[:, :1] > 0.5).reshape(-1, 1)
+
+    _is_right(chosen, ({0: "rows"},), [(torch.randn(rows, 4),) for rows in (6, 3, 9)] + [(-torch.ones(2, 4),)])
+
+
+PROGRAMS = {"shapes of fake kernels": gives_shapes, "counts of 64 bits": chooses_among_chosen}

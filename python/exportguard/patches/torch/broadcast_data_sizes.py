@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
-from torch.utils._sympy.functions import Max, Min
+from torch.utils._sympy import functions
 
 from exportguard.declaration.expected import Expected, expecting
 from exportguard.declaration.patch import Patch, Replacement, by_target
 
 if TYPE_CHECKING:
     from exportguard._core import Changes
+
+_Max: Any = functions.Max
+_Min: Any = functions.Min
 
 _SHAPES = "torch._refs._broadcast_shapes"
 _SHAPES_OF_META = "torch._meta_registrations._broadcast_shapes"
@@ -132,7 +135,7 @@ def _is_of_data(size: Any) -> bool:
 def _settled(shapes: Sequence[Sequence[Any]]) -> list[list[Any]]:
     """The shapes with 1 for sizes that data decide, where another operand has a size that they do not.
 
-    Where data decide all sizes of an axis each becomes the common one: of two masks that count 1 and `k` rows it is `k`.
+    Where data decide all sizes of an axis each becomes the common one: of masks that count 1 and `k` rows it is `k`.
     """
     settled = [list(shape) for shape in shapes]
     for axis in range(1, max(map(len, settled)) + 1):
@@ -148,21 +151,21 @@ def _settled(shapes: Sequence[Sequence[Any]]) -> list[list[Any]]:
 def _common_size(sizes: Sequence[Any]) -> Any:
     """What sizes that data decide make together, all of them being 1 or one number `k`, which may be 0.
 
-    It is written `Max(a, b) * Min(1, a, b)`; a size of that form that is made wider has its own parts in it, not itself.
+    It is written `Max(a, b) * Min(1, a, b)`; the parts of a size of that form are taken, in place of itself.
     """
     of_data = [size for size in sizes if _is_of_data(size)]
     parts = {part for size in of_data for part in _parts(size)}
     if not of_data or len(parts) == 1:
         return of_data[0] if of_data else None
-    made = Max(*parts) * Min(1, *parts)
+    made = _Max(*parts) * _Min(1, *parts)
     return of_data[0].node.shape_env.create_symintnode(made, hint=None)
 
 
 def _parts(size: torch.SymInt) -> tuple[sympy.Expr, ...]:
     """The sizes of which this one is the common one; itself alone if it is no such one."""
     expression = size.node.expr
-    largest = next((factor for factor in expression.args if isinstance(factor, Max)), None)
-    made = largest is not None and expression == largest * Min(1, *largest.args)
+    largest = next((factor for factor in expression.args if isinstance(factor, _Max)), None)
+    made = largest is not None and expression == largest * _Min(1, *largest.args)
     return largest.args if largest is not None and made else (expression,)
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from exportguard.declaration.expected import Expected, expecting
 from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
 
 if TYPE_CHECKING:
     from exportguard._core import Changes
 
 _aten = torch.ops.aten
+_BOUNDS = "torch.fx.experimental.symbolic_shapes._constrain_range_for_size"
+
 _check: Callable[..., Any] = torch._check  # without annotations in torch 2.11 to 2.13
 
 
@@ -51,6 +55,19 @@ def pooled_volumes(
         return self.new_empty(sizes), self.new_empty(sizes, dtype=torch.int64)
 
 
+def _within_64_bits(original: Callable[..., None]) -> Callable[..., None]:
+    """The bounds of a size that data decide; an axis has no more elements than 64 bits count.
+
+    Of `x[mask].masked_select(other)` the bound is the largest number of elements of what data sized itself.
+    """
+
+    @functools.wraps(original)
+    def _constrain_range_for_size(a: torch.SymInt, min: int | None = None, max: int | None = None) -> None:
+        original(a, min, max if max is None or max < sys.maxsize else sys.maxsize - 1)
+
+    return _constrain_range_for_size
+
+
 def _apply(changes: Changes) -> None:
     from torch._subclasses.fake_impls import op_implementations_dict
 
@@ -76,5 +93,14 @@ PATCHES = (
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_subclasses/fake_impls.py",
         probe=_probe,
         apply=_apply,
+    ),
+    Patch(
+        name="counts of 64 bits",
+        kind="torch",
+        target=_BOUNDS,
+        reason="elements chosen among rows that data count are said to be fewer than a number beyond 64 bits",
+        upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_subclasses/fake_impls.py",
+        probe=expecting(Expected(path=_BOUNDS, parameters="a, min, max")),
+        replace=_within_64_bits,
     ),
 )
