@@ -51,6 +51,7 @@ enum class Departure : std::uint8_t {
   kProductScaledInFloat32,    ///< a product of float64 matrices times a number is scaled by that number as a float32
   kAttentionMaskOfScores,     ///< Attention broadcasts a mask over samples and heads alone
   kLogSoftmaxOfInfinity,      ///< LogSoftmax of float64 numbers gives NaN where they are infinite, not beside them
+  kGatherOfRange,             ///< a Gather by a Range becomes a Slice, for which numbers below 0 are other positions
   kFloat16Unrounded,          ///< float16 is computed in float32, and handed on so where no Cast of the model rounds it
 };
 

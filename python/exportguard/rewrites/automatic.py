@@ -144,6 +144,7 @@ def loops_left(program: torch.export.ExportedProgram) -> tuple[str, ...]:
     return _LEFT.get(program, ())
 
 
+_WANTS_A_NUMBER = "Could not extract specialized integer"  # of torch 2.11 to 2.13
 _IS_A_GENERATOR = "is a generator that"
 _IS_NO_DEF = "is not defined by `def`"
 
@@ -164,7 +165,7 @@ _REASONS = {
     "unhashable type: non-nested SymInt": "a dynamic size, or a number of tensor data, is a key of a dict, an element "
     "of a set, or what a cached function goes by, and Python wants its value there: write the look-up as tests of the "
     "number, or look it up in a tensor",
-    "Could not extract specialized integer": "Python needs the value of a number of tensor data here: use it as a "
+    _WANTS_A_NUMBER: "Python needs the value of a number of tensor data here: use it as a "
     "size, an index or in arithmetic alone",
     "Could not guard on data-dependent": "Python itself decides on tensor data here, in what cannot be rewritten, such "
     "as a function of the standard library, a comparison of tuples or the method of a container: write the decision as "
@@ -178,6 +179,15 @@ _REASONS = {
     "output stride is not a simple": "the branches of a test on tensor data give tensors of different sizes: make them "
     "of one size, or return the number of their elements beside them",
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Form:
+    """How a function is rewritten: at these lines alone, with what follows a test in its branches, with sizes kept."""
+
+    lines: frozenset[int] | None = None  # None: everything that can be
+    absorb_rest: bool = False
+    keep_sizes: bool = False
 
 
 @dataclass(frozen=True)
@@ -258,7 +268,7 @@ class _Search:
             place = Place(code=asking.code, ran=asking.code, line=min(asking.lines))
             if not asking.is_installed and not any(_runs(step, place) for step in made):
                 reason = _Failed(RewriteError("what stands for a number of tensor data is no number itself"), [place])
-                step = self._step(asking.functions, None, place, reason)
+                step = self._step(asking.functions, place, reason, _Form())
                 made += [step] if step is not None else []
         return made
 
@@ -292,7 +302,7 @@ class _Search:
 
     def _attempt_once(self, steps: Sequence[RewritingStep]) -> Any:
         """An attempt, or how one with the same functions rewritten in the same way failed."""
-        key = frozenset((step.patch.functions, step.lines, step.absorbs) for step in steps)
+        key = frozenset((step.patch.functions, step.lines, step.absorbs, step.keeps_sizes) for step in steps)
         if key not in self._known:
             outcome = self._attempt(steps)
             if not isinstance(outcome, _Failed):
@@ -324,14 +334,19 @@ class _Search:
         """What may be rewritten next: each function around the line, as a whole or its statement at that line alone."""
         if not failed.places or not is_stop(failed.error):
             return
+        asks_size = _WANTS_A_NUMBER in str(failed.error)  # as `len(x[mask])` does
         for place in _different(failed.places)[:_INNERMOST]:
             known = next((s for s in steps if _runs(s, place)), None)
-            if known is not None and known.lines is None:
+            is_whole = known is not None and known.lines is None
+            if known is not None and is_whole and (known.keeps_sizes or not asks_size):
                 continue
             functions = list(known.patch.functions) if known is not None else place.functions()
             lines = known.lines if known is not None and known.lines else frozenset[int]()
-            for only, absorb_rest in ((None, False), (lines | {place.line}, False), (None, True)):
-                step = self._step(functions, only, place, failed, absorb_rest=absorb_rest)
+            whole = [] if is_whole else [_Form()]
+            others = [] if is_whole else [_Form(lines=lines | {place.line}), _Form(absorb_rest=True)]
+            sizes = [_Form(absorb_rest=known is not None and known.absorbs, keep_sizes=True)] if asks_size else []
+            for form in (*whole, *sizes, *others):
+                step = self._step(functions, place, failed, form)
                 if step is not None:
                     yield step
 
@@ -347,36 +362,27 @@ class _Search:
             if known is not None and known.lines is None and (known.keeps_sizes or not keep_sizes):
                 continue
             functions = list(known.patch.functions) if known is not None else consumer.functions()
-            made = self._step(functions, None, consumer, failed, keep_sizes=keep_sizes)
+            made = self._step(functions, consumer, failed, _Form(keep_sizes=keep_sizes))
             if made is not None:
                 found = [*_others(found, made), made]
         return found
 
-    def _step(
-        self,
-        functions: Sequence[Any],
-        lines: frozenset[int] | None,
-        place: Place,
-        failed: _Failed,
-        *,
-        absorb_rest: bool = False,
-        keep_sizes: bool = False,
-    ) -> RewritingStep | None:
+    def _step(self, functions: Sequence[Any], place: Place, failed: _Failed, form: _Form) -> RewritingStep | None:
         if not functions:
             return None
         try:
-            patch = rewrite_in_place(functions, lines, absorb_rest=absorb_rest, keep_sizes=keep_sizes)
+            patch = rewrite_in_place(functions, form.lines, absorb_rest=form.absorb_rest, keep_sizes=form.keep_sizes)
         except RewriteError as reason:
-            if lines is None and not absorb_rest:
+            if form.lines is None and not form.absorb_rest:
                 self._reasons.append(str(reason))
             return None
         return RewritingStep(
             patch=patch,
             stopped_at=str(place),
             error=failed.text(),
-            lines=lines,
-            absorbs=absorb_rest,
-            keeps_sizes=keep_sizes,
+            lines=form.lines,
+            absorbs=form.absorb_rest,
+            keeps_sizes=form.keep_sizes,
         )
 
     def _with_loops_kept(self, program: Any) -> Any:
@@ -402,7 +408,7 @@ class _Search:
             known_reasons = len(self._reasons)
             failed = _Failed(RewriteError("nothing in its function can be rewritten"), [place])
             absorbs = known is not None and known.absorbs
-            step = self._step(functions, None, place, failed, absorb_rest=absorbs, keep_sizes=True)
+            step = self._step(functions, place, failed, _Form(absorb_rest=absorbs, keep_sizes=True))
             if step is None and self._reasons[known_reasons:]:
                 failed = _Failed(RewriteError(self._reasons[-1]), [place])
             others = [other for other in self.steps if other is not known]

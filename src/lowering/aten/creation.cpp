@@ -1,6 +1,9 @@
+#include <algorithm>
+
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/complex_rules.h"
+#include "lowering/kernels.h"
 
 namespace exportguard::lowering {
 namespace {
@@ -59,12 +62,41 @@ Value* integers_by_floats(LoweringContext& ctx, const Bounds& bounds) {
   return ctx.op("Add", {scaled, ctx.cast(bounds.start, DType::kInt64)});
 }
 
+/// Torch calls a number that tensor data tell u0, u1, …; it may be below 0, which a size is not.
+bool is_size_of_input(const SymExpr& factor) {
+  const auto name = factor.symbol_name();
+  const bool is_of_data = name && name->front() == 'u' && name->find_first_not_of("0123456789", 1) == std::string::npos;
+  return name && !is_of_data;
+}
+
+/// Whether an integer is known not to be below 0: a number, or a sum of sizes of the inputs.
+bool is_not_negative(LoweringContext& ctx, const Value* value) {
+  const ir::Elements* elements = ctx.find_elements(value);
+  return elements && std::ranges::all_of(*elements, [](const SymExpr& element) {
+           return std::ranges::all_of(element.terms(), [](const SymExpr::Term& term) {
+             return term.coefficient >= 0 && std::ranges::all_of(term.factors, is_size_of_input);
+           });
+         });
+}
+
+/// Where a target takes a Gather of a Range for a Slice, indices below 0 count from the end twice: a range that may
+/// come there, as one that counts down to -1, is written as the negative of another one.
+Value* integer_range(LoweringContext& ctx, const Bounds& bounds) {
+  const bool is_plain = is_not_negative(ctx, bounds.start) && is_not_negative(ctx, bounds.step);
+  const bool is_signed = bounds.start->dtype() == DType::kInt64 || bounds.start->dtype() == DType::kInt32;
+  if (is_plain || !is_signed || !departs(ctx, Departure::kGatherOfRange)) {
+    return ctx.op("Range", {bounds.start, bounds.end, bounds.step});
+  }
+  const auto negated = [&](Value* value) { return ctx.op("Neg", {value}); };
+  return negated(ctx.op("Range", {negated(bounds.start), negated(bounds.end), negated(bounds.step)}));
+}
+
 /// torch.arange over the first `count` arguments: end; start and end; start, end and step.
 void lower_range(LoweringContext& ctx, std::size_t count) {
   const DType dtype = range_dtype(ctx, count);
   const Bounds bounds = range_bounds(ctx, count, dtype);
   const bool is_cut = is_floating(dtype) && !is_floating(ctx.output_dtype());
-  ctx.result(is_cut ? integers_by_floats(ctx, bounds) : ctx.op("Range", {bounds.start, bounds.end, bounds.step}));
+  ctx.result(is_cut ? integers_by_floats(ctx, bounds) : integer_range(ctx, bounds));
 }
 
 void lower_arange(LoweringContext& ctx) { lower_range(ctx, 1); }

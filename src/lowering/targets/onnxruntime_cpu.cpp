@@ -64,12 +64,15 @@ constexpr std::string_view kBFloat16 =
     "ScatterND Shape Sign Slice Split Squeeze TensorScatter Unsqueeze";
 
 constexpr std::array kDepartures = {
-    Departure::kInt64ThroughDoubles,   Departure::kNoRandomKernelsSince22,   Departure::kVectorOfTransposed,
-    Departure::kEmptyProducts,         Departure::kPadMergedIntoMaxPool,     Departure::kPadForgetsAxes,
-    Departure::kPadCutsNoAxis,         Departure::kOutputPaddingBelowStride, Departure::kScanOfNothing,
-    Departure::kRecurrentOfNothing,    Departure::kAttentionOfNothing,       Departure::kAttentionLowestIsHidden,
-    Departure::kAttentionMaskOfScores, Departure::kProductScaledInFloat32,   Departure::kFloat16Unrounded,
-    Departure::kLogSoftmaxOfInfinity,
+    Departure::kInt64ThroughDoubles,   Departure::kNoRandomKernelsSince22,
+    Departure::kVectorOfTransposed,    Departure::kEmptyProducts,
+    Departure::kPadMergedIntoMaxPool,  Departure::kPadForgetsAxes,
+    Departure::kPadCutsNoAxis,         Departure::kOutputPaddingBelowStride,
+    Departure::kScanOfNothing,         Departure::kRecurrentOfNothing,
+    Departure::kAttentionOfNothing,    Departure::kAttentionLowestIsHidden,
+    Departure::kAttentionMaskOfScores, Departure::kProductScaledInFloat32,
+    Departure::kFloat16Unrounded,      Departure::kLogSoftmaxOfInfinity,
+    Departure::kGatherOfRange,
 };
 
 }  // namespace
