@@ -78,6 +78,10 @@ class TraceRecord:
         known = self._decisions.setdefault(id(shape_env), {})
         before = known.get(condition)
         is_known = before is not None and before.is_of_model and not before.is_hidden
+        is_of_slice = (before is not None and before.is_of_slice) or _is_within(ASKING)
+        if before is not None and is_of_slice != before.is_of_slice:  # an operator asked the same before
+            line = before.line if before.is_of_model else model_line()
+            before = known[condition] = replace(before, line=line, is_of_slice=True)
         if before is not None and is_known and (before.is_test or not _is_answered_to_python()):
             return
         is_of_model = _asked_by_model() or is_caught()
@@ -90,7 +94,7 @@ class TraceRecord:
                 condition,
                 model_line(),
                 is_of_model,
-                _is_within(ASKING),
+                is_of_slice,
                 is_hidden=is_hidden,
                 is_test=is_test,
                 is_choice=is_choice,

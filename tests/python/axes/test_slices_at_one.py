@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from random_programs import model_of
 
 from exportguard import AxisError, to_onnx
 
@@ -104,5 +105,55 @@ def test_a_write_to_the_end_of_a_short_axis_is_right(write) -> None:
     onnx = to_onnx(model, (torch.randn(5, 6),), dynamic_shapes=shapes, rewrite="auto")
     for rows, columns in ((1, 1), (1, 2), (2, 1), (2, 2), (3, 4), (4, 3), (5, 5), (7, 9)):
         x = torch.randn(rows, columns)
+        (found,) = onnx.run({"x": x}).values()
+        torch.testing.assert_close(found, model(x))
+
+
+#: What asks torch whether there are two rows before a slice does.
+ASKING_FIRST = {
+    "a mask": "x[x[:, 0] > 0].sum()",
+    "rows that a loop collects": "self.collected(x)",
+    "another layout": "x.t().contiguous().view(-1).sum()",
+    "a part": "x[1:].sum()",
+    "columns": "x[:, :1].t().reshape(-1).sum()",
+    "a sum": "(x.t() @ x).sum()",
+}
+
+SLICES = {
+    "a loop": "for row in x[:2]:\n            y = torch.tanh(y + row)",
+    "from the end": "for row in x[-2:]:\n            y = torch.tanh(y + row)",
+    "a loop within a loop": "for a in x:\n            for b in x[:2]:\n                if (a * b).sum() > 4:\n"
+    "                    return a - b + y",
+    "the number of its rows": "y = y * len(x[:2])",
+    "its rows unbound": "y = torch.stack(x[:2].unbind(0)).sum(0) + y",
+}
+
+_ASKED = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def collected(self, x):
+        rows = [x.sum(0)]
+        for row in x:
+            if row.max() > row.mean() * 2:
+                rows.append(row)
+        return torch.stack(rows).sum()
+
+    def forward(self, x):
+        y = x.sum(0) + {asking}
+        {slice}
+        return y
+"""
+
+
+@pytest.mark.parametrize("slice_", SLICES)
+@pytest.mark.parametrize("asking", ASKING_FIRST)
+def test_a_slice_asks_once_more_what_an_operator_asked_before(asking: str, slice_: str) -> None:
+    source = _ASKED.format(asking=ASKING_FIRST[asking], slice=SLICES[slice_])
+    model = model_of(source, f"/slices/{asking} {slice_}.py").eval()
+    onnx = to_onnx(model, (torch.randn(3, 4),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    for rows in (3, 1, 2, 5):
+        x = torch.randn(rows, 4) * 2
         (found,) = onnx.run({"x": x}).values()
         torch.testing.assert_close(found, model(x))
