@@ -40,7 +40,7 @@ from exportguard.rewrites.contents import (
 )
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.reach import Reach
-from exportguard.rewrites.written import UndoneWrites
+from exportguard.rewrites.written import Before, UndoneWrites, has_memory
 from exportguard.source.errors import RewriteError
 
 MISSING = object()
@@ -362,20 +362,28 @@ class KeptModule:
         return snapshot_of(self.module)
 
     @functools.cached_property
-    def _buffers(self) -> list[tuple[torch.Tensor, torch.Tensor, int | None]]:
-        """With what each holds, and its version, which those made under torch.inference_mode() have not."""
-        return [
-            (buffer, buffer.detach().clone(), None if buffer.is_inference() else buffer._version)
-            for buffer in self.module.buffers()
-        ]
+    def _states(self) -> list[Before]:
+        """What buffers and plain tensors hold, which a call may write into or not, as its sizes and data say."""
+        weights = {weight.untyped_storage()._cdata for weight in self.module.parameters() if has_memory(weight)}
+        held = (tensor for tensor in (*self.module.buffers(), *self._before.tensors) if has_memory(tensor))
+        states = {tensor.untyped_storage()._cdata: tensor for tensor in held}
+        return [Before.of(tensor) for storage, tensor in states.items() if storage not in weights]
+
+    @functools.cached_property
+    def _state_storages(self) -> frozenset[int]:
+        return frozenset(before.tensor.untyped_storage()._cdata for before in self._states)
 
     @contextmanager
     def call(self, *, has_data: bool = True) -> Iterator[torch.nn.Module]:
         """Runs a block that calls the module; the module and the random numbers are then as before.
 
         A call with fake tensors has no data, and writes into none.
+
+        :raises RewriteError: it wrote into a weight, where those before it wrote into nothing
         """
-        buffers, before = self._buffers, self._before
+        states, before = self._states, self._before
+        named = self.module.named_parameters()
+        weights = [(name, weight, weight._version) for name, weight in named if not weight.is_inference()]
         try:
             with same_random_numbers(), self._writes.call() if has_data else nullcontext():
                 yield self.module
@@ -384,29 +392,34 @@ class KeptModule:
             others = (slot for slot, _ in changes if slot.kind != ORDER and not self._is_of_buffers(slot))
             self.changed.update((slot.describe(), None) for slot in others)
             before.restore(changes)
-            _put_back(buffers)
+            _put_back(states)
+        written = next((name for name, weight, version in weights if weight._version != version), None)
+        if written is not None:
+            raise RewriteError(
+                f"the model writes into its weight {written} where other sizes or other data do not make it: what "
+                "changes while it runs has to be a buffer (register_buffer)"
+            )
 
     def put_buffers_back(self) -> None:
         """Within a block of `call`: buffers are what they were before it, and all else what the call left there."""
         self._before.restore([change for change in self._before.changes() if self._is_of_buffers(change[0])])
-        _put_back(self._buffers)
+        buffers = {buffer.untyped_storage()._cdata for buffer in self.module.buffers() if has_memory(buffer)}
+        _put_back([before for before in self._states if before.tensor.untyped_storage()._cdata in buffers])
 
     def _is_of_buffers(self, slot: Slot) -> bool:
         return any(slot.owner is module._buffers for module in self.module.modules())
 
     def left(self, value: Any) -> Any:
         """What an output, an input or a weight holds within the block, also behind it; see `UndoneWrites.left`."""
+        is_state = isinstance(value, torch.Tensor) and has_memory(value)
+        if is_state and value.untyped_storage()._cdata in self._state_storages:
+            return value.detach().clone()
         return self._writes.left(value)
 
 
-def _put_back(buffers: Iterable[tuple[torch.Tensor, torch.Tensor, int | None]]) -> None:
-    with torch.no_grad():
-        for buffer, content, version in buffers:
-            if is_fake(buffer):
-                continue
-            buffer.copy_(content)
-            if version is not None:  # a gradient that is still to be computed asks for it (torch 2.11 to 2.13)
-                torch._C._autograd._unsafe_set_version_counter((buffer,), (version,))
+def _put_back(states: Iterable[Before]) -> None:
+    for state in states:
+        state.restore()
 
 
 def is_fake(tensor: torch.Tensor) -> bool:
