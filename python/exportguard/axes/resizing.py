@@ -118,9 +118,25 @@ def _number_or_expression(size: object) -> int | sympy.Expr:
 def with_other_data(call: CallInputs) -> Iterator[CallInputs]:
     """The same call with floating numbers of other signs and magnitudes, that tests of them go the other way; none if
     it has no such numbers."""
+    return _with_changed(call, is_of_reals, _CHANGES)
+
+
+def with_data_at_ends(call: CallInputs) -> Iterator[CallInputs]:
+    """The same call with numbers that few others are like: huge ones, tiny ones, zeros, infinite ones and NaN.
+
+    What bounds, rounds or replaces numbers does nothing to most of them. Whole numbers are moved by one and turned
+    around: they may be positions, of which a model refuses those beyond its tables.
+    """
+    yield from _with_changed(call, is_of_reals, _ENDS)
+    yield from _with_changed(call, _is_of_integers, _OTHER_INTEGERS)
+
+
+def _with_changed(
+    call: CallInputs, is_meant: Callable[[object], bool], changes: Sequence[Callable[[torch.Tensor], torch.Tensor]]
+) -> Iterator[CallInputs]:
     leaves = call.leaves()
-    for change in _CHANGES if any(is_of_reals(leaf) and leaf.numel() for leaf in leaves) else ():
-        yield call.with_leaves([change(leaf) if is_of_reals(leaf) else leaf for leaf in leaves])
+    for change in changes if any(is_meant(leaf) and leaf.numel() for leaf in leaves) else ():
+        yield call.with_leaves([change(leaf) if is_meant(leaf) else leaf for leaf in leaves])
 
 
 _CHANGES: Sequence[Callable[[torch.Tensor], torch.Tensor]] = (
@@ -131,6 +147,39 @@ _CHANGES: Sequence[Callable[[torch.Tensor], torch.Tensor]] = (
     lambda values: -100 * values.abs() - 1,
     lambda values: values / 100,
 )
+
+
+def _with_one(number: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Puts a number in the place of the first one."""
+
+    def changed(values: torch.Tensor) -> torch.Tensor:
+        is_first = torch.arange(values.numel(), device=values.device) == 0
+        return torch.where(is_first, number, values.flatten()).to(values.dtype).view(values.shape)
+
+    return changed
+
+
+_ENDS: Sequence[Callable[[torch.Tensor], torch.Tensor]] = (
+    lambda values: values * 1.7 + 0.3,
+    lambda values: values * 3000,
+    lambda values: values * -3000,
+    lambda values: values * 1e-6,
+    torch.zeros_like,
+    _with_one(math.inf),
+    _with_one(-math.inf),
+    _with_one(math.nan),
+)
+_OTHER_INTEGERS: Sequence[Callable[[torch.Tensor], torch.Tensor]] = (
+    lambda values: values + 1,
+    lambda values: values.flatten().flip(0).view(values.shape),
+    torch.neg,
+    torch.zeros_like,
+    lambda values: values * 100,
+)
+
+
+def _is_of_integers(leaf: object) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.dtype in (torch.int32, torch.int64)
 
 
 def is_of_reals(leaf: object) -> bool:

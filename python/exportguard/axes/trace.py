@@ -14,6 +14,7 @@ import torch
 from exportguard.dynamic_shapes import LeafShape, ends_of
 from exportguard.example import Example, Relation
 from exportguard.inputs import CallInputs
+from exportguard.model_code import is_installed
 from exportguard.signature import TracedInputs, symbol_names
 
 from .examples import sizes_of_examples
@@ -55,6 +56,12 @@ class Trace:
         conditions = (self.replaced(with_relations(self, entry)) for entry in self.within.as_traced(self.traced))
         self.assumed = [entry for entry in conditions if entry != sympy.true]
         self.known += self.assumed
+        self.trial.tests_at = self._own_tests_at
+
+    def _own_tests_at(self, sizes: Sizes) -> list[sympy.Basic]:
+        """What the user's own code, and no installed package, tests of these sizes with another answer."""
+        tests = (entry.condition for entry in self.decisions if entry.is_test and not is_installed(entry.line))
+        return [test for test in tests if test.free_symbols <= sizes.keys() and self.value(test, sizes) is False]
 
     def worded(self, condition: sympy.Basic, *, is_relation: bool = False) -> str:
         """The condition in the user's names; a relation tells two names apart that became one size."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import enum
 import functools
+import itertools
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import sympy
@@ -24,13 +26,14 @@ from .data_tests import data_tests
 from .ending import Ending, EndlessError, Watched
 from .examples import sizes_of_examples
 from .expressions import Sizes
-from .resizing import InputsOfOtherSizes, with_masks, with_other_data
+from .resizing import InputsOfOtherSizes, with_data_at_ends, with_masks, with_other_data
 from .rounding import agree, difference, rank
 from .traced_program import GraphWithCutTables, OtherShapeError, TracedProgram
 from .vast import Room, numbers_of_entries
 
 logger = logging.getLogger(__name__)
 
+_LOOKS = 2  # with other data, at sizes that answer a test of the model otherwise
 _FEW_CALLS = 512  # of operators, which take a few milliseconds
 
 # A model is run in full for no more than this many rows of inputs (attention compares each with each) and products with
@@ -240,6 +243,9 @@ class Trial:
     def __init__(self, run: ModelRun, program: TracedProgram, *, is_thorough: bool = False) -> None:
         """The program was traced with the call that `run` knows."""
         self._run, self._program, self._is_thorough = run, program, is_thorough
+        #: The tests of the user's own code that have another answer at these sizes than in the trace.
+        self.tests_at: Callable[[Sizes], Iterable[sympy.Basic]] = lambda sizes: ()
+        self._looked_at: collections.Counter[sympy.Basic] = collections.Counter()
         self._calls: dict[Any, TriedCall | None] = {}
         self._outcomes: dict[TriedCall, Outcome] = {}
         self._refused_vast: dict[Any, bool] = {}
@@ -364,14 +370,23 @@ class Trial:
         return any(True for _ in calls)
 
     def _compared(self, call: TriedCall, sizes: Sizes) -> Outcome:
-        """With other data as well where one of both tests it: they may agree because it is what it is."""
+        """With other data as well where one of both tests it, or the model a size: they may agree since it is what it
+        is."""
         outcome = self._compared_for_its_data(call, sizes)
-        is_chance = call.tests_data() or (self._has_branches and self._is_of_few_calls)
+        is_of_a_test = outcome == Outcome.AGREES and self._is_behind_another_test(call, sizes)
+        is_chance = is_of_a_test or call.tests_data() or (self._has_branches and self._is_of_few_calls)
         if outcome != Outcome.AGREES or not is_chance:
             return outcome
-        others = (self._run.of(other) for other in with_other_data(call.inputs))
+        ends = with_data_at_ends(call.inputs) if is_of_a_test else ()
+        others = (self._run.of(other) for other in itertools.chain(with_other_data(call.inputs), ends))
         differs = any(self._compared_for_its_data(other, sizes) == Outcome.DIFFERS for other in others)
         return Outcome.DIFFERS if differs else outcome
+
+    def _is_behind_another_test(self, call: TriedCall, sizes: Sizes) -> bool:
+        """Whether a test of sizes has another answer there that was not looked at with other data more than once."""
+        tests = [test for test in self.tests_at(sizes) if self._looked_at[test] < _LOOKS] if call.is_quick() else []
+        self._looked_at.update(tests)
+        return bool(tests)
 
     def _compared_for_its_data(self, call: TriedCall, sizes: Sizes) -> Outcome:
         expected = call.outputs()
