@@ -249,6 +249,7 @@ class Grown(list[Any]):
     def rows(self) -> Collected:
         """All elements as rows of tensors, which may be any of them in memory."""
         self.note_read()
+        _require_one_size(self.parts, "taken from it one by one, or in another order")
         return linked(joined(self.parts), self.parts)
 
     def length(self) -> Any:
@@ -498,20 +499,21 @@ def of_open_list(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) ->
     if has_free_unbacked_symbols(args[0].length()):
         require_no_handler(RuntimeError, "a list without elements")
     if joining is not _stack:  # which wants one size in Python as well
-        _require_one_size(args[0].parts)
+        _require_one_size(args[0].parts, "joined")
     rows = joined(args[0].parts, promotes=True).rows
     if not isinstance(rows, torch.Tensor):
         _refuse("joining elements that are no tensors")
     return joining(rows, *args[1:], **kwargs)
 
 
-def _require_one_size(parts: Iterable[Any]) -> None:
+def _require_one_size(parts: Iterable[Any], what: str) -> None:
     leaves = [leaf for part in parts for leaf in pytree.tree_leaves(_collected(part).rows)]
     if any(hasattr(leaf, _SIZES_OF_STEPS) for leaf in leaves):
         raise RewriteError(
-            f"{line_now()}: tensors that a loop over tensors appends to a list are joined, whose size may be another "
-            "one in each step, as that of `x[i:i + 2]` at the end of x; in a graph they are rows of one tensor: pad "
-            "them, go through parts that are whole, or use torch.stack(…), which wants one size"
+            f"{line_now()}: tensors that a loop over tensors appends to a list are {what}, whose size may be another "
+            "one in each step, as that of `x[i:i + 2]` at the end of x, or of `x[:k]` for each k of a list; in a graph "
+            "they are rows of one tensor: do in the loop what is done with each of them, pad them, go through parts "
+            "that are whole, or use torch.stack(…), which wants one size"
         )
 
 
