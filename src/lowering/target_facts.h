@@ -52,6 +52,9 @@ enum class Departure : std::uint8_t {
   kAttentionMaskOfScores,     ///< Attention broadcasts a mask over samples and heads alone
   kLogSoftmaxOfInfinity,      ///< LogSoftmax of float64 numbers gives NaN where they are infinite, not beside them
   kGatherOfRange,             ///< a Gather by a Range becomes a Slice, for which numbers below 0 are other positions
+  kLogSumExpBehindInfinity,   ///< ReduceLogSumExp loses numbers below -88 behind minus infinity
+  kLowestInMaxPool,           ///< a MaxPool of minus infinity alone is the lowest finite number
+  kMergedCasts,               ///< a float cast to int64 and then to fewer bits is cast at once, which cuts it off
   kFloat16Unrounded,          ///< float16 is computed in float32, and handed on so where no Cast of the model rounds it
 };
 

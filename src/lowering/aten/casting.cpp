@@ -21,12 +21,22 @@ Value* to_float8_e5m2(LoweringContext& ctx, Value* x) {
   return ctx.op("Cast", {whole}, {{"to", static_cast<std::int64_t>(DType::kFloat8E5M2)}, {"saturate", 0}});
 }
 
+/// Integers of fewer bits are the lowest bits of an int64, also of one that was a float: what a target would merge into
+/// one cast is kept apart by what leaves all bits as they are.
+Value* apart_from_a_cast(LoweringContext& ctx, Value* x, DType to) {
+  const ir::Node* before = x->producer();
+  const bool is_of_float = before != nullptr && before->is("", "Cast") && is_floating(before->input(0).dtype());
+  const bool is_narrowed = x->dtype() == DType::kInt64 && (to == DType::kInt32 || to == DType::kInt16);
+  if (!is_of_float || !is_narrowed || !departs(ctx, Departure::kMergedCasts)) return x;
+  return ctx.op("BitwiseAnd", {x, ctx.constant(-1, DType::kInt64)});
+}
+
 /// Of a tensor; of a number, which takes the place of one where torch takes a vmap apart.
 void lower_cast(LoweringContext& ctx) {
   const DType to = ctx.output_dtype();
   Value* x = ctx.is_value(0) ? ctx.input(0) : ctx.scalar(0, to);
   const bool is_narrowed = to == DType::kFloat8E5M2 && is_floating(x->dtype()) && x->dtype() != to;
-  ctx.result(is_narrowed ? to_float8_e5m2(ctx, x) : ctx.cast(x, to));
+  ctx.result(is_narrowed ? to_float8_e5m2(ctx, x) : ctx.cast(apart_from_a_cast(ctx, x, to), to));
 }
 
 }  // namespace

@@ -48,9 +48,22 @@ void lower_dist(LoweringContext& ctx) {
   ctx.result(vector_norm(ctx, ctx.widened(difference), ctx.number(2), {}));
 }
 
+/// log Σ exp(x - m) + m, m being the largest number, or 0 where that is infinite.
+Value* written_out_logsumexp(LoweringContext& ctx, Value* x, const ReducedAxes& over) {
+  Value* largest = kernel_reduce(ctx, "ReduceMax", x, over.axes, true);  // a NaN comes back in the sum
+  Value* is_infinite = kernel_op(ctx, "IsInf", {largest});
+  Value* shift = ctx.where(is_infinite, ctx.number_like(0, largest), largest);
+  Value* sum = ctx.reduce("ReduceSum", ctx.op("Exp", {ctx.op("Sub", {x, shift})}), over.axes, true);
+  Value* found = ctx.op("Add", {ctx.op("Log", {sum}), shift});
+  return over.keepdim ? found : ctx.squeeze(found, over.axes);
+}
+
 void lower_logsumexp(LoweringContext& ctx) {
   const ReducedAxes over = reduced_axes(ctx, 1);
-  ctx.result(kernel_reduce(ctx, "ReduceLogSumExp", operand(ctx), over.axes, over.keepdim));
+  Value* x = operand(ctx);
+  const bool is_written_out = departs(ctx, Departure::kLogSumExpBehindInfinity) && ctx.rank(x) > 0;
+  ctx.result(is_written_out ? written_out_logsumexp(ctx, x, over)
+                            : kernel_reduce(ctx, "ReduceLogSumExp", x, over.axes, over.keepdim));
 }
 
 }  // namespace

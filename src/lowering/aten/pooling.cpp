@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "exportguard/lowering/context.h"
@@ -89,6 +90,36 @@ std::vector<Value*> max_pool(LoweringContext& ctx, Value* x, std::size_t spatial
                      std::move(attributes));
 }
 
+/// Whether numbers may be minus infinity although the model computes with finite ones: inputs, and what is chosen among
+/// them and constants, but not what layers make of them.
+bool may_be_lowest(const Value* x, int& visits) {
+  const ir::Node* node = x->producer();
+  if (node == nullptr || --visits < 0) return true;
+  constexpr std::array kFinite = {"Conv", "ConvTranspose", "MatMul", "Gemm", "BatchNormalization", "LayerNormalization",
+                                  "InstanceNormalization", "GroupNormalization", "RMSNormalization", "AveragePool",
+                                  "Relu", "Sigmoid", "HardSigmoid", "Softmax", "Abs", "Exp", "Sqrt", "Tanh", "Elu",
+                                  "Selu", "Gelu", "LeakyRelu", "PRelu", "HardSwish", "Softplus", "Resize"};
+  if (std::ranges::any_of(kFinite, [&](const char* op) { return node->is("", op); })) return false;
+  constexpr std::array kOfOperands = {"Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Slice",
+                                      "Add", "Mul", "Concat", "MaxPool", "Cast"};
+  if (std::ranges::none_of(kOfOperands, [&](const char* op) { return node->is("", op); })) return true;
+  const bool takes_all = node->is("", "Add") || node->is("", "Mul") || node->is("", "Concat");
+  for (std::size_t i = 0; i < (takes_all ? node->input_count() : 1); ++i) {
+    if (may_be_lowest(&node->input(i), visits)) return true;
+  }
+  return false;
+}
+
+/// `found`, with minus infinity where a window of `x` has nothing else.
+Value* with_lowest(LoweringContext& ctx, Value* x, Value* found, std::size_t spatial) {
+  int visits = 64;
+  if (!is_floating(x->dtype()) || !departs(ctx, Departure::kLowestInMaxPool) || !may_be_lowest(x, visits)) return found;
+  Value* infinity = ctx.number_like(-std::numeric_limits<double>::infinity(), x);
+  Value* flags = ctx.cast(kernel_op(ctx, "Greater", {x, infinity}), DType::kUint8);
+  Value* has_other = ctx.cast(max_pool(ctx, flags, spatial, 1).front(), DType::kBool);
+  return ctx.where(has_other, found, ctx.number_like(-std::numeric_limits<double>::infinity(), found));
+}
+
 /// `found` where the window of `x` has no NaN. ONNX leaves open what a MaxPool makes of NaN.
 Value* with_nan(LoweringContext& ctx, Value* x, Value* found, std::size_t spatial) {
   if (!is_floating(x->dtype())) return found;
@@ -126,7 +157,8 @@ void lower_max_pool(LoweringContext& ctx, std::size_t spatial) {
   const Batched input = batched(ctx, spatial);
   if (input.value->dtype() == DType::kInt64)
     return ctx.result(unbatched(ctx, max_of_windows(ctx, input.value, spatial).values, input));
-  Value* found = max_pool(ctx, input.value, spatial, 1).front();
+  Value* greatest = max_pool(ctx, input.value, spatial, 1).front();
+  Value* found = with_lowest(ctx, input.value, greatest, spatial);
   ctx.result(unbatched(ctx, with_nan(ctx, input.value, found, spatial), input));
 }
 
@@ -142,7 +174,8 @@ void lower_max_pool_with_indices(LoweringContext& ctx, std::size_t spatial) {
     return ctx.results({unbatched(ctx, found.values, input), unbatched(ctx, found.places, input)});
   }
   if (ctx.node().output(1).is_unused()) {
-    Value* values = with_nan(ctx, input.value, max_pool(ctx, input.value, spatial, 1).front(), spatial);
+    Value* greatest = max_pool(ctx, input.value, spatial, 1).front();
+    Value* values = with_nan(ctx, input.value, with_lowest(ctx, input.value, greatest, spatial), spatial);
     return ctx.results({unbatched(ctx, values, input), nullptr});
   }
 

@@ -72,7 +72,8 @@ constexpr std::array kDepartures = {
     Departure::kAttentionOfNothing,    Departure::kAttentionLowestIsHidden,
     Departure::kAttentionMaskOfScores, Departure::kProductScaledInFloat32,
     Departure::kFloat16Unrounded,      Departure::kLogSoftmaxOfInfinity,
-    Departure::kGatherOfRange,
+    Departure::kGatherOfRange,         Departure::kLogSumExpBehindInfinity,
+    Departure::kLowestInMaxPool,       Departure::kMergedCasts,
 };
 
 }  // namespace

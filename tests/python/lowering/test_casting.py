@@ -44,3 +44,10 @@ def test_what_float8_does_not_hold_is_infinite(source: torch.dtype, check: Check
     numbers = [0.0, -0.0, 1.1, 57344.0, 59000.0, 61439.0, 61440.0, -61440.0, 65000.0, float("inf"), -float("inf")]
     x = torch.tensor([*numbers, float("nan")], dtype=source)
     check(lambda x: x.to(torch.float8_e5m2).to(torch.float32), [x], others=[[x[:3]]])
+
+
+@pytest.mark.parametrize("source", FLOATS[::2], ids=str)
+@pytest.mark.parametrize("to", [torch.int32, torch.int16, torch.int8, torch.uint8], ids=str)
+def test_an_int64_of_a_float_loses_its_upper_bits(to: torch.dtype, source: torch.dtype, check: Check) -> None:
+    x = torch.tensor([3e9, -3e9, 1.0, 70000.0, -129.0, 5e17], dtype=source)
+    check(lambda x: (x.long().to(to), x.long()[1:].to(to), x.long().view(2, -1).T.to(to)), [x])

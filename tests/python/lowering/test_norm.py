@@ -39,3 +39,10 @@ def test_logsumexp(check: Check, numbers: Numbers) -> None:
 
 def test_logsumexp_of_integers(check: Check) -> None:
     check(lambda x: torch.logsumexp(x, 0), [torch.tensor([1, 2, 3])])
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("first", [-float("inf"), float("inf"), float("nan"), -300.0, 0.0])
+def test_logsumexp_behind_an_infinite_number(first: float, dtype: torch.dtype, check: Check) -> None:
+    x = torch.tensor([[first, -200, -201.5], [first, first, first], [first, 3, -1]], dtype=dtype)
+    check(lambda x: (x.logsumexp(1), x.logsumexp(0), x.logsumexp((0, 1), keepdim=True)), [x], others=[[x - 100]])

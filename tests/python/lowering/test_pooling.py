@@ -119,3 +119,22 @@ def test_pools_of_int64_keep_every_digit(name: str, ceil: bool, check: Check) ->
         return torch.where(torch.rand(sizes, generator=generator) < 0.1, ends, base + small)
 
     check(lambda x: pool(x, ceil), [numbers(2, 3, 7, 8)], others=[[numbers(1, 3, 9, 5)], [numbers(3, 3, 4, 11)]])
+
+
+#: What may be hidden, and what hides it: the lowest number is another one than minus infinity.
+HIDING = (-float("inf"), torch.finfo(torch.float32).min)
+
+
+@pytest.mark.parametrize("ceil_mode", [False, True], ids=("floor", "ceil"))
+@pytest.mark.parametrize("hiding", HIDING, ids=str)
+@pytest.mark.parametrize("spatial", LARGEST)
+def test_max_pool_of_windows_that_are_hidden(spatial: int, hiding: float, ceil_mode: bool, check: Check) -> None:
+    def masked(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        hidden = x.masked_fill(x < 0.8, hiding)
+        plain = LARGEST[spatial](hidden, 2, ceil_mode=ceil_mode)
+        return plain, LARGEST[spatial](hidden, 3, 1, 1), LARGEST[spatial](x, 3, 2, 1, return_indices=True)[0]
+
+    with_nan = image(spatial)
+    with_nan[0, 0] = float("nan")
+    with_nan[1, 0] = -float("inf")
+    check(masked, [image(spatial)], others=[[with_nan], [-image(spatial).abs()], [image(spatial) * -float("inf")]])
