@@ -26,6 +26,15 @@ Function* find_function_of(Model& model, const Graph& body) {
   return found == model.functions.end() ? nullptr : &*found;
 }
 
+/// The bits of an integer that a dtype has room for, as torch converts the number beside a tensor: 255 is -1 in int8.
+std::int64_t lowest_bits(std::int64_t value, DType dtype) {
+  const int bits = bit_width(dtype);
+  if (bits >= 64) return value;
+  const std::int64_t found = value & ((std::int64_t{1} << bits) - 1);
+  const bool is_negative = !is_unsigned(dtype) && (found >> (bits - 1)) != 0;
+  return is_negative ? found - (std::int64_t{1} << bits) : found;
+}
+
 }  // namespace
 
 Builder::Memory::Memory(Model& owner, Graph& graph) : model(owner), start_(&graph) {}
@@ -237,6 +246,7 @@ Value* Builder::shared_constant(const std::string& key, const std::function<Tens
 }
 
 Value* Builder::constant(std::int64_t value, DType dtype) {
+  if (is_integral(dtype)) value = lowest_bits(value, dtype);
   return shared_constant(fmt::format("{}.{}", name(dtype), value), [&] { return Tensor::scalar(value, dtype); });
 }
 

@@ -95,13 +95,35 @@ std::vector<Value*> max_pool(LoweringContext& ctx, Value* x, std::size_t spatial
 bool may_be_lowest(const Value* x, int& visits) {
   const ir::Node* node = x->producer();
   if (node == nullptr || --visits < 0) return true;
-  constexpr std::array kFinite = {"Conv", "ConvTranspose", "MatMul", "Gemm", "BatchNormalization", "LayerNormalization",
-                                  "InstanceNormalization", "GroupNormalization", "RMSNormalization", "AveragePool",
-                                  "Relu", "Sigmoid", "HardSigmoid", "Softmax", "Abs", "Exp", "Sqrt", "Tanh", "Elu",
-                                  "Selu", "Gelu", "LeakyRelu", "PRelu", "HardSwish", "Softplus", "Resize"};
+  constexpr std::array kFinite = {"Conv",
+                                  "ConvTranspose",
+                                  "MatMul",
+                                  "Gemm",
+                                  "BatchNormalization",
+                                  "LayerNormalization",
+                                  "InstanceNormalization",
+                                  "GroupNormalization",
+                                  "RMSNormalization",
+                                  "AveragePool",
+                                  "Relu",
+                                  "Sigmoid",
+                                  "HardSigmoid",
+                                  "Softmax",
+                                  "Abs",
+                                  "Exp",
+                                  "Sqrt",
+                                  "Tanh",
+                                  "Elu",
+                                  "Selu",
+                                  "Gelu",
+                                  "LeakyRelu",
+                                  "PRelu",
+                                  "HardSwish",
+                                  "Softplus",
+                                  "Resize"};
   if (std::ranges::any_of(kFinite, [&](const char* op) { return node->is("", op); })) return false;
-  constexpr std::array kOfOperands = {"Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Slice",
-                                      "Add", "Mul", "Concat", "MaxPool", "Cast"};
+  constexpr std::array kOfOperands = {"Identity", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose",
+                                      "Slice",    "Add",     "Mul",       "Concat",  "MaxPool", "Cast"};
   if (std::ranges::none_of(kOfOperands, [&](const char* op) { return node->is("", op); })) return true;
   const bool takes_all = node->is("", "Add") || node->is("", "Mul") || node->is("", "Concat");
   for (std::size_t i = 0; i < (takes_all ? node->input_count() : 1); ++i) {

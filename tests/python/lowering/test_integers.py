@@ -112,3 +112,28 @@ def test_the_least_number_by_minus_one_ends_no_process(quotient: str, dtype: tor
         for got, divisor in zip(results, (b, -1), strict=True):
             wrapped = [(of_numbers(x, divisor) - least) % (most - least + 1) + least for x in a]
             assert got.tolist() == wrapped, f"by {divisor}"
+
+
+BESIDE: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
+    "and": lambda x, k: x & k,
+    "or": lambda x, k: x | k,
+    "xor": lambda x, k: k ^ x,
+    "added": lambda x, k: x + k,
+    "subtracted": lambda x, k: k - x,
+    "times": lambda x, k: x * k,
+    "remainder": lambda x, k: x % k,
+    "whole quotient": lambda x, k: x // k,
+    "at least": lambda x, k: x >= k,
+    "less": lambda x, k: x < k,
+    "equal": lambda x, k: x == k,
+    "other": lambda x, k: x != k,
+}
+
+
+@pytest.mark.parametrize("number", [255, 200, -129, 70001, -40000, 2**31 + 5, 2**53 + 1], ids=str)
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64], ids=str)
+def test_a_number_beside_integers_of_fewer_bits_has_its_lowest_ones(
+    dtype: torch.dtype, number: int, check: Check
+) -> None:
+    x = torch.tensor([-128, -1, 0, 1, 5, 127]).to(dtype)
+    check(lambda x: [beside(x, number) for beside in BESIDE.values()], [x], others=[[x[:2]]])
