@@ -20,13 +20,14 @@ from exportguard.devices import QUICK_PRODUCTS, same_random_numbers, threads_for
 from exportguard.errors import REFUSALS
 from exportguard.inputs import CallInputs
 from exportguard.rewrites.state import KeptModule, is_fake
+from exportguard.rewrites.written import Before
 
 from .called_again import require_same_when_called_again
 from .data_tests import data_tests
 from .ending import Ending, EndlessError, Watched
 from .examples import sizes_of_examples
 from .expressions import Sizes
-from .resizing import InputsOfOtherSizes, with_data_at_ends, with_masks, with_other_data
+from .resizing import InputsOfOtherSizes, is_of_reals, with_data_at_ends, with_masks, with_other_data
 from .rounding import agree, difference, rank
 from .traced_program import GraphWithCutTables, OtherShapeError, TracedProgram
 from .vast import Room, numbers_of_entries
@@ -34,6 +35,8 @@ from .vast import Room, numbers_of_entries
 logger = logging.getLogger(__name__)
 
 _LOOKS = 2  # with other data, at sizes that answer a test of the model otherwise
+_OTHER_WEIGHTS = (100.0, 1e-3)
+_FEW_WEIGHTS = 2**22  # which are copied in a few milliseconds
 _FEW_CALLS = 512  # of operators, which take a few milliseconds
 
 # A model is run in full for no more than this many rows of inputs (attention compares each with each) and products with
@@ -87,6 +90,21 @@ class ModelRun:
             except (*REFUSALS, ArithmeticError, EndlessError) as error:
                 logger.debug("the model raises %s: %s", type(error).__name__, error)
                 return None, bool(tests)
+
+    @contextlib.contextmanager
+    def weights_times(self, factor: float) -> Iterator[None]:
+        """Runs a block with other weights, if they are few; they are then as before."""
+        is_few = 0 < self.weights <= _FEW_WEIGHTS
+        weights = [weight for weight in self._model.parameters() if is_few and is_of_reals(weight)]
+        before = [Before.of(weight) for weight in weights]
+        try:
+            with torch.no_grad():
+                for weight in weights:
+                    weight.mul_(factor)
+            yield
+        finally:
+            for state in before:
+                state.restore()
 
     def require_same_when_called_again(self) -> None:
         """Refuses a model that does something else when it is called again, where it takes no time to find out."""
@@ -380,7 +398,16 @@ class Trial:
         ends = with_data_at_ends(call.inputs) if is_of_a_test else ()
         others = (self._run.of(other) for other in itertools.chain(with_other_data(call.inputs), ends))
         differs = any(self._compared_for_its_data(other, sizes) == Outcome.DIFFERS for other in others)
+        differs = differs or (is_of_a_test and self._differs_for_other_weights(call, sizes))
         return Outcome.DIFFERS if differs else outcome
+
+    def _differs_for_other_weights(self, call: TriedCall, sizes: Sizes) -> bool:
+        """The same for larger and smaller weights: what a model of tokens computes has no other magnitude."""
+        for factor in _OTHER_WEIGHTS:
+            with self._run.weights_times(factor):
+                if self._compared_for_its_data(self._run.of(call.inputs), sizes) == Outcome.DIFFERS:
+                    return True
+        return False
 
     def _is_behind_another_test(self, call: TriedCall, sizes: Sizes) -> bool:
         """Whether a test of sizes has another answer there that was not looked at with other data more than once."""

@@ -76,3 +76,31 @@ def test_ways_that_are_infinite_for_the_data_at_hand_are_told_apart(seed: int) -
             x = scale * torch.rand(rows, 4)
             (found,) = onnx.run({"x": x}).values()
             torch.testing.assert_close(found, DividesByNothing()(x), equal_nan=True)
+
+
+_OF_TOKENS = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Embedding(20, 8)
+        self.layer = torch.nn.Linear(8, 8)
+
+    def forward(self, x):
+        w = self.layer(self.table(x))
+        if x.shape[0] > 4:
+            {way}
+        return w.sum(0)
+"""
+
+
+@pytest.mark.parametrize("way", ["a bound from above", "a bound from below", "no large number", "no small number"])
+def test_a_way_that_shows_at_other_weights_is_found(way: str) -> None:
+    model = model_of(_OF_TOKENS.format(way=WAYS[way]), f"/ways/tokens {way}.py").eval()
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    with pytest.raises(AxisError, match="something else than the model"):
+        to_onnx(model, (torch.arange(3),), dynamic_shapes=({0: "tokens"},))
+    for name, weight in model.state_dict().items():
+        torch.testing.assert_close(weight, before[name], rtol=0, atol=0)
