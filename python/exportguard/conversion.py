@@ -36,6 +36,7 @@ def convert(read: ReadProgram, *, opset: int, options: ExportOptions, optimize: 
                 model.optimize(target=optimize if isinstance(optimize, str) else "portable")
         _core.widen_bfloat16(graph, options.target)
         _core.keep_factors(graph, options.target)
+        _core.keep_apart(graph, options.target)
         _core.keep_empty_products(graph, options.target)
         if read.functions:
             _core.outline_modules(graph, read.functions)

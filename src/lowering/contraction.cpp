@@ -134,7 +134,7 @@ Value* matmul(LoweringContext& ctx, Value* a, Value* b) {
   return same_dtype_op(ctx, "MatMul", {a, b});
 }
 
-Value* times(LoweringContext& ctx, Value* value, double factor) {
+Value* times_factor(LoweringContext& ctx, Value* value, double factor) {
   return factor == 1 ? value : same_dtype_op(ctx, "Mul", {value, ctx.number_like(factor, value)});
 }
 

@@ -10,7 +10,7 @@ namespace exportguard::lowering {
 Value* matmul(LoweringContext& ctx, Value* a, Value* b);
 
 /// `factor * value`; the value itself for 1.
-Value* times(LoweringContext& ctx, Value* value, double factor);
+Value* times_factor(LoweringContext& ctx, Value* value, double factor);
 
 /// A tensor whose axes have letters, as in an einsum.
 struct Labelled {

@@ -50,6 +50,10 @@ void lower_node(LoweringContext::Shared& shared, ir::Node& node) {
     shared.failures.push_back({node.qualified_name(), where(node),
                                fmt::format("cannot lower {}: an argument has fewer entries than the operator takes",
                                            ir::placed(node.qualified_name(), node.source()))});
+  } catch (const std::runtime_error& error) {  // libtorch's: of a number that a dtype does not hold
+    shared.failures.push_back(
+        {node.qualified_name(), where(node),
+         fmt::format("cannot lower {}: {}", ir::placed(node.qualified_name(), node.source()), error.what())});
   }
 }
 

@@ -55,7 +55,12 @@ enum class Departure : std::uint8_t {
   kLogSumExpBehindInfinity,   ///< ReduceLogSumExp loses numbers below -88 behind minus infinity
   kLowestInMaxPool,           ///< a MaxPool of minus infinity alone is the lowest finite number
   kMergedCasts,               ///< a float cast to int64 and then to fewer bits is cast at once, which cuts it off
-  kFloat16Unrounded,          ///< float16 is computed in float32, and handed on so where no Cast of the model rounds it
+  kSharedScaleIsLost,     ///< a scale of a scaled tensor, both before products of matrices, ends in a missing tensor
+  kQuotientLosesAxes,     ///< `ones(1, 1) / x * y` becomes `y / x`, with fewer axes
+  kClipOfDoubles,         ///< a Clip of float64 behind a Relu is not loaded
+  kSecondRoundingIsLost,  ///< of two pairs of QuantizeLinear and DequantizeLinear in a row one is left
+  kInt8PairsStopIt,       ///< pairs of int8 before what moves values are not loaded since opset 21
+  kFloat16Unrounded,      ///< float16 is computed in float32, and handed on so where no Cast of the model rounds it
 };
 
 struct TargetFacts {

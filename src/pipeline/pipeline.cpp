@@ -10,6 +10,7 @@
 #include "exportguard/ir/places.h"
 #include "exportguard/lowering/empty_products.h"
 #include "exportguard/lowering/exact_factors.h"
+#include "exportguard/lowering/kept_apart.h"
 #include "exportguard/lowering/widening.h"
 #include "operators/eager_dtypes.h"
 
@@ -81,6 +82,7 @@ PipelineReport convert(ir::Model& model, const PipelineOptions& options) {
     options.optimize(model);
     lowering::widen_bfloat16(model, options.lowering.target);
     lowering::keep_factors(model, options.lowering.target);
+    lowering::keep_apart(model, options.lowering.target);
     lowering::keep_empty_products(model, options.lowering.target);
   }
   return report;

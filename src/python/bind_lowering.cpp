@@ -1,6 +1,7 @@
 #include <exportguard/lowering/empty_products.h>
 #include <exportguard/lowering/exact_factors.h>
 #include <exportguard/lowering/fused_attention.h>
+#include <exportguard/lowering/kept_apart.h>
 #include <exportguard/lowering/lower.h>
 #include <exportguard/lowering/widening.h>
 #include <pybind11/stl.h>
@@ -47,6 +48,11 @@ void bind_lowering(py::module_& m) {
       [](ir::Model& model, std::string_view target) { return lowering::keep_factors(model, lowering::target(target)); },
       py::arg("model"), py::arg("target"),
       "Keeps the digits of numbers that the target would make attributes of products of float64, in place.");
+  m.def(
+      "keep_apart",
+      [](ir::Model& model, std::string_view target) { return lowering::keep_apart(model, lowering::target(target)); },
+      py::arg("model"), py::arg("target"),
+      "Keeps nodes apart that the target would merge into something else, in place.");
   m.def(
       "keep_empty_products",
       [](ir::Model& model, std::string_view target) {

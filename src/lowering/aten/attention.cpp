@@ -62,7 +62,7 @@ Value* dropped_out(LoweringContext& ctx, Value* x, double probability) {
 /// MatMul, Softmax, MatMul, which run at every opset and where there is no key yet, as with an empty cache. Narrow
 /// floats go through the softmax as float32, as in torch's kernels.
 Value* attention_weights(LoweringContext& ctx, const Attention& attention, Value* mask) {
-  Value* query = times(ctx, attention.query, attention.scale);
+  Value* query = times_factor(ctx, attention.query, attention.scale);
   Value* scores = ctx.widened(matmul(ctx, query, ctx.swap_axes(attention.key, -1, -2)));
   if (mask != nullptr) scores = same_dtype_op(ctx, "Add", {scores, additive(ctx, mask, scores->dtype())});
   Value* weights = same_dtype_op(ctx, "Softmax", {scores}, {{"axis", -1}});

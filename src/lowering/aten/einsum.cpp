@@ -122,7 +122,10 @@ std::string needed_letters(const Equation& equation, std::size_t done) {
 /// Two operands at a time from the left, each step one MatMul, which has kernels for more dtypes than Einsum, and
 /// faster ones.
 void lower_einsum(LoweringContext& ctx) {
-  const std::vector<Value*> values = ctx.inputs(1);
+  std::vector<Value*> values = ctx.inputs(1);
+  if (values.size() > 1) {  // of several dtypes, which torch takes where it multiplies by elements
+    for (Value*& value : values) value = ctx.cast(value, ctx.output_dtype());
+  }
   const Equation equation = parse(ctx, without_spaces(ctx.text(0)), values);
   Labelled product = with_diagonals(ctx, values.front(), equation.operands.front());
   for (std::size_t i = 1; i < values.size(); ++i) {

@@ -100,9 +100,9 @@ void lower_matrix_power(LoweringContext& ctx) {
 
 /// With beta = 0 torch ignores `x`, NaN included.
 Value* weighted_sum(LoweringContext& ctx, Value* x, Value* product, std::size_t beta) {
-  Value* scaled = times(ctx, product, ctx.number(beta + 1));
+  Value* scaled = times_factor(ctx, product, ctx.number(beta + 1));
   if (ctx.number(beta) == 0) return scaled;
-  return same_dtype_op(ctx, "Add", {times(ctx, ctx.cast(x, product->dtype()), ctx.number(beta)), scaled});
+  return same_dtype_op(ctx, "Add", {times_factor(ctx, ctx.cast(x, product->dtype()), ctx.number(beta)), scaled});
 }
 
 Value* addmm(LoweringContext& ctx, DType dtype, std::size_t beta) {

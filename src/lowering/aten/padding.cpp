@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
@@ -50,14 +51,14 @@ std::vector<Size> amounts_of_all_axes(const Margins& m, std::size_t rank) {
   return result;
 }
 
-/// `filler` has rank 0 and is for the mode `constant`; null is zero.
-Value* padded(LoweringContext& ctx, Value* x, const Margins& m, std::string_view mode, Value* filler) {
+/// `number` has rank 0 and is for the mode `constant`; null is zero.
+Value* padded(LoweringContext& ctx, Value* x, const Margins& m, std::string_view mode, Value* number) {
   if (m.axes.empty()) return x;
   const bool names_axes = !departs(ctx, Departure::kPadForgetsAxes);
   const DType carrier = kernel_dtype(ctx, "Pad", x->dtype());
   std::vector<Value*> operands = {
       ctx.cast(x, carrier), ctx.concat_sizes(names_axes ? amounts_of_own_axes(m) : amounts_of_all_axes(m, ctx.rank(x))),
-      filler ? ctx.cast(filler, carrier) : nullptr};
+      number ? ctx.cast(number, carrier) : nullptr};
   if (names_axes) operands.push_back(ctx.ints(m.axes));
   return ctx.op("Pad", operands, {{"mode", std::string(mode)}});
 }
@@ -67,10 +68,15 @@ void pad_with_mode(LoweringContext& ctx, std::string_view mode) {
   ctx.result(padded(ctx, x, margins(ctx, ctx.rank(x)), mode, nullptr));
 }
 
+/// What is filled in by argument `i`; null for zero, unless that is a negative one.
+Value* filler(LoweringContext& ctx, std::size_t i, DType dtype) {
+  const auto number = ctx.has(i) ? ctx.find_number(i) : 0.0;
+  return number != 0.0 || std::signbit(*number) ? ctx.scalar(i, dtype) : nullptr;
+}
+
 void lower_constant_pad(LoweringContext& ctx) {
   Value* x = ctx.input(0);
-  const bool has_filler = ctx.has(2) && ctx.find_number(2) != 0.0;
-  ctx.result(padded(ctx, x, margins(ctx, ctx.rank(x)), "constant", has_filler ? ctx.scalar(2, x->dtype()) : nullptr));
+  ctx.result(padded(ctx, x, margins(ctx, ctx.rank(x)), "constant", filler(ctx, 2, x->dtype())));
 }
 
 void lower_reflection_pad(LoweringContext& ctx) { pad_with_mode(ctx, "reflect"); }
@@ -140,8 +146,7 @@ void lower_pad(LoweringContext& ctx) {
   ctx.require(mode == "constant",
               "the mode must be constant, reflect, replicate or circular, got " + std::string(mode));
   Value* x = ctx.input(0);
-  const bool has_filler = ctx.has(3) && ctx.find_number(3) != 0.0;
-  ctx.result(padded(ctx, x, margins(ctx, ctx.rank(x)), mode, has_filler ? ctx.scalar(3, x->dtype()) : nullptr));
+  ctx.result(padded(ctx, x, margins(ctx, ctx.rank(x)), mode, filler(ctx, 3, x->dtype())));
 }
 
 }  // namespace

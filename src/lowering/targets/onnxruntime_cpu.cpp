@@ -74,6 +74,9 @@ constexpr std::array kDepartures = {
     Departure::kFloat16Unrounded,      Departure::kLogSoftmaxOfInfinity,
     Departure::kGatherOfRange,         Departure::kLogSumExpBehindInfinity,
     Departure::kLowestInMaxPool,       Departure::kMergedCasts,
+    Departure::kSharedScaleIsLost,     Departure::kQuotientLosesAxes,
+    Departure::kClipOfDoubles,         Departure::kSecondRoundingIsLost,
+    Departure::kInt8PairsStopIt,
 };
 
 }  // namespace
