@@ -14,7 +14,7 @@ import pytest
 import torch
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
-STEP = 30
+STEP = 60
 PROGRAMS = range(4000, 4006)
 
 #: Signs are free; fits are good to eight digits; a number is a float64 in a file.
@@ -47,7 +47,7 @@ def test_operators_of_float64_have_the_digits_of_float64() -> None:
     found = [
         (case.name, kind, text) for case in itertools.islice(cases, 0, None, STEP) for kind, text in outcomes.of(case)
     ]
-    assert sum(kind.startswith("right") for _, kind, _ in found) > 20
+    assert sum(kind.startswith("right") for _, kind, _ in found) > 8
     wrong = [told for told in found if told[1].startswith("other") and told[0] not in OTHERWISE]
     assert wrong == []
 

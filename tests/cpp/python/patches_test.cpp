@@ -1,5 +1,7 @@
 #include "exportguard/python/patches.h"
 
+#include <unistd.h>
+
 #include <gmock/gmock.h>
 
 #include <filesystem>
@@ -27,7 +29,8 @@ class Signed(torch.nn.Module):
 
 class PatchesFromPython : public PythonTest {
  protected:
-  PatchesFromPython() : folder_(std::filesystem::path(::testing::TempDir()) / "exportguard_patches_test") {
+  PatchesFromPython()
+      : folder_(std::filesystem::path(::testing::TempDir()) / ("exportguard_patches_" + std::to_string(::getpid()))) {
     std::filesystem::create_directories(folder_);
     std::ofstream(folder_ / "users_signed.py") << kUsersCode;
     exec(("import sys; sys.path.insert(0, '" + folder_.string() + "'); import torch, users_signed; folder = '" +
