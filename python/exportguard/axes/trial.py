@@ -16,6 +16,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
+from exportguard.declaration.interrupts import DeferredInterrupts
 from exportguard.devices import QUICK_PRODUCTS, same_random_numbers, threads_for
 from exportguard.errors import REFUSALS
 from exportguard.inputs import CallInputs
@@ -93,18 +94,19 @@ class ModelRun:
 
     @contextlib.contextmanager
     def weights_times(self, factor: float) -> Iterator[None]:
-        """Runs a block with other weights, if they are few; they are then as before."""
+        """Runs a short block with other weights, if they are few; signals wait until they are as before."""
         is_few = 0 < self.weights <= _FEW_WEIGHTS
         weights = [weight for weight in self._model.parameters() if is_few and is_of_reals(weight)]
         before = [Before.of(weight) for weight in weights]
-        try:
-            with torch.no_grad():
-                for weight in weights:
-                    weight.mul_(factor)
-            yield
-        finally:
-            for state in before:
-                state.restore()
+        with DeferredInterrupts():
+            try:
+                with torch.no_grad():
+                    for weight in weights:
+                        weight.mul_(factor)
+                yield
+            finally:
+                for state in before:
+                    state.restore()
 
     def require_same_when_called_again(self) -> None:
         """Refuses a model that does something else when it is called again, where it takes no time to find out."""

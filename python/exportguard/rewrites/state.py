@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from exportguard.declaration.interrupts import DeferredInterrupts
 from exportguard.devices import same_random_numbers
 from exportguard.rewrites.contents import (
     ARRAY,
@@ -388,11 +389,12 @@ class KeptModule:
             with same_random_numbers(), self._writes.call() if has_data else nullcontext():
                 yield self.module
         finally:
-            changes = before.changes()
-            others = (slot for slot, _ in changes if slot.kind != ORDER and not self._is_of_buffers(slot))
-            self.changed.update((slot.describe(), None) for slot in others)
-            before.restore(changes)
-            _put_back(states)
+            with DeferredInterrupts():
+                changes = before.changes()
+                others = (slot for slot, _ in changes if slot.kind != ORDER and not self._is_of_buffers(slot))
+                self.changed.update((slot.describe(), None) for slot in others)
+                before.restore(changes)
+                _put_back(states)
         written = next((name for name, weight, version in weights if weight._version != version), None)
         if written is not None:
             raise RewriteError(

@@ -12,6 +12,8 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from exportguard.declaration.interrupts import DeferredInterrupts
+
 
 class Writes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Tells of each tensor that an operator is about to write into, and of operators with what they returned.
@@ -109,8 +111,9 @@ class UndoneWrites:
             self._writes_nothing = not self._before
         finally:
             self._made.clear()
-            for before in self._before.values():
-                before.restore()
+            with DeferredInterrupts():
+                for before in self._before.values():
+                    before.restore()
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
