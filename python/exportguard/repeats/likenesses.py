@@ -23,6 +23,8 @@ class Likeness:
         "_attributes", "_constant", "_device", "_mode", "_model", "_source", "_throws", "argument", "look", "value"
     )  # fmt: skip
 
+    _LAYOUT = 3  # of what `appearance` has: sizes, strides and where it begins
+
     def __init__(self, value: Local, tensor: Any, argument: int | str | None, *, is_known: bool = False) -> None:
         self.value = value
         self.argument = argument
@@ -44,7 +46,7 @@ class Likeness:
         those that are known by then.
         """
         source = self._source() if instead is None else instead
-        if source is not None:
+        if source is not None and self._is_as_returned(source):
             self._model = _copy(source)
 
         # Which attributes a fake tensor has differs between versions of torch.
@@ -57,8 +59,13 @@ class Likeness:
 
     def look_again(self, tensor: Any) -> None:
         """Copies a tensor once more, if it is the one that this was made of and more is known of its layout."""
-        if self._source() is tensor:
+        if self._source() is tensor and self._is_as_returned(tensor):
             self._model = _copy(tensor)
+
+    def _is_as_returned(self, tensor: Any) -> bool:
+        """Whether the tensor lies as the result did: `squeeze_` and its kin give it another shape in place."""
+        seen = appearance(tensor, is_known=True)
+        return seen[: self._LAYOUT] == self.look[-len(seen) :][: self._LAYOUT]
 
     def make_in_own_memory(self) -> Any:
         """Another tensor of this look, which shares its memory with no other."""
