@@ -37,4 +37,27 @@ def expands() -> None:
     _is_right(Largest(lambda rows, x: rows.expand_as(x).sum(0)))
 
 
-PROGRAMS = {"broadcast sizes of data": broadcasts, "expanded sizes of data": expands}
+class ChangesTheLast(torch.nn.Module):
+    """Flags behind a place that data tell."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        flags = x[:, 0] > 0
+        rows = flags[x[:, 1] > 0]
+        rows |= x[x[:, 1] > 0][:, 2] > 0
+        return rows
+
+
+def changes() -> None:
+    model = ChangesTheLast().eval()
+    onnx = to_onnx(model, (torch.randn(5, 3),), dynamic_shapes=({0: "rows"},))
+    for count in (1, 4, 9):
+        x = torch.randn(count, 3)
+        (got,) = onnx.run({"x": x}).values()
+        assert torch.equal(got, model(x))
+
+
+PROGRAMS = {
+    "broadcast sizes of data": broadcasts,
+    "expanded sizes of data": expands,
+    "changes of sizes of data": changes,
+}

@@ -10,7 +10,7 @@ is one. Here the result has `n` rows, and the size of what is broadcast stays on
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -18,7 +18,7 @@ import torch
 from torch.utils._sympy import functions
 
 from exportguard.declaration.expected import Expected, expecting
-from exportguard.declaration.patch import Patch, Replacement, by_target
+from exportguard.declaration.patch import NEEDED, Patch, Replacement, Verdict, by_target, not_needed
 
 if TYPE_CHECKING:
     from exportguard._core import Changes
@@ -120,6 +120,66 @@ def _apply(changes: Changes) -> list[Replacement]:
     operator: Any = torch.ops.prims.broadcast_in_dim.default
     changes.set_attribute(operator, "prim_meta_impl", _of_expanded(operator.prim_meta_impl))
     return []
+
+
+#: Those that torch writes in Python, in the function that returns a tensor of any shape, with `out=` the changed one.
+_CHANGING = (
+    *("bitwise_and_.Tensor", "bitwise_or_.Tensor", "bitwise_xor_.Tensor"),
+    *("__iand__.Tensor", "__ior__.Tensor", "__ixor__.Tensor"),
+    *("bitwise_left_shift_.Tensor", "bitwise_right_shift_.Tensor", "__ilshift__.Tensor", "__irshift__.Tensor"),
+    *("floor_divide_.Tensor", "div_.Tensor_mode", "remainder_.Tensor", "fmod_.Tensor", "pow_.Tensor"),
+    *("eq_.Tensor", "ne_.Tensor", "lt_.Tensor", "le_.Tensor", "gt_.Tensor", "ge_.Tensor"),
+    *(
+        "clamp_min_.Tensor",
+        "clamp_max_.Tensor",
+        "copysign_.Tensor",
+        "xlogy_.Tensor",
+        "atan2_.default",
+        "hypot_.default",
+    ),
+)
+
+
+def _changing() -> Iterator[Any]:
+    """The operators, of which torch 2.11 to 2.13 ask whether the changed tensor is to be resized."""
+    from torch._decomp import decomposition_table
+
+    for name in _CHANGING:
+        packet, overload = name.split(".")
+        op = getattr(getattr(torch.ops.aten, packet), overload)
+        if op in decomposition_table:
+            yield op
+
+
+def _of_change(op: Any) -> Callable[..., Any]:
+    """How what an operator changes in place looks behind it: as before. Eager mode resizes nothing that it changes."""
+    from torch._decomp import decomposition_table
+
+    made = decomposition_table[op]
+
+    def change(mode: Any, self: torch.Tensor, other: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        with mode:
+            if not _has_data_sizes((*self.shape, *other.shape)):
+                changed: torch.Tensor = made(self, other, *args, **kwargs)
+                return changed
+            one, another = (x.new_empty([1] * x.ndim) for x in (self, other))
+            made(one, another, *args, **kwargs)  # the dtypes are looked at
+            torch._meta_registrations.check_inplace_broadcast(self.shape, other.shape)  # type: ignore[no-untyped-call]
+            return self
+
+    return change
+
+
+def _probe_of_changes() -> Verdict:
+    return NEEDED if any(_changing()) else not_needed("torch does not write them in Python")
+
+
+def _apply_to_changes(changes: Changes) -> None:
+    # torch 2.11 to 2.13: `FakeTensorMode` looks here first where a size is a symbol.
+    from torch._subclasses.fake_impls import get_fast_op_impls
+
+    for op in _changing():
+        changes.set_item(get_fast_op_impls(), op, _of_change(op))
 
 
 def _has_data_sizes(shape: Sequence[Any]) -> bool:
@@ -239,5 +299,14 @@ PATCHES = (
             )
         ),
         apply=_apply,
+    ),
+    Patch(
+        name="changes of sizes of data",
+        kind="torch",
+        target=tuple(f"torch.ops.aten.{name}" for name in _CHANGING),
+        reason="whether a tensor is resized is asked where it is changed in place, as in `x[i:] |= y[i:]`",
+        upstream=f"{_UPSTREAM}_prims_common/wrappers.py",
+        probe=_probe_of_changes,
+        apply=_apply_to_changes,
     ),
 )
