@@ -155,10 +155,36 @@ def _text(error: Exception) -> str:
 
 def _reason(error: Exception) -> str:
     """The first lines of torch's message, before what it offers for debugging."""
-    message = str(error)
+    message = without_addresses(str(error))
     for beginning in ("\nCaused by:", "\nFor more", "\nException raised from "):  # the last one of C++, with its frames
         message = message.partition(beginning)[0]
     return "\n".join([line.rstrip() for line in message.splitlines() if line.strip()][:_REASON_LINES])
+
+
+#: How torch 2.11 to 2.13 and Python show objects: a symbol with its class and number, and others with their address.
+_SHOWN = (
+    (r"\s*\(<class '[\w.]+'>, \d+\)\s*", " "),
+    (r"<([\w.]+) object at 0x[0-9a-fA-F]+>", r"\1"),
+    (r" at 0x[0-9a-fA-F]+", ""),
+)
+
+
+def without_addresses(text: str) -> str:
+    """A text of torch's without the places of objects in memory, which say nothing to a user and differ in each run.
+
+    >>> without_addresses("u3 (<class 'torch.SymInt'>, 139)is not tracked with proxy for <fx.Tracer object at 0x7f>")
+    'u3 is not tracked with proxy for fx.Tracer'
+    """
+    for shown, instead in _SHOWN:
+        text = re.sub(shown, instead, text)
+    return text
+
+
+def is_asked_by_operator(error: BaseException) -> bool:
+    """Whether it is an operator that stopped, and not Python code of the model: it was called behind that."""
+    functions = [(file, function) for file, _, function in _lines(error.__traceback__)]
+    behind = next((at for at, (file, _) in enumerate(reversed(functions)) if is_users(file)), len(functions))
+    return any(function == "OpOverload.__call__" for _, function in functions[len(functions) - behind :])
 
 
 def _remedy(error: Exception) -> str:

@@ -21,7 +21,7 @@ import torch
 from exportguard.declaration.opened import opened
 from exportguard.declaration.options import PatchOptions
 from exportguard.declaration.patch import NEEDED, Patch, Verdict
-from exportguard.export_errors import without_partial_graph
+from exportguard.export_errors import is_asked_by_operator, without_addresses, without_partial_graph
 from exportguard.rewrites.asking import answered, answering_patches, asking_functions
 from exportguard.rewrites.calls import Called
 from exportguard.rewrites.drawn import DrawnError
@@ -145,6 +145,11 @@ def loops_left(program: torch.export.ExportedProgram) -> tuple[str, ...]:
 
 
 _WANTS_A_NUMBER = "Could not extract specialized integer"  # of torch 2.11 to 2.13
+_ASKS = "Could not guard on data-dependent"
+_OPERATOR_ASKS = (
+    "an operator asks here for a size that tensor data decide, as the number of rows of `x[mask]`, since that says how "
+    "many results it has, or how they look: take slices of known places, as `x[:2]`, or keep all rows and a mask"
+)
 _IS_A_GENERATOR = "is a generator that"
 _IS_NO_DEF = "is not defined by `def`"
 
@@ -167,7 +172,7 @@ _REASONS = {
     "number, or look it up in a tensor",
     _WANTS_A_NUMBER: "Python needs the value of a number of tensor data here: use it as a "
     "size, an index or in arithmetic alone",
-    "Could not guard on data-dependent": "Python itself decides on tensor data here, in what cannot be rewritten, such "
+    _ASKS: "Python itself decides on tensor data here, in what cannot be rewritten, such "
     "as a function of the standard library, a comparison of tuples or the method of a container: write the decision as "
     "an `if` or a loop, or with torch.where",
     r"unsupported operand type\(s\) for -: 'Equality'": "Python itself compares truth values of tensor data here, as "
@@ -204,10 +209,19 @@ class _Failed:
 
     def text(self) -> str:
         """The first line of the error."""
-        return next(iter(str(self.error).strip().splitlines()), type(self.error).__name__)
+        lines = without_addresses(str(self.error)).strip().splitlines()
+        return next(iter(lines), type(self.error).__name__)
+
+    @property
+    def is_of_operator(self) -> bool:
+        """Whether an operator wanted to know a size, and no code that could be rewritten."""
+        is_question = any(said in str(self.error) for said in (_ASKS, _WANTS_A_NUMBER))
+        return is_question and is_asked_by_operator(self.error)
 
     def in_words(self) -> str | None:
         """What torch or Python said of rewritten code, in words of the model's; None if nothing is known of it."""
+        if self.is_of_operator:
+            return self._told(_OPERATOR_ASKS)
         found = (reason for said, reason in _REASONS.items() if re.search(said, str(self.error)))
         reason = next(found, None)
         return None if reason is None else self._told(reason)
@@ -452,7 +466,7 @@ class _Search:
     def _explained(self) -> RewriteError | None:
         """What torch or Python said of rewritten code, in words of the model's."""
         places = self._furthest.places
-        if places and places[0].code.co_name == "<lambda>":
+        if places and places[0].code.co_name == "<lambda>" and not self._furthest.is_of_operator:
             reason = next((reason for reason in self._reasons if _IS_NO_DEF in reason), None)
             if reason is not None:
                 return RewriteError(reason)
