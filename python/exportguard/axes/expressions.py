@@ -174,6 +174,9 @@ def _divisor(expression: sympy.Basic) -> int:
     if type(expression).__name__ in _ROUNDED:
         quotient = _as_quotient(expression.args[0])
         return 1 if quotient is None else quotient.fraction
+    if type(expression).__name__ == "FloatTrueDiv":
+        ratio = _fraction(expression.args[1])
+        return 1 if ratio is None else abs(ratio[0]) or 1
     if len(expression.args) != 2 or type(expression).__name__ not in QUOTIENTS:
         return 1
     divisor = expression.args[1]
@@ -310,12 +313,20 @@ class _Quotient:
     def times(self, numerator: int, denominator: int) -> _Quotient:
         return _Quotient(sympy.expand(self.numerator * numerator), self.denominator, self.fraction * denominator)
 
+    def divided_by(self, numerator: int, denominator: int) -> _Quotient | None:
+        """By a fraction, as by the step of `torch.arange`, if that is the first division; None by 0."""
+        if self.denominator != 1 or numerator == 0:
+            return None
+        turned = denominator if numerator > 0 else -denominator
+        return _Quotient(sympy.expand(self.numerator * turned), sympy.Integer(abs(numerator)), self.fraction)
+
 
 @functools.lru_cache(maxsize=4096)
 def _as_quotient(number: sympy.Basic) -> _Quotient | None:
-    """What is rounded in `(n - 4) / 4 + 1`, `n / 3 + 0.5` or `n * 0.25`; None where floats may have rounded it before.
+    """What is rounded in `(n - 4) / 4 + 1`, `n / 3 + 0.5`, `n / 0.5` or `n * 0.25`.
 
-    Of a sum with two divisions both are rounded, and a factor as 0.1 is no tenth.
+    None where floats may have rounded it before: of a sum with two divisions both are rounded, and a factor as 0.1 is
+    no tenth.
     """
     kind = type(number).__name__
     if kind == "IntTrueDiv":
@@ -325,6 +336,9 @@ def _as_quotient(number: sympy.Basic) -> _Quotient | None:
     if number.is_number:
         ratio = _fraction(number)
         return None if ratio is None else _Quotient(sympy.Integer(1)).times(*ratio)
+    if kind == "FloatTrueDiv" and number.args[1].is_number:
+        ratio, quotient = _fraction(number.args[1]), _as_quotient(number.args[0])
+        return None if ratio is None or quotient is None else quotient.divided_by(*ratio)
     if kind in SUMS:
         return functools.reduce(_sum_of_quotients, map(_as_quotient, number.args))
     if kind in PRODUCTS and len(number.args) == 2 and number.args[0].is_number:

@@ -8,7 +8,7 @@ import pytest
 import sympy
 import torch
 from torch.nn import functional
-from torch.utils._sympy.functions import CeilToInt, FloorToInt, IntTrueDiv, ToFloat, TruncToInt
+from torch.utils._sympy.functions import CeilToInt, FloatTrueDiv, FloorToInt, IntTrueDiv, ToFloat, TruncToInt
 
 from exportguard import to_onnx
 from exportguard.axes.expressions import Evaluation, NotPolynomialError, Range, cases, periods, polynomial
@@ -23,6 +23,11 @@ ROUNDED = {
     "half a quotient": CeilToInt(HALF * IntTrueDiv(N, 3) - sympy.Float(0.25)),
     "a quarter of a size": FloorToInt(sympy.Float(0.25) * ToFloat(N)),
     "a quotient and a size": CeilToInt(IntTrueDiv(N, 2) + ToFloat(N) + HALF),
+    "by a step of minus one": CeilToInt(FloatTrueDiv(ToFloat(-N), -ONE)),
+    "by a step of a half": CeilToInt(FloatTrueDiv(ToFloat(N - 3), HALF)),
+    "by a step of minus two": FloorToInt(FloatTrueDiv(ToFloat(5 - N), sympy.Float(-2.0))),
+    "by a step of one and a half": CeilToInt(FloatTrueDiv(ToFloat(N) + sympy.Float(0.25), sympy.Float(1.5))),
+    "by a step, with a half": FloorToInt(FloatTrueDiv(ToFloat(N), sympy.Float(3.0)) + HALF),
     "a rounded one in another": CeilToInt(IntTrueDiv(CeilToInt(IntTrueDiv(N - 1, 2) + ONE) - 2, 2) + ONE),
 }
 
@@ -58,6 +63,8 @@ def test_a_negative_quotient_is_truncated_towards_zero() -> None:
         FloorToInt(sympy.Float(0.1) * ToFloat(N)),
         CeilToInt(IntTrueDiv(N, 3) + IntTrueDiv(N, 7)),
         FloorToInt(IntTrueDiv(N, 3) + sympy.Float(0.3)),
+        CeilToInt(FloatTrueDiv(ToFloat(N), sympy.Float(0.1))),
+        CeilToInt(FloatTrueDiv(IntTrueDiv(N, 7), sympy.Float(3.0))),
     ],
     ids=str,
 )
@@ -98,3 +105,38 @@ def test_a_pad_up_to_a_whole_window_holds_for_every_length() -> None:
         x = torch.randn(batch, 1, length)
         (got,) = model.run({name: x}).values()
         torch.testing.assert_close(got, module(x), atol=1e-5, rtol=1e-5)
+
+
+class Numbered(torch.nn.Module):
+    """Places that are counted in floats, as those of sinusoids, and written to a table of as many rows."""
+
+    def __init__(self, start: str, end: str, step: float, rows: str) -> None:
+        super().__init__()
+        self.start, self.end, self.step, self.rows = start, end, step, rows
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        start, end, rows = (eval(text, {"n": x.size(0)}) for text in (self.start, self.end, self.rows))
+        table = torch.zeros(rows, 4)
+        table[:, 0] = torch.arange(start, end, self.step)
+        return table + x.sum()
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "step", "rows"),
+    [
+        ("n - 1", "-1", -1.0, "n"),
+        ("0", "n", 1.0, "n"),
+        ("0", "n", 0.5, "2 * n"),
+        ("0", "2 * n", 2.0, "n"),
+        ("n", "0", -0.5, "2 * n"),
+        ("0.25", "n + 0.25", 1.0, "n"),
+        ("0", "3 * n", 1.5, "2 * n"),
+        ("-n", "n", 1.0, "2 * n"),
+    ],
+)
+def test_places_that_are_counted_in_floats(start: str, end: str, step: float, rows: str) -> None:
+    model = Numbered(start, end, step, rows).eval()
+    onnx = to_onnx(model, (torch.randn(6, 3),), dynamic_shapes=({0: "n"},))
+    for size in (1, 2, 7, 13):
+        x = torch.randn(size, 3)
+        torch.testing.assert_close(next(iter(onnx.run({"x": x}).values())), model(x))
