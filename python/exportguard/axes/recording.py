@@ -286,7 +286,7 @@ def _is_answered_to_python(answers: Container[str] = _ANSWERS) -> bool:
 def _is_hidden() -> bool:
     """Whether Python code tests a size in a branch or in the body of a loop that tensor data decides about."""
     return _is_answered_to_python(("__bool__",)) and any(
-        frame.f_code.co_qualname in _HIDING and frame.f_globals["__name__"].startswith("exportguard.rewrites.")
+        frame.f_code.co_qualname in _HIDING and frame.f_globals.get("__name__", "").startswith("exportguard.rewrites.")
         for frame in _frames()
     )
 

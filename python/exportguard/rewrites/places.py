@@ -95,7 +95,8 @@ def functions_of(code: types.CodeType) -> list[types.FunctionType]:
 
 def dotted_path(function: types.FunctionType) -> str:
     """Where the code of a function is defined: "package.module.Class.method", "module.outer.<locals>.inner"."""
-    return f"{function.__globals__['__name__']}.{function.__code__.co_qualname}"
+    name = function.__globals__.get("__name__", "__main__")  # `exec` gives its globals none
+    return f"{name}.{function.__code__.co_qualname}"
 
 
 def own_path(function: types.FunctionType) -> str:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import copy
 import threading
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +16,7 @@ from torch._higher_order_ops.map import map as map_rows
 from torch.nn import Module
 from transformers import DynamicCache
 
-from exportguard import GuardError, export_with_rewriting, torch_export_patches, torch_export_rewrite
+from exportguard import GuardError, export_with_rewriting, to_onnx, torch_export_patches, torch_export_rewrite
 
 PROGRAMS = Programs()
 
@@ -400,3 +402,23 @@ def test_guards_that_rewrite_can_be_nested() -> None:
         torch.export.export(NonlocalInABranch(), (up(3),), dynamic_shapes=rows)
         assert len(outer.rewriting_steps) == 1
     assert NonlocalInABranch.forward.__code__ is code
+
+
+def test_code_whose_globals_have_no_name_is_rewritten(tmp_path: Path) -> None:
+    source = (
+        "class Model(torch.nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        if x.shape[0] > 4:\n"
+        "            x = x * 2\n"
+        "        return x + 1 if x.sum() > 0 else x - 1\n"
+    )
+    file = tmp_path / "made.py"
+    file.write_text(source)
+    made: dict[str, Any] = {"torch": torch}
+    exec(compile(source, str(file), "exec"), made)
+    assert "__name__" not in made
+    model = made["Model"]().eval()
+    onnx = to_onnx(model, (torch.ones(3, 2),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    for rows in (3, 6):
+        for x in (torch.ones(rows, 2), -torch.ones(rows, 2)):
+            torch.testing.assert_close(next(iter(onnx.run({"x": x}).values())), model(x))
