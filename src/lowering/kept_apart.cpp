@@ -65,7 +65,7 @@ std::optional<std::size_t> merged_operand(const ir::Builder& builder, const ir::
 bool put_between(ir::Model& model, ir::Node& node, Target target) {
   ir::Builder builder(model, node);
   const auto place = merged_operand(builder, node, target);
-  if (!place) return false;
+  if (!place || !is_floating(node.input(*place).dtype())) return false;
   node.set_input(*place, builder.op("Neg", {builder.op("Neg", {&node.input(*place)})}));
   return true;
 }

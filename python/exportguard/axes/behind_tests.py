@@ -116,6 +116,7 @@ class _Walk:
 
     def __init__(self, trace: Trace, asked_with: AskedWith, domain: Domain, tests: Mapping[sympy.Basic, str]) -> None:
         self._trace, self._asked_with, self._tests = trace, asked_with, dict(tests)
+        self._is_own = trace.trial.is_of_own_module
         self._spans = {symbol: domain[symbol] for symbol in trace.free_symbols()}
         self._symbols = sizes_of_places(trace.traced)
         self._ways: list[Iterable[sympy.Basic]] = [self._tests]
@@ -129,7 +130,7 @@ class _Walk:
             known = self._trace.all_sizes(sizes)
             if not self._is_left(known) or not self._trace.trial.is_quick(known):
                 continue
-            outcome = self._trace.trial.outcome(known)
+            outcome = self._trace.trial.outcome(known, with_ends=self._is_own)
             logger.debug("behind a test, at %s: %s", self._trace.told(sizes), outcome.value)
             trials += 1
             if outcome == Outcome.DIFFERS and self._trace.runs_as_traced():

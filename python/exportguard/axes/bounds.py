@@ -32,6 +32,7 @@ from .ending import watched_for_their_end
 from .examples import are_telling, is_met
 from .expressions import Range, Sizes, remembering
 from .forms import FORMED, LOOPS, SQUEEZING, decisions_of_forms, questions_of_loops, require_no_squeezes_of_data
+from .further_sizes import bounds_of_nothing_asked, multiples_beyond
 from .implication import Answer, decide
 from .none import bounds_at_none, bounds_of_empty_caches
 from .other_numbers import sizes_of_other_numbers
@@ -145,7 +146,8 @@ def _bounds(trace: Trace) -> list[AxisBound]:
     squeezed = [bound for decision in squeezes if (bound := _bound_of_squeeze(trace, decision)) is not None]
     found = [bound for guard in _guards(trace) if (bound := _bound_of_guard(trace, guard)) is not None]
     caches = bounds_of_empty_caches(trace)
-    return [*squeezed, *found, *_bounds_at_one(trace), *caches, *bounds_at_none(trace)]
+    unasked = bounds_of_nothing_asked(trace) if not any(map(_is_wrong, found)) else []
+    return [*squeezed, *found, *_bounds_at_one(trace), *caches, *bounds_at_none(trace), *unasked]
 
 
 def _guards(trace: Trace) -> Iterator[sympy.Basic]:
@@ -186,6 +188,10 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
         kind, sizes = Kind.VAST, points[0]
     else:
         kind, sizes = _tried(trace, points[:_TRIALS] if is_relation else _spread(points))
+        if kind == Kind.OWN and not is_relation:
+            further = multiples_beyond(trace, condition)
+            taken = [point for point in further if trace.trial.refuses(trace.all_sizes(point)) is False]
+            kind, sizes = _tried(trace, taken) if taken else (kind, sizes)
     if kind == Kind.TESTED:
         beside = (*_corners(trace, condition), *_drawn(trace, condition)) if trace.trial.may_try_many else ()
         wrong = next((point for point in beside if trace.differs(point)), None)

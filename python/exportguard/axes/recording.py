@@ -38,7 +38,7 @@ class Decision:
     `is_of_slice` if that asks where a slice ends, `is_of_squeeze` if it says that an axis is not squeezed away,
     `is_hidden` if it is asked in branches and loops alone that tensor data may not come to, `is_test` if Python code of
     the model got the answer, and not an operator alone; `is_choice` if it asked for that, and no number. If it got a
-    number, `at_hand` are others that the code may compare it with.
+    number, `at_hand` are others that the code may compare it with; `in_code` are those that the code has in any case.
     """
 
     condition: sympy.Basic
@@ -50,6 +50,7 @@ class Decision:
     is_test: bool = False
     is_choice: bool = False
     at_hand: tuple[int, ...] = ()
+    in_code: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ class TraceRecord:
                 is_test=is_test,
                 is_choice=is_choice,
                 at_hand=at_hand,
+                in_code=numbers_at_hand(_frames()) if is_of_model else (),
             )
         elif is_of_model:
             is_hidden = before.is_hidden and _is_hidden()

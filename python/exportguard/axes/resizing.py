@@ -124,11 +124,13 @@ def with_other_data(call: CallInputs) -> Iterator[CallInputs]:
 def with_data_at_ends(call: CallInputs) -> Iterator[CallInputs]:
     """The same call with numbers that few others are like: huge ones, tiny ones, zeros, infinite ones and NaN.
 
-    What bounds, rounds or replaces numbers does nothing to most of them. Whole numbers are moved by one and turned
-    around: they may be positions, of which a model refuses those beyond its tables.
+    What bounds, rounds or replaces numbers does nothing to most of them, and what moves rows nothing to equal ones.
+    Whole numbers are moved by a few and turned around: they may be positions, of which a model refuses those beyond its
+    tables. Truth values are turned over, and are all of one kind.
     """
-    yield from _with_changed(call, is_of_reals, _ENDS)
+    yield from _with_changed(call, _is_of_inexact, _ENDS)
     yield from _with_changed(call, _is_of_integers, _OTHER_INTEGERS)
+    yield from _with_changed(call, _is_of_truths, _OTHER_TRUTHS)
 
 
 def _with_changed(
@@ -159,8 +161,14 @@ def _with_one(number: float) -> Callable[[torch.Tensor], torch.Tensor]:
     return changed
 
 
+def _counted(values: torch.Tensor, most: int) -> torch.Tensor:
+    """0, 1, … `most` - 1, 0, 1, … in the shape of a tensor."""
+    return (torch.arange(values.numel(), device=values.device) % most).view(values.shape)
+
+
 _ENDS: Sequence[Callable[[torch.Tensor], torch.Tensor]] = (
     lambda values: values * 1.7 + 0.3,
+    lambda values: values + (0.37 * _counted(values, 101)).to(values.dtype),
     lambda values: values * 3000,
     lambda values: values * -3000,
     lambda values: values * 1e-6,
@@ -171,6 +179,8 @@ _ENDS: Sequence[Callable[[torch.Tensor], torch.Tensor]] = (
 )
 _OTHER_INTEGERS: Sequence[Callable[[torch.Tensor], torch.Tensor]] = (
     lambda values: values + 1,
+    lambda values: values + _counted(values, 7).to(values.dtype),
+    lambda values: (values - _counted(values, 5).to(values.dtype)).abs(),
     lambda values: values.flatten().flip(0).view(values.shape),
     torch.neg,
     torch.zeros_like,
@@ -178,8 +188,26 @@ _OTHER_INTEGERS: Sequence[Callable[[torch.Tensor], torch.Tensor]] = (
 )
 
 
+_OTHER_TRUTHS: Sequence[Callable[[torch.Tensor], torch.Tensor]] = (
+    torch.logical_not,
+    torch.zeros_like,
+    torch.ones_like,
+    lambda values: _counted(values, 3) == 0,
+    lambda values: _counted(values, 2) == 0,
+)
+
+
+def _is_of_inexact(leaf: object) -> bool:
+    return isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex())
+
+
 def _is_of_integers(leaf: object) -> bool:
-    return isinstance(leaf, torch.Tensor) and leaf.dtype in (torch.int32, torch.int64)
+    is_plain = isinstance(leaf, torch.Tensor) and leaf.dtype != torch.bool and not leaf.is_quantized
+    return is_plain and not _is_of_inexact(leaf)
+
+
+def _is_of_truths(leaf: object) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.dtype == torch.bool
 
 
 def is_of_reals(leaf: object) -> bool:

@@ -8,6 +8,7 @@ import enum
 import functools
 import itertools
 import logging
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from exportguard.declaration.interrupts import DeferredInterrupts
 from exportguard.devices import QUICK_PRODUCTS, same_random_numbers, threads_for
 from exportguard.errors import REFUSALS
 from exportguard.inputs import CallInputs
+from exportguard.model_code import is_installed
 from exportguard.rewrites.state import KeptModule, is_fake
 from exportguard.rewrites.written import Before
 
@@ -52,6 +54,7 @@ class ModelRun:
     def __init__(self, model: torch.nn.Module, known: CallInputs) -> None:
         """`known` is a call that the module takes."""
         self._model, self.known = model, known
+        self.structure: object = None  # of what the last call returned
         self._works_without_data: bool | None = None
 
     @functools.cached_property
@@ -66,6 +69,18 @@ class ModelRun:
     def of(self, call: CallInputs) -> TriedCall:
         """Another call of the module."""
         return TriedCall(self, call)
+
+    @functools.cached_property
+    def is_own(self) -> bool:
+        """Whether the class of the module is the user's, and not of an installed package."""
+        file = getattr(sys.modules.get(type(self._model).__module__), "__file__", None)
+        return file is None or not is_installed(file)
+
+    @functools.cached_property
+    def known_structure(self) -> object:
+        """That of what the module returns for the call that it takes: its keys, and the lengths of its lists."""
+        call = self.of(self.known)
+        return call.structure if call.outputs() is not None else None
 
     def takes(self, call: CallInputs) -> bool:
         """Whether the module runs with another call."""
@@ -116,7 +131,7 @@ class ModelRun:
     def _leaves(self, call: CallInputs, watched: Watched) -> list[Any]:
         with self._kept.call() as model:
             own = call.copied()
-            leaves = pytree.tree_leaves(watched(lambda: model(*own.args, **own.kwargs)))
+            leaves, self.structure = pytree.tree_flatten(watched(lambda: model(*own.args, **own.kwargs)))
             return [self._kept.left(leaf) for leaf in leaves]
 
     @functools.cached_property
@@ -187,6 +202,7 @@ class TriedCall:
         self._refused: bool | None = None
         self._outputs: list[Any] | None = None
         self._tests_data = False
+        self.structure: object = None
 
     def refused(self) -> bool:
         """Whether the module does not take the call.
@@ -203,6 +219,7 @@ class TriedCall:
         if not self._refused and self._outputs is None:
             with self.threads():
                 self._outputs, self._tests_data = self._run.result(self.inputs)
+                self.structure = self._run.structure
                 if self._outputs is None and self._tests_data:
                     self._take_other_data()
             self._refused = self._outputs is None
@@ -265,6 +282,7 @@ class Trial:
         self._run, self._program, self._is_thorough = run, program, is_thorough
         #: The tests of the user's own code that have another answer at these sizes than in the trace.
         self.tests_at: Callable[[Sizes], Iterable[sympy.Basic]] = lambda sizes: ()
+        self._with_ends: set[TriedCall] = set()
         self._looked_at: collections.Counter[sympy.Basic] = collections.Counter()
         self._calls: dict[Any, TriedCall | None] = {}
         self._outcomes: dict[TriedCall, Outcome] = {}
@@ -289,6 +307,11 @@ class Trial:
     @functools.cached_property
     def _room(self) -> Room:
         return Room(self.numbers_of_entries)
+
+    @property
+    def is_of_own_module(self) -> bool:
+        """Whether the class of the model is the user's own."""
+        return self._run.is_own
 
     @functools.cached_property
     def may_try_many(self) -> bool:
@@ -315,13 +338,14 @@ class Trial:
         call = self._at(sizes)
         return call is not None and call.is_affordable()
 
-    def outcome(self, sizes: Sizes) -> Outcome:
-        """Whether model and program do the same at these sizes."""
+    def outcome(self, sizes: Sizes, *, with_ends: bool = False) -> Outcome:
+        """Whether model and program do the same at these sizes; `with_ends` for data at the ends in any case."""
         call = self._at(sizes)
         if call is None:
             return Outcome.REFUSED if self._refuses_vast(sizes) else Outcome.UNKNOWN
-        if call not in self._outcomes:
-            self._outcomes[call] = self._compared(call, sizes)
+        is_open = with_ends and self._outcomes.get(call) == Outcome.AGREES and call not in self._with_ends
+        if call not in self._outcomes or is_open:
+            self._outcomes[call] = self._compared(call, sizes, with_ends=with_ends)
             call.forget_outputs()
         return self._outcomes[call]
 
@@ -389,18 +413,21 @@ class Trial:
         calls = self._program.calls_of(torch.ops.higher_order.cond, torch.ops.higher_order.while_loop)
         return any(True for _ in calls)
 
-    def _compared(self, call: TriedCall, sizes: Sizes) -> Outcome:
+    def _compared(self, call: TriedCall, sizes: Sizes, *, with_ends: bool = False) -> Outcome:
         """With other data as well where one of both tests it, or the model a size: they may agree since it is what it
         is."""
         outcome = self._compared_for_its_data(call, sizes)
-        is_of_a_test = outcome == Outcome.AGREES and self._is_behind_another_test(call, sizes)
+        is_of_a_test = outcome == Outcome.AGREES and (with_ends or self._is_behind_another_test(call, sizes))
+        self._with_ends |= {call} if is_of_a_test else set()
         is_chance = is_of_a_test or call.tests_data() or (self._has_branches and self._is_of_few_calls)
         if outcome != Outcome.AGREES or not is_chance:
             return outcome
         ends = with_data_at_ends(call.inputs) if is_of_a_test else ()
-        others = (self._run.of(other) for other in itertools.chain(with_other_data(call.inputs), ends))
+        inputs = itertools.chain(with_other_data(call.inputs), ends)
+        # What takes up to a second is run with every fourth of them: a sign, two magnitudes, an infinite number.
+        others = (self._run.of(other) for other in itertools.islice(inputs, 0, None, 1 if call.is_quick() else 4))
         differs = any(self._compared_for_its_data(other, sizes) == Outcome.DIFFERS for other in others)
-        differs = differs or (is_of_a_test and self._differs_for_other_weights(call, sizes))
+        differs = differs or (is_of_a_test and call.is_quick() and self._differs_for_other_weights(call, sizes))
         return Outcome.DIFFERS if differs else outcome
 
     def _differs_for_other_weights(self, call: TriedCall, sizes: Sizes) -> bool:
@@ -413,7 +440,9 @@ class Trial:
 
     def _is_behind_another_test(self, call: TriedCall, sizes: Sizes) -> bool:
         """Whether a test of sizes has another answer there that was not looked at with other data more than once."""
-        tests = [test for test in self.tests_at(sizes) if self._looked_at[test] < _LOOKS] if call.is_quick() else []
+        tests = (
+            [test for test in self.tests_at(sizes) if self._looked_at[test] < _LOOKS] if call.is_affordable() else []
+        )
         self._looked_at.update(tests)
         return bool(tests)
 
@@ -421,6 +450,8 @@ class Trial:
         expected = call.outputs()
         if expected is None:
             return Outcome.REFUSED
+        if self._run.is_own and call.structure != self._run.known_structure:
+            return Outcome.DIFFERS
         try:
             with same_random_numbers(), call.threads():
                 got = self._program.run(call.inputs, sizes)

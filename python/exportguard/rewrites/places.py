@@ -46,7 +46,9 @@ def places_of(error: BaseException) -> list[Place]:
     """Where the error came through the user's code, innermost first, then the same for what caused it."""
     found: list[Place] = []
     current: BaseException | None = error
-    while current is not None:
+    seen: set[int] = set()
+    while current is not None and id(current) not in seen:  # a context may lead back to where it came from
+        seen.add(id(current))
         found += places_among([*_running(current)])
         current = current.__cause__ or current.__context__
     return list({(place.ran, place.line): place for place in found}.values())

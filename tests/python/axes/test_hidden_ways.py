@@ -6,7 +6,7 @@ import pytest
 import torch
 from random_programs import model_of
 
-from exportguard import AxisError, to_onnx
+from exportguard import AxisError, ExportGuardError, to_onnx
 
 #: What one of both ways does to `w`, that the other does not.
 WAYS = {
@@ -104,3 +104,112 @@ def test_a_way_that_shows_at_other_weights_is_found(way: str) -> None:
         to_onnx(model, (torch.arange(3),), dynamic_shapes=({0: "tokens"},))
     for name, weight in model.state_dict().items():
         torch.testing.assert_close(weight, before[name], rtol=0, atol=0)
+
+
+_CENTRED = "w = y.view(n // {k}, {k}, 4)\n            y = (w - w.mean(1, keepdim=True)).view(n, 4)"
+
+#: Bodies of models that go another way at some sizes, and what hides it from a comparison at the example's data.
+HIDDEN = {
+    "windows of twelve": f"if n > 12:\n            {_CENTRED.format(k=12)}",
+    "windows of eleven": f"if n > 4:\n            {_CENTRED.format(k=11)}",
+    "a number for none": "y = y * 2 if n > 4 else y\n        y = y.masked_fill(torch.arange(4) > 2, -1e9)",
+    "the lowest number": "y = y * 2 if n > 4 else y\n        y = y.masked_fill(torch.arange(4) > 2, -3.4028234e38)",
+    "a test within a test": "if n > 4:\n            if n == 9:\n                y = y.clamp(max=50)",
+    "many rows": "if n > 1100:\n            y = y.clamp(max=50)",
+    "truth values": "if n > 4:\n            y = y.masked_fill(~mask[:, None], 0)",
+}
+
+_OF_ROWS = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    def forward(self, x, mask):
+        y, n = self.layer(x), x.shape[0]
+        {body}
+        return {returned}
+"""
+
+
+def _model(name: str, body: str, returned: str = "y") -> torch.nn.Module:
+    return model_of(_OF_ROWS.format(body=body, returned=returned), f"/hidden/{name}.py").eval()
+
+
+_EXAMPLE = (torch.randn(3, 4), torch.ones(3, dtype=torch.bool))
+_AXES = ({0: "rows"}, {0: "rows"})
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_what_hides_another_way_is_seen_through(name: str) -> None:
+    model = _model(name, HIDDEN[name])
+    with pytest.raises(AxisError, match="something else than the model"):
+        to_onnx(model, _EXAMPLE, dynamic_shapes=_AXES)
+    onnx = to_onnx(model, _EXAMPLE, dynamic_shapes=_AXES, rewrite="auto")
+    for rows in (1, 3, 5, 9, 11, 22, 24, 1200):
+        for scale in (1, 1000):
+            given = {"x": scale * torch.randn(rows, 4), "mask": torch.rand(rows) > 0.5}
+            try:
+                expected = model(**given)
+            except RuntimeError:  # no whole windows
+                continue
+            (found,) = onnx.run(given).values()
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4 * scale)
+
+
+#: What a model returns at some sizes in another number of tensors, or under other names.
+RETURNED = {
+    "parts": "list(y.split(4)) if n > 4 else [y]",
+    "names": "{'long': y} if n > 4 else {'short': y}",
+    "two": "(y[:4], y[4:]) if n > 4 else (y,)",
+}
+
+
+@pytest.mark.parametrize("rewrite", [None, "auto"], ids=str)
+@pytest.mark.parametrize("name", RETURNED)
+def test_results_of_another_structure_are_another_way(name: str, rewrite: str | None) -> None:
+    with pytest.raises(AxisError, match="something else than the model"):
+        to_onnx(_model(name, "pass", RETURNED[name]), _EXAMPLE, dynamic_shapes=_AXES, rewrite=rewrite)
+
+
+@pytest.mark.parametrize("rewrite", [None, "auto"], ids=str)
+@pytest.mark.parametrize("asked", ["torch.compiler.is_compiling()", "isinstance(n, torch.SymInt)"])
+def test_what_is_done_in_a_trace_alone_is_found(asked: str, rewrite: str | None) -> None:
+    model = _model(asked, f"if not {asked} and n > 4:\n            y = y * 2")
+    with pytest.raises(AxisError, match="something else than the model"):
+        to_onnx(model, _EXAMPLE, dynamic_shapes=_AXES, rewrite=rewrite)
+
+
+class LastOrMean(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Embedding(100, 8)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        y = self.table(ids)
+        return y[:, -1] if ids.shape[1] > 4 else y.mean(1)
+
+
+def test_equal_tokens_of_an_example_hide_nothing() -> None:
+    example = (torch.ones(2, 3, dtype=torch.int64),)
+    with pytest.raises(AxisError, match="something else than the model"):
+        to_onnx(LastOrMean(), example, dynamic_shapes=({1: "tokens"},))
+
+
+class DecoratedWithInferenceMode(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+
+    @torch.inference_mode()
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.layer(x)
+        return y * 2 if x.shape[0] > 4 else y
+
+
+def test_an_error_whose_context_leads_back_to_it_ends_the_search() -> None:
+    with pytest.raises(ExportGuardError):
+        to_onnx(DecoratedWithInferenceMode(), _EXAMPLE[:1], dynamic_shapes=_AXES[:1], rewrite="auto")

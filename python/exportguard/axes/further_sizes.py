@@ -1,0 +1,86 @@
+"""Sizes beyond those that a question leads to, of models of the user's own.
+
+A model may refuse those near a bound and take multiples of the numbers that its code has: windows of 12 rows take 24
+and 36 rows, and none of 13 to 17. A bound is the model's own only where it refuses these as well. And code may do
+something else while it is traced, so that nothing is asked at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import sympy
+
+from exportguard.model_code import is_installed
+
+from .bound import AxisBound, Kind
+from .expressions import Sizes
+from .trace import Trace, meets
+
+_MULTIPLES = (1, 2, 3, 5)
+_LARGEST = 512  # a size that is soon computed
+_MOST = 24  # points
+
+
+def multiples_beyond(trace: Trace, condition: sympy.Basic) -> list[Sizes]:
+    """Sizes that break a condition, of one axis and of all, for which the user's own code has a number.
+
+    None where the code of an installed package asks: its own have more numbers than could be tried.
+    """
+    points = _points(trace, condition) if trace.trial.is_of_own_module else ()
+    return [*{_key(sizes): sizes for sizes in points}.values()][:_MOST]
+
+
+def bounds_of_nothing_asked(trace: Trace) -> list[AxisBound]:
+    """Where a short program of the user's own model is wrong at other sizes although nothing was asked of them.
+
+    Code may do something else while it is traced (`torch.compiler.is_compiling()`), or catch what only a trace raises.
+    """
+    if not (trace.trial.is_of_own_module and trace.trial.may_try_many):
+        return []
+    hints = {symbol: trace.hints[symbol] for symbol in trace.free_symbols()}
+    tried = ({symbol: 2 * size + 3 for symbol, size in hints.items()}, {s: size + 1 for s, size in hints.items()})
+    for sizes in tried:
+        if sizes and _is_in_domain(trace, sizes) and trace.differs(sizes):
+            condition = sympy.And(*(sympy.Eq(symbol, size) for symbol, size in hints.items()))
+            return [
+                AxisBound(
+                    condition=trace.worded(condition),
+                    symbols=frozenset(map(str, hints)),
+                    kind=Kind.WRONG,
+                    sizes=trace.told(sizes),
+                    holds=condition,
+                    point=trace.by_name(sizes),
+                )
+            ]
+    return []
+
+
+def _is_in_domain(trace: Trace, sizes: Sizes) -> bool:
+    return all(trace.domain[symbol].holds(size) for symbol, size in sizes.items() if symbol in trace.domain)
+
+
+def _key(sizes: Sizes) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((str(symbol), size) for symbol, size in sizes.items()))
+
+
+def _points(trace: Trace, condition: sympy.Basic) -> Iterator[Sizes]:
+    free = trace.free_symbols()
+    own = [symbol for symbol in free if symbol in condition.free_symbols]
+    for size in _sizes(trace):
+        for sizes in (dict.fromkeys(own, size), dict.fromkeys(free, size)):
+            known = trace.all_sizes(sizes)
+            if (
+                sizes
+                and _is_in_domain(trace, sizes)
+                and trace.value(condition, known) is False
+                and meets(trace.known, trace, sizes)
+            ):
+                yield sizes
+
+
+def _sizes(trace: Trace) -> list[int]:
+    own = [entry for entry in trace.decisions if entry.is_of_model and not is_installed(entry.line)]
+    asked = {int(number) for entry in own for number in entry.condition.atoms(sympy.Integer)}
+    numbers = sorted({abs(number) for number in asked.union(*(entry.in_code for entry in own))} - {0, 1})
+    return sorted({number * times for number in numbers for times in _MULTIPLES if number * times <= _LARGEST})
