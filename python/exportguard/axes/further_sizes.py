@@ -19,15 +19,16 @@ from .trace import Trace, meets
 
 _MULTIPLES = (1, 2, 3, 5)
 _LARGEST = 512  # a size that is soon computed
-_MOST = 24  # points
+_MOST = 12  # points
 
 
 def multiples_beyond(trace: Trace, condition: sympy.Basic) -> list[Sizes]:
     """Sizes that break a condition, of one axis and of all, for which the user's own code has a number.
 
-    None where the code of an installed package asks: its own have more numbers than could be tried.
+    None for long programs and for models of installed packages, whose code has more numbers than could be tried.
     """
-    points = _points(trace, condition) if trace.trial.is_of_own_module else ()
+    is_tried = trace.trial.is_of_own_module and trace.trial.may_try_many
+    points = _points(trace, condition) if is_tried else ()
     return [*{_key(sizes): sizes for sizes in points}.values()][:_MOST]
 
 
