@@ -79,8 +79,11 @@ class ModelRun:
     @functools.cached_property
     def known_structure(self) -> object:
         """That of what the module returns for the call that it takes: its keys, and the lengths of its lists."""
-        call = self.of(self.known)
-        return call.structure if call.outputs() is not None else None
+        return self._known_call.structure if self._known_call.outputs() is not None else None
+
+    @functools.cached_property
+    def _known_call(self) -> TriedCall:
+        return self.of(self.known)
 
     def takes(self, call: CallInputs) -> bool:
         """Whether the module runs with another call."""
@@ -94,7 +97,7 @@ class ModelRun:
     @functools.cached_property
     def known_outputs(self) -> list[Any]:
         """What the module returns for the call that it takes; nothing if it does not take it after all."""
-        return self.of(self.known).outputs() or []
+        return self._known_call.outputs() or []
 
     def result(self, call: CallInputs) -> tuple[list[Any] | None, bool]:
         """The leaves of what the module returns, None if it refuses the call, and whether it tests data on the way."""

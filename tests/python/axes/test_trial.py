@@ -93,7 +93,7 @@ def test_what_is_known_of_a_point_is_not_found_out_again() -> None:
     for _ in range(3):
         assert trial.refuses(sizes_of(found, 3)) is False
         assert trial.outcome(sizes_of(found, 3)) == Outcome.AGREES
-    assert next(ran) == 1
+    assert next(ran) == 2  # with the traced call, for the structure of its results
 
 
 class Divides(torch.nn.Module):
