@@ -121,8 +121,9 @@ def with_other_data(call: CallInputs) -> Iterator[CallInputs]:
     return _with_changed(call, is_of_reals, _CHANGES)
 
 
-def with_data_at_ends(call: CallInputs) -> Iterator[CallInputs]:
-    """The same call with numbers that few others are like: huge ones, tiny ones, zeros, infinite ones and NaN.
+def with_data_at_ends(call: CallInputs, numbers: Sequence[int] = ()) -> Iterator[CallInputs]:
+    """The same call with numbers that few others are like: huge ones, tiny ones, zeros, infinite ones and NaN, and
+    those that the code of the model names.
 
     What bounds, rounds or replaces numbers does nothing to most of them, and what moves rows nothing to equal ones.
     Whole numbers are moved by a few and turned around: they may be positions, of which a model refuses those beyond its
@@ -131,6 +132,8 @@ def with_data_at_ends(call: CallInputs) -> Iterator[CallInputs]:
     yield from _with_changed(call, _is_of_inexact, _ENDS)
     yield from _with_changed(call, _is_of_integers, _OTHER_INTEGERS)
     yield from _with_changed(call, _is_of_truths, _OTHER_TRUTHS)
+    named = [_with_some(number) for number in numbers]
+    yield from _with_changed(call, lambda leaf: _is_of_integers(leaf) or _is_of_inexact(leaf), named)
 
 
 def _with_changed(
@@ -157,6 +160,16 @@ def _with_one(number: float) -> Callable[[torch.Tensor], torch.Tensor]:
     def changed(values: torch.Tensor) -> torch.Tensor:
         is_first = torch.arange(values.numel(), device=values.device) == 0
         return torch.where(is_first, number, values.flatten()).to(values.dtype).view(values.shape)
+
+    return changed
+
+
+def _with_some(number: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Puts a number in the place of every third one."""
+
+    def changed(values: torch.Tensor) -> torch.Tensor:
+        held = number if _is_of_inexact(values) else min(number, torch.iinfo(values.dtype).max)
+        return torch.where(_counted(values, 3) == 1, held, values).to(values.dtype)
 
     return changed
 
@@ -197,13 +210,17 @@ _OTHER_TRUTHS: Sequence[Callable[[torch.Tensor], torch.Tensor]] = (
 )
 
 
+#: Those that torch computes with by elements: no quantized ones, no float8, no unsigned ones of several bytes.
+_INEXACT = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
 def _is_of_inexact(leaf: object) -> bool:
-    return isinstance(leaf, torch.Tensor) and (leaf.is_floating_point() or leaf.is_complex())
+    return isinstance(leaf, torch.Tensor) and leaf.dtype in _INEXACT
 
 
 def _is_of_integers(leaf: object) -> bool:
-    is_plain = isinstance(leaf, torch.Tensor) and leaf.dtype != torch.bool and not leaf.is_quantized
-    return is_plain and not _is_of_inexact(leaf)
+    return isinstance(leaf, torch.Tensor) and leaf.dtype in _INTEGERS
 
 
 def _is_of_truths(leaf: object) -> bool:
@@ -212,7 +229,7 @@ def _is_of_truths(leaf: object) -> bool:
 
 def is_of_reals(leaf: object) -> bool:
     """Whether it is a tensor whose numbers other data may have in their place."""
-    return isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
+    return _is_of_inexact(leaf) and not leaf.is_complex()  # type: ignore[attr-defined]
 
 
 def with_masks(call: CallInputs, *, least: int = 2) -> CallInputs:

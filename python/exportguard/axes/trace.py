@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from .recording import Decision, QuestionOfNone
 from .regions import EVERYWHERE, Region
 from .trial import Outcome, Trial
 
+_NAMED = 8  # numbers of the code that are put into inputs
 _SOLVED_TO = 128  # the size up to which one is looked for that makes an equation true
 
 
@@ -57,6 +59,8 @@ class Trace:
         self.assumed = [entry for entry in conditions if entry != sympy.true]
         self.known += self.assumed
         self.trial.tests_at = self._own_tests_at
+        in_code = [entry.in_code for entry in self.decisions if entry.is_test and not is_installed(entry.line)]
+        self.trial.numbers = [*dict.fromkeys(itertools.chain(*in_code))][:_NAMED]
 
     def _own_tests_at(self, sizes: Sizes) -> list[sympy.Basic]:
         """What the user's own code, and no installed package, tests of these sizes with another answer."""

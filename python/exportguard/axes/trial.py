@@ -285,6 +285,8 @@ class Trial:
         self._run, self._program, self._is_thorough = run, program, is_thorough
         #: The tests of the user's own code that have another answer at these sizes than in the trace.
         self.tests_at: Callable[[Sizes], Iterable[sympy.Basic]] = lambda sizes: ()
+        #: Some of the numbers that the user's own code has where it tests sizes.
+        self.numbers: Sequence[int] = ()
         self._with_ends: set[TriedCall] = set()
         self._looked_at: collections.Counter[sympy.Basic] = collections.Counter()
         self._calls: dict[Any, TriedCall | None] = {}
@@ -425,7 +427,7 @@ class Trial:
         is_chance = is_of_a_test or call.tests_data() or (self._has_branches and self._is_of_few_calls)
         if outcome != Outcome.AGREES or not is_chance:
             return outcome
-        ends = with_data_at_ends(call.inputs) if is_of_a_test else ()
+        ends = with_data_at_ends(call.inputs, self.numbers) if is_of_a_test else ()
         inputs = itertools.chain(with_other_data(call.inputs), ends)
         # What takes up to a second is run with every fourth of them: a sign, two magnitudes, an infinite number.
         others = (self._run.of(other) for other in itertools.islice(inputs, 0, None, 1 if call.is_quick() else 4))

@@ -199,6 +199,24 @@ def test_equal_tokens_of_an_example_hide_nothing() -> None:
         to_onnx(LastOrMean(), example, dynamic_shapes=({1: "tokens"},))
 
 
+class LeavesOut(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Embedding(100, 8)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        y = self.table(ids)
+        if ids.shape[1] > 4:
+            y = y * (ids != 99)[..., None]
+        return y.sum(1)
+
+
+def test_a_number_that_the_code_names_is_put_into_inputs() -> None:
+    example = (torch.arange(6).reshape(2, 3),)
+    with pytest.raises(AxisError, match="something else than the model"):
+        to_onnx(LeavesOut(), example, dynamic_shapes=({1: "tokens"},))
+
+
 class DecoratedWithInferenceMode(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
