@@ -368,10 +368,11 @@ class Trial:
         """What the program does otherwise than the model for the call that it was traced with.
 
         A trace keeps what tensors hold, not which objects they are: a test of that has one answer in it and another in
-        the model, at every size. Nothing if they were found to do the same at any sizes, or that cannot be found out:
-        the model has no data, refuses the call or takes long.
+        the model, at every size. Nothing if that cannot be found out: the model has no data, refuses the call or takes
+        long; or if they were found to do the same at any sizes, but for short programs of a user's own model.
         """
-        if Outcome.AGREES in self._outcomes.values():
+        is_looked_at = self._run.is_own and self._is_of_few_calls  # they may agree at other sizes alone
+        if Outcome.AGREES in self._outcomes.values() and not is_looked_at:
             return ""
         call = self._run.of(self._run.known)
         expected = call.outputs() if self._run.is_possible() and call.is_affordable() else None
