@@ -222,9 +222,9 @@ class TriedCall:
         if not self._refused and self._outputs is None:
             with self.threads():
                 self._outputs, self._tests_data = self._run.result(self.inputs)
-                self.structure = self._run.structure
                 if self._outputs is None and self._tests_data:
                     self._take_other_data()
+                self.structure = self._run.structure
             self._refused = self._outputs is None
         return self._outputs
 
@@ -420,8 +420,7 @@ class Trial:
         return any(True for _ in calls)
 
     def _compared(self, call: TriedCall, sizes: Sizes, *, with_ends: bool = False) -> Outcome:
-        """With other data as well where one of both tests it, or the model a size: they may agree since it is what it
-        is."""
+        """With other data as well where one of both tests it, or the model a size: they may agree for what it is."""
         outcome = self._compared_for_its_data(call, sizes)
         is_of_a_test = outcome == Outcome.AGREES and (with_ends or self._is_behind_another_test(call, sizes))
         self._with_ends |= {call} if is_of_a_test else set()
@@ -446,9 +445,7 @@ class Trial:
 
     def _is_behind_another_test(self, call: TriedCall, sizes: Sizes) -> bool:
         """Whether a test of sizes has another answer there that was not looked at with other data more than once."""
-        tests = (
-            [test for test in self.tests_at(sizes) if self._looked_at[test] < _LOOKS] if call.is_affordable() else []
-        )
+        tests = [test for test in self.tests_at(sizes) if self._looked_at[test] < _LOOKS and call.is_affordable()]
         self._looked_at.update(tests)
         return bool(tests)
 
@@ -456,7 +453,7 @@ class Trial:
         expected = call.outputs()
         if expected is None:
             return Outcome.REFUSED
-        if self._run.is_own and call.structure != self._run.known_structure:
+        if self._run.is_own and self._run.known_structure not in (None, call.structure):
             return Outcome.DIFFERS
         try:
             with same_random_numbers(), call.threads():
