@@ -22,7 +22,6 @@ from torch.export import Dim
 
 from exportguard.example import Example
 from exportguard.inputs import CallInputs
-from exportguard.model_code import is_installed
 from exportguard.signature import TracedInputs
 
 from .expressions import Domain, Sizes
@@ -94,16 +93,12 @@ def _open_tests(trace: Trace, domain: Domain) -> dict[sympy.Basic, str]:
     in any case. So are all of them in a long program, which takes long to trace.
     """
     counted = (
-        entry for entry in trace.decisions if entry.is_test and (_is_own(entry) or _is_looked_behind(trace, entry))
+        entry for entry in trace.decisions if entry.is_test and (entry.is_own or _is_looked_behind(trace, entry))
     )
     tests = {trace.replaced(with_relations(trace, entry.condition)): entry.line for entry in counted}
     known = {trace.replaced(with_relations(trace, entry)) for entry in trace.known}
     asked = {test: line for test, line in tests.items() if test.free_symbols <= domain.keys() and test not in known}
     return {test: line for test, line in asked.items() if decide(test, domain).answer != Answer.PROVED}
-
-
-def _is_own(decision: Decision) -> bool:
-    return not is_installed(decision.line.split(":")[0])
 
 
 def _is_looked_behind(trace: Trace, decision: Decision) -> bool:

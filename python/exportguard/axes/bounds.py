@@ -352,7 +352,7 @@ def _sizes_beside(trace: Trace, agreed: Sizes) -> Iterator[Sizes]:
         return
     for by in range(_LARGER):
         larger = {symbol: max(_LARGER, trace.hints[symbol] + _LARGER // 2) + by for symbol in others}
-        if _in_domain(trace, larger) and meets(trace.known, trace, {**larger, **agreed}):
+        if trace.is_in_domain(larger) and meets(trace.known, trace, {**larger, **agreed}):
             yield {**larger, **agreed}
             return
     yield from _points_within(trace, agreed)[-1:]
@@ -399,13 +399,9 @@ def _takes_others(trace: Trace) -> bool:
         condition for condition in conditions if condition.free_symbols and condition.free_symbols <= {*trace.hints}
     ]
     example = {symbol: trace.hints[symbol] for symbol in trace.free_symbols()}
-    candidates = other_sizes(example, lambda sizes: _in_domain(trace, sizes) and meets(known, trace, sizes))
+    candidates = other_sizes(example, lambda sizes: trace.is_in_domain(sizes) and meets(known, trace, sizes))
     tried = [*itertools.islice(candidates, 2)]
     return not tried or not all(trace.trial.refuses(trace.all_sizes(sizes)) for sizes in tried)
-
-
-def _in_domain(trace: Trace, sizes: Sizes) -> bool:
-    return all(trace.domain[symbol].holds(size) for symbol, size in sizes.items() if symbol in trace.domain)
 
 
 def _told_by_examples(trace: Trace, condition: sympy.Basic) -> Kind | None:

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 
 import sympy
 
-from exportguard.model_code import is_installed
-
 from .bound import AxisBound, Kind
 from .expressions import Sizes
 from .trace import Trace, meets
@@ -29,7 +27,7 @@ def multiples_beyond(trace: Trace, condition: sympy.Basic) -> list[Sizes]:
     """
     is_tried = trace.trial.is_of_own_module and trace.trial.may_try_many
     points = _points(trace, condition) if is_tried else ()
-    return [*{_key(sizes): sizes for sizes in points}.values()][:_MOST]
+    return [*{frozenset(sizes.items()): sizes for sizes in points}.values()][:_MOST]
 
 
 def bounds_of_nothing_asked(trace: Trace) -> list[AxisBound]:
@@ -42,7 +40,7 @@ def bounds_of_nothing_asked(trace: Trace) -> list[AxisBound]:
     hints = {symbol: trace.hints[symbol] for symbol in trace.free_symbols()}
     tried = ({symbol: 2 * size + 3 for symbol, size in hints.items()}, {s: size + 1 for s, size in hints.items()})
     for sizes in tried:
-        if sizes and _is_in_domain(trace, sizes) and trace.differs(sizes):
+        if sizes and trace.is_in_domain(sizes) and trace.differs(sizes):
             condition = sympy.And(*(sympy.Eq(symbol, size) for symbol, size in hints.items()))
             return [
                 AxisBound(
@@ -57,14 +55,6 @@ def bounds_of_nothing_asked(trace: Trace) -> list[AxisBound]:
     return []
 
 
-def _is_in_domain(trace: Trace, sizes: Sizes) -> bool:
-    return all(trace.domain[symbol].holds(size) for symbol, size in sizes.items() if symbol in trace.domain)
-
-
-def _key(sizes: Sizes) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted((str(symbol), size) for symbol, size in sizes.items()))
-
-
 def _points(trace: Trace, condition: sympy.Basic) -> Iterator[Sizes]:
     free = trace.free_symbols()
     own = [symbol for symbol in free if symbol in condition.free_symbols]
@@ -73,7 +63,7 @@ def _points(trace: Trace, condition: sympy.Basic) -> Iterator[Sizes]:
             known = trace.all_sizes(sizes)
             if (
                 sizes
-                and _is_in_domain(trace, sizes)
+                and trace.is_in_domain(sizes)
                 and trace.value(condition, known) is False
                 and meets(trace.known, trace, sizes)
             ):
@@ -81,7 +71,7 @@ def _points(trace: Trace, condition: sympy.Basic) -> Iterator[Sizes]:
 
 
 def _sizes(trace: Trace) -> list[int]:
-    own = [entry for entry in trace.decisions if entry.is_of_model and not is_installed(entry.line)]
+    own = [entry for entry in trace.decisions if entry.is_of_model and entry.is_own]
     asked = {int(number) for entry in own for number in entry.condition.atoms(sympy.Integer)}
     numbers = sorted({abs(number) for number in asked.union(*(entry.in_code for entry in own))} - {0, 1})
     return sorted({number * times for number in numbers for times in _MULTIPLES if number * times <= _LARGEST})

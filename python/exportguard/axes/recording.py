@@ -17,6 +17,7 @@ import torch
 
 from exportguard.declaration import Patch
 from exportguard.declaration.options import PatchOptions
+from exportguard.model_code import is_installed
 from exportguard.patches.torch.static_axes import model_line
 from exportguard.rewrites.catching import is_caught
 
@@ -51,6 +52,11 @@ class Decision:
     is_choice: bool = False
     at_hand: tuple[int, ...] = ()
     in_code: tuple[int, ...] = ()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether its line is one of the user's own code, and of no installed package."""
+        return not is_installed(self.line)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ import torch
 from exportguard.dynamic_shapes import LeafShape, ends_of
 from exportguard.example import Example, Relation
 from exportguard.inputs import CallInputs
-from exportguard.model_code import is_installed
 from exportguard.signature import TracedInputs, symbol_names
 
 from .examples import sizes_of_examples
@@ -59,12 +58,12 @@ class Trace:
         self.assumed = [entry for entry in conditions if entry != sympy.true]
         self.known += self.assumed
         self.trial.tests_at = self._own_tests_at
-        in_code = [entry.in_code for entry in self.decisions if entry.is_test and not is_installed(entry.line)]
+        in_code = [entry.in_code for entry in self.decisions if entry.is_test and entry.is_own]
         self.trial.numbers = [*dict.fromkeys(itertools.chain(*in_code))][:_NAMED]
 
     def _own_tests_at(self, sizes: Sizes) -> list[sympy.Basic]:
         """What the user's own code, and no installed package, tests of these sizes with another answer."""
-        tests = (entry.condition for entry in self.decisions if entry.is_test and not is_installed(entry.line))
+        tests = (entry.condition for entry in self.decisions if entry.is_test and entry.is_own)
         return [test for test in tests if test.free_symbols <= sizes.keys() and self.value(test, sizes) is False]
 
     def worded(self, condition: sympy.Basic, *, is_relation: bool = False) -> str:
@@ -149,6 +148,10 @@ class Trace:
     def by_name(self, sizes: Sizes) -> dict[str, int]:
         """Sizes, and what all others are beside them, by torch's names of the symbols."""
         return {str(symbol): size for symbol, size in self.all_sizes(sizes).items()}
+
+    def is_in_domain(self, sizes: Sizes) -> bool:
+        """Whether each size is one of those that were asked for."""
+        return all(self.domain[symbol].holds(size) for symbol, size in sizes.items() if symbol in self.domain)
 
     def may_be(self, symbol: sympy.Symbol, size: int) -> bool:
         """Whether such a small size was asked for: by a name, a hint, or a `Dim` that begins there."""

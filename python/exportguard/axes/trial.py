@@ -114,7 +114,8 @@ class ModelRun:
     def weights_times(self, factor: float) -> Iterator[None]:
         """Runs a short block with other weights, if they are few; signals wait until they are as before."""
         is_few = 0 < self.weights <= _FEW_WEIGHTS
-        weights = [weight for weight in self._model.parameters() if is_few and is_of_reals(weight)]
+        named = self._model.parameters() if is_few else ()
+        weights = [weight for weight in named if is_of_reals(weight) and not weight.is_inference()]
         before = [Before.of(weight) for weight in weights]
         with DeferredInterrupts():
             try:
