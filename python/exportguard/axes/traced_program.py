@@ -31,6 +31,7 @@ from exportguard.repeats.paths import NUMBER, Path, leaves
 from exportguard.rewrites.written import UndoneWrites
 from exportguard.signature import TracedInputs, raw_size
 
+from . import bodies
 from .expressions import Evaluation, Sizes
 from .forms import formed_as_traced
 from .rounding import coarsest
@@ -95,13 +96,21 @@ class TracedProgram:
             if spec.kind == OutputKind.USER_OUTPUT
         ]
 
-    def run(self, call: CallInputs, sizes: Sizes, graph: type[GraphWithTrueShapes] | None = None) -> list[Any]:
+    def run(
+        self,
+        call: CallInputs,
+        sizes: Sizes,
+        graph: type[GraphWithTrueShapes] | None = None,
+        *,
+        most_steps: int | None = None,
+    ) -> list[Any]:
         """The outputs, without the checks of its sizes; buffers and weights that it writes into are then as before.
 
         `graph` runs it, and says which shapes are true: all of them by default.
 
         Raises:
             OtherShapeError: a tensor within it has another shape than the trace says.
+            ManyStepsError: its loops go through more than `most_steps`.
         """
         signature, module = self._program.graph_signature, self._program.graph_module
         leaves = iter([leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in call.leaves()])
@@ -113,7 +122,7 @@ class TracedProgram:
         if any(_markers(inner.graph) for inner in self._graph_modules() if inner is not module):
             expand_markers(module)  # torch runs the graphs that lie in a graph
         traced_sizes = TracedSizes(sizes, self._evaluations)
-        runner = (graph or GraphWithTrueShapes)(module, traced_sizes, self._blocks.of_another_run())
+        runner = (graph or GraphWithTrueShapes)(module, traced_sizes, self._blocks.of_another_run(most_steps))
         # torch 2.11 to 2.13 print the line of a graph within a graph that raises; here that is an answer.
         with contextlib.redirect_stderr(io.StringIO()), self._writes.call():
             results = [self._writes.left(result) for result in runner.run(*values)]
@@ -232,6 +241,16 @@ class Reading:
     blocks: dict[Node, _BlockCall] = field(default_factory=dict)
     calls: dict[Node, _Call] = field(default_factory=dict)
     last_uses: dict[Graph, dict[Node, list[Node]]] = field(default_factory=dict)
+    functions: dict[GraphModule, _Block | None] = field(default_factory=dict)
+
+    def function_of(self, module: GraphModule) -> _Block | None:
+        """A branch or a step as calls that never leave C++; None if it has more than operators."""
+        if module not in self.functions:
+            own = [node for node in module.graph.nodes if not is_assertion(node.target)]
+            results = _values(own.pop().args[0])
+            is_plain = all(isinstance(result, Node) for result in results)
+            self.functions[module] = _operator_calls(own, results) if is_plain else None
+        return self.functions[module]
 
     def block_of(self, marker: Node) -> _BlockCall:
         """What a marker asks for."""
@@ -280,11 +299,13 @@ def _asked(node: Node) -> set[int] | None:
 class _Call:
     """What a node calls, and the traced shape of each value that it gives; None for what is no tensor.
 
-    Without a `target` it only checks something. `has_plain_arguments` if none is a list with values of other nodes.
+    Without a `target` it only checks something. `has_plain_arguments` if none is a list with values of other nodes,
+    `has_bodies` if it is a branch or a loop.
     """
 
     target: Callable[..., Any] | None
     has_plain_arguments: bool
+    has_bodies: bool
     shapes: Sequence[_Shape | None]
 
     @classmethod
@@ -297,7 +318,8 @@ class _Call:
         asked = _asked(node)
         values = enumerate(_values(node.meta.get("val")))
         shapes = [_shape(value) if asked is None or place in asked else None for place, value in values]
-        return cls(target, is_plain and not is_named, shapes)  # type: ignore[arg-type]
+        has_bodies = node.target in (bodies.BRANCH, bodies.WHILE, bodies.SCAN)
+        return cls(target, is_plain and not is_named, has_bodies, shapes)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -322,13 +344,14 @@ class Blocks:
     tensors of the same shapes, which the graph around them tells, and the shapes inside follow from these.
     """
 
-    def __init__(self, reading: Reading | None = None) -> None:
+    def __init__(self, reading: Reading | None = None, most_steps: int | None = None) -> None:
         self.reading = Reading() if reading is None else reading
+        self.steps = bodies.Steps(most_steps)
         self._met: set[Path] = set()
 
-    def of_another_run(self) -> Blocks:
-        """The same functions, no path of which was run yet."""
-        return Blocks(self.reading)
+    def of_another_run(self, most_steps: int | None = None) -> Blocks:
+        """The same functions, no path of which was run yet, and no step of a loop."""
+        return Blocks(self.reading, most_steps)
 
     def run(self, marker: Node, around: GraphWithTrueShapes) -> Mapping[int, Any]:
         """The values of a block that somebody asks for, by their numbers; `around` runs the graph that it is in."""
@@ -349,21 +372,23 @@ class Blocks:
 def _compiled(path: Path, numbers: Sequence[int]) -> _Block:
     """A function of what a block takes from outside, without its assertions."""
     own = [node for node in path.graph.nodes if not is_assertion(node.target)]
-    return _operator_calls(own, numbers) or _in_python(own, numbers)
+    of_number = {node.meta[NUMBER]: node for node in own if NUMBER in node.meta}
+    wanted = [of_number[number] for number in numbers]
+    return _operator_calls(own, wanted) or _in_python(own, wanted)
 
 
-def _operator_calls(own: Sequence[Node], numbers: Sequence[int]) -> _Block | None:
+def _operator_calls(own: Sequence[Node], wanted: Sequence[Node]) -> _Block | None:
     """Calls that never leave C++; None if some node is no operator, or is computed in a form of its own."""
     calls = _core.OperatorCalls(sum(node.op == "placeholder" for node in own))
+    numbers: dict[Node, int] = {}
     values: dict[Node, _core.ValueNumber] = {}
     try:
         for at, node in enumerate(own):
             number = at if node.op == "placeholder" else _added(calls, node, values)
             if number is None:
                 return None
-            values[node] = _core.ValueNumber(number)
-        of_number = {node.meta[NUMBER]: at for at, node in enumerate(own) if NUMBER in node.meta}
-        calls.want([of_number[number] for number in numbers])
+            numbers[node], values[node] = number, _core.ValueNumber(number)
+        calls.want([numbers[node] for node in wanted])
     except (ValueError, RuntimeError) as error:  # an argument that C++ cannot read
         logger.debug("a block is run in Python: %s", error)
         return None
@@ -383,14 +408,13 @@ def _added(calls: _core.OperatorCalls, node: Node, values: Mapping[Node, _core.V
     return calls.add(schema.name, schema.overload_name, args, kwargs)
 
 
-def _in_python(own: Sequence[Node], numbers: Sequence[int]) -> _Block:
+def _in_python(own: Sequence[Node], wanted: Sequence[Node]) -> _Block:
     graph = Graph()
     nodes: dict[Node, Node] = {}
     for node in own:
         nodes[node] = copy = graph.node_copy(node, nodes.__getitem__)
         copy.target = formed_as_traced(node) or copy.target
-    of_number = {node.meta[NUMBER]: nodes[node] for node in nodes if NUMBER in node.meta}
-    graph.output(tuple([of_number[number] for number in numbers]))
+    graph.output(tuple([nodes[node] for node in wanted]))
     return GraphModule({}, graph).forward
 
 
@@ -445,18 +469,31 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
             args, kwargs = tuple([env[value] if type(value) is Node else value for value in n.args]), n.kwargs
         else:
             args, kwargs = self.fetch_args_kwargs_from_env(n)
-        result = self._scan_of_nothing(n, args)
-        if result is None:
-            result = call.target(*args, **kwargs)
+        result = self._of_bodies(n, args) if call.has_bodies else call.target(*args, **kwargs)
         for value, traced in zip(_values(result), call.shapes, strict=False):
             if traced is not None and isinstance(value, torch.Tensor) and value.shape != self._sizes.shape(traced):
                 self._require_shape(n, value, traced)
         return result
 
-    def _scan_of_nothing(self, node: Node, args: Sequence[Any]) -> Any:
-        """What a scan over no rows gives, which torch 2.11 to 2.13 do not take; None for every other node."""
-        if node.target is not torch.ops.higher_order.scan or not args[2] or args[2][0].shape[0]:
-            return None
+    def _of_bodies(self, node: Node, args: Sequence[Any]) -> Sequence[Any]:
+        """What a branch or a loop gives."""
+        steps = self._blocks.steps
+        with torch.no_grad():
+            if node.target is bodies.BRANCH:
+                return bodies.branch(args[0], [*map(self._function, args[1:3])], args[3])
+            if node.target is bodies.WHILE:
+                return bodies.while_loop(*map(self._function, args[:2]), args[2], args[3], steps)  # type: ignore[call-arg,arg-type]
+            if args[2] and args[2][0].shape[0]:
+                return bodies.scan(self._function(args[0]), args[1], args[2], args[3], steps)
+            return self._scan_of_nothing(node, args)
+
+    def _function(self, module: GraphModule) -> _Block:
+        """A branch, a step or a condition; it gives a list of what its graph gives."""
+        made = self._blocks.reading.function_of(module)
+        return made or (lambda *given: _values(_Body(module, self._sizes, self._blocks).run(*given)))
+
+    def _scan_of_nothing(self, node: Node, args: Sequence[Any]) -> Sequence[Any]:
+        """What a scan over no rows gives, which torch 2.11 to 2.13 do not take."""
         state = [tensor.clone() for tensor in args[1]]
         traced = node.meta["val"][len(state) :]
         shapes = self._blocks.reading.call_of(node).shapes[len(state) :]
@@ -472,6 +509,16 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
     def may_have(self, others: Sequence[int]) -> bool:
         """Whether a tensor may have these sizes in place of the traced ones."""
         return not others
+
+
+class _Body(GraphWithTrueShapes):
+    """A branch or a step that has more in it than operators, with whatever shapes it has."""
+
+    def may_have(self, others: Sequence[int]) -> bool:
+        return True
+
+    def _require_shape(self, node: Node, value: torch.Tensor, traced: _Shape) -> None:
+        pass
 
 
 class GraphWithCutTables(GraphWithTrueShapes):

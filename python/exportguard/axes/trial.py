@@ -25,6 +25,7 @@ from exportguard.model_code import is_installed
 from exportguard.rewrites.state import KeptModule, is_fake
 from exportguard.rewrites.written import Before
 
+from .bodies import ManyStepsError
 from .called_again import require_same_when_called_again
 from .data_tests import data_tests
 from .ending import Ending, EndlessError, Watched
@@ -40,6 +41,7 @@ logger = logging.getLogger(__name__)
 _LOOKS = 2  # with other data, at sizes that answer a test of the model otherwise
 _OTHER_WEIGHTS = (100.0, 1e-3)
 _FEW_WEIGHTS = 2**22  # which are copied in a few milliseconds
+_BRIEF_STEPS = 4096  # of loops, which data may count: a few tenths of a second
 _FEW_CALLS = 512  # of operators, which take a few milliseconds
 
 # A model is run in full for no more than this many rows of inputs (attention compares each with each) and products with
@@ -66,9 +68,9 @@ class ModelRun:
         model = self._model
         return not any(tensor.is_meta or is_fake(tensor) for tensor in (*model.parameters(), *model.buffers()))
 
-    def of(self, call: CallInputs) -> TriedCall:
-        """Another call of the module."""
-        return TriedCall(self, call)
+    def of(self, call: CallInputs, *, is_brief: bool = False) -> TriedCall:
+        """Another call of the module; a brief one is refused where it goes through many lines."""
+        return TriedCall(self, call, is_brief=is_brief)
 
     @functools.cached_property
     def is_own(self) -> bool:
@@ -99,13 +101,12 @@ class ModelRun:
         """What the module returns for the call that it takes; nothing if it does not take it after all."""
         return self._known_call.outputs() or []
 
-    def result(self, call: CallInputs) -> tuple[list[Any] | None, bool]:
+    def result(self, call: CallInputs, *, is_brief: bool = False) -> tuple[list[Any] | None, bool]:
         """The leaves of what the module returns, None if it refuses the call, and whether it tests data on the way."""
+        times = 0 if is_brief else self._times(call)
         with data_tests() as tests:
             try:
-                return self._ending.ended(lambda watched: self._leaves(call, watched), times=self._times(call)), bool(
-                    tests
-                )
+                return self._ending.ended(lambda watched: self._leaves(call, watched), times=times), bool(tests)
             except (*REFUSALS, ArithmeticError, EndlessError) as error:
                 logger.debug("the model raises %s: %s", type(error).__name__, error)
                 return None, bool(tests)
@@ -201,8 +202,8 @@ class ModelRun:
 class TriedCall:
     """A call of a module: whether it is refused, and what it returns. Both are found out when they are first asked."""
 
-    def __init__(self, run: ModelRun, inputs: CallInputs) -> None:
-        self.inputs, self._run = inputs, run
+    def __init__(self, run: ModelRun, inputs: CallInputs, *, is_brief: bool = False) -> None:
+        self.inputs, self.is_brief, self._run = inputs, is_brief, run
         self._refused: bool | None = None
         self._outputs: list[Any] | None = None
         self._tests_data = False
@@ -222,8 +223,8 @@ class TriedCall:
         """The leaves of what the module returns; None if it refuses."""
         if not self._refused and self._outputs is None:
             with self.threads():
-                self._outputs, self._tests_data = self._run.result(self.inputs)
-                if self._outputs is None and self._tests_data:
+                self._outputs, self._tests_data = self._run.result(self.inputs, is_brief=self.is_brief)
+                if self._outputs is None and self._tests_data and not self.is_brief:
                     self._take_other_data()
                 self.structure = self._run.structure
             self._refused = self._outputs is None
@@ -431,7 +432,8 @@ class Trial:
         ends = with_data_at_ends(call.inputs, self.numbers) if is_of_a_test else ()
         inputs = itertools.chain(with_other_data(call.inputs), ends)
         # What takes up to a second is run with every fourth of them: a sign, two magnitudes, an infinite number.
-        others = (self._run.of(other) for other in itertools.islice(inputs, 0, None, 1 if call.is_quick() else 4))
+        chosen = itertools.islice(inputs, 0, None, 1 if call.is_quick() else 4)
+        others = (self._run.of(other, is_brief=True) for other in chosen)
         differs = any(self._compared_for_its_data(other, sizes) == Outcome.DIFFERS for other in others)
         differs = differs or (is_of_a_test and call.is_quick() and self._differs_for_other_weights(call, sizes))
         return Outcome.DIFFERS if differs else outcome
@@ -440,7 +442,7 @@ class Trial:
         """The same for larger and smaller weights: what a model of tokens computes has no other magnitude."""
         for factor in _OTHER_WEIGHTS:
             with self._run.weights_times(factor):
-                if self._compared_for_its_data(self._run.of(call.inputs), sizes) == Outcome.DIFFERS:
+                if self._compared_for_its_data(self._run.of(call.inputs, is_brief=True), sizes) == Outcome.DIFFERS:
                     return True
         return False
 
@@ -458,7 +460,10 @@ class Trial:
             return Outcome.DIFFERS
         try:
             with same_random_numbers(), call.threads():
-                got = self._program.run(call.inputs, sizes)
+                got = self._program.run(call.inputs, sizes, most_steps=_BRIEF_STEPS if call.is_brief else None)
+        except ManyStepsError as error:
+            logger.debug("the program at %s with other data: %s", sizes, error)
+            return Outcome.UNKNOWN
         except Exception as error:  # whatever an operator raises for shapes that do not go together
             logger.debug("the program at %s: %s", sizes, error)
             if self._is_refused_with_masks(call):
