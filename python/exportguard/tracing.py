@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
-from .axes.behind_tests import AskedWith, Questions, example_for_questions, questions_of
+from .axes.behind_tests import Asked, AskedWith, asked_of, example_for_questions
 from .axes.bound import AxisBound, Kind
 from .axes.bounds import Claim, prove
 from .axes.branching import joined
@@ -219,7 +219,7 @@ def _traced(
 def _asked_with(request: ExportRequest) -> AskedWith:
     """What tells the questions of the model with inputs of other sizes."""
 
-    def questions(call: CallInputs) -> Questions | None:
+    def questions(call: CallInputs) -> Asked | None:
         record, example = TraceRecord(), example_for_questions(request.example.like(call))
         try:
             program, _ = _traced(request, record, example)
@@ -227,7 +227,7 @@ def _asked_with(request: ExportRequest) -> AskedWith:
             logger.info("at other sizes torch.export stops: %s", error)
             return None
         inputs = TracedProgram(program).inputs
-        return questions_of(record.of(inputs.shape_env), inputs, request.example.like(call))
+        return asked_of(program, record.of(inputs.shape_env), inputs, request.example.like(call))
 
     return questions
 

@@ -4,7 +4,8 @@ A program that does at one such size what the model does need not do so at the n
 are questions that were not asked while it was traced. The model is therefore traced once more at that size, for its
 questions alone. Sizes at which it would answer one of them otherwise go another way; the program is tried there as
 well, and so on, until every size that is drawn lies on a way that was gone through. On one way the model computes the
-same expressions at all sizes, so that one point of it tells.
+same expressions at all sizes, and so does the program on its own: they may agree at one point of it and not at another
+where one of them has a step, as `n // 64` does. The numbers of the way's graph say where that may be.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import sympy
-from torch.export import Dim
+import torch
+from sympy.core.relational import Relational
+from torch.export import Dim, ExportedProgram
+from torch.fx import Graph, GraphModule, Node
+from torch.utils import _pytree as pytree
 
 from exportguard.example import Example
 from exportguard.inputs import CallInputs
@@ -38,13 +43,25 @@ _OF_EACH = 12  # further ones, for each of them alone
 _COMBINED = 2000  # of which these are chosen
 _WAYS = 8  # that the model is traced on
 _TRIALS = 48  # at sizes that lie on none of them
-_LARGEST = 130  # size that is tried
+_OF_EACH_TEST = 2  # for those that are values
+_STEPS = 12  # sizes of one way at which its graph may have a step
+_LARGEST = 130  # size that is tried, but for those that a question or a number leads to
 
 #: What holds of the sizes at which a model goes one way, in the symbols of `regions`, with the line that asks for each.
 Questions = Mapping[sympy.Basic, str]
 
-#: The questions of a model on its way with a call; None if it cannot be traced with it.
-AskedWith = Callable[[CallInputs], Questions | None]
+
+class Asked(NamedTuple):
+    """The questions of a model on one way, the tests that are values of its graph, and the numbers there, those of
+    sizes first."""
+
+    questions: Questions
+    tests: Sequence[sympy.Basic]
+    numbers: Sequence[int]
+
+
+#: What a model asks on its way with a call; None if it cannot be traced with it.
+AskedWith = Callable[[CallInputs], Asked | None]
 
 
 class UntracedWay(NamedTuple):
@@ -64,8 +81,8 @@ def example_for_questions(example: Example) -> Example:
     return replace(example, shapes=shapes)
 
 
-def questions_of(decisions: Sequence[Decision], traced: TracedInputs, example: Example) -> Questions:
-    """What a model asks in one trace with an example."""
+def asked_of(program: ExportedProgram, decisions: Sequence[Decision], traced: TracedInputs, example: Example) -> Asked:
+    """What a model asks in one trace with an example, and what its program computes with."""
     places = places_of_symbols(traced, example)
     asked = (entry for entry in decisions if entry.is_test or entry.is_of_slice)
     found = {entry.condition.xreplace(places): entry.line for entry in asked}
@@ -73,7 +90,28 @@ def questions_of(decisions: Sequence[Decision], traced: TracedInputs, example: E
         size = traced.shape_env.replace(traced.sizes[place.leaf][place.axis])
         if size.is_Integer:
             found[sympy.Eq(symbol_of(place), size)] = ""
-    return {condition: line for condition, line in found.items() if condition.free_symbols <= {*places.values()}}
+    known = {*places.values()}
+    calls = [node for graph in _graphs(program) for node in graph.nodes if node.op == "call_function"]
+    expressions = [expression.xreplace(places) for expression in _expressions(calls)]
+    tested = dict.fromkeys(test for expression in expressions for test in expression.atoms(Relational))
+    given = {leaf for node in calls for leaf in pytree.tree_leaves((node.args, node.kwargs)) if type(leaf) is int}
+    return Asked(
+        questions={condition: line for condition, line in found.items() if condition.free_symbols <= known},
+        tests=[test for test in tested if test.free_symbols <= known],
+        numbers=[number for number in dict.fromkeys((*_numbers_in(expressions), *sorted(given))) if number > 1],
+    )
+
+
+def _graphs(program: ExportedProgram) -> Iterator[Graph]:
+    modules = (module for module in program.graph_module.modules() if isinstance(module, GraphModule))
+    return (module.graph for module in modules)
+
+
+def _expressions(calls: Iterable[Node]) -> list[sympy.Basic]:
+    """The sizes that calls make or give their results, and the tests of sizes that became numbers."""
+    values = (value for node in calls for value in pytree.tree_leaves(node.meta.get("val")))
+    sizes = (size for value in values for size in (value.shape if isinstance(value, torch.Tensor) else [value]))
+    return [*dict.fromkeys(size.node.expr for size in sizes if isinstance(size, torch.SymInt | torch.SymBool))]
 
 
 def untraced_ways(trace: Trace, asked_with: AskedWith, domain: Domain) -> Iterator[UntracedWay]:
@@ -128,12 +166,17 @@ class _Walk:
             outcome = self._trace.trial.outcome(known, with_ends=self._is_own)
             logger.debug("behind a test, at %s: %s", self._trace.told(sizes), outcome.value)
             trials += 1
+            if outcome == Outcome.AGREES and len(self._ways) <= _WAYS:
+                way = self._gone(known)
+                waiting += self._drawn(way.questions, known)
+                wrong = (point for point in self._along(way, known) if self._trace.differs(point))
+                sizes = next(wrong, sizes)
+                outcome = self._trace.trial.outcome(self._trace.all_sizes(sizes))
             if outcome == Outcome.DIFFERS and self._trace.runs_as_traced():
+                known = self._trace.all_sizes(sizes)
                 test = next(test for test in self._tests if not self._holds(test, known))
                 yield UntracedWay(test, self._tests.pop(test), sizes)
                 self._trace.known.append(test)
-            elif outcome == Outcome.AGREES and len(self._ways) <= _WAYS:
-                waiting += self._drawn(self._gone(known), known)
 
     def _drawn(self, questions: Iterable[sympy.Basic], beside: Sizes) -> list[Sizes]:
         """Sizes around the numbers of questions, the same at each call; last those that answer one of them otherwise
@@ -143,13 +186,23 @@ class _Walk:
         anywhere = self._near(questions, self._spans)
         found = [self._one_of(anywhere) for _ in range(_DRAWN)] if all(anywhere.values()) else []
         for question in questions:
-            own = {symbol: ends for symbol, ends in self._spans.items() if symbol in question.free_symbols}
-            points = ({**beside, **point} for point in self._all_of(self._near([question], own)))
-            found += itertools.islice((point for point in points if not self._holds(question, point)), _OF_EACH)
-        return [{symbol: sizes[symbol] for symbol in self._spans} for sizes in found]
+            found += self._answered_otherwise(question, beside)
+        return [*map(self._only_free, found)]
+
+    def _answered_otherwise(self, question: sympy.Basic, beside: Sizes) -> list[Sizes]:
+        """Sizes that answer a question otherwise than those that are known, and are like these in what it is not of."""
+        own = {symbol: ends for symbol, ends in self._spans.items() if symbol in question.free_symbols}
+        answer = self._trace.value(question, beside)
+        points = ({**beside, **point} for point in self._all_of(self._near([question], own)))
+        others = (point for point in points if self._trace.value(question, point) == (answer is False))
+        found: list[Sizes] = [*itertools.islice(others, _OF_EACH)]
+        if found or own.keys() != question.free_symbols:
+            return found
+        solved = decide(sympy.Not(question) if answer is False else question, own)
+        return [{**beside, **solution} for solution in solved.counterexamples[:_OF_EACH]]
 
     def _near(self, questions: Iterable[sympy.Basic], spans: Domain) -> dict[sympy.Symbol, list[int]]:
-        numbers = {int(atom) for question in questions for atom in question.atoms(sympy.Integer)}
+        numbers = {*_numbers_in(questions)}
         tried = {symbol: sizes_to_try(ends, numbers) for symbol, ends in spans.items()}
         return {symbol: sorted(size for size in sizes if size <= _LARGEST) for symbol, sizes in tried.items()}
 
@@ -172,12 +225,41 @@ class _Walk:
     def _holds(self, condition: sympy.Basic, sizes: Sizes) -> bool:
         return self._trace.value(condition, sizes) is not False
 
-    def _gone(self, sizes: Sizes) -> Iterable[sympy.Basic]:
-        """The questions on the way that the model goes at some sizes."""
+    def _gone(self, sizes: Sizes) -> Asked:
+        """What the model asks on the way that it goes at some sizes, in the symbols of the trace.
+
+        Of one that cannot be traced it is what the program's own tests answer there, and is not one that was gone
+        through.
+        """
         call = self._trace.trial.inputs_at(sizes)
-        questions = None if call is None else self._asked_with(call)
-        if questions is None:
-            return ()
-        way = [question.xreplace(self._symbols) for question in questions]
-        self._ways.append(way)
-        return way
+        asked = None if call is None else self._asked_with(call)
+        if asked is None:
+            answers = {
+                test if self._holds(test, sizes) else sympy.Not(test): line for test, line in self._tests.items()
+            }
+            return Asked(answers, (), [*_numbers_in(self._tests), *self._trace.trial.numbers])
+        questions = {question.xreplace(self._symbols): line for question, line in asked.questions.items()}
+        self._ways.append(questions)
+        return Asked(questions, [test.xreplace(self._symbols) for test in asked.tests], asked.numbers)
+
+    def _along(self, way: Asked, beside: Sizes) -> Iterator[Sizes]:
+        """Sizes of one way, at which a test has another answer, or what is divided by a number another result."""
+        own = {symbol for test in self._tests for symbol in test.free_symbols & self._spans.keys()}
+        sizes = (number * times + by for number in way.numbers for times, by in ((2, 1), (1, 1), (1, -1)))
+        points = ({**self._only_free(beside), **dict.fromkeys(own, size)} for size in sizes)
+        answered = (point for test in way.tests for point in self._answered_otherwise(test, beside)[:_OF_EACH_TEST])
+        is_of_it = (
+            point
+            for point in itertools.chain(map(self._only_free, answered), points)
+            if self._trace.is_in_domain(point)
+            and meets(self._trace.known, self._trace, point)
+            and all(self._holds(question, self._trace.all_sizes(point)) for question in way.questions)
+        )
+        return itertools.islice(is_of_it, _STEPS)
+
+    def _only_free(self, sizes: Sizes) -> Sizes:
+        return {symbol: sizes[symbol] for symbol in self._spans}
+
+
+def _numbers_in(questions: Iterable[sympy.Basic]) -> list[int]:
+    return sorted({int(atom) for question in questions for atom in question.atoms(sympy.Integer)})

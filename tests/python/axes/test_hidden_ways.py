@@ -115,6 +115,10 @@ HIDDEN = {
     "a number for none": "y = y * 2 if n > 4 else y\n        y = y.masked_fill(torch.arange(4) > 2, -1e9)",
     "the lowest number": "y = y * 2 if n > 4 else y\n        y = y.masked_fill(torch.arange(4) > 2, -3.4028234e38)",
     "a test within a test": "if n > 4:\n            if n == 9:\n                y = y.clamp(max=50)",
+    "a step": "if n > 4:\n            y = y * (n // 64 + 1)",
+    "a step behind a bound": "if n > 4:\n            y = y * max(1, n // 64)",
+    "a step of numbers": "if n > 4:\n            y = y + (torch.arange(n) // 70)[:, None]",
+    "as many entries": "if n > 4:\n            if y.numel() == 148:\n                y = y * 2",
     "many rows": "if n > 1100:\n            y = y.clamp(max=50)",
     "truth values": "if n > 4:\n            y = y.masked_fill(~mask[:, None], 0)",
 }
