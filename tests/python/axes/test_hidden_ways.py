@@ -115,10 +115,6 @@ HIDDEN = {
     "a number for none": "y = y * 2 if n > 4 else y\n        y = y.masked_fill(torch.arange(4) > 2, -1e9)",
     "the lowest number": "y = y * 2 if n > 4 else y\n        y = y.masked_fill(torch.arange(4) > 2, -3.4028234e38)",
     "a test within a test": "if n > 4:\n            if n == 9:\n                y = y.clamp(max=50)",
-    "a step": "if n > 4:\n            y = y * (n // 64 + 1)",
-    "a step behind a bound": "if n > 4:\n            y = y * max(1, n // 64)",
-    "a step of numbers": "if n > 4:\n            y = y + (torch.arange(n) // 70)[:, None]",
-    "as many entries": "if n > 4:\n            if y.numel() == 148:\n                y = y * 2",
     "many rows": "if n > 1100:\n            y = y.clamp(max=50)",
     "truth values": "if n > 4:\n            y = y.masked_fill(~mask[:, None], 0)",
 }
@@ -235,3 +231,27 @@ class DecoratedWithInferenceMode(torch.nn.Module):
 def test_an_error_whose_context_leads_back_to_it_ends_the_search() -> None:
     with pytest.raises(ExportGuardError):
         to_onnx(DecoratedWithInferenceMode(), _EXAMPLE[:1], dynamic_shapes=_AXES[:1], rewrite="auto")
+
+
+#: Ways that are like the traced one at small sizes, and not where a number of theirs is reached.
+STEPS = {
+    "a quotient": "y = y * (n // 64 + 1)",
+    "a quotient behind a bound": "y = y * max(1, n // 64)",
+    "a quotient of numbers": "y = y + (torch.arange(n) // 70)[:, None]",
+    "as many entries": "y = y * 2 if y.numel() == 148 else y",
+}
+
+
+@pytest.mark.parametrize("rewrite", ["none", "auto"])
+@pytest.mark.parametrize("name", STEPS)
+def test_a_way_that_is_another_one_from_some_size_on_is_found(name: str, rewrite: str) -> None:
+    model = _model(f"{name} {rewrite}", f"if n > 4:\n            {STEPS[name]}")
+    if rewrite == "none" and name == "as many entries":
+        with pytest.raises(AxisError, match="something else than the model"):
+            to_onnx(model, _EXAMPLE, dynamic_shapes=_AXES)
+        return
+    onnx = to_onnx(model, _EXAMPLE, dynamic_shapes=_AXES, rewrite=None if rewrite == "none" else rewrite)
+    for rows in (1, 2, 3, 4, 5, 9, 37, 63, 64, 71, 128, 141, 300):
+        x, mask = torch.randn(rows, 4), torch.ones(rows, dtype=torch.bool)
+        (found,) = onnx.run({"x": x, "mask": mask}).values()
+        torch.testing.assert_close(found, model(x, mask), rtol=1e-4, atol=1e-4)
