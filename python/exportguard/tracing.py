@@ -222,12 +222,11 @@ def _asked_with(request: ExportRequest) -> AskedWith:
     def questions(call: CallInputs) -> Asked | None:
         record, example = TraceRecord(), example_for_questions(request.example.like(call))
         try:
-            program, _ = _traced(request, record, example)
+            program = TracedProgram(_traced(request, record, example)[0])
         except ExportError as error:
             logger.info("at other sizes torch.export stops: %s", error)
             return None
-        inputs = TracedProgram(program).inputs
-        return asked_of(program, record.of(inputs.shape_env), inputs, request.example.like(call))
+        return asked_of(program, record.of(program.inputs.shape_env), request.example.like(call))
 
     return questions
 

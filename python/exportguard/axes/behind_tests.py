@@ -21,19 +21,19 @@ from typing import NamedTuple
 import sympy
 import torch
 from sympy.core.relational import Relational
-from torch.export import Dim, ExportedProgram
-from torch.fx import Graph, GraphModule, Node
+from torch.export import Dim
+from torch.fx import Node
 from torch.utils import _pytree as pytree
 
 from exportguard.example import Example
 from exportguard.inputs import CallInputs
-from exportguard.signature import TracedInputs
 
 from .expressions import Domain, Sizes
 from .implication import Answer, decide, sizes_to_try
 from .recording import Decision
 from .regions import places_of_symbols, sizes_of_places, symbol_of, without_small_axes
 from .trace import Trace, meets, with_relations
+from .traced_program import TracedProgram
 from .trial import Outcome
 
 logger = logging.getLogger(__name__)
@@ -81,8 +81,9 @@ def example_for_questions(example: Example) -> Example:
     return replace(example, shapes=shapes)
 
 
-def asked_of(program: ExportedProgram, decisions: Sequence[Decision], traced: TracedInputs, example: Example) -> Asked:
+def asked_of(program: TracedProgram, decisions: Sequence[Decision], example: Example) -> Asked:
     """What a model asks in one trace with an example, and what its program computes with."""
+    traced = program.inputs
     places = places_of_symbols(traced, example)
     asked = (entry for entry in decisions if entry.is_test or entry.is_of_slice)
     found = {entry.condition.xreplace(places): entry.line for entry in asked}
@@ -91,7 +92,7 @@ def asked_of(program: ExportedProgram, decisions: Sequence[Decision], traced: Tr
         if size.is_Integer:
             found[sympy.Eq(symbol_of(place), size)] = ""
     known = {*places.values()}
-    calls = [node for graph in _graphs(program) for node in graph.nodes if node.op == "call_function"]
+    calls = [node for node in program.nodes if node.op == "call_function"]
     expressions = [expression.xreplace(places) for expression in _expressions(calls)]
     tested = dict.fromkeys(test for expression in expressions for test in expression.atoms(Relational))
     given = {leaf for node in calls for leaf in pytree.tree_leaves((node.args, node.kwargs)) if type(leaf) is int}
@@ -102,16 +103,12 @@ def asked_of(program: ExportedProgram, decisions: Sequence[Decision], traced: Tr
     )
 
 
-def _graphs(program: ExportedProgram) -> Iterator[Graph]:
-    modules = (module for module in program.graph_module.modules() if isinstance(module, GraphModule))
-    return (module.graph for module in modules)
-
-
 def _expressions(calls: Iterable[Node]) -> list[sympy.Basic]:
     """The sizes that calls make or give their results, and the tests of sizes that became numbers."""
     values = (value for node in calls for value in pytree.tree_leaves(node.meta.get("val")))
     sizes = (size for value in values for size in (value.shape if isinstance(value, torch.Tensor) else [value]))
-    return [*dict.fromkeys(size.node.expr for size in sizes if isinstance(size, torch.SymInt | torch.SymBool))]
+    # torch 2.11 to 2.13: `_expr` has the symbols as they were first called, which are those of the questions.
+    return [*dict.fromkeys(size.node._expr for size in sizes if isinstance(size, torch.SymInt | torch.SymBool))]
 
 
 def untraced_ways(trace: Trace, asked_with: AskedWith, domain: Domain) -> Iterator[UntracedWay]:
@@ -153,6 +150,7 @@ class _Walk:
         self._spans = {symbol: domain[symbol] for symbol in trace.free_symbols()}
         self._symbols = sizes_of_places(trace.traced)
         self._ways: list[Iterable[sympy.Basic]] = [self._tests]
+        self._untraced: set[frozenset[sympy.Basic]] = set()
         self._random = random.Random(0)
 
     def wrong(self) -> Iterator[UntracedWay]:
@@ -228,19 +226,23 @@ class _Walk:
     def _gone(self, sizes: Sizes) -> Asked:
         """What the model asks on the way that it goes at some sizes, in the symbols of the trace.
 
-        Of one that cannot be traced it is what the program's own tests answer there, and is not one that was gone
-        through.
+        Of one that cannot be traced it is what the program's own tests answer there. That is told once, and no way that
+        was gone through: behind those answers there may be others.
         """
         call = self._trace.trial.inputs_at(sizes)
         asked = None if call is None else self._asked_with(call)
         if asked is None:
-            answers = {
-                test if self._holds(test, sizes) else sympy.Not(test): line for test, line in self._tests.items()
-            }
-            return Asked(answers, (), [*_numbers_in(self._tests), *self._trace.trial.numbers])
+            return self._untraced_at(sizes)
         questions = {question.xreplace(self._symbols): line for question, line in asked.questions.items()}
         self._ways.append(questions)
         return Asked(questions, [test.xreplace(self._symbols) for test in asked.tests], asked.numbers)
+
+    def _untraced_at(self, sizes: Sizes) -> Asked:
+        answers = {test if self._holds(test, sizes) else sympy.Not(test): line for test, line in self._tests.items()}
+        if frozenset(answers) in self._untraced:
+            return Asked({}, (), ())
+        self._untraced.add(frozenset(answers))
+        return Asked(answers, (), [*_numbers_in(self._tests), *self._trace.trial.numbers])
 
     def _along(self, way: Asked, beside: Sizes) -> Iterator[Sizes]:
         """Sizes of one way, at which a test has another answer, or what is divided by a number another result."""
@@ -254,6 +256,7 @@ class _Walk:
             if self._trace.is_in_domain(point)
             and meets(self._trace.known, self._trace, point)
             and all(self._holds(question, self._trace.all_sizes(point)) for question in way.questions)
+            and not all(self._holds(test, self._trace.all_sizes(point)) for test in self._tests)
         )
         return itertools.islice(is_of_it, _STEPS)
 

@@ -1,7 +1,7 @@
 """Branches and loops of a program, run by what their graphs do.
 
 torch's own operators (2.11 to 2.13) look at all that goes into a branch or a step and at all that comes out, through
-several layers of Python, which takes some twenty times as long as the few operators of most steps.
+several layers of Python, which takes longer than the few operators of most steps.
 """
 
 from __future__ import annotations

@@ -266,7 +266,14 @@ def _numbers(guard: sympy.Basic) -> set[int]:
 
 
 def _grid(guard: sympy.Basic, domain: Domain) -> Iterator[Sizes]:
-    """All combinations of small multiples of what a guard divides by: `(h // 16) * (w // 16) != 196` fails at one."""
+    """All combinations of small multiples of what a guard divides by: `(h // 16) * (w // 16) != 196` fails at one.
+
+    Of a guard on one size also all that leave another remainder: `-n % 40 != 3` fails at 37.
+    """
+    if len(domain) == 1:
+        ((symbol, ends),) = domain.items()
+        count = min(periods(guard, symbol)[0], _SMALL)
+        yield from ({symbol: size} for size in range(ends.low, ends.low + count) if ends.holds(size))
     width = math.floor(_GRID ** (1 / len(domain)))
     steps = {symbol: periods(guard, symbol)[0] for symbol in domain}
     spans = [

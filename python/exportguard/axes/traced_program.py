@@ -482,7 +482,8 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
             if node.target is bodies.BRANCH:
                 return bodies.branch(args[0], [*map(self._function, args[1:3])], args[3])
             if node.target is bodies.WHILE:
-                return bodies.while_loop(*map(self._function, args[:2]), args[2], args[3], steps)  # type: ignore[call-arg,arg-type]
+                condition, body = map(self._function, args[:2])
+                return bodies.while_loop(condition, body, args[2], args[3], steps)
             if args[2] and args[2][0].shape[0]:
                 return bodies.scan(self._function(args[0]), args[1], args[2], args[3], steps)
             return self._scan_of_nothing(node, args)
@@ -513,9 +514,6 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
 
 class _Body(GraphWithTrueShapes):
     """A branch or a step that has more in it than operators, with whatever shapes it has."""
-
-    def may_have(self, others: Sequence[int]) -> bool:
-        return True
 
     def _require_shape(self, node: Node, value: torch.Tensor, traced: _Shape) -> None:
         pass
