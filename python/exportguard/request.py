@@ -91,7 +91,8 @@ class ExportRequest:
     The example has two or more of everything that is to change; `too_small` are the sizes, by input and axis, that were
     enlarged for it. `further` are more calls of the module, for one whose inputs of other sizes cannot be made of the
     example. `patches` are those of one attempt, beside what the guard installs. `seconds` are those of making this.
-    `is_rewritten` if the guard rewrites by itself what stops an export.
+    `is_rewritten` if the guard rewrites by itself what stops an export. `returns_written` if what the module writes
+    into inputs and buffers is asked for.
     """
 
     model: torch.nn.Module
@@ -104,6 +105,7 @@ class ExportRequest:
     too_small: Mapping[tuple[str, int], int] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     is_rewritten: bool = False
+    returns_written: bool = True
 
     @classmethod
     def of(
@@ -146,6 +148,7 @@ class ExportRequest:
             too_small=too_small,
             seconds=seconds,
             is_rewritten=guard is not None and _is_automatic(guard.rewrite),
+            returns_written=options.mutated_outputs,
         )
 
 

@@ -244,6 +244,7 @@ def _exported(request: ExportRequest, region: Region = EVERYWHERE) -> Exported:
             further=request.further,
             within=region,
             is_for_branches=request.is_rewritten,
+            returns_written=request.returns_written,
             asked_with=_asked_with(request),
         )
         proof = prove(claim)

@@ -52,12 +52,13 @@ Questions = Mapping[sympy.Basic, str]
 
 
 class Asked(NamedTuple):
-    """The questions of a model on one way, the tests that are values of its graph, and the numbers there, those of
-    sizes first."""
+    """The questions of a model on one way, the tests that are values of its graph, the numbers there, those of sizes
+    first, and its program, if it could be traced."""
 
     questions: Questions
     tests: Sequence[sympy.Basic]
     numbers: Sequence[int]
+    program: TracedProgram | None = None
 
 
 #: What a model asks on its way with a call; None if it cannot be traced with it.
@@ -100,6 +101,7 @@ def asked_of(program: TracedProgram, decisions: Sequence[Decision], example: Exa
         questions={condition: line for condition, line in found.items() if condition.free_symbols <= known},
         tests=[test for test in tested if test.free_symbols <= known],
         numbers=[number for number in dict.fromkeys((*_numbers_in(expressions), *sorted(given))) if number > 1],
+        program=program,
     )
 
 
@@ -167,9 +169,10 @@ class _Walk:
             if outcome == Outcome.AGREES and len(self._ways) <= _WAYS:
                 way = self._gone(known)
                 waiting += self._drawn(way.questions, known)
+                outcome = self._outcome_of(way, known)
                 wrong = (point for point in self._along(way, known) if self._trace.differs(point))
-                sizes = next(wrong, sizes)
-                outcome = self._trace.trial.outcome(self._trace.all_sizes(sizes))
+                if outcome == Outcome.AGREES and (point := next(wrong, None)) is not None:
+                    sizes, outcome = point, Outcome.DIFFERS
             if outcome == Outcome.DIFFERS and self._trace.runs_as_traced():
                 known = self._trace.all_sizes(sizes)
                 test = next(test for test in self._tests if not self._holds(test, known))
@@ -235,7 +238,7 @@ class _Walk:
             return self._untraced_at(sizes)
         questions = {question.xreplace(self._symbols): line for question, line in asked.questions.items()}
         self._ways.append(questions)
-        return Asked(questions, [test.xreplace(self._symbols) for test in asked.tests], asked.numbers)
+        return asked._replace(questions=questions, tests=[test.xreplace(self._symbols) for test in asked.tests])
 
     def _untraced_at(self, sizes: Sizes) -> Asked:
         answers = {test if self._holds(test, sizes) else sympy.Not(test): line for test, line in self._tests.items()}
@@ -243,6 +246,11 @@ class _Walk:
             return Asked({}, (), ())
         self._untraced.add(frozenset(answers))
         return Asked(answers, (), [*_numbers_in(self._tests), *self._trace.trial.numbers])
+
+    def _outcome_of(self, way: Asked, sizes: Sizes) -> Outcome:
+        """What the way's own program shows at its sizes, where that of the trace does what the model does."""
+        is_same = way.program is None or self._trace.trial.goes_as(way.program, sizes)
+        return Outcome.AGREES if is_same else Outcome.DIFFERS
 
     def _along(self, way: Asked, beside: Sizes) -> Iterator[Sizes]:
         """Sizes of one way, at which a test has another answer, or what is divided by a number another result."""

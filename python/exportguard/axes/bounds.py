@@ -59,7 +59,8 @@ class Claim:
 
     `record` was written while the program was traced. `further` are more calls of the model, asked where inputs of
     other sizes cannot be made of the example. `is_for_branches` if tests on sizes are to become branches: programs of
-    any length are then tried at as many sizes as short ones.
+    any length are then tried at as many sizes as short ones. `returns_written` if a file returns what the program
+    leaves in inputs and buffers.
     """
 
     model: torch.nn.Module
@@ -70,6 +71,7 @@ class Claim:
     within: Region = EVERYWHERE
     is_for_branches: bool = False
     asked_with: AskedWith | None = None
+    returns_written: bool = True
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def prove(claim: Claim) -> Proof:
     traced = program.inputs
     decisions = [*record.of(traced.shape_env), *decisions_of_forms(program.calls_of(*FORMED))]
     run = ModelRun(claim.model, example.call)
-    trial = Trial(run, program, is_thorough=claim.is_for_branches)
+    trial = Trial(run, program, is_thorough=claim.is_for_branches, returns_written=claim.returns_written)
     if traced.shape_env is None or not any(shape.axes for shape in example.shapes):
         difference = trial.difference_as_traced()
         run.require_same_when_called_again()

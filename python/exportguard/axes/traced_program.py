@@ -19,7 +19,7 @@ from typing import Any
 import sympy
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+from torch.export.graph_signature import ConstantArgument, ExportGraphSignature, InputKind, OutputKind
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
@@ -34,6 +34,7 @@ from exportguard.signature import TracedInputs, raw_size
 from . import bodies
 from .expressions import Evaluation, Sizes
 from .forms import formed_as_traced
+from .left_behind import Places, Written
 from .rounding import coarsest
 
 logger = logging.getLogger(__name__)
@@ -53,6 +54,8 @@ class TracedProgram:
         self._blocks = Blocks()
         self._evaluations: dict[Any, Evaluation] = {}
         self._writes = UndoneWrites()
+        #: What the last run left in the inputs and buffers that it wrote into.
+        self.written: Written = {}
 
     @functools.cached_property
     def inputs(self) -> TracedInputs:
@@ -74,6 +77,11 @@ class TracedProgram:
     def calls_of(self, *targets: Any) -> Iterator[Node]:
         """The nodes that call one of these."""
         return (node for node in self.nodes if node.op == "call_function" and node.target in targets)
+
+    @functools.cached_property
+    def branches(self) -> Sequence[Node]:
+        """The nodes that test data: branches, and loops that data end."""
+        return [*self.calls_of(bodies.BRANCH, bodies.WHILE)]
 
     @functools.cached_property
     def number_of_calls(self) -> int:
@@ -102,15 +110,15 @@ class TracedProgram:
         sizes: Sizes,
         graph: type[GraphWithTrueShapes] | None = None,
         *,
-        most_steps: int | None = None,
+        course: bodies.Course | None = None,
     ) -> list[Any]:
         """The outputs, without the checks of its sizes; buffers and weights that it writes into are then as before.
 
-        `graph` runs it, and says which shapes are true: all of them by default.
+        `graph` runs it, and says which shapes are true: all of them by default. `course` says how it goes.
 
         Raises:
             OtherShapeError: a tensor within it has another shape than the trace says.
-            ManyStepsError: its loops go through more than `most_steps`.
+            ManyStepsError: its loops go through more steps than its course has.
         """
         signature, module = self._program.graph_signature, self._program.graph_module
         leaves = iter([leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in call.leaves()])
@@ -122,10 +130,12 @@ class TracedProgram:
         if any(_markers(inner.graph) for inner in self._graph_modules() if inner is not module):
             expand_markers(module)  # torch runs the graphs that lie in a graph
         traced_sizes = TracedSizes(sizes, self._evaluations)
-        runner = (graph or GraphWithTrueShapes)(module, traced_sizes, self._blocks.of_another_run(most_steps))
+        runner = (graph or GraphWithTrueShapes)(module, traced_sizes, self._blocks.of_another_run(course))
         # torch 2.11 to 2.13 print the line of a graph within a graph that raises; here that is an answer.
         with contextlib.redirect_stderr(io.StringIO()), self._writes.call():
+            places = _places(signature, values)
             results = [self._writes.left(result) for result in runner.run(*values)]
+            self.written = places.written({})
         pairs = zip(signature.output_specs, results, strict=True)
         return [value for spec, value in pairs if spec.kind == OutputKind.USER_OUTPUT]
 
@@ -137,6 +147,12 @@ class TracedProgram:
         value = state[spec.target] if spec.target in state else constants.get(spec.target)
         is_written = spec.kind == InputKind.BUFFER and isinstance(value, torch.Tensor)
         return value.detach().clone() if is_written and isinstance(value, torch.Tensor) else value
+
+
+def _places(signature: ExportGraphSignature, values: Sequence[Any]) -> Places:
+    pairs = [(spec, value) for spec, value in zip(signature.input_specs, values, strict=True)]
+    buffers = {spec.target: value for spec, value in pairs if spec.kind == InputKind.BUFFER and spec.target is not None}
+    return Places(buffers, [value for spec, value in pairs if spec.kind == InputKind.USER_INPUT])
 
 
 def traced_inputs(program: ExportedProgram) -> TracedInputs:
@@ -344,14 +360,14 @@ class Blocks:
     tensors of the same shapes, which the graph around them tells, and the shapes inside follow from these.
     """
 
-    def __init__(self, reading: Reading | None = None, most_steps: int | None = None) -> None:
+    def __init__(self, reading: Reading | None = None, course: bodies.Course | None = None) -> None:
         self.reading = Reading() if reading is None else reading
-        self.steps = bodies.Steps(most_steps)
+        self.course = bodies.Course() if course is None else course
         self._met: set[Path] = set()
 
-    def of_another_run(self, most_steps: int | None = None) -> Blocks:
+    def of_another_run(self, course: bodies.Course | None = None) -> Blocks:
         """The same functions, no path of which was run yet, and no step of a loop."""
-        return Blocks(self.reading, most_steps)
+        return Blocks(self.reading, course)
 
     def run(self, marker: Node, around: GraphWithTrueShapes) -> Mapping[int, Any]:
         """The values of a block that somebody asks for, by their numbers; `around` runs the graph that it is in."""
@@ -477,15 +493,16 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
 
     def _of_bodies(self, node: Node, args: Sequence[Any]) -> Sequence[Any]:
         """What a branch or a loop gives."""
-        steps = self._blocks.steps
+        course = self._blocks.course
         with torch.no_grad():
             if node.target is bodies.BRANCH:
-                return bodies.branch(args[0], [*map(self._function, args[1:3])], args[3])
+                is_first = course.goes(args[0], node.meta.get("stack_trace", ""))
+                return bodies.branch(is_first, [*map(self._function, args[1:3])], args[3])
             if node.target is bodies.WHILE:
                 condition, body = map(self._function, args[:2])
-                return bodies.while_loop(condition, body, args[2], args[3], steps)
+                return bodies.while_loop(condition, body, args[2], args[3], course)
             if args[2] and args[2][0].shape[0]:
-                return bodies.scan(self._function(args[0]), args[1], args[2], args[3], steps)
+                return bodies.scan(self._function(args[0]), args[1], args[2], args[3], course)
             return self._scan_of_nothing(node, args)
 
     def _function(self, module: GraphModule) -> _Block:

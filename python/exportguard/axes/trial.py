@@ -25,12 +25,13 @@ from exportguard.model_code import is_installed
 from exportguard.rewrites.state import KeptModule, is_fake
 from exportguard.rewrites.written import Before
 
-from .bodies import ManyStepsError
+from .bodies import Course, ManyStepsError
 from .called_again import require_same_when_called_again
 from .data_tests import data_tests
 from .ending import Ending, EndlessError, Watched
 from .examples import sizes_of_examples
 from .expressions import Sizes
+from .left_behind import Key, Places, Written, left_otherwise
 from .resizing import InputsOfOtherSizes, is_of_reals, with_data_at_ends, with_masks, with_other_data
 from .rounding import agree, difference, rank
 from .traced_program import GraphWithCutTables, OtherShapeError, TracedProgram
@@ -42,6 +43,7 @@ _LOOKS = 2  # with other data, at sizes that answer a test of the model otherwis
 _OTHER_WEIGHTS = (100.0, 1e-3)
 _FEW_WEIGHTS = 2**22  # which are copied in a few milliseconds
 _BRIEF_STEPS = 4096  # of loops, which data may count: a few tenths of a second
+_COURSES = 12  # of two programs through their branches
 _FEW_CALLS = 512  # of operators, which take a few milliseconds
 
 # A model is run in full for no more than this many rows of inputs (attention compares each with each) and products with
@@ -57,6 +59,7 @@ class ModelRun:
         """`known` is a call that the module takes."""
         self._model, self.known = model, known
         self.structure: object = None  # of what the last call returned
+        self.written: Written = {}  # what it left behind
         self._works_without_data: bool | None = None
 
     @functools.cached_property
@@ -90,6 +93,10 @@ class ModelRun:
     def takes(self, call: CallInputs) -> bool:
         """Whether the module runs with another call."""
         return not self.of(call).refused()
+
+    def buffer(self, name: str) -> torch.Tensor | None:
+        """What a buffer holds before any call; None if the module has none of this name."""
+        return dict(self._model.named_buffers()).get(name)
 
     @functools.cached_property
     def weights(self) -> int:
@@ -134,9 +141,17 @@ class ModelRun:
             require_same_when_called_again(self._kept, self.known)
 
     def _leaves(self, call: CallInputs, watched: Watched) -> list[Any]:
+        given = call.leaves()
+
+        def was_written(key: Key, tensor: torch.Tensor) -> bool:
+            return self._kept.has_written(tensor) if isinstance(key, str) else not agree([given[key]], [tensor])
+
         with self._kept.call() as model:
             own = call.copied()
+            places = Places(dict(model.named_buffers()), own.leaves())
             leaves, self.structure = pytree.tree_flatten(watched(lambda: model(*own.args, **own.kwargs)))
+            with data_tests():  # these are not the model's
+                self.written = places.written(dict(model.named_buffers()), was_written)
             return [self._kept.left(leaf) for leaf in leaves]
 
     @functools.cached_property
@@ -208,6 +223,7 @@ class TriedCall:
         self._outputs: list[Any] | None = None
         self._tests_data = False
         self.structure: object = None
+        self.written: Written = {}
 
     def refused(self) -> bool:
         """Whether the module does not take the call.
@@ -226,7 +242,7 @@ class TriedCall:
                 self._outputs, self._tests_data = self._run.result(self.inputs, is_brief=self.is_brief)
                 if self._outputs is None and self._tests_data and not self.is_brief:
                     self._take_other_data()
-                self.structure = self._run.structure
+                self.structure, self.written = self._run.structure, self._run.written
             self._refused = self._outputs is None
         return self._outputs
 
@@ -282,9 +298,13 @@ class Trial:
     What was found out at one point is remembered: guards share their trials.
     """
 
-    def __init__(self, run: ModelRun, program: TracedProgram, *, is_thorough: bool = False) -> None:
-        """The program was traced with the call that `run` knows."""
-        self._run, self._program, self._is_thorough = run, program, is_thorough
+    def __init__(
+        self, run: ModelRun, program: TracedProgram, *, is_thorough: bool = False, returns_written: bool = True
+    ) -> None:
+        """The program was traced with the call that `run` knows. `returns_written` if a file returns what the program
+        leaves in inputs and buffers."""
+        self._run, self._program = run, program
+        self._is_thorough, self._returns_written = is_thorough, returns_written
         #: The tests of the user's own code that have another answer at these sizes than in the trace.
         self.tests_at: Callable[[Sizes], Iterable[sympy.Basic]] = lambda sizes: ()
         #: Some of the numbers that the user's own code has where it tests sizes.
@@ -384,7 +404,10 @@ class Trial:
         try:
             with same_random_numbers(), call.threads():
                 got = self._program.run(call.inputs, sizes)
-            return difference(expected, got, self._program.computed_in)
+            if told_difference := difference(expected, got, self._program.computed_in):
+                return told_difference
+            place = self._left_otherwise(call)
+            return f"it leaves something else in {place}" if place else ""
         except OtherShapeError as error:
             return str(error)
         except Exception as error:  # an operator that runs nowhere but in ONNX, a dtype that torch cannot compare
@@ -402,6 +425,34 @@ class Trial:
         """Whether model and program do the same for a call, which has these sizes."""
         return self._compared(self._run.of(call), sizes)
 
+    def goes_as(self, other: TracedProgram, sizes: Sizes) -> bool:
+        """Whether the program does what another one does, which was traced at these sizes, whichever way branches go.
+
+        What a branch makes may be used in another alone, and few data lead into both.
+        """
+        call = self._at(sizes)
+        own = None if call is None else next((own for _, own in sizes_of_examples(other.inputs, [call.inputs])), None)
+        if call is None or own is None or not call.is_quick() or not (self._program.branches or other.branches):
+            return True
+        with call.threads():
+            return all(self._goes_as(other, call.inputs, (sizes, own), ways) for ways in range(_COURSES))
+
+    def _goes_as(self, other: TracedProgram, call: CallInputs, sizes: tuple[Sizes, Sizes], ways: int) -> bool:
+        try:
+            with same_random_numbers():
+                expected = [*other.run(call, sizes[1], course=Course(_BRIEF_STEPS, ways)), *other.written.values()]
+        except Exception as error:  # a shape that comes of ways which do not go together
+            logger.debug("the other program at %s: %s", sizes[1], error)
+            return True
+        try:
+            with same_random_numbers():
+                got = self._program.run(call, sizes[0], course=Course(_BRIEF_STEPS, ways))
+                got += self._program.written.values()
+        except Exception as error:  # as above, but the other one runs
+            logger.debug("the program at %s: %s", sizes[0], error)
+            return isinstance(error, ManyStepsError)
+        return agree(expected, got, self._program.computed_in)
+
     def _refuses_vast(self, sizes: Sizes) -> bool:
         """Whether the model refuses inputs that are too large to be made, as a window refuses a second place."""
         others, key = self._others, _key(sizes)
@@ -416,17 +467,12 @@ class Trial:
             self._calls[key] = None if inputs is None else self._run.of(inputs)
         return self._calls[key]
 
-    @functools.cached_property
-    def _has_branches(self) -> bool:
-        calls = self._program.calls_of(torch.ops.higher_order.cond, torch.ops.higher_order.while_loop)
-        return any(True for _ in calls)
-
     def _compared(self, call: TriedCall, sizes: Sizes, *, with_ends: bool = False) -> Outcome:
         """With other data as well where one of both tests it, or the model a size: they may agree for what it is."""
         outcome = self._compared_for_its_data(call, sizes)
         is_of_a_test = outcome == Outcome.AGREES and (with_ends or self._is_behind_another_test(call, sizes))
         self._with_ends |= {call} if is_of_a_test else set()
-        is_chance = is_of_a_test or call.tests_data() or (self._has_branches and self._is_of_few_calls)
+        is_chance = is_of_a_test or call.tests_data() or (self._program.branches and self._is_of_few_calls)
         if outcome != Outcome.AGREES or not is_chance:
             return outcome
         ends = with_data_at_ends(call.inputs, self.numbers) if is_of_a_test else ()
@@ -460,7 +506,7 @@ class Trial:
             return Outcome.DIFFERS
         try:
             with same_random_numbers(), call.threads():
-                got = self._program.run(call.inputs, sizes, most_steps=_BRIEF_STEPS if call.is_brief else None)
+                got = self._program.run(call.inputs, sizes, course=Course(_BRIEF_STEPS if call.is_brief else None))
         except ManyStepsError as error:
             logger.debug("the program at %s with other data: %s", sizes, error)
             return Outcome.UNKNOWN
@@ -469,7 +515,23 @@ class Trial:
             if self._is_refused_with_masks(call):
                 return Outcome.REFUSED
             return Outcome.REPEATS if self._repeats(call, sizes, expected) else Outcome.DIFFERS
-        return Outcome.AGREES if agree(expected, got, self._program.computed_in) else Outcome.DIFFERS
+        is_same = agree(expected, got, self._program.computed_in) and not self._left_otherwise(call)
+        return Outcome.AGREES if is_same else Outcome.DIFFERS
+
+    def _left_otherwise(self, call: TriedCall) -> str:
+        """The first input or buffer that the program leaves otherwise than the model, behind a call that both ran.
+
+        What a model of an installed package keeps in buffers for itself is no result, if its program does not.
+        """
+        if not self._returns_written:
+            return ""
+        expected, got = call.written, self._program.written
+
+        def before(key: Key) -> Any:
+            return self._run.buffer(key) if isinstance(key, str) else call.inputs.leaves()[key]
+
+        keys = [key for key in {**expected, **got} if self._run.is_own or isinstance(key, int) or key in got]
+        return left_otherwise(expected, got, before, keys)
 
     def _is_refused_with_masks(self, call: TriedCall) -> bool:
         """Whether the model refuses the sizes as the program does, once a mask leaves a token out.

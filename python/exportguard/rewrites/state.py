@@ -411,6 +411,10 @@ class KeptModule:
     def _is_of_buffers(self, slot: Slot) -> bool:
         return any(slot.owner is module._buffers for module in self.module.modules())
 
+    def has_written(self, tensor: torch.Tensor) -> bool:
+        """Whether a call was seen to write into a tensor that is older than it."""
+        return has_memory(tensor) and self._writes.has_written(tensor)
+
     def left(self, value: Any) -> Any:
         """What an output, an input or a weight holds within the block, also behind it; see `UndoneWrites.left`."""
         is_state = isinstance(value, torch.Tensor) and has_memory(value)

@@ -122,6 +122,10 @@ class UndoneWrites:
         with torch.compiler.set_stance("force_eager"), Writes(self._keep, self._take_as_new):
             yield
 
+    def has_written(self, tensor: torch.Tensor) -> bool:
+        """Whether a call was seen to write into the memory of a tensor that is older than it."""
+        return tensor.untyped_storage()._cdata in self._before
+
     def left(self, value: Any) -> Any:
         """What a value holds within the block, also behind it: a copy where the call wrote into memory that is older.
 

@@ -11,7 +11,7 @@ import torch
 
 from exportguard import torch_export_patches
 from exportguard.axes import traced_program
-from exportguard.axes.bodies import ManyStepsError
+from exportguard.axes.bodies import Course, ManyStepsError
 from exportguard.axes.trial import ModelRun, Outcome, Trial
 from exportguard.inputs import CallInputs
 
@@ -117,9 +117,9 @@ def test_the_steps_of_loops_within_loops_are_counted() -> None:
     traced = traced_program.TracedProgram(program)
     of_three = CallInputs((ROWS + 4,), {})  # x[0, 0] is 3: four rows, of three steps each
     (expected,) = traced.run(of_three, {})
-    torch.testing.assert_close(traced.run(of_three, {}, most_steps=4 + 4 * 3), [expected])
+    torch.testing.assert_close(traced.run(of_three, {}, course=Course(4 + 4 * 3)), [expected])
     with pytest.raises(ManyStepsError, match="more than 15 steps"):
-        traced.run(of_three, {}, most_steps=4 + 4 * 3 - 1)
+        traced.run(of_three, {}, course=Course(4 + 4 * 3 - 1))
 
 
 def test_other_data_that_makes_loops_long_is_left_out() -> None:
