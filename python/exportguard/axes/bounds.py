@@ -101,7 +101,7 @@ def prove(claim: Claim) -> Proof:
     trial = Trial(run, program, is_thorough=claim.is_for_branches, returns_written=claim.returns_written)
     if traced.shape_env is None or not any(shape.axes for shape in example.shapes):
         difference = trial.difference_as_traced()
-        run.require_same_when_called_again()
+        trial.require_same_when_called_again()
         return Proof(decisions, difference=difference)
     loops = questions_of_loops(program.calls_of(*LOOPS), traced) if claim.is_for_branches else ()
     trace = Trace(trial, traced, example, decisions, claim.further, [*loops, *record.of_none], within=claim.within)
@@ -109,7 +109,7 @@ def prove(claim: Claim) -> Proof:
         bounds = _bounds(trace)
         bounds += bounds_behind_handlers(trace, program.nodes) if not any(map(_is_wrong, bounds)) else ()
         difference = trial.difference_as_traced()
-        run.require_same_when_called_again()
+        trial.require_same_when_called_again()
     if claim.asked_with is not None:  # it opens a guard, which has to find torch's methods as they are
         bounds = _with_untraced_ways(trace, claim.asked_with, bounds)
     return Proof(decisions, bounds, difference)

@@ -43,6 +43,7 @@ _LOOKS = 2  # with other data, at sizes that answer a test of the model otherwis
 _OTHER_WEIGHTS = (100.0, 1e-3)
 _FEW_WEIGHTS = 2**22  # which are copied in a few milliseconds
 _BRIEF_STEPS = 4096  # of loops, which data may count: a few tenths of a second
+_IN_A_ROW = 3  # calls of other sizes
 _COURSES = 12  # of two programs through their branches
 _FEW_CALLS = 512  # of operators, which take a few milliseconds
 
@@ -135,10 +136,11 @@ class ModelRun:
                 for state in before:
                     state.restore()
 
-    def require_same_when_called_again(self) -> None:
+    def require_same_when_called_again(self, others: Iterable[TriedCall] = ()) -> None:
         """Refuses a model that does something else when it is called again, where it takes no time to find out."""
         if self._kept.changed and self.is_possible() and self.of(self.known).is_quick():
-            require_same_when_called_again(self._kept, self.known)
+            quick = (other.inputs for other in others if self.is_own and other.is_quick() and not other.refused())
+            require_same_when_called_again(self._kept, self.known, [*itertools.islice(quick, _IN_A_ROW)])
 
     def _leaves(self, call: CallInputs, watched: Watched) -> list[Any]:
         given = call.leaves()
@@ -420,6 +422,10 @@ class Trial:
         call = self._at(sizes)
         if call is not None:
             yield self.outcome_of(with_masks(call.inputs), sizes)
+
+    def require_same_when_called_again(self) -> None:
+        """Refuses a model that does something else when it is called again, at sizes that were tried among others."""
+        self._run.require_same_when_called_again(call for call in self._calls.values() if call is not None)
 
     def outcome_of(self, call: CallInputs, sizes: Sizes) -> Outcome:
         """Whether model and program do the same for a call, which has these sizes."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from exportguard import ExportError, to_onnx
+from exportguard import ExportError, ExportGuardError, to_onnx
 
 
 class Counting(torch.nn.Module):
@@ -43,6 +43,25 @@ class Stopping(Counting):
             raise ValueError("once only")
         self.calls = 1
         return x * 2
+
+
+class CountingFromTheThird(Counting):
+    def forward(self, x):
+        self.calls += 1
+        return x * max(self.calls, 2)
+
+
+class KeepingTheLongest(Counting):
+    """What it remembers is of the sizes of calls before."""
+
+    def forward(self, x):
+        self.calls = max(self.calls, len(x))
+        return x * self.calls
+
+
+class KeepingTheFirst(Counting):
+    def forward(self, x):
+        return x * self.table.setdefault("scale", float(len(x)))
 
 
 class Telling(Counting):
@@ -82,6 +101,15 @@ def test_what_does_something_else_is_refused(kind: type[Counting], shapes: Any) 
     model = kind().eval()
     with pytest.raises(ExportError, match=r"forward changes what it holds \(.*\), and does something else"):
         to_onnx(model, (torch.randn(3, 4),), dynamic_shapes=shapes)
+    assert (model.calls, model.seen, model.table) == (0, [], {})
+
+
+@pytest.mark.parametrize("rewrite", [None, "auto"], ids=str)
+@pytest.mark.parametrize("kind", [CountingFromTheThird, KeepingTheLongest, KeepingTheFirst])
+def test_what_does_something_else_behind_several_calls_is_refused(kind: type[Counting], rewrite: str | None) -> None:
+    model = kind().eval()
+    with pytest.raises(ExportGuardError, match=r"does something else when it is called again|fixed to 3"):
+        to_onnx(model, (torch.randn(3, 4),), dynamic_shapes=({0: "rows"},), rewrite=rewrite)
     assert (model.calls, model.seen, model.table) == (0, [], {})
 
 
