@@ -3,7 +3,8 @@
 `while n < 16: n *= 2` ends for every size but 0, and a solver may not for numbers that are a hundred times as large. A
 run has no end if it takes many times more lines of Python than the call that is known: lines, since it is to be the
 same on every machine. To count them makes Python slow. So that is done for runs alone that take longer than others: a
-thread looks now and then whether one does, interrupts it within the model's code, and it begins again, counted.
+thread looks now and then whether one does, interrupts it within the model's code, and it begins again, counted. What
+has ended then gives later runs as long as it took.
 
 What loops in C, as `sum(itertools.count())` does, has no lines, and nothing in Python can interrupt it.
 """
@@ -27,7 +28,8 @@ logger = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
 
-_SECONDS = 1.0  # that a run takes uncounted
+_SECONDS = 1.0  # that a run takes uncounted, before another one has taken longer
+_WAITING = 1 / 16  # of a second, for each that passes without work
 _LOOK = 0.1  # seconds between two looks at it
 _LINES = 2**16  # that every run may take
 _TIMES = 1000  # how many times those of the known call, if that is more
@@ -55,6 +57,7 @@ class Ending:
         """`run_known` makes the call that is known to end."""
         self._run_known = run_known
         self._known: int | None = None
+        self._seconds = _SECONDS
         self._is_counted = self._are_brief_counted = False
 
     def ended(self, run: Callable[[Watched], _Result], *, times: float = 1) -> _Result:
@@ -67,20 +70,19 @@ class Ending:
         with _watched() as watch:
             if not (self._is_counted or (times == 0 and self._are_brief_counted)):
                 try:
-                    return run(watch.within_seconds)
+                    return run(watch.within_seconds(self._seconds))
                 except EndlessError:
-                    logger.debug("the model takes more than %s seconds, and its lines are counted", _SECONDS)
+                    logger.debug("the model takes more than %s seconds, and its lines are counted", self._seconds)
+            began = watch.now()
             try:
-                return run(watch.within_lines(_LINES))
+                most = int(_TIMES * self._lines_of_known(watch) * max(times, 1)) if times else 0
+                result = run(watch.within_lines(max(most, _LINES)))
             except EndlessError:
                 self._are_brief_counted = True
-                if times == 0:
-                    raise
-                self._is_counted = True
-            most = int(_TIMES * self._lines_of_known(watch) * max(times, 1))
-            if most <= _LINES:
-                raise EndlessError
-            return run(watch.within_lines(most))
+                self._is_counted = self._is_counted or times > 0
+                raise
+            self._seconds = max(self._seconds, watch.now() - began)
+            return result
 
     def _lines_of_known(self, watch: _Watch) -> int:
         if self._known is None:
@@ -98,6 +100,7 @@ class _Watch:
 
     def __init__(self) -> None:
         self._watched = threading.get_ident()
+        self._clock = time.pthread_getcpuclockid(self._watched)
         self._lock = threading.Lock()
         self._until: float | None = None  # of the run that there is
         self._is_sent = False  # what interrupts it
@@ -110,12 +113,13 @@ class _Watch:
         self._is_over.set()
         self._thread.join()
 
-    def within_seconds(self, run: Callable[[], Any]) -> Any:
-        """What a function returns.
+    def now(self) -> float:
+        """Seconds of work of the watched thread, whatever else the machine does; a little for those without work."""
+        return time.clock_gettime(self._clock) + _WAITING * time.monotonic()
 
-        :raises EndlessError: it takes longer than other runs
-        """
-        return self.interrupted(run, time.monotonic() + _SECONDS)
+    def within_seconds(self, seconds: float) -> Watched:
+        """Calls a function, and raises `EndlessError` in it if it takes longer."""
+        return lambda run: self.interrupted(run, self.now() + seconds)
 
     def within_lines(self, most: int) -> _Lines:
         """Calls a function, and counts the lines of models that it goes through."""
@@ -139,7 +143,7 @@ class _Watch:
 
     def interrupt(self) -> None:
         """From now on the run is interrupted, again and again if a handler takes what is raised."""
-        self._until = time.monotonic()
+        self._until = self.now()
 
     def _stop(self, before: float | None) -> None:
         with self._lock:
@@ -160,7 +164,7 @@ class _Watch:
     def _look(self) -> None:
         while not self._is_over.wait(_LOOK):
             with self._lock:
-                if self._until is None or time.monotonic() < self._until:
+                if self._until is None or self.now() < self._until:
                     continue
                 frame = sys._current_frames().get(self._watched)
                 # Elsewhere, as in a context manager of torch's, an exception leaves behind what is half done.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -216,3 +217,36 @@ def test_what_one_run_took_says_nothing_of_the_next() -> None:
             with pytest.raises(ending.EndlessError):
                 runs.ended(lambda watched, function=function: watched(function))  # type: ignore[misc]
             assert runs.ended(lambda watched: watched(lambda: 3)) == 3
+
+
+def _starts(runs: ending.Ending, function: Callable[[], object]) -> int:
+    """How often a run begins."""
+    starts = itertools.count()
+
+    def run() -> object:
+        next(starts)
+        return function()
+
+    runs.ended(lambda watched: watched(run))
+    return next(starts)
+
+
+@pytest.mark.usefixtures("_soon")
+def test_a_run_that_waits_for_others_is_not_counted() -> None:
+    """As it does on a machine that has more to do."""
+    runs = ending.Ending(lambda watched: watched(int))
+    assert _starts(runs, lambda: threading.Event().wait(0.3)) == 1
+
+
+@pytest.mark.usefixtures("_soon")
+def test_what_has_ended_counted_is_not_counted_again() -> None:
+    def long() -> None:
+        until = time.thread_time() + 0.2
+        while time.thread_time() < until:
+            sum(range(10**5))
+
+    runs = ending.Ending(lambda watched: watched(long))
+    assert _starts(runs, long) == 2
+    assert _starts(runs, long) == 1
+    with pytest.raises(ending.EndlessError):
+        runs.ended(lambda watched: watched(no_calls))
