@@ -279,6 +279,8 @@ Tensor Tensor::scalar(std::int64_t value, DType dtype) {
 Tensor Tensor::scalar(double value, DType dtype) { return filled(value, dtype, {}); }
 
 Tensor Tensor::filled(double value, DType dtype, std::span<const std::int64_t> shape) {
+  // Arithmetic of float32 takes a number as the nearest one that it has. That of halves takes it as a wider one.
+  if (dtype == DType::kFloat32) value = static_cast<float>(value);
   Tensor result(at::full(at::IntArrayRef(shape.data(), shape.size()), value, storage_type(dtype)));
   result.dtype_ = dtype;
   return result;

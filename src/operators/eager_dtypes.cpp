@@ -43,7 +43,8 @@ DType floats_as_float(std::size_t, DType dtype) { return is_floating(dtype) ? DT
 /// The tensors of a call.
 struct Numbers {
   Substitute dtype;
-  std::int64_t fill;  ///< every element: no divisor is 0, or no index is out of bounds
+  std::int64_t fill;         ///< every element: no divisor is 0, or no index is out of bounds
+  bool has_its_own = false;  ///< the numbers beside them are those of the node, and not small
 };
 
 std::optional<std::int64_t> evaluated(const SymExpr& size, std::int64_t symbol) {
@@ -94,6 +95,24 @@ class Silence : public c10::WarningHandler {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
+/// Whether an argument is a number of no dtype, torch's `Scalar` or a float, rather than a size or an axis.
+bool is_number(const c10::OperatorHandle& op, std::size_t index) {
+  const auto& declared = op.schema().arguments();
+  if (index >= declared.size()) return false;
+  const c10::TypePtr& type = declared[index].type();
+  const auto* optional = type->castRaw<c10::OptionalType>();
+  const c10::TypeKind kind = (optional == nullptr ? type : optional->getElementType())->kind();
+  return kind == c10::TypeKind::NumberType || kind == c10::TypeKind::FloatType;
+}
+
+/// A number that lies beyond what every dtype holds.
+std::optional<double> large(const Argument& argument) {
+  std::optional<double> number;
+  if (const auto* whole = argument.get_if<std::int64_t>()) number = static_cast<double>(*whole);
+  if (const auto* real = argument.get_if<double>()) number = *real;
+  return number && (*number < 0 || *number > kLargest) ? number : std::nullopt;
+}
+
 /// What stops the call; nothing if it runs.
 std::optional<std::string> stopped(const ir::Node& node, const c10::OperatorHandle& op, const Numbers& numbers) {
   const auto operand = [&](std::size_t index, const c10::TypePtr& type) {
@@ -101,7 +120,12 @@ std::optional<std::string> stopped(const ir::Node& node, const c10::OperatorHand
   };
   const auto fail = [](const std::string&) { throw Unknown{}; };
   std::vector<Argument> arguments;
-  for (const Argument& argument : node.arguments()) arguments.push_back(small(argument));
+  for (std::size_t i = 0; i < node.arguments().size(); ++i) {
+    const Argument& argument = node.arguments()[i];
+    const bool is_too_large = is_number(op, i) && large(argument) && !numbers.has_its_own;
+    const bool stays = is_number(op, i) && !is_too_large;
+    arguments.push_back(is_too_large ? Argument{std::int64_t{1}} : stays ? argument : small(argument));
+  }
 
   Silence silence;
   const c10::WarningUtils::WarningHandlerGuard unheard(&silence);
@@ -162,6 +186,17 @@ void append_key(std::string& key, const ir::Node& node, const Argument& argument
   key += ',';
 }
 
+/// The numbers of a call that are not small, as text.
+std::string large_numbers(const ir::Node& node, const c10::OperatorHandle& op) {
+  std::string found;
+  for (std::size_t i = 0; i < node.arguments().size(); ++i) {
+    const Argument& argument = node.arguments()[i];
+    const std::optional<double> number = is_number(op, i) ? large(argument) : std::nullopt;
+    if (number) found += fmt::format("{}={},", i, *number);
+  }
+  return found;
+}
+
 std::string key_of(const ir::Node& node) {
   std::string key = node.qualified_name() + ':';
   for (const Argument& argument : node.arguments()) append_key(key, node, argument);
@@ -219,23 +254,39 @@ std::optional<std::string> asked(const ir::Node& node, const c10::OperatorHandle
   return told && runs_otherwise(node, op, given) ? told : std::nullopt;
 }
 
-}  // namespace
+std::optional<std::string> asked_of_numbers(const ir::Node& node, const c10::OperatorHandle& op) {
+  if (stopped(node, op, {as_it_is, 1})) return std::nullopt;
+  return stopped(node, op, {as_it_is, 1, /*has_its_own=*/true});
+}
 
-std::optional<std::string> EagerDtypes::refusal_of(const ir::Node& node) {
-  const std::vector<DType> dtypes = tensor_dtypes(node);
-  if (dtypes.empty() || std::ranges::any_of(dtypes, is_stored_alone)) return std::nullopt;
-  const auto [found, is_new] = refusals_.try_emplace(key_of(node));
+using Refusals = std::unordered_map<std::string, std::optional<std::string>>;
+
+std::optional<std::string> remembered(Refusals& refusals, const std::string& key,
+                                      const std::function<std::optional<std::string>()>& question) {
+  const auto [found, is_new] = refusals.try_emplace(key);
   if (!is_new) return found->second;
-  const std::optional<c10::OperatorHandle> op = find_operator(node.domain(), node.op());
-  if (!op || !can_be_called(node, *op)) return std::nullopt;
   try {
-    found->second = asked(node, *op);
+    found->second = question();
   } catch (const Unknown&) {
     return std::nullopt;
   } catch (const Error&) {  // a dtype that torch has not
     return std::nullopt;
   }
   return found->second;
+}
+
+}  // namespace
+
+std::optional<std::string> EagerDtypes::refusal_of(const ir::Node& node) {
+  const std::vector<DType> dtypes = tensor_dtypes(node);
+  if (dtypes.empty() || std::ranges::any_of(dtypes, is_stored_alone)) return std::nullopt;
+  const std::optional<c10::OperatorHandle> op = find_operator(node.domain(), node.op());
+  if (!op || !can_be_called(node, *op)) return std::nullopt;
+  const std::string key = key_of(node);
+  const auto told = remembered(refusals_, key, [&] { return asked(node, *op); });
+  const std::string numbers = told ? "" : large_numbers(node, *op);
+  if (numbers.empty()) return told;
+  return remembered(refusals_, key + numbers, [&] { return asked_of_numbers(node, *op); });
 }
 
 std::string operand_dtypes(const ir::Node& node) {

@@ -15,6 +15,9 @@ namespace exportguard::operators {
 /// both. What stops with any dtype tells nothing and is taken. Halves count as float32 where every float of the call is
 /// of one dtype: what the CPU has no kernel of halves for runs on other devices. Calls are known by operator and
 /// dtypes, and made once.
+///
+/// Numbers that an operator takes beside its tensors have to lie within a dtype (`masked_fill(mask, 300)` of int8, -1e9
+/// of halves): where the call runs with small ones, it is made once more with those of the node.
 class EagerDtypes {
  public:
   /// What torch says when it refuses the dtypes of the node's operands, in one line; nothing if it takes them.

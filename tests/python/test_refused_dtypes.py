@@ -135,3 +135,62 @@ def test_values_at_a_mask_are_as_many_as_the_mask_says() -> None:
     x, y = torch.randn(5, 3), torch.randn(5, 3)
     (got,) = model.run({"x": x, "y": y}).values()
     torch.testing.assert_close(got, nearest(x, y))
+
+
+#: Numbers beside a tensor, which torch asks whether its dtype holds, or wraps, or computes with in a wider one.
+BESIDE: dict[str, Callable[[torch.Tensor, float], torch.Tensor]] = {
+    "where": lambda x, number: torch.where(x > 0, x, number),
+    "where before": lambda x, number: torch.where(x > 0, number, x),
+    "bounds": lambda x, number: x.clamp(max=number),
+    "a lower bound": lambda x, number: x.clamp_min(number),
+    "a mask": lambda x, number: x.masked_fill(x > 0, number),
+    "a tensor like it": lambda x, number: torch.full_like(x, number),
+    "a new tensor": lambda x, number: x.new_full((2,), number),
+    "a padding": lambda x, number: functional.pad(x, (1, 1), value=number),
+    "places": lambda x, number: x.index_fill(0, torch.tensor([1]), number),
+    "a place": lambda x, number: x.scatter(0, torch.tensor([[1, 0, 2]]), number),
+    "in place": lambda x, number: x.clone().fill_(number),
+    "an entry": lambda x, number: torch.select_scatter(x, torch.full_like(x[0], number), 0, 1),
+    "addition": lambda x, number: x + number,
+    "a product": lambda x, number: x * number,
+    "equality": lambda x, number: x == number,
+    "order": lambda x, number: x < number,
+    "a power": lambda x, number: x ** (number % 5),
+    "a remainder": lambda x, number: torch.remainder(x, number),
+    "a threshold": lambda x, number: functional.threshold(x, 1, number),
+}
+
+NUMBERS = {
+    torch.int8: (100, -128, 300, -129),
+    torch.uint8: (200, -1, 256),
+    torch.int16: (30000, 70000),
+    torch.int32: (2**30, 2**40),
+    torch.float16: (60000.0, -1e9, -65504.0, float("-inf")),
+    torch.bfloat16: (-1e9, 1e39),
+    torch.float32: (-3.4e38, 1e39),
+}
+
+
+class _WithANumber(torch.nn.Module):
+    def __init__(self, function: Callable[[torch.Tensor, float], torch.Tensor], number: float) -> None:
+        super().__init__()
+        self.function, self.number = function, number
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x, self.number)
+
+
+@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
+@pytest.mark.parametrize("name", BESIDE)
+def test_a_number_that_a_dtype_does_not_hold_is_refused_where_eager_refuses_it(name: str, dtype: torch.dtype) -> None:
+    x = torch.tensor([[1, 2, 3], [0, 1, 0], [3, 1, 4]]).to(dtype)
+    for number in NUMBERS[dtype]:
+        model = _WithANumber(BESIDE[name], number).eval()
+        try:
+            expected = model(x)
+        except (RuntimeError, NotImplementedError):
+            with pytest.raises(Exception, match=r"torch refuses|torch.export stopped|no lowering"):
+                to_onnx(model, (x,))
+            continue
+        (found,) = to_onnx(model, (x,)).run({"x": x}).values()
+        torch.testing.assert_close(found, expected, equal_nan=True)
