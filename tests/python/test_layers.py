@@ -19,7 +19,7 @@ LAYERS = (
     "errors version phases garbage _core model_code notebook_tables",
     "streams optional progress",
     "leaving",
-    "arguments cache_names composites emptied_caches foreach foreign_names optimization onnx_types "
+    "arguments cache_names common_sizes composites emptied_caches foreach foreign_names optimization onnx_types "
     "torch_version devices opsets export_errors sliding_lengths size_facts "
     "size_floats",
     "source runners models inputs graph_operators repeats",

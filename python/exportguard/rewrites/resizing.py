@@ -24,6 +24,7 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 from torch.utils._sympy.symbol import symbol_is_type
 
+from exportguard.common_sizes import parts_of
 from exportguard.rewrites.numbers import MIXED
 from exportguard.size_facts import OF_DATA
 
@@ -134,7 +135,8 @@ def brought_together(func: Callable[..., Any], args: Any) -> Any:
     """The arguments of a function, and of one of elements with its tensors broadcast where only a run tells how.
 
     torch (2.11 to 2.13) takes sizes of tensor data for the same, and stops where it cannot; in eager mode one of them
-    may be 1, as where `x[0::2] + x[1::2]` has three rows. Two sizes that are symbols are left to torch.
+    may be 1, as where `x[0::2] + x[1::2]` has three rows. Sizes that are symbols, and what those make together, are
+    left to torch, as patches/torch/broadcast_data_sizes.py has it.
     """
     if getattr(func, "__name__", "") not in _ELEMENT_BY_ELEMENT:
         return args
@@ -148,11 +150,15 @@ def brought_together(func: Callable[..., Any], args: Any) -> Any:
     return tuple(made.get(place, item) for place, item in enumerate(args))
 
 
+def _is_of_symbols(size: torch.SymInt) -> bool:
+    return all(part.is_symbol for part in parts_of(size.node.expr))
+
+
 def _are_open(sizes: Sequence[Any]) -> bool:
     """Whether a run alone tells what sizes of one axis are together."""
     of_data = [s for s in sizes if isinstance(s, torch.SymInt) and has_free_unbacked_symbols(s)]
     wide = [size for size in sizes if not (isinstance(size, int) and size == 1)]
-    if not of_data or len(wide) == 1 or all(size.node.expr.is_symbol for size in of_data):
+    if not of_data or len(wide) == 1 or all(map(_is_of_symbols, of_data)):
         return False
     with disable_proxy_modes_tracing():
         return not all(statically_known_true(size == wide[0]) for size in wide)

@@ -13,18 +13,14 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import sympy
 import torch
-from torch.utils._sympy import functions
 
+from exportguard.common_sizes import common_size, parts_of
 from exportguard.declaration.expected import Expected, expecting
 from exportguard.declaration.patch import NEEDED, Patch, Replacement, Verdict, by_target, not_needed
 
 if TYPE_CHECKING:
     from exportguard._core import Changes
-
-_Max: Any = functions.Max
-_Min: Any = functions.Min
 
 _SHAPES = "torch._refs._broadcast_shapes"
 _SHAPES_OF_META = "torch._meta_registrations._broadcast_shapes"
@@ -211,22 +207,13 @@ def _settled(shapes: Sequence[Sequence[Any]]) -> list[list[Any]]:
 def _common_size(sizes: Sequence[Any]) -> Any:
     """What sizes that data decide make together, all of them being 1 or one number `k`, which may be 0.
 
-    It is written `Max(a, b) * Min(1, a, b)`; the parts of a size of that form are taken, in place of itself.
+    Of one that was made so the parts are taken, in place of itself.
     """
     of_data = [size for size in sizes if _is_of_data(size)]
-    parts = {part for size in of_data for part in _parts(size)}
+    parts = {part for size in of_data for part in parts_of(size.node.expr)}
     if not of_data or len(parts) == 1:
         return of_data[0] if of_data else None
-    made = _Max(*parts) * _Min(1, *parts)
-    return of_data[0].node.shape_env.create_symintnode(made, hint=None)
-
-
-def _parts(size: torch.SymInt) -> tuple[sympy.Expr, ...]:
-    """The sizes of which this one is the common one; itself alone if it is no such one."""
-    expression = size.node.expr
-    largest = next((factor for factor in expression.args if isinstance(factor, _Max)), None)
-    made = largest is not None and expression == largest * _Min(1, *largest.args)
-    return largest.args if largest is not None and made else (expression,)
+    return of_data[0].node.shape_env.create_symintnode(common_size(parts), hint=None)
 
 
 def _settled_tensor(a: torch.Tensor, wanted: Sequence[Any]) -> torch.Tensor:

@@ -27,6 +27,15 @@ def parts_of(tensor: torch.Tensor, sizes: Any, dim: int = 0) -> Sequence[torch.T
     return (tensor,) if isinstance(sizes, torch.Tensor) else torch.split(tensor, sizes, dim)
 
 
+def squeezed_to_split(tensor: torch.Tensor) -> torch.Tensor:
+    """`tensor.squeeze(0)` of what is split into as many rows as it has; while a model is exported rows stay rows.
+
+    A single row would be squeezed, and `torch.split` refuses what is left, whose entries are more than one.
+    """
+    is_of_rows = tensor.dim() == 2 and isinstance(tensor.shape[1], int) and tensor.shape[1] > 1
+    return tensor if torch.compiler.is_exporting() and is_of_rows else tensor.squeeze(0)
+
+
 def rows_of(tensor: Any) -> list[Any]:
     """`list(tensor)`; while a model is exported a single part that has all rows behind each other."""
     if isinstance(tensor, torch.Tensor) and torch.compiler.is_exporting():
@@ -41,6 +50,7 @@ Joined = exchange(
         "[$number for height, width in $sizes]",
         "numbers_of((lambda height, width: $number)(*$sizes.unbind(-1)))",
     ),
+    ("torch.split($states.squeeze(0), $sizes)", "parts_of(squeezed_to_split($states), $sizes)"),
     ("torch.split($states, $sizes, dim=$axis)", "parts_of($states, $sizes, dim=$axis)"),
     ("torch.split($states, $sizes, $axis)", "parts_of($states, $sizes, $axis)"),
     ("torch.split($states, $sizes)", "parts_of($states, $sizes)"),
@@ -66,7 +76,9 @@ class Unchecked(Transformer):
 
 
 _replace_checks = rewrite(Unchecked)
-_replace = rewrite(Joined, numbers_of=numbers_of, parts_of=parts_of, rows_of=rows_of)
+_replace = rewrite(
+    Joined, numbers_of=numbers_of, parts_of=parts_of, rows_of=rows_of, squeezed_to_split=squeezed_to_split
+)
 
 
 PATCHES = (
