@@ -24,9 +24,10 @@ import torch
 import exportguard
 from exportguard import ExportOptions, OnnxModel, _core, to_onnx
 from exportguard.axes.bounds import Claim
+from exportguard.axes.model_run import ModelRun, TriedCall
 from exportguard.axes.trace import Trace
 from exportguard.axes.traced_program import TracedProgram
-from exportguard.axes.trial import ModelRun, Trial, TriedCall
+from exportguard.axes.trial import Trial
 from exportguard.reading import Exported, ReadProgram
 from exportguard.request import ExportRequest
 from exportguard.rewrites.state import KeptModule

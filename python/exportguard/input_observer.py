@@ -13,7 +13,7 @@ import torch
 
 from .arguments import require_kind
 from .axes.enlarging import enlarged
-from .axes.trial import ModelRun
+from .axes.model_run import ModelRun
 from .dynamic_shapes import mirror
 from .emptied_caches import emptied, keeps_only_tokens
 from .errors import InvalidArgumentError

@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 
 from .arguments import require_choice, require_flags, require_named, require_names
 from .axes.enlarging import enlarged
-from .axes.trial import ModelRun
+from .axes.model_run import ModelRun
 from .declaration import Patch
 from .decompose import Decompositions, chosen_decompositions
 from .dispatcher import Dispatcher

@@ -18,6 +18,7 @@ from .axes.bounds import Claim, prove
 from .axes.branching import joined
 from .axes.enlarging import enlarged
 from .axes.gradients import require_same_without_gradients
+from .axes.model_run import ModelRun
 from .axes.one_symbol import one_symbol_for_a_name
 from .axes.open_slices import open_slices
 from .axes.recording import TraceRecord, recording_of_none, with_recording
@@ -26,7 +27,7 @@ from .axes.resizing import InputsOfOtherSizes
 from .axes.size_tests import OneWayError, Way, is_of_sizes, places_with_none, tree_of, ways_of
 from .axes.torch_export import traced
 from .axes.traced_program import TracedProgram
-from .axes.trial import ModelRun, does_as_the_model
+from .axes.trial import does_as_the_model
 from .cache_names import input_name
 from .errors import ExportError, InvalidArgumentError
 from .example import Example, Place

@@ -11,8 +11,8 @@ import torch
 from torch.nn import functional
 
 from exportguard import to_onnx
+from exportguard.axes.model_run import ModelRun
 from exportguard.axes.traced_program import TracedProgram
-from exportguard.axes.trial import ModelRun
 from exportguard.errors import ExportError
 from exportguard.inputs import CallInputs
 from exportguard.rewrites.written import UndoneWrites

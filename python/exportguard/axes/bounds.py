@@ -34,6 +34,7 @@ from .expressions import Range, Sizes, remembering
 from .forms import FORMED, LOOPS, SQUEEZING, decisions_of_forms, questions_of_loops, require_no_squeezes_of_data
 from .further_sizes import bounds_of_nothing_asked, multiples_beyond
 from .implication import Answer, decide
+from .model_run import ModelRun
 from .none import bounds_at_none, bounds_of_empty_caches
 from .other_numbers import sizes_of_other_numbers
 from .recording import Decision, TraceRecord
@@ -41,7 +42,7 @@ from .regions import EVERYWHERE, Region, narrow
 from .resizing import other_sizes
 from .trace import Trace, asked_domain, decided_differently, meets, with_relations
 from .traced_program import TracedProgram
-from .trial import ModelRun, Outcome, Trial
+from .trial import Outcome, Trial
 from .vast import holds_for_tensors_in_memory
 
 logger = logging.getLogger(__name__)

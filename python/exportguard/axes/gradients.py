@@ -22,9 +22,9 @@ from exportguard.rewrites.reach import all_names
 from exportguard.rewrites.state import KeptModule
 
 from .ending import Ending, EndlessError, Watched
+from .model_run import ModelRun
 from .resizing import is_of_reals, with_other_data
 from .rounding import agree
-from .trial import ModelRun
 
 #: Names under which code learns whether gradients are computed.
 _ASKING = frozenset(

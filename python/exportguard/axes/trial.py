@@ -3,36 +3,26 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import enum
 import functools
 import itertools
 import logging
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import sympy
 import torch
 from torch.export import ExportedProgram
-from torch.utils import _pytree as pytree
 
-from exportguard.declaration.interrupts import DeferredInterrupts
-from exportguard.devices import QUICK_PRODUCTS, same_random_numbers, threads_for
-from exportguard.errors import REFUSALS
+from exportguard.devices import same_random_numbers
 from exportguard.inputs import CallInputs
-from exportguard.model_code import is_installed
-from exportguard.rewrites.state import KeptModule, is_fake
-from exportguard.rewrites.written import Before
 
 from .bodies import Course, ManyStepsError
-from .called_again import require_same_when_called_again
-from .data_tests import data_tests
-from .ending import Ending, EndlessError, Watched
 from .examples import sizes_of_examples
 from .expressions import Sizes
-from .left_behind import Key, Places, Written, left_otherwise
-from .resizing import InputsOfOtherSizes, is_of_reals, with_data_at_ends, with_masks, with_other_data
+from .left_behind import Key, Written, left_otherwise
+from .model_run import ModelRun, TriedCall
+from .resizing import InputsOfOtherSizes, with_data_at_ends, with_masks, with_other_data
 from .rounding import agree, difference, rank
 from .traced_program import GraphWithCutTables, OtherShapeError, TracedProgram
 from .vast import Room, numbers_of_entries
@@ -41,247 +31,9 @@ logger = logging.getLogger(__name__)
 
 _LOOKS = 2  # with other data, at sizes that answer a test of the model otherwise
 _OTHER_WEIGHTS = (100.0, 1e-3)
-_FEW_WEIGHTS = 2**22  # which are copied in a few milliseconds
 _BRIEF_STEPS = 4096  # of loops, which data may count: a few tenths of a second
-_IN_A_ROW = 3  # calls of other sizes
 _COURSES = 12  # of two programs through their branches
 _FEW_CALLS = 512  # of operators, which take a few milliseconds
-
-# A model is run in full for no more than this many rows of inputs (attention compares each with each) and products with
-# weights, which take some 0.1 s; and for no more than these products, which take a second, if it has to be.
-_QUICK_ROWS = 1100
-_AFFORDABLE_PRODUCTS = 2**34
-
-
-class ModelRun:
-    """A module, called at one size after the other."""
-
-    def __init__(self, model: torch.nn.Module, known: CallInputs) -> None:
-        """`known` is a call that the module takes."""
-        self._model, self.known = model, known
-        self.structure: object = None  # of what the last call returned
-        self.written: Written = {}  # what it left behind
-        self._works_without_data: bool | None = None
-
-    @functools.cached_property
-    def _kept(self) -> KeptModule:
-        return KeptModule(self._model)
-
-    def is_possible(self) -> bool:
-        """Whether the module has data to run with."""
-        model = self._model
-        return not any(tensor.is_meta or is_fake(tensor) for tensor in (*model.parameters(), *model.buffers()))
-
-    def of(self, call: CallInputs, *, is_brief: bool = False) -> TriedCall:
-        """Another call of the module; a brief one is refused where it goes through many lines."""
-        return TriedCall(self, call, is_brief=is_brief)
-
-    @functools.cached_property
-    def is_own(self) -> bool:
-        """Whether the class of the module is the user's, and not of an installed package."""
-        file = getattr(sys.modules.get(type(self._model).__module__), "__file__", None)
-        return file is None or not is_installed(file)
-
-    @functools.cached_property
-    def known_structure(self) -> object:
-        """That of what the module returns for the call that it takes: its keys, and the lengths of its lists."""
-        return self._known_call.structure if self._known_call.outputs() is not None else None
-
-    @functools.cached_property
-    def _known_call(self) -> TriedCall:
-        return self.of(self.known)
-
-    def takes(self, call: CallInputs) -> bool:
-        """Whether the module runs with another call."""
-        return not self.of(call).refused()
-
-    def buffer(self, name: str) -> torch.Tensor | None:
-        """What a buffer holds before any call; None if the module has none of this name."""
-        return dict(self._model.named_buffers()).get(name)
-
-    @functools.cached_property
-    def weights(self) -> int:
-        """How many numbers the module multiplies with."""
-        return sum(weight.numel() for weight in self._model.parameters())
-
-    @functools.cached_property
-    def known_outputs(self) -> list[Any]:
-        """What the module returns for the call that it takes; nothing if it does not take it after all."""
-        return self._known_call.outputs() or []
-
-    def result(self, call: CallInputs, *, is_brief: bool = False) -> tuple[list[Any] | None, bool]:
-        """The leaves of what the module returns, None if it refuses the call, and whether it tests data on the way."""
-        times = 0 if is_brief else self._times(call)
-        with data_tests() as tests:
-            try:
-                return self._ending.ended(lambda watched: self._leaves(call, watched), times=times), bool(tests)
-            except (*REFUSALS, ArithmeticError, EndlessError) as error:
-                logger.debug("the model raises %s: %s", type(error).__name__, error)
-                return None, bool(tests)
-
-    @contextlib.contextmanager
-    def weights_times(self, factor: float) -> Iterator[None]:
-        """Runs a short block with other weights, if they are few; signals wait until they are as before."""
-        is_few = 0 < self.weights <= _FEW_WEIGHTS
-        named = self._model.parameters() if is_few else ()
-        weights = [weight for weight in named if is_of_reals(weight) and not weight.is_inference()]
-        before = [Before.of(weight) for weight in weights]
-        with DeferredInterrupts():
-            try:
-                with torch.no_grad():
-                    for weight in weights:
-                        weight.mul_(factor)
-                yield
-            finally:
-                for state in before:
-                    state.restore()
-
-    def require_same_when_called_again(self, others: Iterable[TriedCall] = ()) -> None:
-        """Refuses a model that does something else when it is called again, where it takes no time to find out."""
-        if self._kept.changed and self.is_possible() and self.of(self.known).is_quick():
-            quick = (other.inputs for other in others if self.is_own and other.is_quick() and not other.refused())
-            require_same_when_called_again(self._kept, self.known, [*itertools.islice(quick, _IN_A_ROW)])
-
-    def _leaves(self, call: CallInputs, watched: Watched) -> list[Any]:
-        given = call.leaves()
-
-        def was_written(key: Key, tensor: torch.Tensor) -> bool:
-            return self._kept.has_written(tensor) if isinstance(key, str) else not agree([given[key]], [tensor])
-
-        with self._kept.call() as model:
-            own = call.copied()
-            places = Places(dict(model.named_buffers()), own.leaves())
-            leaves, self.structure = pytree.tree_flatten(watched(lambda: model(*own.args, **own.kwargs)))
-            with data_tests():  # these are not the model's
-                self.written = places.written(dict(model.named_buffers()), was_written)
-            return [self._kept.left(leaf) for leaf in leaves]
-
-    @functools.cached_property
-    def _ending(self) -> Ending:
-        """A model that does not end for a call refuses it, so to say."""
-        return Ending(lambda watched: self._leaves(self.known, watched))
-
-    def _times(self, call: CallInputs) -> float:
-        """How many times the entries of the known call another one has."""
-        return _entries(call) / max(_entries(self.known), 1)
-
-    def refuses_without_data(self, tried: TriedCall) -> bool | None:
-        """Whether the module refuses fake tensors of the sizes of a call; None if that says nothing about the sizes.
-
-        It may be fake tensors that are refused. Models refuse sizes soon, so with its data it does not take long
-        either; if that could be much to compute, fake tensors of the known call tell.
-        """
-        if self._works_without_data is False:
-            return None
-        if self._runs_without_data(tried.inputs):
-            self._works_without_data = True
-            return False
-        if self._works_without_data is None and tried.is_affordable():
-            if tried.outputs() is not None:
-                self._works_without_data = False
-            return tried.outputs() is None
-        if self._works_without_data is None:
-            self._works_without_data = self._runs_without_data(self.known)
-        return True if self._works_without_data else None
-
-    def refuses_sizes(self, make: Callable[[], CallInputs | None]) -> bool:
-        """Whether the module refuses inputs of sizes that are too large to be made: fake tensors of them, which `make`
-        makes. It does not as far as is known if it takes no fake tensors at all."""
-        if self._works_without_data is None:
-            self._works_without_data = self._runs_without_data(self.known)
-        return self._works_without_data and self._works(make) is False
-
-    def _runs_without_data(self, call: CallInputs) -> bool:
-        return bool(self._works(lambda: call))
-
-    def _works(self, make: Callable[[], CallInputs | None]) -> bool | None:
-        """Whether the module runs with fake tensors of a call; None if there is no call."""
-        # Not at the top: it takes long to import, and whoever exports has it by now.
-        from torch._subclasses.fake_tensor import FakeTensorMode
-
-        def is_run(watched: Watched) -> bool | None:
-            mode = FakeTensorMode(allow_non_fake_inputs=True)
-            with _torch_silent(), self._kept.call(has_data=False) as model, mode:
-                call = make()
-                if call is None:
-                    return None
-                args, kwargs = pytree.tree_map_only(torch.Tensor, mode.from_tensor, (call.args, dict(call.kwargs)))
-                watched(lambda: model(*args, **kwargs))
-                return True
-
-        try:
-            return self._ending.ended(is_run)
-        except (Exception, EndlessError) as error:  # the model's refusal, or that of fake tensors to tell their data
-            logger.debug("without data the model raises %s: %s", type(error).__name__, error)
-            return False
-
-
-class TriedCall:
-    """A call of a module: whether it is refused, and what it returns. Both are found out when they are first asked."""
-
-    def __init__(self, run: ModelRun, inputs: CallInputs, *, is_brief: bool = False) -> None:
-        self.inputs, self.is_brief, self._run = inputs, is_brief, run
-        self._refused: bool | None = None
-        self._outputs: list[Any] | None = None
-        self._tests_data = False
-        self.structure: object = None
-        self.written: Written = {}
-
-    def refused(self) -> bool:
-        """Whether the module does not take the call.
-
-        Where that is much to compute it is run without its data, if it can be, which takes the same time whatever the
-        sizes.
-        """
-        if self._refused is None and not self.is_quick():
-            self._refused = self._run.refuses_without_data(self)
-        return self.outputs() is None if self._refused is None else self._refused
-
-    def outputs(self) -> list[Any] | None:
-        """The leaves of what the module returns; None if it refuses."""
-        if not self._refused and self._outputs is None:
-            with self.threads():
-                self._outputs, self._tests_data = self._run.result(self.inputs, is_brief=self.is_brief)
-                if self._outputs is None and self._tests_data and not self.is_brief:
-                    self._take_other_data()
-                self.structure, self.written = self._run.structure, self._run.written
-            self._refused = self._outputs is None
-        return self._outputs
-
-    def _take_other_data(self) -> None:
-        """What was refused may be the data, and not its sizes: an assertion on a sum is met by another one."""
-        for inputs in with_other_data(self.inputs):
-            outputs, _ = self._run.result(inputs)
-            if outputs is not None:
-                self.inputs, self._outputs = inputs, outputs
-                return
-
-    def tests_data(self) -> bool:
-        """Whether the module was seen to test tensor data, so that it may do something else for other data."""
-        return self._tests_data
-
-    def forget_outputs(self) -> None:
-        """They are computed again if somebody asks for them."""
-        self._outputs = None
-
-    def is_quick(self) -> bool:
-        """Whether to run it takes less time than to run it without its data, which is some 0.1 ms an operator."""
-        rows, products = self._work()
-        return rows <= _QUICK_ROWS and products <= QUICK_PRODUCTS
-
-    def is_affordable(self) -> bool:
-        """Whether it can be run, though it may take longer than without its data."""
-        return self._work()[1] <= _AFFORDABLE_PRODUCTS
-
-    def threads(self) -> contextlib.AbstractContextManager[None]:
-        """As many threads as are of use; the model and the program are to run with as many, for they sum alike."""
-        return threads_for(self._work()[1])
-
-    def _work(self) -> tuple[int, int]:
-        """The rows of the longest input, and how often a weight is multiplied: about each of them with each row."""
-        leaves = [leaf for leaf in self.inputs.leaves() if isinstance(leaf, torch.Tensor)]
-        rows = max((leaf.numel() // (_width(leaf) or 1) for leaf in leaves), default=1)
-        return rows, rows * self._run.weights
 
 
 class Outcome(enum.Enum):
@@ -408,7 +160,7 @@ class Trial:
                 got = self._program.run(call.inputs, sizes)
             if told_difference := difference(expected, got, self._program.computed_in):
                 return told_difference
-            place = self._left_otherwise(call)
+            place = self._left_otherwise(call.written, call.inputs)
             return f"it leaves something else in {place}" if place else ""
         except OtherShapeError as error:
             return str(error)
@@ -446,18 +198,18 @@ class Trial:
     def _goes_as(self, other: TracedProgram, call: CallInputs, sizes: tuple[Sizes, Sizes], ways: int) -> bool:
         try:
             with same_random_numbers():
-                expected = [*other.run(call, sizes[1], course=Course(_BRIEF_STEPS, ways)), *other.written.values()]
+                expected = other.run(call, sizes[1], course=Course(_BRIEF_STEPS, ways))
         except Exception as error:  # a shape that comes of ways which do not go together
             logger.debug("the other program at %s: %s", sizes[1], error)
             return True
         try:
             with same_random_numbers():
                 got = self._program.run(call, sizes[0], course=Course(_BRIEF_STEPS, ways))
-                got += self._program.written.values()
         except Exception as error:  # as above, but the other one runs
             logger.debug("the program at %s: %s", sizes[0], error)
             return isinstance(error, ManyStepsError)
-        return agree(expected, got, self._program.computed_in)
+        is_same = agree(expected, got, self._program.computed_in)
+        return is_same and not self._left_otherwise(other.written, call)
 
     def _refuses_vast(self, sizes: Sizes) -> bool:
         """Whether the model refuses inputs that are too large to be made, as a window refuses a second place."""
@@ -521,20 +273,21 @@ class Trial:
             if self._is_refused_with_masks(call):
                 return Outcome.REFUSED
             return Outcome.REPEATS if self._repeats(call, sizes, expected) else Outcome.DIFFERS
-        is_same = agree(expected, got, self._program.computed_in) and not self._left_otherwise(call)
+        is_same = agree(expected, got, self._program.computed_in)
+        is_same = is_same and not self._left_otherwise(call.written, call.inputs)
         return Outcome.AGREES if is_same else Outcome.DIFFERS
 
-    def _left_otherwise(self, call: TriedCall) -> str:
-        """The first input or buffer that the program leaves otherwise than the model, behind a call that both ran.
+    def _left_otherwise(self, expected: Written, inputs: CallInputs) -> str:
+        """The first input or buffer that the program left otherwise than is expected, behind a call of it.
 
         What a model of an installed package keeps in buffers for itself is no result, if its program does not.
         """
         if not self._returns_written:
             return ""
-        expected, got = call.written, self._program.written
+        got = self._program.written
 
         def before(key: Key) -> Any:
-            return self._run.buffer(key) if isinstance(key, str) else call.inputs.leaves()[key]
+            return self._run.buffer(key) if isinstance(key, str) else inputs.leaves()[key]
 
         keys = [key for key in {**expected, **got} if self._run.is_own or isinstance(key, int) or key in got]
         return left_otherwise(expected, got, before, keys)
@@ -579,26 +332,6 @@ def does_as_the_model(program: ExportedProgram, model: torch.nn.Module, given: C
     trial = Trial(run, traced)
     outcomes = [trial.outcome_of(call, sizes) for call, sizes in sizes_of_examples(traced.inputs, [given])]
     return bool(outcomes) and Outcome.DIFFERS not in outcomes
-
-
-def _entries(call: CallInputs) -> int:
-    return sum(leaf.numel() for leaf in call.leaves() if isinstance(leaf, torch.Tensor))
-
-
-def _width(leaf: torch.Tensor) -> int:
-    return leaf.shape[-1] if leaf.is_floating_point() and leaf.dim() > 0 else 1
-
-
-@contextlib.contextmanager
-def _torch_silent() -> Iterator[None]:
-    """Without torch's log of a fake tensor that an operator refuses: here that is an answer."""
-    log = logging.getLogger("torch._subclasses.fake_tensor")
-    before = log.disabled
-    log.disabled = True
-    try:
-        yield
-    finally:
-        log.disabled = before
 
 
 def _key(sizes: Sizes) -> tuple[tuple[str, int], ...]:

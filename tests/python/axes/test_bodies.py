@@ -12,7 +12,8 @@ import torch
 from exportguard import torch_export_patches
 from exportguard.axes import traced_program
 from exportguard.axes.bodies import Course, ManyStepsError
-from exportguard.axes.trial import ModelRun, Outcome, Trial
+from exportguard.axes.model_run import ModelRun
+from exportguard.axes.trial import Outcome, Trial
 from exportguard.inputs import CallInputs
 
 ROWS = torch.linspace(-1, 1, 12).reshape(4, 3)

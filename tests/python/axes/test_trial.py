@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from exportguard import ExportOptions
+from exportguard.axes.model_run import ModelRun
 from exportguard.axes.traced_program import TracedProgram
-from exportguard.axes.trial import ModelRun, Outcome, Trial
+from exportguard.axes.trial import Outcome, Trial
 from exportguard.inputs import CallInputs
 from exportguard.reading import Exported
 from exportguard.repeats.markers import MARKER
