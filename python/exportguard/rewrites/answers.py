@@ -15,6 +15,7 @@ from exportguard.rewrites.collected import Grown, is_open
 from exportguard.rewrites.data import as_flag, depends_on_data
 from exportguard.rewrites.numbers import as_number, is_number
 from exportguard.rewrites.size_keys import key_in
+from exportguard.rewrites.texts import require_no_text_of_data
 
 
 def truth_of_tensors(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> torch.Tensor | None:
@@ -32,6 +33,8 @@ def is_in(item: Any, container: Any) -> Any:
     """`item in container`; of a tensor, whether an element equals the item."""
     if isinstance(container, torch.Tensor) and isinstance(container, FakeTensor):
         return as_number((container == item).any())
+    if isinstance(container, str):
+        require_no_text_of_data(item)
     if isinstance(container, dict | set | frozenset):
         is_plain = not depends_on_data(item) or (isinstance(item, torch.Tensor) and not is_number(item))
         if is_plain or not all(type(key) in _NUMBERS for key in container):

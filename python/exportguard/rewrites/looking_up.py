@@ -17,6 +17,7 @@ from exportguard.rewrites.collected import Grown, first_place, is_open
 from exportguard.rewrites.data import as_flag, depends_on_data
 from exportguard.rewrites.numbers import as_number
 from exportguard.rewrites.places import line_now
+from exportguard.rewrites.texts import sought_
 from exportguard.source.errors import RewriteError
 
 _SEQUENCES = (list, tuple, range, collections.deque)
@@ -25,7 +26,7 @@ _SEQUENCES = (list, tuple, range, collections.deque)
 def index_(owner: Any, item: Any, *bounds: Any) -> Any:
     """`owner.index(item)`, which may be anything's method of that name."""
     if not _is_asked_by_data(owner, item, bounds):
-        return owner.index(item, *bounds)
+        return owner.index(_sought_in(owner, item), *bounds)
     if any(map(depends_on_data, bounds)):
         raise RewriteError(f"{line_now()}: index(…) between numbers of tensor data; take a slice and add its start")
     start, stop = (*bounds, None, None)[:2]
@@ -37,10 +38,14 @@ def index_(owner: Any, item: Any, *bounds: Any) -> Any:
     return as_number(first_place(found, is_there=any(flag is True for flag in flags)) + places.start)
 
 
+def _sought_in(owner: object, item: Any) -> Any:
+    return sought_(item) if isinstance(owner, str) else item
+
+
 def occurrences(owner: Any, item: Any) -> Any:
     """`owner.count(item)`, which may be anything's method of that name."""
     if not _is_asked_by_data(owner, item, ()):
-        return owner.count(item)
+        return owner.count(_sought_in(owner, item))
     return as_number(torch.stack([as_flag(flag) for flag in _equal_to(item, owner)]).sum())
 
 

@@ -91,7 +91,7 @@ from exportguard.rewrites.runtime_stores import get_item, set_item, update_item
 from exportguard.rewrites.size_keys import uncached
 from exportguard.rewrites.state import UNDEFINED
 from exportguard.rewrites.streams import generated
-from exportguard.rewrites.texts import filled_, format_, joined_, percent_, repr_, str_
+from exportguard.rewrites.texts import filled_, format_, joined_, percent_, repr_, sought_, str_
 
 
 def value(read: Callable[[], Any]) -> Any:
@@ -112,7 +112,7 @@ __all__ = [
     "list_of", "map_", "math_", "max_", "method_of_number", "min_", "next_", "not_", "numel", "occurrences",
     "of_python", "or_", "or_value", "pairwise_", "parts", "parts_backwards", "percent_", "plain", "product_",
     "range_", "reduce_", "remove_", "repeat_", "repeated", "repr_", "reversed_", "round_", "set_item", "sort_",
-    "sorted_", "starmap_", "str_", "sum_", "takewhile_", "tensor", "tolist", "tuple_of", "type_", "typed_tensor",
-    "unbind", "uncached", "unzip_", "update_item", "value", "while_", "without_keys", "without_meaning", "zip_",
-    "zip_longest_",
+    "sorted_", "sought_", "starmap_", "str_", "sum_", "takewhile_", "tensor", "tolist", "tuple_of", "type_",
+    "typed_tensor", "unbind", "uncached", "unzip_", "update_item", "value", "while_", "without_keys",
+    "without_meaning", "zip_", "zip_longest_",
 ]  # fmt: skip

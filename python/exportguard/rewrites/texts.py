@@ -41,9 +41,15 @@ def _refuse() -> NoReturn:
 
 
 def require_no_text_of_data(key: object) -> None:
-    """Refuses a key that no look-up may rest on."""
+    """Refuses a key that no look-up may rest on, and what no text may be searched for."""
     if isinstance(key, TextOfData):
         _refuse()
+
+
+def sought_(text: Any) -> Any:
+    """What a text is searched for."""
+    require_no_text_of_data(text)
+    return text
 
 
 def _is_asked_by_the_model(frame: types.FrameType | None) -> bool:

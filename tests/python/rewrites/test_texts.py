@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 import torch
 from control_flow_program import SIGNS, Programs, check, up
+from random_programs import model_of
 
 from exportguard import RewriteError, to_onnx
 
@@ -141,3 +143,55 @@ def test_what_depends_on_the_characters_is_refused(program: Any) -> None:
 def test_an_export_by_itself_refuses_them_as_well() -> None:
     with pytest.raises(RewriteError, match="a text with"):
         to_onnx(ComparesAnFString(), SIGNS[0], dynamic_shapes=({0: "rows"},), rewrite="auto")
+
+
+#: Plain texts that are searched for what a size is, or a number of tensor data.
+SEARCHED = {
+    "in": "{text} in '5 6 7'",
+    "not in": "{text} not in names",
+    "in a variable": "{text} in names",
+    "end": "'rows 5'.endswith({text})",
+    "start": "names.startswith({text})",
+    "find": "names.find({text}) >= 0",
+    "find backwards": "names.rfind({text}) >= 0",
+    "count": "'5 6 7'.count({text}) > 0",
+    "index": "'0 1 2 3 4 5 6 7 8 9'.index({text}) > 8",
+    "split": "len('5 6 7'.split({text})) > 1",
+    "split backwards": "len(names.rsplit({text})) > 1",
+    "partition": "names.partition({text})[1] != ''",
+    "prefix": "names.removeprefix({text}) != names",
+    "suffix": "names.removesuffix({text}) != names",
+    "replace": "names.replace({text}, '') != names",
+    "strip": "'5 6 7'.strip({text}) != '5 6 7'",
+}
+TEXTS = {"a size": "f'{n}'", "a variable": "text", "data": "str(k)"}
+
+_SEARCH = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        n, names, k = x.shape[0], "5 6 7", int((x > 0).sum())
+        text = str(n)
+        if {test}:
+            x = x * 2
+        return x
+"""
+
+
+@pytest.mark.parametrize(("search", "text"), [*itertools.product(SEARCHED, TEXTS)])
+def test_a_plain_text_is_not_searched_for_them(search: str, text: str) -> None:
+    test = SEARCHED[search].format(text=TEXTS[text])
+    model = model_of(_SEARCH.format(test=test), f"/search/{search} {text}.py")
+    with pytest.raises(RewriteError, match=r"line \d+ of .*: a text with"):
+        to_onnx(model, (up(3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+
+
+def test_a_plain_text_is_searched_for_others_and_a_message_for_anything() -> None:
+    source = _SEARCH.format(test="'5 6'.find(str(len(names))) >= 0 and names.split(' ')[0] in names and 1 + 1 == 2")
+    source = source.replace("return x", "print('rows: {}'.replace('{}', text), text.rjust(5))\n        return x")
+    onnx = to_onnx(model_of(source, "/search/others.py"), (up(3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    x = up(4)
+    (found,) = onnx.run({"x": x}).values()
+    torch.testing.assert_close(found, 2 * x)

@@ -1,4 +1,7 @@
-"""f-strings, `str(…)`, `repr(…)`, `format(…)`, `"…".format(…)` and `"…" % …` become texts that know tensor data."""
+"""f-strings, `str(…)`, `repr(…)`, `format(…)`, `"…".format(…)` and `"…" % …` become texts that know tensor data.
+
+What a text is searched for may be such a text: `"5 6 7".find(f"{n}")`.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,15 @@ from exportguard.source.walking import Transformer
 ORDER = 56
 _BUILT_IN = {"str": "str_", "repr": "repr_", "format": "format_"}
 
+#: Methods of texts alone that search for their first argument, and those that others have as well.
+_SEARCHING = frozenset(
+    (
+        *("endswith", "find", "partition", "removeprefix", "removesuffix", "replace", "rfind", "rindex"),
+        *("rpartition", "rsplit", "startswith"),
+    )
+)
+_SEARCHING_TOO = frozenset(("count", "index", "lstrip", "rstrip", "split", "strip"))
+
 
 def apply(unit: Unit) -> None:
     """Rewrites what makes a text of values; in a message that is no change by itself."""
@@ -22,7 +34,6 @@ def apply(unit: Unit) -> None:
 
 class _Texts(Transformer):
     def __init__(self, unit: Unit) -> None:
-        self._unit = unit
         self._unit = unit
         self._is_told = False
         self._own = {*scope.parameters(unit.node), *scope.assigned(unit.node.body), *unit.original.__globals__}
@@ -70,6 +81,14 @@ class _Texts(Transformer):
         elif isinstance(function, ast.Attribute) and function.attr == "format" and _is_text(function.value):
             self._note(node)
             return ast.copy_location(build.call("filled_", function.value, *node.args), node)
+        elif isinstance(function, ast.Attribute) and _searches(function) and node.args and not self._is_told:
+            node.args[0] = _sought(node.args[0])
+        return node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:
+        self.generic_visit(node)
+        if len(node.ops) == 1 and isinstance(node.ops[0], ast.In | ast.NotIn) and _is_text(node.comparators[0]):
+            node.left = _sought(node.left)
         return node
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
@@ -78,6 +97,15 @@ class _Texts(Transformer):
             return node
         self._note(node)
         return ast.copy_location(build.call("percent_", node.left, node.right), node)
+
+
+def _sought(node: ast.expr) -> ast.expr:
+    return node if isinstance(node, ast.Constant) else ast.copy_location(build.call("sought_", node), node)
+
+
+def _searches(method: ast.Attribute) -> bool:
+    """Whether a method of this name searches in a text, which may be that of something else."""
+    return method.attr in _SEARCHING or (method.attr in _SEARCHING_TOO and _is_text(method.value))
 
 
 def _is_text(node: ast.expr) -> bool:
