@@ -30,7 +30,6 @@ _aten = torch.ops.aten
 
 _SQUEEZES = (_aten.squeeze.default, _aten.squeeze.dim, _aten.squeeze.dims)
 _SQUEEZES_IN_PLACE = (_aten.squeeze_.default, _aten.squeeze_.dim, _aten.squeeze_.dims)
-SQUEEZING = (*_SQUEEZES, *_SQUEEZES_IN_PLACE)
 
 
 def _quotient_up(size: sympy.Expr, part: sympy.Expr) -> sympy.Expr:
@@ -54,8 +53,11 @@ _COUNTS: Mapping[Any, Callable[[sympy.Expr, sympy.Expr], sympy.Expr]] = {
 #: Of one row they give a number, of several a matrix.
 _COVARIANCES = (_aten.cov.default, _aten.corrcoef.default)
 
+#: What takes an axis away that has one entry: a covariance of one row is a number.
+SQUEEZING = (*_SQUEEZES, *_SQUEEZES_IN_PLACE, *_COVARIANCES)
+
 #: The operators of this module.
-FORMED = (*_SQUEEZES, *_SQUEEZES_IN_PLACE, *_COVARIANCES, *_COUNTS)
+FORMED = (*SQUEEZING, *_COUNTS)
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
@@ -131,7 +133,7 @@ _SQUEEZED = (
     "an axis is squeezed of which tensor data alone tells the size ({}): where it has a single entry the model takes "
     "the axis away, and goes on with another rank, while a file has one rank for each value. What to do: name the axes "
     "that always have one entry, as `mask.nonzero().squeeze(1)`, or write `flatten()` or `reshape(…)` for what is "
-    "meant; behind `torch._check(x.shape[0] > 1)` it may stay"
+    "meant; behind `torch._check(x.shape[0] > 1)` it may stay, as a covariance of rows may"
 )
 
 

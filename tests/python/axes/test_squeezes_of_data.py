@@ -47,6 +47,8 @@ SQUEEZED: dict[str, Model] = {
     "one axis": lambda x: x[x[:, 0] > 0].squeeze(0).sum(0),
     "several axes": lambda x: x[x[:, 0] > 0][None].squeeze((0, 1)).sum(0),
     "a product": lambda x: (x[x[:, 0] > 0] @ x.T).squeeze(),
+    "a covariance": lambda x: torch.cov(x[x[:, 0] > 0]),
+    "a correlation": lambda x: torch.corrcoef(x[x[:, 0] > 0]).sum(),
     "a slice": lambda x: x[: (x[:, 0] > 0).sum().item()].squeeze(0),
 }
 IN_LOOPS: dict[str, Model] = {"in a loop": in_a_loop, "by parts": by_parts, "until none is left": until_none_is_left}
@@ -72,10 +74,18 @@ def checked(x: torch.Tensor) -> torch.Tensor:
     return rows.squeeze().sum(0)
 
 
+def covariance(x: torch.Tensor) -> torch.Tensor:
+    rows = x[x[:, 0] > -9]
+    torch._check(rows.shape[0] > 1)
+    return torch.cov(rows) @ rows
+
+
 KEPT: dict[str, Model] = {
     "an axis that has one entry": lambda x: x[(x[:, 0] > 0).nonzero().squeeze(1)],
     "another axis": lambda x: x[x[:, 0] > 0].squeeze(1),
     "more by a check": checked,
+    "a covariance of columns": lambda x: torch.cov(x[x[:, 0] > -9].T),
+    "a covariance of more by a check": covariance,
 }
 
 
