@@ -169,10 +169,10 @@ class _Walk:
             if outcome == Outcome.AGREES and len(self._ways) <= _WAYS:
                 way = self._gone(known)
                 waiting += self._drawn(way.questions, known)
-                outcome = self._outcome_of(way, known)
-                wrong = (point for point in self._along(way, known) if self._trace.differs(point))
-                if outcome == Outcome.AGREES and (point := next(wrong, None)) is not None:
-                    sizes, outcome = point, Outcome.DIFFERS
+                points = itertools.chain([sizes], self._along(way, known))
+                wrong = next((point for point in points if self._is_wrong(way, point)), None)
+                if wrong is not None:
+                    sizes, outcome = wrong, Outcome.DIFFERS
             if outcome == Outcome.DIFFERS and self._trace.runs_as_traced():
                 known = self._trace.all_sizes(sizes)
                 test = next(test for test in self._tests if not self._holds(test, known))
@@ -247,10 +247,11 @@ class _Walk:
         self._untraced.add(frozenset(answers))
         return Asked(answers, (), [*_numbers_in(self._tests), *self._trace.trial.numbers])
 
-    def _outcome_of(self, way: Asked, sizes: Sizes) -> Outcome:
-        """What the way's own program shows at its sizes, where that of the trace does what the model does."""
-        is_same = way.program is None or self._trace.trial.goes_as(way.program, sizes)
-        return Outcome.AGREES if is_same else Outcome.DIFFERS
+    def _is_wrong(self, way: Asked, sizes: Sizes) -> bool:
+        """Whether the program does something else there than the model, or than the way's own program."""
+        if self._trace.differs(sizes):
+            return True
+        return way.program is not None and not self._trace.trial.goes_as(way.program, self._trace.all_sizes(sizes))
 
     def _along(self, way: Asked, beside: Sizes) -> Iterator[Sizes]:
         """Sizes of one way, at which a test has another answer, or what is divided by a number another result."""

@@ -77,6 +77,30 @@ def test_what_few_data_show_is_seen(sets: str, uses: str) -> None:
     assert any(is_there)
 
 
+_OF_STEPS = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        w, v, n = x.mean(0), x.amax(0), x.shape[0]
+        if n > 4 and x.sum() > 0:
+            v = v * (n // 40 + 1)
+        if x.sum() > 1234.25 and x.sum() < 1234.75:
+            w = w + v
+        return w
+"""
+
+
+def test_what_few_data_show_from_some_size_on_is_seen() -> None:
+    model = model_of(_OF_STEPS, "/branches/steps.py")
+    onnx = to_onnx(model, (torch.rand(4, 4),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    for rows in (3, 5, 39, 40, 41, 85):
+        for x in _leading_there(rows, 1234.5):
+            (found,) = onnx.run({"x": x}).values()
+            torch.testing.assert_close(found, model(x), rtol=1e-4, atol=1e-4)
+
+
 class TwoBranches(torch.nn.Module):
     """In a loop and behind it."""
 
