@@ -60,13 +60,17 @@ def _leading_there(rows: int, number: float) -> list[torch.Tensor]:
     return [given, first, of_sum, swapped]
 
 
-@pytest.mark.parametrize("uses", USES)
-@pytest.mark.parametrize("sets", SETS)
-def test_what_few_data_show_is_seen(sets: str, uses: str) -> None:
-    size = SIZES[(list(SETS).index(sets) + list(USES).index(uses)) % 2]
+@pytest.mark.parametrize(
+    ("sets", "uses", "size"),
+    [
+        *zip(SETS, itertools.cycle(USES), itertools.cycle(SIZES), strict=False),
+        *zip(SETS, itertools.cycle(reversed(USES)), itertools.cycle(reversed(SIZES)), strict=False),
+    ],
+)
+def test_what_few_data_show_is_seen(sets: str, uses: str, size: str) -> None:
     test, number = USES[uses]
     source = _PROGRAM.format(sets=SETS[sets].format(size=size), uses=test)
-    model = model_of(source, f"/branches/{sets} {uses}.py")
+    model = model_of(source, f"/branches/{sets} {uses} {size}.py")
     onnx = to_onnx(model, (torch.rand(4, 4),), dynamic_shapes=({0: "rows"},), rewrite="auto")
     is_there = []
     for rows in (1, 2, 3, 4, 5, 6, 7):
