@@ -7,18 +7,11 @@
 #include <vector>
 
 #include "exportguard/ir/builder.h"
+#include "lowering/sums_of_sizes.h"
 #include "lowering/target_facts.h"
 
 namespace exportguard::lowering {
 namespace {
-
-/// Whether an expression of sizes is a sum of products of sizes, so that it is never negative.
-bool is_sum_of_sizes(const SymExpr& expression) {
-  const auto is_size = [](const SymExpr& factor) { return factor.symbol_name().has_value(); };
-  return std::ranges::all_of(expression.terms(), [&](const SymExpr::Term& term) {
-    return term.coefficient >= 0 && std::ranges::all_of(term.factors, is_size);
-  });
-}
 
 bool may_be_empty(const ir::Dim& size) { return !is_sum_of_sizes(size - SymExpr(1)); }
 

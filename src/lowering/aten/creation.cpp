@@ -4,6 +4,7 @@
 #include "exportguard/lowering/table.h"
 #include "lowering/complex_rules.h"
 #include "lowering/kernels.h"
+#include "lowering/sums_of_sizes.h"
 
 namespace exportguard::lowering {
 namespace {
@@ -62,21 +63,10 @@ Value* integers_by_floats(LoweringContext& ctx, const Bounds& bounds) {
   return ctx.op("Add", {scaled, ctx.cast(bounds.start, DType::kInt64)});
 }
 
-/// Torch calls a number that tensor data tell u0, u1, …; it may be below 0, which a size is not.
-bool is_size_of_input(const SymExpr& factor) {
-  const auto name = factor.symbol_name();
-  const bool is_of_data = name && name->front() == 'u' && name->find_first_not_of("0123456789", 1) == std::string::npos;
-  return name && !is_of_data;
-}
-
 /// Whether an integer is known not to be below 0: a number, or a sum of sizes of the inputs.
 bool is_not_negative(LoweringContext& ctx, const Value* value) {
   const ir::Elements* elements = ctx.find_elements(value);
-  return elements && std::ranges::all_of(*elements, [](const SymExpr& element) {
-           return std::ranges::all_of(element.terms(), [](const SymExpr::Term& term) {
-             return term.coefficient >= 0 && std::ranges::all_of(term.factors, is_size_of_input);
-           });
-         });
+  return elements && std::ranges::all_of(*elements, is_sum_of_input_sizes);
 }
 
 /// Where a target takes a Gather of a Range for a Slice, indices below 0 count from the end twice: a range that may
