@@ -65,8 +65,11 @@ class ModelRun:
     @functools.cached_property
     def is_own(self) -> bool:
         """Whether the class of the module is the user's, and not of an installed package."""
-        file = getattr(sys.modules.get(type(self._model).__module__), "__file__", None)
-        return file is None or not is_installed(file)
+        return _is_own(type(self._model))
+
+    def is_buffer_of_own(self, name: str) -> bool:
+        """Whether a buffer is that of a module whose class is the user's."""
+        return _is_own(type(self._model.get_submodule(name.rpartition(".")[0])))
 
     @functools.cached_property
     def known_structure(self) -> object:
@@ -268,6 +271,11 @@ class TriedCall:
         leaves = [leaf for leaf in self.inputs.leaves() if isinstance(leaf, torch.Tensor)]
         rows = max((leaf.numel() // (_width(leaf) or 1) for leaf in leaves), default=1)
         return rows, rows * self._run.weights
+
+
+def _is_own(kind: type[torch.nn.Module]) -> bool:
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return file is None or not is_installed(file)
 
 
 def _entries(call: CallInputs) -> int:

@@ -280,7 +280,7 @@ class Trial:
     def _left_otherwise(self, expected: Written, inputs: CallInputs) -> str:
         """The first input or buffer that the program left otherwise than is expected, behind a call of it.
 
-        What a model of an installed package keeps in buffers for itself is no result, if its program does not.
+        What a module of an installed package keeps in buffers for itself is no result, if its program does not.
         """
         if not self._returns_written:
             return ""
@@ -289,8 +289,9 @@ class Trial:
         def before(key: Key) -> Any:
             return self._run.buffer(key) if isinstance(key, str) else inputs.leaves()[key]
 
-        keys = [key for key in {**expected, **got} if self._run.is_own or isinstance(key, int) or key in got]
-        return left_otherwise(expected, got, before, keys)
+        keys = {**expected, **got}
+        compared = [key for key in keys if isinstance(key, int) or key in got or self._run.is_buffer_of_own(key)]
+        return left_otherwise(expected, got, before, compared)
 
     def _is_refused_with_masks(self, call: TriedCall) -> bool:
         """Whether the model refuses the sizes as the program does, once a mask leaves a token out.

@@ -81,6 +81,45 @@ def test_what_is_left_at_other_sizes_is_as_in_eager(writes: str, place: str) -> 
             torch.testing.assert_close(value, left)
 
 
+class KeepsATable(torch.nn.BatchNorm1d):
+    """As modules of installed packages do, which keep in a buffer what they would compute again."""
+
+    __module__ = torch.nn.BatchNorm1d.__module__
+
+    def __init__(self) -> None:
+        super().__init__(4)
+        self.register_buffer("table", torch.zeros(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] > 4:
+            self.table = torch.arange(float(x.shape[0]))
+        return super().forward(x) * 2
+
+
+class KeepsItOnItsOwn(KeepsATable):
+    __module__ = __name__
+
+
+@pytest.mark.parametrize("kind", [KeepsATable, KeepsItOnItsOwn])
+def test_what_modules_of_packages_keep_for_themselves_is_no_result(kind: type[torch.nn.Module]) -> None:
+    class Around(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = kind()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.inner(x)
+
+    def export() -> None:
+        to_onnx(Around().eval(), (torch.rand(3, 4),), dynamic_shapes=({0: "rows"},))
+
+    if kind is KeepsATable:
+        export()
+        return
+    with pytest.raises(AxisError, match="something else than the model"):
+        export()
+
+
 def test_places_tell_writes_and_other_tensors() -> None:
     first, second, given = torch.zeros(2), torch.zeros(2), torch.zeros(3)
     places = Places({"first": first, "second": second}, [given, 5])
