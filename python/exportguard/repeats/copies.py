@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -21,6 +20,9 @@ from exportguard.repeats.likenesses import Likeness
 _OF_NO_PATH = Local.of(0)
 _CLASSES = (torch.Tensor, torch.nn.Parameter)
 
+#: An attribute of torch's converter.
+_HELD = "_exportguard_copies"
+
 
 class Copies:
     """The fake tensors that one converter of torch has made, by the look of what they stand for."""
@@ -31,10 +33,11 @@ class Copies:
 
     @staticmethod
     def of(converter: Any) -> Copies:
-        """Those of a converter, as long as it lives."""
-        copies = _COPIES.get(converter)
-        if copies is None:
-            copies = _COPIES[converter] = Copies(converter)
+        """Those of a converter, which lie in it: they know it, and a weak key would keep what its value knows."""
+        held = vars(converter)
+        if _HELD not in held:
+            held[_HELD] = Copies(converter)
+        copies: Copies = held[_HELD]
         return copies
 
     def fake_of(self, tensor: torch.Tensor, key: Hashable) -> FakeTensor | None:
@@ -65,9 +68,6 @@ class Copies:
         fake.numel()  # a copy has what was computed by then, and a product of symbols takes long
         likeness.settle()
         self._known[key] = likeness
-
-
-_COPIES: WeakKeyDictionary[Any, Copies] = WeakKeyDictionary()
 
 
 def look_of(tensor: torch.Tensor) -> Hashable | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dis
 import functools
-import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
 _LAYERS = "torch._decomp.decompositions"
 _MODULES = "torch.nn.modules.rnn"
 
-# How many sequences were packed, which packing forgets, by the symbol of the number of steps, for each trace. The fake
-# tensor of batch sizes cannot hold it: torch makes others in its place.
-_batches: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+# An attribute of the environment of a trace: how many sequences were packed, which packing forgets, by the symbol of
+# the number of steps. The fake tensor of batch sizes cannot hold it: torch makes others in its place.
+_BATCHES = "_exportguard_batches"
 
 
 @torch.library.custom_op("exportguard::pad_packed_sequence", mutates_args=())
@@ -65,7 +64,7 @@ def _is_fake(value: Any) -> bool:
 
 def _batch_of(batch_sizes: torch.Tensor) -> Any:
     steps: Any = batch_sizes.shape[0]
-    known = _batches.get(steps.node.shape_env, {}) if isinstance(steps, torch.SymInt) else {}
+    known = vars(steps.node.shape_env).get(_BATCHES, {}) if isinstance(steps, torch.SymInt) else {}
     return known[steps.node.expr] if known and steps.node.expr in known else batch_sizes[0].item()
 
 
@@ -83,7 +82,7 @@ def packed_shapes(
     for size in (total, longest):
         check(size >= 1)
     check(longest <= steps)
-    _batches.setdefault(fake_mode.shape_env, {})[longest.node.expr] = batch
+    vars(fake_mode.shape_env).setdefault(_BATCHES, {})[longest.node.expr] = batch
     with fake_mode:
         return input.new_empty((total, *input.shape[2:])), lengths.new_empty((longest,))
 
