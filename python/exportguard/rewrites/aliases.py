@@ -124,9 +124,13 @@ class Aliases:
         for other in others - {key}:
             self._stale[other] = line_now()
 
-    def is_stale(self, tensor: object) -> bool:
-        """Whether a tensor may hold other numbers in Python."""
-        return isinstance(tensor, torch.Tensor) and bool(self._stale) and self._key(tensor) in self._stale
+    def is_stale(self, tensor: object, stale: Mapping[int, str] | None = None) -> bool:
+        """Whether a tensor may hold other numbers in Python.
+
+        :param stale: what was stale at some time; now, if it is None
+        """
+        known = self._stale if stale is None else stale
+        return isinstance(tensor, torch.Tensor) and bool(known) and self._key(tensor) in known
 
     # -------------------------------------------------------------------------------------- runs of bodies
 

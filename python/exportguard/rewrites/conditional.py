@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from exportguard.model_code import is_models
 from exportguard.rewrites.aliases import aliases_now
@@ -151,7 +152,9 @@ class Condition:
         for branch in self._branches:
             aliases.set_stale(before)
             captured.begin_of_a_branch()
-            runs.append(Run(branch, snapshot, captured))
+            run = Run(branch, snapshot, captured)
+            captured.hand_on(pytree.tree_leaves((run.result, [new for _, new in run.changes])))
+            runs.append(run)
             after |= aliases.stale_now()
         aliases.set_stale(after)
         return runs

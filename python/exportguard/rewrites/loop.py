@@ -83,6 +83,7 @@ class Loop:
         self._elements: list[Any] = []  # what the last run appended
         self._goes_on: Any = True
         self._after: tuple[Any, ...] = ()  # the variables behind the last run
+        self._stale_before: dict[int, str] = {}  # what was stale before the first
 
     # -------------------------------------------------------------------------------------- analysis
 
@@ -128,7 +129,7 @@ class Loop:
 
     def _analyse(self) -> None:
         aliases = aliases_now()
-        before = aliases.stale_now()
+        before = self._stale_before = aliases.stale_now()
         for _ in range(_RUNS):
             if not self._run_changes_kinds():
                 if self._captured.writes:  # in the next step others may read what this one wrote
@@ -269,6 +270,7 @@ class Loop:
             if isinstance(leaf, torch.Tensor):
                 require_no_attributes(leaf)
                 self._captured.add(leaf)
+        self._captured.hand_on([*leaves, *pytree.tree_leaves(appended)])
         self._written = self._captured.mark_written()
         self._elements = appended
         self._link_step(appended)
@@ -540,7 +542,10 @@ class Loop:
             for tensor, content in builtins.zip(self._written_tensors(), contents, strict=True):
                 tensor.copy_(content)
         for output, (place, _) in builtins.zip(outputs, self._sorted_kinds(), strict=True):
-            aliases.link(output, [self._made[place][1], self._ends[place]], stale_from=[self._ends[place]])
+            start, end = self._start[place], self._ends[place]
+            is_stale_before = not has_steps and aliases.is_stale(start, self._stale_before)
+            stale_from = [end, start] if is_stale_before else [end]
+            aliases.link(output, [self._made[place][1], end], stale_from=stale_from)
         note_containers(self._replaced(values), self._line)
         return values
 

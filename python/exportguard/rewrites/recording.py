@@ -117,6 +117,18 @@ class Captured:
             if writer is not None and own is not None and own != writer:
                 raise _of_two_names()
 
+    def hand_on(self, leaves: Iterable[object]) -> None:
+        """Refuses what a body hands on, if its memory was changed under the name of another captured tensor.
+
+        It may be a tensor from outside that no function has seen, as `w` in `v += 1; v = w` behind `w = v[:]`.
+        """
+        for leaf in leaves if self._written_now else ():
+            if isinstance(leaf, torch.Tensor):
+                writer = self._written_now.get(_storage(leaf))
+                own = self.origin.get(id(leaf), None if id(leaf) in self.made else id(leaf))
+                if writer is not None and own is not None and own != writer:
+                    raise _of_two_names()
+
     def write(self, tensor: torch.Tensor) -> None:
         """Notes under which captured tensor's name memory is changed."""
         self.writes = True
