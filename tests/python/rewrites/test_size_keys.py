@@ -64,6 +64,7 @@ class OfTwoSizes(Module):
         return found
 
     def forward(self, x):
+        self.known.clear()  # what it has of other sizes would be state
         return self.count(x.shape[0]) * 10 + self.count(x.shape[0] // 2) + self.count(x.shape[0])
 
 
