@@ -34,6 +34,7 @@ from .example import Example, Place
 from .export_errors import explained_export
 from .garbage import without_full_collections
 from .inputs import CallInputs
+from .lost_buffers import told_once
 from .patches.torch.constraints import static_axes_reported
 from .phases import phase, recorded_phases
 from .reading import Exported
@@ -76,6 +77,7 @@ def exported_module(request: ExportRequest) -> Exported:
             torch.no_grad(),
             shared_snapshots(),
             serializers_of(request.guard),
+            told_once(),
             traced_with_markers(request.repeats) as counts,
         ):
             found = _exported(request)

@@ -11,6 +11,7 @@ from typing import Any
 import onnx
 import pytest
 import torch
+import transformers
 
 from exportguard import _core
 from exportguard.errors import FileError, InvalidArgumentError, LoweringError
@@ -232,7 +233,12 @@ class Counting(torch.nn.Module):
 
 
 class Remembering(torch.nn.Module):
-    """Attends to what is near until it is given a short text, and to all from then on."""
+    """Attends to what is near until it is given a short text, and to all from then on.
+
+    It stands for one of an installed package, as BigBird is: one of the user's own is refused.
+    """
+
+    __module__ = transformers.__name__
 
     def __init__(self) -> None:
         super().__init__()

@@ -58,5 +58,13 @@ def left_otherwise(expected: Written, got: Written, before: Callable[[Key], Any]
     return ""
 
 
+def is_lost(before: Any, now: torch.Tensor | None) -> bool:
+    """Whether a buffer was given a tensor that it cannot hold, of other sizes or of another dtype, which a file does
+    not return: each call of it begins with the one before it."""
+    if not isinstance(before, torch.Tensor) or now is None:
+        return False
+    return (before.dtype, before.shape) != (now.dtype, now.shape)
+
+
 def _version(tensor: torch.Tensor) -> int | None:
     return tensor._version if has_memory(tensor) and not tensor.is_inference() else None

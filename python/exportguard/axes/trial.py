@@ -16,11 +16,12 @@ from torch.export import ExportedProgram
 
 from exportguard.devices import same_random_numbers
 from exportguard.inputs import CallInputs
+from exportguard.lost_buffers import tell_lost
 
 from .bodies import Course, ManyStepsError
 from .examples import sizes_of_examples
 from .expressions import Sizes
-from .left_behind import Key, Written, left_otherwise
+from .left_behind import Key, Written, is_lost, left_otherwise
 from .model_run import ModelRun, TriedCall
 from .resizing import InputsOfOtherSizes, with_data_at_ends, with_masks, with_other_data
 from .rounding import agree, difference, rank
@@ -291,7 +292,10 @@ class Trial:
 
         keys = {**expected, **got}
         compared = [key for key in keys if isinstance(key, int) or key in got or self._run.is_buffer_of_own(key)]
-        return left_otherwise(expected, got, before, compared)
+        lost = [key for key in compared if isinstance(key, str) and is_lost(before(key), expected.get(key))]
+        for key in lost:
+            tell_lost(key, before(key), expected[key])
+        return left_otherwise(expected, got, before, [key for key in compared if key not in lost])
 
     def _is_refused_with_masks(self, call: TriedCall) -> bool:
         """Whether the model refuses the sizes as the program does, once a mask leaves a token out.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 
 import pytest
 import torch
@@ -92,7 +93,7 @@ class KeepsATable(torch.nn.BatchNorm1d):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if x.shape[0] > 4:
-            self.table = torch.arange(float(x.shape[0]))
+            self.table = torch.full((2,), float(x.shape[0]))
         return super().forward(x) * 2
 
 
@@ -118,6 +119,30 @@ def test_what_modules_of_packages_keep_for_themselves_is_no_result(kind: type[to
         return
     with pytest.raises(AxisError, match="something else than the model"):
         export()
+
+
+class Grows(torch.nn.Module):
+    """A table that is made anew where it is too short."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.arange(2.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] > 4:
+            self.table = torch.arange(float(x.shape[0]))
+        return x * 2
+
+
+@pytest.mark.parametrize("rewrite", [(), "auto"])
+def test_what_a_buffer_cannot_hold_is_told_and_no_difference(rewrite: object, caplog: pytest.LogCaptureFixture) -> None:
+    model = Grows().eval()
+    for _ in range(2):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "exportguard"):
+            to_onnx(model, (torch.rand(3, 4),), dynamic_shapes=({0: "rows"},), rewrite=rewrite)
+        told = [record for record in caplog.records if "gives the buffer table other sizes" in record.getMessage()]
+        assert len(told) == 1
 
 
 def test_places_tell_writes_and_other_tensors() -> None:

@@ -9,7 +9,6 @@ one of another size where a table has grown. Here it is written to the buffer it
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,9 +18,8 @@ from torch.utils import _pytree as pytree
 
 from exportguard.declaration.expected import Expected, expecting
 from exportguard.declaration.patch import Patch
+from exportguard.lost_buffers import tell_lost
 from exportguard.repeats.questions import is_replayed
-
-logger = logging.getLogger(__name__)
 
 _TARGET = "torch.export._trace.register_buffer_assignment_hook"
 
@@ -93,11 +91,7 @@ def _fits(buffer: _Buffer, now: torch.Tensor) -> bool:
 
     if now.dtype == buffer.tensor.dtype and statically_known_true(sym_eq(now.shape, buffer.tensor.shape)):
         return True
-    logger.warning(
-        "forward gives the buffer %s other sizes or another dtype: %s %s, before it %s %s; each call of the program "
-        "begins with the one before it",
-        *(buffer.path, now.dtype, tuple(now.shape), buffer.tensor.dtype, tuple(buffer.tensor.shape)),
-    )
+    tell_lost(buffer.path, buffer.tensor, now)
     return False
 
 
