@@ -218,10 +218,12 @@ def optimize(
     inline_functions: bool = False,
     own: Sequence[dict[str, Any]] = (),
     are_types_inferred: bool = False,
+    positions: int = 0,
 ) -> dict[str, Any]:
     """Improves the model in place; gives `patterns` as (name, times, seconds, refusals), `nodes_before`, `nodes_after`
     and `seconds`. `own` has patterns as `exportguard.Pattern` describes them; with `are_types_inferred` the model was
-    made here and not read, and its types are not inferred again."""
+    made here and not read, and its types are not inferred again. `positions` are the most that a text has, 0 if that
+    is not known."""
 
 def keeps_caches_in_one_buffer(model: Model) -> bool: ...
 def optimizer_patterns() -> list[tuple[str, str, str, int, str]]:

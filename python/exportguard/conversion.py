@@ -33,7 +33,9 @@ def convert(read: ReadProgram, *, opset: int, options: ExportOptions, optimize: 
             )
         if optimize:
             with phase("optimizing"):
-                model.optimize(target=optimize if isinstance(optimize, str) else "portable")
+                model.optimize(
+                    target=optimize if isinstance(optimize, str) else "portable", positions=options.positions
+                )
         _core.widen_bfloat16(graph, options.target)
         _core.keep_factors(graph, options.target)
         _core.keep_apart(graph, options.target)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 
 from . import _core
-from .arguments import path_of, require_choice, require_flags, require_kind, require_named
+from .arguments import path_of, require_choice, require_count, require_flags, require_kind, require_named
 from .axis_report import AxisOutcome
 from .errors import FileError, InvalidArgumentError
 from .notebook_tables import bars, page, table
@@ -89,18 +89,23 @@ class OnnxModel:
         target: Target = "portable",
         patterns: Sequence[str | OwnPattern] = (),
         inline_functions: bool = False,
+        positions: int | None = None,
     ) -> OptimizationReport:
         """Fuses and simplifies nodes in place, and tells what was done.
 
         `patterns` has those to try, by name or as `exportguard.Pattern` of one's own; all built-in ones if empty, and
         `[*builtin_patterns(), own]` for both. With `inline_functions` local functions are written out first.
+        `positions` are the most that a text has, `max_position_embeddings` of many configurations: for
+        "onnxruntime-genai" attention turns queries and keys itself, by tables of as many rows.
 
         Raises:
-            InvalidArgumentError: `target` or a name among `patterns` is unknown, a pattern's match or replacement is
-                not right, or what one makes is matched again and again.
+            InvalidArgumentError: `target` or a name among `patterns` is unknown, `positions` is no positive integer, a
+                pattern's match or replacement is not right, or what one makes is matched again and again.
             GraphError: a function to be inlined calls itself.
         """
         require_flags(inline_functions=inline_functions)
+        if positions is not None:
+            require_count("positions", positions, 1)
         own = [pattern for pattern in patterns if not isinstance(pattern, str)]
         for pattern in own:
             if not isinstance(pattern, OwnPattern):
@@ -114,6 +119,7 @@ class OnnxModel:
             inline_functions=inline_functions,
             own=[pattern.described(self._core.opsets.get("", 0)) for pattern in own],
             are_types_inferred=self.is_made_here,
+            positions=positions or 0,
         )
         uses = [PatternUse(*part) for part in done["patterns"]]
         self._report = OptimizationReport(uses, done["nodes_before"], done["nodes_after"], done["seconds"])

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch.nn.parameter import is_lazy
 
-from .arguments import require_choice, require_flags, require_named, require_names
+from .arguments import require_choice, require_count, require_flags, require_named, require_names
 from .axes.enlarging import enlarged
 from .axes.model_run import ModelRun
 from .declaration import Patch
@@ -50,6 +50,8 @@ class ExportOptions:
     kernel for a dtype, the model computes in another one; "onnx" is the standard alone. `examples` are more inputs,
     each a dictionary of arguments by name, of a model whose inputs go together as patches and the grid that counts
     them: other sizes cannot be tried there with inputs that are made of the one example (see "Axes that change").
+    `positions` are the most that a text has, for `optimize="onnxruntime-genai"`: with them attention turns queries and
+    keys itself, by tables of as many rows.
     """
 
     guard: PatchOptions | Mapping[str, Any] | None = PatchOptions()
@@ -64,6 +66,7 @@ class ExportOptions:
     modules_as_functions: ModulesAsFunctions = ()
     target: Target = "onnxruntime-cpu"
     examples: Sequence[Mapping[str, Any]] = ()
+    positions: int | None = None
 
     def __post_init__(self) -> None:
         if self.guard is not None and not isinstance(self.guard, PatchOptions):
@@ -76,6 +79,8 @@ class ExportOptions:
         object.__setattr__(self, "decompositions", chosen_decompositions(self.decompositions))
         as_wanted(self.modules_as_functions)
         require_choice("target", self.target, ("onnx", "onnxruntime-cpu", "onnxruntime-cuda"))
+        if self.positions is not None:
+            require_count("positions", self.positions, 1)
         for number, example in enumerate(self.examples):
             require_named(f"options.examples[{number}]", example)
 

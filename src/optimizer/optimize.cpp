@@ -91,7 +91,7 @@ class Run {
       reports.push_back({.name = std::string(pattern.name)});
     }
 
-    const Facts facts(opset, options_.target);
+    const Facts facts(opset, options_.target, options_.positions);
     Driver driver(model_, facts, patterns, reports);
     clean(graph);
     for (const Stage stage : {Stage::kSimplify, Stage::kFuse, Stage::kFinish, Stage::kPack}) {

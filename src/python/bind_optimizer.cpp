@@ -39,7 +39,8 @@ opt::PatternTable table_with(const std::vector<py::dict>& own) {
 }
 
 py::dict optimize(ir::Model& model, const std::string& target, const std::vector<std::string>& only,
-                  bool inline_functions, const std::vector<py::dict>& own, bool are_types_inferred) {
+                  bool inline_functions, const std::vector<py::dict>& own, bool are_types_inferred,
+                  std::int64_t positions) {
   const opt::PatternTable table = table_with(own);  // destroyed with the GIL held
   opt::OptimizeOptions options;
   options.target = target_named(target);
@@ -47,6 +48,7 @@ py::dict optimize(ir::Model& model, const std::string& target, const std::vector
   options.only = only;
   options.inlines_functions = inline_functions;
   options.are_types_inferred = are_types_inferred;
+  options.positions = positions;
   opt::Report report;
   {
     const py::gil_scoped_release release;
@@ -77,9 +79,10 @@ py::list optimizer_patterns() {
 void bind_optimizer(py::module_& m) {
   m.def("optimize", &optimize, py::arg("model"), py::kw_only(), py::arg("target") = "portable",
         py::arg("only") = std::vector<std::string>(), py::arg("inline_functions") = false,
-        py::arg("own") = std::vector<py::dict>(), py::arg("are_types_inferred") = false,
+        py::arg("own") = std::vector<py::dict>(), py::arg("are_types_inferred") = false, py::arg("positions") = 0,
         "Improves the model in place; what was done, as (pattern, times, seconds, refusals) and counts of nodes. own: "
-        "patterns as `exportguard.Pattern` describes them. are_types_inferred: the model was made here and not read.");
+        "patterns as `exportguard.Pattern` describes them. are_types_inferred: the model was made here and not read. "
+        "positions: the most that a text has, 0 if that is not known.");
   m.def("keeps_caches_in_one_buffer", &opt::keeps_caches_in_one_buffer, py::arg("model"),
         "Whether all inputs of four axes are caches that may be buffers longer than what they hold.");
   m.def("outline_modules", &outline_modules, py::arg("model"), py::arg("modules"),

@@ -33,6 +33,7 @@ NEVER_DECLINE = ("identity",)
 DTYPES = {"f32": np.float32, "f16": np.float16, "f64": np.float64, "i64": np.int64, "i32": np.int32, "bool": np.bool_}
 TOLERANCES = {"float16": 2e-3, "float32": 1e-4, "float64": 1e-4}
 BASE = {"b": 2, "s": 3, "t": 4, "p": 5, "h": 7, "n": 2}
+POSITIONS = 16  # that a text has at most
 MOST = 40  # of each pattern
 RUN_ERRORS = (
     ExportGuardError,
@@ -64,7 +65,7 @@ def case_of(pattern: str) -> Case:
 def optimized(text: str, pattern: str) -> tuple[str, dict[str, object]]:
     """The graph after that pattern alone, and what the pattern did."""
     model = _core.Model.parse(f"opset 25\n{text}\n")
-    report = _core.optimize(model, target=TARGETS[pattern], only=[pattern, "dead_code"])
+    report = _core.optimize(model, target=TARGETS[pattern], only=[pattern, "dead_code"], positions=POSITIONS)
     done = next(one for one in report["patterns"] if one[0] == pattern)
     return model.text(), {"times": done[1], "reasons": done[3]}
 
@@ -209,7 +210,7 @@ def assert_keeps_answers(program: Program, given: Program, target: str) -> bool:
     before, after = _core.from_bytes(data), _core.from_bytes(data)
     written = before.text()
     try:
-        _core.optimize(after, target=target)
+        _core.optimize(after, target=target, positions=POSITIONS)
     except ExportGuardError:
         return False  # a graph that no run gets through, found out early
     after.verify()

@@ -17,10 +17,12 @@ using ir::Value;
 /// what is not known is nothing.
 class Facts {
  public:
-  Facts(int opset, Target target) : opset_(opset), target_(target) {}
+  Facts(int opset, Target target, std::int64_t positions = 0) : opset_(opset), target_(target), positions_(positions) {}
 
   int opset() const { return opset_; }
   Target target() const { return target_; }
+  /// The most positions that a text has; 0 if that is not known.
+  std::int64_t positions() const { return positions_; }
 
   /// The elements of an initializer or of a Constant node; null if the value is none.
   const ir::Tensor* constant(const Value* value) const;
@@ -38,6 +40,7 @@ class Facts {
 
   int opset_;
   Target target_;
+  std::int64_t positions_;
   mutable std::unordered_map<const Value*, std::optional<std::vector<SymExpr>>> sizes_;
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -14,7 +15,9 @@ struct OptimizeOptions {
   Target target = Target::kPortable;
   const PatternTable* table = nullptr;  ///< null: the built-in one
   std::vector<std::string> only;        ///< names of patterns and passes; empty: all
-  bool inlines_functions = false;       ///< calls of local functions become what the functions do, before all else
+  /// The most positions that a text has, for tables of rotations in the file; 0: it is not known, and there are none.
+  std::int64_t positions = 0;
+  bool inlines_functions = false;  ///< calls of local functions become what the functions do, before all else
   /// The model was made by builders and by nothing else: what it says of types need not be inferred again. Of a file
   /// that was read it may be what was so once.
   bool are_types_inferred = false;

@@ -24,6 +24,11 @@ class Options:
         default="portable",
         choices=("portable", "onnxruntime", "onnxruntime-genai"),
     )
+    positions: int | None = argument(
+        "--positions",
+        help="The most that a text has: with --for onnxruntime-genai attention has tables of rotations.",
+        default=None,
+    )
     inline: bool = argument("--inline/--no-inline", help="Write local functions out first.", default=False)
     report: bool = argument("--report/--no-report", help="A line for each pattern that did something.", default=False)
     verbose: int = argument("-v", "--verbose", help="0: nothing but errors; 1: the totals.", default=1)
@@ -34,7 +39,7 @@ def run(options: Options) -> int:
     output = require_writable(options.output, "output")
     model = load(options.model)
     model.infer_types()
-    report = model.optimize(target=options.runtime, inline_functions=options.inline)
+    report = model.optimize(target=options.runtime, inline_functions=options.inline, positions=options.positions)
     model.save(output)
     if options.report:
         click.echo(str(report))

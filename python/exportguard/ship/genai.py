@@ -42,7 +42,7 @@ def genai_config(
             "type": "phi3v" if parts else "decoder",
             **(parts or {}),
             "vocab_size": config.vocab_size,
-            "context_length": _context_length(config),
+            "context_length": context_length(model),
             **special_tokens(config, generation),
             "decoder": {
                 "filename": file_name,
@@ -64,7 +64,7 @@ def genai_config(
                 },
             },
         },
-        "search": search_of(generation, _context_length(config)),
+        "search": search_of(generation, context_length(model)),
     }
 
 
@@ -73,7 +73,9 @@ def write(folder: Path, config: dict[str, Any]) -> None:
     (folder / FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
-def _context_length(config: object) -> int:
+def context_length(model: Any) -> int:
+    """How many tokens a text of a decoder has at most."""
+    config = model.config.get_text_config()
     for name in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"):
         length = getattr(config, name, None)
         if isinstance(length, int) and length > 0:

@@ -18,6 +18,7 @@ from exportguard.models import ModelCase
 from exportguard.models.input_sets import sliding_window
 from exportguard.onnx_model import OnnxModel
 from exportguard.optimization import Optimize
+from exportguard.request import ExportOptions
 from exportguard.validation.discrepancies import BLIND, Discrepancy
 from exportguard.validation.validate import ValidateOptions, ValidationReport, validate_case
 from exportguard.version import made_with
@@ -118,7 +119,10 @@ def _write_decoder(case: ModelCase, cache: object, staging: Path, options: Folde
     prompts = _prompts(case, options, step.timer)
     optimize: Optimize = "onnxruntime-genai" if options.runtime == "genai" else True
     with step.timer("export", "exporting and converting"):
-        onnx_model = decoder_to_onnx(case.model, cache, opset=options.opset, optimize=optimize)
+        positions = genai.context_length(case.model) if options.runtime == "genai" else None
+        onnx_model = decoder_to_onnx(
+            case.model, cache, opset=options.opset, options=ExportOptions(positions=positions), optimize=optimize
+        )
     _save(onnx_model, staging / MODEL_FILE, step)
     step.ends.require_used()
     shapes, dtype = shapes_of(cache), _dtype(cache)

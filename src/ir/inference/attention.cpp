@@ -56,9 +56,20 @@ void infer_multi_head_attention(InferenceContext& ctx) {
   ctx.set(0, ctx.dtype(0), Shape{(*query)[0], (*query)[1], (*value)[2]});
 }
 
+/// The heads of the queries alone of [batch, sequence, heads of queries, keys and values].
+std::optional<Shape> queries_of_packed(InferenceContext& ctx) {
+  auto shape = ctx.shape(0);
+  const std::int64_t queries = ctx.integer("num_heads", 0);
+  const std::int64_t heads = queries + 2 * ctx.integer("kv_num_heads", 0);
+  const auto width = shape && shape->size() == 3 ? shape->back().constant() : std::nullopt;
+  if (!width || queries < 1 || heads <= queries) return std::nullopt;
+  shape->back() = Dim(*width / heads * queries);
+  return shape;
+}
+
 /// onnxruntime's GroupQueryAttention: the output is like the query unless the operands are packed into it.
 void infer_group_query_attention(InferenceContext& ctx) {
-  ctx.set(0, ctx.dtype(0), ctx.has(1) ? ctx.shape(0) : std::nullopt);
+  ctx.set(0, ctx.dtype(0), ctx.has(1) ? ctx.shape(0) : queries_of_packed(ctx));
   for (std::size_t i = 1; i < ctx.output_count(); ++i) {
     const auto past = ctx.shape(i + 2);
     ctx.set(i, ctx.dtype(0),

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import onnxruntime_genai
 import pytest
 import torch
 import transformers
 
-from exportguard import export_model, load
+from exportguard import ExportOptions, export_model, load
+from exportguard.command_line import main
 from exportguard.ship import FolderOptions
 from exportguard.ship.decoder import decoder_to_onnx, plain_cache
 
@@ -43,9 +45,13 @@ def model_of(name: str, **changes: Any) -> Any:
     return model
 
 
-def file_of(model: Any, path: Path) -> ort.InferenceSession:
-    decoder_to_onnx(model, plain_cache(model), opset=None, optimize="onnxruntime-genai").save(path)
-    assert load(path).keeps_caches_in_one_buffer
+def file_of(model: Any, path: Path, positions: int | None = None) -> ort.InferenceSession:
+    options = ExportOptions(positions=positions)
+    decoder_to_onnx(model, plain_cache(model), opset=None, options=options, optimize="onnxruntime-genai").save(path)
+    written = load(path)
+    assert written.keeps_caches_in_one_buffer
+    rotations = [node.op_type for node in onnx.load(path).graph.node if node.op_type == "RotaryEmbedding"]
+    assert len(rotations) == (0 if positions else 2 * model.config.num_hidden_layers)
     return ort.InferenceSession(path, providers=["CPUExecutionProvider"])
 
 
@@ -60,13 +66,17 @@ class Buffers:
         self.values = [ort.OrtValue.ortvalue_from_numpy(np.zeros(size, dtype)) for _ in self.names]
         self.held = 0
 
-    def run(self, ids: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+    def run(
+        self, ids: torch.Tensor, mask: torch.Tensor | None = None, positions: torch.Tensor | None = None
+    ) -> torch.Tensor:
         batch, new = ids.shape
         total = self.held + new
         given = {
             "input_ids": ids,
             "attention_mask": torch.ones(batch, total, dtype=torch.int64) if mask is None else mask,
-            "position_ids": torch.arange(self.held, total).expand(batch, new).contiguous(),
+            "position_ids": torch.arange(self.held, total).expand(batch, new).contiguous()
+            if positions is None
+            else positions,
         }
         binding = self.session.io_binding()
         binding.bind_output("logits")
@@ -80,13 +90,13 @@ class Buffers:
         return torch.from_numpy(binding.copy_outputs_to_cpu()[0])
 
 
-@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize(("batch", "positions"), [(1, None), (1, 40), (2, 256)])
 @pytest.mark.parametrize("name", MODELS)
-def test_a_buffer_is_read_as_far_as_it_is_filled(name: str, batch: int, tmp_path: Path) -> None:
+def test_a_buffer_is_read_as_far_as_it_is_filled(name: str, batch: int, positions: int | None, tmp_path: Path) -> None:
     """A prompt beyond the window, tokens one by one, and for one text more tokens at once behind them."""
     model = model_of(name)
     ids = torch.randint(3, 120, (batch, 24), generator=torch.Generator().manual_seed(1))
-    buffers = Buffers(file_of(model, tmp_path / "model.onnx"), model, batch, capacity=40)
+    buffers = Buffers(file_of(model, tmp_path / "model.onnx", positions), model, batch, capacity=40)
     parts = [10, 11, 12, 13, *([19, 24] if batch == 1 else [14, 15])]
     begin = 0
     for end in parts:
@@ -96,10 +106,11 @@ def test_a_buffer_is_read_as_far_as_it_is_filled(name: str, batch: int, tmp_path
         begin = end
 
 
-def test_half_precision(tmp_path: Path) -> None:
+@pytest.mark.parametrize("positions", [None, 256])
+def test_half_precision(positions: int | None, tmp_path: Path) -> None:
     model = model_of("llama").half()
     ids = torch.randint(3, 120, (1, 12), generator=torch.Generator().manual_seed(1))
-    buffers = Buffers(file_of(model, tmp_path / "model.onnx"), model, 1, capacity=20)
+    buffers = Buffers(file_of(model, tmp_path / "model.onnx", positions), model, 1, capacity=20)
     got = torch.cat([buffers.run(ids[:, :9]), buffers.run(ids[:, 9:])], 1)
     with torch.no_grad():
         exact = model.double()(ids).logits
@@ -114,6 +125,51 @@ def test_padding_stops_the_file(tmp_path: Path) -> None:
     mask[1, :2] = 0
     with pytest.raises(Exception, match="attention_mask must be all ones: this file takes no padding"):
         buffers.run(torch.full((2, 5), 7), mask)
+
+
+@pytest.mark.parametrize("wrong", [[1, 2, 3], [0, 1, 1], [0, 2, 1], [0, 1, -1], [0, 1, 300]])
+def test_other_positions_stop_a_file_with_tables_of_rotations(wrong: list[int], tmp_path: Path) -> None:
+    """The kernel reads no more than the first of them where nothing is kept."""
+    model = model_of("llama")
+    session = file_of(model, tmp_path / "model.onnx", positions=256)
+    ids = torch.full((2, 3), 7)
+    Buffers(session, model, 2, capacity=20).run(ids)
+    with pytest.raises(Exception, match="position_ids must be 0, 1, 2, … from the first token kept"):
+        Buffers(session, model, 2, capacity=20).run(ids, positions=torch.tensor([[0, 1, 2], wrong]))
+
+
+def test_the_command_line_is_told_how_many_positions_there_are(tmp_path: Path) -> None:
+    model = model_of("llama")
+    decoder_to_onnx(model, plain_cache(model), opset=None).save(tmp_path / "in.onnx")
+    options = ["--for", "onnxruntime-genai", "-v", "0"]
+    made = {}
+    for further in ([], ["--positions", "64"]):
+        command = ["optimize", str(tmp_path / "in.onnx"), "-o", str(tmp_path / "out.onnx"), *options, *further]
+        assert main(command) == 0
+        file = onnx.load(tmp_path / "out.onnx")
+        made[bool(further)] = {one.name: list(one.dims) for one in file.graph.initializer if "_cache" in one.name}
+    assert made == {False: {}, True: {"cos_cache": [64, 8], "sin_cache": [64, 8]}}
+    assert main([*command[:-1], "0"]) == 2
+
+
+def test_a_text_beyond_the_tables_stops_the_file(tmp_path: Path) -> None:
+    model = model_of("llama")
+    buffers = Buffers(file_of(model, tmp_path / "model.onnx", positions=8), model, 1, capacity=20)
+    buffers.run(torch.full((1, 8), 7))
+    with pytest.raises(Exception, match="cos_cache dimension 0"):
+        buffers.run(torch.full((1, 1), 7))
+
+
+def test_rotations_of_a_part_of_each_head_and_of_neighbours(tmp_path: Path) -> None:
+    """GPT-NeoX turns a quarter of 64 numbers, Cohere numbers and their neighbours."""
+    sizes = {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 64}
+    for name in ("phi", "stablelm", "cohere", "glm"):
+        model = model_of(name, **sizes, partial_rotary_factor=0.5)
+        ids = torch.randint(3, 120, (1, 12), generator=torch.Generator().manual_seed(1))
+        buffers = Buffers(file_of(model, tmp_path / f"{name}.onnx", positions=64), model, 1, capacity=20)
+        got = torch.cat([buffers.run(part) for part in ids.split([9, 1, 2], dim=1)], 1)
+        with torch.no_grad():
+            torch.testing.assert_close(got, model(ids).logits, rtol=5e-4, atol=5e-4)
 
 
 def test_a_place_of_the_cache_that_was_never_filled_stops_the_file(tmp_path: Path) -> None:
