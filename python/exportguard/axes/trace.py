@@ -238,10 +238,12 @@ def with_relations(trace: Trace, guard: sympy.Basic) -> sympy.Basic:
 
 
 def meets(conditions: Sequence[sympy.Basic], trace: Trace, sizes: Sizes) -> bool:
+    """Whether none of the conditions is known not to hold; of numbers that data or floats make nothing is known."""
     if not conditions:
         return True
     known = trace.all_sizes(sizes)
-    return not any(trace.value(condition, known) is False for condition in conditions)
+    of_sizes = (condition for condition in conditions if condition.free_symbols <= known.keys())
+    return not any(trace.value(condition, known) is False for condition in of_sizes)
 
 
 def _is_of_an_open_slice(condition: sympy.Basic) -> bool:

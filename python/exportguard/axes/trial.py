@@ -159,13 +159,19 @@ class Trial:
         try:
             with same_random_numbers(), call.threads():
                 got = self._program.run(call.inputs, sizes)
+        except OtherShapeError as error:
+            return str(error)
+        except NotImplementedError as error:  # an operator that runs nowhere but in ONNX
+            logger.debug("as it was traced the program cannot be run: %s", error)
+            return ""
+        except Exception as error:  # whatever an operator raises for what it is given, and the model's does not
+            return f"it stops: {_first_line(error)}"
+        try:
             if told_difference := difference(expected, got, self._program.computed_in):
                 return told_difference
             place = self._left_otherwise(call.written, call.inputs)
             return f"it leaves something else in {place}" if place else ""
-        except OtherShapeError as error:
-            return str(error)
-        except Exception as error:  # an operator that runs nowhere but in ONNX, a dtype that torch cannot compare
+        except Exception as error:  # a dtype that torch cannot compare
             logger.debug("as it was traced the program cannot be compared: %s", error)
             return ""
 
@@ -337,6 +343,10 @@ def does_as_the_model(program: ExportedProgram, model: torch.nn.Module, given: C
     trial = Trial(run, traced)
     outcomes = [trial.outcome_of(call, sizes) for call, sizes in sizes_of_examples(traced.inputs, [given])]
     return bool(outcomes) and Outcome.DIFFERS not in outcomes
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "") or type(error).__name__
 
 
 def _key(sizes: Sizes) -> tuple[tuple[str, int], ...]:

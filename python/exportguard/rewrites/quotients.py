@@ -23,20 +23,24 @@ _MOST = 2**20  # what constants may multiply with and divide by, so that floats 
 @dataclass(frozen=True)
 class _Fraction:
     above: sympy.Expr
-    below: int = 1
+    below: Any = 1  # a number, or of sizes
     is_rounded: bool = False  # what Python computes is the nearest float
 
 
 def whole_quotient(number: torch.SymFloat, name: str) -> int | torch.SymInt | None:
-    """What `math.floor`, `ceil` or `trunc`, by name, makes of a number of sizes; None where that is no fraction.
+    """What `math.floor`, `ceil`, `trunc` or `round`, by name, makes of a number of sizes.
 
-    Of `round` it is no single quotient.
+    None where that is no fraction. Of `round` it is no single quotient, unless nothing is left to round.
     """
     fraction = _fraction(number.node.expr)
     env = number.node.shape_env
-    if fraction is None or name == "round" or (name == "trunc" and not env.bound_sympy(number.node.expr).lower >= 0):
+    if fraction is None or not env.bound_sympy(sympy.sympify(fraction.below)).lower >= 1:
         return None
-    whole = _ceiling(fraction) if name == "ceil" else FloorDiv(fraction.above, fraction.below)
+    whole = fraction.above / fraction.below
+    if not whole.is_integer:
+        if name == "round" or (name == "trunc" and not env.bound_sympy(fraction.above).lower >= 0):
+            return None
+        whole = _ceiling(fraction) if name == "ceil" else FloorDiv(fraction.above, fraction.below)
     found: int | torch.SymInt = int(whole) if whole.is_Integer else env.create_symintnode(whole, hint=None)
     return found
 
@@ -70,17 +74,18 @@ def _constant(number: sympy.Float) -> _Fraction | None:
 
 
 def _divided(number: Any, divisor: Any) -> _Fraction | None:
+    """Of sizes the divisor has all its digits, and the quotient is the only thing that is rounded."""
     above, below = _fraction(number), _fraction(divisor)
-    if above is None or below is None or not below.above.is_Integer or below.below > 1 or below.above <= 0:
+    if above is None or below is None or below.is_rounded or (below.above.is_Integer and below.above <= 0):
         return None
-    is_exact = _is_power_of_two(int(below.above))
+    is_exact = _scales(below)
     if above.is_rounded and not is_exact:
         return None
-    return _Fraction(above.above, above.below * int(below.above), above.is_rounded or not is_exact)
+    return _Fraction(above.above * below.below, _divisor(above.below, below.above), above.is_rounded or not is_exact)
 
 
 def _sum(terms: list[_Fraction]) -> _Fraction | None:
-    if sum(term.is_rounded for term in terms) > 1:
+    if sum(term.is_rounded for term in terms) > 1 or not all(isinstance(term.below, int) for term in terms):
         return None
     below = math.lcm(*(term.below for term in terms))
     above = sympy.Add(*(term.above * (below // term.below) for term in terms))
@@ -94,7 +99,12 @@ def _product(factors: list[_Fraction]) -> _Fraction | None:
     if len(rounded) > 1 or (rounded and not all(map(_scales, others))):
         return None
     above = sympy.Mul(*(factor.above for factor in factors))
-    return _Fraction(above, math.prod(factor.below for factor in factors), bool(rounded))
+    return _Fraction(above, _divisor(*(factor.below for factor in factors)), bool(rounded))
+
+
+def _divisor(*factors: Any) -> Any:
+    product = sympy.Mul(*factors)
+    return int(product) if product.is_Integer else product
 
 
 def _scales(factor: _Fraction) -> bool:
@@ -102,5 +112,5 @@ def _scales(factor: _Fraction) -> bool:
     return is_number and _is_power_of_two(abs(int(factor.above))) and _is_power_of_two(factor.below)
 
 
-def _is_power_of_two(number: int) -> bool:
-    return number & (number - 1) == 0
+def _is_power_of_two(number: Any) -> bool:
+    return isinstance(number, int) and number & (number - 1) == 0

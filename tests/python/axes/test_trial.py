@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import sympy
 import torch
 
-from exportguard import ExportOptions
+from exportguard import ExportError, ExportOptions, to_onnx
 from exportguard.axes.model_run import ModelRun
+from exportguard.axes.trace import meets
 from exportguard.axes.traced_program import TracedProgram
 from exportguard.axes.trial import Outcome, Trial
 from exportguard.inputs import CallInputs
@@ -153,3 +156,35 @@ def test_little_is_computed_in_one_thread_and_much_in_all(width: int, rows: int,
     finally:
         torch.set_num_threads(before)
     assert next(met) == 1
+
+
+@pytest.mark.parametrize("error", [RuntimeError("shape mismatch: of [3] and [1, 4]"), IndexError("index 9 of 4")])
+def test_a_program_that_stops_where_its_model_runs_is_another_one(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> Any:
+        raise error
+
+    monkeypatch.setattr(TracedProgram, "run", stop)
+    with pytest.raises(ExportError, match="for the inputs it was traced with: it stops: ") as found:
+        to_onnx(Layer().eval(), (torch.rand(3, 4),))
+    assert str(error) in str(found.value)
+
+
+def test_a_program_with_an_operator_that_runs_nowhere_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> Any:
+        raise NotImplementedError("no kernel")
+
+    monkeypatch.setattr(TracedProgram, "run", stop)
+    assert to_onnx(Layer().eval(), (torch.rand(3, 4),)).node_count
+
+
+def test_numbers_that_no_size_tells_decide_nothing() -> None:
+    """A condition on what floats or data make of sizes is neither met nor broken at some sizes."""
+    size, of_data = sympy.Symbol("s0", integer=True), sympy.Symbol("u0", integer=True)
+    trace: Any = SimpleNamespace(
+        all_sizes=lambda sizes: sizes, value=lambda condition, sizes: bool(condition.xreplace(sizes))
+    )
+    assert meets([sympy.Ne(of_data * size, 0)], trace, {size: 4})
+    assert meets([sympy.Ne(of_data, 0), sympy.Gt(size, 3)], trace, {size: 4})
+    assert not meets([sympy.Ne(of_data, 0), sympy.Gt(size, 4)], trace, {size: 4})
