@@ -17,7 +17,7 @@ from exportguard.declaration.expected import Expected, expecting
 from exportguard.declaration.patch import Patch
 
 _TARGET = "torch.fx.experimental.proxy_tensor._build_proxy_for_sym_expr"
-_OF_TWO: dict[type[sympy.Basic], Callable[[Any, Any], Any]] = {sympy.Mul: operator.mul, sympy.Add: operator.add}
+_OF_TWO: dict[Any, Any] = {sympy.Mul: operator.mul, sympy.Add: operator.add}
 
 
 def taken_by_twos(original: Callable[..., Any]) -> Callable[..., Any]:
