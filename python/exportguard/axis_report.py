@@ -16,6 +16,8 @@ from .cache_names import input_name
 from .dynamic_shapes import Axis, LeafShape, ends_of, name_of
 from .signature import TracedInputs, symbol_names
 
+_SHOWN = 4  # further conditions on an axis
+
 
 @dataclass(frozen=True, kw_only=True)
 class AxisOutcome:
@@ -51,12 +53,13 @@ class AxisOutcome:
         return f"{place} ({self.asked}): {self._outcome()}{larger if self.was is not None else ''}"
 
     def _outcome(self) -> str:
-        wrong = next((bound for bound in self.bounds if bound.excludes_what_was_asked), None)
+        wrong = _wrong(self.bounds)
         if self.is_constant:
             guard = f", {self.guard}" if self.guard else ""
             return f"fixed to {self.size}{guard} ({self.reason})"
-        if wrong is not None:
-            return f"bounded, {self.size} {wrong}"
+        if wrong:
+            further = [bound.condition for bound in wrong[1:]]
+            return f"bounded, {self.size} {wrong[0]}{f'; and for {_listed(further)}' if further else ''}"
         bound = f", at most {self.at_most}" if self.at_most is not None else ""
         own = [limit.condition for limit in self.bounds if limit.kind == Kind.OWN and limit.at_most is None]
         relations = f"; the model refuses other sizes than {' and '.join(own)}" if own else ""
@@ -88,7 +91,7 @@ def axis_outcomes(
     def outcome(shape: LeafShape, axis: int, value: object) -> AxisOutcome:
         size, asked = _size(value, axis), _asked(shape.axes[axis])
         own = _bounds_of(value, axis, bounds or ())
-        wrong = next((bound for bound in own if bound.excludes_what_was_asked), None)
+        wrong = next(iter(_wrong(own)), None)
         is_number = not isinstance(shape.leaf.value, torch.Tensor)
         place = shape.leaf.name if is_number else f"{shape.leaf.name}[{axis}]"
         if size.free_symbols:
@@ -116,6 +119,17 @@ def axis_outcomes(
         for axis, asked in sorted(shape.axes.items())
         if not isinstance(asked, int)
     ]
+
+
+def _wrong(bounds: Sequence[AxisBound]) -> list[AxisBound]:
+    """The bounds within what was asked for, those first that leave the fewest sizes: one that is equal to something."""
+    found = [bound for bound in bounds if bound.excludes_what_was_asked]
+    return sorted(found, key=lambda bound: not isinstance(bound.holds, sympy.Eq))
+
+
+def _listed(conditions: Sequence[str]) -> str:
+    shown = " and ".join(conditions[:_SHOWN])
+    return f"{shown} and {len(conditions) - _SHOWN} more" if len(conditions) > _SHOWN else shown
 
 
 def _asked(axis: Axis) -> str:

@@ -112,3 +112,22 @@ def test_that_loops_may_be_rewritten_is_told_where_they_are_not() -> None:
 
     assert 'or pass rewrite="auto" to have loops over sizes' in refused()
     assert "rewrite=" not in refused(rewrite="auto")
+
+
+class SeveralTests(torch.nn.Module):
+    """Makes a number of its rows behind a test that excludes less."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] // 2 == 1:
+            x = x * 2
+        for _ in range(x.shape[0] // 2):
+            x = x + 1
+        return x
+
+
+def test_of_several_bounds_that_first_is_told_which_leaves_the_fewest_sizes() -> None:
+    model = to_onnx(SeveralTests().eval(), (torch.rand(8, 3),), dynamic_shapes=({0: "rows"},), on_fixed_axis="warn")
+    (axis,) = model.axes
+    assert axis.guard == "Eq((rows//2), 4)"
+    told = str(axis)
+    assert told.index("for Eq((rows//2), 4)") < told.index("and for Ne((rows//2), 1)")
