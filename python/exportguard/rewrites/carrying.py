@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -107,6 +108,8 @@ def same(start: object, end: object) -> bool:
         return True
     if isinstance(start, torch.Tensor) or isinstance(end, torch.Tensor):
         return False
+    if isinstance(start, weakref.ref) and isinstance(end, weakref.ref):
+        return start() is end()  # Python compares what they refer to, which for tensors are their elements
     if isinstance(start, _SYMBOLS) and type(start) is type(end):
         return bool(start.node.expr == end.node.expr)
     return type(start) is type(end) and bool(start == end)
