@@ -11,6 +11,7 @@ import sympy
 import torch
 
 from exportguard.inputs import CallInputs
+from exportguard.rewrites.state import is_fake
 from exportguard.signature import TracedInputs, raw_size
 
 from .expressions import Evaluation, Sizes
@@ -79,7 +80,8 @@ class InputsOfOtherSizes:
         places = Places()
         for (kind, shape, _, _, *found), numbers in alike.items():
             given = [leaves[number] for number in numbers]
-            is_joined = kind is torch.Tensor and len(given) * max(math.prod(shape), math.prod(found)) <= _JOINED
+            is_plain = kind is torch.Tensor and not _may_be_in_order(given[0])
+            is_joined = is_plain and len(given) * max(math.prod(shape), math.prod(found)) <= _JOINED
             made = places.all_wrapped(given, found, finish, is_joined=is_joined)
             for number, tensor in zip(numbers, made, strict=True):
                 leaves[number] = tensor
@@ -258,8 +260,11 @@ class Places:
     def wrapped(self, tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
         """The tensor, or another with its values again and again, or without the last of them, along each axis.
 
-        It may lie in the memory of the one that was given.
+        Integers of one axis that never fall, where bags or sequences begin in a tensor of all of them, do so in the
+        other one as well. It may lie in the memory of the one that was given.
         """
+        may_be = _may_be_in_order(tensor) and shape[0] > len(tensor)
+        is_in_order = may_be and bool((tensor[1:] >= tensor[:-1]).all())
         for axis, size in enumerate(shape):
             known = tensor.shape[axis]
             if known == 0 and size > 0:
@@ -268,7 +273,7 @@ class Places:
                 tensor = tensor.narrow(axis, 0, size)
             elif size > known:
                 tensor = tensor.index_select(axis, self._of(size, known, tensor.device))
-        return tensor
+        return tensor.sort().values if is_in_order else tensor
 
     def all_wrapped(
         self,
@@ -290,6 +295,10 @@ class Places:
         if key not in self._known:
             self._known[key] = torch.arange(size, device=device) % known
         return self._known[key]
+
+
+def _may_be_in_order(tensor: torch.Tensor) -> bool:
+    return _is_of_integers(tensor) and tensor.dim() == 1 and not tensor.is_meta and not is_fake(tensor)
 
 
 def wrapped(tensor: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
