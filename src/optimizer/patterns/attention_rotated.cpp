@@ -86,13 +86,14 @@ std::optional<Turned> turned_operands(const ir::Node& node) {
   return is_one ? std::optional(turned) : std::nullopt;
 }
 
-/// Whether the kernel turns so many pairs of numbers of a head: all that the attributes name, in whole blocks.
+/// Whether the kernel turns so many pairs of numbers of a head, in whole blocks: all that the attributes name.
 bool turns_head(const ir::Node& rotation, std::int64_t pairs, std::int64_t heads) {
   const auto width = dim(rotation.input(0), 2);
   if (!width || !width->constant() || heads < 1) return false;
   const std::int64_t size = *width->constant() / heads;
   const std::int64_t turned = int_attribute(rotation, "rotary_embedding_dim", 0);
-  return 2 * pairs == (turned == 0 ? size : turned) && pairs <= size / kBlock * (kBlock / 2);
+  constexpr std::int64_t kPairs = kBlock / 2;
+  return 2 * pairs == (turned == 0 ? size : turned) && pairs % kPairs == 0 && pairs <= size / kBlock * kPairs;
 }
 
 /// The table of one kind. Where rows were computed, whoever reads them looks them up from now on: it is computed once.

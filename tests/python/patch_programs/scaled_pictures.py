@@ -62,6 +62,6 @@ def average_parts() -> None:
 
 PROGRAMS = {
     "scales of pictures": scale_from_corner_to_corner,
-    "sizes that data give to pictures": scale_without_holes,
+    "sizes and factors of pictures": scale_without_holes,
     "parts that data count": average_parts,
 }
