@@ -7,12 +7,22 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols, statically_known_true
+from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 
 from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.choices import MAPPINGS, chosen_item, is_choice, put_chosen
 from exportguard.rewrites.collected import Grown
-from exportguard.rewrites.numbers import affine_of, is_number, number_tensor
+from exportguard.rewrites.index_parts import (
+    is_all,
+    is_entry,
+    is_of_the_run,
+    parts_of,
+    spelled_out,
+    step_of,
+    viewed,
+    with_windows,
+)
+from exportguard.rewrites.numbers import is_number, number_tensor
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.recording import bodies_now
 from exportguard.rewrites.size_keys import key_in, note_entry
@@ -52,7 +62,7 @@ def _makes_a_view(index: object) -> bool:
     """Whether torch gives a part of the memory: slices and single numbers, which may be tensors."""
     parts = index if isinstance(index, tuple) else (index,)
     return all(
-        part is None or part is Ellipsis or isinstance(part, slice | int | torch.SymInt) or _is_scalar_index(part)
+        part is None or part is Ellipsis or isinstance(part, slice | int | torch.SymInt) or is_entry(part)
         for part in parts
     )
 
@@ -63,12 +73,8 @@ def _got(container: Any, index: Any) -> Any:
     if isinstance(container, Grown):
         return container.item(index)
     _require_no_text(container, index)
-    parts = _windows(container, _in_bodies(container, index if isinstance(index, tuple) else (index,)))
-    found = _row(container, parts)
-    if found is None:
-        return container[parts if isinstance(index, tuple) else parts[0]]
-    view, row, axis, place = found
-    return _got(view[row], (*row[:axis], 0, *parts[place + 1 :]))
+    entries = _entries(container, index)
+    return container[index] if entries is None else _read(*entries)
 
 
 def set_item(content: Any, container: Any, index: Any) -> None:
@@ -79,18 +85,11 @@ def set_item(content: Any, container: Any, index: Any) -> None:
         put_chosen(content, container, index)
         return
     note_entry(container, index, content)
-    parts = _windows(container, _in_bodies(container, index if isinstance(index, tuple) else (index,)))
-    found = _row(container, parts)
-    if found is None:
-        container[parts if isinstance(index, tuple) else parts[0]] = content
-        return
-    view, row, axis, place = found
-    if not axis and all(isinstance(part, slice) and part == slice(None) for part in parts[place + 1 :]):
-        view[row] = content.to(view.dtype) if isinstance(content, torch.Tensor) else content
-        return
-    changed = view[row]
-    set_item(content, changed, (*row[:axis], 0, *parts[place + 1 :]))
-    view[row] = changed
+    entries = _entries(container, index)
+    if entries is None:
+        container[index] = content
+    else:
+        _write(content, *entries)
 
 
 def update_item(name: str, container: object, index: object, operand: object) -> None:
@@ -112,70 +111,49 @@ def _require_no_text(container: object, index: object) -> None:
         )
 
 
-def _in_bodies(container: object, parts: tuple[Any, ...]) -> tuple[Any, ...]:
+def _in_bodies(parts: tuple[Any, ...]) -> tuple[Any, ...]:
     """Numbers of data as tensors in bodies of branches and loops: torch 2.11 to 2.13 would ask for their sign."""
-    if not isinstance(container, torch.Tensor) or not bodies_now():
+    if not bodies_now():
         return parts
     are_of_data = (isinstance(part, torch.SymInt) and has_free_unbacked_symbols(part) for part in parts)
     return tuple(number_tensor(part) if is_one else part for part, is_one in zip(parts, are_of_data, strict=True))
 
 
-def _windows(container: object, parts: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Slices between numbers of a loop as the indices that they stand for, where their length is known."""
-    if not isinstance(container, torch.Tensor) or Ellipsis in [p for p in parts if not isinstance(p, torch.Tensor)]:
-        return parts
-    if sum(isinstance(part, slice) and _is_dynamic(part) for part in parts) != 1:
-        return parts
-    return tuple(
-        _window(part, container.shape[axis]) if isinstance(part, slice) else part for axis, part in enumerate(parts)
-    )
-
-
-def _is_dynamic(part: slice) -> bool:
-    return isinstance(part.start, torch.Tensor) or isinstance(part.stop, torch.Tensor)
-
-
-def _window(part: slice, size: object) -> Any:
-    """`i:i + 3` as three indices if `0 <= i` and `i + 3 <= size` are sure; else with bounds that torch asks for."""
-    if not _is_dynamic(part):
-        return part
-    first, last = affine_of(part.start), affine_of(part.stop)
-    is_sure = (
-        first is not None
-        and last is not None
-        and first.root is last.root
-        and first.low is not None
-        and first.high is not None
-        and part.step is None
-        and statically_known_true(first.low + first.offset >= 0)
-        and statically_known_true(first.high + last.offset <= size)
-    )
-    if is_sure and first is not None and last is not None:
-        return part.start + torch.arange(last.offset - first.offset)
-    return slice(*(_as_size(bound) for bound in (part.start, part.stop, part.step)))
-
-
-def _as_size(bound: object) -> Any:
-    """A bound that is a tensor as the number that torch makes of it."""
-    return bound.item() if isinstance(bound, torch.Tensor) else bound
-
-
-def _row(container: object, parts: tuple[Any, ...]) -> tuple[torch.Tensor, tuple[Any, ...], int, int] | None:
-    """A view, the index of the row in it that the first tensor among the parts names, its axis, that part's place."""
-    place = next((k for k, part in enumerate(parts) if _is_scalar_index(part)), None)
-    if place is None or not isinstance(container, torch.Tensor):
+def _entries(container: object, index: Any) -> tuple[torch.Tensor, tuple[Any, ...]] | None:
+    """A view and an index of the entries that are meant in it; None if torch knows the index as it is."""
+    if not isinstance(container, torch.Tensor):
         return None
-    before = _spelled_out(container, parts[:place], len(parts))
-    axis = sum(isinstance(part, slice) or part is None for part in before)
-    view = container[before] if before else container
-    return view, (*(slice(None),) * axis, parts[place].reshape(1)), axis, place
+    parts = _in_bodies(parts_of(index))
+    if not any(map(is_of_the_run, parts)):
+        return None
+    container, parts = spelled_out(container, parts)
+    return container, with_windows(container, parts)
 
 
-def _is_scalar_index(part: object) -> bool:
-    return isinstance(part, torch.Tensor) and part.dim() == 0 and part.dtype not in (torch.bool, torch.uint8)
+def _read(container: torch.Tensor, parts: tuple[Any, ...]) -> torch.Tensor:
+    """What entries and windows name, one after the other, and then what tensors and masks choose in that."""
+    while (step := step_of(container, parts)) is not None:
+        container, parts = step.view[step.rows], step.rest
+    view, choosing = viewed(container, parts)
+    return view if is_all(choosing) else view[choosing]
 
 
-def _spelled_out(container: torch.Tensor, before: tuple[Any, ...], count: int) -> tuple[Any, ...]:
-    """The index parts with `...` as slices."""
-    filling = (slice(None),) * (container.dim() - count + 1)
-    return tuple(piece for part in before for piece in (filling if part is Ellipsis else (part,)))
+def _write(content: Any, container: torch.Tensor, parts: tuple[Any, ...]) -> None:
+    """Changes a copy of the rows that an entry or a window names, and puts it back."""
+    step = step_of(container, parts)
+    if step is None:
+        view, choosing = viewed(container, parts)
+        view[choosing or ...] = _typed(content, container.dtype) if is_number(content) else content
+    elif step.is_direct:
+        step.view[step.rows] = _typed(content, container.dtype)
+    else:
+        changed = step.view[step.rows]
+        _write(content, changed, step.rest)
+        step.view[step.rows] = changed
+
+
+def _typed(content: Any, dtype: torch.dtype) -> Any:
+    """What is written, where the dtype of what it is written into is not made by itself."""
+    if isinstance(content, torch.SymInt | torch.SymFloat | torch.SymBool):
+        content = number_tensor(content)
+    return content.to(dtype) if isinstance(content, torch.Tensor) else content
