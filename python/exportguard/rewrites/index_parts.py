@@ -15,6 +15,8 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from exportguard.rewrites.numbers import affine_of, is_number, number_tensor
+from exportguard.rewrites.places import line_now
+from exportguard.source.errors import RewriteError
 
 WHOLE = slice(None)
 _SEQUENCES = (list, tuple, range)
@@ -32,7 +34,7 @@ def parts_of(index: Any) -> tuple[Any, ...]:
 
 def is_entry(part: object) -> bool:
     """Whether a part is one number that is a tensor."""
-    return isinstance(part, torch.Tensor) and part.dim() == 0 and part.dtype not in (torch.bool, torch.uint8)
+    return isinstance(part, torch.Tensor) and part.dim() == 0 and not is_mask(part)
 
 
 def is_dynamic_slice(part: object) -> bool:
@@ -61,14 +63,14 @@ class Window:
 
 def is_of_the_run(part: object) -> bool:
     """Whether a part is known only when the program runs, and is no tensor of the model's own that chooses."""
-    return is_entry(part) or is_dynamic_slice(part) or holds_numbers(part)
+    return isinstance(part, torch.SymInt) or is_entry(part) or is_dynamic_slice(part) or holds_numbers(part)
 
 
 def axes_of(part: object) -> int:
     """How many axes of a tensor one part of an index stands for."""
     if part is None or isinstance(part, bool | torch.SymBool):
         return 0
-    return part.dim() if isinstance(part, torch.Tensor) and part.dtype in (torch.bool, torch.uint8) else 1
+    return part.dim() if isinstance(part, torch.Tensor) and is_mask(part) else 1
 
 
 def spelled_out(container: torch.Tensor, parts: Sequence[Any]) -> tuple[torch.Tensor, tuple[Any, ...]]:
@@ -87,9 +89,11 @@ def _is_truth(part: object) -> bool:
 
 
 def _behind_new_axes(part: Any) -> Any:
-    """What is left of a part where `None` and truth values have made their axes: a truth value is the mask of one."""
+    """What is left of a part where `None` and truth values have made their axes, of which a truth value chooses one."""
     if part is None:
         return WHOLE
+    if isinstance(part, bool):
+        return torch.zeros(int(part), dtype=torch.int64)
     return number_tensor(part).bool().reshape(1) if _is_truth(part) else part
 
 
@@ -105,10 +109,35 @@ def _as_tensor(part: Any) -> torch.Tensor:
 def viewed(container: torch.Tensor, parts: Sequence[Any]) -> tuple[torch.Tensor, tuple[Any, ...]]:
     """The view that numbers, slices and `None` give, and what is left of the parts: those that choose, and `:`."""
     kept = tuple(part if is_choosing(part) else WHOLE for part in parts if not isinstance(part, int | torch.SymInt))
-    index = [part for part in parts for part in ((WHOLE,) * axes_of(part) if is_choosing(part) else (part,))]
-    while index and _is_whole(index[-1]):
-        index.pop()
-    return (container[tuple(index)] if index else container), kept
+    axes = itertools.accumulate(map(axes_of, parts), initial=0)
+    for part, axis in reversed([*zip(parts, axes, strict=False)]):
+        if isinstance(part, torch.SymInt):  # which C++ asks for its value
+            container = container.select(axis, part)
+    named = [part for part in parts if not isinstance(part, torch.SymInt)]
+    index = [piece for part in named for piece in ((WHOLE,) * axes_of(part) if is_choosing(part) else (part,))]
+    return (container if is_all(index) else container[tuple(index)]), kept
+
+
+def beside_masks(choosing: Sequence[Any]) -> tuple[Any, ...]:
+    """What chooses together, with the places of a mask in its place: torch itself knows a mask that chooses alone.
+
+    :raises RewriteError: only the run knows whether two masks choose as many
+    """
+    masks = [part for part in choosing if is_mask(part)]
+    if not masks or sum(map(is_choosing, choosing)) == 1:
+        return tuple(choosing)
+    if any(mask is not masks[0] for mask in masks):
+        raise RewriteError(
+            f"{line_now()}: an index has several masks, and whether they choose equally many is known only when the "
+            "program runs: apply one after the other, `x[first][:, second]`, or combine them, `x[first & second]`"
+        )
+    places = masks[0].nonzero(as_tuple=True)
+    return tuple(piece for part in choosing for piece in (places if is_mask(part) else (part,)))
+
+
+def is_mask(part: object) -> bool:
+    """Whether a part chooses where it is true; one without axes has that of a new one."""
+    return isinstance(part, torch.Tensor) and part.dtype in (torch.bool, torch.uint8)
 
 
 def _is_whole(part: object) -> bool:

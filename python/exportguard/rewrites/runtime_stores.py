@@ -13,6 +13,7 @@ from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.choices import MAPPINGS, chosen_item, is_choice, put_chosen
 from exportguard.rewrites.collected import Grown
 from exportguard.rewrites.index_parts import (
+    beside_masks,
     is_all,
     is_entry,
     is_of_the_run,
@@ -135,7 +136,7 @@ def _read(container: torch.Tensor, parts: tuple[Any, ...]) -> torch.Tensor:
     while (step := step_of(container, parts)) is not None:
         container, parts = step.view[step.rows], step.rest
     view, choosing = viewed(container, parts)
-    return view if is_all(choosing) else view[choosing]
+    return view if is_all(choosing) else view[beside_masks(choosing)]
 
 
 def _write(content: Any, container: torch.Tensor, parts: tuple[Any, ...]) -> None:
@@ -143,7 +144,7 @@ def _write(content: Any, container: torch.Tensor, parts: tuple[Any, ...]) -> Non
     step = step_of(container, parts)
     if step is None:
         view, choosing = viewed(container, parts)
-        view[choosing or ...] = _typed(content, container.dtype) if is_number(content) else content
+        view[beside_masks(choosing) or ...] = _typed(content, container.dtype) if is_number(content) else content
     elif step.is_direct:
         step.view[step.rows] = _typed(content, container.dtype)
     else:

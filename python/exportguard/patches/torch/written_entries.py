@@ -1,7 +1,8 @@
-"""Entries written at an index that is a size: `x[..., n - 1] = 0`, `x[:, i // 2] += 1`.
+"""Entries at an index that is a size: `x[..., n - 1] = 0`, `x[:, i // 2] += 1`, `x[rows, n - 1]`.
 
-torch.export reads such an entry with `select`, which takes a size as it is, and leaves writing to C++, which asks for a
-number: the axis becomes a constant (torch 2.11 to 2.13).
+torch.export reads such an entry with `select`, which takes a size as it is, and leaves writing to C++, as well as
+reading beside tensors, lists and masks. C++ asks for a number: the axis becomes a constant. Of a mask beside tensors it
+asks how many entries it chooses (torch 2.11 to 2.13).
 """
 
 from __future__ import annotations
@@ -14,38 +15,61 @@ import torch
 
 from exportguard.declaration.expected import Expected, expecting
 from exportguard.declaration.patch import Patch
+from exportguard.rewrites.index_parts import (
+    axes_of,
+    beside_masks,
+    is_choosing,
+    is_dynamic_slice,
+    is_entry,
+    is_mask,
+    spelled_out,
+    viewed,
+)
 
 _HANDLER = "torch._export.non_strict_utils._NonStrictTorchFunctionHandler"
 _TARGET = f"{_HANDLER}.__torch_function__"
-_READING = f"{_HANDLER}._override"
+_OVERRIDING = f"{_HANDLER}._override"
 
-WRITING = "__setitem__"
-
-
-def _axes_of(index: object) -> int:
-    """How many axes of a tensor one part of an index stands for."""
-    if index is None or isinstance(index, bool):
-        return 0
-    return index.dim() if isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8) else 1
-
-
-def _placed(index: Sequence[Any], rank: int) -> Iterator[tuple[Any, int]]:
-    """Each part of an index with the first axis that it stands for."""
-    axis, named = 0, sum(_axes_of(part) for part in index if part is not Ellipsis)
-    for part in index:
-        yield part, axis
-        axis += rank - named if part is Ellipsis else _axes_of(part)
+READING, WRITING = "__getitem__", "__setitem__"
 
 
 def _is_entry(part: object) -> bool:
     """Whether a part of an index is one entry whose place a trace does not know: a size, or one number of a tensor."""
-    if isinstance(part, torch.Tensor):
-        return not part.dim() and part.dtype in (torch.int8, torch.int16, torch.int32, torch.int64)
-    return isinstance(part, torch.SymInt)
+    return isinstance(part, torch.SymInt) or is_entry(part)
+
+
+def _chooses(part: object) -> bool:
+    """Whether C++ alone reads an index with this part: a tensor, a list or a truth value."""
+    return isinstance(part, bool | list | tuple | range) or is_choosing(part)
+
+
+def _is_of_cpp(index: Sequence[Any]) -> bool:
+    """Whether C++ would ask what is read for a number: a place, or how many entries a mask chooses beside others."""
+    choosing = [part for part in index if _chooses(part)]
+    masks = {id(part) for part in choosing if is_mask(part)}
+    is_of_the_run = any(_is_entry(part) or is_dynamic_slice(part) for part in index)
+    return bool(choosing) and (is_of_the_run or (len(masks) == 1 and len(choosing) > 1))
 
 
 def _number(part: Any) -> Any:
-    return part.item() if isinstance(part, torch.Tensor) else part
+    """A part of an index with numbers in the place of tensors that are one."""
+    if isinstance(part, slice):
+        return slice(_number(part.start), _number(part.stop), _number(part.step))
+    return part.item() if is_entry(part) else part
+
+
+def read(container: torch.Tensor, index: Sequence[Any]) -> torch.Tensor:
+    """`container[index]`, where single entries are chosen before the rest, as torch itself does."""
+    view, choosing = viewed(*spelled_out(container, [*map(_number, index)]))
+    return view[beside_masks(choosing)]
+
+
+def _placed(index: Sequence[Any], rank: int) -> Iterator[tuple[Any, int]]:
+    """Each part of an index with the first axis that it stands for."""
+    axis, named = 0, sum(axes_of(part) for part in index if part is not Ellipsis)
+    for part in index:
+        yield part, axis
+        axis += rank - named if part is Ellipsis else axes_of(part)
 
 
 def write(written: torch.Tensor, index: Sequence[Any], value: Any) -> None:
@@ -61,10 +85,12 @@ def writing_at_sizes(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def torch_function(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.__name__ == WRITING and isinstance(args[0], torch.Tensor):
+        if func.__name__ in (READING, WRITING) and isinstance(args[0], torch.Tensor):
             index = args[1] if isinstance(args[1], tuple) else (args[1],)
-            if any(map(_is_entry, index)):
+            if func.__name__ == WRITING and any(map(_is_entry, index)):
                 return write(args[0], index, args[2])
+            if func.__name__ == READING and _is_of_cpp(index):
+                return read(args[0], index)
         return original(mode, func, types, args, kwargs)
 
     return torch_function
@@ -76,7 +102,8 @@ PATCHES = (
         kind="torch",
         target=_TARGET,
         awaits="torch._export.non_strict_utils",
-        reason="C++ asks the index of an entry that is written for a number, and the axis becomes a constant",
+        reason="C++ asks the index of an entry that is written, or read beside tensors, for a number, and the axis "
+        "becomes a constant",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/autograd/python_variable_indexing.cpp",
         versions="torch 2.11 to 2.13",
         is_in_traces=False,
@@ -85,7 +112,7 @@ PATCHES = (
                 path=_TARGET, parameters="self, func, types, args, kwargs", has=("self._override(func, args, kwargs)",)
             ),
             Expected(
-                path=_READING,
+                path=_OVERRIDING,
                 has=('func.__name__ == "__getitem__" and isinstance(args[0], torch.Tensor)',),
             ),
         ),
