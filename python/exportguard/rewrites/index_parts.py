@@ -75,7 +75,7 @@ def axes_of(part: object) -> int:
 
 def spelled_out(container: torch.Tensor, parts: Sequence[Any]) -> tuple[torch.Tensor, tuple[Any, ...]]:
     """A view and the index of the same entries in it, without `...`, lists and truth values."""
-    listed = [_as_tensor(part) if isinstance(part, _SEQUENCES) else part for part in parts]
+    listed = [as_tensor(part) if isinstance(part, _SEQUENCES) else part for part in parts]
     filling = (WHOLE,) * (container.dim() - sum(axes_of(part) for part in listed if part is not ...))
     filled = [piece for part in listed for piece in (filling if part is ... else (part,))]
     if not any(map(_is_truth, filled)):
@@ -97,11 +97,11 @@ def _behind_new_axes(part: Any) -> Any:
     return number_tensor(part).bool().reshape(1) if _is_truth(part) else part
 
 
-def _as_tensor(part: Any) -> torch.Tensor:
+def as_tensor(part: Any) -> torch.Tensor:
     """A list of numbers, or of lists, as a tensor."""
     if not holds_numbers(part):
         return torch.tensor([*part]) if len(part) else torch.zeros(0, dtype=torch.int64)
-    items = [_as_tensor(item) if isinstance(item, _SEQUENCES) else number_tensor(item) for item in part]
+    items = [as_tensor(item) if isinstance(item, _SEQUENCES) else number_tensor(item) for item in part]
     is_mask = all(item.dtype == torch.bool for item in items)
     return torch.stack([item if is_mask else item.to(torch.int64) for item in items])
 

@@ -1,4 +1,4 @@
-"""Indices that mix the number of a step with tensors, lists, masks, slices, `...` and `None`: as in eager mode, or refused.
+"""Indices that mix the number of a step with tensors, lists, masks, slices, `...` and `None`: right, or refused.
 
 `python tests/python/rewrites/test_indices_of_loops.py --count 500` makes and checks as many and prints what is wrong.
 """
@@ -21,27 +21,32 @@ from random_programs import model_of
 
 from exportguard import ExportGuardError, to_onnx
 
-#: The sizes of the axes of the input: those that are exported first. The first axis of a program's loop is `t`.
-EXPORTED = {"t": 4, "b": 3}
-SIZES = ({"t": 2, "b": 5}, {"t": 1, "b": 2}, {"t": 7, "b": 3}, {"t": 3, "b": 2})
+#: The sizes of the axes of the input, first those that are exported; the loop of a program goes along `t`.
+SIZES = ({"t": 4, "b": 3}, {"t": 2, "b": 5}, {"t": 1, "b": 2}, {"t": 7, "b": 3}, {"t": 3, "b": 2}, {"t": 4, "b": 3})
 
-#: Loops by the numbers that they give, all from `first` to `n - rest`.
+#: Loops, and whether `j + 1` is in bounds in all of their steps.
 _LOOPS = {
-    "all": ("for j in range(n):", 0, 0),
-    "not the last": ("for j in range(n - 1):", 0, 1),
-    "not the first": ("for j in range(1, n):", 1, 0),
-    "backwards": ("for j in range(n - 1, -1, -1):", 0, 0),
-    "while": ("j = -1\n        while j < n - 1:\n            j += 1", 0, 0),
+    "for j in range(n):": False,
+    "for j in range(n - 1):": True,
+    "for j in range(1, n):": False,
+    "for j in range(n - 1, -1, -1):": False,
+    "for j, _ in enumerate(v.transpose(0, {axis})):": False,
+    "for j in torch.arange(n):": False,
+    "while j < n - 2:\n            j += 1": True,
+    "while j < n - 1:\n            j += 1": False,
 }
 
-#: What names an entry, or some, of the axis of the counter; those with `+ 1` need a loop that ends before.
-_COUNTED = ("j", "j", "j", "j - 1", "-1 - j", "n - 1 - j", "j * 1", "[0, j]", "(j, j - 1)")
-_WINDOWS = ("j:", ":j", "j - 1:j + 1", "j:j + 1", ":j + 1")
-_AHEAD = ("j + 1", "j:j + 2", "j + 1:")
+#: What names an entry, or some, of the axis of the counter; those behind the last, in a loop that ends before.
+_COUNTED = ("j", "j", "j", "j - 1", "-1 - j", "n - 1 - j", "j * 1", "[0, j]", "(j, j - 1)", "[j]", "[[0], [j]]")
+_WINDOWS = ("j:", ":j", "j - 1:j + 1", "j:j + 1", ":j + 1", "j::2")
+_AHEAD = ("j + 1", "j:j + 2", "j + 1:", "[j + 1, 0]")
 
 #: What stands for another axis; `{a}` is the axis.
-_BASIC = (":", ":", "0", "-1", "1:", "v.shape[{a}] - 1", "s")
-_CHOSEN = ("k", "k", "k[:, None]", "[0, 1]", "(1, 0)", "ar{a}", "ar{a}[:, None]", "m{a}", "[1]")
+_BASIC = (":", ":", "0", "-1", "1:", "v.shape[{a}] - 1", "s", ":v.shape[{a}] - 1", "::2")
+_CHOSEN = (
+    *("k", "k", "k * 0", "k[:, None]", "[0, 1]", "(1, 0)", "[1]", "[0, v.shape[{a}] - 1]", "[0, s]", "range(2)"),
+    *("ar{a}", "ar{a}[:, None]", "m{a}"),
+)
 
 _PROGRAM = """
 import torch
@@ -49,126 +54,114 @@ import torch
 
 class Model(torch.nn.Module):
     def forward(self, v):
-        k, s, n = torch.tensor([1, 0]), (v.sum() > 0).long(), v.shape[{axis}]
-        {names}
+        k, s, n, j = torch.tensor([1, 0]), (v.sum() > 0).long(), v.shape[{axis}], -1
         out, got, total = {start}, [], torch.zeros(())
+        {names}
         {loop}
-{body}
+            {body}
         return {returned}
 """
 
-_VALUES = (
-    "5",
-    "j + 1",
-    "v.mean() + j",
-    "{read} * 2 + 1",
-    "{read}.mean(0)",
-    "{read}[..., :1] - j",
-    "w{axis}",
-    "0.5 * j",
-)
+_WEIGHTED = "total = total * 0.5 + (r.reshape(-1) * torch.arange(1, r.numel() + 1)).sum()"
+_VALUES = ("5", "j + 1", "v.mean() + j", "{read} * 2 + 1", "{read} - j", "{read}.mean(0)", "{read}[..., :1]", "0.5 * j")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A program and the names of the sizes of its input."""
+    """A program and the sizes of its input, or their names."""
 
     source: str
-    shape: tuple[Any, ...]
+    shape: tuple[int | str, ...]
     kind: str
-    index: str
 
-    def input(self, sizes: dict[str, int], seed: int) -> torch.Tensor:
-        shape = [sizes.get(size, size) for size in self.shape]
-        return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
-def _part(draw: random.Random, axis: int) -> str:
-    return draw.choice(draw.choice((_BASIC, _CHOSEN))).format(a=axis)
+    def input(self, sizes: dict[str, int]) -> torch.Tensor:
+        shape = [sizes[size] if isinstance(size, str) else size for size in self.shape]
+        return torch.randn(shape, generator=torch.Generator().manual_seed(len(self.source)))
 
 
-def _index(draw: random.Random, rank: int, axis: int, counted: str) -> list[str]:
-    """The parts of an index, with one mask over two axes at times."""
-    parts = [counted if a == axis else _part(draw, a) for a in range(rank)]
-    pairs = [a for a in range(rank - 1) if axis not in (a, a + 1)]
-    if pairs and draw.random() < 0.2:
-        first = draw.choice(pairs)
-        parts[first : first + 2] = [f"m{first}{first + 1}"]
-    return _loosened(draw, parts)
+class _Draw:
+    """The choices of one program."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._choose = self._random.choice
+        self.rank = self._choose((2, 2, 3, 3, 4))
+        self.axis, self.other = self._random.sample(range(self.rank), 2)
+        self.loop = self._choose([*_LOOPS])
+        self.place = self._choose(("", "", "if (v.sum() + j).sin() > 0:", f"for i in range(v.shape[{self.other}]):"))
+        self.kind = self._choose(("read", "write", "update"))
+
+    def case(self) -> Case:
+        index = ", ".join(self._loosened(self._parts()))
+        lines, returned = self._statements(index)
+        if self.place:
+            lines = [self.place, *(f"    {line}" for line in lines)]
+        source = _PROGRAM.format(
+            axis=self.axis,
+            names=_names("".join(lines), self.rank),
+            start=self._choose(("torch.zeros_like(v)", "v.clone()", "v * 2", "(v * 9).long()")),
+            loop=self.loop.format(axis=self.axis),
+            body="\n            ".join(lines),
+            returned=returned,
+        )
+        shape = [{self.axis: "t", self.other: "b"}.get(axis, axis + 2) for axis in range(self.rank)]
+        return Case(source, tuple(shape), self.kind)
+
+    def _is_in(self, share: float) -> bool:
+        return self._random.random() < share
+
+    def _parts(self) -> list[str]:
+        """One for each axis, or for two where a mask has them."""
+        parts = [self._part(axis) for axis in range(self.rank)]
+        pairs = [axis for axis in range(self.rank - 1) if self.axis not in (axis, axis + 1)]
+        if pairs and self._is_in(0.2):
+            first = self._choose(pairs)
+            parts[first : first + 2] = [f"m{first}{first + 1}"]
+        return parts
+
+    def _part(self, axis: int) -> str:
+        if axis == self.axis:
+            return self._choose(self._choose((_COUNTED, _COUNTED, _WINDOWS, _AHEAD if _LOOPS[self.loop] else _COUNTED)))
+        if axis == self.other and self.place.startswith("for") and self._is_in(0.5):
+            return "i"
+        return self._choose(self._choose((_BASIC, _CHOSEN))).format(a=axis)
+
+    def _loosened(self, parts: list[str]) -> list[str]:
+        """An index with `...` for whole axes, without those at its end, and with new axes."""
+        whole = [place for place, part in enumerate(parts) if part == ":"]
+        if whole and self._is_in(0.4):
+            parts[self._choose(whole)] = "..."
+        elif self._is_in(0.15):
+            parts.insert(self._random.randrange(len(parts) + 1), "...")
+        while parts[-1] == ":" and len(parts) > 1 and "..." not in parts and self._is_in(0.7):
+            parts.pop()
+        for new, share in {"None": 0.25, "True": 0.04}.items():
+            if self._is_in(share):
+                parts.insert(self._random.randrange(len(parts) + 1), new)
+        return parts
+
+    def _statements(self, index: str) -> tuple[list[str], str]:
+        """The statements of a step, and what the program returns."""
+        if self.kind == "read":
+            is_list = not self.place and self.loop.startswith("for") and self._is_in(0.5)
+            behind = "got.append(r * (j + 1))" if is_list else _WEIGHTED
+            return [f"r = v[{index}]", behind], "torch.stack(got)" if is_list else "total"
+        operator = self._choose("+*-") if self.kind == "update" else ""
+        return [f"out[{index}] {operator}= {self._choose(_VALUES).format(read=f'v[{index}]')}"], "out"
 
 
-def _loosened(draw: random.Random, parts: list[str]) -> list[str]:
-    """An index with `...` for whole axes, without those at its end, and with new axes."""
-    whole = [place for place, part in enumerate(parts) if part == ":"]
-    if whole and draw.random() < 0.4:
-        place = draw.choice(whole)
-        parts = [*parts[:place], "...", *parts[place + 1 :]]
-    elif draw.random() < 0.15:
-        parts = [*parts]
-        parts.insert(draw.randrange(len(parts) + 1), "...")
-    while parts[-1] == ":" and len(parts) > 1 and "..." not in parts and draw.random() < 0.7:
-        parts = parts[:-1]
-    if draw.random() < 0.25:
-        parts = [*parts]
-        parts.insert(draw.randrange(len(parts) + 1), "None")
-    return parts
-
-
-def _names(parts: str, rank: int) -> str:
+def _names(text: str, rank: int) -> str:
     """The tensors that a program's indices name."""
-    made = [f"ar{a} = torch.arange(v.shape[{a}])" for a in range(rank) if f"ar{a}" in parts]
-    for name in sorted(set(re.findall(r"\bm\d+\b", parts))):
-        others = [a for a in range(rank) if str(a) not in name[1:]]
+    made = [f"ar{axis} = torch.arange(v.shape[{axis}])" for axis in range(rank) if f"ar{axis}" in text]
+    for name in sorted(set(re.findall(r"\bm\d+\b", text))):
+        others = [axis for axis in range(rank) if str(axis) not in name[1:]]
         made.append(f"{name} = v.sum({others}) > 0" if others else f"{name} = v > 0")
-    for name in sorted(set(re.findall(r"\bw\d\b", parts))):
-        made.append(f"{name} = torch.arange(v.shape[{name[1:]}]) * 0.5")
-    return "\n        ".join(made) or "pass"
+    return "\n        ".join(made or ["pass"])
 
 
 def case_of(seed: int) -> Case:
     """The program of a seed."""
-    draw = random.Random(seed)
-    rank = draw.choice((2, 2, 3, 3, 4))
-    axis, loop = draw.randrange(rank), draw.choice([*_LOOPS])
-    head, _, rest = _LOOPS[loop]
-    counted = draw.choice(draw.choice((_COUNTED, _COUNTED, _WINDOWS, _AHEAD if rest else _COUNTED)))
-    index = ", ".join(_index(draw, rank, axis, counted))
-    kind = draw.choice(("read", "write", "update"))
-    lines = _statements(draw, kind, index, axis)
-    body = "\n".join(f"            {line}" for line in _placed(draw, lines, rank))
-    start = draw.choice(("torch.zeros_like(v)", "v.clone()", "v * 2", "(v * 9).long()"))
-    if kind == "read":
-        returned = draw.choice(("torch.stack(got)", "total")) if loop != "while" else "total"
-    else:
-        returned = "out"
-    shape = [2, 3, 4, 5][:rank]
-    other = draw.choice([a for a in range(rank) if a != axis])
-    shape[axis], shape[other] = "t", "b"  # type: ignore[call-overload]
-    if returned != "torch.stack(got)":
-        body = "\n".join(line for line in body.splitlines() if "got.append" not in line)
-    source = _PROGRAM.format(
-        axis=axis, names=_names(index + body, rank), start=start, loop=head, body=body, returned=returned
-    )
-    return Case(source, tuple(shape), kind, index)
-
-
-def _statements(draw: random.Random, kind: str, index: str, axis: int) -> list[str]:
-    if kind == "read":
-        weighted = "(r.reshape(-1) * torch.arange(1, r.numel() + 1)).sum()"
-        return [f"r = v[{index}]", "got.append(r * (j + 1))", f"total = total * 0.5 + {weighted}"]
-    value = draw.choice(_VALUES).format(read=f"v[{index}]", axis=axis)
-    operator = draw.choice(("+", "*", "-")) if kind == "update" else ""
-    return [f"out[{index}] {operator}= {value}"]
-
-
-def _placed(draw: random.Random, lines: list[str], rank: int) -> list[str]:
-    """Statements as they are, in a branch on data, or in another loop."""
-    where = draw.choice(("", "", "branch", "loop")) if "got.append(r * (j + 1))" not in lines else ""
-    if where == "branch":
-        return ["if (v.sum() + j).sin() > 0:", *(f"    {line}" for line in lines)]
-    if where == "loop":
-        return [f"for i in range(v.shape[{draw.randrange(rank)}]):", *(f"    {line}" for line in lines)]
-    return lines
+    return _Draw(seed).case()
 
 
 #: What torch says of its own to nobody in particular.
@@ -179,13 +172,7 @@ def outcome(seed: int) -> str:
     """Whether a program is right, refused, or one that eager mode does not take; else what is wrong."""
     case = case_of(seed)
     model = model_of(case.source, f"/indices/{seed}.py")
-    known = []
-    for place, sizes in enumerate((EXPORTED, *SIZES, EXPORTED)):
-        v = case.input(sizes, place)
-        try:
-            known.append((v, model(v.clone())))
-        except (RuntimeError, IndexError, ValueError, TypeError):
-            known.append((v, None))
+    known = [(v, _in_eager_mode(model, v)) for v in map(case.input, SIZES)]
     if known[0][1] is None or sum(wanted is not None for _, wanted in known) < 5:
         return "not in eager mode"
     dynamic = {axis: size for axis, size in enumerate(case.shape) if isinstance(size, str)}
@@ -197,6 +184,14 @@ def outcome(seed: int) -> str:
         if wanted is not None and (wrong := _wrong(onnx, v, wanted)):
             return f"wrong at {tuple(v.shape)}: {wrong}"
     return "right"
+
+
+def _in_eager_mode(model: torch.nn.Module, v: torch.Tensor) -> torch.Tensor | None:
+    try:
+        found: torch.Tensor = model(v.clone())
+    except (RuntimeError, IndexError, ValueError, TypeError):
+        return None
+    return found
 
 
 def _refusal(text: str) -> str:
@@ -212,6 +207,60 @@ def _wrong(onnx: Any, v: torch.Tensor, wanted: torch.Tensor) -> str:
     if found.shape != wanted.shape:
         return f"the shape {tuple(found.shape)} instead of {tuple(wanted.shape)}"
     return "" if torch.allclose(found, wanted, rtol=1e-3, atol=1e-3) else "other numbers"
+
+
+#: Indices by what each is there for, in a loop whose counter is below both sizes of `v`, (t, t).
+_READ = ("v[ar, j]", "v[k, j]", "v[..., k, j]", "v[None, k, j]", "v[[0, 1], j]", "v[:, [0, j]]", "v[k[:, None], j]")
+_VIEWS = ("v[..., None, j, :]", "v[None, ..., j, :]", "v[..., j, None, :]", "v[True, :, j]", "v[j, [[0], [j]]]")
+_WRITTEN = ("o[k, j] = 1.0", "o[ar, j] = v[j]", "o[k, j] += 1", "o[mask, j] = 5", "o[..., k, j] = 3 * j")
+_LISTED = ("o[:, (j, j - 1)] = v[:, (j, j - 1)]", "o[True, :, j] -= j", "o[mask, j] *= v[mask, j]", "o[[0, s], j] = j")
+
+_TOGETHER = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, v):
+        ar, k, o, mask, s = torch.arange(len(v)), torch.tensor([1, 0]), torch.zeros_like(v), v[0] > 0, (v > 0).sum() // 99
+        total = torch.zeros(())
+        for j in range(len(v)):
+            {statements}
+        return o + total
+"""
+
+
+def _read_ones(reads: tuple[str, ...]) -> list[str]:
+    return [f"r = {read}; {_WEIGHTED}" for read in reads]
+
+
+@pytest.mark.parametrize("statements", [_read_ones(_READ), _read_ones(_VIEWS), _WRITTEN, _LISTED], ids=str)
+def test_each_of_these_is_right(statements: list[str]) -> None:
+    model = model_of(_TOGETHER.format(statements="\n            ".join(statements)), "/indices/together.py")
+    example = torch.randn(4, 4)
+    onnx = to_onnx(model, (example,), dynamic_shapes=({0: "t", 1: "t"},), rewrite="auto")
+    for size in (4, 2, 3, 7):
+        v = torch.randn(size, size)
+        assert _wrong(onnx, v, model(v)) == ""
+
+
+def test_several_masks_in_one_index_are_refused() -> None:
+    statements = "o[v[0] > 0, v[j] > 0] = j"
+    model = model_of(_TOGETHER.format(statements=statements), "/indices/masks.py")
+    with pytest.raises(ExportGuardError, match="line 10 of /indices/masks.py: an index has several masks"):
+        to_onnx(model, (torch.eye(4) + 1,), dynamic_shapes=({0: "t", 1: "t"},), rewrite="auto")
+
+
+#: One of 50 programs of a bigger grid, ten of them at a time: some are none in eager mode, the others are right, or, one
+#: of a hundred, refused.
+_SHARE, _TOGETHER_AT_ONCE, _RIGHT = 50, 10, 6
+
+
+@pytest.mark.parametrize("first", range(0, 3000, _SHARE * _TOGETHER_AT_ONCE))
+def test_indices_of_loops_are_right_or_refused(first: int) -> None:
+    outcomes = {seed: outcome(seed) for seed in range(first, first + _SHARE * _TOGETHER_AT_ONCE, _SHARE)}
+    wrong = {seed: found for seed, found in outcomes.items() if found.startswith(("wrong", "raw"))}
+    assert not wrong
+    assert [*outcomes.values()].count("right") >= _RIGHT
 
 
 def main() -> None:

@@ -16,12 +16,15 @@ import torch
 from exportguard.declaration.expected import Expected, expecting
 from exportguard.declaration.patch import Patch
 from exportguard.rewrites.index_parts import (
+    as_tensor,
     axes_of,
     beside_masks,
+    holds_numbers,
     is_choosing,
     is_dynamic_slice,
     is_entry,
     is_mask,
+    parts_of,
     spelled_out,
     viewed,
 )
@@ -49,6 +52,12 @@ def _is_of_cpp(index: Sequence[Any]) -> bool:
     masks = {id(part) for part in choosing if is_mask(part)}
     is_of_the_run = any(_is_entry(part) or is_dynamic_slice(part) for part in index)
     return bool(choosing) and (is_of_the_run or (len(masks) == 1 and len(choosing) > 1))
+
+
+def _without_lists(index: Any) -> tuple[Any, ...]:
+    """The parts of an index, with a tensor for a list of numbers that a trace does not know."""
+    parts = parts_of(index)
+    return tuple(as_tensor(part) if holds_numbers(part) else part for part in parts)
 
 
 def _number(part: Any) -> Any:
@@ -86,11 +95,13 @@ def writing_at_sizes(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def torch_function(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func.__name__ in (READING, WRITING) and isinstance(args[0], torch.Tensor):
-            index = args[1] if isinstance(args[1], tuple) else (args[1],)
+            index = _without_lists(args[1])
             if func.__name__ == WRITING and any(map(_is_entry, index)):
                 return write(args[0], index, args[2])
             if func.__name__ == READING and _is_of_cpp(index):
                 return read(args[0], index)
+            if any(map(holds_numbers, parts_of(args[1]))):
+                args = (args[0], index, *args[2:])
         return original(mode, func, types, args, kwargs)
 
     return torch_function
