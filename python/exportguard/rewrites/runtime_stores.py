@@ -86,6 +86,8 @@ def set_item(content: Any, container: Any, index: Any) -> None:
         put_chosen(content, container, index)
         return
     note_entry(container, index, content)
+    if isinstance(container, torch.Tensor) and is_number(content):  # whose dtype torch compares beside tensors
+        content = content.to(container.dtype)
     entries = _entries(container, index)
     if entries is None:
         container[index] = content
@@ -144,7 +146,7 @@ def _write(content: Any, container: torch.Tensor, parts: tuple[Any, ...]) -> Non
     step = step_of(container, parts)
     if step is None:
         view, choosing = viewed(container, parts)
-        view[beside_masks(choosing) or ...] = _typed(content, container.dtype) if is_number(content) else content
+        view[beside_masks(choosing) or ...] = content
     elif step.is_direct:
         step.view[step.rows] = _typed(content, container.dtype)
     else:

@@ -49,9 +49,8 @@ def _chooses(part: object) -> bool:
 def _is_of_cpp(index: Sequence[Any]) -> bool:
     """Whether C++ would ask what is read for a number: a place, or how many entries a mask chooses beside others."""
     choosing = [part for part in index if _chooses(part)]
-    masks = {id(part) for part in choosing if is_mask(part)}
     is_of_the_run = any(_is_entry(part) or is_dynamic_slice(part) for part in index)
-    return bool(choosing) and (is_of_the_run or (len(masks) == 1 and len(choosing) > 1))
+    return bool(choosing) and (is_of_the_run or (len(choosing) > 1 and any(map(is_mask, choosing))))
 
 
 def _without_lists(index: Any) -> tuple[Any, ...]:
