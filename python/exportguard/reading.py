@@ -29,6 +29,7 @@ from .axis_report import AxisOutcome, axis_outcomes
 from .cache_names import input_name, output_name
 from .dynamic_shapes import LeafShape, graph_name
 from .errors import REFUSALS, AxisError, InvalidArgumentError, LoweringError
+from .joined_parts import are_alone
 from .module_functions import FunctionName, ModulesAsFunctions, functions_of_program
 from .phases import phase, recorded_phases
 from .repeats.counts import Counts
@@ -52,8 +53,9 @@ class Exported:
     `fixing_lines` has the lines that fixed a symbol, `bounds` what else the program takes for granted (None: that was
     not looked at). `too_small` has the sizes of the given example that were enlarged, by input and axis. `counts` has
     those of each trace, `seconds` those of each phase, `decisions` what torch decided about sizes, `untested` why its
-    tests on sizes are no branches. `may_rewrite` if nothing is rewritten that might be. The program may have markers in
-    the place of blocks that were not traced; `expanded` has none.
+    tests on sizes are no branches. `may_rewrite` if nothing is rewritten that might be. `joined` has the places of the
+    outputs that have all parts of a list behind each other. The program may have markers in the place of blocks that
+    were not traced; `expanded` has none.
     """
 
     program: ExportedProgram
@@ -67,6 +69,7 @@ class Exported:
     decisions: Sequence[Decision] = ()
     untested: str = ""
     may_rewrite: bool = False
+    joined: Set[int] = frozenset()
 
     @functools.cached_property
     def inputs(self) -> TracedInputs:
@@ -181,15 +184,16 @@ def program_names(
     Inputs and outputs are named by their path: `input_ids`, `past_key_values.0.key`. What a tuple returns is
     `output_0`, `output_1`, …. A cache, of whatever kind and whether or not there is one among the inputs, is
     `past_key_values.…` there and `present.…` among the outputs; another output with the name of an input gets the
-    suffix `_out`. `inputs` and `outputs` are the user's own names for those that the model has. Symbols are called as
-    was asked for; the others after the first input axis that they stand for.
+    suffix `_out`. One with all parts of a list behind each other is called as the list. `inputs` and `outputs` are the
+    user's own names for those that the model has. Symbols are called as was asked for; the others after the first input
+    axis that they stand for.
 
     Raises:
         InvalidArgumentError: there are more or fewer names of the user's own than values.
     """
     program, traced, shapes = exported.program, exported.inputs, exported.shapes
     known = _input_names(program)
-    returned = _output_names(program.call_spec.out_spec, known)
+    returned = _output_names(program.call_spec.out_spec, known, exported.joined)
     return ProgramNames(
         inputs=_renamed("input_names", known, inputs, traced.taken),
         outputs=_renamed("output_names", returned, outputs, returned_leaves(program)),
@@ -223,11 +227,18 @@ def _positional_names(program: ExportedProgram, count: int) -> list[str]:
     return names + [f"arg_{i}" for i in range(len(names), count)]
 
 
-def _output_names(spec: pytree.TreeSpec, inputs: Sequence[str]) -> tuple[str, ...]:
+def joined_names(exported: Exported) -> list[str]:
+    """The names of the outputs that have all parts of a list behind each other."""
+    names = program_names(exported).outputs if exported.joined else ()
+    return [names[place] for place in sorted(exported.joined)]
+
+
+def _output_names(spec: pytree.TreeSpec, inputs: Sequence[str], joined: Set[int] = frozenset()) -> tuple[str, ...]:
     of_inputs = frozenset(inputs)
     taken = set(inputs)
     names = []
-    for path in _paths(spec, ""):
+    for place, (path, is_alone) in enumerate(zip(_paths(spec, ""), are_alone(spec), strict=True)):
+        path = path.rpartition(".")[0] if is_alone and place in joined else path
         name = _free_name(_beside_inputs(_output_name(path), of_inputs), taken)
         taken.add(name)
         names.append(name)

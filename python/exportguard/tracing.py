@@ -34,10 +34,11 @@ from .example import Example, Place
 from .export_errors import explained_export
 from .garbage import without_full_collections
 from .inputs import CallInputs
+from .joined_parts import joined_parts, tell_joined
 from .lost_buffers import told_once
 from .patches.torch.constraints import static_axes_reported
 from .phases import phase, recorded_phases
-from .reading import Exported
+from .reading import Exported, joined_names
 from .repeats.plan import traced_with_markers
 from .request import ExportRequest, serializers_of
 from .rewrites.automatic import RewritingStep
@@ -82,6 +83,7 @@ def exported_module(request: ExportRequest) -> Exported:
         ):
             found = _exported(request)
             found = _with_fewer_bounds(request, found)
+            tell_joined(joined_names(found))
     return replace(found, counts=tuple(counts), seconds={**request.seconds, **seconds})
 
 
@@ -225,7 +227,8 @@ def _asked_with(request: ExportRequest) -> AskedWith:
     def questions(call: CallInputs) -> Asked | None:
         record, example = TraceRecord(), example_for_questions(request.example.like(call))
         try:
-            program = TracedProgram(_traced(request, record, example)[0])
+            with joined_parts():  # those of this program are not looked for
+                program = TracedProgram(_traced(request, record, example)[0])
         except ExportError as error:
             logger.info("at other sizes torch.export stops: %s", error)
             return None
@@ -236,6 +239,11 @@ def _asked_with(request: ExportRequest) -> AskedWith:
 
 def _exported(request: ExportRequest, region: Region = EVERYWHERE) -> Exported:
     """One export, for the sizes of a region, and what torch decided about sizes on the way."""
+    with joined_parts() as joined:
+        return replace(_exported_and_proved(request, region), joined=frozenset(joined.outputs))
+
+
+def _exported_and_proved(request: ExportRequest, region: Region) -> Exported:
     record = TraceRecord()
     program, rewritten = _traced(request, record, request.example)
     with phase("proving the sizes"):

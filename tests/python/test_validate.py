@@ -177,7 +177,7 @@ def test_rows_that_come_in_a_list_are_compared_with_the_one_tensor_of_the_progra
     one, other = torch.ones(2, 4), torch.zeros(3, 4)
     leaves = [Leaf("logits", one), Leaf("features.0", one), Leaf("features.1", other)]
     joined = joined_rows(leaves)
-    assert [leaf.name for leaf in joined] == ["logits", "features.0"]
+    assert [leaf.name for leaf in joined] == ["logits", "features"]
     assert torch.equal(joined[1].value, torch.cat([one, other]))
 
 

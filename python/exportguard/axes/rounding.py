@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
+
+from exportguard.joined_parts import note_joined
 
 # What a result may differ by where both sides do the same arithmetic, in parts of the largest value: epsilons of it.
 _EPSILONS = 256
@@ -43,21 +46,25 @@ _FILLED = 1e3  # times what was computed is a number that stands for none
 
 def agree(expected: Sequence[Any], got: Sequence[Any], computed_in: Sequence[torch.dtype | None] | None = None) -> bool:
     """Whether two lists of outputs are the same but for the rounding of sums in the dtypes they are computed in."""
-    expected = with_joined_parts(expected, got)
+    counts, expected = _counts_of_parts(expected, got), with_joined_parts(expected, got)
     dtypes = [None] * len(expected) if computed_in is None else computed_in
     if not len(expected) == len(got) == len(dtypes):
         return False
-    return all(_same(one, other, dtype) for one, other, dtype in zip(expected, got, dtypes, strict=True))
+    is_same = all(_same(one, other, dtype) for one, other, dtype in zip(expected, got, dtypes, strict=True))
+    _note(counts if is_same else None)
+    return is_same
 
 
 def difference(expected: Sequence[Any], got: Sequence[Any], computed_in: Sequence[torch.dtype | None]) -> str:
     """The first output that is not the same, and by how much; nothing if all are."""
-    expected = with_joined_parts(expected, got)
+    counts, expected = _counts_of_parts(expected, got), with_joined_parts(expected, got)
     if len(expected) != len(got):
         return f"{len(got)} outputs in the place of {len(expected)}"
     outputs = enumerate(zip(expected, got, computed_in, strict=True))
     told = (f"output {at} {_told(one, other)}" for at, (one, other, dtype) in outputs if not _same(one, other, dtype))
-    return next(told, "")
+    found = next(told, "")
+    _note(counts if not found else None)
+    return found
 
 
 def with_joined_parts(expected: Sequence[Any], got: Sequence[Any]) -> Sequence[Any]:
@@ -66,14 +73,28 @@ def with_joined_parts(expected: Sequence[Any], got: Sequence[Any]) -> Sequence[A
     >>> [len(one) for one in with_joined_parts([torch.zeros(2, 3), torch.zeros(4, 3)], [torch.zeros(6, 3)])]
     [6]
     """
-    if len(expected) <= len(got):
+    counts = _counts_of_parts(expected, got)
+    if counts is None:
         return expected
-    found, rest = [], list(expected)
+    rest = iter(expected)
+    groups = [[*itertools.islice(rest, count)] for count in counts]
+    return [torch.cat(group) if len(group) > 1 else group[0] for group in groups]
+
+
+def _counts_of_parts(expected: Sequence[Any], got: Sequence[Any]) -> list[int] | None:
+    """How many values each value of the program stands for; None if they are not more, or cannot be shared out."""
+    if len(expected) <= len(got):
+        return None
+    counts, rest = [], list(expected)
     for whole in got:
-        count = _count_of_parts(rest, whole)
-        found.append(torch.cat(rest[:count]) if count > 1 else rest[0] if rest else None)
-        del rest[:count]
-    return expected if rest else found
+        counts.append(_count_of_parts(rest, whole))
+        del rest[: counts[-1]]
+    return counts if sum(counts) == len(expected) else None
+
+
+def _note(counts: Sequence[int] | None) -> None:
+    """Remembers which values of the program stand for several of the model."""
+    note_joined(place for place, count in enumerate(counts or ()) if count > 1)
 
 
 def _count_of_parts(values: Sequence[Any], whole: object) -> int:

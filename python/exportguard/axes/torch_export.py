@@ -24,6 +24,7 @@ from exportguard.dynamic_shapes import Axis, LeafShape, mirror
 from exportguard.errors import ExportError
 from exportguard.example import Example, Relation
 from exportguard.inputs import CallInputs
+from exportguard.joined_parts import watched_for_wholes
 from exportguard.rewrites.extremes import decided_by_kind, is_of_two_kinds
 from exportguard.rewrites.last_digits import decided_by_last_digits
 
@@ -40,7 +41,7 @@ def traced(model: torch.nn.Module, example: Example, *, strict: bool) -> Exporte
     Raises:
         ExportError: torch made a constant of what forward computes.
     """
-    with _plain_tensors(model), _with_their_marks(example.call):
+    with _plain_tensors(model), _with_their_marks(example.call), watched_for_wholes(model):
         program = _traced(model, example, strict=strict)
     _require_real_constants(program)
     require_one_kind(program)

@@ -79,7 +79,7 @@ def _joined(group: Sequence[Leaf]) -> Sequence[Leaf]:
         return group
     if len({(value.dtype, value.shape[1:]) for value in values}) > 1:
         return group
-    return [Leaf(group[0].name, torch.cat(values))]
+    return [Leaf(group[0].name.rpartition(".")[0], torch.cat(values))]
 
 
 def as_tensor(value: object) -> Any:

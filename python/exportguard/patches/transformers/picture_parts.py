@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
 from exportguard.declaration.constructs import construct_patch
+from exportguard.joined_parts import is_whole, note_whole
 from exportguard.source.editing import rewrite
-from exportguard.source.templates import Template, exchange
+from exportguard.source.templates import Exchange, Template, pairs_of
 from exportguard.source.walking import Transformer
 
 
@@ -23,8 +24,15 @@ def numbers_of(sizes: torch.Tensor) -> Any:
 
 
 def parts_of(tensor: torch.Tensor, sizes: Any, dim: int = 0) -> Sequence[torch.Tensor]:
-    """`torch.split`; a single part for sizes that are not known."""
-    return (tensor,) if isinstance(sizes, torch.Tensor) else torch.split(tensor, sizes, dim)
+    """`torch.split`; a single part for sizes that are not known, which is all parts where those may be several."""
+    if not isinstance(sizes, torch.Tensor):
+        return torch.split(tensor, sizes, dim)
+    return (tensor if _is_fixed(sizes) and len(sizes) == 1 else note_whole(tensor),)
+
+
+def _is_fixed(tensor: torch.Tensor) -> bool:
+    """Whether the number of rows is a constant of the program."""
+    return tensor.dim() > 0 and isinstance(tensor.shape[0], int)
 
 
 def squeezed_to_split(tensor: torch.Tensor) -> torch.Tensor:
@@ -37,28 +45,54 @@ def squeezed_to_split(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def rows_of(tensor: Any) -> list[Any]:
-    """`list(tensor)`; while a model is exported a single part that has all rows behind each other."""
-    if isinstance(tensor, torch.Tensor) and torch.compiler.is_exporting():
-        return [tensor.flatten(0, 1)]
+    """`list(tensor)`; while a model is exported a single part that has all rows behind each other, if their number
+    changes."""
+    if isinstance(tensor, torch.Tensor) and torch.compiler.is_exporting() and not _is_fixed(tensor):
+        return [note_whole(tensor.flatten(0, 1))]
     return list(tensor)
 
 
-#: Numbers, splits by them and lists of rows that are taken from a tensor while it is exported.
-Joined = exchange(
-    "Joined",
-    (
-        "[$number for height, width in $sizes]",
-        "numbers_of((lambda height, width: $number)(*$sizes.unbind(-1)))",
-    ),
-    ("torch.split($states.squeeze(0), $sizes)", "parts_of(squeezed_to_split($states), $sizes)"),
-    ("torch.split($states, $sizes, dim=$axis)", "parts_of($states, $sizes, dim=$axis)"),
-    ("torch.split($states, $sizes, $axis)", "parts_of($states, $sizes, $axis)"),
-    ("torch.split($states, $sizes)", "parts_of($states, $sizes)"),
-    ("$states.split($sizes, dim=$axis)", "parts_of($states, $sizes, dim=$axis)"),
-    ("$states.split($sizes)", "parts_of($states, $sizes)"),
-    ("list(image_features)", "rows_of(image_features)"),
-    ("$sizes.tolist()", "numbers_of($sizes)"),
-)
+def of_each(parts: Iterable[Any], function: Callable[[Any], Any]) -> list[Any]:
+    """`[function(part) for part in parts]`; what is made of all parts in one is all of what is made of each."""
+    made = []
+    for part in parts:
+        made.append(function(part))
+        if is_whole(part) and isinstance(made[-1], torch.Tensor):
+            note_whole(made[-1])
+    return made
+
+
+class Joined(Exchange):
+    """Numbers, splits by them and lists of rows that are taken from a tensor while it is exported, and lists that are
+    made of a part each."""
+
+    pairs = pairs_of(
+        (
+            "[$number for height, width in $sizes]",
+            "numbers_of((lambda height, width: $number)(*$sizes.unbind(-1)))",
+        ),
+        ("torch.split($states.squeeze(0), $sizes)", "parts_of(squeezed_to_split($states), $sizes)"),
+        ("torch.split($states, $sizes, dim=$axis)", "parts_of($states, $sizes, dim=$axis)"),
+        ("torch.split($states, $sizes, $axis)", "parts_of($states, $sizes, $axis)"),
+        ("torch.split($states, $sizes)", "parts_of($states, $sizes)"),
+        ("$states.split($sizes, dim=$axis)", "parts_of($states, $sizes, dim=$axis)"),
+        ("$states.split($sizes)", "parts_of($states, $sizes)"),
+        ("list(image_features)", "rows_of(image_features)"),
+        ("$sizes.tolist()", "numbers_of($sizes)"),
+    )
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
+        self.generic_visit(node)
+        (parts, *others), is_of_method = node.generators, isinstance(getattr(node.elt, "func", None), ast.Attribute)
+        is_split = isinstance(parts.iter, ast.Call) and ast.unparse(parts.iter.func) in ("parts_of", "rows_of")
+        if others or parts.ifs or not is_of_method or not is_split or not isinstance(parts.target, ast.Name):
+            return node
+        given = ast.arguments(
+            posonlyargs=[], args=[ast.arg(parts.target.id)], kwonlyargs=[], kw_defaults=[], defaults=[]
+        )
+        call = ast.Call(ast.Name("of_each", ast.Load()), [parts.iter, ast.Lambda(given, node.elt)], [])
+        return ast.fix_missing_locations(ast.copy_location(call, node))
+
 
 _SIZE = Template("$held.numel()")
 
@@ -77,7 +111,12 @@ class Unchecked(Transformer):
 
 _replace_checks = rewrite(Unchecked)
 _replace = rewrite(
-    Joined, numbers_of=numbers_of, parts_of=parts_of, rows_of=rows_of, squeezed_to_split=squeezed_to_split
+    Joined,
+    numbers_of=numbers_of,
+    of_each=of_each,
+    parts_of=parts_of,
+    rows_of=rows_of,
+    squeezed_to_split=squeezed_to_split,
 )
 
 
