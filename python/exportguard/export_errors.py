@@ -12,6 +12,7 @@ from contextlib import contextmanager, redirect_stderr
 from types import TracebackType
 
 from .errors import ExportError, ExportGuardError, TextOfASymbolError
+from .interrupted import interrupts_come_out
 from .model_code import is_users
 
 _REASON_LINES = 6
@@ -131,13 +132,14 @@ def _is_no_failed_suggestion(entry: logging.LogRecord) -> bool:
 def without_partial_graph() -> Iterator[None]:
     """Keeps off stderr the graph that torch prints as far as it came; the error still has it (`partial_fx_graph`).
 
-    So does what torch logs of symbols that it has no suggestion for.
+    So does what torch logs of symbols that it has no suggestion for. An interrupt comes out whatever torch raises while
+    it does.
     """
     printed = io.StringIO()
     graph = ""
     _SHAPES.addFilter(_is_no_failed_suggestion)
     try:
-        with redirect_stderr(printed):
+        with redirect_stderr(printed), interrupts_come_out():
             yield
     except Exception as error:
         graph = f"{getattr(error, 'partial_fx_graph', '')}\n"

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -177,6 +177,68 @@ def test_a_model_without_outputs_is_refused() -> None:
 
     with pytest.raises(exportguard.ExportGuardError, match="no outputs"):
         exportguard.to_onnx(Nothing(), (torch.zeros(2),)).to_bytes()
+
+
+@contextlib.contextmanager
+def popping() -> Iterator[None]:
+    """Its end raises, as torch's own blocks do where an interrupt came between two of their steps."""
+    try:
+        yield
+    finally:
+        [].pop()
+
+
+class Interrupted(torch.nn.Module):
+    """It is interrupted while torch traces it, or else only in eager mode."""
+
+    def __init__(self, interrupt: BaseException, *, is_traced: bool) -> None:
+        super().__init__()
+        self.interrupt, self.is_traced = interrupt, is_traced
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with popping() if torch.compiler.is_exporting() == self.is_traced else contextlib.nullcontext():
+            if torch.compiler.is_exporting() == self.is_traced:
+                raise self.interrupt
+        return x * 2
+
+
+@pytest.mark.parametrize("rewrite", [(), "auto"], ids=["as it is", "auto"])
+@pytest.mark.parametrize("is_traced", [True, False], ids=["traced", "in eager mode"])
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt("now"), SystemExit(3)], ids=["interrupt", "exit"])
+def test_an_interrupt_that_another_exception_hides_comes_out(
+    interrupt: BaseException, is_traced: bool, rewrite: Any
+) -> None:
+    before = dict(pytree.SUPPORTED_NODES)
+    model = Interrupted(interrupt, is_traced=is_traced).eval()
+    with pytest.raises(type(interrupt)) as raised:
+        exportguard.to_onnx(model, (torch.zeros(2, 3),), dynamic_shapes=({0: "rows"},), rewrite=rewrite)
+    assert raised.value is interrupt
+    assert before == pytree.SUPPORTED_NODES
+    assert _core.guard_depth() == 0
+
+
+def test_an_interrupt_that_was_handled_before_is_none_of_the_export() -> None:
+    class Refusing(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            raise ValueError("not these")
+
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        with pytest.raises(exportguard.ExportError, match="not these"):
+            exportguard.to_onnx(Refusing().eval(), (torch.zeros(2),))
+
+
+def test_an_error_that_is_raised_from_an_exit_has_dealt_with_it() -> None:
+    class Translating(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            try:
+                raise SystemExit(2)
+            except SystemExit as error:
+                raise ValueError("not these options") from error
+
+    with pytest.raises(exportguard.ExportError, match="not these options"):
+        exportguard.to_onnx(Translating().eval(), (torch.zeros(2),))
 
 
 def test_the_target_of_the_tests_is_as_before() -> None:

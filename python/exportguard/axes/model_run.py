@@ -17,6 +17,7 @@ from exportguard.declaration.interrupts import DeferredInterrupts
 from exportguard.devices import QUICK_PRODUCTS, threads_for
 from exportguard.errors import REFUSALS
 from exportguard.inputs import CallInputs
+from exportguard.interrupted import interrupts_come_out
 from exportguard.model_code import is_installed
 from exportguard.rewrites.state import KeptModule, is_fake
 from exportguard.rewrites.written import Before
@@ -103,7 +104,8 @@ class ModelRun:
         times = 0 if is_brief else self._times(call)
         with data_tests() as tests:
             try:
-                return self._ending.ended(lambda watched: self._leaves(call, watched), times=times), bool(tests)
+                with interrupts_come_out():
+                    return self._ending.ended(lambda watched: self._leaves(call, watched), times=times), bool(tests)
             except (*REFUSALS, ArithmeticError, EndlessError) as error:
                 logger.debug("the model raises %s: %s", type(error).__name__, error)
                 return None, bool(tests)
@@ -201,7 +203,8 @@ class ModelRun:
                 return True
 
         try:
-            return self._ending.ended(is_run)
+            with interrupts_come_out():
+                return self._ending.ended(is_run)
         except (Exception, EndlessError) as error:  # the model's refusal, or that of fake tensors to tell their data
             logger.debug("without data the model raises %s: %s", type(error).__name__, error)
             return False

@@ -23,6 +23,7 @@ from ..errors import REFUSALS, InvalidArgumentError
 from ..export import require_same
 from ..export_errors import place_in_model
 from ..inputs import Leaf
+from ..interrupted import interrupts_come_out
 from ..models import BuildOptions, ModelCase, build_model
 from ..models.input_sets import InputSet, all_input_sets, input_sets
 from ..notebook_tables import bars, page, table
@@ -290,7 +291,8 @@ def _built(name: str, options: ValidateOptions) -> ModelCase:
 def _failures_in(report: ValidationReport) -> Iterator[None]:
     """Whatever the model, torch or onnxruntime raise is the result of a validation."""
     try:
-        yield
+        with interrupts_come_out():
+            yield
     except _UsageError as error:
         raise error.__cause__ or error from None
     except Exception as error:

@@ -9,6 +9,7 @@ from typing import Any
 
 from exportguard.declaration import Patch
 from exportguard.declaration.expected import Expected, Expecting
+from exportguard.interrupted import interrupts_come_out
 from exportguard.patches.torch.module_state import state_before_export
 from exportguard.repeats.plan import counted, current_plan, repeats_planned
 
@@ -121,7 +122,8 @@ def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(mod, *args, **kwargs)
         with state_before_export(mod) as snapshot, counted() as counts:
             try:
-                return original(mod, *args, **kwargs)
+                with interrupts_come_out():
+                    return original(mod, *args, **kwargs)
             except Exception as error:
                 if not any(count.replayed for count in counts) or _is_on_constraints(error):
                     raise
