@@ -367,12 +367,28 @@ def _pair(path: str, value: object, spec: object) -> Iterator[LeafShape]:
         yield LeafShape(Leaf(path, value), _axes(path, value, spec))
     elif spec is None or _is_axes(value, spec):
         # One {axis: name} for a whole container goes to each tensor in it.
-        for leaf in flatten_named(value):
+        leaves = flatten_named(value)
+        for leaf in leaves:
             name = f"{path}.{leaf.name}" if path else leaf.name
-            axes = spec if isinstance(leaf.value, torch.Tensor) else _of_a_count(value, leaf.value, spec)
+            is_tensor = isinstance(leaf.value, torch.Tensor)
+            axes = _of_a_tensor(leaf, leaves, spec) if is_tensor else _of_a_count(value, leaf.value, spec)
             yield LeafShape(Leaf(name, leaf.value), _axes(name, leaf.value, axes))
     else:
         yield from _pair_children(path, value, spec)
+
+
+def _of_a_tensor(tensor: Leaf, leaves: Sequence[Leaf], spec: object) -> object:
+    """What was asked of all tensors of a container, but for axes that others of them have and this one has not."""
+    if not isinstance(spec, Mapping):
+        return spec
+    ranks = [leaf.rank for leaf in leaves]
+    return {
+        axis: asked for axis, asked in spec.items() if _has(tensor.rank, axis) or not any(_has(r, axis) for r in ranks)
+    }
+
+
+def _has(rank: int, axis: int) -> bool:
+    return -rank <= axis < rank
 
 
 def _of_a_count(container: object, number: object, spec: object) -> Axis:
@@ -395,6 +411,8 @@ def _pair_children(path: str, value: Any, spec: Any) -> Iterator[LeafShape]:
             yield from _pair(name, child, spec.get(name))
         return
     names, children = _children(value)
+    if isinstance(spec, (list, tuple)) and not _is_container(value):
+        spec = _of_those_with_axes(path, names, children, spec)
     for name, child, part in zip(names, children, _parts(path, names, spec, value), strict=True):
         yield from _pair(f"{path}.{name}", child, part)
 
@@ -419,7 +437,6 @@ def _parts(path: str, names: Sequence[str], spec: object, value: object) -> list
             )
         return [by_name.get(name) for name in names]
     if isinstance(spec, (list, tuple)):
-        spec = _of_keys_and_values(path, names, spec)
         if len(spec) != len(names):
             raise InvalidArgumentError(
                 f"dynamic_shapes has {len(spec)} entries for {path}, a {type(value).__name__} of {len(names)} "
@@ -430,6 +447,14 @@ def _parts(path: str, names: Sequence[str], spec: object, value: object) -> list
         f"dynamic_shapes has {spec!r} for {path}, a {type(value).__name__}; pass a dictionary or a list like it, "
         "or one {axis: name} for all its tensors"
     )
+
+
+def _of_those_with_axes(path: str, names: Sequence[str], children: Sequence[Any], spec: Sequence[Any]) -> list[Any]:
+    """What was said of a cache in lists, with None for tensors without axes, as for one that counts the tokens."""
+    has_axes = [not isinstance(child, torch.Tensor) or child.dim() > 0 for child in children]
+    spec = _of_keys_and_values(path, [*itertools.compress(names, has_axes)], spec)
+    rest = iter(spec)
+    return [next(rest) if has else None for has in has_axes] if len(spec) == sum(has_axes) else [*spec]
 
 
 def _of_keys_and_values(path: str, names: Sequence[str], spec: Sequence[Any]) -> list[Any]:

@@ -50,7 +50,8 @@ def to_onnx(
 
     A module is exported with `args` and `kwargs` under the guard. `dynamic_shapes` is nested like the inputs and names
     the axes that change, `{"input_ids": {0: "batch", 1: "seq"}}`: axes of one name are equal. One `{axis: name}` in the
-    place of a container, a cache for example, goes to every tensor in it. For an exported program it only gives names.
+    place of a container, a cache for example, goes to every tensor in it that has the axis. For an exported program it
+    only gives names.
     `rewrite` is that of `torch_export_patches`: with "auto", what stops the export at tensor data is rewritten.
     `dispatcher` has converters for operators of one's own, or instead of those that exist (that of `options` if None).
     `decompositions` are operators that torch takes apart although they have a lowering, or a function for each that

@@ -9,7 +9,12 @@ import pytest
 import torch
 from torch.export import Dim
 
-from exportguard import register_class_serialization, torch_export_patches, unregister_class_serialization
+from exportguard import (
+    make_static_cache,
+    register_class_serialization,
+    torch_export_patches,
+    unregister_class_serialization,
+)
 from exportguard.axes.torch_export import for_torch, shared_dims
 from exportguard.dynamic_shapes import (
     all_dynamic_shapes_from_inputs,
@@ -157,6 +162,46 @@ def test_a_list_of_another_length_is_named_with_its_path() -> None:
     assert message({"pair": {"b": [None, None]}}, pair=PAIR) == (
         "dynamic_shapes has 2 entries for pair.b, a list of 1 (0); pass one for each, or one {axis: name} for all"
     )
+
+
+MIXED = {"keys": torch.zeros(2, 4, 8), "rows": torch.zeros(2), "length": torch.tensor(3)}
+
+
+def test_an_axis_for_a_whole_container_goes_to_those_tensors_that_have_it() -> None:
+    found = axes({"pair": {0: "batch", 2: "seq"}}, pair=MIXED)
+    assert found["pair.keys"] == {0: "batch", 2: "seq"}
+    assert found["pair.rows"] == {0: "batch"}
+    assert found["pair.length"] == {}
+    assert axes({"pair": {-2: "n"}}, pair=MIXED)["pair.keys"] == {1: "n"}
+
+
+def test_an_axis_that_no_tensor_of_a_container_has_is_refused() -> None:
+    assert message({"pair": {3: "n"}}, pair=MIXED) == (
+        "dynamic_shapes names axis 3 of pair.keys, which has rank 3; axes are 0 to 2"
+    )
+    assert message({"pair": {0: "n"}}, pair=[torch.tensor(3)]) == (
+        "dynamic_shapes names axis 0 of pair.0, which has no axes; pass None"
+    )
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {0: "batch"},
+        [[{0: "batch"}] * 2] * 2,
+        [[{0: "batch"}, {0: "batch"}] for _ in range(2)],
+        [{0: "batch"}] * 4,
+        [{0: "batch"}, {0: "batch"}, None] * 2,
+    ],
+    ids=["for all", "keys and values", "layers", "tensors with axes", "tensors"],
+)
+def test_a_static_cache_is_asked_as_others_though_it_counts_its_tokens(asked: Any) -> None:
+    pairs = [(torch.zeros(2, 4, 3, 8), torch.zeros(2, 4, 3, 8))] * 2
+    with torch_export_patches(patch=False):
+        found = axes({"pair": asked}, pair=make_static_cache(pairs, max_cache_len=8))
+    of_tensors = {"pair.0.key": {0: "batch"}, "pair.0.value": {0: "batch"}}
+    assert found.items() >= of_tensors.items()
+    assert all(not asked for name, asked in found.items() if name.endswith("length"))
 
 
 def test_a_constant_has_no_axes() -> None:
