@@ -40,7 +40,7 @@ from .other_numbers import sizes_of_other_numbers
 from .recording import Decision, TraceRecord
 from .regions import EVERYWHERE, Region, narrow
 from .resizing import other_sizes
-from .trace import Trace, asked_domain, decided_differently, meets, with_relations
+from .trace import Trace, asked_domain, decided_differently, first_decided_differently, meets, with_relations
 from .traced_program import TracedProgram
 from .trial import Outcome, Trial
 from .vast import holds_for_tensors_in_memory
@@ -424,8 +424,13 @@ def _told_by_examples(trace: Trace, condition: sympy.Basic) -> Kind | None:
 def _bounds_at_one(trace: Trace) -> list[AxisBound]:
     """The axes that program and model treat differently at a size of 1."""
     free = [symbol for symbol in trace.free_symbols() if trace.may_be(symbol, 1)]
-    tried = [sizes for symbol in free for sizes in _known_with(trace, symbol, 1)]
-    found = [bound for sizes in tried if (bound := _bound_at(trace, sizes)) is not None]
+    tried, found = list[Sizes](), list[AxisBound]()
+    for symbol in free:
+        for sizes in _known_with(trace, symbol, 1):
+            tried.append(sizes)
+            if (bound := _bound_at(trace, sizes)) is not None:
+                found.append(bound)
+                trace.known += [bound.holds] if bound.holds is not None and _is_wrong(bound) else []
     for sizes in _points_with_ones(trace, free):
         if meets(trace.known, trace, sizes) and not _is_told_by(trace, tried, sizes):
             found += [bound] if (bound := _bound_at(trace, sizes)) is not None else []
@@ -526,7 +531,7 @@ def _domain_from_one(trace: Trace) -> dict[sympy.Symbol, Range]:
 
 
 def _bound_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
-    changed = next(decided_differently(trace, sizes), None)
+    changed = first_decided_differently(trace, sizes)
     if changed is None:
         return _bound_of_operators_at(trace, sizes)
     outcome = trace.trial.outcome(trace.all_sizes(sizes))
@@ -535,7 +540,7 @@ def _bound_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
     if outcome == Outcome.AGREES and not is_hidden:
         wrong = _wrong_beside(trace, sizes)
         if wrong is not None:
-            sizes, outcome = wrong, Outcome.DIFFERS
+            changed, sizes, outcome = first_decided_differently(trace, wrong) or changed, wrong, Outcome.DIFFERS
     if (outcome != Outcome.DIFFERS and not is_hidden) or not trace.runs_as_traced():
         return None
     # What takes one entry and no other number of them, as its data counts them, broadcasts that one for all.
@@ -545,7 +550,7 @@ def _bound_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
         condition=" and ".join(f"{trace.worded(symbol)} >= 2" for symbol in sizes)
         if is_single
         else trace.worded(changed.condition),
-        symbols=frozenset(map(str, sizes)),
+        symbols=frozenset(map(str, sizes)) if is_single else _input_symbols(trace, changed.condition),
         kind=Kind.SINGLE if is_broadcast else Kind.HIDDEN if is_hidden else Kind.WRONG,
         line=changed.line,
         sizes=trace.told(sizes),

@@ -10,7 +10,7 @@ import torch
 
 from .bound import AxisBound, Kind
 from .expressions import Sizes
-from .trace import Trace, axes_asked, decided_differently, meets
+from .trace import Trace, axes_asked, first_decided_differently, meets
 from .trial import Outcome
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ def _bound_of_empty(trace: Trace, sizes: Sizes) -> AxisBound | None:
     """Torch's symbols are positive: `past > 0` is no question that it notes, so they are compared in any case."""
     if not trace.trial.is_affordable(trace.all_sizes(sizes)):
         return None
-    changed = next(decided_differently(trace, sizes), None)
+    changed = first_decided_differently(trace, sizes)
     outcomes = set(trace.trial.outcomes_by_masks(trace.all_sizes(sizes)))
     logger.debug("at %s: %s", trace.told(sizes), outcomes)
     if Outcome.DIFFERS not in outcomes or not trace.runs_as_traced():

@@ -17,7 +17,7 @@ import torch
 
 from exportguard.declaration import Patch
 from exportguard.declaration.options import PatchOptions
-from exportguard.model_code import is_installed
+from exportguard.model_code import is_installed, users_frame
 from exportguard.patches.torch.static_axes import model_line
 from exportguard.rewrites.catching import is_caught
 
@@ -32,7 +32,8 @@ _SHAPE_ENV = "torch.fx.experimental.symbolic_shapes.ShapeEnv"
 
 @dataclass(frozen=True)
 class Decision:
-    """A condition on sizes that torch took for true, `line` being the line of the model.
+    """A condition on sizes that torch took for true, `line` being the line of the model: of several that asked the same
+    the first, or else the first that is a test of the user's own code.
 
     It is the model's own if the model, or a layer of torch.nn, asked for it; if not, torch did within an operator. What
     an operator asks where the model may catch what it raises decides about the model's way as well.
@@ -89,6 +90,7 @@ class TraceRecord:
         if before is not None and is_of_slice != before.is_of_slice:  # an operator asked the same before
             line = before.line if before.is_of_model else model_line()
             before = known[condition] = replace(before, line=line, is_of_slice=True)
+        is_known = is_known and (before is None or not before.is_test or before.is_own or not _is_asked_by_own_code())
         if before is not None and is_known and (before.is_test or not _is_answered_to_python()):
             return
         is_of_model = _asked_by_model() or is_caught()
@@ -110,8 +112,11 @@ class TraceRecord:
             )
         elif is_of_model:
             is_hidden = before.is_hidden and _is_hidden()
+            is_own_test = is_test and _is_asked_by_own_code() and not (before.is_test and before.is_own)
             known[condition] = replace(
                 before,
+                line=model_line() if is_own_test else before.line,
+                in_code=numbers_at_hand(_frames()) if is_own_test else before.in_code,
                 is_hidden=is_hidden,
                 is_test=is_test or before.is_test,
                 is_choice=is_choice or before.is_choice,
@@ -269,6 +274,12 @@ def _asked_by_model() -> bool:
         if not inner.startswith(_PASSING):
             return not inner.startswith(("_", "export/"))
     return False
+
+
+def _is_asked_by_own_code() -> bool:
+    """Whether the innermost code that is no part of torch is the user's own, and of no installed package."""
+    frame = users_frame(sys._getframe())
+    return frame is not None and not is_installed(frame.f_code.co_filename)
 
 
 #: Bodies of the rewriting that run where tensor data says so; what a loop does is looked at before it is written, too.

@@ -263,3 +263,8 @@ def decided_differently(trace: Trace, sizes: Sizes) -> Iterator[Decision]:
         is_asked = (decision.is_of_model or is_of_slice) and decision.condition.free_symbols <= known.keys()
         if is_asked and trace.value(decision.condition, known) is False:
             yield decision
+
+
+def first_decided_differently(trace: Trace, sizes: Sizes) -> Decision | None:
+    """The one of them that is told: a test of the user's own code before all others."""
+    return min(decided_differently(trace, sizes), key=lambda entry: not (entry.is_own and entry.is_test), default=None)
