@@ -242,13 +242,17 @@ def _is_opaque(value: object) -> bool:
 
 
 def _require_no_arguments_in(call: CallInputs, model: torch.nn.Module) -> None:
-    """torch.onnx.export once took a dictionary at the end of `args` for the arguments by name."""
+    """torch.onnx.export once took a dictionary at the end of `args` for the arguments by name.
+
+    So some take what a tokenizer or a processor returns.
+    """
     last = call.args[-1] if call.args and not call.kwargs else None
-    if not isinstance(last, dict) or not last or not last.keys() <= call.signature.parameters.keys():
+    if not isinstance(last, Mapping) or not last or not set(last) <= call.signature.parameters.keys():
         return
     if not ModelRun(model, call).takes(call):
+        kind = "dictionary" if isinstance(last, dict) else type(last).__name__
         raise InvalidArgumentError(
-            f"the model does not take the dictionary at the end of args, which has {', '.join(map(str, last))}; pass "
+            f"the model does not take the {kind} at the end of args, which has {', '.join(map(str, last))}; pass "
             "arguments by name as kwargs={…}"
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import re
+from collections import UserDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,14 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "pass arguments by name as kwargs={…}",
     ),
     "arguments by name alone": (lambda: to_onnx(Model().eval(), ({"x": X},)), "which has x; pass arguments by name"),
+    "what a tokenizer returns": (
+        lambda: to_onnx(Model().eval(), (transformers.BatchEncoding({"x": X}),), dynamic_shapes={"x": {0: "batch"}}),
+        "take the BatchEncoding at the end of args, which has x; pass arguments by name as kwargs={…}",
+    ),
+    "a mapping": (
+        lambda: to_onnx(Model().eval(), (X, UserDict({"y": X}))),
+        "take the UserDict at the end of args, which has y; pass arguments by name as kwargs={…}",
+    ),
     "a set": (lambda: to_onnx(Opens().eval(), ({X},)), "pass a list for the set"),
     "a dataclass that is returned": (lambda: to_onnx(Packs().eval(), (X,)), "return a tuple, a list or a dictionary"),
     "weights on meta": (
