@@ -17,6 +17,7 @@ from .dynamic_shapes import Axis, LeafShape, ends_of, name_of
 from .signature import TracedInputs, symbol_names
 
 _SHOWN = 4  # further conditions on an axis
+_TOLD_BESIDE = 3  # axes, of a cache of many layers for example
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +27,9 @@ class AxisOutcome:
     `size` is the expression it is exported as, `at_most` the bound that the trace put on it (None: there is none). It
     is `kept` if the program is right at every size that the model takes. One that is not kept has the `guard` that
     fixed or bounded it and, as its `reason`, the line of the model where that was. `bounds` has all conditions that
-    the program puts on it. `was` is its size in the example that was given, if that was too small to export with. For
-    an `is_optional` one, asked with `Dim.AUTO`, a constant is an answer too.
+    the program puts on it. `was` is its size in the example that was given, if that was too small to export with. Of
+    one that became a constant `beside` are axes of the same size that nobody asked for, by input. For an `is_optional`
+    one, asked with `Dim.AUTO`, a constant is an answer too.
     """
 
     input: str
@@ -42,6 +44,7 @@ class AxisOutcome:
     is_optional: bool = False
     bounds: tuple[AxisBound, ...] = ()
     was: int | None = None
+    beside: tuple[tuple[str, int], ...] = ()
 
     def as_dict(self) -> dict[str, object]:
         """For a JSON report."""
@@ -56,7 +59,7 @@ class AxisOutcome:
         wrong = _wrong(self.bounds)
         if self.is_constant:
             guard = f", {self.guard}" if self.guard else ""
-            return f"fixed to {self.size}{guard} ({self.reason})"
+            return f"fixed to {self.size}{guard} ({self.reason}){self._told_beside()}"
         if wrong:
             further = [bound.condition for bound in wrong[1:]]
             return f"bounded, {self.size} {wrong[0]}{f'; and for {_listed(further)}' if further else ''}"
@@ -66,6 +69,18 @@ class AxisOutcome:
         tokens = [limit.condition for limit in self.bounds if limit.kind == Kind.EMPTY]
         empty = f"; with an empty cache the model does something else ({' and '.join(tokens)})" if tokens else ""
         return f"kept as {self.size}{bound}{relations}{empty}"
+
+    def _told_beside(self) -> str:
+        """Axes that may be of that size by more than chance, as those of a mask that goes with a text."""
+        if not self.beside:
+            return ""
+        places = [f"axis {axis} of {name}" for name, axis in self.beside[:_TOLD_BESIDE]]
+        more = len(self.beside) - len(places)
+        listed = ", ".join([*places, *([f"{more} more"] if more else [])])
+        return (
+            f"; of the same size, and constants as dynamic_shapes does not name them: {listed}; what goes with this "
+            f"axis is to be named {self.asked} too"
+        )
 
     @property
     def is_constant(self) -> bool:
@@ -111,6 +126,7 @@ def axis_outcomes(
             is_optional=shape.axes[axis] == Dim.AUTO,
             bounds=tuple(own),
             was=given.get((shape.leaf.name, axis)),
+            beside=() if size.free_symbols or is_number else _axes_beside(traced, shapes, shape, axis),
         )
 
     return [
@@ -130,6 +146,23 @@ def _wrong(bounds: Sequence[AxisBound]) -> list[AxisBound]:
 def _listed(conditions: Sequence[str]) -> str:
     shown = " and ".join(conditions[:_SHOWN])
     return f"{shown} and {len(conditions) - _SHOWN} more" if len(conditions) > _SHOWN else shown
+
+
+def _axes_beside(
+    traced: TracedInputs, shapes: Sequence[LeafShape], fixed: LeafShape, axis: int
+) -> tuple[tuple[str, int], ...]:
+    """The axes of other inputs that nobody asked for and that have the size of a fixed one; those with the same number
+    alone, if there are any."""
+    leaves = zip(shapes, traced.leaves, strict=True)
+    tensors = [(shape, value) for shape, value in leaves if isinstance(value, torch.Tensor)]
+    size = next(_size(value, axis) for shape, value in tensors if shape is fixed)
+    found = [
+        (input_name(shape.leaf.name), other)
+        for shape, value in tensors
+        for other in range(value.dim())
+        if shape is not fixed and other not in shape.axes and _size(value, other) == size
+    ]
+    return tuple([place for place in found if place[1] == axis] or found)
 
 
 def _asked(axis: Axis) -> str:

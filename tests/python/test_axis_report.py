@@ -131,3 +131,38 @@ def test_of_several_bounds_that_first_is_told_which_leaves_the_fewest_sizes() ->
     assert axis.guard == "Eq((rows//2), 4)"
     told = str(axis)
     assert told.index("for Eq((rows//2), 4)") < told.index("and for Ne((rows//2), 1)")
+
+
+class Together(torch.nn.Module):
+    """Adds inputs that are to be of one size."""
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor, others: Any = ()) -> torch.Tensor:
+        return x + mask + sum(other.sum() for other in others)
+
+
+def beside(shapes: Any, *others: torch.Tensor) -> AxisOutcome:
+    """The outcome of axis 1 of x, beside a mask of the same shape."""
+    inputs = {"x": torch.zeros(3, 4), "mask": torch.ones(3, 4), "others": [*others]}
+    model = to_onnx(Together().eval(), kwargs=inputs, dynamic_shapes=shapes, on_fixed_axis="warn")
+    return next(axis for axis in model.axes if (axis.input, axis.axis) == ("x", 1))
+
+
+def test_an_axis_that_is_fixed_by_an_input_that_nobody_asked_for_tells_which() -> None:
+    axis = beside({"x": {0: "batch", 1: "seq"}, "mask": {0: "batch"}})
+    assert (axis.size, axis.beside) == ("4", (("mask", 1),))
+    assert str(axis).endswith(
+        "; of the same size, and constants as dynamic_shapes does not name them: axis 1 of mask; what goes with this "
+        "axis is to be named seq too"
+    )
+
+
+def test_of_many_such_inputs_three_are_told() -> None:
+    axis = beside({"x": {1: "seq"}}, *[torch.ones(2, 4)] * 4)
+    assert "axis 1 of mask, axis 1 of others.0, axis 1 of others.1, 2 more; what" in str(axis)
+
+
+def test_inputs_of_other_sizes_or_with_a_name_are_not_told() -> None:
+    axis = beside({"x": {0: "batch", 1: "seq"}, "mask": {0: "batch", 1: "seq"}}, torch.ones(2, 4))
+    assert axis.kept
+    assert axis.beside == ()
+    assert outcome(fixing).beside == ()
