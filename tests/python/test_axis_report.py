@@ -166,3 +166,26 @@ def test_inputs_of_other_sizes_or_with_a_name_are_not_told() -> None:
     assert axis.kept
     assert axis.beside == ()
     assert outcome(fixing).beside == ()
+
+
+class OfATable(torch.nn.Module):
+    """Has as many rows as its table at the most."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__()
+        self.table = torch.nn.Parameter(torch.ones(64, 4, device=device))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.table[: x.shape[0]]
+
+
+def test_weights_without_data_are_why_no_other_size_could_be_tried() -> None:
+    with pytest.raises(AxisError) as caught:
+        to_onnx(OfATable("meta").eval(), (torch.zeros(3, 4, device="meta"),), dynamic_shapes={"x": {0: "rows"}})
+    (told,) = [line for line in str(caught.value).splitlines() if line.startswith("  x axis 0")]
+    assert (
+        "rows <= 64: other sizes could not be tried (rows=65), as table has no data (it is on the meta device" in told
+    )
+    assert "load the weights before the model is exported (by " in told
+    model = to_onnx(OfATable("cpu").eval(), (torch.zeros(3, 4),), dynamic_shapes={"x": {0: "rows"}})
+    assert [str(axis) for axis in model.axes] == ["x axis 0 (rows): kept as rows, at most 64"]

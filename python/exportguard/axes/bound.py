@@ -33,13 +33,15 @@ class Kind(enum.Enum):
 class AxisBound:
     """A condition on sizes that holds for the program, in the user's names, and sizes that do not meet it.
 
-    `symbols` are torch's; `line` is the line of the model that asked.
+    `symbols` are torch's; `line` is the line of the model that asked; `untried` is why no other size could be tried, if
+    that is known.
     """
 
     condition: str
     symbols: frozenset[str]
     kind: Kind
     line: str = ""
+    untried: str = ""
     sizes: str = ""
     at_most: int | None = None  # of one size, where the condition says no more than that
     holds: sympy.Basic | None = field(default=None, repr=False)  # the condition, in torch's symbols
@@ -63,7 +65,8 @@ class AxisBound:
     def __str__(self) -> str:
         tried = f" ({self.sizes})" if self.sizes else ""
         place = f" (by {self.line})" if self.line and self.kind not in (Kind.TESTED, Kind.INNER) else ""
-        return f"for {self.condition}: {self.kind.value}{tried}{place}"
+        reason = f", {self.untried}" if self.untried and self.kind == Kind.OPEN else ""
+        return f"for {self.condition}: {self.kind.value}{tried}{reason}{place}"
 
 
 def upper_bound(condition: sympy.Basic) -> int | None:

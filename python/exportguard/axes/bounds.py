@@ -113,7 +113,16 @@ def prove(claim: Claim) -> Proof:
         trial.require_same_when_called_again()
     if claim.asked_with is not None:  # it opens a guard, which has to find torch's methods as they are
         bounds = _with_untraced_ways(trace, claim.asked_with, bounds)
-    return Proof(decisions, bounds, difference)
+    return Proof(decisions, _with_reason(run, bounds), difference)
+
+
+def _with_reason(run: ModelRun, bounds: Sequence[AxisBound]) -> Sequence[AxisBound]:
+    """The bounds with why nothing was tried, if the model cannot be run at all."""
+    lacking = run.without_data()
+    told = (
+        f"as {lacking} has no data (it is on the meta device, or fake): load the weights before the model is exported"
+    )
+    return [replace(bound, untried=told) for bound in bounds] if lacking else bounds
 
 
 def _is_wrong(bound: AxisBound) -> bool:

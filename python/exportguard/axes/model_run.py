@@ -56,8 +56,12 @@ class ModelRun:
 
     def is_possible(self) -> bool:
         """Whether the module has data to run with."""
-        model = self._model
-        return not any(tensor.is_meta or is_fake(tensor) for tensor in (*model.parameters(), *model.buffers()))
+        return not self.without_data()
+
+    def without_data(self) -> str:
+        """The first weight or buffer that has no data, as on the meta device; nothing if all have."""
+        named = (*self._model.named_parameters(), *self._model.named_buffers())
+        return next((name for name, tensor in named if tensor.is_meta or is_fake(tensor)), "")
 
     def of(self, call: CallInputs, *, is_brief: bool = False) -> TriedCall:
         """Another call of the module; a brief one is refused where it goes through many lines."""
