@@ -225,18 +225,20 @@ def _require_bounds(shape: LeafShape, where: str, at_least: int = 0) -> None:
         if not isinstance(shape.leaf.value, torch.Tensor):
             continue
         size, (lowest, highest) = shape.leaf.value.shape[axis], _bounds(asked)
-        if size >= at_least and not lowest <= size <= highest:
+        if size >= at_least and not lowest <= size <= (math.inf if highest is None else highest):
+            sizes = f"{lowest} or more" if highest is None else f"{lowest} to {highest}"
             raise InvalidArgumentError(
                 f"axis {axis} of {shape.leaf.name} ({name_of(asked) or asked}) is {size}{where}, outside of its bounds "
-                f"{lowest} to {highest}"
+                f"{sizes}"
             )
 
 
-def _bounds(asked: Axis) -> tuple[float, float]:
+def _bounds(asked: Axis) -> tuple[int, int | None]:
+    """The smallest and the largest size; None for no end."""
     if isinstance(asked, int):
         return asked, asked
-    lowest, highest = getattr(asked, "min", None), getattr(asked, "max", None)
-    return (0 if lowest is None else lowest), (math.inf if highest is None else highest)
+    lowest, highest = ends_of(asked)
+    return lowest or 0, highest
 
 
 def _require_like(first: Sequence[LeafShape], row: Sequence[LeafShape], where: str) -> None:

@@ -163,19 +163,25 @@ def _reason(error: Exception) -> str:
     return "\n".join([line.rstrip() for line in message.splitlines() if line.strip()][:_REASON_LINES])
 
 
-#: How torch 2.11 to 2.13 and Python show objects: a symbol with its class and number, and others with their address.
+#: How torch 2.11 to 2.13 and Python show objects: a symbol with its class and number, others with their address, and a
+#: range without an end.
 _SHOWN = (
     (r"\s*\(<class '[\w.]+'>, \d+\)\s*", " "),
     (r"<([\w.]+) object at 0x[0-9a-fA-F]+>", r"\1"),
     (r" at 0x[0-9a-fA-F]+", ""),
+    (r"-int_oo\b", "no beginning"),
+    (r"\bint_oo\b", "no end"),
 )
 
 
 def without_addresses(text: str) -> str:
-    """A text of torch's without the places of objects in memory, which say nothing to a user and differ in each run.
+    """A text of torch's without what says nothing to a user: places of objects in memory, which differ in each run, and
+    torch's word for a range without an end.
 
     >>> without_addresses("u3 (<class 'torch.SymInt'>, 139)is not tracked with proxy for <fx.Tracer object at 0x7f>")
     'u3 is not tracked with proxy for fx.Tracer'
+    >>> without_addresses("not within VR[2, int_oo]")
+    'not within VR[2, no end]'
     """
     for shown, instead in _SHOWN:
         text = re.sub(shown, instead, text)

@@ -282,6 +282,10 @@ CHECKED = {
         [{"x": X}, {"x": torch.zeros(9, 3)}], {"x": {0: Dim("batch", min=2, max=8)}},
         "axis 0 of x (batch) is 9 in call 1, outside of its bounds 2 to 8",
     ),
+    "the least of a Dim": (
+        [{"x": X}], {"x": {0: Dim("batch", min=4)}},
+        "axis 0 of x (batch) is 2 in call 0, outside of its bounds 4 or more",
+    ),
     "a fixed size": ([{"x": X}], {"x": {0: 4}}, "axis 0 of x (4) is 2 in call 0, outside of its bounds 4 to 4"),
     "a number": ([{"x": X, "count": 3}, {"x": X, "count": 4}], {}, "count is 4 in call 1 and 3 in call 0"),
     "a dtype": ([(X,), (X.long(),)], {}, "x is torch.int64 of rank 2 in call 1, but torch.float32 of rank 2 in call 0"),

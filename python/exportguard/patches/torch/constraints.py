@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from exportguard.declaration.patch import Patch
+from exportguard.export_errors import without_addresses
 
 _RESIZING = ("aten.resize_.default", "aten.resize_as_.default", "aten.set_.source_Tensor")
 
@@ -103,7 +104,8 @@ def log_specialization(original: Callable[..., str | None]) -> Callable[..., str
         if not complaint and checked is not None:
             last[1].add(checked)
         if complaint:
-            logger.log(_LEVEL.get(), "an axis that was asked dynamic is not: %s", complaint.removeprefix("- "))
+            told = without_addresses(complaint.removeprefix("- "))
+            logger.log(_LEVEL.get(), "an axis that was asked dynamic is not: %s", told)
         return None
 
     return constrain_user_specified_dimhint_range
