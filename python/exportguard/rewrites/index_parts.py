@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols, statically_known_true
 
 from exportguard.rewrites.numbers import affine_of, is_number, number_tensor
-from exportguard.rewrites.places import line_now
-from exportguard.source.errors import RewriteError
 
 WHOLE = slice(None)
 _SEQUENCES = (list, tuple, range)
@@ -100,7 +98,9 @@ def _behind_new_axes(part: Any) -> Any:
 def as_tensor(part: Any) -> torch.Tensor:
     """A list of numbers, or of lists, as a tensor."""
     if not holds_numbers(part):
-        return torch.tensor([*part]) if len(part) else torch.zeros(0, dtype=torch.int64)
+        are_truths = bool(part) and all(isinstance(item, bool) for item in part)
+        known = [place for place, item in enumerate(part) if item] if are_truths else [*part]
+        return torch.tensor(known) if known else torch.zeros(0, dtype=torch.int64)
     items = [as_tensor(item) if isinstance(item, _SEQUENCES) else number_tensor(item) for item in part]
     is_mask = all(item.dtype == torch.bool for item in items)
     return torch.stack([item if is_mask else item.to(torch.int64) for item in items])
@@ -119,20 +119,21 @@ def viewed(container: torch.Tensor, parts: Sequence[Any]) -> tuple[torch.Tensor,
 
 
 def beside_masks(choosing: Sequence[Any]) -> tuple[Any, ...]:
-    """What chooses together, with the places of a mask in its place: torch itself knows a mask that chooses alone.
-
-    :raises RewriteError: only the run knows whether two masks choose as many
-    """
-    masks = [part for part in choosing if is_mask(part)]
-    if not masks or sum(map(is_choosing, choosing)) == 1:
+    """What chooses together, with the places of a mask in its place: torch itself knows a mask that chooses alone, and
+    of one beside others not how many entries it chooses."""
+    if sum(map(is_choosing, choosing)) < 2 or not any(map(is_mask, choosing)):
         return tuple(choosing)
-    if any(mask is not masks[0] for mask in masks):
-        raise RewriteError(
-            f"{line_now()}: an index has several masks, and whether they choose equally many is known only when the "
-            "program runs: apply one after the other, `x[first][:, second]`, or combine them, `x[first & second]`"
-        )
-    places = masks[0].nonzero(as_tuple=True)
-    return tuple(piece for part in choosing for piece in (places if is_mask(part) else (part,)))
+    pieces = ((part.nonzero(as_tuple=True) if is_mask(part) else (_counted(part),)) for part in choosing)
+    return tuple(itertools.chain.from_iterable(pieces))
+
+
+def _counted(part: Any) -> Any:
+    """A tensor whose sizes data count. Beside such a size torch takes a dynamic one for equal to it, though it may be 1
+    where the other one is not."""
+    for axis, size in enumerate(part.shape if is_choosing(part) else ()):
+        if isinstance(size, torch.SymInt) and not has_free_unbacked_symbols(size):
+            part = part.index_select(axis, torch.ones(size, dtype=torch.bool).nonzero().squeeze(1))
+    return part
 
 
 def is_mask(part: object) -> bool:

@@ -22,6 +22,7 @@ from exportguard.rewrites.answers import truth_of_tensors
 from exportguard.rewrites.broadcasting import require_axes
 from exportguard.rewrites.catching import handler_of
 from exportguard.rewrites.collected import holds_parts, is_open, of_open_list, require_closed
+from exportguard.rewrites.narrowing import narrowed
 from exportguard.rewrites.numbers import with_numbers
 from exportguard.rewrites.raising import require_content_uncaught
 from exportguard.rewrites.resizing import brought_together
@@ -73,7 +74,8 @@ class Watch(TorchFunctionMode):
         answer = truth_of_tensors(func, args, kwargs)
         if answer is not None:
             return answer
-        result = with_numbers(func, brought_together(func, args), kwargs)
+        narrow = narrowed(func, args, kwargs)
+        result = with_numbers(func, brought_together(func, args), kwargs) if narrow is None else narrow
         for tensor, version in zip(tensors, versions, strict=True):
             if tensor._version != version:
                 self.aliases.written(tensor)

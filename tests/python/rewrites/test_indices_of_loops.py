@@ -22,7 +22,7 @@ from random_programs import model_of
 from exportguard import ExportGuardError, to_onnx
 
 #: The sizes of the axes of the input, first those that are exported; the loop of a program goes along `t`.
-SIZES = ({"t": 4, "b": 3}, {"t": 2, "b": 5}, {"t": 1, "b": 2}, {"t": 7, "b": 3}, {"t": 3, "b": 2}, {"t": 4, "b": 3})
+SIZES = tuple({"t": t, "b": b} for t, b in ((4, 3), (2, 5), (1, 2), (7, 3), (3, 2), (4, 3), (5, 1)))
 
 #: Loops, and whether `j + 1` is in bounds in all of their steps.
 _LOOPS = {
@@ -214,12 +214,11 @@ _READ = ("v[ar, j]", "v[k, j]", "v[..., k, j]", "v[None, k, j]", "v[[0, 1], j]",
 _VIEWS = ("v[..., None, j, :]", "v[None, ..., j, :]", "v[..., j, None, :]", "v[True, :, j]", "v[j, [[0], [j]]]")
 _WRITTEN = ("o[k, j] = 1.0", "o[ar, j] = v[j]", "o[k, j] += 1", "o[mask, j] = 5", "o[..., k, j] = 3 * j")
 _LISTED = (
-    "o[:, (j, j - 1)] = v[:, (j, j - 1)]",
-    "o[True, :, j] -= j",
-    "o[mask, j] *= v[mask, j]",
-    "o[[0, s], j] = j",
+    *("o[:, (j, j - 1)] = v[:, (j, j - 1)]", "o[True, :, j] -= j", "o[mask, j] *= v[mask, j]", "o[[0, s], j] = j"),
     "o[k] = j",
 )
+_MASKS = ("v[None][j * 0, mask, mask]", "v[None][j * 0, v[0] > -9, mask | True]", "v[j, mask]", "v[j:, mask]")
+_NARROW = ("v.narrow(1, j, 1)", "torch.narrow(v, dim=-1, start=j, length=1)", "v[j].narrow(0, j, 1)")
 
 _TOGETHER = """
 import torch
@@ -239,7 +238,9 @@ def _read_ones(reads: tuple[str, ...]) -> list[str]:
     return [f"r = {read}; {_WEIGHTED}" for read in reads]
 
 
-@pytest.mark.parametrize("statements", [_read_ones(_READ), _read_ones(_VIEWS), _WRITTEN, _LISTED], ids=str)
+@pytest.mark.parametrize(
+    "statements", [*map(_read_ones, (_READ, _VIEWS, _MASKS, _NARROW)), _WRITTEN, _LISTED], ids=lambda found: found[0]
+)
 def test_each_of_these_is_right(statements: list[str]) -> None:
     model = model_of(_TOGETHER.format(statements="\n            ".join(statements)), "/indices/together.py")
     example = torch.randn(4, 4)
@@ -249,11 +250,10 @@ def test_each_of_these_is_right(statements: list[str]) -> None:
         assert _wrong(onnx, v, model(v)) == ""
 
 
-def test_several_masks_in_one_index_are_refused() -> None:
-    statements = "total = total + v[None][j * 0, mask, v[j] > 0].sum()"
-    model = model_of(_TOGETHER.format(statements=statements), "/indices/masks.py")
-    with pytest.raises(ExportGuardError, match=r"line 10 of /indices/masks\.py: an index has several masks"):
-        to_onnx(model, (torch.eye(4) + 1,), dynamic_shapes=({0: "t", 1: "t"},), rewrite="auto")
+def test_what_is_narrowed_by_a_loop_is_no_view_to_write_into() -> None:
+    model = model_of(_TOGETHER.format(statements="o.narrow(1, j, 1).fill_(j)"), "/indices/narrow.py")
+    with pytest.raises(ExportGuardError, match="changes in place under another name"):
+        to_onnx(model, (torch.randn(4, 4),), dynamic_shapes=({0: "t", 1: "t"},), rewrite="auto")
 
 
 #: One of 50 programs of a bigger grid, ten of them at a time: some are none in eager mode, the others are right or, at
