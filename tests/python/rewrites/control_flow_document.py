@@ -87,6 +87,8 @@ A program means what it means in Python, or the export fails with the line and t
   for the graph reads a copy (write `y[i] += 1`). What an input holds after the call is not told. Lists, dicts
   and objects from before a test or a loop that it may replace must not be changed behind it while both are in use, and
   `a is b` of what a branch or a loop made anew is refused where a path made them one.
+- **Indices.** The number of a step stands in an index beside slices, `None`, `...`, tensors, lists and masks as torch
+  reads it: it takes its axis away before tensors, lists and masks choose together. What is written there is put back.
 - **Numbers.** A Python number that a loop or a branch changes is an int64 or float64 tensor of rank 0 that computes as
   Python does, and decides a dtype no more than a Python number would. Its kind may widen: bool, int, float, and a
   tensor of the dtype and shape that the body makes (`total = 0`). Where a variable has its kind only behind the first
