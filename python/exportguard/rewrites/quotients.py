@@ -37,7 +37,7 @@ def whole_quotient(number: torch.SymFloat, name: str) -> int | torch.SymInt | No
     if fraction is None or not env.bound_sympy(sympy.sympify(fraction.below)).lower >= 1:
         return None
     whole = fraction.above / fraction.below
-    if not whole.is_integer:
+    if fraction.below == 1 or not whole.is_integer:
         if name == "round" or (name == "trunc" and not env.bound_sympy(fraction.above).lower >= 0):
             return None
         whole = _ceiling(fraction) if name == "ceil" else FloorDiv(fraction.above, fraction.below)
