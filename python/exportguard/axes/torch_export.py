@@ -41,7 +41,9 @@ def traced(model: torch.nn.Module, example: Example, *, strict: bool) -> Exporte
     Raises:
         ExportError: torch made a constant of what forward computes.
     """
-    with _plain_tensors(model), _with_their_marks(example.call), watched_for_wholes(model):
+    # With strict=True dynamo would trace the hook.
+    watched = contextlib.nullcontext() if strict else watched_for_wholes(model)
+    with _plain_tensors(model), _with_their_marks(example.call), watched:
         program = _traced(model, example, strict=strict)
     _require_real_constants(program)
     require_one_kind(program)
