@@ -3,6 +3,7 @@
 
 #include "exportguard/optimizer/optimize.h"
 #include "exportguard/optimizer/rewriter.h"
+#include "optimizer/numbers_of_keys.h"
 
 /// `GroupQueryAttention` (com.microsoft) writes new keys and values behind those that its cache holds, in the cache's
 /// own buffer, where `Attention` copies the cache. How much of the buffer is used is told by numbers, not by its size;
@@ -15,7 +16,6 @@ enum Operand : std::uint8_t { kQuery, kKey, kValue, kMask, kPastKey, kPastValue,
 constexpr int kDeepest = 16;           // nodes one after the other in what makes a mask
 constexpr std::int64_t kHeadStep = 8;  // onnxruntime's kernel takes heads of 8, 16, … numbers
 constexpr std::int64_t kFloat32 = 1;   // TensorProto.FLOAT
-constexpr std::int64_t kInt32 = 6;     // TensorProto.INT32
 constexpr std::string_view kLastKey =
     "what is kept of the token before the new ones";  // the name of the node that reads it
 constexpr std::int64_t kInt64 = 7;                    // TensorProto.INT64
@@ -209,27 +209,6 @@ std::optional<Heads> heads_of(const ir::Node& node) {
 
 ir::Type integers(ir::Shape shape) { return ir::Type::tensor(DType::kInt64, std::move(shape)); }
 
-/// `number`, int64 of rank 0, in a file that stops unless `place` is 0. The runtime's error has the name of the node.
-Value& number_if_first(Rewriter& rewriter, Value& number, Value& place, std::string_view name) {
-  Value& list = rewriter.op("Unsqueeze", {&number, &rewriter.ints({0})}, {}, integers(ir::Shape{1}));
-  ir::Node& made = rewriter.node({.domain = "",
-                                  .op = "Gather",
-                                  .inputs = {&list, &place},
-                                  .attributes = ir::AttributeList{{"axis", 0}}.take(),
-                                  .outputs = {integers(ir::Shape{})},
-                                  .name = std::string(name)});
-  return made.output();
-}
-
-/// Stops the file where a key is not allowed.
-Value& without_padding(Rewriter& rewriter, Value& total, Value& allowed) {
-  Value& one = rewriter.constant(ir::Tensor::scalar(std::int64_t{1}, DType::kInt64));
-  Value& flags = rewriter.op("Cast", {&allowed}, {{"to", kInt64}}, integers(*shape_of(allowed)));
-  Value& least = rewriter.op("ReduceMin", {&flags}, {{"keepdims", 0}}, integers(ir::Shape{}));
-  Value& place = rewriter.op("Sub", {&one, &least}, {}, integers(ir::Shape{}));
-  return number_if_first(rewriter, total, place, "attention_mask must be all ones: this file takes no padding");
-}
-
 /// The last input of the graph that is a cache of that many keys; null if there is none.
 Value* last_cache(const ir::Graph& graph, const SymExpr& past) {
   Value* found = nullptr;
@@ -274,7 +253,8 @@ Value& without_hole(Rewriter& rewriter, Value& total, Value& query, Value& cache
 
 /// The keys in all, int64 of rank 0, in a file that stops where the numbers do not tell which they are.
 Value& checked_total(Rewriter& rewriter, const Seen& seen, Value& query, const SymExpr& past) {
-  Value& total = seen.allowed ? without_padding(rewriter, *seen.total, *seen.allowed) : *seen.total;
+  constexpr std::string_view kPadding = "attention_mask must be all ones: this file takes no padding";
+  Value& total = seen.allowed ? number_if_all(rewriter, *seen.total, *seen.allowed, kPadding) : *seen.total;
   Value* cache = last_cache(rewriter.root().graph(), past);
   return cache ? without_hole(rewriter, total, query, *cache) : total;
 }
@@ -315,14 +295,7 @@ Match match_one_buffer(const Facts& facts, ir::Node& node) {
   if (!seen) return Match::no("the mask does not tell what stands before each query");
 
   return Match([heads = *heads, seen = *seen, past = *past, &node, &query](Rewriter& rewriter) {
-    const auto number = ir::Type::tensor(DType::kInt32, ir::Shape{});
-    Value& keys = rewriter.op("Cast", {&checked_total(rewriter, seen, query, past)}, {{"to", kInt32}}, number);
-    Value& one = rewriter.constant(ir::Tensor::scalar(std::int64_t{1}, DType::kInt32));
-    Value& last = rewriter.op("Sub", {&keys, &one}, {}, number);
-    const ir::Shape samples = {(*shape_of(query))[0]};
-    Value& lasts =
-        rewriter.op("Expand", {&last, &rewriter.size(query, 0)}, {}, ir::Type::tensor(DType::kInt32, samples));
-
+    const NumbersOfKeys keys = numbers_of_keys(rewriter, checked_total(rewriter, seen, query, past), query);
     auto attributes = ir::AttributeList{{"num_heads", heads.queries}, {"kv_num_heads", heads.keys}}.take();
     for (ir::NamedAttribute& attribute : attributes_of(node))
       if (attribute.first == "scale" || attribute.first == "softcap") attributes.push_back(std::move(attribute));
@@ -330,7 +303,7 @@ Match match_one_buffer(const Facts& facts, ir::Node& node) {
     ir::Node& made = rewriter.node({.domain = "com.microsoft",
                                     .op = "GroupQueryAttention",
                                     .inputs = {&query, &node.input(kKey), &node.input(kValue), &node.input(kPastKey),
-                                               &node.input(kPastValue), &lasts, &keys},
+                                               &node.input(kPastValue), keys.lasts, keys.total},
                                     .attributes = std::move(attributes),
                                     .outputs = {node.output(0).type(), node.output(1).type(), node.output(2).type()}});
     for (std::size_t i = 0; i < 3; ++i) rewriter.replace(node.output(i), made.output(i));

@@ -1,7 +1,7 @@
-#include <algorithm>
 #include <array>
 
 #include "exportguard/optimizer/rewriter.h"
+#include "optimizer/numbers_of_keys.h"
 #include "optimizer/position_tables.h"
 
 /// `GroupQueryAttention` (com.microsoft) turns queries and keys itself, by tables of cosines and sines for the
@@ -15,23 +15,11 @@ namespace {
 /// GroupQueryAttention's operands.
 enum Operand : std::uint8_t { kQuery, kKey, kValue, kPastKey, kPastValue, kLastKeys, kTotal, kCos, kSin };
 
-constexpr std::int64_t kInt64 = 7;                             // TensorProto.INT64
 constexpr std::int64_t kMostElements = std::int64_t{1} << 23;  // of a table: 131,072 positions, heads of 128
 constexpr std::int64_t kBlock = 16;                            // of a head, of which each table has half
 constexpr std::array<std::string_view, 2> kTables = {"cos_cache", "sin_cache"};
 
-bool is_attention(const ir::Node& node) { return node.is("com.microsoft", "GroupQueryAttention"); }
-
-/// The number of keys, int64 of rank 0, from which both operands come that tell it; null if it is another one for each
-/// sample.
-Value* keys_of_all_samples(const ir::Node& node) {
-  const Value* total = node.find_input(kTotal);
-  const ir::Node* narrowed = producer_of(total, "Cast");
-  const ir::Node* expanded = producer_of(node.find_input(kLastKeys), "Expand");
-  const ir::Node* last = expanded ? producer_of(expanded->find_input(0), "Sub") : nullptr;
-  const bool is_one = narrowed && last && last->find_input(0) == total;
-  return is_one && narrowed->input(0).dtype() == DType::kInt64 ? narrowed->find_input(0) : nullptr;
-}
+bool keeps_its_keys(const ir::Node& node) { return node.output_count() == 3; }
 
 ir::Type integers(ir::Shape shape) { return ir::Type::tensor(DType::kInt64, std::move(shape)); }
 
@@ -46,18 +34,8 @@ Value& with_positions_in_order(Rewriter& rewriter, Value& total, Value& position
   const auto& shape = *shape_of(positions);
   Value& are_same =
       rewriter.op("Equal", {&positions, &wanted}, {}, ir::Type::tensor(DType::kBool, ir::Shape{shape[0], sequence}));
-  Value& flags = rewriter.op("Cast", {&are_same}, {{"to", kInt64}}, integers(ir::Shape{shape[0], sequence}));
-  Value& least = rewriter.op("ReduceMin", {&flags}, {{"keepdims", 0}}, integers(ir::Shape{}));
-  Value& place = rewriter.op("Sub", {&one, &least}, {}, integers(ir::Shape{}));
-  Value& list = rewriter.op("Unsqueeze", {&total, &first}, {}, integers(ir::Shape{1}));
-  ir::Node& made = rewriter.node({.domain = "",
-                                  .op = "Gather",
-                                  .inputs = {&list, &place},
-                                  .attributes = ir::AttributeList{{"axis", 0}}.take(),
-                                  .outputs = {integers(ir::Shape{})},
-                                  .name = "position_ids must be 0, 1, 2, … from the first token kept: this file takes "
-                                          "no others"});
-  return made.output();
+  return number_if_all(rewriter, total, are_same,
+                       "position_ids must be 0, 1, 2, … from the first token kept: this file takes no others");
 }
 
 /// Queries and keys turned alike.
@@ -113,10 +91,11 @@ Value& table_of(Rewriter& rewriter, Value& rows, const RowsByPosition& by_positi
 }
 
 Match match_rotated(const Facts& facts, ir::Node& node) {
+  if (!keeps_its_keys(node)) return Match::no("it keeps nothing");
   if (int_attribute(node, "do_rotary", 0) != 0) return Match::no("it turns them already");
   const auto turned = turned_operands(node);
   if (!turned) return Match::no("queries and keys are not turned alike in front of it, and for it alone");
-  Value* total = keys_of_all_samples(node);
+  Value* total = number_of_keys(node.find_input(kLastKeys), node.find_input(kTotal));
   if (total == nullptr) return Match::no("samples may have different numbers of keys");
 
   std::array<std::optional<RowsByPosition>, 2> rows;
@@ -137,19 +116,14 @@ Match match_rotated(const Facts& facts, ir::Node& node) {
   return Match([=, &node, &positions](Rewriter& rewriter) {
     const ir::Node& rotation = *turned->query;
     Value& checked = with_positions_in_order(rewriter, *total, positions, node.input(kQuery));
-    const auto number = ir::Type::tensor(DType::kInt32, ir::Shape{});
-    Value& keys = rewriter.op("Cast", {&checked}, {{"to", std::int64_t{6}}}, number);
-    Value& one = rewriter.constant(ir::Tensor::scalar(std::int64_t{1}, DType::kInt32));
-    Value& last = rewriter.op("Sub", {&keys, &one}, {}, number);
-    Value& lasts =
-        rewriter.op("Expand", {&last, &rewriter.size(node.input(kQuery), 0)}, {}, node.input(kLastKeys).type());
+    const NumbersOfKeys keys = numbers_of_keys(rewriter, checked, node.input(kQuery));
     std::vector<Value*> inputs = {&turned->query->input(0),
                                   &turned->key->input(0),
                                   node.find_input(kValue),
                                   node.find_input(kPastKey),
                                   node.find_input(kPastValue),
-                                  &lasts,
-                                  &keys};
+                                  keys.lasts,
+                                  keys.total};
     for (std::size_t i = 0; i < 2; ++i)
       inputs.push_back(&table_of(rewriter, turned->table(i), *rows[i], kTables[i], facts.positions()));
     auto attributes = attributes_of(node);
@@ -166,6 +140,7 @@ Match match_rotated(const Facts& facts, ir::Node& node) {
 
 /// Queries, keys and values that are cut from one product for this operator alone.
 Match match_packed(const Facts& facts, ir::Node& node) {
+  if (!keeps_its_keys(node)) return Match::no("it keeps nothing");
   const ir::Node* split = producer_of(node.find_input(kQuery), "Split");
   if (split == nullptr || split->output_count() != 3) return Match::no("its queries are not cut from another tensor");
   for (std::size_t i = 0; i < 3; ++i) {
@@ -193,8 +168,6 @@ Match match_packed(const Facts& facts, ir::Node& node) {
   });
 }
 
-bool keeps_three(const ir::Node& node) { return is_attention(node) && node.output_count() == 3; }
-
 }  // namespace
 
 void populate_attention_rotated(PatternTable& table) {
@@ -206,10 +179,7 @@ void populate_attention_rotated(PatternTable& table) {
              .makes = "`GroupQueryAttention` that turns them by tables for all positions; positions other than those "
                       "of the tokens stop the file",
              .roots = {"com.microsoft::GroupQueryAttention"},
-             .match =
-                 [](const Facts& facts, ir::Node& node) {
-                   return keeps_three(node) ? match_rotated(facts, node) : Match::no("it keeps nothing");
-                 },
+             .match = match_rotated,
              .stage = Stage::kFinish,
              .opset = 23,
              .target = Target::kOnnxRuntimeGenai});
@@ -217,10 +187,7 @@ void populate_attention_rotated(PatternTable& table) {
              .matches = "`GroupQueryAttention` of queries, keys and values that are cut from one tensor for it alone",
              .makes = "`GroupQueryAttention` of that tensor",
              .roots = {"com.microsoft::GroupQueryAttention"},
-             .match =
-                 [](const Facts& facts, ir::Node& node) {
-                   return keeps_three(node) ? match_packed(facts, node) : Match::no("it keeps nothing");
-                 },
+             .match = match_packed,
              .stage = Stage::kPack,
              .opset = 23,
              .target = Target::kOnnxRuntimeGenai});
