@@ -191,14 +191,18 @@ def test_an_axis_that_no_tensor_of_a_container_has_is_refused() -> None:
         [[{0: "batch"}] * 2] * 2,
         [[{0: "batch"}, {0: "batch"}] for _ in range(2)],
         [{0: "batch"}] * 4,
-        [{0: "batch"}, {0: "batch"}, None] * 2,
+        "tensors",
     ],
     ids=["for all", "keys and values", "layers", "tensors with axes", "tensors"],
 )
 def test_a_static_cache_is_asked_as_others_though_it_counts_its_tokens(asked: Any) -> None:
     pairs = [(torch.zeros(2, 4, 3, 8), torch.zeros(2, 4, 3, 8))] * 2
     with torch_export_patches(patch=False):
-        found = axes({"pair": asked}, pair=make_static_cache(pairs, max_cache_len=8))
+        cache = make_static_cache(pairs, max_cache_len=8)
+        if asked == "tensors":  # those of transformers 5 count their tokens in a tensor of each layer
+            names = axes({"pair": {}}, pair=cache)
+            asked = [None if name.endswith("length") else {0: "batch"} for name in names if name.startswith("pair")]
+        found = axes({"pair": asked}, pair=cache)
     of_tensors = {"pair.0.key": {0: "batch"}, "pair.0.value": {0: "batch"}}
     assert found.items() >= of_tensors.items()
     assert all(not asked for name, asked in found.items() if name.endswith("length"))
