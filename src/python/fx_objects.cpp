@@ -26,6 +26,7 @@ const FxNames& FxNames::get() {
       .nn_module_stack = interned("nn_module_stack"),
       .node = interned("node"),
       .op = interned("op"),
+      .shape_env = interned("shape_env"),
       .stack_trace = interned("stack_trace"),
       .target = interned("target"),
       .users = interned("users"),

@@ -21,6 +21,7 @@ struct FxNames {
   PyObject* nn_module_stack;
   PyObject* node;
   PyObject* op;
+  PyObject* shape_env;
   PyObject* stack_trace;
   PyObject* target;
   PyObject* users;

@@ -42,11 +42,13 @@ SymExpr FxTypes::expression(py::handle sym_int) {
   const FxNames& names = FxNames::get();
   const py::object node = attribute(sym_int, names.node);
   py::object made = attribute(node, names.expr_as_made);
-  const auto found = by_expression_.find(made.ptr());
-  if (found != by_expression_.end()) return found->second;
+  py::object environment = attribute(node, names.shape_env);
+  const std::pair key(made.ptr(), environment.ptr());
+  if (const auto found = by_made_.find(key); found != by_made_.end()) return found->second;
   const SymExpr expression = parsed(attribute(node, names.expr));
-  by_expression_.emplace(made.ptr(), expression);
+  by_made_.emplace(key, expression);
   kept_.push_back(std::move(made));
+  kept_.push_back(std::move(environment));
   return expression;
 }
 

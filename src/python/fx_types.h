@@ -6,6 +6,7 @@
 #include <memory_resource>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "python/bindings.h"
@@ -33,6 +34,9 @@ class [[gnu::visibility("hidden")]] FxTypes {
   std::pmr::monotonic_buffer_resource memory_;                           // of the maps, given back at once
   std::pmr::unordered_map<const void*, SymExpr> by_size_{&memory_};      // torch's node behind a SymInt
   std::pmr::unordered_map<PyObject*, SymExpr> by_expression_{&memory_};  // sympy's expressions are shared too
+  // An expression as it was made, and the environment that found more out about it: programs for different sizes have
+  // the same expressions, and each an environment of its own.
+  std::pmr::map<std::pair<PyObject*, PyObject*>, SymExpr> by_made_{&memory_};
   std::vector<py::object> kept_;                                         // what the keys point at must live as long
 };
 

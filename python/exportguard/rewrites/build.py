@@ -48,9 +48,10 @@ def runtime(function: str) -> ast.Attribute:
     return ast.Attribute(load(RUNTIME_NAME), function, ast.Load())
 
 
-def call(function: str, *arguments: ast.expr, line: int | None = None) -> ast.Call:
-    """A call of the runtime; `line` is passed by keyword."""
+def call(function: str, *arguments: ast.expr, line: int | None = None, **flags: bool) -> ast.Call:
+    """A call of the runtime; `line`, and the flags that are set, are passed by keyword."""
     keywords = [ast.keyword("line", ast.Constant(line))] if line is not None else []
+    keywords += [ast.keyword(name, ast.Constant(True)) for name, is_set in flags.items() if is_set]
     return ast.Call(runtime(function), list(arguments), keywords)
 
 

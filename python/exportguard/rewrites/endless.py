@@ -39,7 +39,7 @@ class Endless(Stream):
         def one(position: Any) -> tuple[Any, tuple[Any]]:
             return step(self._at(position)), (position + 1,)
 
-        while_(_always, one, ("the number of an element",), (0,))
+        while_(_always, one, ("the number of an element",), (0,), breaks=True)
 
     def taken(self) -> Callable[[Any], Any]:
         """The element of a number, for what goes through it beside something else: nobody else may."""

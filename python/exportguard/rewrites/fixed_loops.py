@@ -56,17 +56,34 @@ def _iterates(place: Place) -> bool:
 
 @functools.lru_cache(maxsize=8)
 def _loops_of(source: str) -> tuple[tuple[int, int], ...]:
-    """The lines of what goes through something in a file."""
-    try:
-        nodes = list(walked(ast.parse(source)))
-    except SyntaxError:
-        return ()
+    """The lines of what goes through something in a file, or decides when that ends."""
+    nodes = _nodes_of(source)
     heads = [(n.lineno, n.iter.end_lineno or n.lineno) for n in nodes if isinstance(n, ast.For)]
     heads += [(n.lineno, n.test.end_lineno or n.lineno) for n in nodes if isinstance(n, ast.While)]
+    heads += _ends_of(source)
     kinds = (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
     heads += [(n.lineno, n.end_lineno or n.lineno) for n in nodes if isinstance(n, kinds)]
     heads += [(n.lineno, n.end_lineno or n.lineno) for n in nodes if isinstance(n, ast.Starred) or is_repetition(n)]
     return (*heads, *((n.lineno, n.end_lineno or n.lineno) for n in nodes if _counts(n)))
+
+
+def _nodes_of(source: str) -> list[ast.AST]:
+    try:
+        return list(walked(ast.parse(source)))
+    except SyntaxError:
+        return []
+
+
+@functools.lru_cache(maxsize=8)
+def _ends_of(source: str) -> tuple[tuple[int, int], ...]:
+    """The lines of tests within loops behind which the loop may be left."""
+    loops = [node for node in _nodes_of(source) if isinstance(node, ast.For | ast.While)]
+    tests = [node for loop in loops for node in walked(loop) if isinstance(node, ast.If) and _leaves(node)]
+    return tuple((node.lineno, node.test.end_lineno or node.lineno) for node in tests)
+
+
+def _leaves(node: ast.If) -> bool:
+    return any(isinstance(part, ast.Break | ast.Return) for part in walked(node))
 
 
 def is_repetition(node: ast.AST) -> TypeGuard[ast.BinOp]:
@@ -112,7 +129,7 @@ def fixed_axes() -> Iterator[FixedAxes]:
             asked.add(orig_expr)
             if _is_of_sizes(self, orig_expr):
                 place = _place_now()
-                if not _is_test(orig_expr) or (place is not None and _is_while(place)):
+                if not _is_test(orig_expr) or (place is not None and _ends_a_loop(place)):
                     found.numbers[str(orig_expr)] = place
         return value
 
@@ -144,10 +161,11 @@ def _is_test(expression: Any) -> bool:
     return bool(expression.is_Boolean or expression.is_Relational)
 
 
-def _is_while(place: Place) -> bool:
-    """Whether a line is the head of a `while`, whose tests decide how many steps there are."""
+def _ends_a_loop(place: Place) -> bool:
+    """Whether a line is the head of a `while`, or a test that leaves a loop: they decide how many steps there are."""
     lines = linecache.getlines(place.ran.co_filename)
-    return 0 < place.line <= len(lines) and lines[place.line - 1].lstrip().startswith("while ")
+    is_while = 0 < place.line <= len(lines) and lines[place.line - 1].lstrip().startswith("while ")
+    return is_while or any(first <= place.line <= last for first, last in _ends_of("".join(lines)))
 
 
 def _axis_of(shape_env: Any, symbol: Any) -> str | None:

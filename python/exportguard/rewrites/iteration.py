@@ -41,7 +41,8 @@ class Steps:
 
     def number(self, position: torch.Tensor) -> torch.Tensor:
         """The number of a step, with what is known of it."""
-        return as_number(self.start + position * self.step, Affine(object(), 0, self.low, self.high))
+        is_counted = isinstance(self.step, int) and self.step == 1
+        return as_number(self.start + position * self.step, Affine(object(), 0, self.low, self.high, is_counted))
 
     def __iter__(self) -> Iterator[Any]:
         raise RewriteError("a range over tensor data can only be rewritten in a `for` statement of its own")
@@ -148,7 +149,7 @@ def len_(sized: Any) -> Any:
 def range_(*bounds: Any) -> Iterable[Any]:
     """`range`, with symbolic bounds and bounds from tensor data as well."""
     if any(depends_on_data(bound) for bound in bounds):
-        return _steps(*bounds) if len(bounds) > 1 else _steps(0, *bounds)
+        return steps_between(*bounds) if len(bounds) > 1 else steps_between(0, *bounds)
     numbers: list[Any] = [b.item() if isinstance(b, torch.Tensor) else b for b in bounds]
     if not any(isinstance(number, torch.SymInt) for number in numbers):
         return builtins.range(*numbers)
@@ -156,7 +157,7 @@ def range_(*bounds: Any) -> Iterable[Any]:
         return [numbers[0]]
     if len(numbers) == 1:
         return Rows(_numbers_of(0, *numbers), 0, numbers[0] - 1, is_counted=True)
-    return SymbolicRange(tuple(numbers), _steps(*numbers))
+    return SymbolicRange(tuple(numbers), steps_between(*numbers))
 
 
 def _numbers_of(start: Any, stop: Any, step: Any = 1) -> torch.Tensor:
@@ -182,7 +183,11 @@ def _is_one_step(start: Any, stop: Any, step: Any) -> bool:
     return statically_known_true(step > 0) and statically_known_true(stop - start == step)
 
 
-def _steps(start: Any, stop: Any, step: Any = 1) -> Steps:
+def steps_between(start: Any, stop: Any, step: Any = 1) -> Steps:
+    """The steps of a range whose bounds only a run may know.
+
+    :raises RewriteError: the step is a number that only a run knows
+    """
     is_known = isinstance(step, _SIZES) and not depends_on_data(step)
     if not is_known:
         raise RewriteError("the step of a range of unknown length must be a number that Python knows, or a size")

@@ -1,24 +1,27 @@
 """Lists that a step of a loop reads while the loop fills them: `outs.append(f(outs[-1], row))`.
 
 What steps before appended is nowhere in the body of a scan. The last elements are therefore carried from step to step
-as variables are, with the length of the list: `outs[-1]`, `outs[-2:]`, `outs[t - 1]` by the number of the step, and
-`len(outs)` are answered with them. Anything else that a step asks of such a list is refused.
+as variables are, with the length of the list: `outs[-1]`, `outs[-2:]`, `outs[t - 1]` by the number of the step,
+`outs[len(outs) - 2]` and `len(outs)` are answered with them. `outs[0]` is what it was before the loop, if it was there.
+Anything else that a step asks of such a list is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn, TypeVar
 
 from torch.utils import _pytree as pytree
 
-from exportguard.rewrites.collected import Collected, Grown, Maybe
+from exportguard.rewrites.collected import Collected, Grown, Maybe, truth_of
 from exportguard.rewrites.conditional import ifexp
 from exportguard.rewrites.numbers import Affine, affine_of
 from exportguard.rewrites.places import line_now
-from exportguard.source.errors import RewriteError
+from exportguard.source.errors import RewriteError, forget
 
 Body = Callable[..., tuple[Any, tuple[Any, ...]]]
+Result = TypeVar("Result")
 
 _DEEPEST = 8  # elements that are carried
 
@@ -52,6 +55,8 @@ class Tail:
         self._grown = grown
         self._elements = [*elements]
         self._base = len(grown.parts)
+        parts = enumerate(grown.parts)
+        self._known = next((k for k, part in parts if isinstance(part, Collected | Maybe)), self._base)
         self._count = count
         self._number = number
         self._start = start  # how long the list was before the loop
@@ -80,17 +85,21 @@ class Tail:
             return self._from_behind(-index)
         if _is_end(index):
             return Grown([self._from_behind(k) for k in range(-index.start, 0, -1)])
+        if isinstance(index, int) and not isinstance(index, bool) and index < self._known:
+            return self._grown.parts[index]
         place = self._place_of(index)
         if place is None or place < 1:
             self.refuse()
-        self._is_counted = True
         return self._from_behind(place + len(self._appended()))
 
     def _place_of(self, index: object) -> int | None:
-        """How far behind the end, as the step found it, an index by the number of the step lies."""
-        known, own = affine_of(index), self._number
+        """How far behind the end, as the step found it, an index by the number of the step or by the length lies."""
+        known, own, length = affine_of(index), self._number, affine_of(self._count)
+        if known is not None and length is not None and known.root is length.root:
+            return length.offset - known.offset
         if known is None or own is None or known.root is not own.root or not isinstance(own.low, int):
             return None
+        self._is_counted = True
         return self._start - own.low - known.offset
 
     def _from_behind(self, place: int) -> Any:
@@ -154,23 +163,43 @@ class OwnLists:
         return tuple(part for end, grown in zip(ends, self._lists, strict=True) for part in (end, grown.length()))
 
     def around(self, body: Body) -> Body:
-        """The body of a loop that carries them as well."""
+        """The body of a loop over items that carries them as well."""
         if not self._lists:
             return body
         lists = self._lists  # what the body reads is found by the variables of functions
 
         def step(item: Any, *current: Any) -> tuple[Any, tuple[Any, ...]]:
             count = len(current) - 2 * len(lists)
-            self._begin(item, current[count:])
-            try:
+            with self._begun(item, current[count:]):
                 goes_on, after = body(item, *current[:count])
                 ends = [grown.tail.end() for grown in lists]
-            finally:
-                for grown in lists:
-                    grown.tail = None
             return goes_on, (*after, *(part for end in ends for part in end))
 
         return step
+
+    def around_while(self, test: Callable[..., Any], body: Body) -> tuple[Callable[..., Any], Body]:
+        """The test and the body of a `while` that carries them as well."""
+        if not self._lists:
+            return test, body
+        lists = self._lists
+        around = self.around(lambda _, *current: body(*current))
+
+        def tested(*current: Any) -> Any:
+            count = len(current) - 2 * len(lists)
+            with self._begun(None, current[count:]):
+                return truth_of(test(*current[:count]))
+
+        return tested, lambda *current: around(None, *current)
+
+    @contextmanager
+    def _begun(self, item: Any, carried: Sequence[Any]) -> Iterator[None]:
+        """While open, the lists are what a step finds."""
+        self._begin(item, carried)
+        try:
+            yield
+        finally:
+            for grown in self._lists:
+                grown.tail = None
 
     def _begin(self, item: Any, carried: Sequence[Any]) -> None:
         number = next((known for leaf in pytree.tree_leaves(item) if (known := affine_of(leaf)) is not None), None)
@@ -178,6 +207,28 @@ class OwnLists:
         for place, (grown, length) in enumerate(zip(self._lists, self._lengths, strict=True)):
             known = number if is_counted and length is not None else None
             grown.tail = Tail(grown, carried[2 * place], carried[2 * place + 1], known, length or 0)
+
+
+def with_own_lists(run: Callable[[OwnLists], Result]) -> Result:
+    """What a function makes of a loop that carries the ends of the lists that its steps read, as far as they ask.
+
+    :raises ReadsOwnListError: an end is asked for that a list does not surely have before the loop
+    :raises RewriteError: something else is asked of a list
+    """
+    own: list[Grown] = []
+    depth = 0
+    while True:
+        try:
+            return run(OwnLists(own, depth))
+        except ReadsOwnListError as error:
+            known = len(own), depth
+            own += [grown for grown in error.lists if not any(grown is other for other in own)]
+            depth = max(depth, error.depth)
+            if not all(can_be_carried(grown, depth) for grown in own):
+                raise
+            if known == (len(own), depth):
+                raise RewriteError(str(error)) from error
+            forget(error)
 
 
 def can_be_carried(grown: Grown, depth: int) -> bool:

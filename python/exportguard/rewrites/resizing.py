@@ -82,7 +82,7 @@ def unbound() -> Iterator[None]:
     if shape_env is None:
         yield
         return
-    with shape_env.suppress_guards(), _in_place_of(shape_env, "guard_or_defer_runtime_assert", _assured):
+    with shape_env.suppress_guards(), in_place_of(shape_env, "guard_or_defer_runtime_assert", _assured):
         yield
 
 
@@ -98,7 +98,7 @@ def _assured(original: Callable[..., Any], expression: Any, *args: Any, **kwargs
 
 
 @contextmanager
-def _in_place_of(shape_env: ShapeEnv, name: str, function: Callable[..., Any]) -> Iterator[None]:
+def in_place_of(shape_env: ShapeEnv, name: str, function: Callable[..., Any]) -> Iterator[None]:
     """While open, a method of one environment is a function, which is given the method first."""
     before = vars(shape_env).get(name)
     vars(shape_env)[name] = functools.partial(function, getattr(shape_env, name))
@@ -121,7 +121,7 @@ def asked_of(shape_env: ShapeEnv) -> Iterator[list[Any]]:
             asked.append(question)
         return original(question, *args, **kwargs)
 
-    with _in_place_of(shape_env, "evaluate_expr", noted):
+    with in_place_of(shape_env, "evaluate_expr", noted):
         yield asked
 
 

@@ -11,14 +11,15 @@ from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 
 from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.carrying import UnstableError
-from exportguard.rewrites.collected import Grown, number_rows, truth_of
+from exportguard.rewrites.collected import number_rows, truth_of
 from exportguard.rewrites.conditional import Run, if_
 from exportguard.rewrites.data import depends_on_data, is_tracing
 from exportguard.rewrites.drawn import drawn, may_have_no_end
-from exportguard.rewrites.iteration import Rows, Steps, SymbolicRange, rows_of, steps_of
+from exportguard.rewrites.iteration import Rows, Steps, SymbolicRange, rows_of, steps_between, steps_of
+from exportguard.rewrites.leaving_by_size import leaves_by_size
 from exportguard.rewrites.logic import not_
 from exportguard.rewrites.loop import Body, Loop
-from exportguard.rewrites.own_lists import OwnLists, ReadsOwnListError, can_be_carried
+from exportguard.rewrites.own_lists import OwnLists, ReadsOwnListError, with_own_lists
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.recording import Captured, record
 from exportguard.rewrites.resizing import asked_of, unbound
@@ -27,27 +28,55 @@ from exportguard.rewrites.streams import Mapped, Stream
 from exportguard.rewrites.watch import is_stop
 from exportguard.source.errors import RewriteError, forget
 
+_FIRST = 3  # steps of a range that are looked at for sizes that leave the loop
 _STEPS = 32  # of a loop over what may have no end, which tensor data may leave
 
 
-def for_(iterable: Any, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int = 0) -> tuple[Any, ...]:
-    """`for … in iterable: body` with the carried variables `names`; returns their values behind the loop."""
+def for_(
+    iterable: Any, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int = 0, *, breaks: bool = False
+) -> tuple[Any, ...]:
+    """`for … in iterable: body` with the carried variables `names`; returns their values behind the loop.
+
+    :param breaks: whether the body holds a `break`
+    """
     if isinstance(iterable, Stream) and not iterable.is_pythons:
-        return _of_stream(iterable, body, names, values, line)
+        return _of_stream(iterable, body, names, values, line, breaks=breaks)
     if isinstance(iterable, Steps):
         return _counted(iterable, body, names, values, line)
     if isinstance(iterable, SymbolicRange) and not _appends(iterable, body, names, values, line):
         return _counted(iterable.steps, body, names, values, line, iterable.length)
     rows = rows_of(iterable)
+    if rows is None and breaks and isinstance(iterable, range) and is_tracing():
+        return _of_numbers(iterable, body, names, values, line)
     return _unrolled(iterable, body, values) if rows is None else _through(rows, body, names, values, line)
 
 
-def _of_stream(stream: Stream, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int) -> tuple[Any, ...]:
+def _of_numbers(
+    numbers: range, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int
+) -> tuple[Any, ...]:
+    """A loop over a range that Python knows. Where a size may leave it before its end, its steps are one, but for the
+    first ones, in which the bounds of the size may answer."""
+    for place in range(min(len(numbers), _FIRST)):
+        if leaves_by_size(body, numbers[place], *values):
+            rest = numbers[place:]
+            steps = steps_between(rest.start, rest.stop, rest.step)
+            return _counted(steps, body, names, values, line, len(rest))
+        goes_on, values = body(numbers[place], *values)
+        if depends_on_data(goes_on):
+            return _unrolled(numbers[place + 1 :], body, values, goes_on)
+        if not goes_on:
+            return values
+    return _unrolled(numbers[_FIRST:], body, values)
+
+
+def _of_stream(
+    stream: Stream, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int, *, breaks: bool
+) -> tuple[Any, ...]:
     """A loop whose steps are between those of what makes its elements."""
     if not isinstance(stream, Mapped):
         return stream.through(body, names, values)
     source, function = stream.parts()
-    return for_(source, lambda item, *current: body(function(item), *current), names, values, line)
+    return for_(source, lambda item, *current: body(function(item), *current), names, values, line, breaks=breaks)
 
 
 def _appends(numbers: SymbolicRange, body: Body, names: Sequence[str], values: tuple[Any, ...], line: int) -> bool:
@@ -67,12 +96,9 @@ def _through(
 ) -> tuple[Any, ...]:
     """A loop over rows. Where its steps need that, it carries the ends of lists, or its first step is written before
     it."""
-    own: list[Grown] = []
-    depth = 0
-    while True:
-        ends = OwnLists(own, depth)
-        try:
-            result = _over_rows(
+    try:
+        return with_own_lists(
+            lambda ends: _over_rows(
                 rows,
                 ends.around(body),
                 [*names, *ends.names],
@@ -80,20 +106,11 @@ def _through(
                 line,
                 may_be_empty=may_be_empty,
             )
-            return result[: len(values)]
-        except UnstableError as error:
-            reason: RewriteError = error
-            break
-        except ReadsOwnListError as error:
-            reason = error
-            known = len(own), depth
-            own += [grown for grown in error.lists if not any(grown is other for other in own)]
-            depth = max(depth, error.depth)
-            if not all(can_be_carried(grown, depth) for grown in own):
-                break
-            if known == (len(own), depth):
-                raise
-            forget(error)
+        )[: len(values)]
+    except UnstableError as error:
+        reason: RewriteError = error
+    except ReadsOwnListError as error:
+        reason = error
     if may_be_empty:
         raise reason
     return _behind_the_first(rows, body, names, values, line, reason)
@@ -160,8 +177,7 @@ def _behind_the_first(
     return result
 
 
-def _unrolled(iterable: Iterable[Any], body: Body, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    goes_on: Any = True
+def _unrolled(iterable: Iterable[Any], body: Body, values: tuple[Any, ...], goes_on: Any = True) -> tuple[Any, ...]:
     elements = drawn(iterable, lambda: depends_on_data(goes_on))
     for count, item in enumerate(elements):
         if depends_on_data(goes_on):
@@ -191,42 +207,61 @@ def _counted(
     def goes_on(position: Any, *current: Any) -> Any:
         return position < steps.count
 
-    def step(position: Any, *current: Any) -> tuple[Any, tuple[Any, ...]]:
-        flag, after = body(steps.number(position), *current)
-        return flag, (position + 1, *after)
+    def step_of(body: Body) -> Body:
+        def step(position: Any, *current: Any) -> tuple[Any, tuple[Any, ...]]:
+            flag, after = body(steps.number(position), *current)
+            return flag, (position + 1, *after)
 
-    position = torch.zeros_like(steps.count)
-    loop = Loop(step, ["position", *names], (position, *values), line, tuple, goes_on).analysed()
+        return step
+
+    def analysed(ends: OwnLists) -> tuple[Loop, Body, Sequence[str], tuple[Any, ...]]:
+        step, all_names, start = step_of(ends.around(body)), ["position", *names, *ends.names], (*values, *ends.start())
+        start = (torch.zeros_like(steps.count), *start)
+        return Loop(step, all_names, start, line, tuple, goes_on).analysed(), step, all_names, start
+
+    loop, step, all_names, start = with_own_lists(analysed)
     is_asked = loop.gives_shapes and length is not None
     if is_asked and not _has_steps(length):
         return values
     has_steps = is_asked and not has_free_unbacked_symbols(length)
-    _, *after = _run_while(loop, step, ["position", *names], (position, *values), line, has_steps=has_steps)
-    return tuple(after)
+    return _run_while(loop, step, all_names, start, line, has_steps=has_steps)[1 : len(values) + 1]
 
 
 def while_(
-    test: Callable[..., Any], body: Body, names: Sequence[str], values: tuple[Any, ...], line: int = 0
+    test: Callable[..., Any],
+    body: Body,
+    names: Sequence[str],
+    values: tuple[Any, ...],
+    line: int = 0,
+    *,
+    breaks: bool = False,
 ) -> tuple[Any, ...]:
-    """`while test: body`; a Python test is a Python loop, a test on tensor data a `while_loop`."""
+    """`while test: body`; a Python test is a Python loop, a test on tensor data a `while_loop`.
+
+    :param breaks: whether the body holds a `break`
+    """
     goes_on: Any = True
     if is_tracing() and _changes_something(test, values):
-        test, body = _always, _testing_first(test, body)
+        test, body, breaks = _always, _testing_first(test, body), True
     while not depends_on_data(goes_on):
         if not goes_on:
             return values
-        if _asks_of_a_size(test, values):
+        is_of_size = _asks_of_a_size(test, values)
+        if is_of_size:
             resized = _resized(test, body, names, values, line)
             if resized is not None:
                 return _run_while(resized, body, names, values, line)
         decision = truth_of(test(*values))
         if depends_on_data(decision):
             return _run_while(_while_loop(test, body, names, values, line), body, names, values, line)
-        by_size = _by_size(decision, test, body, names, values, line)
+        by_size = _attempted(test, body, names, values, line) if is_of_size else None
         if by_size is not None and not (by_size.gives_shapes and not decision):
             return _run_while(by_size, body, names, values, line, has_steps=by_size.gives_shapes)
         if not decision:
             return values
+        left = _left_by_size(test, body, names, values, line) if breaks else None
+        if left is not None:
+            return _run_while(left, body, names, values, line)
         goes_on, values = body(*values)
     return _run_while(_while_loop(test, body, names, values, line), body, names, values, line, goes_on)
 
@@ -259,7 +294,11 @@ def _always(*_: object) -> bool:
 
 
 def _while_loop(test: Callable[..., Any], body: Body, names: Sequence[str], values: tuple[Any, ...], line: int) -> Loop:
-    return Loop(body, names, values, line, tuple, test).analysed()
+    def analysed(ends: OwnLists) -> Loop:
+        tested, step = ends.around_while(test, body)
+        return Loop(step, [*names, *ends.names], (*values, *ends.start()), line, tuple, tested).analysed()
+
+    return with_own_lists(analysed)
 
 
 def _run_while(
@@ -275,7 +314,7 @@ def _run_while(
     """An analysed loop with a test. Where it fills a list, whose rows only a scan makes, it is run once to count its
     steps, and once more with that many."""
     if not loop.appends or loop.is_resized:
-        return loop.while_loop(goes_on, has_steps=has_steps)
+        return loop.while_loop(goes_on, has_steps=has_steps)[: len(values)]
     count = loop.count(goes_on).item()
     torch._check(count >= 0)  # type: ignore[no-untyped-call]
     steps = Rows(number_rows(torch.arange(count)))
@@ -304,13 +343,21 @@ def _resized(
         return None
 
 
-def _by_size(
-    decision: object, test: Callable[..., Any], body: Body, names: Sequence[str], values: tuple[Any, ...], line: int
+def _left_by_size(
+    test: Callable[..., Any], body: Body, names: Sequence[str], values: tuple[Any, ...], line: int
+) -> Loop | None:
+    """The loop which a size ends within a step."""
+    if not is_tracing() or not leaves_by_size(body, *values):
+        return None
+    loop = _resized(test, body, names, values, line) or _attempted(test, body, names, values, line)
+    return loop if loop is not None and loop.breaks else None
+
+
+def _attempted(
+    test: Callable[..., Any], body: Body, names: Sequence[str], values: tuple[Any, ...], line: int
 ) -> Loop | None:
     """The loop whose number of steps a size decides, if its variables have one kind in every step; else Python counts
     the steps, for one size."""
-    if not isinstance(decision, torch.SymBool | torch.SymInt):
-        return None
     try:
         return _while_loop(test, body, names, values, line)
     except RewriteError as reason:

@@ -89,15 +89,22 @@ def contains(statements: Sequence[ast.AST], *kinds: type[ast.AST]) -> bool:
 
 def leaves_loop(statements: Sequence[ast.AST]) -> bool:
     """Whether a `break` or `continue` among the statements belongs to a loop around them."""
+    return any(True for _ in _jumps_of_loop(statements))
+
+
+def breaks(statements: Sequence[ast.AST]) -> bool:
+    """Whether a `break` among the statements belongs to a loop around them."""
+    return any(isinstance(jump, ast.Break) for jump in _jumps_of_loop(statements))
+
+
+def _jumps_of_loop(statements: Sequence[ast.AST]) -> Iterator[ast.Break | ast.Continue]:
     for node in statements:
         if isinstance(node, ast.Break | ast.Continue):
-            return True
-        if isinstance(node, ast.For | ast.While):
-            if leaves_loop(node.orelse):
-                return True
-        elif not isinstance(node, _SCOPES) and leaves_loop(parts_of(node)):
-            return True
-    return False
+            yield node
+        elif isinstance(node, ast.For | ast.While):
+            yield from _jumps_of_loop(node.orelse)
+        elif not isinstance(node, _SCOPES):
+            yield from _jumps_of_loop(parts_of(node))
 
 
 def always_leaves(statements: Sequence[ast.stmt]) -> bool:

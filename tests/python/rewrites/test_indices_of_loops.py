@@ -179,9 +179,9 @@ def outcome(seed: int) -> str:
     try:
         onnx = to_onnx(model, (known[0][0],), dynamic_shapes=(dynamic,), rewrite="auto")
     except ExportGuardError as error:
-        return _refusal(str(error))
+        return refusal(str(error))
     for v, wanted in known:
-        if wanted is not None and (wrong := _wrong(onnx, v, wanted)):
+        if wanted is not None and (wrong := wrong_of(onnx, {"v": v}, wanted)):
             return f"wrong at {tuple(v.shape)}: {wrong}"
     return "right"
 
@@ -194,14 +194,16 @@ def _in_eager_mode(model: torch.nn.Module, v: torch.Tensor) -> torch.Tensor | No
     return found
 
 
-def _refusal(text: str) -> str:
+def refusal(text: str) -> str:
+    """Whether a text tells a user what to do."""
     raw = _RAW.search(text)
     return f"raw: {text}" if raw or not re.search(r"line \d|\.py:\d", text) else f"refused: {text}"
 
 
-def _wrong(onnx: Any, v: torch.Tensor, wanted: torch.Tensor) -> str:
+def wrong_of(onnx: Any, inputs: dict[str, torch.Tensor], wanted: torch.Tensor) -> str:
+    """What a model makes of its inputs other than it should, if it does."""
     try:
-        (found,) = onnx.run({"v": v}).values()
+        (found,) = onnx.run(inputs).values()
     except Exception as error:
         return f"{type(error).__name__}: {str(error)[:300]}"
     if found.shape != wanted.shape:
@@ -247,7 +249,7 @@ def test_each_of_these_is_right(statements: list[str]) -> None:
     onnx = to_onnx(model, (example,), dynamic_shapes=({0: "t", 1: "t"},), rewrite="auto")
     for size in (4, 2, 3, 7):
         v = torch.randn(size, size)
-        assert _wrong(onnx, v, model(v)) == ""
+        assert wrong_of(onnx, {"v": v}, model(v)) == ""
 
 
 def test_what_is_narrowed_by_a_loop_is_no_view_to_write_into() -> None:

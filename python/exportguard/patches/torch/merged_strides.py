@@ -45,10 +45,12 @@ def _is_of_data(tensor: torch.Tensor) -> bool:
 
 def _is_in_order(tensor: torch.Tensor) -> bool:
     """Whether its elements lie behind each other, the last axis first."""
-    sizes = _expressions(tensor.shape)
+    sizes = [_product(size) for size in _expressions(tensor.shape)]
     expected = [sympy.Mul(*sizes[axis + 1 :]) for axis in range(len(sizes))]
     strides = [_product(stride) for stride in _expressions(tensor.stride())]
-    return not tensor.is_conj() and all(one == other for one, other in zip(strides, expected, strict=True))
+    return not tensor.is_conj() and all(
+        sympy.expand(one - other) == 0 for one, other in zip(strides, expected, strict=True)
+    )
 
 
 def _merged_in_order(original: Callable[..., Any], a: torch.Tensor, b: torch.Tensor, mode: Any) -> torch.Tensor:
@@ -83,11 +85,13 @@ def _without_limits(tensor: torch.Tensor, mode: Any) -> torch.Tensor:
 
 
 def _product(stride: sympy.Expr) -> sympy.Expr:
-    def without_one(limit: sympy.Expr) -> sympy.Expr:
-        others = [argument for argument in limit.args if argument != 1]
+    """A size or a stride as it is where a tensor has elements."""
+
+    def without_limit(limit: sympy.Expr) -> sympy.Expr:
+        others = [argument for argument in limit.args if argument not in (0, 1)]
         return others[0] if len(others) == 1 else limit
 
-    return stride.replace(lambda part: isinstance(part, Max), without_one)
+    return stride.replace(lambda part: isinstance(part, Max), without_limit)
 
 
 def _size(expression: sympy.Expr, mode: Any) -> Any:

@@ -97,6 +97,7 @@ class _Loops(Transformer):
         self._unit.note(node, "for")
         self.found = True
         names = self._carried(node)
+        breaks = scope.breaks(node.body)
         unpack = ast.copy_location(ast.Assign([node.target], build.load(ITEM)), node)
         body = self._body(node, [ITEM], [unpack, *node.body], names)
         call = build.call(
@@ -106,6 +107,7 @@ class _Loops(Transformer):
             build.names_tuple(names),
             build.current_values(names, set()),
             line=node.lineno,
+            breaks=breaks,
         )
         return [body, *self._result(call, names, node)]
 
@@ -116,6 +118,7 @@ class _Loops(Transformer):
         self._unit.note(node, "while")
         self.found = True
         names = self._carried(node)
+        breaks = scope.breaks(node.body)
         place = f"{node.lineno}_{node.col_offset}"
         test = build.function(
             f"_test_{place}",
@@ -131,6 +134,7 @@ class _Loops(Transformer):
             build.names_tuple(names),
             build.current_values(names, set()),
             line=node.lineno,
+            breaks=breaks,
         )
         return [test, body, *self._result(call, names, node)]
 
