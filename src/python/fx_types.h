@@ -37,7 +37,7 @@ class [[gnu::visibility("hidden")]] FxTypes {
   // An expression as it was made, and the environment that found more out about it: programs for different sizes have
   // the same expressions, and each an environment of its own.
   std::pmr::map<std::pair<PyObject*, PyObject*>, SymExpr> by_made_{&memory_};
-  std::vector<py::object> kept_;                                         // what the keys point at must live as long
+  std::vector<py::object> kept_;  // what the keys point at must live as long
 };
 
 }  // namespace exportguard::python
