@@ -24,9 +24,11 @@ from exportguard.declaration.patch import NEEDED, Patch, Verdict
 from exportguard.export_errors import is_asked_by_operator, without_addresses, without_partial_graph
 from exportguard.rewrites.asking import answered, answering_patches, asking_functions
 from exportguard.rewrites.calls import Called
+from exportguard.rewrites.collected import UnknownLengthError
 from exportguard.rewrites.drawn import DrawnError
 from exportguard.rewrites.fixed_loops import FixedAxes, fixed_axes
 from exportguard.rewrites.in_place import InPlaceRewrite, rewrite_in_place
+from exportguard.rewrites.packed_rows import remembered_lists
 from exportguard.rewrites.places import Place, contains, places_of
 from exportguard.rewrites.saved import save_rewritten
 from exportguard.rewrites.state import Snapshot
@@ -113,7 +115,8 @@ class AutomaticRewriting(Patch):
         @functools.wraps(original)
         def export(mod: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
             search = _Search(mod, lambda: original(mod, *args, **kwargs), self.steps)
-            program = search.run()
+            with remembered_lists():
+                program = search.run()
             self._accept(search.steps)
             return program
 
@@ -346,9 +349,10 @@ class _Search:
 
     def _candidates(self, failed: _Failed, steps: Sequence[RewritingStep]) -> Iterator[RewritingStep]:
         """What may be rewritten next: each function around the line, as a whole or its statement at that line alone."""
-        if not failed.places or not is_stop(failed.error):
+        is_of_list = isinstance(failed.error, UnknownLengthError)
+        if not failed.places or not (is_stop(failed.error) or is_of_list):
             return
-        asks_size = _WANTS_A_NUMBER in str(failed.error)  # as `len(x[mask])` does
+        asks_size = is_of_list or _WANTS_A_NUMBER in str(failed.error)  # as `len(x[mask])` does
         for place in _different(failed.places)[:_INNERMOST]:
             known = next((s for s in steps if _runs(s, place)), None)
             is_whole = known is not None and known.lines is None
@@ -428,6 +432,8 @@ class _Search:
             others = [other for other in self.steps if other is not known]
             steps = [*others] if step is None else self._with_consumers([*others, step], failed, keep_sizes=True)
             outcome = self._attempt(steps) if step is not None else failed
+            if isinstance(outcome, _Failed) and isinstance(outcome.error, UnknownLengthError):
+                outcome, steps = self._beyond(outcome, steps) or (outcome, steps)
             if not isinstance(outcome, _Failed) and step is not None and self._fixed.loss < fixed.loss:
                 program, self.steps = outcome, steps
                 continue

@@ -22,6 +22,7 @@ from exportguard.model_code import is_users
 from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.checks import check_data
 from exportguard.rewrites.numbers import as_number, is_number, number_tensor, require_one_kind
+from exportguard.rewrites.packed_rows import Parts, SizesDifferError, as_elements, pooled
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.raising import require_no_handler
 from exportguard.source.errors import RewriteError
@@ -31,8 +32,13 @@ _NUMBERS = "exportguard_rows_are_numbers"
 _SIZES_OF_STEPS = "exportguard_sizes_of_steps"
 
 
-def _refuse(what: str) -> NoReturn:
-    raise RewriteError(
+class UnknownLengthError(RewriteError):
+    """A list whose length only a run knows is used by code that is not rewritten."""
+
+
+def refuse(what: str, kind: type[RewriteError] = RewriteError) -> NoReturn:
+    """Refuses what a list cannot do whose length only a run knows."""
+    raise kind(
         f"{line_now()}: a list that a loop over tensors fills, or that a size makes, has as many elements as the loop "
         f"has steps, and {what} needs their number when the program is traced; use torch.stack(…) or torch.cat(…) of "
         "it, an index, a slice or a loop, or have a tensor in its place: table = torch.zeros(n, m), table[i, j] = …"
@@ -44,7 +50,7 @@ class _NotATensor:
 
     @classmethod
     def __torch_function__(cls, func: object, types: object, args: object = (), kwargs: object = None) -> NoReturn:
-        _refuse(f"torch.{getattr(func, '__name__', func)}")
+        refuse(f"torch.{getattr(func, '__name__', func)}")
 
 
 @dataclass(frozen=True)
@@ -63,14 +69,14 @@ class Collected(_NotATensor):
             if has_free_unbacked_symbols(self.length):
                 require_no_handler(IndexError, "an element that a list does not have")
             torch._check(self.length > (index if index >= 0 else -index - 1))  # type: ignore[no-untyped-call]
-        return pytree.tree_map(lambda leaf: row_of(leaf, index), self.rows)
+        return as_elements(pytree.tree_map(lambda leaf: row_of(leaf, index), self.rows))
 
     def sliced(self, index: slice) -> Collected:
         """The elements of a slice with any step."""
         if index.step is None or index.step > 0:
             return Collected(pytree.tree_map(lambda leaf: like_rows(leaf[index], leaf), self.rows))
         if index.start is not None or index.stop is not None:
-            _refuse("a slice with bounds and a negative step")
+            refuse("a slice with bounds and a negative step")
         flipped = pytree.tree_map(lambda leaf: like_rows(leaf.flip(0), leaf), self.rows)
         return Collected(flipped).sliced(slice(None, None, -index.step))
 
@@ -116,14 +122,13 @@ def like_rows(rows: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
     """Marks rows as numbers if those of `leaf` are, and as what may have other sizes in each step."""
     for mark in (_NUMBERS, _SIZES_OF_STEPS):
         if hasattr(leaf, mark):
-            setattr(rows, mark, True)
+            setattr(rows, mark, getattr(leaf, mark))
     return rows
 
 
-def mark_sizes(rows: torch.Tensor, are_of_steps: bool) -> None:
-    """Marks rows whose sizes were made in the steps: they are one tensor only if all steps made the same."""
-    if are_of_steps:
-        setattr(rows, _SIZES_OF_STEPS, True)
+def mark_sizes(rows: torch.Tensor, line: str) -> None:
+    """Marks rows whose sizes were made in the steps of a loop: they are one tensor only if all steps made the same."""
+    setattr(rows, _SIZES_OF_STEPS, line)
 
 
 def number_rows(rows: torch.Tensor) -> torch.Tensor:
@@ -160,6 +165,8 @@ def joined(parts: Iterable[Any], *, promotes: bool = False) -> Collected:
     :param promotes: whether elements of different dtypes become those of the widest, as torch.stack makes them
     """
     pieces = [_collected(part).rows for part in parts]
+    if len(pieces) > 1 and any(isinstance(piece, Parts) for piece in pieces):
+        return Collected(pooled(pieces, number_rows))
     specs = [pytree.tree_structure(piece) for piece in pieces]
     if any(spec != specs[0] for spec in specs):
         raise RewriteError("a list that a loop over tensors fills has elements of different structure")
@@ -192,6 +199,23 @@ def _collected(part: object) -> Collected:
     if isinstance(part, Maybe):
         return part.as_rows()
     return part if isinstance(part, Collected) else Collected(pytree.tree_map(_as_rows, part))
+
+
+def require_one_size(parts: Iterable[Any], what: str) -> None:
+    """Refuses elements whose sizes may differ.
+
+    :param what: is done with them
+    """
+    leaves = [leaf for part in parts for leaf in pytree.tree_leaves(_collected(part).rows)]
+    loops = frozenset(getattr(leaf, _SIZES_OF_STEPS) for leaf in leaves if hasattr(leaf, _SIZES_OF_STEPS))
+    if loops:
+        raise SizesDifferError(
+            f"{line_now()}: tensors that a loop over tensors appends to a list are {what}, whose size may be another "
+            "one in each step, as that of `x[i:i + 2]` at the end of x, or of `x[:k]` for each k of a list; in a graph "
+            "they are rows of one tensor: do in the loop what is done with each of them, pad them, go through parts "
+            "that are whole, or use torch.stack(…), which wants one size",
+            loops,
+        )
 
 
 _CLOCK = itertools.count(1)  # moments of a trace
@@ -249,7 +273,7 @@ class Grown(list[Any]):
     def rows(self) -> Collected:
         """All elements as rows of tensors, which may be any of them in memory."""
         self.note_read()
-        _require_one_size(self.parts, "taken from it one by one, or in another order")
+        require_one_size(self.parts, "taken from it one by one, or in another order")
         return linked(joined(self.parts), self.parts)
 
     def length(self) -> Any:
@@ -288,7 +312,7 @@ class Grown(list[Any]):
 
     def __len__(self) -> int:
         if self.is_open:
-            _refuse("len(…) outside of rewritten code")
+            refuse("len(…) outside of rewritten code", UnknownLengthError)
         return list.__len__(self)
 
     def __bool__(self) -> bool:
@@ -302,7 +326,7 @@ class Grown(list[Any]):
     def __iter__(self) -> Iterator[Any]:
         self.note_read()
         if self.is_open:
-            _refuse("going through it, or unpacking it,")
+            refuse("going through it, or unpacking it,", UnknownLengthError)
         return list.__iter__(self)
 
     def __reversed__(self) -> Any:
@@ -331,7 +355,7 @@ class Grown(list[Any]):
     def insert(self, index: SupportsIndex, item: object) -> None:
         self.note_read()
         if self.is_open and index != 0:
-            _refuse("insert(…) behind its first element")
+            refuse("insert(…) behind its first element")
         list.insert(self, index, item)
 
     def pop(self, index: SupportsIndex = -1) -> Any:
@@ -341,7 +365,7 @@ class Grown(list[Any]):
                 _MISSED.append(self)
             return list.pop(self, index)
         if index not in (0, -1):
-            _refuse("pop(…) of another element than the first or the last")
+            refuse("pop(…) of another element than the first or the last")
         found = self.item(index)
         rest = self.item(slice(1, None) if index == 0 else slice(None, -1))
         list.__setitem__(self, slice(None), rest.parts)
@@ -382,7 +406,7 @@ class Grown(list[Any]):
         numbers = [*list.__iter__(self)]
         kinds = {number_tensor(number).dtype if isinstance(number, _SCALARS) else None for number in numbers}
         if len(kinds) != 1 or None in kinds:
-            _refuse("`*` of something else than numbers of one kind")
+            refuse("`*` of something else than numbers of one kind")
         length = torch.sym_max(count, 0)  # type: ignore[no-untyped-call]
         return Grown([Collected(number_rows(torch.stack([*map(number_tensor, numbers)]).repeat(length)))])
 
@@ -392,7 +416,7 @@ class Grown(list[Any]):
         """For each of the numbers that the list holds whether it equals an item, as a tensor of truth values."""
         rows = self.rows().rows
         if not rows_are_numbers(rows) or (not isinstance(item, _SCALARS) and not is_number(item)):
-            _refuse(f"{what} of what is no number")
+            refuse(f"{what} of what is no number")
         number = number_tensor(item)
         is_float = rows.is_floating_point() or number.is_floating_point()
         return torch.eq(rows.double(), number.double()) if is_float else torch.eq(rows, number)
@@ -402,7 +426,7 @@ class Grown(list[Any]):
             self.note_read()
             return list.index(self, item, *bounds)
         if bounds:
-            _refuse("index(…) with bounds")
+            refuse("index(…) with bounds")
         return as_number(first_place(self.equal_to(item, "index(…)")))
 
     def count(self, item: object) -> Any:
@@ -422,7 +446,7 @@ class Grown(list[Any]):
     def _close(self, what: str) -> None:
         self.note_read()
         if self.is_open:
-            _refuse(what)
+            refuse(what)
 
 
 def first_place(found: torch.Tensor, *, is_there: bool = False) -> torch.Tensor:
@@ -480,63 +504,6 @@ def is_open(item: object) -> bool:
     return isinstance(item, Grown) and item.is_open
 
 
-def require_elements(grown: Grown) -> None:
-    """Tells torch that a list has elements where sizes of inputs decide it: what joins them asks for one in Python."""
-    length = grown.length()
-    if isinstance(length, torch.SymInt) and not has_free_unbacked_symbols(length):
-        torch._check(length > 0)  # type: ignore[no-untyped-call]
-
-
-def of_open_list(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
-    """What a torch function makes of a list of unknown length.
-
-    :raises RewriteError: for all but those that join its elements
-    """
-    joining = _JOINING.get(getattr(func, "__name__", ""))
-    if joining is None or not args or not is_open(args[0]):
-        _refuse(f"torch.{getattr(func, '__name__', func)}")
-    require_elements(args[0])
-    if has_free_unbacked_symbols(args[0].length()):
-        require_no_handler(RuntimeError, "a list without elements")
-    if joining is not _stack:  # which wants one size in Python as well
-        _require_one_size(args[0].parts, "joined")
-    rows = joined(args[0].parts, promotes=True).rows
-    if not isinstance(rows, torch.Tensor):
-        _refuse("joining elements that are no tensors")
-    return joining(rows, *args[1:], **kwargs)
-
-
-def _require_one_size(parts: Iterable[Any], what: str) -> None:
-    leaves = [leaf for part in parts for leaf in pytree.tree_leaves(_collected(part).rows)]
-    if any(hasattr(leaf, _SIZES_OF_STEPS) for leaf in leaves):
-        raise RewriteError(
-            f"{line_now()}: tensors that a loop over tensors appends to a list are {what}, whose size may be another "
-            "one in each step, as that of `x[i:i + 2]` at the end of x, or of `x[:k]` for each k of a list; in a graph "
-            "they are rows of one tensor: do in the loop what is done with each of them, pad them, go through parts "
-            "that are whole, or use torch.stack(…), which wants one size"
-        )
-
-
-def _stack(rows: torch.Tensor, dim: int = 0) -> torch.Tensor:
-    return torch.movedim(rows, 0, dim)
-
-
-def _cat(rows: torch.Tensor, dim: int = 0, *, axis: int | None = None) -> torch.Tensor:
-    dim = dim if axis is None else axis
-    place = dim if dim >= 0 else dim + rows.dim() - 1
-    return torch.movedim(rows, 0, place).flatten(place, place + 1)
-
-
-def _pad_sequence(rows: torch.Tensor, batch_first: bool = False, *_: Any, **__: Any) -> torch.Tensor:
-    return rows if batch_first else rows.transpose(0, 1)  # rows of a loop have one length
-
-
-_JOINING: dict[str, Callable[..., Any]] = {
-    **{"stack": _stack, "pad_sequence": _pad_sequence},
-    **dict.fromkeys(("cat", "concat", "concatenate"), _cat),
-}
-
-
 def holds_parts(item: object) -> bool:
     """Whether something is, or holds, a list or a number that only a trace knows."""
     if isinstance(item, list | tuple) and not isinstance(item, Grown):
@@ -550,7 +517,7 @@ def require_closed(outputs: object) -> None:
     """Refuses an output of a model that is a list of unknown length."""
     for leaf in pytree.tree_leaves(outputs, is_leaf=is_open):
         if is_open(leaf):
-            _refuse("returning it from the model")
+            refuse("returning it from the model")
 
 
 def plain(item: Any) -> Any:

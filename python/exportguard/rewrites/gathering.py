@@ -21,12 +21,12 @@ from exportguard.rewrites.collected import (
     is_open,
     like_rows,
     parts_of,
-    require_elements,
 )
 from exportguard.rewrites.conditional import if_, ifexp
 from exportguard.rewrites.data import as_flag, depends_on_data, is_tracing
 from exportguard.rewrites.drawn import drawn
 from exportguard.rewrites.iteration import Rows, rows_of
+from exportguard.rewrites.joining import require_elements
 from exportguard.rewrites.logic import and_, bool_, not_, or_
 from exportguard.rewrites.numbers import as_number, is_number, number_tensor, require_one_kind
 from exportguard.rewrites.places import line_now

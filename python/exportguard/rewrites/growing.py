@@ -11,6 +11,8 @@ from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.carrying import Kind
 from exportguard.rewrites.collected import Collected, Maybe, chosen, joined, like_rows, linked
+from exportguard.rewrites.packed_rows import SizesDifferError
+from exportguard.rewrites.places import line_now
 from exportguard.rewrites.recording import Captured, record
 from exportguard.rewrites.state import Slot
 from exportguard.source.errors import RewriteError
@@ -35,10 +37,11 @@ class GrowingLists:
         self._kinds = [Kind(tuple(leaf.shape), leaf.dtype, is_number=False).along(frozenset((0,))) for leaf in leaves]
         sizes = (size for kind in self._kinds for size in kind.shape[1:] if isinstance(size, torch.SymInt))
         if any(free_unbacked_symbols(size) & own_symbols for size in sizes):
-            raise RewriteError(
+            raise SizesDifferError(
                 f"line {line}: a loop over tensors, which carries a tensor of another size in each step, appends one "
                 "to a list; a graph holds the list as rows of one tensor: append rows of one size, or join what the "
-                "steps make: out = torch.cat([out, part])"
+                "steps make: out = torch.cat([out, part])",
+                frozenset((line_now(),)),
             )
 
     @property

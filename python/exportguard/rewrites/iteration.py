@@ -23,6 +23,7 @@ from exportguard.rewrites.collected import (
 )
 from exportguard.rewrites.data import depends_on_data
 from exportguard.rewrites.numbers import Affine, as_number, number_tensor
+from exportguard.rewrites.packed_rows import as_elements
 from exportguard.source.errors import RewriteError
 
 _SIZES = (int, torch.SymInt)
@@ -63,14 +64,15 @@ class Rows:
 
     def at(self, index: object) -> Any:
         """The row of a number, which may be a tensor itself."""
-        return self.item([row_of(leaf, index) for leaf in pytree.tree_leaves(self.tensors)])
+        return as_elements(self.item([row_of(leaf, index) for leaf in pytree.tree_leaves(self.tensors)]))
 
     def like_one(self) -> Any:
         """What stands for a row while it is looked at what a step does: there may be none."""
         return self.item([like_a_row(leaf) for leaf in pytree.tree_leaves(self.tensors)])
 
     def item(self, leaves: list[torch.Tensor]) -> Any:
-        """The row that has these leaves, its numbers marked as such."""
+        """The row that has these leaves, its numbers marked as such. What stands for an element of a pool is to become
+        it in the body that takes it, which then reads the pool."""
         flags = [rows_are_numbers(leaf) for leaf in pytree.tree_leaves(self.tensors)]
         known = Affine(object(), 0, self.low, self.high, self.is_counted)
         marked = [

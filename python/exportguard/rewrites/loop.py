@@ -38,6 +38,8 @@ from exportguard.rewrites.iteration import Rows
 from exportguard.rewrites.numbers import number_tensor, require_one_kind
 from exportguard.rewrites.opening import Opening, closed, where_they_differ
 from exportguard.rewrites.own_lists import ReadsOwnListError, refusal
+from exportguard.rewrites.packing import Packing, packing_of
+from exportguard.rewrites.places import line_now
 from exportguard.rewrites.recording import Captured, record, substituted
 from exportguard.rewrites.resizing import unbound
 from exportguard.rewrites.sharing import at, has_another_name, replaced
@@ -160,6 +162,11 @@ class Loop:
         return self._kinds.give_shapes
 
     @property
+    def test(self) -> Callable[..., Any]:
+        """What a `while` asks before each step."""
+        return self._test if self._test is not None else lambda *_: True
+
+    @property
     def appends(self) -> bool:
         """Whether the body appends to a list."""
         return bool(self._appended)
@@ -168,6 +175,13 @@ class Loop:
     def is_resized(self) -> bool:
         """Whether a step may leave a tensor of another size than it was given."""
         return self._kinds.are_resized
+
+    def packing(self) -> Packing | None:
+        """What packs the lists that it fills with elements of several sizes, if that was asked for.
+
+        :raises SizesDifferError: a loop in it fills one
+        """
+        return packing_of(self._appended, self._elements, self._captured.own_symbols)
 
     def require_steps_to_differ(self) -> None:
         """Refuses a loop in which sizes differ before the first step alone.
@@ -377,7 +391,8 @@ class Loop:
             aliases_now().link(output, [stand_in])
         are_of_a_step = have_sizes_of_a_step(self._elements, self._captured.own_symbols)
         for output, is_of_a_step in builtins.zip(collected, are_of_a_step, strict=True):
-            mark_sizes(output, is_of_a_step)
+            if is_of_a_step:
+                mark_sizes(output, line_now())
         marked = [number_rows(r) if n else r for r, n in builtins.zip(collected, numbers, strict=True)]
         self._fill_lists(pytree.tree_unflatten(marked, made_by_a_step[0]))
         return values

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.build import RETURNED
@@ -266,8 +268,17 @@ def _perhaps(element: object, template: object) -> Maybe:
 def _nothing_like(leaf: object) -> Any:
     if not isinstance(leaf, torch.Tensor):
         return type(leaf)(0) if isinstance(leaf, bool | int | float) else 0
-    made = torch.zeros(leaf.shape, dtype=leaf.dtype)
+    made = torch.zeros([size if _is_known(size) else 0 for size in leaf.shape], dtype=leaf.dtype)
     return kind_of(leaf).standing_for(made) if is_number(leaf) else made
+
+
+def _is_known(size: Any) -> bool:
+    """Whether the program that is traced has a size: the other branch may have made it."""
+    mode = get_proxy_mode()
+    if mode is None or not isinstance(size, torch.SymInt):
+        return True
+    known = mode.tracer.sympy_expr_tracker  # torch 2.11 to 2.13: by expression
+    return size.node.expr in known or free_unbacked_symbols(size) <= known.keys()
 
 
 def _is_same(a: object, b: object) -> bool:

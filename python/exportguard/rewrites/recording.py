@@ -278,7 +278,8 @@ class _Substitution(TorchFunctionMode):
 
 def record(function: Callable[[], Any], captured: Captured) -> Any:
     """Runs `function` on fake tensors without leaving a trace in the graph; returns what it returns."""
-    with ending_facts(), disable_proxy_modes_tracing(), _ignored_symbols(), _unrecorded_buffers(), _Recorder(captured):
+    mode = _body(_Recorder(captured))
+    with ending_facts(), disable_proxy_modes_tracing(), _ignored_symbols(), _unrecorded_buffers(), mode:
         return function()
 
 
@@ -306,11 +307,24 @@ def _ignored_symbols() -> AbstractContextManager[Any]:
 def substituted(captured: list[torch.Tensor], operands: list[torch.Tensor]) -> Iterator[Callable[[Any], Any]]:
     """While open, every torch function sees `operands` where it is given `captured`. Yields the same for a pytree."""
     mode = _Substitution({id(c): marked_like(o, c) for c, o in zip(captured, operands, strict=True)}, captured)
-    with mode, _unrecorded_buffers():
+    with _body(mode), _unrecorded_buffers():
         yield lambda tree: pytree.tree_map(mode.replace, tree)
+
+
+_BODIES: list[TorchFunctionMode] = []  # torch's own stack has none of those that see the function which runs
+
+
+@contextmanager
+def _body(mode: TorchFunctionMode) -> Iterator[None]:
+    """A run of a body, under its mode."""
+    _BODIES.append(mode)
+    try:
+        with mode:
+            yield
+    finally:
+        _BODIES.pop()
 
 
 def bodies_now() -> list[TorchFunctionMode]:
     """The runs of bodies of branches and loops that are under way, the outermost first."""
-    modes = torch.overrides._get_current_function_mode_stack()  # type: ignore[no-untyped-call]
-    return [mode for mode in modes if isinstance(mode, _Recorder | _Substitution)]
+    return [*_BODIES]

@@ -68,6 +68,7 @@ from exportguard.rewrites.gathering import (
     typed_tensor,
 )
 from exportguard.rewrites.iteration import div, len_, range_, reversed_, tolist, unbind
+from exportguard.rewrites.joining import pad_sequence
 from exportguard.rewrites.logic import and_, and_value, bool_, compare, float_, int_, item, known, not_, or_, or_value
 from exportguard.rewrites.looking_up import index_, occurrences, remove_
 from exportguard.rewrites.python_types import (
@@ -110,9 +111,9 @@ __all__ = [
     "has_keys", "if_", "ifexp", "index_", "int_", "is_", "is_instance", "is_not", "is_one", "is_other",
     "is_sequence", "islice_", "isqrt_", "item", "iter_", "joined_", "known", "later", "lazily", "len_", "list_",
     "list_of", "map_", "math_", "max_", "method_of_number", "min_", "next_", "not_", "numel", "occurrences",
-    "of_python", "or_", "or_value", "pairwise_", "parts", "parts_backwards", "percent_", "plain", "product_",
-    "range_", "reduce_", "remove_", "repeat_", "repeated", "repr_", "reversed_", "round_", "set_item", "sort_",
-    "sorted_", "sought_", "starmap_", "str_", "sum_", "takewhile_", "tensor", "tolist", "tuple_of", "type_",
-    "typed_tensor", "unbind", "uncached", "unzip_", "update_item", "value", "while_", "without_keys",
+    "of_python", "or_", "or_value", "pad_sequence", "pairwise_", "parts", "parts_backwards", "percent_", "plain",
+    "product_", "range_", "reduce_", "remove_", "repeat_", "repeated", "repr_", "reversed_", "round_", "set_item",
+    "sort_", "sorted_", "sought_", "starmap_", "str_", "sum_", "takewhile_", "tensor", "tolist", "tuple_of",
+    "type_", "typed_tensor", "unbind", "uncached", "unzip_", "update_item", "value", "while_", "without_keys",
     "without_meaning", "zip_", "zip_longest_",
 ]  # fmt: skip

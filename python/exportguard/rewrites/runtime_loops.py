@@ -20,6 +20,7 @@ from exportguard.rewrites.leaving_by_size import leaves_by_size
 from exportguard.rewrites.logic import not_
 from exportguard.rewrites.loop import Body, Loop
 from exportguard.rewrites.own_lists import OwnLists, ReadsOwnListError, with_own_lists
+from exportguard.rewrites.packed_rows import as_elements, has_parts
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.recording import Captured, record
 from exportguard.rewrites.resizing import asked_of, unbound
@@ -96,6 +97,9 @@ def _through(
 ) -> tuple[Any, ...]:
     """A loop over rows. Where its steps need that, it carries the ends of lists, or its first step is written before
     it."""
+    if has_parts(rows.tensors):
+        of_elements = body
+        body = lambda item, *current: of_elements(as_elements(item), *current)  # noqa: E731
     try:
         return with_own_lists(
             lambda ends: _over_rows(
@@ -122,6 +126,12 @@ def _over_rows(
     loop = Loop(body, names, values, line, lambda: (rows.like_one(),)).analysed()
     if loop.gives_shapes and not _has_steps(rows.length):
         return values
+    packing = loop.packing()
+    if packing is not None:
+        step = packing.around(lambda i, *current: body(rows.at(i), *current))
+        made = _counted(steps_of(rows), step, [*names, *packing.names], (*values, *packing.start()), line, rows.length)
+        packing.fill(made[len(values) :], None if loop.breaks else rows.length)
+        return made[: len(values)]
     loop.require_steps_to_differ()
     if loop.breaks and loop.appends and not loop.is_resized:
         until = _until_left(body)
@@ -313,6 +323,14 @@ def _run_while(
 ) -> tuple[Any, ...]:
     """An analysed loop with a test. Where it fills a list, whose rows only a scan makes, it is run once to count its
     steps, and once more with that many."""
+    packing = loop.packing() if loop.is_resized else None
+    if packing is not None:
+        step, start = packing.around(body), (*values, *packing.start())
+        test = packing.around_test(loop.test)
+        packed = Loop(step, [*names, *packing.names], start, line, tuple, test).analysed()
+        made = packed.while_loop(goes_on, has_steps=has_steps)
+        packing.fill(made[len(values) :])
+        return made[: len(values)]
     if not loop.appends or loop.is_resized:
         return loop.while_loop(goes_on, has_steps=has_steps)[: len(values)]
     count = loop.count(goes_on).item()

@@ -197,8 +197,9 @@ class Outside:
         return None if name in self._own else self._globals.get(name, vars(builtins).get(name))
 
     def meant(self, function: ast.expr) -> Any:
-        """What such a name stands for, or one of a module, `itertools.count`; None for any other expression."""
-        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
-            module = self(function.value.id)
+        """What such a name stands for, or one of a module, `itertools.count`, `torch.nn.functional.pad`; None for any
+        other expression."""
+        if isinstance(function, ast.Attribute):
+            module = self.meant(function.value)
             return getattr(module, function.attr, None) if isinstance(module, types.ModuleType) else None
         return self(function.id) if isinstance(function, ast.Name) else None

@@ -21,9 +21,11 @@ from exportguard.rewrites.aliases import Aliases, followed, only_looks
 from exportguard.rewrites.answers import truth_of_tensors
 from exportguard.rewrites.broadcasting import require_axes
 from exportguard.rewrites.catching import handler_of
-from exportguard.rewrites.collected import holds_parts, is_open, of_open_list, require_closed
+from exportguard.rewrites.collected import holds_parts, is_open, require_closed
+from exportguard.rewrites.joining import of_open_list
 from exportguard.rewrites.narrowing import narrowed
 from exportguard.rewrites.numbers import with_numbers
+from exportguard.rewrites.packed_rows import with_packed_lists
 from exportguard.rewrites.raising import require_content_uncaught
 from exportguard.rewrites.resizing import brought_together
 from exportguard.rewrites.size_keys import remove_entries
@@ -207,7 +209,11 @@ def watch_exports(changes: Changes) -> None:
 
     @functools.wraps(original)
     def export(mod: object, *args: Any, **kwargs: Any) -> Any:
-        return _run_watched(mod, lambda: original(mod, *args, **kwargs))
+        modules = Snapshot(mod.modules() if isinstance(mod, torch.nn.Module) else ())
+        return with_packed_lists(
+            lambda: _run_watched(mod, lambda: original(mod, *args, **kwargs)),
+            lambda: modules.restore(modules.changes()),
+        )
 
     setattr(export, _WATCHED, True)
     changes.set_attribute(_trace, "_export", export)

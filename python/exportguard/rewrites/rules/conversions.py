@@ -1,5 +1,5 @@
 """`x.item()`, `round(…)`, `divmod(…)`, `torch.LongTensor([…])` and the functions of `math` become calls that know
-numbers of tensor data."""
+numbers of tensor data, and `pad_sequence(…)` one that knows lists that loops fill."""
 
 from __future__ import annotations
 
@@ -37,9 +37,12 @@ class _Conversions(Transformer):
         self.generic_visit(node)
         if any(isinstance(a, ast.Starred) for a in node.args) or not self._unit.keep(node):
             return node
-        if node.keywords and not self._has_options(node):
+        if self._outside.meant(node.func) is torch.nn.utils.rnn.pad_sequence:
+            made: ast.expr | None = ast.Call(build.runtime("pad_sequence"), node.args, node.keywords)
+        elif node.keywords and not self._has_options(node):
             return node
-        made = self._made(node)
+        else:
+            made = self._made(node)
         if made is None:
             return node
         self._unit.note(node, f"{ast.unparse(node.func)}(…)")
