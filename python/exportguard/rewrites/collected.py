@@ -22,7 +22,7 @@ from exportguard.model_code import is_users
 from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.checks import check_data
 from exportguard.rewrites.numbers import as_number, is_number, number_tensor, require_one_kind
-from exportguard.rewrites.packed_rows import Parts, SizesDifferError, as_elements, pooled
+from exportguard.rewrites.packed_rows import Parts, SizesDifferError, as_elements, note_rows, pooled
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.raising import require_no_handler
 from exportguard.source.errors import RewriteError
@@ -129,6 +129,18 @@ def like_rows(rows: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
 def mark_sizes(rows: torch.Tensor, line: str) -> None:
     """Marks rows whose sizes were made in the steps of a loop: they are one tensor only if all steps made the same."""
     setattr(rows, _SIZES_OF_STEPS, line)
+    note_rows(line)
+
+
+def note_stacked(parts: Iterable[Any]) -> None:
+    """Notes that something makes one tensor of elements, which have one size then."""
+    for leaf in _leaves_of(parts):
+        if hasattr(leaf, _SIZES_OF_STEPS):
+            note_rows(getattr(leaf, _SIZES_OF_STEPS), are_stacked=True)
+
+
+def _leaves_of(parts: Iterable[Any]) -> list[Any]:
+    return [leaf for part in parts for leaf in pytree.tree_leaves(_collected(part).rows)]
 
 
 def number_rows(rows: torch.Tensor) -> torch.Tensor:
@@ -206,7 +218,7 @@ def require_one_size(parts: Iterable[Any], what: str) -> None:
 
     :param what: is done with them
     """
-    leaves = [leaf for part in parts for leaf in pytree.tree_leaves(_collected(part).rows)]
+    leaves = _leaves_of(parts)
     loops = frozenset(getattr(leaf, _SIZES_OF_STEPS) for leaf in leaves if hasattr(leaf, _SIZES_OF_STEPS))
     if loops:
         raise SizesDifferError(

@@ -10,7 +10,7 @@ from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.aliases import aliases_now
-from exportguard.rewrites.collected import Grown, is_open, joined, refuse, require_one_size
+from exportguard.rewrites.collected import Grown, is_open, joined, note_stacked, refuse, require_one_size
 from exportguard.rewrites.packed_rows import Parts
 from exportguard.rewrites.raising import require_no_handler
 from exportguard.rewrites.streams import gathered
@@ -34,7 +34,9 @@ def of_open_list(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) ->
     require_elements(args[0])
     if has_free_unbacked_symbols(args[0].length()):
         require_no_handler(RuntimeError, "a list without elements")
-    if joining is not _stack:  # which wants one size in Python as well
+    if joining is _stack:  # which wants one size in Python as well
+        note_stacked(args[0].parts)
+    else:
         require_one_size(args[0].parts, "joined")
     rows = joined(args[0].parts, promotes=True).rows
     if isinstance(rows, Parts):

@@ -3,7 +3,7 @@
 A graph has no list of tensors of different sizes that a loop could fill. What the steps make is one tensor, in which
 the elements lie behind each other along the axis whose size differs, and two integers for each. Which loops fill such a
 list is found by what is done with it: `torch.stack` wants one size, and a scan makes the rows of one tensor faster.
-Where something else asks, the program is traced again.
+Where something else asks, or nothing, the program is traced again.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ Result = TypeVar("Result")
 
 #: The lines of the loops whose lists hold elements of several sizes, for the traces of one export.
 _LOOPS: ContextVar[set[str] | None] = ContextVar("loops that fill packed lists", default=None)
+#: Those of the loops whose elements have sizes of a step and are rows of one tensor all the same, for one trace, and
+#: whether anything stacked them.
+_OF_ONE_SIZE: ContextVar[dict[str, bool]] = ContextVar("loops whose elements are to have one size")
 
 
 class SizesDifferError(RewriteError):
@@ -42,6 +45,12 @@ class SizesDifferError(RewriteError):
 def fills_packed(line: str) -> bool:
     """Whether the elements that a loop appends lie behind each other in one tensor."""
     return line in (_LOOPS.get() or ())
+
+
+def note_rows(line: str, *, are_stacked: bool = False) -> None:
+    """Notes that a loop makes rows of one tensor of elements whose sizes it makes, or that something stacks them."""
+    found = _OF_ONE_SIZE.get({})
+    found[line] = found.get(line, False) or are_stacked
 
 
 @contextmanager
@@ -63,14 +72,22 @@ def with_packed_lists(trace: Callable[[], Result], begin_again: Callable[[], Non
         known = _LOOPS.get()
         assert known is not None
         while True:
+            found: dict[str, bool] = {}
+            token = _OF_ONE_SIZE.set(found)
             try:
-                return trace()
+                traced = trace()
+                loops = frozenset(line for line, are_stacked in found.items() if not are_stacked)
+                if loops <= known:
+                    return traced
             except SizesDifferError as error:
                 if error.loops <= known:
                     raise
-                known |= error.loops
+                loops = error.loops
                 forget(error)
-                begin_again()
+            finally:
+                _OF_ONE_SIZE.reset(token)
+            known |= loops
+            begin_again()
 
 
 class Pool:

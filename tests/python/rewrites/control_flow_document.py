@@ -138,25 +138,25 @@ A program means what it means in Python, or the export fails with the line and t
   by the number of a step that appends one element each time, `outs[len(outs) - 2]`, `len(outs)`, `if outs`; `outs[0]`
   is what it was before the loop. Where there may be none before the loop, its first step is written in front of it.
   Anything else that a step asks of such a list, as `torch.stack(outs)`, is refused. Tensors whose size is made in the
-  step, as `x[i:i + 2]` that may end at the end of x, `row[mask]` or `vector.expand(count, -1)`, lie behind each other in
-  one tensor, along the one axis whose size differs, with a number for each that tells how long it is: `torch.cat`,
+  step, as `x[i:i + 2]` that may end at the end of x, `row[mask]` or `vector.expand(count, -1)`, lie behind each other
+  in one tensor, along the one axis whose size differs, with a number for each that tells how long it is: `torch.cat`,
   `pad_sequence`, an index, slices, loops over the list and `len` of it are right, and `torch.stack` of elements that
   turn out to be of several sizes ends a run. Such a list is found when it is asked for what rows of one size cannot
   answer; the program is traced again then. It stays in the branch or the step that fills it. Elements that a loop puts
   in front, `outs.insert(0, row)`, are appended and turned around behind it, if the function made the list and the loop
   does nothing else with it.
   `sorted` ends a run where a key is NaN: Python's order of such keys comes from how it goes about it.
-- **Sizes of steps.** A variable that a step leaves as a tensor of another size (`rest = rest[1:]`,
-  `order = order[1:][mask]`, `out = torch.cat([out, part])`, `x = x[0::2] + x[1::2]`) is carried under sizes that only a
-  run tells; its rank and dtype stay. The step, the test and what follows ask for its sizes anew, and nothing that the
-  example's sizes answer is taken for granted of a step. A `while` whose test asks Python for such a size
-  (`while len(rest) > k`) is a loop of the graph, too, and so is one that a size ends within a step (`while True: …; if
-  i == len(x): break`, `for i in range(1000): if i >= n: break`). Such a loop is a `while_loop`, also where it goes over rows, and
-  the lists that it fills are carried as their rows, which need one size. Operands of an elementwise function whose
-  sizes are computed from those of data are broadcast when the program runs, as in eager mode. Where the sizes differ
-  before the loop alone, the first step is written in front of it. An exported program with such a loop has operators
-  of this package (`exportguard::sized_anew` and others): `import exportguard.rewrites.resizing` before it is loaded
-  from a file of torch's.
+- **Sizes of steps.** A variable that a step leaves as a tensor of another size (`rest = rest[1:]`, `order =
+  order[1:][mask]`, `out = torch.cat([out, part])`, `x = x[0::2] + x[1::2]`) is carried under sizes that only a run
+  tells; its rank and dtype stay. The step, the test and what follows ask for its sizes anew, and nothing that the
+  example's sizes answer is taken for granted of a step. A `while` whose test asks Python for such a size (`while
+  len(rest) > k`) is a loop of the graph, too, and so is one that a size ends within a step (`while True: …; if i ==
+  len(x): break`, `for i in range(1000): if i >= n: break`). Such a loop is a `while_loop`, also where it goes over
+  rows, and the lists that it fills are carried as their rows, which need one size. Operands of an elementwise function
+  whose sizes are computed from those of data are broadcast when the program runs, as in eager mode. Where the sizes
+  differ before the loop alone, the first step is written in front of it. An exported program with such a loop has
+  operators of this package (`exportguard::sized_anew` and others): `import exportguard.rewrites.resizing` before it is
+  loaded from a file of torch's.
 - **Choices.** `layers[k]` with a `k` that only the run knows is asked for nothing but calls, attributes and elements:
   each is asked of every element of the container, in a branch of its own, so that only what Python would do is done.
   Numbers of one kind and tensors of one shape are looked up in a tensor, which may be any of them in memory. That `k`
