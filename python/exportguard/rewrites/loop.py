@@ -147,8 +147,10 @@ class Loop:
     def _capture_sizes(self) -> None:
         for number in self._snapshot.numbers():
             self._captured.add_number(number)
+        kinds = self._kinds.of
+        known = [start for k, start in enumerate(self._start) if k not in kinds or not kinds[k].resized]
         with aliases_now().internal():
-            self._captured.add_sizes(self._start)
+            self._captured.add_sizes(known)
         self._written += [False] * (len(self._captured.tensors) - len(self._written))
 
     @property
