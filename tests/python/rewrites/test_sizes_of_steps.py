@@ -269,7 +269,6 @@ class OfAnotherRank(Module):
 @pytest.mark.parametrize(
     ("cls", "text"),
     [
-        (AppendsOtherSizes, r"appends one to a list; .* join what the steps make: out = torch.cat\(\[out, part\]\)"),
         (QueueOfElements, r"makes a deque longer, .* have a tensor for the queue: queue = torch.cat\("),
         (OfAnotherRank, r"a loop over tensors carries `x`, which is a float32 tensor of shape .* behind a step"),
     ],
@@ -277,6 +276,13 @@ class OfAnotherRank(Module):
 def test_what_has_no_rows_of_one_size_is_refused(cls: type[Module], text: str) -> None:
     with pytest.raises((RewriteError, AxisError), match=text):
         to_onnx(cls(), (up(3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+
+
+def test_a_list_holds_what_the_steps_leave() -> None:
+    onnx = to_onnx(AppendsOtherSizes(), (up(3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    for rows in (2, 3, 6):
+        (found,) = onnx.run({"x": up(rows)}).values()
+        torch.testing.assert_close(torch.as_tensor(found), AppendsOtherSizes()(up(rows)))
 
 
 @pytest.mark.parametrize("seed", [0, 2, 3, 5, 9, 12])
@@ -306,11 +312,9 @@ class ScanByRolling(Module):
         return x
 
 
-def test_a_size_in_steps_of_other_sizes_is_told_from_a_number_and_the_remedy_is_one() -> None:
-    text = r"a size of the inputs is used in a step .* one size, as by `torch\.where\(torch\.arange\(n\) >= d"
-    with pytest.raises(AxisError, match=text):
-        to_onnx(Scan().eval(), (up(6),), dynamic_shapes=({0: "rows"},), rewrite="auto")
-    onnx = to_onnx(ScanByRolling().eval(), (up(6),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+@pytest.mark.parametrize("cls", [Scan, ScanByRolling])
+def test_a_size_is_used_in_steps_of_other_sizes(cls: type[Module]) -> None:
+    onnx = to_onnx(cls().eval(), (up(6),), dynamic_shapes=({0: "rows"},), rewrite="auto")
     for rows in (1, 2, 3, 7, 16, 17):
         (found,) = onnx.run({"x": up(rows)}).values()
         torch.testing.assert_close(torch.as_tensor(found), Scan()(up(rows)))
