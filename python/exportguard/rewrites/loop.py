@@ -164,6 +164,11 @@ class Loop:
         return self._kinds.give_shapes
 
     @property
+    def names(self) -> Sequence[str]:
+        """Of its variables."""
+        return self._names
+
+    @property
     def test(self) -> Callable[..., Any]:
         """What a `while` asks before each step."""
         return self._test if self._test is not None else lambda *_: True

@@ -19,7 +19,7 @@ from exportguard.rewrites.iteration import Rows, Steps, SymbolicRange, rows_of, 
 from exportguard.rewrites.leaving_by_size import leaves_by_size
 from exportguard.rewrites.logic import not_
 from exportguard.rewrites.loop import Body, Loop
-from exportguard.rewrites.own_lists import OwnLists, ReadsOwnListError, with_own_lists
+from exportguard.rewrites.own_lists import OwnLists, ReadsOwnListError, refusal, with_own_lists
 from exportguard.rewrites.packed_rows import as_elements, has_parts
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.recording import Captured, record
@@ -325,6 +325,8 @@ def _run_while(
     steps, and once more with that many."""
     packing = loop.packing() if loop.is_resized else None
     if packing is not None:
+        if len(loop.names) > len(names):  # the test and the steps read a list which they fill
+            raise RewriteError(refusal(line_now()))
         step, start = packing.around(body), (*values, *packing.start())
         test = packing.around_test(loop.test)
         packed = Loop(step, [*names, *packing.names], start, line, tuple, test).analysed()

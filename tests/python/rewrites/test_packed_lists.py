@@ -199,6 +199,19 @@ def test_a_list_does_not_leave_the_branch_that_fills_it() -> None:
         to_onnx(model, (torch.randn(SHAPES[0]),), dynamic_shapes=({0: "b", 1: "n"},), rewrite="auto")
 
 
+def test_a_while_does_not_read_the_list_that_it_packs() -> None:
+    text = """
+        parts = []
+        while len(parts) < 3 and x.shape[1] > 1:
+            parts.append(x * 2)
+            x = x[:, 1:]
+        return torch.cat(parts, 1)
+    """
+    model = model_of(_MODEL.format(text.strip()), "/packed/length.py")
+    with pytest.raises(ExportGuardError, match="reads a list that it appends to"):
+        to_onnx(model, (torch.randn(SHAPES[0]),), dynamic_shapes=({0: "b", 1: "n"},), rewrite="auto")
+
+
 #: One of 20 programs of a bigger grid, eight of them at a time.
 _SHARE, _AT_ONCE, _RIGHT = 20, 8, 4
 
