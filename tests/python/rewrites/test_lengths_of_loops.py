@@ -216,8 +216,8 @@ def test_a_decoder_as_it_is_written_is_right(text: str) -> None:
         assert wrong_of(onnx, {"x": x}, model(x)) == ""
 
 
-#: One of 25 programs of a bigger grid, ten of them at a time.
-_SHARE, _AT_ONCE, _RIGHT = 25, 10, 4
+#: One of 50 programs of a bigger grid, ten of them at a time.
+_SHARE, _AT_ONCE, _RIGHT = 50, 10, 6
 
 
 @pytest.mark.parametrize("first", range(0, 1000, _SHARE * _AT_ONCE))

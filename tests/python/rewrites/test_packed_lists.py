@@ -212,8 +212,8 @@ def test_a_while_does_not_read_the_list_that_it_packs() -> None:
         to_onnx(model, (torch.randn(SHAPES[0]),), dynamic_shapes=({0: "b", 1: "n"},), rewrite="auto")
 
 
-#: One of 20 programs of a bigger grid, eight of them at a time.
-_SHARE, _AT_ONCE, _RIGHT = 20, 8, 4
+#: One of 40 programs of a bigger grid, eight of them at a time.
+_SHARE, _AT_ONCE, _RIGHT = 40, 8, 5
 
 
 @pytest.mark.parametrize("first", range(0, 960, _SHARE * _AT_ONCE))
