@@ -19,8 +19,7 @@ from exportguard.rewrites.data import depends_on_data
 from exportguard.rewrites.recording import Captured
 from exportguard.rewrites.resizing import asked_of, in_place_of, unbound
 from exportguard.rewrites.state import Snapshot
-from exportguard.rewrites.watch import is_stop
-from exportguard.source.errors import RewriteError
+from exportguard.source.errors import RewriteError, forget
 
 _MOST = 16  # questions of a step that are given the other answer
 
@@ -51,9 +50,10 @@ def _goes_on(body: Callable[..., tuple[Any, tuple[Any, ...]]], arguments: tuple[
     try:
         with unbound():
             run = Run(lambda: body(*arguments), snapshot, Captured())
-    except (RuntimeError, ValueError, LookupError, TypeError, AssertionError, RewriteError) as error:
-        if is_stop(error):
-            raise
+    except RewriteError as reason:
+        forget(reason)
+        return None
+    except (RuntimeError, ValueError, LookupError, TypeError, AssertionError):
         return None  # the other answer may contradict what follows
     finally:
         aliases.set_stale(before)

@@ -90,7 +90,9 @@ class Tail:
         place = self._place_of(index)
         if place is None or place < 1:
             self.refuse()
-        return self._from_behind(place + len(self._appended()))
+        if place > len(self._elements):
+            self._require_deeper(place)
+        return self._elements[place - 1]  # wherever the end is now: what was there keeps its place
 
     def _place_of(self, index: object) -> int | None:
         """How far behind the end, as the step found it, an index by the number of the step or by the length lies."""
@@ -105,10 +107,14 @@ class Tail:
     def _from_behind(self, place: int) -> Any:
         now = self.elements()
         if place > len(now):
-            if place > _DEEPEST:
-                self.refuse()
-            raise ReadsOwnListError(refusal(line_now()), [self._grown], place)
+            self._require_deeper(place)
         return now[place - 1]
+
+    def _require_deeper(self, place: int) -> NoReturn:
+        """Asks for more elements than are carried."""
+        if place > _DEEPEST:
+            self.refuse()
+        raise ReadsOwnListError(refusal(line_now()), [self._grown], place)
 
     def elements(self) -> list[Any]:
         """The last elements now, as many as are carried and what the step has appended."""

@@ -98,8 +98,7 @@ def _through(
     """A loop over rows. Where its steps need that, it carries the ends of lists, or its first step is written before
     it."""
     if has_parts(rows.tensors):
-        of_elements = body
-        body = lambda item, *current: of_elements(as_elements(item), *current)  # noqa: E731
+        body = _of_elements(body)
     try:
         return with_own_lists(
             lambda ends: _over_rows(
@@ -118,6 +117,11 @@ def _through(
     if may_be_empty:
         raise reason
     return _behind_the_first(rows, body, names, values, line, reason)
+
+
+def _of_elements(body: Body) -> Body:
+    """A body that takes elements of a pool, and reads the pool itself."""
+    return lambda item, *current: body(as_elements(item), *current)
 
 
 def _over_rows(

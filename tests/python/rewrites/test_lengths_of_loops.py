@@ -189,6 +189,15 @@ _DECODERS = {
             outs.append(outs[len(outs) - 2] * 0.5 + x[:, i])
         return torch.stack(outs, 1)
     """,
+    "an index of before, behind what data add": """
+        outs = [h, h * 2]
+        for i in range(x.shape[1]):
+            k = len(outs)
+            if x[:, i].sum() > 0:
+                outs.append(x[:, i])
+            h = h * 0.5 + outs[k - 1] - outs[k - 2]
+        return h
+    """,
     "the first": """
         outs = [h]
         for i in range(x.shape[1]):
