@@ -5,18 +5,13 @@
 
 from __future__ import annotations
 
-import argparse
-import logging
 import random
 import re
-import sys
-import warnings
-from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 import torch
+from drawn_programs import Share, check_by_hand, outcome_of, wrong_of
 from random_programs import model_of
 
 from exportguard import ExportGuardError, to_onnx
@@ -164,51 +159,16 @@ def case_of(seed: int) -> Case:
     return _Draw(seed).case()
 
 
-#: What torch says of its own to nobody in particular.
-_RAW = re.compile(r"Pending unbacked|size of tensor a|Could not guard|FakeTensor|Index put|does something else")
+def source_of(seed: int) -> str:
+    """The source of the program of a seed."""
+    return case_of(seed).source
 
 
 def outcome(seed: int) -> str:
     """Whether a program is right, refused, or one that eager mode does not take; else what is wrong."""
     case = case_of(seed)
-    model = model_of(case.source, f"/indices/{seed}.py")
-    known = [(v, _in_eager_mode(model, v)) for v in map(case.input, SIZES)]
-    if known[0][1] is None or sum(wanted is not None for _, wanted in known) < 5:
-        return "not in eager mode"
     dynamic = {axis: size for axis, size in enumerate(case.shape) if isinstance(size, str)}
-    try:
-        onnx = to_onnx(model, (known[0][0],), dynamic_shapes=(dynamic,), rewrite="auto")
-    except ExportGuardError as error:
-        return refusal(str(error))
-    for v, wanted in known:
-        if wanted is not None and (wrong := wrong_of(onnx, {"v": v}, wanted)):
-            return f"wrong at {tuple(v.shape)}: {wrong}"
-    return "right"
-
-
-def _in_eager_mode(model: torch.nn.Module, v: torch.Tensor) -> torch.Tensor | None:
-    try:
-        found: torch.Tensor = model(v.clone())
-    except (RuntimeError, IndexError, ValueError, TypeError):
-        return None
-    return found
-
-
-def refusal(text: str) -> str:
-    """Whether a text tells a user what to do."""
-    raw = _RAW.search(text)
-    return f"raw: {text}" if raw or not re.search(r"line \d|\.py:\d", text) else f"refused: {text}"
-
-
-def wrong_of(onnx: Any, inputs: dict[str, torch.Tensor], wanted: torch.Tensor) -> str:
-    """What a model makes of its inputs other than it should, if it does."""
-    try:
-        (found,) = onnx.run(inputs).values()
-    except Exception as error:
-        return f"{type(error).__name__}: {str(error)[:300]}"
-    if found.shape != wanted.shape:
-        return f"the shape {tuple(found.shape)} instead of {tuple(wanted.shape)}"
-    return "" if torch.allclose(found, wanted, rtol=1e-3, atol=1e-3) else "other numbers"
+    return outcome_of(f"/indices/{seed}.py", case.source, [*map(case.input, SIZES)], dynamic, least=5)
 
 
 #: Indices by what each is there for, in a loop whose counter is below both sizes of `v`, (t, t).
@@ -260,40 +220,13 @@ def test_what_is_narrowed_by_a_loop_is_no_view_to_write_into() -> None:
 
 #: One of 50 programs of a bigger grid, ten of them at a time: some are none in eager mode, the others are right or, at
 #: times, refused.
-_SHARE, _TOGETHER_AT_ONCE, _RIGHT = 50, 10, 6
+_SHARE = Share(count=3000, every=50, at_once=10, right=6)
 
 
-@pytest.mark.parametrize("first", range(0, 3000, _SHARE * _TOGETHER_AT_ONCE))
+@pytest.mark.parametrize("first", _SHARE.firsts())
 def test_indices_of_loops_are_right_or_refused(first: int) -> None:
-    outcomes = {seed: outcome(seed) for seed in range(first, first + _SHARE * _TOGETHER_AT_ONCE, _SHARE)}
-    wrong = {seed: found for seed, found in outcomes.items() if found.startswith(("wrong", "raw"))}
-    assert not wrong
-    assert [*outcomes.values()].count("right") >= _RIGHT
-
-
-def main() -> None:
-    """Checks programs and prints those that are wrong."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--start", type=int, default=0)
-    parser.add_argument("--show", nargs="*", default=["wrong", "raw"])
-    options = parser.parse_args()
-    warnings.filterwarnings("ignore")
-    logging.disable(logging.CRITICAL)
-    counts: Counter[tuple[str, str]] = Counter()
-    for seed in range(options.start, options.start + options.count):
-        try:
-            found = outcome(seed)
-        except Exception as error:
-            found = f"raw: {type(error).__name__}: {error}"
-        kind = re.split(r"[ :]", found)[0]
-        counts[(case_of(seed).kind, kind)] += 1
-        if kind in options.show:
-            lines = case_of(seed).source.split("def forward(self, v):\n")[1]
-            sys.stdout.write(f"--- {seed} {case_of(seed).shape}\n{lines}{found[:700]}\n")
-            sys.stdout.flush()
-    sys.stdout.write(f"{dict(sorted(counts.items()))}\n")
+    _SHARE.check(outcome, first)
 
 
 if __name__ == "__main__":
-    main()
+    check_by_hand(outcome, source_of)

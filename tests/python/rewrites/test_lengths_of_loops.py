@@ -6,20 +6,14 @@ refused.
 
 from __future__ import annotations
 
-import argparse
-import logging
 import random
-import re
-import sys
-import warnings
-from collections import Counter
 
 import pytest
 import torch
+from drawn_programs import Share, check_by_hand, outcome_of, wrong_of
 from random_programs import model_of
-from test_indices_of_loops import refusal, wrong_of
 
-from exportguard import AxisError, ExportGuardError, to_onnx
+from exportguard import AxisError, to_onnx
 
 #: The sizes of the input, first those that are exported.
 SHAPES = tuple((b, n, 3) for b, n in ((2, 5), (1, 1), (3, 2), (2, 4), (1, 9), (4, 13)))
@@ -106,46 +100,8 @@ def source_of(seed: int) -> str:
 
 def outcome(seed: int) -> str:
     """Whether a program is right, refused, or one that eager mode does not take; else what is wrong."""
-    model = model_of(source_of(seed), f"/lengths/{seed}.py")
     inputs = [torch.randn(shape, generator=torch.Generator().manual_seed(seed)) for shape in SHAPES]
-    known = [(x, _in_eager_mode(model, x)) for x in inputs]
-    if known[0][1] is None or sum(wanted is not None for _, wanted in known) < 4:
-        return "not in eager mode"
-    try:
-        onnx = to_onnx(model, (inputs[0],), dynamic_shapes=({0: "b", 1: "n"},), rewrite="auto")
-    except AxisError as error:  # at which sizes the program is another one is said on purpose
-        return f"refused: {error}"
-    except ExportGuardError as error:
-        return refusal(str(error))
-    for x, wanted in known:
-        if wanted is not None and (wrong := wrong_of(onnx, {"x": x}, wanted)):
-            return f"wrong at {tuple(x.shape)}: {wrong}"
-    return "right"
-
-
-_MOST_STEPS = 3000  # lines of a program that ends
-
-
-def _in_eager_mode(model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor | None:
-    """What the model makes of an input; None where it raises, or comes to no end."""
-    lines = 0
-
-    def count(frame: object, event: str, argument: object) -> object:
-        nonlocal lines
-        lines += 1
-        if lines > _MOST_STEPS:
-            raise RuntimeError("no end")
-        return count
-
-    before = sys.gettrace()
-    sys.settrace(lambda frame, *_: count if frame.f_code.co_filename.startswith("/lengths/") else None)
-    try:
-        found: torch.Tensor = model(x.clone())
-    except (RuntimeError, IndexError, ValueError, TypeError):
-        return None
-    finally:
-        sys.settrace(before)
-    return found
+    return outcome_of(f"/lengths/{seed}.py", source_of(seed), inputs, {0: "b", 1: "n"}, told=AxisError)
 
 
 #: Decoders as they are written, by what ends them.
@@ -226,40 +182,13 @@ def test_a_decoder_as_it_is_written_is_right(text: str) -> None:
 
 
 #: One of 50 programs of a bigger grid, ten of them at a time.
-_SHARE, _AT_ONCE, _RIGHT = 50, 10, 6
+_SHARE = Share(count=1000, every=50, at_once=10, right=6)
 
 
-@pytest.mark.parametrize("first", range(0, 1000, _SHARE * _AT_ONCE))
+@pytest.mark.parametrize("first", _SHARE.firsts())
 def test_lengths_of_loops_are_right_or_refused(first: int) -> None:
-    outcomes = {seed: outcome(seed) for seed in range(first, first + _SHARE * _AT_ONCE, _SHARE)}
-    wrong = {seed: found for seed, found in outcomes.items() if found.startswith(("wrong", "raw"))}
-    assert not wrong
-    assert [*outcomes.values()].count("right") >= _RIGHT
-
-
-def main() -> None:
-    """Checks programs and prints those that are wrong."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--start", type=int, default=0)
-    parser.add_argument("--show", nargs="*", default=["wrong", "raw"])
-    options = parser.parse_args()
-    warnings.filterwarnings("ignore")
-    logging.disable(logging.CRITICAL)
-    counts: Counter[str] = Counter()
-    for seed in range(options.start, options.start + options.count):
-        try:
-            found = outcome(seed)
-        except Exception as error:
-            found = f"raw: {type(error).__name__}: {error}"
-        kind = re.split(r"[ :]", found)[0]
-        counts[kind] += 1
-        if kind in options.show:
-            lines = source_of(seed).split("def forward(self, x):\n")[1]
-            sys.stdout.write(f"--- {seed}\n{lines}{found[:700]}\n")
-            sys.stdout.flush()
-    sys.stdout.write(f"{dict(sorted(counts.items()))}\n")
+    _SHARE.check(outcome, first)
 
 
 if __name__ == "__main__":
-    main()
+    check_by_hand(outcome, source_of)

@@ -5,20 +5,14 @@
 
 from __future__ import annotations
 
-import argparse
-import logging
 import random
-import re
-import sys
-import warnings
-from collections import Counter
 
 import pytest
 import torch
+from drawn_programs import Share, check_by_hand, outcome_of, wrong_of
 from random_programs import model_of
-from test_indices_of_loops import refusal, wrong_of
 
-from exportguard import ExportGuardError, to_onnx
+from exportguard import to_onnx
 
 _SIZES = (5, 1, 2, 3, 4, 6, 7, 9)  # the first is exported
 
@@ -60,16 +54,8 @@ def source_of(seed: int) -> str:
 
 def outcome(seed: int) -> str:
     """Whether a program is right, or refused; else what is wrong."""
-    model = model_of(source_of(seed), f"/ways/{seed}.py")
     inputs = [torch.randn((1 + n % 3, n, 3), generator=torch.Generator().manual_seed(seed)) for n in _SIZES]
-    try:
-        onnx = to_onnx(model, (inputs[0],), dynamic_shapes=({0: "b", 1: "n"},), rewrite="auto")
-    except ExportGuardError as error:
-        return refusal(str(error))
-    for x in inputs:
-        if wrong := wrong_of(onnx, {"x": x}, model(x)):
-            return f"wrong at {tuple(x.shape)}: {wrong}"
-    return "right"
+    return outcome_of(f"/ways/{seed}.py", source_of(seed), inputs, {0: "b", 1: "n"}, least=len(_SIZES))
 
 
 _WINDOW = """
@@ -95,40 +81,13 @@ def test_a_size_is_not_what_it_is_in_the_first_way() -> None:
 
 
 #: One of 40 programs of a bigger grid, eight of them at a time.
-_SHARE, _AT_ONCE, _RIGHT = 40, 8, 4
+_SHARE = Share(count=960, every=40, at_once=8, right=4)
 
 
-@pytest.mark.parametrize("first", range(0, 960, _SHARE * _AT_ONCE))
+@pytest.mark.parametrize("first", _SHARE.firsts())
 def test_sizes_in_ways_are_right_or_refused(first: int) -> None:
-    outcomes = {seed: outcome(seed) for seed in range(first, first + _SHARE * _AT_ONCE, _SHARE)}
-    wrong = {seed: found for seed, found in outcomes.items() if found.startswith("wrong")}
-    assert not wrong
-    assert [*outcomes.values()].count("right") >= _RIGHT
-
-
-def main() -> None:
-    """Checks programs and prints those that are wrong."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--start", type=int, default=0)
-    parser.add_argument("--show", nargs="*", default=["wrong"])
-    options = parser.parse_args()
-    warnings.filterwarnings("ignore")
-    logging.disable(logging.CRITICAL)
-    counts: Counter[str] = Counter()
-    for seed in range(options.start, options.start + options.count):
-        try:
-            found = outcome(seed)
-        except Exception as error:
-            found = f"raw: {type(error).__name__}: {error}"
-        kind = re.split(r"[ :]", found)[0]
-        counts[kind] += 1
-        if kind in options.show:
-            lines = source_of(seed).split("def forward(self, x):\n")[1]
-            sys.stdout.write(f"--- {seed}\n{lines}{found[:700]}\n")
-            sys.stdout.flush()
-    sys.stdout.write(f"{dict(sorted(counts.items()))}\n")
+    _SHARE.check(outcome, first)
 
 
 if __name__ == "__main__":
-    main()
+    check_by_hand(outcome, source_of)
