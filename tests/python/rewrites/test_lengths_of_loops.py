@@ -154,6 +154,20 @@ _DECODERS = {
             h = h * 0.5 + outs[k - 1] - outs[k - 2]
         return h
     """,
+    "a way that no size takes": """
+        i = 0
+        while True:
+            if x.shape[1] // 2 * 2 > x.shape[1]:
+                if h.sum() > 0:
+                    h = torch.tanh(h)
+                else:
+                    h = None
+            h = h * 0.5 + x[:, i]
+            i += 1
+            if i == x.shape[1]:
+                break
+        return h
+    """,
     "the first": """
         outs = [h]
         for i in range(x.shape[1]):
