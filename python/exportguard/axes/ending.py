@@ -4,7 +4,8 @@
 run has no end if it takes many times more lines of Python than the call that is known: lines, since it is to be the
 same on every machine. To count them makes Python slow. So that is done for runs alone that take longer than others: a
 thread looks now and then whether one does, interrupts it within the model's code, and it begins again, counted. What
-has ended then gives later runs as long as it took.
+has ended then gives later runs as long as it took. The thread looks at memory, too: a loop that doubles what it holds
+takes all there is within a few lines.
 
 What loops in C, as `sum(itertools.count())` does, has no lines, and nothing in Python can interrupt it.
 """
@@ -14,11 +15,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import logging
+import mmap
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -33,6 +36,8 @@ _WAITING = 1 / 16  # of a second, for each that passes without work
 _LOOK = 0.1  # seconds between two looks at it
 _LINES = 2**16  # that every run may take
 _TIMES = 1000  # how many times those of the known call, if that is more
+_MEMORY = 2**33  # bytes that a run may take, as many as the largest tensors of a trial (`vast`)
+_STATM = Path("/proc/self/statm")  # pages of this process: all, in memory, …; Linux has it alone
 
 _interrupt = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _interrupt.argtypes = (ctypes.c_ulong, ctypes.py_object)
@@ -103,6 +108,7 @@ class _Watch:
         self._clock = time.pthread_getcpuclockid(self._watched)
         self._lock = threading.Lock()
         self._until: float | None = None  # of the run that there is
+        self._memory = 0  # bytes that it began with
         self._is_sent = False  # what interrupts it
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._look, name="exportguard: runs without an end", daemon=True)
@@ -128,11 +134,12 @@ class _Watch:
     def interrupted(self, run: Callable[[], Any], until: float) -> Any:
         """What a function returns.
 
-        :raises EndlessError: it has not by that time, or `interrupt` was called
+        :raises EndlessError: it has not by that time, it takes too much memory, or `interrupt` was called
         """
-        before = self._until
+        before, memory = self._until, self._memory
         try:
             try:
+                self._memory = _in_memory()
                 self._until = until
                 return run()
             finally:
@@ -140,6 +147,8 @@ class _Watch:
         except EndlessError:
             self._stop(before)  # it may have been raised in the other call
             raise
+        finally:
+            self._memory = memory
 
     def interrupt(self) -> None:
         """From now on the run is interrupted, again and again if a handler takes what is raised."""
@@ -164,13 +173,18 @@ class _Watch:
     def _look(self) -> None:
         while not self._is_over.wait(_LOOK):
             with self._lock:
-                if self._until is None or self.now() < self._until:
+                if self._until is None or (self.now() < self._until and _in_memory() - self._memory < _MEMORY):
                     continue
                 frame = sys._current_frames().get(self._watched)
                 # Elsewhere, as in a context manager of torch's, an exception leaves behind what is half done.
                 if frame is not None and is_users(frame.f_code.co_filename):
                     self._is_sent = True
                     _interrupt(self._watched, EndlessError)
+
+
+def _in_memory() -> int:
+    """Bytes of this process that are in memory; 0 where the system does not tell."""
+    return int(_STATM.read_text().split()[1]) * mmap.PAGESIZE if _STATM.exists() else 0
 
 
 class _Lines:

@@ -209,6 +209,22 @@ def test_a_run_ends_that_takes_long_or_as_many_lines_as_the_known_call_leads_one
         within(lambda: counted(10**7), lambda: counted(4))
 
 
+def test_a_run_that_takes_too_much_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def doubling(times: int) -> int:
+        x = torch.ones(2**20)
+        for _ in range(times):
+            x = torch.cat([x, x])
+            threading.Event().wait(0.05)
+        return x.numel()
+
+    monkeypatch.setattr(ending, "_LOOK", 0.01)
+    monkeypatch.setattr(ending, "_MEMORY", 2**28)
+    assert within(lambda: doubling(3)) == 2**23
+    with pytest.raises(ending.EndlessError):
+        within(lambda: doubling(9))
+    assert within(lambda: doubling(3)) == 2**23
+
+
 @pytest.mark.usefixtures("_soon")
 def test_what_one_run_took_says_nothing_of_the_next() -> None:
     runs = ending.Ending(lambda watched: watched(int))
