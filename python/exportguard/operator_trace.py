@@ -23,7 +23,7 @@ from . import _core
 from .axes.expressions import Range, Sizes
 from .axes.implication import Answer, decide
 from .axes.rounding import agree
-from .axes.traced_program import GraphWithTrueShapes, TracedSizes
+from .axes.true_shapes import GraphWithTrueShapes, TracedSizes
 from .composites import COMPOSITES, CONVERTED
 from .devices import same_random_numbers
 from .errors import REFUSALS, InvalidArgumentError

@@ -11,9 +11,7 @@ import contextlib
 import functools
 import io
 import logging
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -21,29 +19,20 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, ExportGraphSignature, InputKind, OutputKind
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.node import map_arg
 
-from exportguard import _core
 from exportguard.inputs import CallInputs
 from exportguard.repeats.markers import MARKER
 from exportguard.repeats.markers import expand as expand_markers
-from exportguard.repeats.paths import NUMBER, Path, leaves
 from exportguard.rewrites.written import UndoneWrites
 from exportguard.signature import TracedInputs, raw_size
 
 from . import bodies
 from .expressions import Evaluation, Sizes
-from .forms import formed_as_traced
 from .left_behind import Places, Written
 from .rounding import coarsest
+from .true_shapes import Blocks, GraphWithTrueShapes, TracedSizes, markers, path_of
 
 logger = logging.getLogger(__name__)
-
-_Block = Callable[..., Sequence[Any]]
-
-
-class OtherShapeError(RuntimeError):
-    """A tensor has another shape than the trace says that it has at these sizes."""
 
 
 class TracedProgram:
@@ -71,7 +60,7 @@ class TracedProgram:
             graph = waiting.pop()
             if graph not in met:
                 met[graph] = None
-                waiting += [_path(marker).graph for marker in _markers(graph)]
+                waiting += [path_of(marker).graph for marker in markers(graph)]
         return [node for graph in met for node in graph.nodes]
 
     def calls_of(self, *targets: Any) -> Iterator[Node]:
@@ -87,7 +76,7 @@ class TracedProgram:
     def number_of_calls(self) -> int:
         """How many calls there are, those of blocks as often as they stand there."""
         calls = (node for module in self._graph_modules() for node in module.graph.nodes if node.op == "call_function")
-        return sum(len(_path(node).graph.nodes) if node.target is MARKER else 1 for node in calls)
+        return sum(len(path_of(node).graph.nodes) if node.target is MARKER else 1 for node in calls)
 
     @functools.cached_property
     def computed_in(self) -> Sequence[torch.dtype | None]:
@@ -127,7 +116,7 @@ class TracedProgram:
             for spec in signature.input_specs
         ]
 
-        if any(_markers(inner.graph) for inner in self._graph_modules() if inner is not module):
+        if any(markers(inner.graph) for inner in self._graph_modules() if inner is not module):
             expand_markers(module)  # torch runs the graphs that lie in a graph
         traced_sizes = TracedSizes(sizes, self._evaluations)
         runner = (graph or GraphWithTrueShapes)(module, traced_sizes, self._blocks.of_another_run(course))
@@ -180,15 +169,6 @@ def _raw_sizes(leaf: object) -> list[sympy.Expr]:
     return [raw_size(leaf)] if isinstance(leaf, int | torch.SymInt) else []
 
 
-def _path(marker: Node) -> Path:
-    path: Path = marker.meta["exportguard_path"]
-    return path
-
-
-def _markers(graph: Graph) -> Sequence[Node]:
-    return [*graph.find_nodes(op="call_function", target=MARKER)]
-
-
 def _coarsest_by_node(module: GraphModule) -> dict[Node, torch.dtype | None]:
     found: dict[Node, torch.dtype | None] = {}
     for node in module.graph.nodes:
@@ -207,366 +187,3 @@ def _computed_by(module: GraphModule, node: Node) -> Iterable[torch.dtype | None
     values = node.meta.get("val")
     tensors = values if isinstance(values, (list, tuple)) else [values]
     return (value.dtype for value in tensors if isinstance(value, torch.Tensor))
-
-
-#: The traced shape of a tensor, in numbers and expressions.
-_Shape = tuple[Any, ...]
-
-
-class TracedSizes:
-    """What the sizes of a trace are where its symbols have these values."""
-
-    def __init__(self, sizes: Sizes, evaluations: dict[Any, Evaluation] | None = None) -> None:
-        """`evaluations` are those of other values, and get those that are made for these."""
-        self._sizes = sizes
-        self._evaluations = {} if evaluations is None else evaluations
-        self._known: dict[Any, int | None] = {}
-        self._shapes: dict[int, tuple[int | None, ...]] = {}  # by the identity of a traced shape, which `Reading` holds
-
-    def shape(self, traced: _Shape) -> tuple[int | None, ...]:
-        """The sizes of a traced shape."""
-        known = self._shapes.get(id(traced))
-        if known is None:
-            known = self._shapes[id(traced)] = tuple([self(size) for size in traced])
-        return known
-
-    def __call__(self, size: Any) -> int | None:
-        """The traced size, a number or an expression; None for one that depends on data."""
-        if type(size) is int:
-            return size
-        if size not in self._known:
-            self._known[size] = self._value(size)
-        return self._known[size]
-
-    def _value(self, expression: Any) -> int | None:
-        symbols = sorted(expression.free_symbols, key=str)
-        if not all(symbol in self._sizes for symbol in symbols):
-            return None
-        evaluation = self._evaluations.get(expression)
-        if evaluation is None:
-            evaluation = self._evaluations[expression] = Evaluation(expression, symbols)
-        value = evaluation(self._sizes)
-        return None if value is None else int(value)
-
-
-@dataclass
-class Reading:
-    """What is read off the graphs of a program once for all of its runs."""
-
-    compiled: dict[tuple[Path, tuple[int, ...]], _Block] = field(default_factory=dict)
-    blocks: dict[Node, _BlockCall] = field(default_factory=dict)
-    calls: dict[Node, _Call] = field(default_factory=dict)
-    last_uses: dict[Graph, dict[Node, list[Node]]] = field(default_factory=dict)
-    functions: dict[GraphModule, _Block | None] = field(default_factory=dict)
-
-    def function_of(self, module: GraphModule) -> _Block | None:
-        """A branch or a step as calls that never leave C++; None if it has more than operators."""
-        if module not in self.functions:
-            own = [node for node in module.graph.nodes if not is_assertion(node.target)]
-            results = _values(own.pop().args[0])
-            is_plain = all(isinstance(result, Node) for result in results)
-            self.functions[module] = _operator_calls(own, results) if is_plain else None
-        return self.functions[module]
-
-    def block_of(self, marker: Node) -> _BlockCall:
-        """What a marker asks for."""
-        if marker not in self.blocks:
-            self.blocks[marker] = _BlockCall.of(marker)
-        return self.blocks[marker]
-
-    def call_of(self, node: Node) -> _Call:
-        """What a node calls."""
-        known = self.calls.get(node)
-        if known is None:
-            known = self.calls[node] = _Call.of(node)
-        return known
-
-    def dead_after(self, graph: Graph) -> Mapping[Node, Sequence[Node]]:
-        """The nodes whose values nobody needs once a node has run."""
-        known = self.last_uses.get(graph)
-        if known is None:
-            known = self.last_uses[graph] = {}
-            met: set[Node] = set()
-            for node in reversed(graph.nodes):
-                for used in node.all_input_nodes:
-                    if used not in met:
-                        met.add(used)
-                        known.setdefault(node, []).append(used)
-        return known
-
-
-def _shape(traced: object) -> _Shape | None:
-    if not isinstance(traced, torch.Tensor):
-        return None
-    return tuple([size if type(size) is int else raw_size(size) for size in traced.shape])
-
-
-def _asked(node: Node) -> set[int] | None:
-    """Which of several outputs somebody asks for; None for all.
-
-    What is for gradients alone may have another shape than its trace says: bags and their sizes in `embedding_bag`
-    (torch 2.11 to 2.13).
-    """
-    takes_one = [user.op == "call_function" and user.target is operator.getitem for user in node.users]
-    return {user.args[1] for user in node.users} if takes_one and all(takes_one) else None  # type: ignore[misc]
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """What a node calls, and the traced shape of each value that it gives; None for what is no tensor.
-
-    Without a `target` it only checks something. `has_plain_arguments` if none is a list with values of other nodes,
-    `has_bodies` if it is a branch or a loop.
-    """
-
-    target: Callable[..., Any] | None
-    has_plain_arguments: bool
-    has_bodies: bool
-    shapes: Sequence[_Shape | None]
-
-    @classmethod
-    def of(cls, node: Node) -> _Call:
-        """What is read off a node."""
-        target = None if is_assertion(node.target) else formed_as_traced(node) or node.target
-        inner = [argument for argument in (*node.args, *node.kwargs.values()) if not isinstance(argument, Node)]
-        is_plain = not any(isinstance(leaf, Node) for leaf in leaves(inner))
-        is_named = any(isinstance(argument, Node) for argument in node.kwargs.values())
-        asked = _asked(node)
-        values = enumerate(_values(node.meta.get("val")))
-        shapes = [_shape(value) if asked is None or place in asked else None for place, value in values]
-        has_bodies = node.target in (bodies.BRANCH, bodies.WHILE, bodies.SCAN)
-        return cls(target, is_plain and not is_named, has_bodies, shapes)  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True)
-class _BlockCall:
-    """A marker: its path, what it takes, and the numbers of the values that somebody asks for."""
-
-    path: Path
-    operands: tuple[Any, ...]
-    numbers: tuple[int, ...]
-
-    @classmethod
-    def of(cls, marker: Node) -> _BlockCall:
-        tensors, sizes = marker.args
-        numbers = tuple(sorted({user.args[1] for user in marker.users}))  # type: ignore[type-var]
-        return cls(_path(marker), (*tensors, *sizes), numbers)  # type: ignore[misc,arg-type]
-
-
-class Blocks:
-    """The blocks of a program that were replayed, as functions.
-
-    In each run the first one of a path is run node by node, and its shapes are looked at; those that come later take
-    tensors of the same shapes, which the graph around them tells, and the shapes inside follow from these.
-    """
-
-    def __init__(self, reading: Reading | None = None, course: bodies.Course | None = None) -> None:
-        self.reading = Reading() if reading is None else reading
-        self.course = bodies.Course() if course is None else course
-        self._met: set[Path] = set()
-
-    def of_another_run(self, course: bodies.Course | None = None) -> Blocks:
-        """The same functions, no path of which was run yet, and no step of a loop."""
-        return Blocks(self.reading, course)
-
-    def run(self, marker: Node, around: GraphWithTrueShapes) -> Mapping[int, Any]:
-        """The values of a block that somebody asks for, by their numbers; `around` runs the graph that it is in."""
-        call = self.reading.block_of(marker)
-        env, path, numbers = around.env, call.path, call.numbers
-        given = [env[operand] if isinstance(operand, Node) else operand for operand in call.operands]
-        if path not in self._met or not around.shapes_follow:
-            self._met.add(path)
-            inner = around.of_block(path.graph)
-            inner.run(*given)
-            return {node.meta[NUMBER]: value for node, value in inner.env.items() if NUMBER in node.meta}
-        block = self.reading.compiled.get((path, numbers))
-        if block is None:
-            block = self.reading.compiled[path, numbers] = _compiled(path, numbers)
-        return dict(zip(numbers, block(*given), strict=True))
-
-
-def _compiled(path: Path, numbers: Sequence[int]) -> _Block:
-    """A function of what a block takes from outside, without its assertions."""
-    own = [node for node in path.graph.nodes if not is_assertion(node.target)]
-    of_number = {node.meta[NUMBER]: node for node in own if NUMBER in node.meta}
-    wanted = [of_number[number] for number in numbers]
-    return _operator_calls(own, wanted) or _in_python(own, wanted)
-
-
-def _operator_calls(own: Sequence[Node], wanted: Sequence[Node]) -> _Block | None:
-    """Calls that never leave C++; None if some node is no operator, or is computed in a form of its own."""
-    calls = _core.OperatorCalls(sum(node.op == "placeholder" for node in own))
-    numbers: dict[Node, int] = {}
-    values: dict[Node, _core.ValueNumber] = {}
-    try:
-        for at, node in enumerate(own):
-            number = at if node.op == "placeholder" else _added(calls, node, values)
-            if number is None:
-                return None
-            numbers[node], values[node] = number, _core.ValueNumber(number)
-        calls.want([numbers[node] for node in wanted])
-    except (ValueError, RuntimeError) as error:  # an argument that C++ cannot read
-        logger.debug("a block is run in Python: %s", error)
-        return None
-    return lambda *given: calls.run(given)
-
-
-def _added(calls: _core.OperatorCalls, node: Node, values: Mapping[Node, _core.ValueNumber]) -> int | None:
-    """The number of what a node makes, once it is among the calls; None if it cannot be."""
-    if node.target is operator.getitem:
-        whole, item = node.args
-        is_plain = isinstance(whole, Node) and isinstance(item, int) and item >= 0
-        return calls.pick(values[whole], item) if is_plain else None  # type: ignore[index,arg-type]
-    if not isinstance(node.target, torch._ops.OpOverload) or formed_as_traced(node) is not None:
-        return None
-    schema = node.target._schema
-    args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)  # type: ignore[arg-type]
-    return calls.add(schema.name, schema.overload_name, args, kwargs)
-
-
-def _in_python(own: Sequence[Node], wanted: Sequence[Node]) -> _Block:
-    graph = Graph()
-    nodes: dict[Node, Node] = {}
-    for node in own:
-        nodes[node] = copy = graph.node_copy(node, nodes.__getitem__)
-        copy.target = formed_as_traced(node) or copy.target
-    graph.output(tuple([nodes[node] for node in wanted]))
-    return GraphModule({}, graph).forward
-
-
-def is_assertion(target: object) -> bool:
-    """Whether a node only checks what the trace assumed."""
-    return getattr(target, "__name__", "").startswith(("_assert", "sym_constrain_range"))
-
-
-class GraphWithTrueShapes(torch.fx.Interpreter):
-    """Runs a graph as its conversion is meant to: the shapes in it are true, and its assertions are left out.
-
-    `shapes_follow`: those in a block follow from those of what it takes.
-    """
-
-    shapes_follow = True
-
-    def __init__(
-        self, module: torch.nn.Module, sizes: TracedSizes, blocks: Blocks | None = None, *, graph: Graph | None = None
-    ) -> None:
-        """A `graph` that is not the module's own needs no output: the values of all nodes are in `env` afterwards."""
-        super().__init__(module, garbage_collect_values=False, graph=graph)
-        self._sizes = sizes
-        self._blocks = blocks if blocks is not None else Blocks()
-        self._keeps_values = graph is not None
-
-    def of_block(self, graph: Graph) -> GraphWithTrueShapes:
-        """What runs a graph within this one in the same way."""
-        return type(self)(torch.nn.Module(), self._sizes, self._blocks, graph=graph)
-
-    def run(self, *args: Any) -> Any:  # type: ignore[override]
-        """What the graph returns; torch's own loop takes longer for a node than most operators."""
-        values, env = iter(args), self.env
-        dead_after = {} if self._keeps_values else self._blocks.reading.dead_after(self.graph)
-        result = None
-        for node in self.graph.nodes:
-            env[node] = next(values) if node.op == "placeholder" else self.run_node(node)
-            if node.op == "output":
-                result = env[node]
-            for dead in dead_after.get(node, ()):
-                del env[dead]
-        return result
-
-    def run_node(self, n: Node) -> Any:
-        if n.op != "call_function":
-            return super().run_node(n)
-        if n.target is MARKER:
-            return self._blocks.run(n, self)
-        call, env = self._blocks.reading.call_of(n), self.env
-        if call.target is None:
-            return None
-        if call.has_plain_arguments:
-            args, kwargs = tuple([env[value] if type(value) is Node else value for value in n.args]), n.kwargs
-        else:
-            args, kwargs = self.fetch_args_kwargs_from_env(n)
-        result = self._of_bodies(n, args) if call.has_bodies else call.target(*args, **kwargs)
-        for value, traced in zip(_values(result), call.shapes, strict=False):
-            if traced is not None and isinstance(value, torch.Tensor) and value.shape != self._sizes.shape(traced):
-                self._require_shape(n, value, traced)
-        return result
-
-    def _of_bodies(self, node: Node, args: Sequence[Any]) -> Sequence[Any]:
-        """What a branch or a loop gives."""
-        course = self._blocks.course
-        with torch.no_grad():
-            if node.target is bodies.BRANCH:
-                is_first = course.goes(args[0], node.meta.get("stack_trace", ""))
-                return bodies.branch(is_first, [*map(self._function, args[1:3])], args[3])
-            if node.target is bodies.WHILE:
-                condition, body = map(self._function, args[:2])
-                return bodies.while_loop(condition, body, args[2], args[3], course)
-            if args[2] and args[2][0].shape[0]:
-                return bodies.scan(self._function(args[0]), args[1], args[2], args[3], course)
-            return self._scan_of_nothing(node, args)
-
-    def _function(self, module: GraphModule) -> _Block:
-        """A branch, a step or a condition; it gives a list of what its graph gives."""
-        made = self._blocks.reading.function_of(module)
-        return made or (lambda *given: _values(_Body(module, self._sizes, self._blocks).run(*given)))
-
-    def _scan_of_nothing(self, node: Node, args: Sequence[Any]) -> Sequence[Any]:
-        """What a scan over no rows gives, which torch 2.11 to 2.13 do not take."""
-        state = [tensor.clone() for tensor in args[1]]
-        traced = node.meta["val"][len(state) :]
-        shapes = self._blocks.reading.call_of(node).shapes[len(state) :]
-        sizes = [[self._sizes(size) or 0 for size in shape[1:]] for shape in shapes if shape is not None]
-        return (*state, *(torch.empty((0, *rest), dtype=like.dtype) for like, rest in zip(traced, sizes, strict=True)))
-
-    def _require_shape(self, node: Node, value: torch.Tensor, traced: _Shape) -> None:
-        shape = self._sizes.shape(traced)
-        others = [b for a, b in zip(shape, value.shape, strict=False) if a is not None and a != b]
-        if not self.may_have(others) or len(shape) != value.dim():
-            raise OtherShapeError(f"{node} has the shape {[*value.shape]} and was traced as {[*traced]}")
-
-    def may_have(self, others: Sequence[int]) -> bool:
-        """Whether a tensor may have these sizes in place of the traced ones."""
-        return not others
-
-
-class _Body(GraphWithTrueShapes):
-    """A branch or a step that has more in it than operators, with whatever shapes it has."""
-
-    def _require_shape(self, node: Node, value: torch.Tensor, traced: _Shape) -> None:
-        pass
-
-
-class GraphWithCutTables(GraphWithTrueShapes):
-    """The same, but for single entries in place of several, which may not be what it returns: a file says how many."""
-
-    shapes_follow = False
-
-    def run_node(self, n: Node) -> Any:
-        if n.op == "output":
-            for result in n.all_input_nodes:
-                shapes = self._blocks.reading.call_of(result).shapes
-                for value, traced in zip(_values(self.env[result]), shapes, strict=False):
-                    if traced is not None and self._sizes.shape(traced) != value.shape:
-                        raise OtherShapeError(f"{result} has the shape {[*value.shape]} and was traced as {[*traced]}")
-        return super().run_node(n)
-
-    def may_have(self, others: Sequence[int]) -> bool:
-        return all(size == 1 for size in others)
-
-    def _require_shape(self, node: Node, value: torch.Tensor, traced: _Shape) -> None:
-        if node.target == torch.ops.aten.slice.Tensor and any(_writes_into(user, node) for user in node.users):
-            # A file joins what is written with what is around it, which has to have the traced size.
-            raise OtherShapeError(f"{node} has the shape {[*value.shape]} and was traced as {[*traced]}")
-        super()._require_shape(node, value, traced)
-
-
-def _writes_into(user: Node, node: Node) -> bool:
-    """Whether an operator changes a value in place."""
-    schema = getattr(user.target, "_schema", None)
-    alias = schema.arguments[0].alias_info if schema is not None and schema.arguments else None
-    return alias is not None and alias.is_write and user.args[:1] == (node,)
-
-
-def _values(outputs: object) -> list[Any]:
-    """The outputs of one node, of which one alone is no list."""
-    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]

@@ -25,7 +25,8 @@ from .left_behind import Key, Written, is_lost, left_otherwise
 from .model_run import ModelRun, TriedCall
 from .resizing import InputsOfOtherSizes, with_data_at_ends, with_masks, with_other_data
 from .rounding import agree, difference, rank
-from .traced_program import GraphWithCutTables, OtherShapeError, TracedProgram
+from .traced_program import TracedProgram
+from .true_shapes import GraphWithCutTables, OtherShapeError
 from .vast import Room, numbers_of_entries
 
 logger = logging.getLogger(__name__)
