@@ -13,6 +13,7 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols, statica
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.broadcasting import require_shapes, source_of
+from exportguard.rewrites.collected import number_rows, rows_are_numbers
 from exportguard.rewrites.data import describe
 from exportguard.rewrites.numbers import as_number, is_number, kinds_of, may_be, number_tensor
 from exportguard.rewrites.resizing import sized_anew, taken_for
@@ -42,6 +43,7 @@ class Kind:
     kinds: frozenset[int] = frozenset()  # of Python numbers that it may be
     source: str = ""  # which number, if it has axes all the same
     resized: frozenset[int] = frozenset()  # axes along which a step may leave another size; their sizes mean nothing
+    of_numbers: bool = False  # whether its rows are the numbers of a list
 
     @property
     def rank(self) -> int:
@@ -73,7 +75,17 @@ class Kind:
 
     def standing_for(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor as the program sees it."""
+        if self.of_numbers:
+            return number_rows(tensor)
         return as_number(tensor, kinds=self.kinds) if self.is_number else may_be(tensor, self.kinds, self.source)
+
+    def is_like(self, other: Kind) -> bool:
+        """Whether a tensor may be of either kind, but for its sizes.
+
+        The numbers of a list are none beside tensors: what is made of them has another dtype.
+        """
+        marks = ((kind.dtype, len(kind.shape), kind.of_numbers) for kind in (self, other))
+        return next(marks) == next(marks)
 
     def behind_a_step(self) -> Kind:
         """The kind of a variable behind a loop that takes a step: a tensor with axes is no number then."""
@@ -93,7 +105,8 @@ def kind_of(item: object) -> Kind:
     """The kind of a tensor or a number."""
     if isinstance(item, torch.Tensor) and not is_number(item):
         require_shapes((item,))
-        return Kind(tuple(item.shape), item.dtype, is_number=False, kinds=kinds_of(item), source=source_of(item))
+        shape, kinds, source = tuple(item.shape), kinds_of(item), source_of(item)
+        return Kind(shape, item.dtype, is_number=False, kinds=kinds, source=source, of_numbers=rows_are_numbers(item))
     if isinstance(item, torch.Tensor):
         dtype = torch.float64 if item.is_floating_point() else item.dtype
         return Kind((), dtype, is_number=True, kinds=kinds_of(item))
@@ -187,7 +200,7 @@ class Kinds:
             self.give_shapes |= bool(tensor.shape)
             source = f"{name} in line {self._line}" if tensor.shape else ""
             return replace(tensor.joined(number), source=tensor.source or source)
-        if first.dtype != second.dtype or len(first.shape) != len(second.shape):
+        if not first.is_like(second):
             raise self._unstable(name, start, end)
         differing = _differing_axes(first.shape, second.shape)
         axes = differing | first.resized | second.resized

@@ -392,8 +392,12 @@ class Grown(list[Any]):
 
     def __setitem__(self, index: Any, item: Any) -> None:
         self.note_read()
-        self._close("an assignment to one of its elements")
-        list.__setitem__(self, index, item)
+        if self.is_open:
+            from exportguard.rewrites.list_entries import put_entry  # which knows lists
+
+            put_entry(item, self, index)
+        else:
+            list.__setitem__(self, index, item)
 
     def __delitem__(self, index: Any) -> None:
         self._close("del")

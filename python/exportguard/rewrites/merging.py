@@ -198,7 +198,7 @@ class Merge:
             if tensor.shape or number.rank > tensor.rank:
                 raise self._error(f"give {self._name(path)} values of different kinds", a, b)
             return tensor.joined(number)
-        if first.dtype != second.dtype or len(first.shape) != len(second.shape):
+        if not first.is_like(second):
             raise self._error(f"give {self._name(path)} values of different kinds", a, b)
         return first.joined(second)
 
