@@ -486,15 +486,23 @@ def first_place(found: torch.Tensor, *, is_there: bool = False) -> torch.Tensor:
 
 def truth_of(item: Any) -> Any:
     """What a test asks of something: whether a list has elements may be known only when the program runs, and so may
-    what the `__bool__` of a class of the model's says."""
+    what the `__bool__` or the `__len__` of a class of the model's says."""
     if not is_open(item):
-        own = getattr(type(item), "__bool__", None)
-        is_of_python = isinstance(own, types.FunctionType) and is_users(own.__code__.co_filename)
-        return own(item) if is_of_python else item  # type: ignore[misc]
+        own = own_method(item, "__bool__")
+        if own is not None:
+            return own(item)
+        length = own_method(item, "__len__") if getattr(type(item), "__bool__", None) is None else None
+        return item if length is None else length(item) != 0
     if item.tail is not None:
         return item.tail.is_filled or item.tail.length() > 0
     is_certain = any(not isinstance(part, Collected | Maybe) for part in item.parts)
     return True if is_certain else item.length() > 0
+
+
+def own_method(item: object, name: str) -> Callable[..., Any] | None:
+    """What a class of the model's says that Python makes of its objects: their truth, their length."""
+    own = getattr(type(item), name, None)
+    return own if isinstance(own, types.FunctionType) and is_users(own.__code__.co_filename) else None
 
 
 class Unlisted:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import builtins
 import collections
-from collections.abc import Callable, Iterable
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -292,9 +293,14 @@ def tensor(data: object, *args: Any, **options: Any) -> torch.Tensor:
     if dtype is None:
         for leaf in leaves:
             require_one_kind(leaf, "decide the dtype of torch.tensor")
-    if dtype is None and made.dtype == torch.float64 and builtins.all(map(is_of_numbers, leaves)):
-        dtype = torch.get_default_dtype()
-    return made if dtype is None else made.to(dtype)
+        dtype = functools.reduce(torch.promote_types, map(_dtype_of, leaves))
+    return made.to(dtype)
+
+
+def _dtype_of(leaf: object) -> torch.dtype:
+    """What torch.tensor takes the dtype of an element for: floats are of the default one, beside tensors as well."""
+    own = number_tensor(leaf).dtype
+    return torch.get_default_dtype() if is_of_numbers(leaf) and own.is_floating_point else own
 
 
 def typed_tensor(name: str, data: Any) -> torch.Tensor:
@@ -307,11 +313,19 @@ def typed_tensor(name: str, data: Any) -> torch.Tensor:
 def _nested(data: Any) -> torch.Tensor:
     if is_open(data):
         require_elements(data)  # without any, Python's list makes another dtype
-        return torch.as_tensor(data.rows().rows)
+        return _of_rows(data.rows().rows)
     if isinstance(data, list | tuple):
-        parts = [_nested(part) for part in parts_of(data)]
-        dtype = parts[0].dtype
-        for part in parts[1:]:
-            dtype = torch.promote_types(dtype, part.dtype)
-        return torch.stack([part.to(dtype) for part in parts])
+        return _beside_each_other([_nested(part) for part in parts_of(data)])
     return number_tensor(data)
+
+
+def _of_rows(rows: Any) -> torch.Tensor:
+    """One row for each element of a list, also where an element is a list or a tuple of numbers itself."""
+    if isinstance(rows, list | tuple):
+        return _beside_each_other([_of_rows(part) for part in parts_of(rows)], dim=1)
+    return torch.as_tensor(rows)
+
+
+def _beside_each_other(parts: Sequence[torch.Tensor], dim: int = 0) -> torch.Tensor:
+    dtype = functools.reduce(torch.promote_types, (part.dtype for part in parts))
+    return torch.stack([part.to(dtype) for part in parts], dim)

@@ -18,6 +18,7 @@ from exportguard.rewrites.collected import (
     like_a_row,
     like_rows,
     number_rows,
+    own_method,
     row_of,
     rows_are_numbers,
 )
@@ -145,7 +146,10 @@ def len_(sized: Any) -> Any:
     """`len`, which leaves a symbolic size as it is."""
     if isinstance(sized, Grown):
         return sized.length()
-    return sized.shape[0] if isinstance(sized, torch.Tensor) and sized.dim() else len(sized)
+    if isinstance(sized, torch.Tensor) and sized.dim():
+        return sized.shape[0]
+    own = own_method(sized, "__len__")
+    return len(sized) if own is None else own(sized)  # whose answer may be a number of tensor data
 
 
 def range_(*bounds: Any) -> Iterable[Any]:

@@ -177,6 +177,8 @@ def with_numbers(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) ->
     :raises RewriteError: the dtype of the result depends on the path that a number came by
     """
     name = getattr(func, "__name__", "")
+    if name == "pad" and _fills_with_data(*args, **kwargs):
+        return _padded(*args, **kwargs)
     if name not in MIXED and name not in _IN_PLACE:
         require_shapes(pytree.tree_leaves((args, kwargs)))
         if name in _DECIDING and kwargs.get("dtype") is None:
@@ -262,6 +264,23 @@ def _of_two_dtypes(leaf: torch.Tensor, other: torch.Tensor) -> RewriteError:
         f"the result is {' or '.join(dict.fromkeys(dtypes))} in Python, and a graph has one dtype; give the number one "
         "kind on every path (`2.0` instead of `2`), or convert the tensor, or the number by float(…)"
     )
+
+
+def _fills_with_data(x: object, pad: object = (), mode: str = "constant", value: object = None, **_: object) -> bool:
+    """Whether `F.pad` is given a number of tensor data, whose value torch would ask for."""
+    is_symbol = isinstance(value, torch.SymInt | torch.SymFloat) and has_free_unbacked_symbols(value)
+    return isinstance(x, torch.Tensor) and mode == "constant" and (is_symbol or isinstance(value, torch.Tensor))
+
+
+def _padded(x: torch.Tensor, pad: Sequence[Any], mode: str = "constant", value: Any = None) -> torch.Tensor:
+    """`F.pad` with a number of tensor data: it stands where a tensor of ones has no one once it is padded so."""
+    number = number_tensor(value)
+    if number.is_floating_point() and not x.is_floating_point():
+        raise RewriteError(
+            f"{line_now()}: F.pad fills a tensor of integers with a float of tensor data; give it an int: int(…)"
+        )
+    is_there = torch.nn.functional.pad(torch.ones_like(x), pad) != 0
+    return torch.where(is_there, torch.nn.functional.pad(x, pad), number.to(x.dtype))
 
 
 def _names(leaf: torch.Tensor | torch.SymFloat) -> str:

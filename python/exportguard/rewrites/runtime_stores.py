@@ -12,6 +12,7 @@ from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.choices import MAPPINGS, chosen_item, is_choice, put_chosen
 from exportguard.rewrites.collected import Grown
+from exportguard.rewrites.data import depends_on_data
 from exportguard.rewrites.index_parts import (
     beside_masks,
     is_all,
@@ -114,6 +115,16 @@ def _require_no_text(container: object, index: object) -> None:
         )
 
 
+def _require_known_steps(index: object) -> None:
+    """Refuses `x[a:b:k]` with a `k` that only the run knows: no operator of a graph takes such a step."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if any(isinstance(part, slice) and depends_on_data(part.step) for part in parts):
+        raise RewriteError(
+            f"{line_now()}: a slice has a step that only the run knows; say by a mask which rows are meant: "
+            "at = torch.arange(len(x)), x[(at >= start) & ((at - start) % step == 0)]"
+        )
+
+
 def _in_bodies(parts: tuple[Any, ...]) -> tuple[Any, ...]:
     """Numbers of data as tensors in bodies of branches and loops: torch 2.11 to 2.13 would ask for their sign."""
     if not bodies_now():
@@ -126,6 +137,7 @@ def _entries(container: object, index: Any) -> tuple[torch.Tensor, tuple[Any, ..
     """A view and an index of the entries that are meant in it; None if torch knows the index as it is."""
     if not isinstance(container, torch.Tensor):
         return None
+    _require_known_steps(index)
     parts = _in_bodies(parts_of(index))
     if not any(map(is_of_the_run, parts)):
         return None

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 import torch
@@ -96,6 +98,27 @@ def remove_entries() -> None:
             container[key] = before
 
 
+@dataclass(frozen=True)
+class _Argument:
+    """What a cached function takes for another argument than any number or text: it is this very object.
+
+    Python would go by its hash. That of a tensor, a layer or another object is its own, while two of them may well be
+    written alike.
+    """
+
+    value: Any
+
+    @staticmethod
+    def of(item: Any) -> Any:
+        """An argument as a key knows it."""
+        if isinstance(item, tuple):
+            return tuple(map(_Argument.of, item))
+        return item if isinstance(item, (*_SYMBOLS, bool, int, float, str, NoneType)) else _Argument(item)
+
+    def __repr__(self) -> str:
+        return f"<{type(self.value).__name__} at {id(self.value)}>"
+
+
 def uncached(function: Any) -> Callable[..., Any]:
     """A function under `functools.lru_cache`: called with dynamic sizes, it is what it caches the results of."""
     if not isinstance(function, functools._lru_cache_wrapper):
@@ -103,7 +126,7 @@ def uncached(function: Any) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = (*args, *(item for pair in sorted(kwargs.items()) for item in pair))
+        given = tuple(map(_Argument.of, (*args, *(item for pair in sorted(kwargs.items()) for item in pair))))
         return _of_sizes(function, given, args, kwargs) if is_tracing() else function(*args, **kwargs)
 
     return call

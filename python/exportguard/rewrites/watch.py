@@ -114,6 +114,7 @@ def is_stop(error: BaseException) -> bool:
 #: What Python and torch 2.11 to 2.13 say where the value of a number of tensor data is wanted, as the key of a dict.
 _SAID_OF_DATA = (
     "data-dependent",
+    "its data is not allocated yet",  # `torch.tensor` of a list of tensors, whose numbers it reads
     "unhashable type: non-nested SymInt",
     "__bool__ should return bool, returned",
     "unsupported operand type(s) for divmod(): 'Sym",

@@ -1,0 +1,115 @@
+"""Numbers of tensor data where torch or Python read their values: `torch.tensor`, `F.pad`, `len`, cached functions."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+import torch
+from drawn_programs import wrong_of
+from random_programs import model_of
+
+from exportguard import ExportGuardError, to_onnx
+
+_HEAD = """
+import functools
+
+import torch
+
+
+@functools.lru_cache(maxsize=8)
+def times(t, n):
+    return t * n
+
+
+class Positive:
+    def __init__(self):
+        self.count = 0
+
+    def put(self, number):
+        if number > 0:
+            self.count += 1
+
+    def __len__(self):
+        return self.count
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+"""
+
+RIGHT = {
+    "a tensor of tensors": "return torch.tensor([0.5, x[0, 0], x[-1, 1]])",
+    "a tensor of tensors of integers": "return torch.tensor([[x[0, 0], x[0, 1].long()], [1, 2.5]])",
+    "a tensor of pairs": """
+        pairs = []
+        for i in range(x.shape[0]):
+            a, b = divmod(int(x[i].abs().sum() * 3), 2)
+            pairs.append([a, b])
+        return torch.tensor(pairs)
+    """,
+    "a tensor of pairs of two kinds": """
+        pairs = []
+        for i, row in enumerate(x):
+            pairs.append((i, float(row.sum())))
+        return torch.tensor(pairs)
+    """,
+    "padding": "return torch.nn.functional.pad(x, (1, 2, -1, 1), value=x.mean().item())",
+    "padding by place": 'return torch.nn.functional.pad(x.long(), (0, 1), "constant", int(x.sum()))',
+    "a length": """
+        positive = Positive()
+        for row in x:
+            positive.put(row[0])
+        return x.sum() / len(positive) if len(positive) > 1 else x.sum()
+    """,
+    "a length as a truth": """
+        positive = Positive()
+        for row in x:
+            positive.put(row[0])
+        if positive:
+            return x.sum() * len(positive)
+        return x.sum() - 1
+    """,
+    "a cached function of two tensors": """
+        if x.sum() > 0:
+            x = x + 1
+        return times(x, x.shape[0]) - times(x * 3, x.shape[0])
+    """,
+}
+
+
+def _model(name: str, body: str) -> torch.nn.Module:
+    lines = textwrap.indent(textwrap.dedent(body).strip(), " " * 8)
+    return model_of(f"{_HEAD}{lines}\n", f"/taken/{name}.py")
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_number_is_taken_as_in_eager_mode(name: str) -> None:
+    model = _model(name, RIGHT[name])
+    onnx = to_onnx(model, (torch.randn(5, 2),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    for rows in (5, 1, 2, 3, 8):
+        for seed in range(3):
+            x = torch.randn(rows, 2, generator=torch.Generator().manual_seed(seed)) - 0.5 * seed
+            (answer,) = onnx.run({"x": x}).values()
+            wanted = model(x.clone())
+            assert answer.dtype == wanted.dtype
+            assert wrong_of(onnx, {"x": x}, wanted) == ""
+
+
+REFUSED = {
+    "a step": (
+        "y = torch.ones(len(x))\nfor p in range(2, len(x)):\n    y[p * p :: p] = 0.0\nreturn y",
+        r"a slice has a step.*% step == 0",
+    ),
+    "a float among integers": (
+        "return torch.nn.functional.pad(x.long(), (0, 1), value=x.mean().item())",
+        r"F\.pad fills a tensor of integers",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_no_graph_takes_is_told(name: str) -> None:
+    body, told = REFUSED[name]
+    with pytest.raises(ExportGuardError, match=rf"(?s)line \d+.*{told}"):
+        to_onnx(_model(name, body), (torch.randn(5, 2),), dynamic_shapes=({0: "rows"},), rewrite="auto")
