@@ -7,9 +7,10 @@ model takes no other sizes. Where it does, the size is left open instead.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
+import sympy
 import torch
 
 from exportguard.declaration import Patch
@@ -44,14 +45,25 @@ def with_open_ends(original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], 
 
 
 def _with_ones(size: Any) -> Any:
-    """A size where each size of an input is one less than it is: for torch they are 2 and more, in fact 1 and more."""
+    """A size where each size of an input is one less than it is: for torch they are 2 and more, in fact 1 and more.
+
+    What an operator asked before, as whether there are three rows, says nothing of the sizes either: the program may be
+    right for fewer, and the guard is then dropped.
+    """
     if not isinstance(size, torch.SymInt):
         return size
     from torch.fx.experimental.sym_node import SymNode
 
-    expression = size.node.expr
-    one_less = expression.xreplace({symbol: symbol - 1 for symbol in expression.free_symbols})
-    return torch.SymInt(SymNode(one_less, size.node.shape_env, int, None))  # type: ignore[no-untyped-call]
+    expression, shape_env = size.node.expr, size.node.shape_env
+    guarded = {symbol for guard in shape_env.guards for symbol in guard.expr.free_symbols}
+    less = {symbol: symbol - _beyond_one(shape_env, symbol, guarded) for symbol in expression.free_symbols}
+    return torch.SymInt(SymNode(expression.xreplace(less), shape_env, int, None))  # type: ignore[no-untyped-call]
+
+
+def _beyond_one(shape_env: Any, symbol: Any, guarded: Container[Any]) -> int:
+    """How much more than 1 torch takes a size for that was not asked to be larger."""
+    low = shape_env.var_to_range[symbol].lower if symbol in guarded else sympy.Integer(2)
+    return max(1, int(low) - 1) if low.is_Integer else 1
 
 
 def open_slices() -> Patch:

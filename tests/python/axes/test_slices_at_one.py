@@ -109,6 +109,33 @@ def test_a_write_to_the_end_of_a_short_axis_is_right(write) -> None:
         torch.testing.assert_close(found, model(x))
 
 
+def _moved(x):
+    y = torch.zeros_like(x)
+    y[:, 1:] = x[:, :-1]
+    z = x.clone()
+    z[:, -2:] *= 2
+    return y + z
+
+
+def _moved_far(x):
+    y = torch.zeros_like(x)
+    y[:, 3:] = x[:, :-3]
+    z = x.clone()
+    z[:, :4] = 1
+    z[:, -5:] += 1
+    return y + z
+
+
+@pytest.mark.parametrize("write", [_moved, _moved_far], ids=lambda f: f.__name__)
+def test_what_a_write_before_asks_of_more_columns_leaves_the_end_of_a_slice_open(write) -> None:
+    model = Writes(write)
+    onnx = to_onnx(model, (torch.randn(2, 12),), dynamic_shapes=({0: "rows", 1: "columns"},))
+    for columns in (1, 2, 3, 4, 5, 6, 12):
+        x = torch.randn(3, columns)
+        (found,) = onnx.run({"x": x}).values()
+        torch.testing.assert_close(found, model(x))
+
+
 #: What asks torch whether there are two rows before a slice does.
 ASKING_FIRST = {
     "a mask": "x[x[:, 0] > 0].sum()",
