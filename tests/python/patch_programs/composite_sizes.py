@@ -22,6 +22,12 @@ def _filled_in_a_part(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return whole, part
 
 
+def _doubled_in_a_part(x: torch.Tensor) -> torch.Tensor:
+    whole = x.clone()
+    whole.tensor_split(3, 1)[1].mul_(2)
+    return whole
+
+
 FUNCTIONS: list[Function] = [
     lambda x: x.take_along_dim(x.argsort(1), 1),
     lambda x: torch.take_along_dim(x, x[:1].argsort(1), dim=-1),
@@ -48,6 +54,10 @@ FUNCTIONS: list[Function] = [
     lambda x: (x > 0).fill_diagonal_(True),
     lambda x: (x @ x.T).fill_diagonal_(-1e9).softmax(-1),
     _filled_in_a_part,
+    _doubled_in_a_part,
+    lambda x: x.tensor_split(3, 1),
+    lambda x: [part * 2 for part in torch.tensor_split(x.T, 2)],
+    lambda x: [part.flatten() for part in x.tensor_split(3, dim=-1)],
     lambda x: [torch.linalg.cond(x @ x.T + 3 * torch.eye(x.shape[0]), p) for p in (None, 1, -2, "fro")],
 ]
 

@@ -21,8 +21,24 @@ FUNCTIONS: list[Function] = [
 ]
 
 
+OF_PLACES: list[Function] = [
+    lambda x: torch.stack(torch.unravel_index(x.flatten().argmax(), x.shape)),
+    lambda x: torch.stack(torch.unravel_index(x.argsort(1), (x.shape[1], x.shape[0])), -1),
+    lambda x: torch.unravel_index(x.argmax(1).int() - 9, (x.shape[0], 2, x.shape[1]))[2],
+    lambda x: torch.unravel_index(x.argmax(0), x.shape[0])[0],
+    lambda x: torch.unravel_index(x.argmax(0), (2, 5))[1] + x.shape[0],
+]
+
+
 def keeps_the_sizes_of_tensors() -> None:
     are_right(FUNCTIONS)
 
 
-PROGRAMS = {"tensors made of sizes": keeps_the_sizes_of_tensors}
+def keeps_the_sizes_of_arrays() -> None:
+    are_right(OF_PLACES)
+
+
+PROGRAMS = {
+    "tensors made of sizes": keeps_the_sizes_of_tensors,
+    "places in arrays of sizes": keeps_the_sizes_of_arrays,
+}

@@ -8,6 +8,7 @@ or takes it apart in the same way (`exportguard.composites`).
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -93,6 +94,23 @@ def fill_diagonal(self: torch.Tensor, fill_value: float, wrap: bool = False) -> 
         return filled
     self.diagonal().fill_(fill_value)
     return self
+
+
+def tensor_split(self: torch.Tensor, sections: int, dim: int = 0) -> list[torch.Tensor]:
+    """Parts of one size, the first of them one longer; C++ asks how many of these there are."""
+    if not _is_fake(self) or not self.ndim or type(sections) is not int or sections < 1:
+        found: list[torch.Tensor] = _in_cpp(_aten.tensor_split.sections, self, sections, dim)
+        return found
+    axis = dim % self.ndim
+    sizes = [(self.shape[axis] + sections - 1 - i) // sections for i in range(sections)]
+    starts = itertools.accumulate(sizes[:-1], initial=0)
+    return [_part(self, axis, start, size) for start, size in zip(starts, sizes, strict=True)]
+
+
+def _part(x: torch.Tensor, axis: int, start: Any, size: Any) -> torch.Tensor:
+    """A view of what lies there without a question: that it does is known."""
+    offset: Any = x.storage_offset()
+    return x.as_strided((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.stride(), offset + start * x.stride(axis))
 
 
 def _in_cpp(op: Any, *args: Any, **kwargs: Any) -> Any:
@@ -267,6 +285,7 @@ _MADE: dict[Any, _Made] = {
     _aten.combinations.default: combinations,
     _aten.cov.default: covariance,
     _aten.fill_diagonal_.default: fill_diagonal,
+    _aten.tensor_split.sections: tensor_split,
     **COMPOSITES,
 }
 
@@ -281,6 +300,8 @@ _FUNCTIONS = (
     "torch.combinations",
     "torch.cov",
     "torch.Tensor.fill_diagonal_",
+    "torch.tensor_split",
+    "torch.Tensor.tensor_split",
     "torch.ops.aten.scaled_dot_product_attention.default",
     "torch.ops.aten.linear.default",
     "torch.ops.aten.max_pool1d.default",

@@ -1,13 +1,14 @@
 """Tensors made of sizes: `torch.as_tensor([height, width])`, `x.new_tensor(x.shape)`.
 
-torch.export keeps the sizes that `torch.tensor` is called with, and no others (torch 2.11 to 2.13).
+torch.export keeps the sizes that `torch.tensor` is called with, and no others (torch 2.11 to 2.13). Nor does it where
+a function of torch calls it: `torch.unravel_index(places, (height, width))`.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -54,6 +55,26 @@ def of_sizes(original: _Function) -> _Function:
     return call
 
 
+def unravelled(original: _Function) -> _Function:
+    """The places in an array of these sizes, by their remainders from the last axis on; no tensor is made of sizes."""
+
+    @functools.wraps(original)
+    def unravel_index(indices: torch.Tensor, shape: Any) -> torch.Tensor:
+        sizes = shape if isinstance(shape, list | tuple) else [shape]
+        is_integer = not (indices.is_complex() or indices.is_floating_point() or indices.dtype == torch.bool)
+        if not is_integer or not any(isinstance(size, torch.SymInt) for size in sizes):
+            return cast(torch.Tensor, original(indices, shape))
+        rest, places = indices.to(torch.int64), list[torch.Tensor]()
+        for size in reversed(sizes):
+            places.insert(0, rest % size)
+            rest = rest // size
+        return torch.stack(places, -1)
+
+    return unravel_index
+
+
+_UNRAVELLED = "torch.functional._unravel_index"
+
 PATCHES = (
     Patch(
         name="tensors made of sizes",
@@ -70,5 +91,19 @@ PATCHES = (
             )
         ),
         replace=of_sizes,
+    ),
+    Patch(
+        name="places in arrays of sizes",
+        kind="torch",
+        target=_UNRAVELLED,
+        reason="the sizes of the array become constants, and their axes with them",
+        upstream="https://github.com/pytorch/pytorch/issues/143216",
+        versions="torch 2.11 to 2.13",
+        probe=expecting(
+            Expected(
+                path=_UNRAVELLED, parameters="indices, shape", has=("indices.unsqueeze(-1).floor_divide($of) % $by",)
+            )
+        ),
+        replace=unravelled,
     ),
 )
