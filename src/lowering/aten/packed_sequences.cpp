@@ -38,6 +38,7 @@ void lower_pad(LoweringContext& ctx) {
   Value* padded = ctx.where(is_element, elements, ctx.number_like(ctx.number(3), data));
   ir::Shape shape = ctx.output_type().shape.value();
   if (ctx.flag(2)) std::swap(shape[0], shape[1]);
+  shape[0] = padded->type().shape.value()[0];  // as long as the longest, not yet as `total_length`
   padded->set_type(ir::Type::tensor(data->dtype(), shape));
   const Size missing = subtract(ctx, Size(ctx.dim(4)), Size(ctx.op("Shape", {batch_sizes})));
   padded = ctx.concat({padded, padding(ctx, padded, missing)}, 0);
