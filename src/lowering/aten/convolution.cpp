@@ -212,13 +212,34 @@ void lower_conv_padding(LoweringContext& ctx) {
   ctx.result(convolve(ctx, operands_of(ctx), convolution));
 }
 
+/// The output padding is the argument at a position. ONNX has it as an attribute; where sizes decide it, as those that
+/// `output_size` asks for, the most that there may be is added and what is asked for kept: a result with less of it is
+/// the beginning of one with more.
+void lower_with_output_padding(LoweringContext& ctx, const Convolution& convolution, std::size_t position) {
+  const std::size_t count = convolution.stride.size();
+  std::vector<Size> asked = ctx.sizes(position);
+  asked.resize(count, asked.front());
+  Numbers most;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int64_t limit = std::max(convolution.stride[i], convolution.dilation[i]);
+    most.push_back(asked[i].number().value_or(limit - 1));
+  }
+  Value* result = convolve_transposed(ctx, operands_of(ctx), convolution, most);
+  const std::vector<Size> sizes = ctx.output_sizes();
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t axis = sizes.size() - count + i;
+    if (!asked[i].number()) result = ctx.slice(result, static_cast<std::int64_t>(axis), 0, sizes[axis]);
+  }
+  ctx.result(result);
+}
+
 void lower_conv_transpose(LoweringContext& ctx) {
   const std::size_t count = spatial_rank(ctx, ctx.input(1));
   const Convolution convolution = {.stride = spread(ctx.integers(3), count),
                                    .dilation = spread(ctx.integers(7), count),
                                    .pads = both_ends(spread(ctx.integers(4), count)),
                                    .groups = groups_of(ctx, 6)};
-  ctx.result(convolve_transposed(ctx, operands_of(ctx), convolution, spread(ctx.integers(5), count)));
+  lower_with_output_padding(ctx, convolution, 5);
 }
 
 void lower_convolution(LoweringContext& ctx) {
@@ -229,7 +250,7 @@ void lower_convolution(LoweringContext& ctx) {
                                    .groups = groups_of(ctx, 8)};
   const bool is_transposed = ctx.flag(6);
   if (!is_transposed) return ctx.result(convolve(ctx, operands_of(ctx), convolution));
-  ctx.result(convolve_transposed(ctx, operands_of(ctx), convolution, spread(ctx.integers(7), count)));
+  lower_with_output_padding(ctx, convolution, 7);
 }
 
 /// Time, batch, channels; the weight is [kernel, in, out].

@@ -76,6 +76,33 @@ def test_transposed_convolution_with_more_output_padding_than_stride(spatial: in
     )
 
 
+@pytest.mark.parametrize(("stride", "dilation"), [(2, 1), (3, 1), (2, 3)])
+@pytest.mark.parametrize("layer", [torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d], ids=lambda cls: cls.__name__)
+def test_a_transposed_convolution_to_a_size_that_was_there(
+    layer: type[torch.nn.ConvTranspose2d], stride: int, dilation: int
+) -> None:
+    """As a decoder goes back to the size of what its encoder had."""
+
+    class Decoder(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.up = layer(2, 3, 3, stride, padding=1, dilation=dilation)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            kept = x[..., ::stride] if x.dim() == 3 else x[..., ::stride, ::stride]
+            return self.up(kept, output_size=[size + 2 * dilation - 2 for size in x.shape[2:]])
+
+    axes = range(2, 3 if layer is torch.nn.ConvTranspose1d else 4)
+    model = Decoder().eval()
+    onnx = to_onnx(
+        model, (torch.randn(2, 2, *(8 for _ in axes)),), dynamic_shapes=({axis: f"a{axis}" for axis in axes},)
+    )
+    for size in (1, 2, 5, 6, 7, 12, 13):
+        x = torch.randn(2, 2, *(size + i for i in range(len(axes))))
+        (found,) = onnx.run({"x": x}).values()
+        torch.testing.assert_close(found, model(x))
+
+
 def test_convolution_in_float64(check: Check) -> None:
     x = torch.randint(-4, 4, (1, 2, 5, 5)).double()  # onnxruntime convolves in float32: small whole numbers stay exact
     check(functional.conv2d, [x, torch.randint(-4, 4, (3, 2, 3, 3)).double()])
