@@ -19,6 +19,14 @@ from .signature import TracedInputs, symbol_names
 _SHOWN = 4  # further conditions on an axis
 _TOLD_BESIDE = 3  # axes, of a cache of many layers for example
 
+#: What the model does at sizes that cost no axis, where the file is not what it is.
+_OTHER_THAN_THE_MODEL = {
+    Kind.EMPTY: "with an empty cache the model does something else",
+    Kind.NONE: "of none the model does something else",
+    Kind.SINGLE: "of a single one the model does something else",
+    Kind.SQUEEZED: "of a single one the model returns another rank",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class AxisOutcome:
@@ -66,9 +74,13 @@ class AxisOutcome:
         bound = f", at most {self.at_most}" if self.at_most is not None else ""
         own = [limit.condition for limit in self.bounds if limit.kind == Kind.OWN and limit.at_most is None]
         relations = f"; the model refuses other sizes than {' and '.join(own)}" if own else ""
-        tokens = [limit.condition for limit in self.bounds if limit.kind == Kind.EMPTY]
-        empty = f"; with an empty cache the model does something else ({' and '.join(tokens)})" if tokens else ""
-        return f"kept as {self.size}{bound}{relations}{empty}"
+        return f"kept as {self.size}{bound}{relations}{self._told_of_others()}"
+
+    def _told_of_others(self) -> str:
+        """The sizes at which the file is not what the model is, though they cost no axis."""
+        met = {kind: [limit.condition for limit in self.bounds if limit.kind == kind] for kind in _OTHER_THAN_THE_MODEL}
+        told = {kind: " and ".join(dict.fromkeys(conditions)) for kind, conditions in met.items() if conditions}
+        return "".join(f"; {_OTHER_THAN_THE_MODEL[kind]} ({conditions})" for kind, conditions in told.items())
 
     def _told_beside(self) -> str:
         """Axes that may be of that size by more than chance, as those of a mask that goes with a text."""

@@ -42,6 +42,8 @@ def test_a_squeeze_that_changes_the_rank_of_the_outputs_is_a_bound_with_its_line
     bounds = [bound for axis in model.axes for bound in axis.bounds if bound.kind == Kind.SQUEEZED]
     assert all(axis.kept for axis in model.axes)
     assert sorted({bound.condition for bound in bounds}) == expected
+    told = [str(axis) for axis in model.axes if any(bound.kind == Kind.SQUEEZED for bound in axis.bounds)]
+    assert all("; of a single one the model returns another rank (" in text for text in told)
     x = torch.randn(3, 4, 4)
     torch.testing.assert_close([*model.run({"x": x}).values()], [*pytree.tree_leaves(function(x))])
 
