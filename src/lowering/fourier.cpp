@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "lowering/axes.h"
 #include "lowering/number_lists.h"
 #include "lowering/size_arithmetic.h"
 
@@ -36,6 +37,17 @@ Value* forward(LoweringContext& ctx, Value* signal, const std::vector<std::int64
 
 Size halved(LoweringContext& ctx, const Size& size) {
   return size.number() ? Size(*size.number() / 2) : Size(ctx.op("Div", {as_dim(ctx, size), ctx.ints({2})}));
+}
+
+/// The spectrum of a real signal, or half of it: the first entry is real, and of an even number of samples the middle
+/// one. What rounding leaves there turns a phase of pi into one of minus pi.
+Value* real_where_exact(LoweringContext& ctx, Value* spectrum, std::int64_t axis, const Size& samples) {
+  Value* place = range(ctx, size_of(ctx, spectrum, axis));
+  Value* is_middle = ctx.op("Equal", {ctx.op("Mul", {place, ctx.ints({2})}), as_dim(ctx, samples)});
+  Value* is_exact = ctx.op("Or", {ctx.op("Equal", {place, ctx.ints({0})}), is_middle});
+  is_exact = ctx.unsqueeze(is_exact, counted(static_cast<std::size_t>(last_axis(ctx, spectrum) - axis), 1));
+  Value* is_imaginary = ctx.op("Equal", {ctx.ints({0, 1}), ctx.ints({1})});
+  return ctx.where(ctx.op("And", {is_exact, is_imaginary}), ctx.number_like(0.0, spectrum), spectrum);
 }
 
 /// The product of the sizes of the axes.
@@ -98,6 +110,9 @@ Value* to_complex(LoweringContext& ctx, const Transform& transform, Value* signa
                   const std::vector<std::int64_t>& axes) {
   const Size count = count_of(ctx, signal, axes);
   Value* spectrum = forward(ctx, is_inverse(transform) ? conjugated(ctx, signal) : signal, axes);
+  if (axes.size() == 1 && is_real(ctx, signal)) {
+    spectrum = real_where_exact(ctx, spectrum, axes.front(), size_of(ctx, signal, axes.front()));
+  }
   if (is_inverse(transform)) spectrum = conjugated(ctx, spectrum);
   return normalized(ctx, transform.normalization, spectrum, count);
 }
@@ -106,8 +121,9 @@ Value* half_to_complex(LoweringContext& ctx, const Transform& transform, Value* 
                        const std::vector<std::int64_t>& axes) {
   const Size count = count_of(ctx, signal, axes);
   const std::int64_t last = axes.back();
-  const Size kept = add(ctx, halved(ctx, size_of(ctx, signal, last)), 1);
-  Value* spectrum = ctx.slice(forward(ctx, signal, last), last, 0, kept);
+  const Size samples = size_of(ctx, signal, last);
+  const Size kept = add(ctx, halved(ctx, samples), 1);
+  Value* spectrum = real_where_exact(ctx, ctx.slice(forward(ctx, signal, last), last, 0, kept), last, samples);
   spectrum = forward(ctx, spectrum, std::vector<std::int64_t>(axes.begin(), axes.end() - 1));
   if (is_inverse(transform)) spectrum = conjugated(ctx, spectrum);
   return normalized(ctx, transform.normalization, spectrum, count);

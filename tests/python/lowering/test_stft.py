@@ -41,3 +41,26 @@ def test_signals_of_any_length(function: Callable[[torch.Tensor], torch.Tensor],
 
 def test_one_signal(check: Check) -> None:
     check(spectrum, [floats(64)], others=[[floats(101)]])
+
+
+def phases(x: torch.Tensor) -> torch.Tensor:
+    return torch.stft(x, 16, 5, window=WINDOW, center=False, return_complex=True).angle()
+
+
+def phases_of_an_odd_window(x: torch.Tensor) -> torch.Tensor:
+    return torch.fft.rfft(x[:, :15]).angle()
+
+
+def phases_of_all(x: torch.Tensor) -> torch.Tensor:
+    return torch.fft.rfft(x).angle()
+
+
+def phases_of_both_sides(x: torch.Tensor) -> torch.Tensor:
+    return torch.fft.fft(x[:, :16]).angle()[:, ::8]
+
+
+@pytest.mark.parametrize("function", [phases, phases_of_an_odd_window, phases_of_all, phases_of_both_sides])
+def test_a_real_entry_of_a_spectrum_has_the_phase_of_a_real_number(
+    function: Callable[[torch.Tensor], torch.Tensor], check: Check
+) -> None:
+    check(function, [floats(2, 64) - 1], others=[[floats(3, 101) - 1], [floats(2, 128) - 1]])
