@@ -188,7 +188,7 @@ def test_a_while_does_not_read_the_list_that_it_packs() -> None:
 
 
 #: One of 40 programs of a bigger grid, eight of them at a time.
-_SHARE = Share(count=960, every=40, at_once=8, right=5)
+_SHARE = Share(count=640, every=40, at_once=8, right=5)
 
 
 @pytest.mark.parametrize("first", _SHARE.firsts())

@@ -81,7 +81,7 @@ def test_a_size_is_not_what_it_is_in_the_first_way() -> None:
 
 
 #: One of 40 programs of a bigger grid, eight of them at a time.
-_SHARE = Share(count=960, every=40, at_once=8, right=4)
+_SHARE = Share(count=640, every=40, at_once=8, right=4)
 
 
 @pytest.mark.parametrize("first", _SHARE.firsts())
