@@ -98,7 +98,7 @@ def remove_entries() -> None:
             container[key] = before
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Argument:
     """What a cached function takes for another argument than any number or text: it is this very object.
 
@@ -114,6 +114,12 @@ class _Argument:
         if isinstance(item, tuple):
             return tuple(map(_Argument.of, item))
         return item if isinstance(item, (*_SYMBOLS, bool, int, float, str, NoneType)) else _Argument(item)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Argument) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
 
     def __repr__(self) -> str:
         return f"<{type(self.value).__name__} at {id(self.value)}>"

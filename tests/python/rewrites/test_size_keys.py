@@ -9,6 +9,7 @@ import torch
 from torch.nn import Module
 
 from exportguard import to_onnx
+from exportguard.rewrites.size_keys import _Argument
 
 TABLE: dict = {}
 
@@ -120,3 +121,9 @@ def test_a_model_that_was_called_before_finds_what_it_keeps() -> None:
         x = torch.randn(rows, 3)
         torch.testing.assert_close(next(iter(onnx.run({"x": x}).values())), model(x))
         model.masks = dict(kept)
+
+
+def test_arguments_of_cached_functions_are_the_same_objects_and_not_alike_ones() -> None:
+    one, other = torch.ones(3), torch.ones(3)  # whose comparison is no truth
+    assert len({_Argument(one), _Argument(one), _Argument(other)}) == 2
+    assert _Argument(one) != _Argument(other)
