@@ -14,7 +14,6 @@ FUNCTIONS = {**COMPOSITES, **ASKING, **OF_PICTURES}
 LEFT = {
     "parts of two rows": lambda r: r.split(2)[0],
     "two parts": lambda r: r.chunk(2)[0],
-    "two parts of nearly one size": lambda r: torch.tensor_split(r, 2)[0],
     "rows one by one": lambda r: r.unbind(0)[0],
     "cosine similarity to others": lambda r: torch.nn.functional.cosine_similarity(r, r[r[:, 0] > 0]),
     "tensordot over rows of others": lambda r: torch.tensordot(r, r[r[:, 0] > 0], ([0], [0])),

@@ -64,6 +64,8 @@ COMPOSITES: dict[str, _Function] = {
     "tensordot over rows": lambda r: torch.tensordot(r, r * 2, ([0], [0])),
     "tensordot over columns": lambda r: torch.tensordot(r, r * 2, ([1], [1])),
     "tensordot with weights": lambda r: torch.tensordot(r, torch.arange(12.0).view(4, 3), 1),
+    "the first of two parts": lambda r: torch.tensor_split(r, 2)[0],
+    "the last of three parts": lambda r: torch.tensor_split(r, 3)[-1],
     "diff": lambda r: r.diff(dim=0),
     "diff twice": lambda r: r.diff(n=2, dim=0),
     "diff none": lambda r: r.diff(n=0, dim=0),

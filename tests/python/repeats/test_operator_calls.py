@@ -10,8 +10,8 @@ import torch
 from stacks import Stack, inputs
 
 from exportguard import ExportOptions, _core
-from exportguard.axes import traced_program
-from exportguard.axes.traced_program import traced_inputs
+from exportguard.axes import true_shapes
+from exportguard.axes.traced_program import TracedProgram, traced_inputs
 from exportguard.inputs import CallInputs
 from exportguard.request import ExportRequest
 from exportguard.tracing import exported_module
@@ -87,10 +87,10 @@ def test_calls_that_cannot_be_made_are_refused() -> None:
 def test_a_block_returns_what_it_returns_in_python(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[int] = []
 
-    in_cpp = traced_program._operator_calls
+    in_cpp = true_shapes._operator_calls
 
     def both(own: Any, wanted: Any) -> Any:
-        one, other = in_cpp(own, wanted), traced_program._in_python(own, wanted)
+        one, other = in_cpp(own, wanted), true_shapes._in_python(own, wanted)
         assert one is not None
 
         def block(*given: Any) -> Any:
@@ -102,12 +102,12 @@ def test_a_block_returns_what_it_returns_in_python(name: str, monkeypatch: pytes
 
         return block
 
-    monkeypatch.setattr(traced_program, "_operator_calls", both)
+    monkeypatch.setattr(true_shapes, "_operator_calls", both)
     torch.manual_seed(0)
     model = Stack(indexed_blocks.MODELS[name]().layers[0].function, depth=8).eval()
     shapes = ({0: "batch", 1: "seq"},)
     request = ExportRequest.of(model, (inputs(2, 12),), {}, dynamic_shapes=shapes, options=ExportOptions())
     program = exported_module(request).program
     sizes = dict(zip(traced_inputs(program).sizes[0], (3, 9), strict=False))
-    traced_program.TracedProgram(program).run(CallInputs((inputs(3, 9),)), sizes)
+    TracedProgram(program).run(CallInputs((inputs(3, 9),)), sizes)
     assert compared

@@ -63,13 +63,3 @@ def test_python_code_that_asks_is_told_as_such() -> None:
 )
 def test_places_in_memory_are_left_out(said: str, told: str) -> None:
     assert without_addresses(said) == told
-
-
-def test_parts_of_rows_that_data_count_are_as_long_as_in_eager_mode() -> None:
-    model = OfRows(lambda r: torch.tensor_split(r, 2)[0]).eval()
-    x = torch.randn(5, 3)
-    made = to_onnx(model, (x, x[:, 0] > 0), dynamic_shapes=({0: "n"}, {0: "n"}), rewrite="auto")
-    for count in (5, 4, 2, 1):
-        mask = torch.arange(5) < count
-        (found,) = made.run({"x": x, "mask": mask}).values()
-        torch.testing.assert_close(found, model(x, mask))
