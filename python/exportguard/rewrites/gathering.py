@@ -288,8 +288,8 @@ def tensor(data: object, *args: Any, **options: Any) -> torch.Tensor:
     is_list = any(isinstance(leaf, torch.Tensor | Collected | Maybe) for leaf in leaves) and not is_number(data)
     if not is_tracing() or not is_list:
         return torch.tensor(data, *args, **options)
-    made = _nested(data)
     dtype = options.get("dtype")
+    made = _nested(data, is_typed=dtype is not None)
     if dtype is None:
         for leaf in leaves:
             require_one_kind(leaf, "decide the dtype of torch.tensor")
@@ -310,13 +310,28 @@ def typed_tensor(name: str, data: Any) -> torch.Tensor:
     return tensor(data, dtype=made.dtype) if is_list and is_tracing() else made(data)
 
 
-def _nested(data: Any) -> torch.Tensor:
+def _nested(data: Any, *, is_typed: bool) -> torch.Tensor:
+    """:param is_typed: whether the call says a dtype"""
     if is_open(data):
-        require_elements(data)  # without any, Python's list makes another dtype
-        return _of_rows(data.rows().rows)
+        rows = _of_rows(data.rows().rows)
+        is_default = all(_dtype_of(leaf) == torch.get_default_dtype() for leaf in pytree.tree_leaves(data))
+        return rows if rows.dim() == 1 and (is_typed or is_default) else _with_elements(data, rows)
     if isinstance(data, list | tuple):
-        return _beside_each_other([_nested(part) for part in parts_of(data)])
+        return _beside_each_other([_nested(part, is_typed=is_typed) for part in parts_of(data)])
     return number_tensor(data)
+
+
+def _with_elements(data: Grown, rows: torch.Tensor) -> torch.Tensor:
+    """The rows of a list that has elements: of one without any, torch.tensor makes another dtype, and one axis.
+
+    A file has no checks: the first row is looked for, which ends a run where there is none.
+    """
+    require_elements(data)
+    count = rows.shape[0]
+    if not has_free_unbacked_symbols(count):
+        return rows
+    places = torch.cat([torch.zeros(1, dtype=torch.int64), torch.arange(count)])
+    return rows.index_select(0, places).narrow(0, 1, count)
 
 
 def _of_rows(rows: Any) -> torch.Tensor:

@@ -146,6 +146,8 @@ A program means what it means in Python, or the export fails with the line and t
   in front, `outs.insert(0, row)`, are appended and turned around behind it, if the function made the list and the loop
   does nothing else with it.
   `sorted` ends a run where a key is NaN: Python's order of such keys comes from how it goes about it.
+  `torch.tensor` of a list that data leaves empty is of float32 and one axis in Python, whatever its elements would have
+  been: where that is another dtype or rank than theirs, such a run ends.
 - **Sizes of steps.** A variable that a step leaves as a tensor of another size (`rest = rest[1:]`, `order =
   order[1:][mask]`, `out = torch.cat([out, part])`, `x = x[0::2] + x[1::2]`) is carried under sizes that only a run
   tells; its rank and dtype stay. The step, the test and what follows ask for its sizes anew, and nothing that the

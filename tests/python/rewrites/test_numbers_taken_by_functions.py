@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import textwrap
 
 import pytest
@@ -10,6 +11,7 @@ from drawn_programs import wrong_of
 from random_programs import model_of
 
 from exportguard import ExportGuardError, to_onnx
+from pairs import every_second
 
 _HEAD = """
 import functools
@@ -94,6 +96,35 @@ def test_a_number_is_taken_as_in_eager_mode(name: str) -> None:
             wanted = model(x.clone())
             assert answer.dtype == wanted.dtype
             assert wrong_of(onnx, {"x": x}, wanted) == ""
+
+
+#: Lists that may stay empty, and how torch.tensor is called.
+LISTS = ("i", "(i, i + 1)", "row[0].long()", "float(row[0])", "(float(row[0]), 2.0)", "int(row[0])", "row[0] > 1")
+CALLS = (
+    "torch.tensor(found)",
+    "torch.tensor(found, dtype=torch.int32)",
+    "torch.LongTensor(found)",
+    "torch.tensor([found])",
+)
+
+
+@pytest.mark.parametrize(("element", "call"), every_second(LISTS, CALLS))
+def test_a_list_without_elements_is_as_in_eager_mode_or_ends_the_run(element: str, call: str) -> None:
+    body = f"""
+        found = []
+        for i, row in enumerate(x):
+            if row.sum() > 0:
+                found.append({element})
+        return {call}
+    """
+    model = _model("no elements", body)
+    onnx = to_onnx(model, (torch.randn(5, 2),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    for x in (torch.randn(5, 2), torch.ones(1, 2), -torch.ones(4, 2)):
+        wanted, answers = model(x), []
+        with contextlib.nullcontext() if wanted.numel() else contextlib.suppress(RuntimeError):
+            answers = [*onnx.run({"x": x}).values()]
+        for answer in answers:
+            torch.testing.assert_close(answer, wanted)
 
 
 REFUSED = {
