@@ -11,6 +11,7 @@ JOBS ?= $(shell nproc)
 # Sources are compiled ten at a time, which takes less time; OFF for work on them, where one alone changes.
 UNITY ?= ON
 TESTS ?= tests/python tests/models
+EVERY ?= # --every: the cases of grids that `thinned` leaves out, too
 OLDEST := .venv-oldest
 OLDEST_TESTS = $(addprefix tests/python/,$(addsuffix .py,test_guard test_guard_document test_caches test_state_caches test_every_patch \
 	test_patch_details test_patches_torch test_patches_transformers test_dynamic_shapes test_axis_report \
@@ -112,7 +113,7 @@ test-cpp: build
 	cd $(BUILD) && ctest --output-on-failure -j $(JOBS)
 
 test-python: build $(VENV)/.browser
-	$(PYTEST) -n $(JOBS) --dist worksteal $(TESTS)
+	$(PYTEST) -n $(JOBS) --dist worksteal $(EVERY) $(TESTS)
 
 test-install: build wheel
 	$(PYTEST) tests/install

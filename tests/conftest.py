@@ -1,9 +1,10 @@
-"""What all tests share: the same random numbers in each run, and a library that says what it has to say."""
+"""What all tests share: the same random numbers in each run, a library that says what it has to say, thinned grids."""
 
 from __future__ import annotations
 
 import logging
 import random
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -27,3 +28,31 @@ def _the_same_numbers_in_each_run() -> None:
 @pytest.fixture(autouse=True)
 def _no_test_is_quiet_because_of_another() -> None:
     logging.getLogger("exportguard").setLevel(logging.NOTSET)  # which a command line with -q has set
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--every", action="store_true", help="run the cases that `thinned` leaves out, too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "thinned(n): a run takes one in n of a test's cases, with --every all of them")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what `thinned` says. A case that is asked for by its name is run."""
+    if config.option.every or any("::" in arg for arg in config.args):
+        return
+    counts: Counter[str] = Counter()
+    parts: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    for item in items:
+        marker = item.get_closest_marker("thinned")
+        test = item.nodeid.partition("[")[0]
+        parts[marker is None or _is_taken(counts[test], *marker.args)].append(item)
+        counts[test] += 1
+    items[:] = parts[True]
+    config.hook.pytest_deselected(items=parts[False])
+
+
+def _is_taken(index: int, share: int) -> bool:
+    """One case in `share`, in steps of the golden ratio: in a grid each row and each column has about its part."""
+    return index * (5**0.5 - 1) / 2 % 1 < 1 / share

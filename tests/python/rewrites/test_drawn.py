@@ -9,7 +9,6 @@ import torch
 from random_programs import model_of
 
 from exportguard import RewriteError, to_onnx
-from pairs import every_second
 
 #: What asks the rows of `{source}` one after the other; `self.ask` counts how often it is asked.
 ASKING = {
@@ -61,7 +60,9 @@ class Model(torch.nn.Module):
 """
 
 
-@pytest.mark.parametrize(("asking", "source"), every_second(ASKING, SOURCES))
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("asking", ASKING)
 def test_no_element_is_made_behind_the_one_that_decides(asking: str, source: str) -> None:
     text = _PROGRAM.format(asking=ASKING[asking].format(source=SOURCES[source]))
     model = model_of(text, f"/drawn/{asking} {source}.py")

@@ -11,7 +11,6 @@ from drawn_programs import wrong_of
 from random_programs import model_of
 
 from exportguard import ExportGuardError, to_onnx
-from pairs import every_second
 
 _HEAD = """
 import functools
@@ -108,7 +107,9 @@ CALLS = (
 )
 
 
-@pytest.mark.parametrize(("element", "call"), every_second(LISTS, CALLS))
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("element", LISTS)
 def test_a_list_without_elements_is_as_in_eager_mode_or_ends_the_run(element: str, call: str) -> None:
     body = f"""
         found = []
