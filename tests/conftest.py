@@ -40,14 +40,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what `thinned` says. A case that is asked for by its name is run."""
-    if config.option.every or any("::" in arg for arg in config.args):
+    if config.option.every:
         return
+    named = tuple(arg for arg in config.args if "::" in arg)
     counts: Counter[str] = Counter()
     parts: dict[bool, list[pytest.Item]] = {True: [], False: []}
     for item in items:
         marker = item.get_closest_marker("thinned")
         test = item.nodeid.partition("[")[0]
-        parts[marker is None or _is_taken(counts[test], *marker.args)].append(item)
+        is_asked_for = marker is None or item.nodeid.startswith(named)
+        parts[is_asked_for or _is_taken(counts[test], *marker.args)].append(item)
         counts[test] += 1
     items[:] = parts[True]
     config.hook.pytest_deselected(items=parts[False])

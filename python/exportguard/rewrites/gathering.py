@@ -282,12 +282,30 @@ TYPED = frozenset(
 )
 
 
-def tensor(data: object, *args: Any, **options: Any) -> torch.Tensor:
+def tensor(data: object, **options: Any) -> torch.Tensor:
     """`torch.tensor(data)`, of numbers that are tensors as well."""
-    leaves = pytree.tree_leaves(data)
+    if isinstance(data, torch.Tensor) and data.dim() and is_tracing():
+        return data.detach().clone().to(**options)
+    return _made(torch.tensor, data, **options)
+
+
+def as_tensor(data: object, dtype: torch.dtype | None = None, **options: Any) -> torch.Tensor:
+    """`torch.as_tensor(data)`, of numbers that are tensors as well."""
+    return _made(torch.as_tensor, data, dtype=dtype, **options)
+
+
+def new_tensor(like: Any, data: object, **options: Any) -> Any:
+    """`like.new_tensor(data)`, which has its dtype."""
+    if not isinstance(like, torch.Tensor) or isinstance(data, torch.Tensor):
+        return like.new_tensor(data, **options)
+    return _made(like.new_tensor, data, **{"dtype": like.dtype, **options})
+
+
+def _made(function: Callable[..., torch.Tensor], data: object, **options: Any) -> torch.Tensor:
+    leaves = [] if isinstance(data, torch.Tensor) else pytree.tree_leaves(data)
     is_list = any(isinstance(leaf, torch.Tensor | Collected | Maybe) for leaf in leaves) and not is_number(data)
     if not is_tracing() or not is_list:
-        return torch.tensor(data, *args, **options)
+        return function(data, **options)
     dtype = options.get("dtype")
     made = _nested(data, is_typed=dtype is not None)
     if dtype is None:

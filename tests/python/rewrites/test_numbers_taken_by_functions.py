@@ -55,6 +55,15 @@ RIGHT = {
             pairs.append((i, float(row.sum())))
         return torch.tensor(pairs)
     """,
+    "a tensor of a tensor is another one": """
+        if x.sum() > 0:
+            x = x * 2
+        y, z = torch.tensor(x), torch.as_tensor(x * 1)
+        y += 1
+        z += x.shape[0]
+        return x + y
+    """,
+    "numbers as a tensor": "return torch.as_tensor([x[0, 0], 2.0]) + x.new_tensor([x.sum(), x.shape[0]])",
     "padding": "return torch.nn.functional.pad(x, (1, 2, -1, 1), value=x.mean().item())",
     "padding by place": 'return torch.nn.functional.pad(x.long(), (0, 1), "constant", int(x.sum()))',
     "a length": """
@@ -104,6 +113,8 @@ CALLS = (
     "torch.tensor(found, dtype=torch.int32)",
     "torch.LongTensor(found)",
     "torch.tensor([found])",
+    "torch.as_tensor(found)",
+    "x.new_tensor(found)",
 )
 
 

@@ -218,8 +218,11 @@ class _Tensors(Transformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         self.generic_visit(node)
-        if _is_of_torch(node.func) and node.func.attr == "tensor":  # type: ignore[attr-defined]
-            node.func = build.runtime("tensor")
+        if _is_of_torch(node.func) and node.func.attr in ("tensor", "as_tensor"):  # type: ignore[attr-defined]
+            node.func = build.runtime(node.func.attr)  # type: ignore[attr-defined]
+        elif isinstance(node.func, ast.Attribute) and node.func.attr == "new_tensor":
+            node.args.insert(0, node.func.value)
+            node.func = build.runtime("new_tensor")
         return node
 
 

@@ -28,4 +28,4 @@ def _makes_a_tensor(node: ast.AST) -> bool:
         return False
     is_ours = isinstance(node.func.value, ast.Name) and node.func.value.id == RUNTIME_NAME
     is_of_values = any(isinstance(part, ast.Name | ast.Subscript) for part in ast.walk(node.args[0]))
-    return is_ours and node.func.attr == "tensor" and is_of_values
+    return is_ours and node.func.attr in ("tensor", "as_tensor", "new_tensor") and is_of_values
