@@ -101,7 +101,8 @@ def chosen(rows: object, are_there: torch.Tensor) -> Collected:
 
 def row_of(leaf: torch.Tensor, index: Any) -> torch.Tensor:
     """A row, which is a number if the rows stand for numbers, else a part of them, as it is one in Python."""
-    position = index.reshape(1) if isinstance(index, torch.Tensor) else None
+    is_number_of_run = isinstance(index, torch.Tensor | torch.SymInt)
+    position = number_tensor(index).reshape(1) if is_number_of_run else None
     row = leaf[index] if position is None else leaf[position].squeeze(0)
     if rows_are_numbers(leaf):
         return as_number(row)

@@ -20,6 +20,7 @@ from exportguard.rewrites.recording import Captured, record, substituted
 from exportguard.rewrites.sharing import has_another_name
 from exportguard.rewrites.state import Slot, Snapshot
 from exportguard.rewrites.watch import is_stop, note_containers, note_put
+from exportguard.rewrites.whole_lists import Whole, leaving_rows, of_two_forms
 from exportguard.source.errors import RewriteError
 
 Branch = Callable[..., Any]
@@ -113,6 +114,7 @@ class Condition:
         self._line = line
 
     def build(self, predicate: object) -> Any:
+        stale = aliases_now().stale_now()
         captured = Captured()
         snapshot = Snapshot(functions=self._branches)
         for number in snapshot.numbers():  # a comparison of one in a branch is no function of torch's
@@ -121,8 +123,12 @@ class Condition:
         if any(run.error is not None for run in runs):
             return self._without_error(predicate, [run.error for run in runs])
         slots = list({slot.identity(): slot for run in runs for slot, _ in run.changes}.values())
-        note_put(slots, snapshot)
         outcomes = (runs[0].recorded(slots), runs[1].recorded(slots))
+        lists = of_two_forms(slots, snapshot.before, [held for _, held in outcomes])
+        if lists:
+            aliases_now().set_stale(stale)
+            return self._with_rows(lists).build(predicate)
+        note_put(slots, snapshot)
         merge = Merge(
             outcomes, names=self._names, slots=slots, is_older=snapshot.knows, line=self._line, leaving=self._leaving
         )
@@ -143,6 +149,14 @@ class Condition:
         for output, sources in zip(outputs[: merge.tensor_count], merge.sources(), strict=True):
             aliases.link(output, sources)
         return result
+
+    def _with_rows(self, lists: Sequence[Grown]) -> Condition:
+        """The test with these lists as rows of one tensor before it and behind both branches."""
+        whole = [*map(Whole, lists)]
+        for known in whole:
+            known.become_rows()
+        then, orelse = (leaving_rows(branch, whole) for branch in self._branches)
+        return Condition(then, orelse, self._names, self._line, self._leaving)
 
     def _runs(self, snapshot: Snapshot, captured: Captured) -> list[Run]:
         """Both branches, run from the same state; what either makes stale is stale behind them."""

@@ -3,7 +3,8 @@
 What steps before appended is nowhere in the body of a scan. The last elements are therefore carried from step to step
 as variables are, with the length of the list: `outs[-1]`, `outs[-2:]`, `outs[t - 1]` by the number of the step,
 `outs[len(outs) - 2]` and `len(outs)` are answered with them. `outs[0]` is what it was before the loop, if it was there.
-Anything else that a step asks of such a list is refused.
+Where a step asks for anything else (`torch.stack(outs)`, `for o in outs`, `outs.pop()`), the loop carries the rows of
+the whole list (`whole_lists`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from exportguard.rewrites.collected import Collected, Grown, Maybe, truth_of
 from exportguard.rewrites.conditional import ifexp
 from exportguard.rewrites.numbers import Affine, affine_of
 from exportguard.rewrites.places import line_now
+from exportguard.rewrites.whole_lists import Whole
 from exportguard.source.errors import RewriteError, forget
 
 Body = Callable[..., tuple[Any, tuple[Any, ...]]]
@@ -29,10 +31,16 @@ _DEEPEST = 8  # elements that are carried
 class ReadsOwnListError(RewriteError):
     """A step of a loop reads lists that it appends to."""
 
-    def __init__(self, text: str, lists: Sequence[Grown], depth: int = 0) -> None:
+    def __init__(self, text: str, lists: Sequence[Grown], depth: int = 0, *, is_whole: bool = False) -> None:
         super().__init__(text)
         self.lists = lists
         self.depth = depth
+        self.is_whole = is_whole
+
+    @property
+    def is_of_another_loop(self) -> bool:
+        """Whether a loop around the one that is analysed fills the list."""
+        return any(grown.tail is not None for grown in self.lists)
 
 
 def refusal(where: str) -> str:
@@ -136,26 +144,25 @@ class Tail:
     def end(self) -> tuple[tuple[Any, ...], Any]:
         """What the next step finds: the last elements and the length."""
         if self._is_counted and (len(self._appended()) != 1 or isinstance(self._appended()[0], Maybe | Collected)):
-            raise RewriteError(
-                f"{line_now()}: a list is read by the number of the step of the loop that fills it, which appends to "
-                "it more or less often than once in some step; write into a tensor of the loop's length"
-            )
+            self.refuse()  # an index is then no place from behind
         return tuple(self.elements()[: len(self._elements)]), self.length()
 
     def refuse(self) -> NoReturn:
-        """Says that a step cannot ask this of the list."""
-        raise RewriteError(refusal(line_now()))
+        """Says that the ends of the list do not tell this."""
+        raise ReadsOwnListError(refusal(line_now()), [self._grown], is_whole=True)
 
 
 class OwnLists:
     """Lists of which a loop carries the ends and the lengths: variables of its that are added to those of the model.
 
     :param lists: each has `depth` elements at its end
+    :param whole: lists of which it carries all rows; each surely has some part
     """
 
-    def __init__(self, lists: Sequence[Grown], depth: int) -> None:
+    def __init__(self, lists: Sequence[Grown], depth: int, whole: Sequence[Grown] = ()) -> None:
         self._lists = [*lists]
         self._depth = depth
+        self._whole = [*map(Whole, whole)]
         self._lengths = [None if grown.is_open else len(grown.parts) for grown in lists]
 
     @property
@@ -165,27 +172,31 @@ class OwnLists:
 
     def start(self) -> tuple[Any, ...]:
         """What they hold before the loop."""
+        for grown in self._whole:
+            grown.become_rows()
         ends = [tuple(grown.item(-k - 1) for k in range(self._depth)) for grown in self._lists]
         return tuple(part for end, grown in zip(ends, self._lists, strict=True) for part in (end, grown.length()))
 
     def around(self, body: Body) -> Body:
         """The body of a loop over items that carries them as well."""
-        if not self._lists:
+        if not self._lists and not self._whole:
             return body
-        lists = self._lists  # what the body reads is found by the variables of functions
+        lists, whole = self._lists, self._whole  # what the body reads is found by the variables of functions
 
         def step(item: Any, *current: Any) -> tuple[Any, tuple[Any, ...]]:
             count = len(current) - 2 * len(lists)
             with self._begun(item, current[count:]):
                 goes_on, after = body(item, *current[:count])
                 ends = [grown.tail.end() for grown in lists]
+            for grown in whole:
+                grown.become_rows()
             return goes_on, (*after, *(part for end in ends for part in end))
 
         return step
 
     def around_while(self, test: Callable[..., Any], body: Body) -> tuple[Callable[..., Any], Body]:
         """The test and the body of a `while` that carries them as well."""
-        if not self._lists:
+        if not self._lists and not self._whole:
             return test, body
         lists = self._lists
         around = self.around(lambda _, *current: body(*current))
@@ -222,19 +233,31 @@ def with_own_lists(run: Callable[[OwnLists], Result]) -> Result:
     :raises RewriteError: something else is asked of a list
     """
     own: list[Grown] = []
+    whole: list[Grown] = []
     depth = 0
     while True:
         try:
-            return run(OwnLists(own, depth))
+            return run(OwnLists(own, depth, whole))
         except ReadsOwnListError as error:
-            known = len(own), depth
-            own += [grown for grown in error.lists if not any(grown is other for other in own)]
-            depth = max(depth, error.depth)
-            if not all(can_be_carried(grown, depth) for grown in own):
+            if error.is_of_another_loop:
                 raise
-            if known == (len(own), depth):
+            known = len(own), depth, len(whole)
+            found = whole if error.is_whole else own
+            found += [grown for grown in error.lists if not _is_among(grown, [*whole, *found])]
+            depth = max(depth, error.depth)
+            whole += [
+                grown for grown in own if not _is_among(grown, whole) and not can_be_carried(grown, max(depth - 1, 0))
+            ]
+            own = [grown for grown in own if not _is_among(grown, whole)]
+            if not all(can_be_carried(grown, depth) for grown in own) or not all(grown.parts for grown in whole):
+                raise
+            if known == (len(own), depth, len(whole)):
                 raise RewriteError(str(error)) from error
             forget(error)
+
+
+def _is_among(grown: Grown, others: Sequence[Grown]) -> bool:
+    return any(grown is other for other in others)
 
 
 def can_be_carried(grown: Grown, depth: int) -> bool:

@@ -113,6 +113,8 @@ def _through(
     except UnstableError as error:
         reason: RewriteError = error
     except ReadsOwnListError as error:
+        if error.is_of_another_loop:
+            raise
         reason = error
     if may_be_empty:
         raise reason

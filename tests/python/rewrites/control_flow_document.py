@@ -137,7 +137,9 @@ A program means what it means in Python, or the export fails with the line and t
   a step, so that a loop carries the last elements of a list which a step reads: `outs[-1]`, `outs[-2:]`, `outs[t - 1]`
   by the number of a step that appends one element each time, `outs[len(outs) - 2]`, `len(outs)`, `if outs`; `outs[0]`
   is what it was before the loop. Where there may be none before the loop, its first step is written in front of it.
-  Anything else that a step asks of such a list, as `torch.stack(outs)`, is refused. Tensors whose size is made in the
+  Where a step asks for more (`torch.stack(outs)`, `for o in outs`, `outs.pop()`), and where a branch makes the list
+  shorter, all of its rows are carried, one tensor that each step makes anew; its elements need one size then. Tensors
+  whose size is made in the
   step, as `x[i:i + 2]` that may end at the end of x, `row[mask]` or `vector.expand(count, -1)`, lie behind each other
   in one tensor, along the one axis whose size differs, with a number for each that tells how long it is: `torch.cat`,
   `pad_sequence`, an index, slices, loops over the list and `len` of it are right, and `torch.stack` of elements that

@@ -1,4 +1,4 @@
-"""A loop that reads a list which it fills: its last elements and its length are carried, anything else is refused."""
+"""A loop that reads a list which it fills: its last elements and its length are carried, or all of it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ReadsTheLast(Module):
         return torch.stack(outs)
 
 
-@REFUSED.add()
+@RIGHT.add(LONG)
 class StacksWhatIsThere(Module):
     def forward(self, x):
         keys, outs = [], []
@@ -93,7 +93,7 @@ class AsksWhetherThereIsOne(Module):
         return torch.stack(outs)
 
 
-@REFUSED.add()
+@RIGHT.add(LONG)
 class GoesThroughWhatIsThere(Module):
     def forward(self, x):
         outs, h = [x[0]], x.sum(0)
@@ -193,16 +193,25 @@ class IsLeftOnData(Module):
 
 
 @REFUSED.add()
+class ReadsElementsOfSeveralSizes(Module):
+    def forward(self, x):
+        outs = [x[:1]]
+        for t in range(1, x.shape[0]):
+            outs.append(torch.cat(outs)[:t])
+        return torch.cat(outs)
+
+
+@RIGHT.add(LONG)
 class ReadsByANumberOfItsOwn(Module):
     def forward(self, x):
         outs = [x[0]]
         for t in range(1, x.shape[0]):
             if x[t].sum() > 0:
-                outs.append(outs[t - 1] + x[t])
+                outs.append(outs[(t - 1) % len(outs)] + x[t])
         return outs[-1]
 
 
-@REFUSED.add()
+@RIGHT.add(LONG)
 class PutsAtTheFrontWhatItReads(Module):
     def forward(self, x):
         outs = [x[0]]
@@ -218,5 +227,5 @@ def test_a_list_that_no_step_reads_is_right(cls: type[Module]) -> None:
 
 @pytest.mark.parametrize("cls", REFUSED, ids=lambda cls: cls.__name__)
 def test_what_else_the_steps_before_appended_is_not_read(cls: type[Module]) -> None:
-    with torch_export_rewrite(cls), pytest.raises(RewriteError, match=r"line \d+.*: a (step of a loop|list is read)"):
+    with torch_export_rewrite(cls), pytest.raises(RewriteError, match=r"line \d+.*several sizes"):
         torch.export.export(cls(), (up(3),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), strict=False)
