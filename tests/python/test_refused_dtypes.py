@@ -55,7 +55,7 @@ def refuses(function: Function, y: torch.Tensor) -> bool:
     return False
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("dtype", OTHERS, ids=str)
 @pytest.mark.parametrize("name", PRODUCTS, ids=str)
 def test_a_model_that_eager_refuses_is_refused(name: str, dtype: torch.dtype) -> None:
@@ -181,7 +181,7 @@ class _WithANumber(torch.nn.Module):
         return self.function(x, self.number)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
 @pytest.mark.parametrize("name", BESIDE, ids=str)
 def test_a_number_that_a_dtype_does_not_hold_is_refused_where_eager_refuses_it(name: str, dtype: torch.dtype) -> None:

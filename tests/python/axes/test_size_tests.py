@@ -277,6 +277,7 @@ QUOTIENTS: dict[str, Callable[[int], bool]] = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("rows", [3, 9])
 @pytest.mark.parametrize("holds", QUOTIENTS.values(), ids=QUOTIENTS)
 def test_a_test_of_a_quotient_of_sizes_is_a_branch(holds: Callable[[int], bool], rows: int) -> None:

@@ -60,7 +60,7 @@ class Model(torch.nn.Module):
 """
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("asking", ASKING)
 def test_no_element_is_made_behind_the_one_that_decides(asking: str, source: str) -> None:

@@ -52,7 +52,7 @@ class Model(torch.nn.Module):
 """
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", ENDLESS)
 @pytest.mark.parametrize("head", HEADS)
 def test_what_has_no_end_beside_what_has_one(name: str, head: str) -> None:

@@ -85,6 +85,7 @@ def test_the_programs_have_every_pair() -> None:
         assert {(p[one], p[other]) for p in found} == {*itertools.product(parts[one], parts[other])}
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("number", "use", "loop"), _programs())
 def test_the_program_is_that_of_eager_mode(number: str, use: str, loop: str) -> None:
     source = _PROGRAM.format(number=NUMBERS[number], loop=LOOPS[loop].format(use=USES[use]))
@@ -117,6 +118,7 @@ def test_steps_over_as_many_rows_as_tensor_data_leaves_are_counted() -> None:
 NO_NUMBERS = ("None", "'a'", "()", "object")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("other", NO_NUMBERS)
 @pytest.mark.parametrize("order", ["k == {}", "k != {}", "{} == k", "{} != k"])
 def test_a_number_is_compared_with_what_is_no_number(other: str, order: str) -> None:
