@@ -224,6 +224,7 @@ def _program(iterator: str, way_out: str, later: str) -> str:
 EVERY = [*itertools.product(ITERATORS, WAYS_OUT, LATER)]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("case", EVERY[::23], ids=" ".join)
 def test_an_iterator_that_data_left_is_not_used_again(case: tuple[str, str, str]) -> None:
     """The example does not leave it, so that only the search for who uses it stops the export."""

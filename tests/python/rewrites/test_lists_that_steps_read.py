@@ -65,7 +65,7 @@ HEADS = (
     "for i, row in enumerate(x * 1):\n    if row.sum() > 3.0 + i:\n        break",
 )
 
-SHARE = Share(1000, 31, 4, 2)
+_SHARE = Share(count=1000, every=31, at_once=4, right=2)
 
 
 def source_of(seed: int) -> str:
@@ -90,9 +90,11 @@ def outcome(seed: int) -> str:
     return outcome_of(f"/steps/{seed}.py", source_of(seed), inputs, {0: "rows"})
 
 
-@pytest.mark.parametrize("first", SHARE.firsts())
+@pytest.mark.thinned(3)
+@pytest.mark.thinned(3)
+@pytest.mark.parametrize("first", _SHARE.firsts())
 def test_a_step_reads_what_the_steps_before_it_left(first: int) -> None:
-    SHARE.check(outcome, first)
+    _SHARE.check(outcome, first)
 
 
 RIGHT = {

@@ -188,9 +188,10 @@ def test_a_while_does_not_read_the_list_that_it_packs() -> None:
 
 
 #: One of 40 programs of a bigger grid, eight of them at a time.
-_SHARE = Share(count=640, every=40, at_once=8, right=5)
+_SHARE = Share(count=640, every=40, at_once=4, right=2)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("first", _SHARE.firsts())
 def test_packed_lists_are_right_or_refused(first: int) -> None:
     _SHARE.check(outcome, first)

@@ -85,9 +85,10 @@ def test_a_branch_that_the_example_does_not_take_has_slices_too(sign: int) -> No
 
 
 #: One of five programs, eight of them at a time.
-_SHARE = Share(count=80, every=5, at_once=8, right=4)
+_SHARE = Share(count=80, every=5, at_once=4, right=2)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("first", _SHARE.firsts())
 def test_slices_in_bodies_are_right_or_refused(first: int) -> None:
     _SHARE.check(outcome, first)
