@@ -42,7 +42,7 @@ from exportguard.rewrites.packing import Packing, packing_of
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.recording import Captured, record, substituted
 from exportguard.rewrites.resizing import unbound
-from exportguard.rewrites.sharing import at, has_another_name, replaced
+from exportguard.rewrites.sharing import at, has_another_name, replaced, require_apart
 from exportguard.rewrites.state import MISSING, UNDEFINED, Slot, Snapshot
 from exportguard.rewrites.watch import note_containers, note_put
 from exportguard.rewrites.whole_lists import is_remade
@@ -271,6 +271,7 @@ class Loop:
         self, values: tuple[Any, ...], held: list[Any], after: tuple[Any, ...], changes: list[tuple[Slot, Any]]
     ) -> bool:
         self._after = after
+        require_apart(self._names, values, after, [slot for slot, _ in changes], self._line)
         is_new = self._note_slots(changes)
         now = {slot.identity(): new for slot, new in changes}
         later = [slot.as_value(now.get(slot.identity(), self._snapshot.before(slot))) for slot in self._slots]

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 from exportguard.rewrites.catching import model_frames
+from exportguard.rewrites.collected import Grown
 from exportguard.rewrites.opening import is_object
-from exportguard.rewrites.state import Snapshot
+from exportguard.rewrites.state import UNDEFINED, Slot, Snapshot
+from exportguard.source.errors import RewriteError
 
 Path = tuple[Any, ...]
 _DEPTH = 4  # containers in containers
@@ -35,6 +37,42 @@ def _replaced(one: Any, other: Any, is_older: Callable[[Any], bool], path: Path)
     for key in first:
         if key in second:
             yield from _replaced(first[key], second[key], is_older, (*path, key))
+
+
+def require_apart(
+    names: Sequence[str], before: Sequence[Any], after: Sequence[Any], changed: Sequence[Slot], line: int
+) -> None:
+    """Refuses a step of a loop that gives a variable a list, dict or object which it changes under another name.
+
+    The next step would have one under both names in Python, and two in a graph.
+
+    :param before: the variables in front of the step
+    :param after: the variables behind it
+    :param changed: what the step changed of what was there before the loop
+    """
+    owners = {id(slot.owner) for slot in changed}
+    for name, old, new in zip(names, before, after, strict=True):
+        if not owners or old is UNDEFINED:  # which a step gives a value before it reads it
+            continue
+        own = {id(part) for part in _containers(old)}
+        taken = next((part for part in _containers(new) if id(part) in owners - own), None)
+        if taken is not None:
+            raise RewriteError(
+                f"line {line}: a step of a loop over tensors gives `{name}` a {_KINDS.get(type(taken), 'container')} "
+                "that it changes under another name; the next step has one under both names in Python, and two in a "
+                "graph: copy it"
+            )
+
+
+_KINDS: dict[type, str] = {list: "list", Grown: "list", dict: "dict"}
+
+
+def _containers(item: Any, depth: int = 0) -> Iterator[Any]:
+    """The lists, dicts and objects that a value is and holds."""
+    if isinstance(item, list | dict) or is_object(item):
+        yield item
+    for part in _parts_of(item).values() if depth < _DEPTH else ():
+        yield from _containers(part, depth + 1)
 
 
 def at(item: Any, path: Path) -> Any:

@@ -35,6 +35,8 @@ class Whole:
 
         :raises RewriteError: its elements are not known to be of one size
         """
+        if self._grown.tail is not None:
+            self._grown.tail.refuse()
         parts = self._grown.parts
         if not parts and self._known is None:
             return

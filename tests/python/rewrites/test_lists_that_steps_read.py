@@ -200,5 +200,31 @@ def test_what_rows_of_one_tensor_cannot_be_is_refused(name: str) -> None:
         to_onnx(model, (torch.randn(5, 2),), dynamic_shapes=({0: "rows"},), rewrite="auto")
 
 
+SHARED = {
+    "an entry": ("a[0] = a[0] + row", "b = a", "a list"),
+    "an element more": ("a.append(row)", "b = a", "a list"),
+    "an entry of a dict": ('d["k"] = d["k"] + row', "c = d", "a dict"),
+    "within another": ("a[0] = a[0] + row", 'c = {"k": row, "a": a}', "a list"),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_what_a_step_changes_has_one_name_in_the_next(name: str) -> None:
+    change, binding, kind = SHARED[name]
+    model = _model(
+        name,
+        f"""
+        a, b, d, c, total = [x[0]], [x[1]], {{"k": x[0]}}, {{"k": x[1], "a": [x[1]]}}, x[0] * 0
+        for row in x:
+            {change}
+            total = total + torch.stack(b).sum(0) + c["k"]
+            {binding}
+        return total
+        """,
+    )
+    with pytest.raises(ExportGuardError, match=rf"gives `[bc]` {kind} that it changes under another name.*copy it"):
+        to_onnx(model, (torch.randn(5, 2),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+
+
 if __name__ == "__main__":
     check_by_hand(outcome, source_of)
