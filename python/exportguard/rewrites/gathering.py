@@ -30,6 +30,7 @@ from exportguard.rewrites.iteration import Rows, rows_of
 from exportguard.rewrites.joining import require_elements
 from exportguard.rewrites.logic import and_, bool_, not_, or_
 from exportguard.rewrites.numbers import as_number, is_number, number_tensor, require_one_kind
+from exportguard.rewrites.ordering import less
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.raising import require_no_handler
 from exportguard.rewrites.recording import Captured, record
@@ -179,12 +180,12 @@ def sum_(items: Any, start: Any = 0) -> Any:
 
 def min_(*items: Any, **options: Any) -> Any:
     """`min(…)`."""
-    return _extreme(builtins.min, lambda new, best: new < best, items, options)
+    return _extreme(builtins.min, less, items, options)
 
 
 def max_(*items: Any, **options: Any) -> Any:
     """`max(…)`."""
-    return _extreme(builtins.max, lambda new, best: new > best, items, options)
+    return _extreme(builtins.max, lambda new, best: less(best, new), items, options)
 
 
 def _extreme(function: Callable[..., Any], is_better: Callable[[Any, Any], Any], items: Any, options: Any) -> Any:
@@ -198,7 +199,8 @@ def _extreme(function: Callable[..., Any], is_better: Callable[[Any, Any], Any],
     elements = list(many)
     if not elements and "default" in options:
         return options["default"]
-    if not any(depends_on_data(element if key is None else key(element)) for element in elements):
+    keys = [element if key is None else key(element) for element in elements]
+    if not any(map(depends_on_data, pytree.tree_leaves(keys))):
         return function(elements, key=key)
     best = elements[0]
     for new in elements[1:]:
@@ -236,7 +238,9 @@ def sorted_(items: Any, *, key: Element | None = None, reverse: bool = False) ->
     if rows is None:
         return _sorted_list(list(items), key, reverse=reverse)
     keys = comprehension(rows, key or (lambda item: item))
-    order = _order_of(keys.rows().rows, reverse=reverse)
+    columns = pytree.tree_leaves(keys.rows().rows)
+    record(lambda: [as_flag(column[:1].squeeze(0)) for column in columns], Captured())  # each has one element
+    order = _order_of(columns, reverse=reverse)
     return Grown([Collected(pytree.tree_map(lambda leaf: like_rows(leaf[order], leaf), rows.tensors))])
 
 
@@ -252,26 +256,47 @@ def sort_(items: Any, *, key: Element | None = None, reverse: bool = False) -> N
 
 def _sorted_list(elements: list[Any], key: Element | None, *, reverse: bool) -> Any:
     keys = [element if key is None else key(element) for element in elements]
-    if not any(depends_on_data(one) for one in keys):
+    if not any(map(depends_on_data, pytree.tree_leaves(keys))):
         return builtins.sorted(elements, key=key, reverse=reverse)
-    for one in keys:
+    leaves = [pytree.tree_leaves(one) for one in keys]
+    for one in pytree.tree_leaves(leaves):
         as_flag(one)  # which has one element, or Python could not tell which of two comes first
-    order = _order_of(torch.stack([number_tensor(one).reshape(()) for one in keys]), reverse=reverse)
-    return [chosen_item(elements, order[place]) for place in range(len(elements))]
+    if len({pytree.tree_structure(one) for one in keys}) > 1:
+        raise RewriteError(
+            f"{line_now()}: sorted(…) of tuples of several lengths, by tensor data; give them one length"
+        )
+    columns = [torch.stack([number_tensor(one).reshape(()) for one in column]) for column in zip(*leaves, strict=True)]
+    order = _order_of(columns, reverse=reverse)
+    return [_element_at(elements, order[place]) for place in range(len(elements))]
 
 
-def _order_of(keys: torch.Tensor, *, reverse: bool) -> torch.Tensor:
+def _element_at(elements: list[Any], place: torch.Tensor) -> Any:
+    """One of elements, of tuples of one structure a tuple."""
+    specs = {pytree.tree_structure(element) for element in elements}
+    if len(specs) > 1 or not all(isinstance(element, tuple) for element in elements):
+        return chosen_item(elements, place)
+    columns = zip(*map(pytree.tree_leaves, elements), strict=True)
+    return pytree.tree_unflatten([chosen_item([*column], place) for column in columns], specs.pop())
+
+
+def _order_of(columns: Sequence[torch.Tensor], *, reverse: bool) -> torch.Tensor:
     """The places of the keys in the order that Python sorts them.
 
     A key of NaN is neither before nor behind another one, and the order that Python leaves comes from how it goes about
     it, which no operator does: such a run ends, by an index behind the last one.
+
+    :param columns: the keys, or the first elements of keys that are tuples, the second ones, and so on
     """
-    order = torch.argsort(keys, stable=True, descending=reverse)
-    if not keys.is_floating_point():
+    last, *others = columns[::-1]
+    order = torch.argsort(last, stable=True, descending=reverse)
+    for column in others:
+        order = order[torch.argsort(column[order], stable=True, descending=reverse)]
+    are_nan = [torch.isnan(column).any() for column in columns if column.is_floating_point()]
+    if not are_nan:
         return order
-    count = keys.shape[0]
+    count = last.shape[0]
     places = torch.arange(count)
-    places = torch.where(torch.isnan(keys).any(), places + count, places)
+    places = torch.where(functools.reduce(torch.logical_or, are_nan), places + count, places)
     ordered: torch.Tensor = torch.ops.aten.index_select.default(order, 0, places)
     return ordered
 

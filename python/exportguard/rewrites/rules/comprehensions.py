@@ -4,7 +4,7 @@ generators that `any`, `all`, `sum`, `min`, `max` and `list` take."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from exportguard.rewrites import build, scope
 from exportguard.rewrites.engine import Unit
@@ -122,17 +122,23 @@ def _is_simple(target: ast.expr) -> bool:
     return isinstance(target, ast.Name)
 
 
-def _over(target: ast.expr, body: ast.expr) -> ast.expr:
-    """`lambda target: body`; `(a, (b, c))` is taken apart by a lambda in a lambda."""
+def _over(target: ast.expr, body: ast.expr, item: str = _ITEM, later: Set[str] = frozenset()) -> ast.expr:
+    """`lambda target: body`; `(a, (b, c))` is taken apart by a lambda in a lambda.
+
+    :param item: the name of what is taken apart
+    :param later: variables that are given another value behind this target: `_` in `(_, a), _`
+    """
     if isinstance(target, ast.Name):
         return ast.Lambda(build.arguments([target.id]), body)
-    names = [part.id if isinstance(part, ast.Name) else f"{_ITEM}_{k}" for k, part in enumerate(_parts(target))]
-    for name, part in zip(names, _parts(target), strict=True):
+    names, parts = [], _parts(target)
+    for k, part in enumerate(parts):
+        behind = later | {node.id for other in parts[k + 1 :] for node in ast.walk(other) if isinstance(node, ast.Name)}
+        is_last = isinstance(part, ast.Name) and part.id not in behind
+        names.append(part.id if is_last else f"{item}_{k}")  # type: ignore[attr-defined]
         if isinstance(part, ast.Tuple):
-            inner = _over(part, body)
-            body = ast.Call(inner, [build.load(name)], [])
-    unpacked = ast.Call(ast.Lambda(build.arguments(names), body), [ast.Starred(build.load(_ITEM), ast.Load())], [])
-    return ast.Lambda(build.arguments([_ITEM]), unpacked)
+            body = ast.Call(_over(part, body, names[-1], behind), [build.load(names[-1])], [])
+    unpacked = ast.Call(ast.Lambda(build.arguments(names), body), [ast.Starred(build.load(item), ast.Load())], [])
+    return ast.Lambda(build.arguments([item]), unpacked)
 
 
 def _parts(target: ast.expr) -> list[ast.expr]:
