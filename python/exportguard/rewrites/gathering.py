@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
+from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols, statically_known_true
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.choices import chosen_item
@@ -238,10 +238,19 @@ def sorted_(items: Any, *, key: Element | None = None, reverse: bool = False) ->
     if rows is None:
         return _sorted_list(list(items), key, reverse=reverse)
     keys = comprehension(rows, key or (lambda item: item))
-    columns = pytree.tree_leaves(keys.rows().rows)
-    record(lambda: [as_flag(column[:1].squeeze(0)) for column in columns], Captured())  # each has one element
+    columns = [_of_one_element(column) for column in pytree.tree_leaves(keys.rows().rows)]
     order = _order_of(columns, reverse=reverse)
     return Grown([Collected(pytree.tree_map(lambda leaf: like_rows(leaf[order], leaf), rows.tensors))])
+
+
+def _of_one_element(column: torch.Tensor) -> torch.Tensor:
+    """The keys as numbers: of tensors with more elements Python could not tell which of two comes first."""
+    if not all(statically_known_true(size == 1) for size in column.shape[1:]):
+        raise RewriteError(
+            f"{line_now()}: sorted(…) compares tensors of the shape {tuple(column.shape[1:])}, of which the truth "
+            "value is ambiguous; give it a key with one element: key=lambda row: row.sum()"
+        )
+    return column.reshape(column.shape[0])
 
 
 def sort_(items: Any, *, key: Element | None = None, reverse: bool = False) -> None:

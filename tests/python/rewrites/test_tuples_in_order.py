@@ -33,6 +33,7 @@ RIGHT = {
         a, b, c = min((x[0, 0].round(), x[0, 1], 1), (x[-1, 0].round(), x[-1, 2], 2))
         return a + b + c
     """,
+    "of rows that data leave": "return torch.stack(sorted([row for row in x if row[0] > -9], key=lambda row: row[1]))",
     "so far": """
         best = (-1e9, -1)
         for i in range(len(x)):
@@ -62,6 +63,13 @@ def test_tuples_of_several_lengths_are_refused() -> None:
     model = _model("lengths", "t = sorted([(x.sum(), 1), (x[0, 0],), (x[0, 1], 2)])\nreturn t[0][0]")
     with pytest.raises(ExportGuardError, match=r"line \d+.*: sorted\(…\) of tuples of several lengths"):
         to_onnx(model, (torch.randn(5, 3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+
+
+def test_an_order_of_tensors_with_several_elements_is_refused() -> None:
+    model = _model("vectors", "return torch.stack(sorted([row for row in x if row[0] > 0], key=lambda row: row * 2))")
+    x = torch.tensor([[-1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [-2.0, 2.0, 3.0]])  # of one row Python asks nothing
+    with pytest.raises(ExportGuardError, match=r"line \d+.*the shape \(3,\), of which the truth value is ambiguous"):
+        to_onnx(model, (x,), dynamic_shapes=({0: "rows"},), rewrite="auto")
 
 
 def _target(draw: random.Random, depth: int = 0) -> tuple[str, str]:
