@@ -47,7 +47,7 @@ class Whole:
     def _joined(self, parts: Sequence[Any]) -> Collected:
         if not parts:
             assert self._known is not None
-            return Collected(pytree.tree_map(lambda leaf: like_rows(leaf[:0], leaf), self._known.rows))
+            return _none_of(self._known)
         shapes = [[leaf.shape[1:] for leaf in pytree.tree_leaves(joined([part]).rows)] for part in parts]
         if any(_may_differ(one, other) for known in shapes for one, other in zip(shapes[0], known, strict=False)):
             raise RewriteError(
@@ -56,6 +56,15 @@ class Whole:
                 "the steps make, out = torch.cat([out, part]), or pad it to one size"
             )
         return linked(joined(parts), parts)
+
+
+def _none_of(rows: Collected) -> Collected:
+    """No rows of a kind, made anew: those at hand may be of a run that is no part of the program."""
+
+    def empty(leaf: torch.Tensor) -> torch.Tensor:
+        return like_rows(torch.zeros((0, *leaf.shape[1:]), dtype=leaf.dtype, device=leaf.device), leaf)
+
+    return Collected(pytree.tree_map(empty, rows.rows))
 
 
 def _may_differ(one: torch.Size, other: torch.Size) -> bool:
