@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.broadcasting import require_shapes, source_of
 from exportguard.rewrites.collected import number_rows, rows_are_numbers
+from exportguard.rewrites.contents import RandomState
 from exportguard.rewrites.data import describe
 from exportguard.rewrites.numbers import as_number, is_number, kinds_of, may_be, number_tensor
 from exportguard.rewrites.resizing import sized_anew, taken_for
@@ -210,6 +211,11 @@ class Kinds:
         return first.joined(second).along(axes)
 
     def _unstable(self, name: str, start: object, end: object) -> UnstableError:
+        if isinstance(end, RandomState):
+            return UnstableError(
+                f"line {self._line}: a step of a loop over tensors draws from {name.strip('`')}, and a file draws no "
+                "random numbers of Python's: draw as many as there are steps before the loop, or take torch.rand"
+            )
         return UnstableError(
             f"line {self._line}: a loop over tensors carries {name}, which is {describe(start)} before it but "
             f"{describe(end)} behind a step; give the variable the shape and dtype that the body makes before the loop"

@@ -87,6 +87,14 @@ def test_the_remedy_is_told() -> None:
         to_onnx(InOne(_DRAWS["random"]), (torch.ones(3, 4),), dynamic_shapes=({0: "rows"},), rewrite="auto")
 
 
+@pytest.mark.parametrize("draw", _DRAWS.values(), ids=_DRAWS)
+def test_a_step_that_draws_is_told(draw: Callable[[], float]) -> None:
+    with pytest.raises(
+        ExportGuardError, match=r"line \d+: a step of a loop over tensors draws from a \w+.*before the loop"
+    ):
+        to_onnx(InEachStep(draw).eval(), (torch.ones(3, 4),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+
+
 def test_numbers_of_a_seed_of_torch_are_refused() -> None:
     with pytest.raises(ExportGuardError, match=r"seeds \(`torch.manual_seed`"):
         to_onnx(OfTorch(), (torch.ones(3, 4),), dynamic_shapes=({0: "rows"},))
