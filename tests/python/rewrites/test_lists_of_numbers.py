@@ -69,7 +69,13 @@ class Caught(torch.nn.Module):
         return x + place
 
 
-@pytest.mark.parametrize("cls", [ReadsWhatItFills, Caught])
-def test_what_no_graph_can_answer_is_refused(cls: type[torch.nn.Module]) -> None:
+def test_a_step_asks_what_the_steps_before_it_left() -> None:
+    onnx = to_onnx(ReadsWhatItFills().eval(), (torch.randn(3, 4),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    for rows in (1, 2, 5, 9):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(next(iter(onnx.run({"x": x}).values())), ReadsWhatItFills()(x))
+
+
+def test_what_a_handler_may_catch_is_refused() -> None:
     with pytest.raises(RewriteError, match="line"):
-        to_onnx(cls(), (torch.randn(3, 4),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+        to_onnx(Caught(), (torch.randn(3, 4),), dynamic_shapes=({0: "rows"},), rewrite="auto")
