@@ -227,10 +227,11 @@ class OwnLists:
 
 
 def with_own_lists(run: Callable[[OwnLists], Result]) -> Result:
-    """What a function makes of a loop that carries the ends of the lists that its steps read, as far as they ask.
+    """What a function makes of a loop that carries the ends of the lists that its steps read, or all of them, as far as
+    they ask.
 
-    :raises ReadsOwnListError: an end is asked for that a list does not surely have before the loop
-    :raises RewriteError: something else is asked of a list
+    :raises ReadsOwnListError: a list does not surely have what is asked for before the loop, or another loop fills it
+    :raises RewriteError: it is asked for in vain, or its elements are not known to be of one size
     """
     own: list[Grown] = []
     whole: list[Grown] = []
