@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import itertools
 import logging
 import re
 import sys
+import textwrap
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +22,9 @@ from exportguard import ExportGuardError, to_onnx
 
 #: What torch says of its own to nobody in particular.
 _RAW = re.compile(r"Pending unbacked|size of tensor a|Could not guard|FakeTensor|Index put|does something else")
+
+#: A model without its body.
+HEAD = "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
 
 #: Lines of a program that ends.
 _MOST_LINES = 3000
@@ -60,6 +65,23 @@ def outcome_of(
         if wanted is not None and (wrong := wrong_of(onnx, {argument: x}, wanted)):
             return f"wrong at {tuple(x.shape)}: {wrong}"
     return "right"
+
+
+def model_with(name: str, body: str, head: str = HEAD) -> torch.nn.Module:
+    """The model of the file `name` whose `forward(self, x)` has a body; `head` is what stands above that."""
+    lines = textwrap.indent(textwrap.dedent(body).strip(), " " * 8)
+    return model_of(f"{head}{lines}\n", name)
+
+
+def require_right(model: torch.nn.Module, columns: int = 2) -> None:
+    """Checks a model of one matrix with any number of rows: a few, one, and more, of several signs, and zeros."""
+    onnx = to_onnx(model, (torch.randn(5, columns),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    for rows, (scale, shift) in itertools.product((5, 1, 2, 3, 8), ((1.0, 0.0), (0.5, -0.5), (0.0, 0.0))):
+        x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(rows)) * scale + shift
+        wanted = model(x.clone())
+        (answer,) = onnx.run({"x": x}).values()
+        assert answer.dtype == wanted.dtype
+        assert wrong_of(onnx, {"x": x}, wanted) == ""
 
 
 def in_eager_mode(model: torch.nn.Module, x: torch.Tensor, name: str) -> torch.Tensor | None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import textwrap
 
 import pytest
 import torch
-from drawn_programs import wrong_of
-from random_programs import model_of
+from drawn_programs import model_with, require_right
 
 from exportguard import ExportGuardError, to_onnx
 
@@ -89,21 +87,12 @@ RIGHT = {
 
 
 def _model(name: str, body: str) -> torch.nn.Module:
-    lines = textwrap.indent(textwrap.dedent(body).strip(), " " * 8)
-    return model_of(f"{_HEAD}{lines}\n", f"/taken/{name}.py")
+    return model_with(f"/taken/{name}.py", body, _HEAD)
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_number_is_taken_as_in_eager_mode(name: str) -> None:
-    model = _model(name, RIGHT[name])
-    onnx = to_onnx(model, (torch.randn(5, 2),), dynamic_shapes=({0: "rows"},), rewrite="auto")
-    for rows in (5, 1, 2, 3, 8):
-        for seed in range(3):
-            x = torch.randn(rows, 2, generator=torch.Generator().manual_seed(seed)) - 0.5 * seed
-            (answer,) = onnx.run({"x": x}).values()
-            wanted = model(x.clone())
-            assert answer.dtype == wanted.dtype
-            assert wrong_of(onnx, {"x": x}, wanted) == ""
+    require_right(_model(name, RIGHT[name]))
 
 
 #: Lists that may stay empty, and how torch.tensor is called.

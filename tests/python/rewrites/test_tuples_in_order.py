@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import random
-import textwrap
 
 import pytest
 import torch
-from drawn_programs import wrong_of
-from random_programs import model_of
+from drawn_programs import model_with, require_right
 
 from exportguard import ExportGuardError, to_onnx
 
@@ -43,20 +40,14 @@ RIGHT = {
     "the best of sorted ones": f"return torch.as_tensor(min(sorted({_KNOWN}))[1])",
 }
 
-_HEAD = "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
-
 
 def _model(name: str, body: str) -> torch.nn.Module:
-    return model_of(f"{_HEAD}{textwrap.indent(textwrap.dedent(body).strip(), ' ' * 8)}\n", f"/ordered/{name}.py")
+    return model_with(f"/ordered/{name}.py", body)
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_tuples_are_in_the_order_of_python(name: str) -> None:
-    model = _model(name, RIGHT[name])
-    onnx = to_onnx(model, (torch.randn(5, 3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
-    for rows, seed in itertools.product((5, 1, 2, 3, 9), range(4)):
-        x = torch.randn(rows, 3, generator=torch.Generator().manual_seed(seed)) * (1 + seed % 2) / 2
-        assert wrong_of(onnx, {"x": x}, model(x)) == ""
+    require_right(_model(name, RIGHT[name]), columns=3)
 
 
 def test_tuples_of_several_lengths_are_refused() -> None:
@@ -90,8 +81,4 @@ def test_a_comprehension_takes_apart_what_python_does(seed: int) -> None:
         f"t = [{value} for row in x]\nif x.sum() > 0:\n    x = x + 1\n"
         f"s = sum({total} for {target} in t if {test})\nreturn torch.stack([{total} for {target} in t]) + s"
     )
-    model = _model(str(seed), lines)
-    onnx = to_onnx(model, (torch.randn(5, 3),), dynamic_shapes=({0: "rows"},), rewrite="auto")
-    for rows in (5, 1, 3):
-        x = torch.randn(rows, 3)
-        assert wrong_of(onnx, {"x": x}, model(x)) == ""
+    require_right(_model(str(seed), lines), columns=3)
