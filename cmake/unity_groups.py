@@ -12,19 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _MOST = 10  # sources of a group: more take a compiler's memory, and leave a processor idle at the end
-_NO_CODE = re.compile(r'//[^\n]*|R"\((?:.|\n)*?\)"|"(?:\\.|[^"\\\n])*"')
-_WORD = re.compile(r"[A-Za-z_]\w*")
+_RAW_TEXT = r'R"\((?:.|\n)*?\)"'
+_NO_CODE = re.compile(rf'//[^\n]*|{_RAW_TEXT}|"(?:\\.|[^"\\\n])*"')
+_WORD = re.compile(r"(?<![\w.:>])[A-Za-z_]\w*")  # no `a` in `b.a`, `b->a`, `b::a`: those are looked up in b
 _OPENED, _CLOSED = "namespace {", "}  // namespace"  # as clang-format leaves them
 _TYPE = re.compile(r"(?:template.*> )?(?:(?:struct|class|enum(?: class)?) (\w+)|using (\w+) =)")
 # A function or a variable: the name before what follows it.
 _OTHER = re.compile(r"(?!using |static_assert)[^=({]*?\b(\w+)\s*[(={\[;]")
-_BROUGHT = re.compile(r"^using [\w:]+::(\w+);", re.MULTILINE)
+# `using a::b;` and `namespace b = a;`, which may be said twice of the same.
+_BROUGHT = re.compile(r"^(?:using [\w:]+::(\w+)|namespace (\w+) = \w+(?:::\w+)*);", re.MULTILINE)
 _MACRO = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file, what it declares in its anonymous namespaces, its `using a::b;` by `b`, and every word of its code."""
+    """A file, what it declares in its anonymous namespaces, what it names anew by its name, every word of its code."""
 
     path: str
     own: frozenset[str]
@@ -43,25 +45,29 @@ class Source:
 def _read(path: str) -> Source:
     text = Path(path).read_text(encoding="utf-8")
     words = frozenset(_WORD.findall(_NO_CODE.sub(" ", text)))
-    return Source(path, frozenset(_own_names(text)), {line[1]: line[0] for line in _BROUGHT.finditer(text)}, words)
+    return Source(
+        path, frozenset(_own_names(text)), {line[1] or line[2]: line[0] for line in _BROUGHT.finditer(text)}, words
+    )
 
 
 def _own_names(text: str) -> set[str]:
     """What is declared at the left margin of an anonymous namespace."""
     found: set[str] = set()
     is_inside = False
-    for line in text.splitlines():
+    for line in re.sub(_RAW_TEXT, '""', text).splitlines():
         if line in (_OPENED, _CLOSED):
             is_inside = line == _OPENED
-        elif is_inside and line[:1] not in ("", " ", "}", "/", "#"):
+        elif is_inside and not _BROUGHT.match(line) and line[:1] not in ("", " ", "}", "/", "#"):
             declared = _TYPE.match(line) or _OTHER.match(line)
             found |= set(filter(None, declared.groups())) if declared else set()
     return {name for name in found if not _MACRO.fullmatch(name)}
 
 
 def _grouped(sources: list[Source]) -> list[list[Source]]:
+    """Few groups: those that the most others may not join come first."""
     groups: list[list[Source]] = []
-    for source in sources:
+    apart = {source.path: sum(not source.may_join(other) for other in sources) for source in sources}
+    for source in sorted(sources, key=lambda source: -apart[source.path]):
         fitting = (group for group in groups if len(group) < _MOST and all(map(source.may_join, group)))
         group = next(fitting, None)
         if group is None:

@@ -38,21 +38,39 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "thinned(n): a run takes one in n of a test's cases, with --every all of them")
 
 
+#: Of a grid, which is the product of several lists, a run takes one case in so many, but where it has few or says more.
+_OF_GRIDS = 3
+_FEW = 8
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what `thinned` says. A case that is asked for by its name is run."""
+    """Leaves out cases of grids, and of what is `thinned`. A case that is asked for by its name is run."""
     if config.option.every:
         return
     named = tuple(arg for arg in config.args if "::" in arg)
-    counts: Counter[str] = Counter()
+    cases = Counter(_test_of(item) for item in items)
+    seen: Counter[str] = Counter()
     parts: dict[bool, list[pytest.Item]] = {True: [], False: []}
     for item in items:
-        marker = item.get_closest_marker("thinned")
-        test = item.nodeid.partition("[")[0]
-        is_asked_for = marker is None or item.nodeid.startswith(named)
-        parts[is_asked_for or _is_taken(counts[test], *marker.args)].append(item)
-        counts[test] += 1
+        test = _test_of(item)
+        is_asked_for = item.nodeid.startswith(named)
+        parts[is_asked_for or _is_taken(seen[test], _share(item, cases[test]))].append(item)
+        seen[test] += 1
     items[:] = parts[True]
     config.hook.pytest_deselected(items=parts[False])
+
+
+def _test_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
+
+
+def _share(item: pytest.Item, cases: int) -> int:
+    """Of how many cases a run takes one."""
+    marker = item.get_closest_marker("thinned")
+    if marker is not None:
+        return int(marker.args[0])
+    lists = sum(1 for _ in item.iter_markers("parametrize"))
+    return _OF_GRIDS if lists > 1 and cases > _FEW else 1
 
 
 def _is_taken(index: int, share: int) -> bool:

@@ -31,7 +31,7 @@ std::string describe(const Token& token) {
     case Kind::kValue:
       return fmt::format("the value %{}", token.text);
     case Kind::kString:
-      return quoted(token.text);
+      return ir::quoted(token.text);
     case Kind::kSymbol:
       return fmt::format("@{}", token.text);
     default:

@@ -24,7 +24,7 @@ std::string operator_name(const Node& node) {
   const std::string& op = node.op();
   if (node.is_torch()) {
     const bool is_bare = is_plain(domain) && is_bare_name(op);
-    return is_bare ? domain + '.' + op : quoted(domain) + '.' + quoted(op);
+    return is_bare ? domain + '.' + op : ir::quoted(domain) + '.' + ir::quoted(op);
   }
   if (!domain.empty()) return spelled(domain) + "::" + spelled(op);
   return is_plain(op) && op != "return" ? op : "::" + spelled(op);
@@ -216,12 +216,12 @@ class Printer {
   void literal(const std::complex<double>& number) {
     write("complex({}, {})", float_text(number.real()), float_text(number.imag()));
   }
-  void literal(const std::string& text) { write("{}", quoted(text)); }
+  void literal(const std::string& text) { write("{}", ir::quoted(text)); }
   void literal(DType dtype) { write("dtype:{}", name(dtype)); }
   void literal(const Argument::Symbol& symbol) {
     const auto is_bare = [](char c) { return is_name_character(c) || c == ':'; };
     const bool needs_quotes = symbol.name.empty() || !std::ranges::all_of(symbol.name, is_bare);
-    write("@{}", needs_quotes ? quoted(symbol.name) : symbol.name);
+    write("@{}", needs_quotes ? ir::quoted(symbol.name) : symbol.name);
   }
 
   // ---------------------------------------------------------------- attributes
@@ -277,7 +277,8 @@ std::string print(const Graph& graph, const PrintOptions& options) {
 std::string print(const Model& model, const PrintOptions& options) {
   std::string text;
   for (const auto& [domain, version] : model.opsets) text += "opset " + Printer::opset_text(domain, version) + '\n';
-  for (const auto& [key, value] : model.metadata) text += fmt::format("metadata {} = {}\n", quoted(key), quoted(value));
+  for (const auto& [key, value] : model.metadata)
+    text += fmt::format("metadata {} = {}\n", ir::quoted(key), ir::quoted(value));
   text += print(*model.graph, options);
   for (const Function& function : model.functions) {
     Printer printer(*function.body, options);

@@ -50,7 +50,7 @@ std::vector<std::string> float_texts(const Tensor& tensor) {
 
 std::vector<std::string> string_texts(const Tensor& tensor) {
   std::vector<std::string> texts;
-  for (const std::string& text : tensor.strings()) texts.push_back(quoted(text));
+  for (const std::string& text : tensor.strings()) texts.push_back(ir::quoted(text));
   return texts;
 }
 

@@ -71,7 +71,6 @@ def outputs_change(right: Converted, wrong: bytes) -> bool:
     return not all(output.agrees for output in found)
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_planted_fault_is_named_beside_the_program(subject: Converted, kind: str, seed: int) -> None:
@@ -199,7 +198,6 @@ def generated_faults(right: Converted, count: int, depth: int | None) -> Iterato
             yield seed, data, result[1]
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("optimize", [True, False], ids=["optimized", "plain"])
 @pytest.mark.parametrize("family", [*FAMILIES, *MORE_FAMILIES])
 def test_faults_that_are_generated_are_named(family: str, optimize: bool) -> None:

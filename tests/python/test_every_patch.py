@@ -39,7 +39,7 @@ def test_a_program_is_right_with_the_patch(patch: Patch) -> None:
     PROGRAMS[patch.name]()
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 def test_a_program_is_not_right_without_it(patch: Patch, monkeypatch: pytest.MonkeyPatch) -> None:
     verdict = Patch.verdict
     left_out = {patch.name, COVERED_BY.get(patch.name)}

@@ -75,6 +75,7 @@ def rows() -> Iterator[torch.SymInt]:
         yield fake.from_tensor(torch.empty(9)).shape[0]  # type: ignore[misc]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("seed", range(300))
 def test_a_float_of_a_size_is_that_of_python(seed: int, rows: torch.SymInt) -> None:
     chosen = random.Random(seed)

@@ -56,7 +56,7 @@ def of_lists(name: str) -> Callable[..., list[torch.Tensor]]:
     return call
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_an_operator_on_lists_is_one_on_each(name: str) -> None:
     call = of_lists(name)

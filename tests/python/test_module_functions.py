@@ -237,7 +237,6 @@ class RandomBlocks(torch.nn.Module):
         return x + y
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("wanted", [[Random], [Feed], [Random, Feed], "repeated"], ids=str)
 def test_random_blocks_are_right(seed: int, wanted: Any) -> None:

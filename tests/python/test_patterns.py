@@ -277,7 +277,7 @@ def are_alike(results: list[Any]) -> bool:
     )
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_graphs_that_look_alike_keep_their_answers(pattern: str) -> None:
     assert_look_alikes_keep_answers(pattern, MOST)

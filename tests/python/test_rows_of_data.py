@@ -23,7 +23,7 @@ LEFT = {
 }
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_number_of_rows(name: str) -> None:
     torch.manual_seed(0)

@@ -41,14 +41,14 @@ def run(arguments: list[str], shell: str, **environment: str) -> subprocess.Comp
     )
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("arguments", "unbuffered"), BUFFERED, ids=IDS)
 def test_a_full_disk_behind_the_output_is_told_in_a_line(arguments: list[str], unbuffered: str) -> None:
     done = run(arguments, "> /dev/full", PYTHONUNBUFFERED=unbuffered)
     assert (done.returncode, done.stderr) == (1, FULL)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("arguments", "unbuffered"), BUFFERED, ids=IDS)
 def test_a_reader_that_has_read_enough_is_no_error_to_tell(arguments: list[str], unbuffered: str) -> None:
     reader, writer = os.pipe()

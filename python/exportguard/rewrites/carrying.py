@@ -26,7 +26,16 @@ NUMBERS = bool | int | float | _SYMBOLS
 
 
 class UnstableError(RewriteError):
-    """The variables of a loop are not of one kind before it and behind a step."""
+    """The variables of a loop are not of one kind before it and behind a step.
+
+    :param before: the variables before it, where they are of two structures
+    :param behind: those behind a step
+    """
+
+    def __init__(self, text: str, before: Sequence[Any] = (), behind: Sequence[Any] = ()) -> None:
+        super().__init__(text)
+        self.before = before
+        self.behind = behind
 
 
 def is_leaf(item: object) -> bool:

@@ -252,7 +252,16 @@ def take_missed() -> list[Any]:
 class Grown(list[Any]):
     """A list that may have parts whose number of elements the program does not know."""
 
-    __slots__ = ("__weakref__", "_read_at", "_tail")
+    __slots__ = ("__weakref__", "_is_carried", "_read_at", "_tail")
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether a loop puts into it what its steps leave in a variable (`rebound_lists`)."""
+        return getattr(self, "_is_carried", False)
+
+    @is_carried.setter
+    def is_carried(self, is_carried: bool) -> None:
+        self._is_carried = is_carried
 
     @property
     def tail(self) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,12 +16,13 @@ from exportguard.rewrites.catching import handler_of
 from exportguard.rewrites.checks import check_data, count_of_checks
 from exportguard.rewrites.collected import Grown, Maybe, made_outside, truth_of
 from exportguard.rewrites.data import as_predicate, depends_on_data
-from exportguard.rewrites.merging import Merge
+from exportguard.rewrites.merging import Merge, Outcome, parts_of_result, with_parts
+from exportguard.rewrites.rebound_lists import ReboundLists, of_two_lengths
 from exportguard.rewrites.recording import Captured, record, substituted
-from exportguard.rewrites.sharing import has_another_name
+from exportguard.rewrites.sharing import copies_of_changed, has_another_name
 from exportguard.rewrites.state import Slot, Snapshot
 from exportguard.rewrites.watch import is_stop, note_containers, note_put
-from exportguard.rewrites.whole_lists import Whole, leaving_rows, of_two_forms
+from exportguard.rewrites.whole_lists import Whole, of_two_forms
 from exportguard.source.errors import RewriteError
 
 Branch = Callable[..., Any]
@@ -48,7 +50,7 @@ def if_(
     if not depends_on_data(test):
         return then(*values) if test else orelse(*values)
     branches = (lambda: then(*values), lambda: orelse(*values))
-    return Condition(*branches, tuple(names), line, leaving).build(as_predicate(test))
+    return Condition(*branches, tuple(names), line, leaving, values).build(as_predicate(test))
 
 
 def ifexp(test: object, then: Callable[[], Any], orelse: Callable[[], Any], line: int = 0) -> Any:
@@ -70,8 +72,11 @@ def came_to_its_end(way: object) -> bool:
 class Run:
     """One branch, run once on fake tensors: its result and the Python objects it changed."""
 
-    def __init__(self, function: Callable[[], Any], snapshot: Snapshot, captured: Captured) -> None:
+    def __init__(
+        self, function: Callable[[], Any], snapshot: Snapshot, captured: Captured, names: Sequence[str] = ()
+    ) -> None:
         self.function = function
+        self._names = names
         self._snapshot = snapshot
         self.result: Any = None
         self.error: Exception | None = None  # what the model raises in this branch
@@ -86,28 +91,60 @@ class Run:
         finally:
             self.checks = count_of_checks() - before
             self.changes = snapshot.changes()
+            self._copies = self._copies_of(self.result, self.changes)
             snapshot.restore(self.changes)
 
-    def outcome(self, slots: list[Slot]) -> Any:
+    def outcome(self, slots: list[Slot], in_common: Sequence[bool]) -> Outcome:
         """Runs the branch again; returns its result and what the slots hold afterwards."""
         result = self.function()
         changes = self._snapshot.changes()
-        now = {slot.identity(): new for slot, new in changes}
-        held = [slot.as_value(now.get(slot.identity(), self._snapshot.before(slot))) for slot in slots]
+        copies, held = self._copies_of(result, changes), self._held(slots, changes)
         self._snapshot.restore(changes)
-        return result, held
+        return self._apart(result, held, copies, in_common)
 
-    def recorded(self, slots: list[Slot]) -> Any:
-        now = {slot.identity(): new for slot, new in self.changes}
-        return self.result, [slot.as_value(now.get(slot.identity(), self._snapshot.before(slot))) for slot in slots]
+    def recorded(self, slots: list[Slot], in_common: Sequence[bool] | None = None) -> Outcome:
+        """The same of the first run.
+
+        :param in_common: for each variable and slot, whether the other branch leaves the same object; None: as they are
+        """
+        held = self._held(slots, self.changes)
+        return (self.result, held) if in_common is None else self._apart(self.result, held, self._copies, in_common)
+
+    def _held(self, slots: list[Slot], changes: Sequence[tuple[Slot, Any]]) -> list[Any]:
+        now = {slot.identity(): new for slot, new in changes}
+        return [slot.as_value(now.get(slot.identity(), self._snapshot.before(slot))) for slot in slots]
+
+    def _copies_of(self, result: Any, changes: Sequence[tuple[Slot, Any]]) -> dict[int, Any]:
+        left = [*parts_of_result(result, self._names), *(new for _, new in changes)]
+        return copies_of_changed(left, (slot for slot, _ in changes))
+
+    def _apart(self, result: Any, held: Sequence[Any], copies: dict[int, Any], in_common: Sequence[bool]) -> Outcome:
+        """What the branch leaves as it was behind the branch, where the other one leaves something else."""
+        parts = parts_of_result(result, self._names)
+        pairs = itertools.zip_longest([*parts, *held], in_common, fillvalue=False)
+        left = [item if same else copies.get(id(item), item) for item, same in pairs]
+        return with_parts(result, self._names, left[: len(parts)]), left[len(parts) :]
+
+
+def _in_common(first: Outcome, second: Outcome, names: Sequence[str]) -> list[bool]:
+    """For each variable and slot, whether two branches leave the same object."""
+    one, other = ([*parts_of_result(result, names), *held] for result, held in (first, second))
+    return [a is b for a, b in zip(one, other, strict=True)] if len(one) == len(other) else [False] * len(one)
 
 
 class Condition:
     """One data-dependent test with its two branches."""
 
     def __init__(
-        self, then: Callable[[], Any], orelse: Callable[[], Any], names: tuple[str, ...], line: int, leaving: str = ""
+        self,
+        then: Callable[[], Any],
+        orelse: Callable[[], Any],
+        names: tuple[str, ...],
+        line: int,
+        leaving: str = "",
+        values: Sequence[Any] = (),
     ) -> None:
+        self._values = values  # of the variables, before
         self._leaving = leaving
         self._branches = (then, orelse)
         self._names = names
@@ -123,11 +160,13 @@ class Condition:
         if any(run.error is not None for run in runs):
             return self._without_error(predicate, [run.error for run in runs])
         slots = list({slot.identity(): slot for run in runs for slot, _ in run.changes}.values())
-        outcomes = (runs[0].recorded(slots), runs[1].recorded(slots))
+        in_common = _in_common(runs[0].recorded(slots), runs[1].recorded(slots), self._names)
+        outcomes = (runs[0].recorded(slots, in_common), runs[1].recorded(slots, in_common))
         lists = of_two_forms(slots, snapshot.before, [held for _, held in outcomes])
-        if lists:
+        rebound = self._rebound(*(result for result, _ in outcomes))
+        if lists or rebound.lists:
             aliases_now().set_stale(stale)
-            return self._with_rows(lists).build(predicate)
+            return self._with_rows(lists, rebound, predicate)
         note_put(slots, snapshot)
         merge = Merge(
             outcomes, names=self._names, slots=slots, is_older=snapshot.knows, line=self._line, leaving=self._leaving
@@ -140,23 +179,52 @@ class Condition:
         written += [False] * (len(captured.tensors) - len(written))
         if not merge.tensor_count and not any(written) and not any(run.checks for run in runs):
             return self._apply([], merge, snapshot, captured, written)  # a graph of it would have no result
-        functions = [self._graph_function(run, slots, merge, captured, written) for run in runs]
+        functions = [
+            self._graph_function(lambda run=run: run.outcome(slots, in_common), merge, captured, written)  # type: ignore[misc]
+            for run in runs
+        ]
         operands = (*captured.tensors, *captured.known_numbers())
         aliases = aliases_now()
         with aliases.internal():
             outputs = list(torch.ops.higher_order.cond(predicate, *functions, operands))
+            sources = merge.sources()  # before something is put into lists that a branch leaves
             result = self._apply(outputs, merge, snapshot, captured, written)
-        for output, sources in zip(outputs[: merge.tensor_count], merge.sources(), strict=True):
-            aliases.link(output, sources)
+        for output, made in zip(outputs[: merge.tensor_count], sources, strict=True):
+            aliases.link(output, made)
         return result
 
-    def _with_rows(self, lists: Sequence[Grown]) -> Condition:
+    def _rebound(self, *results: Any) -> ReboundLists:
+        """The variables that the branches leave as lists of two lengths."""
+        first, second = (parts_of_result(result, self._names) for result in results)
+        are_variables = bool(self._names) and len(first) == len(self._values)
+        found = ReboundLists(self._names, self._branches, self._values if are_variables else (), self._line)
+        for place in of_two_lengths(first, second) if len(first) == len(second) else ():
+            found.add(place, first[place], second[place])
+        return found
+
+    def _with_rows(self, lists: Sequence[Grown], rebound: ReboundLists, predicate: object) -> Any:
         """The test with these lists as rows of one tensor before it and behind both branches."""
         whole = [*map(Whole, lists)]
         for known in whole:
             known.become_rows()
-        then, orelse = (leaving_rows(branch, whole) for branch in self._branches)
-        return Condition(then, orelse, self._names, self._line, self._leaving)
+        own = rebound.lists  # what a branch changes is found by the variables of functions
+
+        def around(branch: Branch) -> Branch:
+            def made() -> Any:
+                result = branch()
+                for known in whole:
+                    known.become_rows()
+                if not own:
+                    return result
+                return with_parts(result, self._names, rebound.taken(parts_of_result(result, self._names)))
+
+            return made
+
+        then, orelse = map(around, self._branches)
+        result = Condition(then, orelse, self._names, self._line, self._leaving).build(predicate)
+        if not own:
+            return result
+        return with_parts(result, self._names, rebound.behind(parts_of_result(result, self._names)))
 
     def _runs(self, snapshot: Snapshot, captured: Captured) -> list[Run]:
         """Both branches, run from the same state; what either makes stale is stale behind them."""
@@ -166,7 +234,7 @@ class Condition:
         for branch in self._branches:
             aliases.set_stale(before)
             captured.begin_of_a_branch()
-            run = Run(branch, snapshot, captured)
+            run = Run(branch, snapshot, captured, self._names)
             captured.hand_on(pytree.tree_leaves((run.result, [new for _, new in run.changes])))
             runs.append(run)
             after |= aliases.stale_now()
@@ -185,13 +253,13 @@ class Condition:
         return self._branches[0 if then is None else 1]()
 
     def _graph_function(
-        self, run: Run, slots: list[Slot], merge: Merge, captured: Captured, written: list[bool]
+        self, outcome: Callable[[], Outcome], merge: Merge, captured: Captured, written: list[bool]
     ) -> Callable[..., list[torch.Tensor]]:
         def function(*operands: torch.Tensor) -> list[torch.Tensor]:
             tensors = operands[: len(written)]  # numbers follow, which stay what they are
             places = [o.clone() if w else o for o, w in zip(tensors, written, strict=True)]
             with substituted(captured.tensors, places) as replace:
-                outputs = merge.tensors_of(replace(run.outcome(slots)))
+                outputs = merge.tensors_of(replace(outcome()))
                 mutated = [place for place, w in zip(places, written, strict=True) if w]
                 return [tensor.clone() for tensor in [*outputs, *mutated]]
 
@@ -199,11 +267,14 @@ class Condition:
 
     def _in_use(self, found: Sequence[tuple[str, Any, Any]], snapshot: Snapshot) -> list[tuple[str, Any, Any]]:
         """Without the objects that have no other name than the one that the test gives a new one."""
-        return [
-            (name, older, merged)
-            for name, older, merged in found
-            if isinstance(older, list | dict) or has_another_name(older, self._names, snapshot)
-        ]
+
+        def is_in_use(older: Any) -> bool:
+            if isinstance(older, Grown) and older.is_carried and not self._names:
+                return False  # a function that returns what its branches make goes no further
+            is_plain = isinstance(older, list | dict) and not (isinstance(older, Grown) and older.is_carried)
+            return is_plain or has_another_name(older, self._names, snapshot)
+
+        return [(name, older, merged) for name, older, merged in found if is_in_use(older)]
 
     def _apply(
         self, outputs: list[torch.Tensor], merge: Merge, snapshot: Snapshot, captured: Captured, written: list[bool]

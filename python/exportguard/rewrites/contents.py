@@ -91,6 +91,10 @@ class GlobalNames:
     names: tuple[str, ...]
 
 
+class Bookkeeping:
+    """What this package notes while a body runs: no state of the model."""
+
+
 def is_opaque(item: Any) -> bool:
     """Whether the content of an object is its own business: tensors, classes, functions, symbolic numbers."""
     return is_opaque_class(type(item))
@@ -99,7 +103,7 @@ def is_opaque(item: Any) -> bool:
 def is_opaque_class(kind: type) -> bool:
     """Whether that of the objects of a class is."""
     is_foreign = _top(kind) in _FOREIGN and not issubclass(kind, _ITERATORS)
-    return is_foreign or issubclass(kind, (*_OPAQUE, type, types.FunctionType))
+    return is_foreign or issubclass(kind, (*_OPAQUE, Bookkeeping, type, types.FunctionType))
 
 
 def _top(kind: type) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -31,6 +31,7 @@ from exportguard.rewrites.collected import (
     moment,
     number_rows,
     take_missed,
+    truth_of,
 )
 from exportguard.rewrites.data import as_flag, require_no_attributes, structure_of
 from exportguard.rewrites.growing import GrowingLists, in_turn
@@ -40,12 +41,13 @@ from exportguard.rewrites.opening import Opening, closed, where_they_differ
 from exportguard.rewrites.own_lists import ReadsOwnListError, refusal
 from exportguard.rewrites.packing import Packing, packing_of
 from exportguard.rewrites.places import line_now
-from exportguard.rewrites.recording import Captured, record, substituted
-from exportguard.rewrites.resizing import unbound
-from exportguard.rewrites.sharing import at, has_another_name, replaced, require_apart
+from exportguard.rewrites.rebound_lists import as_before
+from exportguard.rewrites.recording import Captured, record, substituted, versions_of
+from exportguard.rewrites.resizing import symbols_of, unbound
+from exportguard.rewrites.sharing import at, has_another_name, named_together, replaced, require_apart
 from exportguard.rewrites.state import MISSING, UNDEFINED, Slot, Snapshot
 from exportguard.rewrites.watch import note_containers, note_put
-from exportguard.rewrites.whole_lists import is_remade
+from exportguard.rewrites.whole_lists import Likeness, is_remade
 from exportguard.source.errors import RewriteError, forget
 
 Body = Callable[..., tuple[Any, tuple[Any, ...]]]
@@ -87,6 +89,7 @@ class Loop:
         self._goes_on: Any = True
         self._after: tuple[Any, ...] = ()  # the variables behind the last run
         self._stale_before: dict[int, str] = {}  # what was stale before the first
+        self.behind: Callable[[Sequence[Any]], tuple[Any, ...]] = tuple  # the model's variables among those behind it
 
     # -------------------------------------------------------------------------------------- analysis
 
@@ -131,8 +134,7 @@ class Loop:
         return self._kinds.steps_differ(self._captured.own_symbols)
 
     def _analyse(self) -> None:
-        aliases = aliases_now()
-        before = self._stale_before = aliases.stale_now()
+        before = self._stale_before = aliases_now().stale_now()
         for _ in range(_RUNS):
             if not self._run_changes_kinds():
                 if self._captured.writes:  # in the next step others may read what this one wrote
@@ -140,7 +142,7 @@ class Loop:
                 self._kinds.require_known_sizes(self._captured.own_symbols)
                 self._capture_sizes()
                 return
-            aliases.set_stale(before)
+            aliases_now().set_stale(before)
         raise RewriteError(
             f"line {self._line}: a loop over tensors makes other kinds of {', '.join(self._names)} in every step"
         )
@@ -212,8 +214,8 @@ class Loop:
         for tensor in made:
             self._captured.made[id(tensor)] = tensor
         for kind, tensor in self._made.values():
-            self._captured.own_symbols |= _symbols_of(tensor.shape[axis] for axis in kind.resized)
-            self._captured.outer_symbols |= _symbols_of(kind.shape)
+            self._captured.own_symbols |= symbols_of(tensor.shape[axis] for axis in kind.resized)
+            self._captured.outer_symbols |= symbols_of(kind.shape)
         for slot, content in builtins.zip(self._slots, held, strict=True):
             slot.put(content)
         try:
@@ -245,14 +247,16 @@ class Loop:
 
     def _one_step(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         items = record(self._first, Captured())
-        versions = _versions(items)
-        outcome = self._body(*items, *values)
-        if _versions(items) != versions:
+        versions = versions_of(items)
+        with as_before(values) as kept:
+            goes_on, after = self._body(*items, *values)
+            after = kept(after)
+        if versions_of(items) != versions:
             raise RewriteError(
                 f"line {self._line}: a step of a loop over tensors changes the row that it is at in place, which is a "
                 "part of what the loop goes through: go through the numbers of the rows and write `y[i] = …`"
             )
-        return outcome
+        return goes_on, after
 
     def _inputs(self) -> tuple[tuple[Any, ...], list[Any], list[torch.Tensor]]:
         """The variables and the contents of the slots that a run starts with, and the tensors made for it."""
@@ -284,7 +288,7 @@ class Loop:
         behind = self._opening.opened((ends, later))
         leaves, spec = pytree.tree_flatten(behind, is_leaf=is_leaf)
         if spec != self._spec:
-            raise UnstableError(self._of_another_structure(self._opening.opened(before), behind))
+            raise UnstableError(self._of_another_structure(self._opening.opened(before), behind), self._values, after)
         starts_and_inputs = self._inputs_of(values, held)
         changed = [self._widen(k, end, starts_and_inputs) for k, end in enumerate(leaves)]
         self._ends = leaves
@@ -410,16 +414,19 @@ class Loop:
         return values
 
     def _require_known_counts(self) -> None:
-        """Refuses a list that a loop within the loop fills, and whose elements data leaves out in each step anew: what
-        the steps make are rows of one tensor."""
-        parts = (part.value if isinstance(part, Maybe) else part for part in self._elements)
-        lengths = (part.length for part in parts if isinstance(part, Collected))
-        if any(free_unbacked_symbols(length) & self._captured.own_symbols for length in lengths):
-            raise RewriteError(
+        """Asks for the rows of a list that a loop within the loop fills, and whose elements data leaves out in each
+        step anew: a scan makes as many in each step."""
+        own, parts = self._captured.own_symbols, [p.value if isinstance(p, Maybe) else p for p in self._elements]
+        pairs = builtins.zip(self._appended, parts, strict=True)
+        found = [(s.owner, p) for s, p in pairs if isinstance(p, Collected) and free_unbacked_symbols(p.length) & own]
+        if found:
+            text = (
                 f"line {self._line}: a loop within a loop over tensors fills a list, and leaves out elements where "
                 "tensor data or a number of the loops says so, so that each step has another number of them; compute "
                 "all of them and what says which count, as with torch.where, or add them up instead"
             )
+            likeness = [record(lambda: Likeness(part), Captured()) for _, part in found]  # noqa: B023
+            raise ReadsOwnListError(text, [owner for owner, _ in found], is_whole=True, likeness=likeness)
 
     def _fill_lists(self, collected: list[Any]) -> None:
         """Appends the rows of each list, those of several elements of a step in turn."""
@@ -481,7 +488,7 @@ class Loop:
         with substituted([*self._read_tensors(), *self._written_tensors()], [*reads, *places]):
             values = self._with(self._received(carried))
             try:
-                return as_flag(self._test(*values)) if self._test is not None else as_flag(True)
+                return as_flag(truth_of(self.test(*values)))
             finally:
                 self._snapshot.restore(self._snapshot.changes())
 
@@ -577,24 +584,17 @@ class Loop:
         return values
 
     def _replaced(self, values: tuple[Any, ...]) -> Iterator[tuple[str, Any, Any]]:
-        """The lists, dicts and objects that a variable was before the loop, or that a step gave it, and that have
-        another name: behind the loop it is a new one."""
+        """The containers that a variable was before the loop, or was given by a step, and that have another name."""
         for name, start, last, value in builtins.zip(self._names, self._values, self._after, values, strict=True):
             found = [*replaced(start, value, lambda item: True), *replaced(last, value, self._snapshot.knows)]
             for path, older in found:
                 new = at(value, path)
                 if new is not None and older is not new and has_another_name(older, self._names, self._snapshot):
                     yield f"`{name}`", older, new
+        for held in (self._values, self._after):
+            yield from named_together(self._names, held, values)
 
 
 def _copied(tensor: torch.Tensor) -> torch.Tensor:
     """A copy as every step has it: torch's operators compare strides, too, which a copy of one row keeps."""
     return tensor.clone(memory_format=torch.contiguous_format)
-
-
-def _symbols_of(sizes: Iterable[Any]) -> set[Any]:
-    return {symbol for size in sizes if isinstance(size, torch.SymInt) for symbol in free_unbacked_symbols(size)}
-
-
-def _versions(items: object) -> list[int]:
-    return [leaf._version for leaf in pytree.tree_leaves(items) if isinstance(leaf, torch.Tensor)]

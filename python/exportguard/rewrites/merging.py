@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -17,11 +17,28 @@ from exportguard.rewrites.contents import Order, RandomState
 from exportguard.rewrites.data import describe, require_no_attributes, structure_of
 from exportguard.rewrites.numbers import is_number
 from exportguard.rewrites.opening import Opening, closed, where_they_differ
-from exportguard.rewrites.sharing import at, replaced
+from exportguard.rewrites.sharing import at, named_together, replaced
 from exportguard.rewrites.state import MISSING, UNDEFINED, Slot
 from exportguard.source.errors import RewriteError
 
 Outcome = tuple[Any, list[Any]]  # what a branch returns, and what the places hold that a branch writes
+
+
+def parts_of_result(result: Any, names: Sequence[str]) -> list[Any]:
+    """The variables that a branch returns; those without names with how it is left, in tuples in tuples."""
+    if type(result) is not tuple:  # and not a class of such
+        return [result]
+    return [*result] if names else [leaf for part in result for leaf in parts_of_result(part, names)]
+
+
+def with_parts(result: Any, names: Sequence[str], parts: Iterable[Any]) -> Any:
+    """The same result with other parts."""
+    made = iter(parts)
+
+    def filled(item: Any) -> Any:
+        return tuple(map(filled, item)) if type(item) is tuple else next(made)
+
+    return tuple(made) if names and type(result) is tuple else filled(result)
 
 
 class _Common:
@@ -57,6 +74,8 @@ class Merge:
         self._first, self._second = outcomes
         are_tuples = type(self._first[0]) is tuple and type(self._second[0]) is tuple  # and not a class of such
         self._is_many = bool(names) and are_tuples
+        counts = {len(parts_of_result(result, names)) for result, _ in outcomes}
+        self._is_whole = bool(names) != self._is_many or len(counts) > 1  # the result is one part
         self._left_out = [_left_out(s, a, b) for s, a, b in zip(slots, self._first[1], self._second[1], strict=True)]
         pairs = list(zip(self._parts(self._first), self._parts(self._second), strict=True))
         self._templates = [self._template(name, *pair) for name, pair in zip(self._part_names(), pairs, strict=True)]
@@ -97,7 +116,7 @@ class Merge:
     def _parts(self, outcome: Outcome) -> list[Any]:
         """The variables, or the one result, and the contents of the places."""
         result, held = outcome
-        return [*(result if self._is_many else [result]), *held]
+        return [*([result] if self._is_whole else parts_of_result(result, self._names)), *held]
 
     def _part_names(self) -> list[str]:
         count = len(self._parts(self._first))
@@ -162,7 +181,8 @@ class Merge:
         first = self._parts(self._first)
         parts = [own if part is _COMMON else part for own, part in zip(first, merged, strict=True)]
         held = len(parts) - len(self.slots)
-        return (tuple(parts[:held]) if self._is_many else parts[0]), parts[held:]
+        made = parts[0] if self._is_whole else with_parts(self._first[0], self._names, parts[:held])
+        return made, parts[held:]
 
     # -------------------------------------------------------------------------------------- leaves
 
@@ -212,10 +232,15 @@ class Merge:
         return self._names[0] if self._names else "the result"
 
     def containers(self, merged: Outcome) -> list[tuple[str, Any, Any]]:
-        """Lists, dicts and objects from before the test that one branch leaves, with what the program goes on with."""
+        """Lists, dicts and objects from before the test that one branch leaves, with what the program goes on with, and
+        those that two variables are together behind a branch."""
         parts = self._parts(merged)
-        named = [(self._name([pytree.SequenceKey(k)]), older, at(parts[k], path)) for k, path, older in self._older]
-        return [(name, older, new) for name, older, new in named if new is not None and new is not older]
+        names = [self._name([pytree.SequenceKey(k)]) for k in range(len(parts))]
+        named = [(names[k], older, at(parts[k], path)) for k, path, older in self._older]
+        found = [(name, older, new) for name, older, new in named if new is not None and new is not older]
+        for outcome in (self._first, self._second):
+            found += named_together(names, self._parts(outcome), parts)
+        return found
 
     def _where(self) -> str:
         return f"line {self._line}: " if self._line else ""

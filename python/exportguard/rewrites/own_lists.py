@@ -4,7 +4,8 @@ What steps before appended is nowhere in the body of a scan. The last elements a
 as variables are, with the length of the list: `outs[-1]`, `outs[-2:]`, `outs[t - 1]` by the number of the step,
 `outs[len(outs) - 2]` and `len(outs)` are answered with them. `outs[0]` is what it was before the loop, if it was there.
 Where a step asks for anything else (`torch.stack(outs)`, `for o in outs`, `outs.pop()`), the loop carries the rows of
-the whole list (`whole_lists`).
+the whole list (`whole_lists`), and where it gives a variable another list, a list in the place of that variable
+(`rebound_lists`).
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from typing import Any, NoReturn, TypeVar
 
 from torch.utils import _pytree as pytree
 
+from exportguard.rewrites.carrying import UnstableError
 from exportguard.rewrites.collected import Collected, Grown, Maybe, truth_of
 from exportguard.rewrites.conditional import ifexp
 from exportguard.rewrites.numbers import Affine, affine_of
 from exportguard.rewrites.places import line_now
-from exportguard.rewrites.whole_lists import Whole
+from exportguard.rewrites.rebound_lists import ReboundLists, of_two_lengths
+from exportguard.rewrites.watch import containers_of_attempt
+from exportguard.rewrites.whole_lists import Likeness, Whole
 from exportguard.source.errors import RewriteError, forget
 
 Body = Callable[..., tuple[Any, tuple[Any, ...]]]
@@ -29,13 +33,27 @@ _DEEPEST = 8  # elements that are carried
 
 
 class ReadsOwnListError(RewriteError):
-    """A step of a loop reads lists that it appends to."""
+    """A step of a loop reads lists that it appends to, or appends to them what no rows of a scan are.
 
-    def __init__(self, text: str, lists: Sequence[Grown], depth: int = 0, *, is_whole: bool = False) -> None:
+    :param depth: how many elements at the end of them are asked for
+    :param is_whole: whether all elements are needed
+    :param likeness: for each list what its elements are like, where it may have none before the loop
+    """
+
+    def __init__(
+        self,
+        text: str,
+        lists: Sequence[Grown],
+        depth: int = 0,
+        *,
+        is_whole: bool = False,
+        likeness: Sequence[Likeness] = (),
+    ) -> None:
         super().__init__(text)
         self.lists = lists
         self.depth = depth
         self.is_whole = is_whole
+        self.likeness = dict(zip(map(id, lists), likeness, strict=False))
 
     @property
     def is_of_another_loop(self) -> bool:
@@ -155,56 +173,79 @@ class Tail:
 class OwnLists:
     """Lists of which a loop carries the ends and the lengths: variables of its that are added to those of the model.
 
+    :param names: the variables of the model
+    :param values: what they are before the loop
     :param lists: each has `depth` elements at its end
-    :param whole: lists of which it carries all rows; each surely has some part
+    :param whole: lists of which it carries all rows
+    :param rebound: variables that steps leave as lists of other lengths
     """
 
-    def __init__(self, lists: Sequence[Grown], depth: int, whole: Sequence[Grown] = ()) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        values: Sequence[Any],
+        lists: Sequence[Grown],
+        depth: int,
+        whole: Sequence[Whole],
+        rebound: ReboundLists,
+    ) -> None:
+        self._names = names
+        self._values = values
         self._lists = [*lists]
         self._depth = depth
-        self._whole = [*map(Whole, whole)]
+        self._whole = [*whole]
+        self._rebound = rebound
         self._lengths = [None if grown.is_open else len(grown.parts) for grown in lists]
 
     @property
     def names(self) -> list[str]:
-        """Of the variables that are added."""
-        return [name for _ in self._lists for name in ("the end of a list", "the length of a list")]
+        """Of the variables, with those that are added."""
+        return [*self._names, *(name for _ in self._lists for name in ("the end of a list", "the length of a list"))]
 
     def start(self) -> tuple[Any, ...]:
         """What they hold before the loop."""
         for grown in self._whole:
             grown.become_rows()
+        self._rebound.begin()
         ends = [tuple(grown.item(-k - 1) for k in range(self._depth)) for grown in self._lists]
-        return tuple(part for end, grown in zip(ends, self._lists, strict=True) for part in (end, grown.length()))
+        added = (part for end, grown in zip(ends, self._lists, strict=True) for part in (end, grown.length()))
+        return (*self._rebound.hidden(self._values), *added)
+
+    def behind(self, made: Sequence[Any]) -> tuple[Any, ...]:
+        """The variables of the model behind the loop."""
+        return self._rebound.behind(made[: len(self._values)])
 
     def around(self, body: Body) -> Body:
         """The body of a loop over items that carries them as well."""
-        if not self._lists and not self._whole:
+        lists, whole, rebound = self._lists, self._whole, self._rebound
+        own = rebound.lists  # what the body reads is found by the variables of functions
+        if not lists and not whole and not own:
             return body
-        lists, whole = self._lists, self._whole  # what the body reads is found by the variables of functions
 
         def step(item: Any, *current: Any) -> tuple[Any, tuple[Any, ...]]:
             count = len(current) - 2 * len(lists)
             with self._begun(item, current[count:]):
-                goes_on, after = body(item, *current[:count])
+                was = [grown.parts for grown in own]
+                goes_on, after = body(item, *rebound.shown(current[:count]))
                 ends = [grown.tail.end() for grown in lists]
             for grown in whole:
                 grown.become_rows()
-            return goes_on, (*after, *(part for end in ends for part in end))
+            return goes_on, (*rebound.taken(after, was=was), *(part for end in ends for part in end))
 
         return step
 
     def around_while(self, test: Callable[..., Any], body: Body) -> tuple[Callable[..., Any], Body]:
         """The test and the body of a `while` that carries them as well."""
-        if not self._lists and not self._whole:
+        lists, rebound = self._lists, self._rebound
+        own = rebound.lists  # for the variables of the test
+        if not lists and not self._whole and not own:
             return test, body
-        lists = self._lists
         around = self.around(lambda _, *current: body(*current))
 
         def tested(*current: Any) -> Any:
             count = len(current) - 2 * len(lists)
             with self._begun(None, current[count:]):
-                return truth_of(test(*current[:count]))
+                return truth_of(test(*rebound.shown(current[:count]))) if own else truth_of(test(*current[:count]))
 
         return tested, lambda *current: around(None, *current)
 
@@ -226,31 +267,66 @@ class OwnLists:
             grown.tail = Tail(grown, carried[2 * place], carried[2 * place + 1], known, length or 0)
 
 
-def with_own_lists(run: Callable[[OwnLists], Result]) -> Result:
+def with_own_lists(
+    run: Callable[[OwnLists], Result], body: Body, names: Sequence[str], values: Sequence[Any], line: int
+) -> Result:
     """What a function makes of a loop that carries the ends of the lists that its steps read, or all of them, as far as
-    they ask.
+    they ask, and the variables that they leave as lists of other lengths.
 
     :raises ReadsOwnListError: a list does not surely have what is asked for before the loop, or another loop fills it
-    :raises RewriteError: it is asked for in vain, or its elements are not known to be of one size
+    :raises UnstableError: the variables are not of one kind before the loop and behind a step
+    :raises RewriteError: a list is asked for in vain, or its elements are not known to be of one size
     """
-    own: list[Grown] = []
-    whole: list[Grown] = []
-    depth = 0
+    rebound = ReboundLists(names, [body], values, line, is_loop=True)
+    unstable: UnstableError | None = None
     while True:
         try:
-            return run(OwnLists(own, depth, whole))
+            return _with_lists(run, names, values, rebound)
+        except UnstableError as error:
+            if not _is_rebound(rebound, error):
+                raise unstable or error from None
+            unstable = unstable or error
+            forget(error)
+        except RewriteError as error:
+            if unstable is None:
+                raise
+            raise UnstableError(f"{unstable} ({error})") from None
+
+
+def _is_rebound(rebound: ReboundLists, error: UnstableError) -> bool:
+    """Takes in the variables that are lists of two structures; whether there are some."""
+    pairs = [(error.before[k], error.behind[k]) for k in of_two_lengths(error.before, error.behind)]
+    added = [rebound.add(rebound.place_of(start), start, end) for start, end in pairs]
+    return any(added)
+
+
+def _with_lists(
+    run: Callable[[OwnLists], Result], names: Sequence[str], values: Sequence[Any], rebound: ReboundLists
+) -> Result:
+    own: list[Grown] = []
+    whole: list[Grown] = []
+    likeness: dict[int, Likeness] = {}
+    depth = 0
+    while True:
+        rows = [Whole(grown, likeness.get(id(grown))) for grown in whole]
+        try:
+            with containers_of_attempt():
+                return run(OwnLists(names, values, own, depth, rows, rebound))
         except ReadsOwnListError as error:
             if error.is_of_another_loop:
                 raise
             known = len(own), depth, len(whole)
             found = whole if error.is_whole else own
             found += [grown for grown in error.lists if not _is_among(grown, [*whole, *found])]
+            likeness |= error.likeness
             depth = max(depth, error.depth)
             whole += [
                 grown for grown in own if not _is_among(grown, whole) and not can_be_carried(grown, max(depth - 1, 0))
             ]
             own = [grown for grown in own if not _is_among(grown, whole)]
-            if not all(can_be_carried(grown, depth) for grown in own) or not all(grown.parts for grown in whole):
+            if not all(can_be_carried(grown, depth) for grown in own) or not all(
+                grown.parts or id(grown) in likeness for grown in whole
+            ):
                 raise
             if known == (len(own), depth, len(whole)):
                 raise RewriteError(str(error)) from error

@@ -328,3 +328,8 @@ def _body(mode: TorchFunctionMode) -> Iterator[None]:
 def bodies_now() -> list[TorchFunctionMode]:
     """The runs of bodies of branches and loops that are under way, the outermost first."""
     return [*_BODIES]
+
+
+def versions_of(items: object) -> list[int]:
+    """How often each of some tensors was written into."""
+    return [leaf._version for leaf in pytree.tree_leaves(items) if isinstance(leaf, torch.Tensor)]

@@ -10,7 +10,7 @@ operators are copies; the converter leaves them out (src/lowering/aten/higher_or
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.fx.experimental.symbolic_shapes import (
     TLS,
     ShapeEnv,
+    free_unbacked_symbols,
     has_free_unbacked_symbols,
     statically_known_true,
 )
@@ -162,3 +163,8 @@ def _are_open(sizes: Sequence[Any]) -> bool:
         return False
     with disable_proxy_modes_tracing():
         return not all(statically_known_true(size == wide[0]) for size in wide)
+
+
+def symbols_of(sizes: Iterable[Any]) -> set[Any]:
+    """The unbacked symbols of which sizes are made."""
+    return {symbol for size in sizes if isinstance(size, torch.SymInt) for symbol in free_unbacked_symbols(size)}

@@ -101,15 +101,14 @@ def _through(
         body = _of_elements(body)
     try:
         return with_own_lists(
-            lambda ends: _over_rows(
-                rows,
-                ends.around(body),
-                [*names, *ends.names],
-                (*values, *ends.start()),
-                line,
-                may_be_empty=may_be_empty,
-            )
-        )[: len(values)]
+            lambda own: own.behind(
+                _over_rows(rows, own.around(body), own.names, own.start(), line, may_be_empty=may_be_empty)
+            ),
+            body,
+            names,
+            values,
+            line,
+        )
     except UnstableError as error:
         reason: RewriteError = error
     except ReadsOwnListError as error:
@@ -230,17 +229,16 @@ def _counted(
 
         return step
 
-    def analysed(ends: OwnLists) -> tuple[Loop, Body, Sequence[str], tuple[Any, ...]]:
-        step, all_names, start = step_of(ends.around(body)), ["position", *names, *ends.names], (*values, *ends.start())
-        start = (torch.zeros_like(steps.count), *start)
-        return Loop(step, all_names, start, line, tuple, goes_on).analysed(), step, all_names, start
+    def analysed(own: OwnLists) -> tuple[Loop, OwnLists, Body, tuple[Any, ...]]:
+        step, start = step_of(own.around(body)), (torch.zeros_like(steps.count), *own.start())
+        return Loop(step, ["position", *own.names], start, line, tuple, goes_on).analysed(), own, step, start
 
-    loop, step, all_names, start = with_own_lists(analysed)
+    loop, own, step, start = with_own_lists(analysed, body, names, values, line)
     is_asked = loop.gives_shapes and length is not None
     if is_asked and not _has_steps(length):
         return values
     has_steps = is_asked and not has_free_unbacked_symbols(length)
-    return _run_while(loop, step, all_names, start, line, has_steps=has_steps)[1 : len(values) + 1]
+    return own.behind(_run_while(loop, step, ["position", *own.names], start, line, has_steps=has_steps)[1:])
 
 
 def while_(
@@ -310,11 +308,13 @@ def _always(*_: object) -> bool:
 
 
 def _while_loop(test: Callable[..., Any], body: Body, names: Sequence[str], values: tuple[Any, ...], line: int) -> Loop:
-    def analysed(ends: OwnLists) -> Loop:
-        tested, step = ends.around_while(test, body)
-        return Loop(step, [*names, *ends.names], (*values, *ends.start()), line, tuple, tested).analysed()
+    def analysed(own: OwnLists) -> Loop:
+        tested, step = own.around_while(test, body)
+        loop = Loop(step, own.names, own.start(), line, tuple, tested).analysed()
+        loop.behind = own.behind
+        return loop
 
-    return with_own_lists(analysed)
+    return with_own_lists(analysed, body, names, values, line)
 
 
 def _run_while(
@@ -340,7 +340,7 @@ def _run_while(
         packing.fill(made[len(values) :])
         return made[: len(values)]
     if not loop.appends or loop.is_resized:
-        return loop.while_loop(goes_on, has_steps=has_steps)[: len(values)]
+        return loop.behind(loop.while_loop(goes_on, has_steps=has_steps))[: len(values)]
     count = loop.count(goes_on).item()
     torch._check(count >= 0)  # type: ignore[no-untyped-call]
     steps = Rows(number_rows(torch.arange(count)))

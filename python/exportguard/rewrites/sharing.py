@@ -7,12 +7,13 @@ the difference until one of the two is changed.
 from __future__ import annotations
 
 import ast
+import copy
 import linecache
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any
 
 from exportguard.rewrites.catching import model_frames
-from exportguard.rewrites.collected import Grown
+from exportguard.rewrites.collected import Collected, Grown, Maybe
 from exportguard.rewrites.opening import is_object
 from exportguard.rewrites.state import UNDEFINED, Slot, Snapshot
 from exportguard.source.errors import RewriteError
@@ -31,7 +32,7 @@ def _replaced(one: Any, other: Any, is_older: Callable[[Any], bool], path: Path)
     if one is other or len(path) > _DEPTH:
         return
     for item in (one, other):
-        if (isinstance(item, list | dict) or is_object(item)) and is_older(item):
+        if _is_container(item) and is_older(item):
             yield path, item
     first, second = _parts_of(one), _parts_of(other)
     for key in first:
@@ -64,15 +65,86 @@ def require_apart(
             )
 
 
+def _is_container(item: Any) -> bool:
+    is_of_a_list = isinstance(item, Collected | Maybe)  # which nobody changes
+    return isinstance(item, list | dict) or (is_object(item) and not is_of_a_list)
+
+
+def held_together(values: Sequence[Any]) -> Iterator[tuple[tuple[int, Path], tuple[int, Path]]]:
+    """The places of two values at which they are, or hold, one list, dict or object."""
+    found: dict[int, tuple[int, Path]] = {}
+    for place, value in enumerate(values):
+        own = {id(item): path for path, item in _with_paths(value, ())}
+        yield from ((found[key], (place, path)) for key, path in own.items() if key in found)
+        found |= {key: (place, path) for key, path in own.items() if key not in found}
+
+
+def _with_paths(item: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    if _is_container(item):
+        yield path, item
+    for key, part in _parts_of(item).items() if len(path) < _DEPTH else ():
+        yield from _with_paths(part, (*path, key))
+
+
+def named_together(names: Sequence[str], values: Sequence[Any], made: Sequence[Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Names of values that are, or hold, one list, dict or object, with the two that what is made of them has there."""
+    for (one, first), (other, second) in held_together(values):
+        pair = at(made[one], first), at(made[other], second)
+        if all(map(_is_container, pair)) and pair[0] is not pair[1]:
+            name = names[other] if other < len(names) else "a variable"
+            yield from ((name, *pair), (name, *pair[::-1]))  # whichever is changed
+
+
 _KINDS: dict[type, str] = {list: "list", Grown: "list", dict: "dict"}
 
 
 def _containers(item: Any, depth: int = 0) -> Iterator[Any]:
     """The lists, dicts and objects that a value is and holds."""
-    if isinstance(item, list | dict) or is_object(item):
+    if _is_container(item):
         yield item
     for part in _parts_of(item).values() if depth < _DEPTH else ():
         yield from _containers(part, depth + 1)
+
+
+def lists_in(item: Any) -> Iterator[Any]:
+    """The lists, dicts and objects that a value holds, not itself."""
+    return (part for part in _containers(item) if part is not item)
+
+
+def copies_of_changed(values: Iterable[Any], changed: Iterable[Slot]) -> dict[int, Any]:
+    """By their identity, copies of those values that are, or hold, lists, dicts and objects which a run changed: what
+    it changed is undone behind it, and what it gives a variable is not.
+
+    :param changed: where it changed something
+    """
+    owners = {id(slot.owner) for slot in changed}
+    made: dict[int, Any] = {}
+
+    def copied(item: Any, depth: int = 0) -> Any:
+        if id(item) in made or depth > _DEPTH or not owners:
+            return made.get(id(item), item)
+        parts = {key: copied(part, depth + 1) for key, part in _parts_of(item).items()}
+        is_same = all(part is old for part, old in zip(parts.values(), _parts_of(item).values(), strict=True))
+        if id(item) not in owners and is_same:
+            return item
+        made[id(item)] = _like(item, parts)
+        return made[id(item)]
+
+    values = [*values]
+    return {id(value): copied(value) for value in values if copied(value) is not value}
+
+
+def _like(item: Any, parts: dict[Any, Any]) -> Any:
+    """A list, dict, tuple or object of the same class with these parts."""
+    if isinstance(item, list):
+        return Grown(parts.values()) if isinstance(item, Grown) else [*parts.values()]
+    if isinstance(item, tuple):
+        return type(item)._make(parts.values()) if hasattr(item, "_make") else (*parts.values(),)
+    if type(item) is dict:
+        return parts
+    made = object.__new__(type(item)) if not isinstance(item, dict) else copy.copy(item)
+    (made if isinstance(item, dict) else vars(made)).update(parts)
+    return made
 
 
 def at(item: Any, path: Path) -> Any:

@@ -136,6 +136,18 @@ def note_containers(found: Iterable[tuple[str, Any, Any]], line: int) -> None:
         _OPEN[-1].containers += [_Two(name, line, older, merged) for name, older, merged in found]
 
 
+@contextmanager
+def containers_of_attempt() -> Iterator[None]:
+    """While open, what is noted of lists, dicts and objects is forgotten if an error ends it: the attempt left none."""
+    before = len(_OPEN[-1].containers) if _OPEN else 0
+    try:
+        yield
+    except RewriteError:
+        if _OPEN:
+            del _OPEN[-1].containers[before:]
+        raise
+
+
 def are_two(item: object, other: object) -> bool:
     """Whether one of two took the place of the other behind a test or a loop, where Python may have them as one."""
     return bool(_OPEN) and any(two.are(item, other) for two in _OPEN[-1].containers)

@@ -8,27 +8,28 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
-from exportguard.rewrites.collected import Collected, Grown, Maybe, joined, like_rows, linked
+from exportguard.rewrites.collected import Collected, Grown, Maybe, joined, linked, number_rows, rows_are_numbers
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.state import MISSING, Slot
 from exportguard.source.errors import RewriteError
 
-Result = TypeVar("Result")
-
 
 class Whole:
-    """A list that is rows of one tensor before and behind something."""
+    """A list that is rows of one tensor before and behind something.
 
-    def __init__(self, grown: Grown) -> None:
+    :param known: what its elements are like; None if it has some itself
+    """
+
+    def __init__(self, grown: Grown, known: Likeness | None = None) -> None:
         self._grown = grown
-        self._known: Collected | None = None  # what was in it once
+        self._known = known
 
     def become_rows(self) -> None:
         """Makes one part of all that the list has, or had.
@@ -42,12 +43,12 @@ class Whole:
             return
         if len(parts) != 1 or not isinstance(parts[0], Collected):
             list.__setitem__(self._grown, slice(None), [self._joined(parts)])
-        self._known = self._known or self._grown.parts[0]
+        self._known = self._known or Likeness(self._grown.parts[0])
 
     def _joined(self, parts: Sequence[Any]) -> Collected:
         if not parts:
             assert self._known is not None
-            return _none_of(self._known)
+            return self._known.none()
         shapes = [[leaf.shape[1:] for leaf in pytree.tree_leaves(joined([part]).rows)] for part in parts]
         if any(_may_differ(one, other) for known in shapes for one, other in zip(shapes[0], known, strict=False)):
             raise RewriteError(
@@ -58,13 +59,26 @@ class Whole:
         return linked(joined(parts), parts)
 
 
-def _none_of(rows: Collected) -> Collected:
-    """No rows of a kind, made anew: those at hand may be of a run that is no part of the program."""
+class Likeness:
+    """What the elements of a list are like: of rows that may be of a run which is no part of the program."""
 
-    def empty(leaf: torch.Tensor) -> torch.Tensor:
-        return like_rows(torch.zeros((0, *leaf.shape[1:]), dtype=leaf.dtype, device=leaf.device), leaf)
+    def __init__(self, rows: Collected) -> None:
+        self._form = pytree.tree_map(lambda leaf: _Form(leaf), rows.rows)
 
-    return Collected(pytree.tree_map(empty, rows.rows))
+    def none(self) -> Collected:
+        """No rows of that kind."""
+        return Collected(pytree.tree_map(lambda form: form.none(), self._form))
+
+
+class _Form:
+    def __init__(self, rows: torch.Tensor) -> None:
+        self._shape, self._dtype, self._device = tuple(rows.shape[1:]), rows.dtype, rows.device
+        self._are_numbers = rows_are_numbers(rows)
+
+    def none(self) -> torch.Tensor:
+        rows = torch.zeros((2, *self._shape), dtype=self._dtype, device=self._device)
+        none = rows[:0]  # torch 2.11 to 2.13 keep the value of a tensor that is made without elements
+        return number_rows(none) if self._are_numbers else none
 
 
 def _may_differ(one: torch.Size, other: torch.Size) -> bool:
@@ -93,15 +107,3 @@ def of_two_forms(
         if is_of_a_list and (len(are_rows) > 1 or any(is_remade(slot, before(slot), value) for value in values)):
             found[id(slot.owner)] = slot.owner
     return [*found.values()]
-
-
-def leaving_rows(branch: Callable[[], Result], lists: Sequence[Whole]) -> Callable[[], Result]:
-    """A branch behind which lists are rows of one tensor."""
-
-    def made() -> Result:
-        result = branch()
-        for whole in lists:
-            whole.become_rows()
-        return result
-
-    return made

@@ -6,12 +6,6 @@
 namespace exportguard::optimizer {
 namespace {
 
-std::string replaced(std::string_view text, std::string_view what, std::string_view by) {
-  std::string result(text);
-  result.replace(result.find(what), what.size(), by);
-  return result;
-}
-
 constexpr std::string_view kErf = R"(
     graph(%x: f32[n], %root: f32[] = {1.4142135623730951}, %one: f32[] = {1}, %half: f32[] = {0.5}):
       %d: f32[n] = Div(%x, %root)

@@ -7,12 +7,6 @@
 namespace exportguard::optimizer {
 namespace {
 
-std::string replaced(std::string_view text, std::string_view what, std::string_view by) {
-  std::string result(text);
-  result.replace(result.find(what), what.size(), by);
-  return result;
-}
-
 constexpr std::string_view kBatchNorm = R"(
     graph(%x: f32[b,1,n], %w: f32[2,1,1] = {1, 2}, %c: f32[2] = {1, 1}, %scale: f32[2] = {2, 4}, %shift: f32[2] = {0, 1}, %mean: f32[2] = {1, 3}, %var: f32[2] = {4, 1}):
       %y: f32[b,2,n] = Conv(%x, %w, %c)

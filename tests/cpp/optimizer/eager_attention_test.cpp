@@ -6,12 +6,6 @@
 namespace exportguard::optimizer {
 namespace {
 
-std::string replaced(std::string_view text, std::string_view what, std::string_view by) {
-  std::string result(text);
-  result.replace(result.find(what), what.size(), by);
-  return result;
-}
-
 constexpr std::string_view kEager = R"(
     graph(%q: f32[b,2,s,8], %k: f32[b,2,p + s,8], %v: f32[b,2,p + s,8], %seen: bool[b,1,s,p + s], %low: f32[] = {-3.4028234663852886e+38}, %zero: f32[] = {0}, %half: f32[] = {0.5}):
       %t: f32[b,2,8,p + s] = Transpose(%k) {perm=[0, 1, 3, 2]}

@@ -19,12 +19,6 @@ constexpr std::string_view kRms = R"(
       %y: f32[b,s,4] = Mul(%w, %n)
       return (%y))";
 
-std::string replaced(std::string_view text, std::string_view what, std::string_view by) {
-  std::string result(text);
-  result.replace(result.find(what), what.size(), by);
-  return result;
-}
-
 TEST(RmsNorm, WithItsWeightIsOneNode) {
   EXPECT_EQ(optimized_nodes(kRms), R"(  %y = RMSNormalization(%x, %w) {axis=-1, epsilon=0.5}
   return (%y)

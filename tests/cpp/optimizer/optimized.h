@@ -33,6 +33,13 @@ inline std::string optimized_nodes(std::string_view text, const std::vector<std:
   return optimized(text, only, opset).nodes;
 }
 
+/// A text with `by` in the place where `what` is first said.
+inline std::string replaced(std::string_view text, std::string_view what, std::string_view by) {
+  std::string result(text);
+  result.replace(result.find(what), what.size(), by);
+  return result;
+}
+
 /// The graph as it stands, in the same form.
 inline std::string unchanged(std::string_view text) {
   const std::string printed = ir::print(*ir::parse_graph(text), {.types = false});

@@ -6,12 +6,6 @@
 namespace exportguard::optimizer {
 namespace {
 
-std::string replaced(std::string_view text, std::string_view what, std::string_view by) {
-  std::string result(text);
-  result.replace(result.find(what), what.size(), by);
-  return result;
-}
-
 // ------------------------------------------------------------------------------------------------ slices
 
 constexpr std::string_view kSlices = R"(

@@ -6,7 +6,7 @@
 namespace exportguard::optimizer {
 namespace {
 
-std::string replaced(std::string_view text, std::string_view what, std::string_view by) {
+std::string all_replaced(std::string_view text, std::string_view what, std::string_view by) {
   std::string result(text);
   for (std::size_t at = result.find(what); at != std::string::npos; at = result.find(what, at + by.size()))
     result.replace(at, what.size(), by);
@@ -38,10 +38,11 @@ TEST(MaxPool, KnowsWhatIsNotNegative) {
   const auto is_added = testing::HasSubstr("Conv(");
   for (const std::string_view not_negative :
        {"Abs(%x)", "Exp(%x)", "Clip(%x, %zero)", "Mul(%a, %a)", "Concat(%a, %a) {axis=0}", "Transpose(%t)"}) {
-    const std::string graph = replaced(
-        replaced(kPool, "%nan: f32[] = {nan}", "%nan: f32[] = {nan}, %zero: f32[] = {0}"), "%r: f32[b,3,n] = Relu(%x)",
-        "%a: f32[b,3,n] = Sigmoid(%x)\n %t: f32[n,3,b] = Transpose(%a)\n %r: f32[b,3,n] = " +
-            std::string(not_negative));
+    const std::string graph =
+        all_replaced(all_replaced(kPool, "%nan: f32[] = {nan}", "%nan: f32[] = {nan}, %zero: f32[] = {0}"),
+                     "%r: f32[b,3,n] = Relu(%x)",
+                     "%a: f32[b,3,n] = Sigmoid(%x)\n %t: f32[n,3,b] = Transpose(%a)\n %r: f32[b,3,n] = " +
+                         std::string(not_negative));
     EXPECT_THAT(optimized_nodes(graph), is_added) << not_negative;
   }
 }
@@ -49,21 +50,21 @@ TEST(MaxPool, KnowsWhatIsNotNegative) {
 TEST(MaxPool, StaysWhereInfinitiesMayCancelOut) {
   for (const std::string_view maybe_negative : {"Neg(%x)", "Clip(%x)", "Add(%x, %a)", "Concat(%a, %x) {axis=0}"}) {
     const Optimized result =
-        optimized(replaced(kPool, "%r: f32[b,3,n] = Relu(%x)",
-                           "%a: f32[b,3,n] = Sigmoid(%x)\n %r: f32[b,3,n] = " + std::string(maybe_negative)));
+        optimized(all_replaced(kPool, "%r: f32[b,3,n] = Relu(%x)",
+                               "%a: f32[b,3,n] = Sigmoid(%x)\n %r: f32[b,3,n] = " + std::string(maybe_negative)));
     EXPECT_THAT(result.nodes, testing::HasSubstr("Where")) << maybe_negative;
     EXPECT_TRUE(declined(result.report, "max_pool_nan", "the pooled numbers may be negative"));
   }
 }
 
 TEST(MaxPool, StaysWithChannelsOfTheRun) {
-  const Optimized result = optimized(replaced(kPool, "b,3,", "b,k,"));
+  const Optimized result = optimized(all_replaced(kPool, "b,3,", "b,k,"));
   EXPECT_TRUE(
       declined(result.report, "max_pool_nan", "the channels are not known, or too many for weights of their own"));
 }
 
 TEST(MaxPool, StaysWithAnotherTensorsMaximum) {
-  const Optimized result = optimized(replaced(kPool, "MaxPool(%r)", "MaxPool(%x)"));
+  const Optimized result = optimized(all_replaced(kPool, "MaxPool(%r)", "MaxPool(%x)"));
   EXPECT_TRUE(declined(result.report, "max_pool_nan", "the other numbers are no pool of the same tensor"));
 }
 

@@ -127,6 +127,7 @@ def _pairs() -> list[tuple[str, str]]:
     return [(form, behind[(i + step) % len(behind)]) for i, form in enumerate(FORMS_OF_BOTH) for step in (0, 3, 7)]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("form", "behind"), _pairs())
 def test_rows_of_two_masks_are_broadcast(form: str, behind: str) -> None:
     def model(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

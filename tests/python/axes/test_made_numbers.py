@@ -27,7 +27,6 @@ def one_way(x: torch.Tensor, holds: Callable[[int], bool]) -> torch.Tensor:
     return x * 3 if holds(x.shape[0]) else x - 1
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("rows", [9, 16, 21])
 @pytest.mark.parametrize("holds", ONE_OF_SEVERAL.values(), ids=ONE_OF_SEVERAL.keys())
 def test_what_one_such_number_decides_is_found(holds: Callable[[int], bool], rows: int) -> None:

@@ -128,6 +128,7 @@ def require_right(program: torch.nn.Module, model: OnnxModel, batch: int, seq: i
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4, msg=lambda text: f"{batch, seq, other}: {text}")
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("seed", range(_PROGRAMS))
 def test_what_is_kept_is_right_at_every_size(seed: int) -> None:
     program, given = Program(seed), (2, (6, 7, 16)[seed % 3], (4, 9, 6)[seed % 3])

@@ -141,6 +141,7 @@ def sizes_to_compare(model: OnnxModel) -> list[tuple[int, int]]:
     return [(one, length) for one in batches for length in lengths]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("seed", range(_PROGRAMS))
 def test_what_is_kept_is_right_at_every_size(seed: int) -> None:
     program = Program(seed).eval()

@@ -277,7 +277,6 @@ QUOTIENTS: dict[str, Callable[[int], bool]] = {
 }
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("rows", [3, 9])
 @pytest.mark.parametrize("holds", QUOTIENTS.values(), ids=QUOTIENTS)
 def test_a_test_of_a_quotient_of_sizes_is_a_branch(holds: Callable[[int], bool], rows: int) -> None:
@@ -355,6 +354,7 @@ def test_what_is_not_rewritten_stays_an_error() -> None:
         to_onnx(Model(by_length).eval(), (torch.randn(3, 3),), dynamic_shapes=({0: "rows"},))
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("seed", range(1000, 1000 + _PROGRAMS))
 def test_random_programs_are_right_or_refused(seed: int) -> None:
     program, x = Program(seed).eval(), example(2, (6, 7, 16)[seed % 3])

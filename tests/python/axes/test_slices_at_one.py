@@ -174,7 +174,6 @@ class Model(torch.nn.Module):
 """
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("slice_", SLICES)
 @pytest.mark.parametrize("asking", ASKING_FIRST)
 def test_a_slice_asks_once_more_what_an_operator_asked_before(asking: str, slice_: str) -> None:

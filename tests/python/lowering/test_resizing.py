@@ -23,7 +23,6 @@ def image(spatial: int, batch: int = 2, first: int = 5) -> torch.Tensor:
     return torch.rand(batch, 3, *([first] + [5] * (spatial - 1)))
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("opset", OPSETS)
 @pytest.mark.parametrize("size", [8, 3, 1])
 @pytest.mark.parametrize(("spatial", "mode", "corners"), MODES)
@@ -38,7 +37,6 @@ def test_interpolate_to_a_size(
     )
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("opset", OPSETS)
 @pytest.mark.parametrize("factor", FACTORS)
 @pytest.mark.parametrize(("spatial", "mode", "corners"), MODES)
@@ -130,7 +128,6 @@ SHARES = [
 ]
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("options", SHARES, ids=str)
 @pytest.mark.parametrize("antialias", [False, True])
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])

@@ -128,6 +128,7 @@ class RandomModel(nn.Module):
         return [x, *state["seen"]]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("seed", range(PROGRAMS))
 def test_a_random_program_is_that_of_tracing_everything(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     torch.manual_seed(seed)

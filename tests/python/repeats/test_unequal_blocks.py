@@ -19,7 +19,7 @@ def made(name: str) -> Model:
     return Model(*BLOCKS[name])
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", BLOCKS)
 def test_the_model_is_that_of_tracing_everything(name: str, caplog: pytest.LogCaptureFixture) -> None:
     model = made(name)

@@ -60,7 +60,6 @@ class Model(torch.nn.Module):
 """
 
 
-@pytest.mark.thinned(3)
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("asking", ASKING)
 def test_no_element_is_made_behind_the_one_that_decides(asking: str, source: str) -> None:
@@ -224,7 +223,7 @@ def _program(iterator: str, way_out: str, later: str) -> str:
 EVERY = [*itertools.product(ITERATORS, WAYS_OUT, LATER)]
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("case", EVERY[::23], ids=" ".join)
 def test_an_iterator_that_data_left_is_not_used_again(case: tuple[str, str, str]) -> None:
     """The example does not leave it, so that only the search for who uses it stops the export."""

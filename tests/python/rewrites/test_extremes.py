@@ -66,7 +66,6 @@ def _converted(model: torch.nn.Module) -> Any:
         return None
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("use", _USES)
 @pytest.mark.parametrize("is_max", [True, False], ids=["max", "min"])
 def test_the_one_of_two_keeps_its_kind_or_is_refused(use: str, is_max: bool) -> None:

@@ -229,7 +229,6 @@ RETURNS = {
 }
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("returns", RETURNS)
 @pytest.mark.parametrize("block", BLOCKS)
 def test_a_block_that_every_way_leaves_gives_a_value_on_each(block: str, returns: str) -> None:

@@ -75,6 +75,7 @@ def test_one_function_is_rounded_as_c_rounds_it(name: str, tmp_path: Path) -> No
     assert all(is_right_or_refused(chosen.choice(_ROUNDED).format(value), tmp_path) for _ in range(2))
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("seed", range(40))
 def test_what_is_made_of_several_is_right_or_refused(seed: int, tmp_path: Path) -> None:
     chosen = random.Random(seed)

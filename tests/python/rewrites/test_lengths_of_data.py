@@ -57,7 +57,6 @@ class Model(torch.nn.Module):
 """
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("statement", STATEMENTS)
 @pytest.mark.parametrize("rows", ROWS)
 def test_the_length_is_that_of_eager_mode(rows: str, statement: str) -> None:

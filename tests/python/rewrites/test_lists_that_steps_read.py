@@ -87,7 +87,6 @@ def outcome(seed: int) -> str:
 
 
 @pytest.mark.thinned(3)
-@pytest.mark.thinned(3)
 @pytest.mark.parametrize("first", _SHARE.firsts())
 def test_a_step_reads_what_the_steps_before_it_left(first: int) -> None:
     _SHARE.check(outcome, first)

@@ -49,7 +49,6 @@ class Loop(Branch):
         return state
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("kind", [Branch, Loop], ids=["branch", "loop"])
 @pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS.keys())
 def test_what_an_attribute_gives_is_made_there(kind: type[Branch], look: Look) -> None:

@@ -47,7 +47,6 @@ def _cases(dtype: torch.dtype) -> list[tuple[torch.Tensor, torch.Tensor]]:
 _KINDS = list(itertools.combinations(_VALUES, 2))
 
 
-@pytest.mark.thinned(3)
 @pytest.mark.parametrize("use", _USES, ids=str)
 @pytest.mark.parametrize("kinds", _KINDS, ids=str)
 def test_a_number_of_two_kinds_decides_no_dtype(kinds: tuple[str, str], use: str) -> None:

@@ -82,7 +82,7 @@ _CASES = [
 ]
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("loop", "start", "step", "use"), _CASES, ids=lambda part: getattr(part, "__name__", part))
 def test_a_loop_that_takes_no_step_leaves_the_number(loop: type[_Counts], start: str, step: str, use: str) -> None:
     model = loop(start, step, use).eval()

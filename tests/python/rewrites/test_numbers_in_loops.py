@@ -118,7 +118,6 @@ def test_steps_over_as_many_rows_as_tensor_data_leaves_are_counted() -> None:
 NO_NUMBERS = ("None", "'a'", "()", "object")
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("other", NO_NUMBERS)
 @pytest.mark.parametrize("order", ["k == {}", "k != {}", "{} == k", "{} != k"])
 def test_a_number_is_compared_with_what_is_no_number(other: str, order: str) -> None:

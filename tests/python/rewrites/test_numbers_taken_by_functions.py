@@ -107,7 +107,6 @@ CALLS = (
 )
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("element", LISTS)
 def test_a_list_without_elements_is_as_in_eager_mode_or_ends_the_run(element: str, call: str) -> None:

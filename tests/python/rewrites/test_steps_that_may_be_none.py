@@ -67,7 +67,6 @@ def _require_equal(model: torch.nn.Module) -> None:
             torch.testing.assert_close(torch.as_tensor(found), expected, check_dtype=False)
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("span", SPANS)
 @pytest.mark.parametrize("use", USES)
 def test_each_use_of_steps_that_may_be_none_is_equal(use: str, span: str) -> None:

@@ -80,7 +80,6 @@ class Model(torch.nn.Module):
 LEAVES = {"": "pass", " and is left": "if row.sum() > 3: break"}
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("leave", LEAVES)
 @pytest.mark.parametrize("maker", MAKERS)
 def test_the_steps_of_what_makes_elements_and_of_the_loop_follow_each_other(maker: str, leave: str) -> None:

@@ -70,7 +70,7 @@ def _model(folder: Path, statement: str, kind: str, operator: str, by: str | Non
     return model
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("statement", "kind", "operator"), _CASES)
 def test_each_operator_of_an_assignment(statement: str, kind: str, operator: str, tmp_path: Path) -> None:
     model = _model(tmp_path, _STATEMENTS[statement], kind, operator)

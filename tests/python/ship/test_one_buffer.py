@@ -90,7 +90,6 @@ class Buffers:
         return torch.from_numpy(binding.copy_outputs_to_cpu()[0])
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("batch", "positions"), [(1, None), (1, 40), (2, 256)])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_buffer_is_read_as_far_as_it_is_filled(name: str, batch: int, positions: int | None, tmp_path: Path) -> None:
