@@ -18,7 +18,7 @@ from exportguard.rewrites.contents import Bookkeeping
 from exportguard.rewrites.opening import is_object
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.recording import Captured, record
-from exportguard.rewrites.sharing import copies_of_changed, has_another_name, held_together, lists_in
+from exportguard.rewrites.sharing import are_one, copies_of_changed, has_another_name, held_together, lists_in
 from exportguard.rewrites.state import UNDEFINED, Snapshot
 from exportguard.rewrites.watch import note_containers
 from exportguard.rewrites.whole_lists import Likeness, Whole
@@ -49,6 +49,7 @@ class ReboundLists(Bookkeeping):
         self._is_loop = is_loop
         self._known: Snapshot | None = None
         self._lists: dict[int, Grown] = {}  # by the place of the variable
+        self._held: dict[int, list[Any]] = {}  # what the variables held in front of a loop
         self._rows: list[Whole] = []
         self._together: set[tuple[int, int]] = set()  # variables that were left as one list
         self._elsewhere: list[tuple[int, Any]] = []  # lists that one was left as and that have another name
@@ -84,6 +85,7 @@ class ReboundLists(Bookkeeping):
         _ = self._snapshot
         own = self._lists[place] = Grown(parts_of(start) if self._is_loop else [])
         own.is_carried = self._is_loop
+        self._held[place] = parts_of(start) if isinstance(start, list) else []
         self._rows.append(Whole(own, known))
         return True
 
@@ -147,14 +149,16 @@ class ReboundLists(Bookkeeping):
         if is_older:
             self._elsewhere.append((place, left))
         is_refused = is_changed and (is_older or self._is_shared(place))
+        is_refused |= self._is_loop and not _are_same(self._held[place], parts_of(self._start(place)))
+        is_refused |= self._is_loop and any(are_one(slot.owner, left) for slot, _ in self._snapshot.changes())
         is_refused |= not self._snapshot.knows(left) and Snapshot(functions=self._functions).holds(left)
         for other, value in enumerate(values):
             if other == place or (self._is_loop and self._start(other) is UNDEFINED):
                 continue
-            if value is left:
+            if are_one(value, left):
                 self._together.add((place, other))
-            is_refused |= value is left and is_changed
-            is_refused |= any(found is left or found is self._lists[place] for found in lists_in(value))
+            is_refused |= are_one(value, left) and is_changed
+            is_refused |= any(are_one(found, left) or found is self._lists[place] for found in lists_in(value))
         if is_refused:
             raise RewriteError(
                 f"{line_now()}: {self._name(place)} is left as lists of several lengths, and has another name besides; "
@@ -175,7 +179,7 @@ class ReboundLists(Bookkeeping):
         if not isinstance(start, list):
             return False
         others = [value for other, value in enumerate(self._before) if other != place]
-        if any(start is value or any(start is found for found in lists_in(value)) for value in others):
+        if any(are_one(start, found) for value in others for found in (value, *lists_in(value))):
             return True
         return has_another_name(start, self._names, self._snapshot)
 

@@ -16,6 +16,7 @@ from exportguard.rewrites.catching import model_frames
 from exportguard.rewrites.collected import Collected, Grown, Maybe
 from exportguard.rewrites.opening import is_object
 from exportguard.rewrites.state import UNDEFINED, Slot, Snapshot
+from exportguard.rewrites.watch import are_two, pairs_of_two
 from exportguard.source.errors import RewriteError
 
 Path = tuple[Any, ...]
@@ -52,6 +53,8 @@ def require_apart(
     :param changed: what the step changed of what was there before the loop
     """
     owners = {id(slot.owner) for slot in changed}
+    pairs = pairs_of_two() if owners else []
+    owners |= {one for pair in pairs for one, other in (pair, pair[::-1]) if other in owners}
     for name, old, new in zip(names, before, after, strict=True):
         if not owners or old is UNDEFINED:  # which a step gives a value before it reads it
             continue
@@ -70,13 +73,21 @@ def _is_container(item: Any) -> bool:
     return isinstance(item, list | dict) or (is_object(item) and not is_of_a_list)
 
 
+def are_one(item: Any, other: Any) -> bool:
+    """Whether two objects are one, or may be one in Python."""
+    return item is other or are_two(item, other)
+
+
 def held_together(values: Sequence[Any]) -> Iterator[tuple[tuple[int, Path], tuple[int, Path]]]:
-    """The places of two values at which they are, or hold, one list, dict or object."""
+    """The places of two values at which they are, or hold, one list, dict or object, or what are two in the trace and
+    may be one in Python."""
     found: dict[int, tuple[int, Path]] = {}
     for place, value in enumerate(values):
         own = {id(item): path for path, item in _with_paths(value, ())}
         yield from ((found[key], (place, path)) for key, path in own.items() if key in found)
         found |= {key: (place, path) for key, path in own.items() if key not in found}
+    known = ((found[one], found[other]) for one, other in pairs_of_two() if one in found and other in found)
+    yield from (pair for pair in known if pair[0][0] != pair[1][0])
 
 
 def _with_paths(item: Any, path: Path) -> Iterator[tuple[Path, Any]]:

@@ -153,41 +153,47 @@ def are_two(item: object, other: object) -> bool:
     return bool(_OPEN) and any(two.are(item, other) for two in _OPEN[-1].containers)
 
 
+def pairs_of_two() -> list[tuple[int, int]]:
+    """The identities of those two."""
+    found = ((two.older(), two.merged) for two in _OPEN[-1].containers) if _OPEN else ()
+    return [(id(older), id(merged)) for older, merged in found if older is not None]
+
+
 class _Two:
     """A list, dict or object from before a test and the one that took its place, with what both held then."""
 
     def __init__(self, name: str, line: int, older: object, merged: object) -> None:
         self._name = name
         self._line = line
-        self._merged = merged
+        self.merged = merged
         self._held = _elements(older), _elements(merged)
         self._was_changed = False
-        self._older: Callable[[], Any] = lambda: older
+        self.older: Callable[[], Any] = lambda: older
         if not isinstance(older, list | dict):  # an object that has another name
             return
         try:
-            self._older = weakref.ref(older, lambda _: self._note())
+            self.older = weakref.ref(older, lambda _: self._note())
         except TypeError:  # Python's own lists and dicts cannot be watched; they count as being in use to the end
-            self._older = lambda: older
+            self.older = lambda: older
 
     def are(self, item: object, other: object) -> bool:
         """Whether these are the two."""
-        older = self._older()
-        return any(a is older and b is self._merged for a, b in ((item, other), (other, item)))
+        older = self.older()
+        return any(a is older and b is self.merged for a, b in ((item, other), (other, item)))
 
     def _note(self) -> None:
         """Whether the new one was changed by now, when nothing refers to the older one any more."""
-        self._was_changed |= not _are_same(self._held[1], _elements(self._merged))
+        self._was_changed |= not _are_same(self._held[1], _elements(self.merged))
 
     def require_unchanged(self) -> None:
         """Refuses a change of the one while the other is in use."""
-        older = self._older()
+        older = self.older()
         if older is not None:
             self._note()
             self._was_changed |= not _are_same(self._held[0], _elements(older))
         if self._was_changed:
             raise RewriteError(
-                f"line {self._line}: a test on tensor data, or a loop, gives {self._name} {_kind_of(self._merged)} "
+                f"line {self._line}: a test on tensor data, or a loop, gives {self._name} {_kind_of(self.merged)} "
                 "from before it, or another one, and one of the two is changed later; no graph can tell which: copy it "
                 "in the branch, or before the loop"
             )
