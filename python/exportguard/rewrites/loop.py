@@ -248,7 +248,7 @@ class Loop:
     def _one_step(self, values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         items = record(self._first, Captured())
         versions = versions_of(items)
-        with as_before(values) as kept:
+        with as_before(self._names, values, self._snapshot) as kept:
             goes_on, after = self._body(*items, *values)
             after = kept(after)
         if versions_of(items) != versions:

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch.utils import _pytree as pytree
 
+from exportguard.rewrites.carrying import UnstableError
 from exportguard.rewrites.collected import Grown, joined, parts_of
 from exportguard.rewrites.contents import Bookkeeping
 from exportguard.rewrites.opening import is_object
@@ -185,11 +186,15 @@ class ReboundLists(Bookkeeping):
 
 
 @contextmanager
-def as_before(values: Sequence[Any]) -> Iterator[Callable[[Sequence[Any]], tuple[Any, ...]]]:
+def as_before(
+    names: Sequence[str], values: Sequence[Any], reached: Snapshot
+) -> Iterator[Callable[[Sequence[Any]], tuple[Any, ...]]]:
     """While open, a step of an analysis may change the lists, dicts and objects that variables are; behind it they are
     what they were.
 
     Yields what gives what a step leaves, with copies of what it changed.
+
+    :param reached: what is within reach of the loop
     """
     snapshot = Snapshot([value for value in values if isinstance(value, list | dict | tuple) or is_object(value)])
 
@@ -201,6 +206,12 @@ def as_before(values: Sequence[Any]) -> Iterator[Callable[[Sequence[Any]], tuple
                 f"{line_now()}: a step of a loop over tensors changes a list, dict or object in place that a variable "
                 "holds, and two variables hold one of them; in Python a change of the one is seen under both names in "
                 "the next step, and a graph has two: copy it"
+            )
+        seen = next((slot for slot, _ in changes if has_another_name(slot.owner, names, reached)), None)
+        if seen is not None:
+            raise UnstableError(
+                f"{line_now()}: a step of a loop over tensors gives a variable a list, dict or object, and changes in "
+                "place the one that it had in front of the loop, which has another name there; a graph has two: copy it"
             )
         copies = copies_of_changed(after, (slot for slot, _ in changes))
         return tuple(copies.get(id(value), value) for value in after)

@@ -53,7 +53,7 @@ _TABLES = {
 _REFUSED = {
     test_faults.DifferentKinds: "a variable is a tensor on one path and None on the other",
     test_faults.DifferentText: "a variable is a different string on each path",
-    test_faults.DifferentStructure: "a list has a different length on each path",
+    test_faults.DifferentStructure: "a tuple has a different length on each path",
     test_faults.AttributeOfOneBranch: "an attribute becomes a tensor on one path and stays None on the other",
     test_faults.RankChangesInALoop: "a carried tensor that has another axis behind each step",
 }

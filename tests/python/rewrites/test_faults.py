@@ -36,9 +36,9 @@ class DifferentText(Module):
 class DifferentStructure(Module):
     def forward(self, x):
         if x.sum() > 0:
-            items = [x]
+            items = (x,)
         else:
-            items = [x, x]
+            items = (x, x)
         return items[0]
 
 
@@ -78,7 +78,7 @@ def _line_of(cls: type, keyword: str) -> int:
     [
         (DifferentKinds, "if", "give `y` values of different kinds: a float32 tensor of shape"),
         (DifferentText, "if", "give `mode` different Python values: 'add' and 'mul'"),
-        (DifferentStructure, "if", "values of different structure: a list of 1 and a list of 2"),
+        (DifferentStructure, "if", "values of different structure: a tuple of 1 and a tuple of 2"),
         (AttributeOfOneBranch, "if", "give `AttributeOfOneBranch.state` values of different kinds"),
         (RankChangesInALoop, "for", "give the variable the shape and dtype that the body makes before the loop"),
     ],
