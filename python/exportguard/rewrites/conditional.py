@@ -16,7 +16,7 @@ from exportguard.rewrites.catching import handler_of
 from exportguard.rewrites.checks import check_data, count_of_checks
 from exportguard.rewrites.collected import Grown, Maybe, made_outside, truth_of
 from exportguard.rewrites.data import as_predicate, depends_on_data
-from exportguard.rewrites.merging import Merge, Outcome, parts_of_result, with_parts
+from exportguard.rewrites.merging import Merge, Outcome, are_alike, parts_of_result, with_parts
 from exportguard.rewrites.rebound_lists import ReboundLists, of_two_lengths
 from exportguard.rewrites.recording import Captured, record, substituted
 from exportguard.rewrites.sharing import copies_of_changed, has_another_name
@@ -128,8 +128,10 @@ class Run:
 
 def _in_common(first: Outcome, second: Outcome, names: Sequence[str]) -> list[bool]:
     """For each variable and slot, whether two branches leave the same object."""
+    if not are_alike(first[0], second[0], names):
+        return []
     one, other = ([*parts_of_result(result, names), *held] for result, held in (first, second))
-    return [a is b for a, b in zip(one, other, strict=True)] if len(one) == len(other) else [False] * len(one)
+    return [a is b for a, b in zip(one, other, strict=True)]
 
 
 class Condition:
@@ -163,7 +165,7 @@ class Condition:
         in_common = _in_common(runs[0].recorded(slots), runs[1].recorded(slots), self._names)
         outcomes = (runs[0].recorded(slots, in_common), runs[1].recorded(slots, in_common))
         lists = of_two_forms(slots, snapshot.before, [held for _, held in outcomes])
-        rebound = self._rebound(*(result for result, _ in outcomes))
+        rebound = self._rebound([result for result, _ in outcomes])
         if lists or rebound.lists:
             aliases_now().set_stale(stale)
             return self._with_rows(lists, rebound, predicate)
@@ -193,12 +195,12 @@ class Condition:
             aliases.link(output, made)
         return result
 
-    def _rebound(self, *results: Any) -> ReboundLists:
+    def _rebound(self, results: Sequence[Any]) -> ReboundLists:
         """The variables that the branches leave as lists of two lengths."""
         first, second = (parts_of_result(result, self._names) for result in results)
         are_variables = bool(self._names) and len(first) == len(self._values)
         found = ReboundLists(self._names, self._branches, self._values if are_variables else (), self._line)
-        for place in of_two_lengths(first, second) if len(first) == len(second) else ():
+        for place in of_two_lengths(first, second) if are_alike(*results, self._names) else ():
             found.add(place, first[place], second[place])
         return found
 

@@ -41,6 +41,12 @@ def with_parts(result: Any, names: Sequence[str], parts: Iterable[Any]) -> Any:
     return tuple(made) if names and type(result) is tuple else filled(result)
 
 
+def are_alike(first: Any, second: Any, names: Sequence[str]) -> bool:
+    """Whether the results of two branches are the same tuples of tuples."""
+    forms = [with_parts(r, names, [None] * len(parts_of_result(r, names))) for r in (first, second)]
+    return bool(forms[0] == forms[1])
+
+
 class _Common:
     """Stands for what both branches leave as one and the same object."""
 
@@ -74,8 +80,8 @@ class Merge:
         self._first, self._second = outcomes
         are_tuples = type(self._first[0]) is tuple and type(self._second[0]) is tuple  # and not a class of such
         self._is_many = bool(names) and are_tuples
-        counts = {len(parts_of_result(result, names)) for result, _ in outcomes}
-        self._is_whole = bool(names) != self._is_many or len(counts) > 1  # the result is one part
+        are_of_parts = bool(names) == self._is_many and are_alike(self._first[0], self._second[0], names)
+        self._is_whole = not are_of_parts  # the result is one part
         self._left_out = [_left_out(s, a, b) for s, a, b in zip(slots, self._first[1], self._second[1], strict=True)]
         pairs = list(zip(self._parts(self._first), self._parts(self._second), strict=True))
         self._templates = [self._template(name, *pair) for name, pair in zip(self._part_names(), pairs, strict=True)]

@@ -68,6 +68,20 @@ class AmbiguousTest(Module):
         return x
 
 
+class OtherTuples(Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            return (x * 2, x), x * 3
+        return x * 2, (x, x * 3)
+
+
+class TupleOfOne(Module):
+    def forward(self, x):
+        if x.sum() > 0:
+            return (x * 2,)
+        return x * 3
+
+
 def _line_of(cls: type, keyword: str) -> int:
     lines, first = inspect.getsourcelines(cls)
     return next(first + k for k, line in enumerate(lines) if line.strip().startswith(keyword))
@@ -79,6 +93,8 @@ def _line_of(cls: type, keyword: str) -> int:
         (DifferentKinds, "if", "give `y` values of different kinds: a float32 tensor of shape"),
         (DifferentText, "if", "give `mode` different Python values: 'add' and 'mul'"),
         (DifferentStructure, "if", "values of different structure: a tuple of 1 and a tuple of 2"),
+        (OtherTuples, "if", "give the result values of different structure"),
+        (TupleOfOne, "if", "a tuple of 1 and a float32 tensor"),
         (AttributeOfOneBranch, "if", "give `AttributeOfOneBranch.state` values of different kinds"),
         (RankChangesInALoop, "for", "give the variable the shape and dtype that the body makes before the loop"),
     ],
@@ -180,9 +196,9 @@ class LogsAnew(Module):
 
 class KeepsMore(Module):
     def forward(self, x):
-        kept = [torch.zeros(4)]
+        kept = (torch.zeros(4),)
         for row in x:
-            kept = [row, *kept]
+            kept = (row, *kept)
         return kept[0]
 
 
@@ -196,7 +212,7 @@ class AnotherKey(Module):
     ("program", "text"),
     [
         (LogsAnew, r"`log`\.seen from a list of 1 to a list of 2"),
-        (KeepsMore, r"`kept` from a list of 1 to a list of 2"),
+        (KeepsMore, r"`kept` from a tuple of 1 to a tuple of 2"),
         (AnotherKey, r"different structure: a dict of 'first', 'second' and a dict of 'first'"),
     ],
 )
