@@ -249,28 +249,20 @@ def take_missed() -> list[Any]:
     return missed
 
 
+def _kept(slot: str, default: object) -> Any:
+    """An attribute of a list, which is made and copied in many ways: this until it is given a value."""
+    return property(lambda self: getattr(self, slot, default), lambda self, value: setattr(self, slot, value))
+
+
 class Grown(list[Any]):
     """A list that may have parts whose number of elements the program does not know."""
 
     __slots__ = ("__weakref__", "_is_carried", "_read_at", "_tail")
 
-    @property
-    def is_carried(self) -> bool:
-        """Whether a loop puts into it what its steps leave in a variable (`rebound_lists`)."""
-        return getattr(self, "_is_carried", False)
-
-    @is_carried.setter
-    def is_carried(self, is_carried: bool) -> None:
-        self._is_carried = is_carried
-
-    @property
-    def tail(self) -> Any:
-        """What answers for the list in a step of the loop that fills it (`own_lists.Tail`); None outside of one."""
-        return getattr(self, "_tail", None)
-
-    @tail.setter
-    def tail(self, tail: Any) -> None:
-        self._tail = tail
+    #: What answers for the list in a step of the loop that fills it (`own_lists.Tail`); None outside of one.
+    tail = _kept("_tail", None)
+    #: Whether a loop puts into it what its steps leave in a variable (`rebound_lists`).
+    is_carried = _kept("_is_carried", False)
 
     def note_read(self) -> None:
         """Notes that its elements, their number or their order were asked for or changed now."""

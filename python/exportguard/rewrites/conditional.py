@@ -165,7 +165,7 @@ class Condition:
         in_common = _in_common(runs[0].recorded(slots), runs[1].recorded(slots), self._names)
         outcomes = (runs[0].recorded(slots, in_common), runs[1].recorded(slots, in_common))
         lists = of_two_forms(slots, snapshot.before, [held for _, held in outcomes])
-        rebound = self._rebound([result for result, _ in outcomes])
+        rebound = self._rebound([result for result, _ in outcomes], snapshot)
         if lists or rebound.lists:
             aliases_now().set_stale(stale)
             return self._with_rows(lists, rebound, predicate)
@@ -195,12 +195,13 @@ class Condition:
             aliases.link(output, made)
         return result
 
-    def _rebound(self, results: Sequence[Any]) -> ReboundLists:
+    def _rebound(self, results: Sequence[Any], snapshot: Snapshot) -> ReboundLists:
         """The variables that the branches leave as lists of two lengths."""
         first, second = (parts_of_result(result, self._names) for result in results)
         are_variables = bool(self._names) and len(first) == len(self._values)
-        found = ReboundLists(self._names, self._branches, self._values if are_variables else (), self._line)
-        for place in of_two_lengths(first, second) if are_alike(*results, self._names) else ():
+        before = self._values if are_variables else ()
+        found = ReboundLists(self._names, self._branches, before, self._line, reached=snapshot)
+        for place in of_two_lengths(first, second) if are_alike(results[0], results[1], self._names) else ():
             found.add(place, first[place], second[place])
         return found
 

@@ -32,6 +32,7 @@ class ReboundLists(Bookkeeping):
     :param functions: the branches, or the body of a loop
     :param before: the variables in front of them, none if what is left has no names
     :param is_loop: whether nobody reads behind it a variable that has no value in front of it
+    :param reached: what is within reach of the functions in front of them; None: it is looked for when it is needed
     """
 
     def __init__(
@@ -42,25 +43,19 @@ class ReboundLists(Bookkeeping):
         line: int,
         *,
         is_loop: bool = False,
+        reached: Snapshot | None = None,
     ) -> None:
         self._names = names
         self._functions = functions
         self._before = before
         self._line = line
         self._is_loop = is_loop
-        self._known: Snapshot | None = None
+        self._reached = reached
         self._lists: dict[int, Grown] = {}  # by the place of the variable
         self._held: dict[int, list[Any]] = {}  # what the variables held in front of a loop
         self._rows: list[Whole] = []
         self._together: set[tuple[int, int]] = set()  # variables that were left as one list
         self._elsewhere: list[tuple[int, Any]] = []  # lists that one was left as and that have another name
-
-    @property
-    def _snapshot(self) -> Snapshot:
-        """Of what is within reach of the branches or of the loop, from before they run."""
-        if self._known is None:
-            self._known = Snapshot(functions=self._functions)
-        return self._known
 
     @property
     def lists(self) -> list[Grown]:
@@ -83,7 +78,7 @@ class ReboundLists(Bookkeeping):
         known = next((kind for kind in kinds if kind is not None), None)
         if known is None:
             return False
-        _ = self._snapshot
+        self._reached = self._reached or Snapshot(functions=self._functions)
         own = self._lists[place] = Grown(parts_of(start) if self._is_loop else [])
         own.is_carried = self._is_loop
         self._held[place] = parts_of(start) if isinstance(start, list) else []
@@ -131,6 +126,11 @@ class ReboundLists(Bookkeeping):
         found = [(self._name(place), item, made[place]) for place, item in (*shared, *self._elsewhere, *together)]
         note_containers(found, self._line)
         return made
+
+    @property
+    def _snapshot(self) -> Snapshot:
+        assert self._reached is not None, "a variable was given a list"
+        return self._reached
 
     def _start(self, place: int) -> Any:
         return self._before[place] if place < len(self._before) else UNDEFINED

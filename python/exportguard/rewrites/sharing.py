@@ -109,12 +109,9 @@ def named_together(names: Sequence[str], values: Sequence[Any], made: Sequence[A
 _KINDS: dict[type, str] = {list: "list", Grown: "list", dict: "dict"}
 
 
-def _containers(item: Any, depth: int = 0) -> Iterator[Any]:
+def _containers(item: Any) -> Iterator[Any]:
     """The lists, dicts and objects that a value is and holds."""
-    if _is_container(item):
-        yield item
-    for part in _parts_of(item).values() if depth < _DEPTH else ():
-        yield from _containers(part, depth + 1)
+    return (part for _, part in _with_paths(item, ()))
 
 
 def lists_in(item: Any) -> Iterator[Any]:

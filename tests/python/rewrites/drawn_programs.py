@@ -26,6 +26,14 @@ _RAW = re.compile(r"Pending unbacked|size of tensor a|Could not guard|FakeTensor
 #: A model without its body.
 HEAD = "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
 
+#: How the steps of a loop over the rows of `x` are counted, and what ends them.
+LOOPS = (
+    "for row in x:",
+    "for i in range(len(x)):\n    row = x[i]",
+    "i = 0\nwhile i < len(x):\n    row = x[i]\n    i += 1",
+    "for i, row in enumerate(x * 1):\n    if row.sum() > 3.0 + i:\n        break",
+)
+
 #: Lines of a program that ends.
 _MOST_LINES = 3000
 
@@ -65,6 +73,14 @@ def outcome_of(
         if wanted is not None and (wrong := wrong_of(onnx, {argument: x}, wanted)):
             return f"wrong at {tuple(x.shape)}: {wrong}"
     return "right"
+
+
+def outcome_at_rows(name: str, source: str, seed: int) -> str:
+    """What became of a program of a matrix with three columns and any number of rows, of several signs."""
+    draws = torch.Generator().manual_seed(seed)
+    inputs = [torch.randn(rows, 3, generator=draws) for rows in (5, 1, 2, 3, 8, 4, 7)]
+    inputs += [-inputs[0].abs(), inputs[4].abs(), torch.zeros(4, 3)]
+    return outcome_of(name, source, inputs, {0: "rows"})
 
 
 def model_with(name: str, body: str, head: str = HEAD) -> torch.nn.Module:

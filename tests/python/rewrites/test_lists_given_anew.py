@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 import torch
-from drawn_programs import HEAD, Share, check_by_hand, model_with, outcome_of, require_right
+from drawn_programs import HEAD, LOOPS, Share, check_by_hand, model_with, outcome_at_rows, require_right
 
 from exportguard import ExportGuardError, to_onnx
 
@@ -56,13 +56,6 @@ BESIDE = (
 STARTS = ("[x[0] * 1]", "[x[0] * 1, x[-1] * 2]", "[]")
 OTHERS = ("[x[-1] * 1]", "outs", "[x[0] * 0.5, x[0]]")
 
-HEADS = (
-    "for row in x:",
-    "for i in range(len(x)):\n    row = x[i]",
-    "i = 0\nwhile i < len(x):\n    row = x[i]\n    i += 1",
-    "for i, row in enumerate(x * 1):\n    if row.sum() > 3.0 + i:\n        break",
-)
-
 ENDS = ("", "", "other.append(x[0] * 7)\n", "outs.append(x[0] * 7)\n")
 
 _SHARE = Share(count=1000, every=31, at_once=4, right=1)
@@ -74,7 +67,7 @@ def source_of(seed: int) -> str:
     read = draw.choice(("", "if outs:\n    seen = seen + torch.stack(outs).mean(0)", "seen = seen + len(outs)"))
     step = "\n".join(part for part in (draw.choice(BESIDE), read, draw.choice(GIVEN), draw.choice(BESIDE)) if part)
     lines = (
-        f"outs = {draw.choice(STARTS)}\nother = {draw.choice(OTHERS)}\nseen = x[0] * 0\n{draw.choice(HEADS)}\n"
+        f"outs = {draw.choice(STARTS)}\nother = {draw.choice(OTHERS)}\nseen = x[0] * 0\n{draw.choice(LOOPS)}\n"
         f"{textwrap.indent(step, '    ')}\n{draw.choice(ENDS)}"
         "if len(outs) > 0:\n    seen = seen + torch.stack(outs).sum(0)\n"
         "if len(other) > 0:\n    seen = seen - torch.stack(other).sum(0) * 2\n"
@@ -85,10 +78,7 @@ def source_of(seed: int) -> str:
 
 def outcome(seed: int) -> str:
     """What became of the program of a seed."""
-    draws = torch.Generator().manual_seed(seed)
-    inputs = [torch.randn(rows, 3, generator=draws) for rows in (5, 1, 2, 3, 8, 4, 7)]
-    inputs += [-inputs[0].abs(), inputs[4].abs(), torch.zeros(4, 3)]
-    return outcome_of(f"/anew/{seed}.py", source_of(seed), inputs, {0: "rows"})
+    return outcome_at_rows(f"/anew/{seed}.py", source_of(seed), seed)
 
 
 @pytest.mark.thinned(3)

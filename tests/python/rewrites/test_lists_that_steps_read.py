@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 import torch
-from drawn_programs import HEAD, Share, check_by_hand, model_with, outcome_of, require_right
+from drawn_programs import HEAD, LOOPS, Share, check_by_hand, model_with, outcome_at_rows, require_right
 
 from exportguard import ExportGuardError, to_onnx
 
@@ -53,14 +53,6 @@ CHANGES = (
 
 STARTS = ("[x[0] * 1]", "[x[0] * 1, x[-1] * 2]", "[]")
 
-#: How the steps are counted, and what ends them.
-HEADS = (
-    "for row in x:",
-    "for i in range(len(x)):\n    row = x[i]",
-    "i = 0\nwhile i < len(x):\n    row = x[i]\n    i += 1",
-    "for i, row in enumerate(x * 1):\n    if row.sum() > 3.0 + i:\n        break",
-)
-
 _SHARE = Share(count=1000, every=31, at_once=4, right=2)
 
 
@@ -73,17 +65,14 @@ def source_of(seed: int) -> str:
         read = f"if outs:\n{textwrap.indent(read, '    ')}\nelse:\n    seen = row * 2"
     step = f"{read}\n{draw.choice(CHANGES)}"
     lines = (
-        f"outs = {start}\n{draw.choice(HEADS)}\n{textwrap.indent(step, '    ')}\nreturn torch.stack(outs) + len(outs)"
+        f"outs = {start}\n{draw.choice(LOOPS)}\n{textwrap.indent(step, '    ')}\nreturn torch.stack(outs) + len(outs)"
     )
     return f"{HEAD}{textwrap.indent(lines, ' ' * 8)}\n"
 
 
 def outcome(seed: int) -> str:
     """What became of the program of a seed."""
-    draws = torch.Generator().manual_seed(seed)
-    inputs = [torch.randn(rows, 3, generator=draws) for rows in (5, 1, 2, 3, 8, 4, 7)]
-    inputs += [-inputs[0].abs(), inputs[4].abs(), torch.zeros(4, 3)]
-    return outcome_of(f"/steps/{seed}.py", source_of(seed), inputs, {0: "rows"})
+    return outcome_at_rows(f"/steps/{seed}.py", source_of(seed), seed)
 
 
 @pytest.mark.thinned(3)
