@@ -167,6 +167,14 @@ RIGHT = {
             total = total + torch.stack(last).sum(0) - torch.stack(current).mean(0)
         return total
     """,
+    "a list of another name that the first step alone changes": """
+        outs = [x[0]]
+        kept = outs
+        for row in x[1:]:
+            outs.append(row)
+            outs = outs + [row]
+        return torch.stack(outs).sum(0) + torch.stack(kept).sum(0)
+    """,
     "a list of another name that a branch changes": """
         one, two = [x[0] * 1], [x[-1] * 2]
         if x.sum() > 0:
@@ -218,11 +226,12 @@ def test_a_level_follows_the_other() -> None:
 REFUSED = {
     "the list that was has another name": (
         """
-        outs = [x[0]]
+        outs, i = [x[0]], 0
         kept = outs
-        for row in x[1:]:
-            outs.append(row)
-            outs = outs + [row]
+        while x[i].sum() > 0 and i < len(x) - 1:
+            i += 1
+            outs.append(x[i])
+            outs = outs + [x[i]]
         return torch.stack(outs).sum(0) + torch.stack(kept).sum(0)
         """,
         "another name",
