@@ -150,9 +150,14 @@ class Merge:
         return tuple(UNDEFINED if u else part for part, u in zip(masked, self._undefined(), strict=True))
 
     def _undefined(self) -> list[bool]:
-        """Variables of one branch alone; reading one behind the test is an error."""
-        pairs = zip(self._templates, self._parts(self._first), self._parts(self._second), strict=True)
-        return [template is None and (a is UNDEFINED or b is UNDEFINED) for template, a, b in pairs]
+        """Variables of one branch alone; reading one behind the test is an error. Those without names are of a step
+        that may give them no value, and are carried."""
+        unnamed = 0 if self._is_many or self._is_whole else len(self._templates) - len(self.slots)
+        triples = zip(self._templates, self._parts(self._first), self._parts(self._second), strict=True)
+        return [
+            k >= unnamed and template is None and (a is UNDEFINED or b is UNDEFINED)
+            for k, (template, a, b) in enumerate(triples)
+        ]
 
     @property
     def tensor_count(self) -> int:
