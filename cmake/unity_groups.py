@@ -44,10 +44,9 @@ class Source:
 
 def _read(path: str) -> Source:
     text = Path(path).read_text(encoding="utf-8")
-    words = frozenset(_WORD.findall(_NO_CODE.sub(" ", text)))
-    return Source(
-        path, frozenset(_own_names(text)), {line[1] or line[2]: line[0] for line in _BROUGHT.finditer(text)}, words
-    )
+    brought = {line[1] or line[2]: line[0] for line in _BROUGHT.finditer(text)}
+    words = {*_WORD.findall(_NO_CODE.sub(" ", text)), *brought}
+    return Source(path, frozenset(_own_names(text)), brought, frozenset(words))
 
 
 def _own_names(text: str) -> set[str]:
