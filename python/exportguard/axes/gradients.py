@@ -17,19 +17,13 @@ from torch.utils import _pytree as pytree
 
 from exportguard.errors import REFUSALS, ExportError
 from exportguard.inputs import CallInputs
-from exportguard.rewrites.calls import Called
-from exportguard.rewrites.reach import all_names
 from exportguard.rewrites.state import KeptModule
 
+from .asked_gradients import asked_by
 from .ending import Ending, EndlessError, Watched
 from .model_run import ModelRun
 from .resizing import is_of_reals, with_other_data
 from .rounding import agree
-
-#: Names under which code learns whether gradients are computed.
-_ASKING = frozenset(
-    ("is_grad_enabled", "requires_grad", "grad_fn", "is_leaf", "is_inference", "is_inference_mode_enabled")
-)
 
 #: Functions by which Python learns what a tensor holds, or how much of it there is that something holds for.
 _TELLING_DATA = frozenset(
@@ -47,7 +41,7 @@ def require_same_without_gradients(model: torch.nn.Module, call: CallInputs) -> 
     Raises:
         ExportError: with the names that it asks by.
     """
-    names = _asked_by(model) if torch.is_grad_enabled() else []
+    names = asked_by(model) if torch.is_grad_enabled() else []
     run = ModelRun(model, call)
     if not names or not run.is_possible() or not run.of(call).is_affordable():
         return
@@ -62,11 +56,6 @@ def require_same_without_gradients(model: torch.nn.Module, call: CallInputs) -> 
             "as a file does, than where it is exported: to have what it does without gradients call to_onnx within "
             "torch.no_grad(), or let forward ask for self.training, or for an attribute of its own"
         )
-
-
-def _asked_by(model: torch.nn.Module) -> list[str]:
-    """The names by which what a call of the model may lead to asks, in a stable order."""
-    return sorted(_ASKING & frozenset(name for code in Called.by(model).functions for name in all_names(code)))
 
 
 def _is_same(runs: Sequence[_Run]) -> bool:

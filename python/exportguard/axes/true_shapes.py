@@ -6,6 +6,7 @@ at on tensors that have none.
 
 from __future__ import annotations
 
+import functools
 import logging
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -65,6 +66,11 @@ class TracedSizes:
         self._known: dict[Any, int | None] = {}
         self._shapes: dict[int, tuple[int | None, ...]] = {}  # by the identity of a traced shape, which `Reading` holds
 
+    @functools.cached_property
+    def key(self) -> frozenset[tuple[Any, int]]:
+        """The same for all with these values."""
+        return frozenset(self._sizes.items())
+
     def shape(self, traced: _Shape) -> tuple[int | None, ...]:
         """The sizes of a traced shape."""
         known = self._shapes.get(id(traced))
@@ -100,6 +106,7 @@ class Reading:
     calls: dict[Node, _Call] = field(default_factory=dict)
     last_uses: dict[Graph, dict[Node, list[Node]]] = field(default_factory=dict)
     functions: dict[GraphModule, _Block | None] = field(default_factory=dict)
+    looked_at: set[tuple[object, ...]] = field(default_factory=set)  # bodies, sizes, and the shapes of what they take
 
     def function_of(self, module: GraphModule) -> _Block | None:
         """A branch or a step as calls that never leave C++; None if it has more than operators."""
@@ -141,6 +148,13 @@ def _shape(traced: object) -> _Shape | None:
     if not isinstance(traced, torch.Tensor):
         return None
     return tuple([size if type(size) is int else raw_size(size) for size in traced.shape])
+
+
+def _form_of(value: object) -> object:
+    """What a value is without its data; a number is itself."""
+    if not isinstance(value, torch.Tensor):
+        return type(value), value
+    return value.shape, value.stride(), value.dtype, value.device
 
 
 def _asked(node: Node) -> set[int] | None:
@@ -379,6 +393,10 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
         """
         if not self.shapes_follow or not self._blocks.is_first(module):
             return
+        looked_at = self._blocks.reading.looked_at
+        at = (module, self._sizes.key, *map(_form_of, given))
+        if at in looked_at:
+            return
         mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
         fakes = [mode.from_tensor(v, static_shapes=True) if isinstance(v, torch.Tensor) else v for v in given]
         try:
@@ -388,6 +406,7 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
             raise
         except Exception as error:  # whatever an operator raises that needs data, or that the data at hand keep from it
             logger.debug("the shapes of what is not run are known up to here: %s", error)
+        looked_at.add(at)
 
     def _scan_of_nothing(self, node: Node, args: Sequence[Any]) -> Sequence[Any]:
         """What a scan over no rows gives, which torch 2.11 to 2.13 do not take."""

@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols, statically_known_true
-from torch.utils import _pytree as pytree
 
+from exportguard.rewrites.argument_leaves import leaves_of, mapped, tensors_of
 from exportguard.rewrites.broadcasting import note_shape, require_shapes, source_of, spread
 from exportguard.rewrites.extremes import is_of_two_kinds
 from exportguard.rewrites.places import line_now
@@ -180,9 +180,9 @@ def with_numbers(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) ->
     if name == "pad" and _fills_with_data(*args, **kwargs):
         return _padded(*args, **kwargs)
     if name not in MIXED and name not in _IN_PLACE:
-        require_shapes(pytree.tree_leaves((args, kwargs)))
+        require_shapes(leaves_of((args, kwargs)))
         if name in _DECIDING and kwargs.get("dtype") is None:
-            for leaf in pytree.tree_leaves((args, kwargs)):
+            for leaf in leaves_of((args, kwargs)):
                 require_one_kind(leaf, f"decide the dtype of torch.{name}")
                 if name == "full" and isinstance(leaf, torch.Tensor) and len(alternatives_of(leaf)) > 1:
                     raise RewriteError(
@@ -191,7 +191,7 @@ def with_numbers(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) ->
         is_made_of_one = name in _OF_ONE_NUMBER and args and is_number(args[0])
         return _made_of_a_number(args[0], *args[1:], **kwargs) if is_made_of_one else func(*args, **kwargs)
     args = tuple(_of_data(argument) for argument in args)
-    leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    leaves = tensors_of((args, kwargs))
     if not any(is_number(leaf) or hasattr(leaf, _KINDS) for leaf in leaves):
         return func(*args, **kwargs)
     if name in _IN_PLACE and is_number(args[0]):  # `n += 1` of a number makes another number
@@ -200,8 +200,8 @@ def with_numbers(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) ->
     others = [leaf for leaf in leaves if not is_number(leaf)]
     if others:
         _require_one_dtype(leaves)
-        args, kwargs = pytree.tree_map(lambda leaf: _beside(leaf, others), (args, kwargs))
-        operands = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        args, kwargs = mapped(lambda leaf: _beside(leaf, others), (args, kwargs))
+        operands = tensors_of((args, kwargs))
         result = func(*args, **kwargs)
         if name in _ARITHMETIC and isinstance(result, torch.Tensor) and all(map(kinds_of, leaves)):
             return may_be(result, _made_kinds(name, args), next(filter(None, map(source_of, leaves)), ""))
@@ -324,7 +324,7 @@ def _arithmetic(name: str, func: Callable[..., Any], args: Any, kwargs: dict[str
     kinds = _made_kinds(name, args)
     is_wide = name in _DIVISIONS or (name in _POWERS and _FLOAT in kinds)
     keeps_flags = kinds == {_BOOL}
-    args, kwargs = pytree.tree_map(lambda leaf: leaf if keeps_flags else _operand(leaf, is_wide), (args, kwargs))
+    args, kwargs = mapped(lambda leaf: leaf if keeps_flags else _operand(leaf, is_wide), (args, kwargs))
     result = func(*args, **kwargs)
     return as_number(result, affine, kinds) if isinstance(result, torch.Tensor) else result
 

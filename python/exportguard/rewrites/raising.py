@@ -18,6 +18,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
+from exportguard.rewrites.argument_leaves import leaves_of, tensors_of
 from exportguard.rewrites.catching import handler_of, is_caught
 from exportguard.rewrites.data import depends_on_data
 from exportguard.rewrites.places import line_now
@@ -112,7 +113,7 @@ def require_content_uncaught(func: Callable[..., Any], args: Any, kwargs: dict[s
     elif name in _OF_SOME and args and isinstance(args[0], torch.Tensor):
         _require_some_uncaught(name, args[0].numel())
         _raise_as_of_nothing(func, args, kwargs)
-    elif name in ("__getitem__", "select") and any(map(_is_number_of_data, pytree.tree_leaves(args[1:]))):
+    elif name in ("__getitem__", "select") and any(map(_is_number_of_data, leaves_of(args[1:]))):
         require_no_handler(IndexError, "an index out of bounds")
 
 
@@ -127,7 +128,7 @@ def _require_some_uncaught(name: str, count: Any) -> None:
 def _raise_as_of_nothing(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> None:
     """Raises what a function does of tensors without elements, for which what stands for them (torch 2.11 to 2.13)
     gives a result, if the model may catch it."""
-    leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    leaves = tensors_of((args, kwargs))
     are_known = all(type(size) is int for leaf in leaves for size in leaf.shape)
     if are_known and any(leaf.numel() == 0 for leaf in leaves) and is_caught():
         from torch.utils._python_dispatch import _disable_current_modes

@@ -17,9 +17,9 @@ from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing, get_
 from torch.fx.experimental.sym_node import SymNode
 from torch.fx.experimental.symbolic_shapes import free_symbols, free_unbacked_symbols
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.aliases import only_looks
+from exportguard.rewrites.argument_leaves import leaves_of, mapped, tensors_of
 from exportguard.rewrites.collected import Grown
 from exportguard.rewrites.numbers import marked_like
 from exportguard.size_facts import ending_facts
@@ -158,7 +158,7 @@ def _of_two_names() -> RewriteError:
 
 def _leaves_of(arguments: object) -> Iterator[Any]:
     """The leaves of what a function is given, with the bounds of slices, into which pytree does not look."""
-    for leaf in pytree.tree_leaves(arguments):
+    for leaf in leaves_of(arguments):
         yield from (leaf.start, leaf.stop, leaf.step) if isinstance(leaf, slice) else (leaf,)
 
 
@@ -221,7 +221,7 @@ class _Recorder(TorchFunctionMode):
 
     def _noted(self, result: Any, arguments: Sequence[torch.Tensor]) -> Any:
         """The result, of which every tensor that is new is one that the closure makes."""
-        for leaf in pytree.tree_leaves(result):
+        for leaf in leaves_of(result):
             self._note_made(leaf)
             if isinstance(leaf, torch.Tensor) and id(leaf) in self._captured.made:
                 self._captured.note_origin(leaf, arguments)
@@ -271,7 +271,7 @@ class _Substitution(TorchFunctionMode):
         return self._replacements.get(id(leaf), leaf) if isinstance(leaf, torch.Tensor) else leaf
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        args, kwargs = pytree.tree_map(self.replace, (args, kwargs or {}))
+        args, kwargs = mapped(self.replace, (args, kwargs or {}))
         result = func(*args, **kwargs)
         return self._originals.get(id(result), result) if isinstance(result, torch.Tensor) else result
 
@@ -308,7 +308,7 @@ def substituted(captured: list[torch.Tensor], operands: list[torch.Tensor]) -> I
     """While open, every torch function sees `operands` where it is given `captured`. Yields the same for a pytree."""
     mode = _Substitution({id(c): marked_like(o, c) for c, o in zip(captured, operands, strict=True)}, captured)
     with _body(mode), _unrecorded_buffers():
-        yield lambda tree: pytree.tree_map(mode.replace, tree)
+        yield lambda tree: mapped(mode.replace, tree)
 
 
 _BODIES: list[TorchFunctionMode] = []  # torch's own stack has none of those that see the function which runs
@@ -332,4 +332,4 @@ def bodies_now() -> list[TorchFunctionMode]:
 
 def versions_of(items: object) -> list[int]:
     """How often each of some tensors was written into."""
-    return [leaf._version for leaf in pytree.tree_leaves(items) if isinstance(leaf, torch.Tensor)]
+    return [tensor._version for tensor in tensors_of(items)]

@@ -15,10 +15,10 @@ import torch
 from torch._ops import HigherOrderOperator
 from torch.nn.modules.module import register_module_forward_hook
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.aliases import Aliases, followed, only_looks
 from exportguard.rewrites.answers import truth_of_tensors
+from exportguard.rewrites.argument_leaves import tensors_of
 from exportguard.rewrites.broadcasting import require_axes
 from exportguard.rewrites.catching import handler_of
 from exportguard.rewrites.collected import holds_parts, is_open, require_closed
@@ -58,7 +58,7 @@ class Watch(TorchFunctionMode):
                 is_captured = torch.compiler.is_dynamo_compiling()
                 return func(*(args if is_captured else [self._watched(argument) for argument in args]), **kwargs)
             if any(is_open(argument) for argument in (*args, *kwargs.values())):
-                self.aliases.read(leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor))
+                self.aliases.read(tensors_of((args, kwargs)))
                 return of_open_list(func, args, kwargs)
             return self._called(func, args, kwargs)
         except Exception as error:
@@ -69,7 +69,7 @@ class Watch(TorchFunctionMode):
         """Calls a torch function that may read stale memory, or make some stale."""
         if only_looks(func, args, kwargs):
             return func(*args, **kwargs)
-        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        tensors = tensors_of((args, kwargs))
         self.aliases.read(tensors)
         require_content_uncaught(func, args, kwargs)
         versions = [tensor._version for tensor in tensors]
@@ -302,7 +302,7 @@ def _left_clean(model: object, watch: Watch) -> Iterator[None]:
         if module is not model:
             return
         require_closed(outputs)
-        tensors = [leaf for leaf in pytree.tree_leaves(outputs) if isinstance(leaf, torch.Tensor)]
+        tensors = tensors_of(outputs)
         require_axes(tensors)
         watch.aliases.read(tensors, "the model returns a tensor")
         for name, buffer in model.named_buffers():

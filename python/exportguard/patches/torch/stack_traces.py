@@ -41,23 +41,28 @@ def frames_of_models(_: Any) -> Any:
         def summary(self) -> traceback.StackSummary:
             left_out = uninteresting_files()
             frame: types.FrameType | None = sys._getframe(1)
-            found: list[tuple[str, int, str]] = []
+            found: list[types.FrameType] = []
             within, outermost = 0, None
             while frame is not None:
-                entry = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
-                if entry[0] not in left_out:
-                    found.append(entry)
-                if entry[2] == "forward":
-                    within, outermost = len(found), entry
+                code = frame.f_code
+                if code.co_filename not in left_out:
+                    found.append(frame)
+                if code.co_name == "forward":
+                    within, outermost = len(found), frame
                 frame = frame.f_back
             kept = found[:within]
             if outermost is not None and kept[-1:] != [outermost]:
                 kept.append(outermost)
             stack = traceback.StackSummary()
-            stack.extend([traceback.FrameSummary(*entry, lookup_line=False) for entry in reversed(kept)])
+            stack.extend(map(_entry, reversed(kept)))
             return stack
 
     return Frames
+
+
+def _entry(frame: types.FrameType) -> traceback.FrameSummary:
+    code = frame.f_code  # which finds a line by going through all before it: that is asked of the kept ones alone
+    return traceback.FrameSummary(code.co_filename, frame.f_lineno, code.co_name, lookup_line=False)
 
 
 def filter_with_replaced(original: Callable[..., Any]) -> Callable[..., Any]:
