@@ -42,6 +42,18 @@ def line_now() -> str:
     return "the model" if frame is None else f"line {frame.f_lineno} of {frame.f_code.co_filename}"
 
 
+def variable_of(value: object) -> str | None:
+    """The variable of the model's code, the innermost that runs, in which an object is now."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if is_models(frame.f_code.co_filename):
+            name = next((name for name, held in frame.f_locals.items() if held is value), None)
+            if name is not None:
+                return name
+        frame = frame.f_back
+    return None
+
+
 def places_of(error: BaseException) -> list[Place]:
     """Where the error came through the user's code, innermost first, then the same for what caused it."""
     found: list[Place] = []

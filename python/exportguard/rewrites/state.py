@@ -39,7 +39,7 @@ from exportguard.rewrites.contents import (
     is_reordered,
     slots_of,
 )
-from exportguard.rewrites.places import line_now
+from exportguard.rewrites.places import line_now, variable_of
 from exportguard.rewrites.reach import Reach
 from exportguard.rewrites.written import Before, UndoneWrites, has_memory
 from exportguard.source.errors import RewriteError
@@ -64,6 +64,11 @@ class _Undefined:
 UNDEFINED = _Undefined()
 
 
+def _class_of(value: object) -> str:
+    """The name of the class that the model knows an object by: a list of which a loop knows more is a list."""
+    return next(kind.__name__ for kind in type(value).__mro__ if not kind.__module__.startswith("exportguard."))
+
+
 @dataclass(frozen=True)
 class Slot:
     """A place that holds a value: an attribute, an entry of a dict, an element of a list."""
@@ -80,10 +85,10 @@ class Slot:
             return f"the {self.kind} {self.key}" if self.kind == "global" else "an enclosing variable"
         if self.kind == ORDER:
             return f"the order of the keys of a {type(self.owner).__name__}"
-        name = self.owner.__name__ if isinstance(self.owner, type) else type(self.owner).__name__
+        name = self.owner.__name__ if isinstance(self.owner, type) else _class_of(self.owner)
         if self.kind in ("member", ARRAY, RANDOM):
             return f"a {name}"
-        return f"{name}.{self.key}" if "attribute" in self.kind else f"{name}[{self.key!r}]"
+        return f"{name}.{self.key}" if "attribute" in self.kind else f"{variable_of(self.owner) or name}[{self.key!r}]"
 
     def as_value(self, held: object) -> Any:
         """What a place holds, where a variable without a value is undefined, as a local one is."""
