@@ -141,7 +141,7 @@ def note_stacked(parts: Iterable[Any]) -> None:
 
 
 def _leaves_of(parts: Iterable[Any]) -> list[Any]:
-    return [leaf for part in parts for leaf in pytree.tree_leaves(_collected(part).rows)]
+    return [leaf for part in parts for leaf in pytree.tree_leaves(_collected(part))]
 
 
 def number_rows(rows: torch.Tensor) -> torch.Tensor:
@@ -177,14 +177,15 @@ def joined(parts: Iterable[Any], *, promotes: bool = False) -> Collected:
 
     :param promotes: whether elements of different dtypes become those of the widest, as torch.stack makes them
     """
-    pieces = [_collected(part).rows for part in parts]
-    if len(pieces) > 1 and any(isinstance(piece, Parts) for piece in pieces):
+    found = [*map(_collected, parts)]
+    if len(found) == 1:
+        return found[0]
+    pieces = [part.rows for part in found]
+    if any(isinstance(piece, Parts) for piece in pieces):
         return Collected(pooled(pieces, number_rows))
     specs = [pytree.tree_structure(piece) for piece in pieces]
     if any(spec != specs[0] for spec in specs):
         raise RewriteError("a list that a loop over tensors fills has elements of different structure")
-    if len(pieces) == 1:
-        return Collected(pieces[0])
     if not promotes:
         pytree.tree_map(_require_one_dtype, *pieces)
     return Collected(pytree.tree_map(lambda *leaves: like_rows(torch.cat(leaves), leaves[0]), *pieces))
@@ -193,7 +194,7 @@ def joined(parts: Iterable[Any], *, promotes: bool = False) -> Collected:
 def linked(rows: Collected, parts: Sequence[Any]) -> Collected:
     """Rows of which each one is an element of these parts in Python, not a copy."""
     sources = [leaf for part in parts for leaf in pytree.tree_leaves(part) if isinstance(leaf, torch.Tensor)]
-    for leaf in pytree.tree_leaves(rows.rows):
+    for leaf in pytree.tree_leaves(rows):
         if not rows_are_numbers(leaf):
             aliases_now().link(leaf, sources)
     return rows
@@ -417,16 +418,11 @@ class Grown(list[Any]):
 
     def __mul__(self, count: SupportsIndex) -> Any:
         self._close("`*`")
-        return self._of_a_size(count) if isinstance(count, torch.SymInt) else Grown(list.__mul__(self, count))
+        if not isinstance(count, torch.SymInt):
+            return Grown(list.__mul__(self, count))
+        from exportguard.rewrites.sized_lists import of_a_size  # which knows lists
 
-    def _of_a_size(self, count: torch.SymInt) -> Grown:
-        """`[0, 1] * n` of a dynamic size."""
-        numbers = [*list.__iter__(self)]
-        kinds = {number_tensor(number).dtype if isinstance(number, _SCALARS) else None for number in numbers}
-        if len(kinds) != 1 or None in kinds:
-            refuse("`*` of something else than numbers of one kind")
-        length = torch.sym_max(count, 0)  # type: ignore[no-untyped-call]
-        return Grown([Collected(number_rows(torch.stack([*map(number_tensor, numbers)]).repeat(length)))])
+        return of_a_size(self.parts, count)
 
     __rmul__ = __mul__
 
@@ -555,7 +551,9 @@ def plain(item: Any) -> Any:
     return {key: plain(value) for key, value in item.items()} if type(item) is dict else item
 
 
-def _register(cls: type, children: Callable[[Any], list[Any]], make: Callable[[list[Any]], Any]) -> None:
+def register(cls: type, children: Callable[[Any], list[Any]], make: Callable[[list[Any]], Any]) -> None:
+    """Has pytrees see what a part of a list holds."""
+
     def with_keys(item: object) -> tuple[list[tuple[Any, Any]], None]:
         return [(pytree.SequenceKey(k), child) for k, child in enumerate(children(item))], None
 
@@ -568,9 +566,9 @@ def _register(cls: type, children: Callable[[Any], list[Any]], make: Callable[[l
 
 
 # Lists of branches are merged element by element, rows as tensors.
-_register(Grown, lambda grown: grown.parts, Grown)
-_register(Collected, lambda part: [part.rows], lambda parts: Collected(*parts))
-_register(Maybe, lambda part: [part.value, part.is_there], lambda parts: Maybe(*parts))
+register(Grown, lambda grown: grown.parts, Grown)
+register(Collected, lambda part: [part.rows], lambda parts: Collected(*parts))
+register(Maybe, lambda part: [part.value, part.is_there], lambda parts: Maybe(*parts))
 
 
 def made_outside(owner: object, line: int, what: str) -> RewriteError:

@@ -205,9 +205,8 @@ class Condition:
             found.add(place, first[place], second[place])
         return found
 
-    def _with_rows(self, lists: Sequence[Grown], rebound: ReboundLists, predicate: object) -> Any:
+    def _with_rows(self, whole: Sequence[Whole], rebound: ReboundLists, predicate: object) -> Any:
         """The test with these lists as rows of one tensor before it and behind both branches."""
-        whole = [*map(Whole, lists)]
         for known in whole:
             known.become_rows()
         own = rebound.lists  # what a branch changes is found by the variables of functions

@@ -78,6 +78,12 @@ def comprehension(iterable: Any, element: Element, test: Element | None = None, 
     return made if made.is_open else made.parts
 
 
+def nones(iterable: Any) -> Any:
+    """`[None for _ in iterable]`."""
+    rows = rows_of(iterable) if is_tracing() else None
+    return [None for _ in iterable] if rows is None else Grown([None]) * rows.length
+
+
 @dataclass(frozen=True)
 class Lazily:
     """A generator that a call takes at once."""

@@ -47,7 +47,7 @@ from exportguard.rewrites.resizing import symbols_of, unbound
 from exportguard.rewrites.sharing import at, has_another_name, named_together, replaced, require_apart
 from exportguard.rewrites.state import MISSING, UNDEFINED, Slot, Snapshot
 from exportguard.rewrites.watch import note_containers, note_put
-from exportguard.rewrites.whole_lists import Likeness, is_remade
+from exportguard.rewrites.whole_lists import Likeness, remade_in
 from exportguard.source.errors import RewriteError, forget
 
 Body = Callable[..., tuple[Any, tuple[Any, ...]]]
@@ -362,9 +362,9 @@ class Loop:
         for slot in self._appended:
             if not isinstance(slot.owner, Grown):
                 raise made_outside(slot.owner, self._line, "a loop over tensors")
-        remade = [slot.owner for slot, new in changes if is_remade(slot, self._snapshot.before(slot), new)]
+        remade, likeness = remade_in(changes, self._snapshot.before)
         if remade:
-            raise ReadsOwnListError(refusal(f"line {self._line}"), remade, is_whole=True)
+            raise ReadsOwnListError(refusal(f"line {self._line}"), remade, is_whole=True, likeness=likeness)
         return known != (len(self._slots), [slot.identity() for slot in self._appended])
 
     def _is_appended(self, slot: Slot) -> bool:

@@ -47,13 +47,13 @@ class ReadsOwnListError(RewriteError):
         depth: int = 0,
         *,
         is_whole: bool = False,
-        likeness: Sequence[Likeness] = (),
+        likeness: Sequence[Likeness | None] = (),
     ) -> None:
         super().__init__(text)
         self.lists = lists
         self.depth = depth
         self.is_whole = is_whole
-        self.likeness = dict(zip(map(id, lists), likeness, strict=False))
+        self.likeness = {id(one): like for one, like in zip(lists, likeness, strict=False) if like is not None}
 
     @property
     def is_of_another_loop(self) -> bool:

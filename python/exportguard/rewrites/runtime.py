@@ -63,6 +63,7 @@ from exportguard.rewrites.gathering import (
     max_,
     min_,
     new_tensor,
+    nones,
     sort_,
     sorted_,
     sum_,
@@ -90,7 +91,7 @@ from exportguard.rewrites.python_types import (
     without_keys,
 )
 from exportguard.rewrites.runtime_loops import for_, while_
-from exportguard.rewrites.runtime_stores import get_item, set_item, update_item
+from exportguard.rewrites.runtime_stores import filled_ones, get_item, is_none_at, is_none_in, set_item, update_item
 from exportguard.rewrites.size_keys import uncached
 from exportguard.rewrites.state import UNDEFINED
 from exportguard.rewrites.streams import generated
@@ -109,11 +110,13 @@ __all__ = [
     "UNDEFINED", "accumulate_", "all_", "and_", "and_value", "any_", "apart", "as_tensor", "attribute_at",
     "bit_length", "bool_", "came_to_its_end", "chain_", "check", "class_of", "combinations_", "compare",
     "comprehension", "concatenated", "count_", "cycle_", "div", "divmod_", "dropwhile_", "elements_between",
-    "entry_or", "enumerate_", "filled_", "filter_", "filterfalse_", "float_", "for_", "format_", "generated",
+    "entry_or", "enumerate_", "filled_", "filled_ones", "filter_", "filterfalse_", "float_", "for_",
+    "format_", "generated",
     "get_item", "grow", "has_attributes", "has_keys", "if_", "ifexp", "index_", "int_", "is_", "is_instance",
+    "is_none_at", "is_none_in",
     "is_not", "is_one", "is_other", "is_sequence", "islice_", "isqrt_", "item", "iter_", "joined_", "known",
     "later", "lazily", "len_", "list_", "list_of", "map_", "math_", "max_", "method_of_number", "min_",
-    "new_tensor", "next_", "not_", "numel", "occurrences", "of_python", "or_", "or_value", "pad_sequence",
+    "new_tensor", "next_", "nones", "not_", "numel", "occurrences", "of_python", "or_", "or_value", "pad_sequence",
     "pairwise_", "parts", "parts_backwards", "percent_", "plain", "product_", "range_", "reduce_", "remove_",
     "repeat_", "repeated", "repr_", "reversed_", "round_", "set_item", "sort_", "sorted_", "sought_", "starmap_",
     "str_", "sum_", "takewhile_", "tensor", "tolist", "tuple_of", "type_", "typed_tensor", "unbind", "uncached",

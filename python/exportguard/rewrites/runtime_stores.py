@@ -11,7 +11,7 @@ from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 
 from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.choices import MAPPINGS, chosen_item, is_choice, put_chosen
-from exportguard.rewrites.collected import Grown
+from exportguard.rewrites.collected import Grown, is_open
 from exportguard.rewrites.data import depends_on_data
 from exportguard.rewrites.index_parts import (
     beside_masks,
@@ -28,6 +28,7 @@ from exportguard.rewrites.numbers import is_number, number_tensor
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.recording import bodies_now
 from exportguard.rewrites.size_keys import key_in, note_entry
+from exportguard.rewrites.sized_lists import Filling, Unfilled
 from exportguard.rewrites.texts import TextOfData, by_number, require_no_text_of_data
 from exportguard.source.errors import RewriteError
 
@@ -77,6 +78,39 @@ def _got(container: Any, index: Any) -> Any:
     _require_no_text(container, index)
     entries = _entries(container, index)
     return container[index] if entries is None else _read(*entries)
+
+
+def is_none_at(container: Any, index: Any) -> Any:
+    """`container[index] is None`, which of a list of Nones that a loop fills is a truth value of the run."""
+    parts = container.parts if is_open(container) else []
+    if len(parts) == 1 and isinstance(parts[0], Unfilled | Filling):
+        return parts[0].is_none_at(index)
+    return get_item(container, index) is None
+
+
+def is_none_in(container: object, drawn: object) -> bool:
+    """`drawn is None` of what is drawn from a list.
+
+    :raises RewriteError: the list may have some elements that are None
+    """
+    if is_open(container) and any(isinstance(part, Unfilled | Filling) for part in container.parts):  # type: ignore[attr-defined]
+        raise RewriteError(
+            f"{line_now()}: an element of a list of as many None as a size says is asked whether it is None where a "
+            "loop draws it; ask for it by its number (`out[i] is None`), or have a mask of what was put there"
+        )
+    return drawn is None
+
+
+def filled_ones(container: Any) -> Any:
+    """The elements of a list that are not None."""
+    parts = container.parts if is_open(container) else []
+    if len(parts) == 1 and isinstance(parts[0], Filling):
+        return Grown([parts[0].those_there()])
+    if any(isinstance(part, Unfilled | Filling) for part in parts[1:]):
+        raise RewriteError(
+            f"{line_now()}: what is appended to a list of Nones that a size makes cannot be told from them"
+        )
+    return [] if parts and isinstance(parts[0], Unfilled) else [one for one in container if one is not None]
 
 
 def set_item(content: Any, container: Any, index: Any) -> None:

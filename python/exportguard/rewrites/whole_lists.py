@@ -17,6 +17,8 @@ from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.collected import Collected, Grown, Maybe, joined, linked, number_rows, rows_are_numbers
 from exportguard.rewrites.places import line_now
+from exportguard.rewrites.recording import Captured, record
+from exportguard.rewrites.sized_lists import Filling, Unfilled
 from exportguard.rewrites.state import MISSING, Slot
 from exportguard.source.errors import RewriteError
 
@@ -41,6 +43,10 @@ class Whole:
         parts = self._grown.parts
         if not parts and self._known is None:
             return
+        if len(parts) == 1 and isinstance(parts[0], Unfilled):
+            if self._known is not None:
+                list.__setitem__(self._grown, slice(None), [self._known.filling(parts[0])])
+            return
         if len(parts) != 1 or not isinstance(parts[0], Collected):
             list.__setitem__(self._grown, slice(None), [self._joined(parts)])
         self._known = self._known or Likeness(self._grown.parts[0])
@@ -63,11 +69,16 @@ class Likeness:
     """What the elements of a list are like: of rows that may be of a run which is no part of the program."""
 
     def __init__(self, rows: Collected) -> None:
-        self._form = pytree.tree_map(lambda leaf: _Form(leaf), rows.rows)
+        content = rows.content if isinstance(rows, Filling) else rows.rows
+        self._form = pytree.tree_map(lambda leaf: _Form(leaf), content)
 
     def none(self) -> Collected:
         """No rows of that kind."""
         return Collected(pytree.tree_map(lambda form: form.none(), self._form))
+
+    def filling(self, unfilled: Unfilled) -> Filling:
+        """A list of which nothing is there yet, for elements of that kind."""
+        return unfilled.filling(*pytree.tree_flatten(self.none().rows))
 
 
 class _Form:
@@ -89,21 +100,39 @@ def _may_differ(one: torch.Size, other: torch.Size) -> bool:
 def is_remade(slot: Slot, before: object, now: object) -> bool:
     """Whether a step or a branch takes an element out of a list, or makes rows of it."""
     is_element = isinstance(slot.owner, Grown) and slot.kind == "element" and before is not MISSING
+    if is_element and isinstance(before, Unfilled):
+        return not isinstance(now, Unfilled)
     return is_element and not isinstance(before, Collected) and (now is MISSING or isinstance(now, Collected | Maybe))
+
+
+def remade_in(
+    changes: Iterable[tuple[Slot, Any]], before: Callable[[Slot], Any]
+) -> tuple[list[Grown], list[Likeness | None]]:
+    """The lists that a step takes an element out of or makes rows of, and what their elements are like, if it says so.
+
+    :param before: what a place held in front of the step
+    """
+    found = [(slot.owner, new) for slot, new in changes if is_remade(slot, before(slot), new)]
+    return [owner for owner, _ in found], [_likeness_of(new) for _, new in found]
 
 
 def of_two_forms(
     slots: Iterable[Slot], before: Callable[[Slot], Any], outcomes: Sequence[Sequence[Any]]
-) -> list[Grown]:
+) -> list[Whole]:
     """Lists of which one of two branches makes rows, or which one makes shorter.
 
     :param before: what a place held in front of them
     :param outcomes: for each branch what the places hold behind it
     """
-    found: dict[int, Grown] = {}
+    found: dict[int, Whole] = {}
     for slot, *values in zip(slots, *outcomes, strict=True):
         are_rows = {isinstance(value, Collected) for value in values if value is not MISSING}
         is_of_a_list = isinstance(slot.owner, Grown) and slot.kind == "element"
         if is_of_a_list and (len(are_rows) > 1 or any(is_remade(slot, before(slot), value) for value in values)):
-            found[id(slot.owner)] = slot.owner
+            found[id(slot.owner)] = Whole(slot.owner, next(filter(None, map(_likeness_of, values)), None))
     return [*found.values()]
+
+
+def _likeness_of(part: object) -> Likeness | None:
+    """What the elements of a list are like that a run has begun to fill."""
+    return record(lambda: Likeness(part), Captured()) if isinstance(part, Filling) else None

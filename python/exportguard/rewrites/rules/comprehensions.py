@@ -79,6 +79,8 @@ class _Comprehensions(Transformer):
     def _called(self, function: str, node: _Comprehension) -> ast.expr:
         self._unit.note(node, "comprehension")
         generator = node.generators[0]
+        if isinstance(node.elt, ast.Constant) and node.elt.value is None and not generator.ifs:
+            return ast.copy_location(build.call("nones", build.lazy(generator.iter)), node)
         items = Items()
         generator.ifs = [items.visit(test) for test in generator.ifs]
         arguments = [build.lazy(generator.iter), _over(generator.target, items.visit(node.elt))]
