@@ -28,6 +28,7 @@ from .ending import Ending, EndlessError, Watched
 from .left_behind import Key, Places, Written
 from .resizing import is_of_reals, with_other_data
 from .rounding import agree
+from .silence import torch_silent
 
 logger = logging.getLogger(__name__)
 
@@ -198,7 +199,7 @@ class ModelRun:
 
         def is_run(watched: Watched) -> bool | None:
             mode = FakeTensorMode(allow_non_fake_inputs=True)
-            with _torch_silent(), self._kept.call(has_data=False) as model, mode:
+            with torch_silent(), self._kept.call(has_data=False) as model, mode:
                 call = make()
                 if call is None:
                     return None
@@ -293,15 +294,3 @@ def _entries(call: CallInputs) -> int:
 
 def _width(leaf: torch.Tensor) -> int:
     return leaf.shape[-1] if leaf.is_floating_point() and leaf.dim() > 0 else 1
-
-
-@contextlib.contextmanager
-def _torch_silent() -> Iterator[None]:
-    """Without torch's log of a fake tensor that an operator refuses: here that is an answer."""
-    log = logging.getLogger("torch._subclasses.fake_tensor")
-    before = log.disabled
-    log.disabled = True
-    try:
-        yield
-    finally:
-        log.disabled = before

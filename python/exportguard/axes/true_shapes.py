@@ -28,6 +28,7 @@ from exportguard.signature import raw_size
 from . import bodies
 from .expressions import Evaluation, Sizes
 from .forms import formed_as_traced
+from .silence import torch_silent
 
 logger = logging.getLogger(__name__)
 
@@ -400,7 +401,7 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
         mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
         fakes = [mode.from_tensor(v, static_shapes=True) if isinstance(v, torch.Tensor) else v for v in given]
         try:
-            with mode:
+            with mode, torch_silent():
                 _ShapesAlone(module, self._sizes, self._blocks).run(*fakes)
         except OtherShapeError:
             raise
