@@ -15,6 +15,7 @@ from .axes.bound import AxisBound, Kind
 from .cache_names import input_name
 from .dynamic_shapes import Axis, LeafShape, ends_of, name_of
 from .signature import TracedInputs, symbol_names
+from .size_words import in_python
 
 _SHOWN = 4  # further conditions on an axis
 _TOLD_BESIDE = 3  # axes, of a cache of many layers for example
@@ -224,12 +225,12 @@ def _symbols_of(shape_env: object, place: str) -> list[str]:
 
 
 def _fixing_guard(shape_env: object, place: str, name: str) -> str:
-    """What torch assumed of the axis, in the user's words: `Eq(batch, 3)`."""
+    """What torch assumed of the axis, in the user's words: `batch == 3`."""
     symbols = _symbols_of(shape_env, place)
     guards = getattr(shape_env, "guards", ())
     found = (guard.expr for guard in guards if symbols and symbols[0] in map(str, guard.expr.free_symbols))
     first = next(found, None)
-    return "" if first is None else re.sub(rf"\b{symbols[0]}\b", name, str(first))
+    return "" if first is None else re.sub(rf"\b{symbols[0]}\b", name, in_python(first))
 
 
 def _symbols(shape_env: Any) -> Iterator[tuple[str, str]]:

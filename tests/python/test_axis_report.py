@@ -56,8 +56,8 @@ def test_an_axis_that_the_model_fixes_names_the_line() -> None:
     assert axis.reason.startswith("by ")
     assert axis.reason.endswith("return x + torch.ones(3, 4)")
     assert "test_axis_report.py:" in axis.reason
-    assert axis.guard == "Eq(batch, 3)"
-    assert str(axis).startswith("x axis 0 (batch): fixed to 3, Eq(batch, 3) (by ")
+    assert axis.guard == "batch == 3"
+    assert str(axis).startswith("x axis 0 (batch): fixed to 3, batch == 3 (by ")
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,9 @@ class SeveralTests(torch.nn.Module):
 def test_of_several_bounds_that_first_is_told_which_leaves_the_fewest_sizes() -> None:
     model = to_onnx(SeveralTests().eval(), (torch.rand(8, 3),), dynamic_shapes=({0: "rows"},), on_fixed_axis="warn")
     (axis,) = model.axes
-    assert axis.guard == "Eq((rows//2), 4)"
+    assert axis.guard == "rows // 2 == 4"
     told = str(axis)
-    assert told.index("for Eq((rows//2), 4)") < told.index("and for Ne((rows//2), 1)")
+    assert told.index("for rows // 2 == 4") < told.index("and for rows // 2 != 1")
 
 
 class Together(torch.nn.Module):

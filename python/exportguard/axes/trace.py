@@ -16,6 +16,7 @@ from exportguard.dynamic_shapes import LeafShape, ends_of
 from exportguard.example import Example, Relation
 from exportguard.inputs import CallInputs
 from exportguard.signature import TracedInputs, symbol_names
+from exportguard.size_words import in_python
 
 from .examples import sizes_of_examples
 from .expressions import Evaluation, Range, Sizes
@@ -69,7 +70,7 @@ class Trace:
     def worded(self, condition: sympy.Basic, *, is_relation: bool = False) -> str:
         """The condition in the user's names; a relation tells two names apart that became one size."""
         names = {**self.names, **self.asked_names} if is_relation else self.names
-        return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), str(condition))
+        return re.sub(r"\w+", lambda word: names.get(word[0], word[0]), in_python(condition))
 
     def replaced(self, expression: sympy.Basic) -> sympy.Basic:
         """The expression with what torch found each symbol to be."""

@@ -57,12 +57,12 @@ def test_what_is_right_at_every_size_is_kept(name: str) -> None:
 
 WRONG = {
     "a branch": (lambda x: x * 2 if x.shape[1] > 4 else x, "seq for seq > 4"),
-    "a value": (lambda x: x * (2 if x.shape[1] / 2 == 3.0 else 3), "seq for Eq(IntTrueDiv(seq, 2), 3.0)"),
+    "a value": (lambda x: x * (2 if x.shape[1] / 2 == 3.0 else 3), "seq for seq / 2 == 3.0"),
     "chunks in a number of their own": (
         lambda x: x * 2 if x.shape[1] + (4 - x.shape[1] % 4) % 4 <= 8 else x,
-        "seq for 4*(((seq + 3)//4)) <= 8",
+        "seq for 4*((seq + 3) // 4) <= 8",
     ),
-    "a remainder": (lambda x: x if x.shape[1] % 2 else x * 2, "seq for Eq(Mod(seq, 2), 0)"),
+    "a remainder": (lambda x: x if x.shape[1] % 2 else x * 2, "seq for seq % 2 == 0"),
     "one": (lambda x: x * 3 if x.shape[1] == 1 else x, "seq for seq >= 2"),
 }
 
@@ -101,11 +101,11 @@ def test_axes_that_the_model_wants_to_be_equal_are_kept_and_told() -> None:
     first, second = two(lambda x, y: x + y, x={0: "a"}, y={0: "b"}).axes
     assert first.kept
     assert second.kept
-    assert str(second) == "y axis 0 (b): kept as a; the model refuses other sizes than Eq(a, b)"
+    assert str(second) == "y axis 0 (b): kept as a; the model refuses other sizes than a == b"
 
 
 def test_axes_that_the_program_alone_wants_to_be_equal_are_an_error() -> None:
-    with pytest.raises(AxisError, match=r"for Eq\(a, b\): at other sizes the program does something else"):
+    with pytest.raises(AxisError, match=r"for a == b: at other sizes the program does something else"):
         two(lambda x, y: x.sum() + y.sum() if x.shape[0] == y.shape[0] else x.sum(), x={0: "a"}, y={0: "b"})
 
 
@@ -128,7 +128,7 @@ def test_a_sum_of_names_is_asked_to_be_one() -> None:
 
 def test_a_fixed_axis_is_an_error_unless_it_was_left_to_torch(caplog: pytest.LogCaptureFixture) -> None:
     function: Callable[[torch.Tensor], Any] = lambda x: x + torch.ones(2, 6)  # noqa: E731
-    assert "x axis 1 (seq): fixed to 6, Eq(seq, 6) (by " in refused(function)
+    assert "x axis 1 (seq): fixed to 6, seq == 6 (by " in refused(function)
     assert not exported(function, Dim.AUTO).axes[0].kept
     with caplog.at_level(logging.WARNING):
         model = to_onnx(
@@ -295,7 +295,7 @@ def test_a_number_that_follows_from_a_size_is_no_truth_value_where_it_is_one_or_
     def first(x: torch.Tensor) -> torch.Tensor:
         return x[:, : int(x.shape[1] * part)].sum(1)
 
-    with pytest.raises(AxisError, match="TruncToInt"):
+    with pytest.raises(AxisError, match=r"int\(.* \* float\(seq\)\) == [01]"):
         exported(first, size=3)
 
 
