@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 from exportguard.model_code import is_users
 from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.checks import check_data
+from exportguard.rewrites.lent import Lent, is_container
 from exportguard.rewrites.numbers import as_number, is_number, number_tensor, require_one_kind
 from exportguard.rewrites.packed_rows import Parts, SizesDifferError, as_elements, note_rows, pooled
 from exportguard.rewrites.places import line_now
@@ -258,7 +259,7 @@ def _kept(slot: str, default: object) -> Any:
 class Grown(list[Any]):
     """A list that may have parts whose number of elements the program does not know."""
 
-    __slots__ = ("__weakref__", "_is_carried", "_read_at", "_tail")
+    __slots__ = ("__weakref__", "_is_carried", "_lent", "_read_at", "_tail")
 
     #: What answers for the list in a step of the loop that fills it (`own_lists.Tail`); None outside of one.
     tail = _kept("_tail", None)
@@ -269,7 +270,15 @@ class Grown(list[Any]):
         """Notes that its elements, their number or their order were asked for or changed now."""
         if self.tail is not None:
             self.tail.refuse()
+        for lent in getattr(self, "_lent", ()):
+            lent.require_unchanged()
         self._read_at = moment()
+
+    def lend(self, element: Any) -> Any:
+        """An element that is known as rows of tensors: who changes it in place changes a copy, which is to be seen."""
+        if is_container(element):
+            self._lent = [*getattr(self, "_lent", ()), Lent(element)]
+        return element
 
     def was_read_since(self, begin: int) -> bool:
         """Whether it was read behind a moment."""
@@ -300,6 +309,9 @@ class Grown(list[Any]):
 
     def item(self, index: Any) -> Any:
         """`self[index]`, of any kind of index."""
+        return self._item(index, self.lend)
+
+    def _item(self, index: Any, lent: Callable[[Any], Any]) -> Any:
         if self.tail is not None:
             return self.tail.item(index)
         self.note_read()
@@ -315,7 +327,7 @@ class Grown(list[Any]):
             plain = self._plain_before(reverse=index < 0)
             if (index if index >= 0 else -index - 1) < plain:
                 return list.__getitem__(self, index)
-        return self.rows().at(index)
+        return lent(self.rows().at(index))
 
     def _plain_before(self, *, reverse: bool) -> int:
         parts = self.parts[::-1] if reverse else self.parts
@@ -381,7 +393,7 @@ class Grown(list[Any]):
             return list.pop(self, index)
         if index not in (0, -1):
             refuse("pop(…) of another element than the first or the last")
-        found = self.item(index)
+        found = self._item(index, lambda element: element)
         rest = self.item(slice(1, None) if index == 0 else slice(None, -1))
         list.__setitem__(self, slice(None), rest.parts)
         return found

@@ -58,6 +58,7 @@ class Rows:
     low: Any = None  # bounds of the first leaf, where it holds the numbers of a range
     high: Any = None
     is_counted: bool = False  # whether they are low, low + 1, …
+    lender: Grown | None = None  # the list that they are the elements of
 
     @property
     def length(self) -> Any:
@@ -80,7 +81,8 @@ class Rows:
             as_number(leaf, known if k == 0 else None) if is_one else leaf
             for k, (leaf, is_one) in builtins.enumerate(builtins.zip(leaves, flags, strict=True))
         ]
-        return pytree.tree_unflatten(marked, pytree.tree_structure(self.tensors))
+        made = pytree.tree_unflatten(marked, pytree.tree_structure(self.tensors))
+        return made if self.lender is None else self.lender.lend(made)
 
     def first(self) -> Any:
         """The first row; a number that is counted from is one that Python knows."""
@@ -100,7 +102,8 @@ class Rows:
 
     def mapped(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Rows:
         """The rows that a function of whole tensors gives."""
-        return Rows(pytree.tree_map(lambda leaf: like_rows(change(leaf), leaf), self.tensors), self.low, self.high)
+        changed = pytree.tree_map(lambda leaf: like_rows(change(leaf), leaf), self.tensors)
+        return Rows(changed, self.low, self.high, lender=self.lender)
 
     def __iter__(self) -> Iterator[Any]:
         raise RewriteError("a loop over a symbolic length can only be rewritten as a `for` statement of its own")
@@ -135,7 +138,7 @@ def rows_of(iterable: Any) -> Rows | None:
             is_counted=isinstance(steps.step, int) and steps.step == 1,
         )
     if is_open(iterable):
-        return Rows(iterable.rows().rows)
+        return Rows(iterable.rows().rows, lender=iterable)
     is_symbolic = (
         isinstance(iterable, torch.Tensor) and iterable.dim() > 0 and isinstance(iterable.shape[0], torch.SymInt)
     )

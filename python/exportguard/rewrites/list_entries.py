@@ -13,7 +13,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols, statically_known_true
 from torch.utils import _pytree as pytree
 
-from exportguard.rewrites.collected import Collected, Grown, joined, like_rows, linked, refuse, rows_are_numbers
+from exportguard.rewrites.collected import Collected, Grown, joined, like_rows, linked, plain, refuse, rows_are_numbers
 from exportguard.rewrites.numbers import is_number, number_tensor, require_one_kind
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.raising import require_no_handler
@@ -35,13 +35,14 @@ def put_entry(content: Any, grown: Grown, index: Any) -> None:
     if isinstance(before, Unfilled):
         before = before.filling(*pytree.tree_flatten(joined([content]).rows))
     leaves, spec = pytree.tree_flatten(before.content if isinstance(before, Filling) else before.rows)
-    new, spec_of_new = pytree.tree_flatten(content)
-    if spec != spec_of_new:
+    new, spec_of_new = pytree.tree_flatten(plain(content))
+    if pytree.tree_structure(plain(pytree.tree_unflatten([*range(len(leaves))], spec))) != spec_of_new:
         _refuse_kind("of another structure", "give it as many values as the others have, in containers of one kind")
     rows = [_with_one(leaf, place, _entry(leaf, part)) for leaf, part in zip(leaves, new, strict=True)]
     made = pytree.tree_unflatten(rows, spec)
     after = before.with_entry(place, made) if isinstance(before, Filling) else Collected(made)
     list.__setitem__(grown, slice(None), [linked(after, [before, content])])
+    grown.lend(content)
 
 
 def _is_one_place(index: object) -> bool:

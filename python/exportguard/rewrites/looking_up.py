@@ -14,13 +14,26 @@ import torch
 
 from exportguard.rewrites.choices import chosen_item
 from exportguard.rewrites.collected import Grown, first_place, is_open
-from exportguard.rewrites.data import as_flag, depends_on_data
-from exportguard.rewrites.numbers import as_number
+from exportguard.rewrites.data import as_flag, depends_on_data, is_tracing
+from exportguard.rewrites.numbers import as_number, is_number
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.texts import sought_
 from exportguard.source.errors import RewriteError
 
 _SEQUENCES = (list, tuple, range, collections.deque)
+
+
+def member(element: Any) -> Any:
+    """What is put into a set, or looked for in one, that is a list in the rewriting.
+
+    :raises RewriteError: it is a tensor, which a set knows by the object and a list by its numbers
+    """
+    if isinstance(element, torch.Tensor) and not is_number(element) and is_tracing():
+        raise RewriteError(
+            f"{line_now()}: a tensor is put into a set or looked for in one, which knows it by the object and not by "
+            "what it holds: take its number, int(…), float(…) or .item(), or go through x.tolist()"
+        )
+    return element
 
 
 def index_(owner: Any, item: Any, *bounds: Any) -> Any:

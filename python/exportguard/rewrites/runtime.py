@@ -73,7 +73,7 @@ from exportguard.rewrites.gathering import (
 from exportguard.rewrites.iteration import div, len_, range_, reversed_, tolist, unbind
 from exportguard.rewrites.joining import pad_sequence
 from exportguard.rewrites.logic import and_, and_value, bool_, compare, float_, int_, item, known, not_, or_, or_value
-from exportguard.rewrites.looking_up import index_, occurrences, remove_
+from exportguard.rewrites.looking_up import index_, member, occurrences, remove_
 from exportguard.rewrites.python_types import (
     attribute_at,
     class_of,
@@ -115,7 +115,7 @@ __all__ = [
     "get_item", "grow", "has_attributes", "has_keys", "if_", "ifexp", "index_", "int_", "is_", "is_instance",
     "is_none_at", "is_none_in",
     "is_not", "is_one", "is_other", "is_sequence", "islice_", "isqrt_", "item", "iter_", "joined_", "known",
-    "later", "lazily", "len_", "list_", "list_of", "map_", "math_", "max_", "method_of_number", "min_",
+    "later", "lazily", "len_", "list_", "list_of", "map_", "math_", "max_", "member", "method_of_number", "min_",
     "new_tensor", "next_", "nones", "not_", "numel", "occurrences", "of_python", "or_", "or_value", "pad_sequence",
     "pairwise_", "parts", "parts_backwards", "percent_", "plain", "product_", "range_", "reduce_", "remove_",
     "repeat_", "repeated", "repr_", "reversed_", "round_", "set_item", "sort_", "sorted_", "sought_", "starmap_",

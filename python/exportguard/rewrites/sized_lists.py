@@ -41,7 +41,10 @@ def of_a_size(parts: Sequence[Any], count: torch.SymInt) -> Grown:
     if all(part is None for part in parts):
         return Grown([Unfilled(torch.zeros((length * len(parts),), dtype=torch.bool))])
     rows = pytree.tree_map(lambda leaf: like_rows(_repeated(leaf, length), leaf), joined(parts).rows)
-    return Grown([linked(Collected(rows), parts)])
+    made = Grown([linked(Collected(rows), parts)])
+    for part in parts:
+        made.lend(part)
+    return made
 
 
 def _repeated(leaf: torch.Tensor, count: Any) -> torch.Tensor:

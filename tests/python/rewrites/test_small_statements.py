@@ -133,5 +133,5 @@ class EntryOfOneBranch(Module):
 
 
 def test_an_entry_that_one_branch_deletes_is_refused() -> None:
-    with pytest.raises(RewriteError, match=r"give `dict\['b'\]` values of different kinds: nothing and"):
+    with pytest.raises(RewriteError, match=r"give `table\['b'\]` values of different kinds: nothing and"):
         to_onnx(EntryOfOneBranch(), _ROWS[0], dynamic_shapes=({0: "rows"},), rewrite="auto")

@@ -67,6 +67,12 @@ class _Displays(Transformer):
         self.generic_visit(node)
         return ast.copy_location(build.call("list_", *([node] if node.elts else [])), node)
 
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        if self._unit.keeps_sizes and isinstance(node.op, ast.Mult) and isinstance(node.left, ast.List):
+            self._unit.note(node, "[…] * n")
+        self.generic_visit(node)
+        return node
+
     def visit_Call(self, node: ast.Call) -> ast.expr:
         if not isinstance(node.func, ast.Name):
             return node
