@@ -23,7 +23,15 @@ from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.checks import check_data
 from exportguard.rewrites.lent import Lent, is_container
 from exportguard.rewrites.numbers import as_number, is_number, number_tensor, require_one_kind
-from exportguard.rewrites.packed_rows import Parts, SizesDifferError, as_elements, note_rows, pooled
+from exportguard.rewrites.packed_rows import (
+    Parts,
+    SizesDifferError,
+    as_elements,
+    axis_of_sizes,
+    note_rows,
+    pooled,
+    sizes_decided_by_data,
+)
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.raising import require_no_handler
 from exportguard.source.errors import RewriteError
@@ -173,17 +181,21 @@ def _as_rows(element: object) -> torch.Tensor:
     )
 
 
-def joined(parts: Iterable[Any], *, promotes: bool = False) -> Collected:
+def joined(parts: Iterable[Any], *, promotes: bool = False, packs: bool = False) -> Collected:
     """The parts of a list as one, which have to be alike.
 
     :param promotes: whether elements of different dtypes become those of the widest, as torch.stack makes them
+    :param packs: whether those whose sizes data decide may lie behind each other in one tensor
     """
     found = [*map(_collected, parts)]
     if len(found) == 1:
         return found[0]
     pieces = [part.rows for part in found]
-    if any(isinstance(piece, Parts) for piece in pieces):
-        return Collected(pooled(pieces, number_rows))
+    axis = axis_of_sizes(pieces)
+    if axis is not None and not packs:
+        raise sizes_decided_by_data()
+    if axis is not None or any(isinstance(piece, Parts) for piece in pieces):
+        return Collected(pooled(pieces, number_rows, axis))
     specs = [pytree.tree_structure(piece) for piece in pieces]
     if any(spec != specs[0] for spec in specs):
         raise RewriteError("a list that a loop over tensors fills has elements of different structure")
@@ -298,7 +310,7 @@ class Grown(list[Any]):
         """All elements as rows of tensors, which may be any of them in memory."""
         self.note_read()
         require_one_size(self.parts, "taken from it one by one, or in another order")
-        return linked(joined(self.parts), self.parts)
+        return linked(joined(self.parts, packs=True), self.parts)
 
     def length(self) -> Any:
         """The number of elements, which may be symbolic."""

@@ -38,7 +38,7 @@ def of_open_list(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) ->
         note_stacked(args[0].parts)
     else:
         require_one_size(args[0].parts, "joined")
-    rows = joined(args[0].parts, promotes=True).rows
+    rows = joined(args[0].parts, promotes=True, packs=True).rows
     if isinstance(rows, Parts):
         return _JOINING_PARTS[joining](rows, *args[1:], **kwargs)
     if not isinstance(rows, torch.Tensor):

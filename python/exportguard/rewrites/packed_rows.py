@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
+from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
+from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols, statically_known_true
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.checks import check_data
@@ -96,12 +98,13 @@ class Pool:
     :param axis: of the elements
     """
 
-    def __init__(self, tensor: torch.Tensor, axis: int) -> None:
+    def __init__(self, tensor: torch.Tensor, axis: int, made_in: Sequence[Any] | None = None) -> None:
+        """`made_in` are the bodies that were run when it was made; those that are by default."""
         from exportguard.rewrites.recording import bodies_now  # which knows lists
 
         self._tensor = tensor
         self.axis = axis
-        self._made_in = bodies_now()
+        self._made_in = bodies_now() if made_in is None else made_in
 
     @property
     def tensor(self) -> torch.Tensor:
@@ -117,6 +120,10 @@ class Pool:
                 "filled it; join its elements there, with torch.cat or torch.nn.utils.rnn.pad_sequence"
             )
         return self._tensor
+
+    def through(self, replace: Callable[[Any], Any]) -> Pool:
+        """The same with what stands for the tensor in a body."""
+        return Pool(replace(self._tensor), self.axis, self._made_in)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,13 +208,60 @@ def _count(number: torch.Tensor) -> Any:
     return count
 
 
-def pooled(pieces: Sequence[Any], mark: Callable[[torch.Tensor], torch.Tensor]) -> Parts:
+def sizes_decided_by_data() -> SizesDifferError:
+    """What stops a trace where a loop fills a list with tensors that are not known to be of one size."""
+    line = line_now()
+    text = (
+        f"{line}: a list that a loop over tensors fills, or a branch, has elements of which data decide the size of "
+        "each; a graph holds them as rows of one tensor: join them where they are made, out = torch.cat([out, part]), "
+        "or pad them to one size"
+    )
+    return SizesDifferError(text, frozenset((line,)))
+
+
+def axis_of_sizes(pieces: Sequence[Any]) -> int | None:
+    """The axis of elements along which those of several rows have sizes that data decide each; None if none differs.
+
+    Torch would take them for equal, and note that a run is to check it, which no file does.
+
+    :raises RewriteError: they differ along several axes, or are no tensors
+    """
+    leaves = [[piece] if isinstance(piece, torch.Tensor) else pytree.tree_leaves(piece) for piece in pieces]
+    known = [part for part in leaves if all(isinstance(leaf, torch.Tensor) for leaf in part)]
+    axes = {axis for column in zip(*known, strict=False) for axis in differing_axes([t.shape[1:] for t in column])}
+    if axes and (len(axes) > 1 or not all(isinstance(piece, Parts | torch.Tensor) for piece in pieces)):
+        raise RewriteError(
+            f"{line_now()}: the elements of a list have sizes that data decide each, along several axes or in lists, "
+            "tuples and dicts; a graph has such tensors behind each other in one: have a list for each of them, with "
+            "sizes that differ along one axis, or pad them to one size"
+        )
+    return next(iter(axes), None)
+
+
+def differing_axes(shapes: Sequence[Sequence[Any]]) -> set[int]:
+    """The axes along which shapes of one rank have sizes of data that are not known to be equal."""
+    with disable_proxy_modes_tracing():
+        return {
+            axis
+            for shape in shapes[1:]
+            for axis, (a, b) in enumerate(zip(shapes[0], shape, strict=False))
+            if (_is_of_data(a) or _is_of_data(b)) and not statically_known_true(a == b)
+        }
+
+
+def _is_of_data(size: object) -> bool:
+    return isinstance(size, torch.SymInt) and has_free_unbacked_symbols(size)
+
+
+def pooled(pieces: Sequence[Any], mark: Callable[[torch.Tensor], torch.Tensor], along: int | None = None) -> Parts:
     """Elements of several pools, and rows of elements of one size, as those of one pool.
 
     :param mark: marks a tensor as one of numbers
+    :param along: the axis along which rows of elements differ; None if it is that of the pools
     :raises RewriteError: they differ along several axes, or in dtype or rank
     """
     axes = {piece.pool.axis for piece in pieces if isinstance(piece, Parts)}
+    axes |= set() if along is None else {along}
     if len(axes) > 1 or not all(isinstance(piece, Parts | torch.Tensor) for piece in pieces):
         raise RewriteError(f"{line_now()}: the tensors of a list have several sizes along more than one axis")
     (axis,) = axes
@@ -239,6 +293,21 @@ def as_elements(tree: Any) -> Any:
         tree,
         is_leaf=lambda item: isinstance(item, Parts),
     )
+
+
+def pools_of(tree: object) -> list[torch.Tensor]:
+    """The tensors that hold elements of a tree, which are no leaves of it."""
+    leaves = pytree.tree_leaves(tree, is_leaf=lambda item: isinstance(item, Parts))
+    return [leaf.pool.tensor for leaf in leaves if isinstance(leaf, Parts)]
+
+
+def through_pools(replace: Callable[[Any], Any], tree: Any) -> Any:
+    """A tree with what stands for those tensors in a body."""
+
+    def through(leaf: object) -> Any:
+        return Parts(leaf.starts, leaf.lengths, leaf.pool.through(replace)) if isinstance(leaf, Parts) else leaf
+
+    return pytree.tree_map(through, tree, is_leaf=lambda item: isinstance(item, Parts))
 
 
 def has_parts(tree: object) -> bool:

@@ -11,7 +11,14 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from exportguard.rewrites.collected import Collected, Grown, Maybe, linked, number_rows
 from exportguard.rewrites.numbers import is_number
-from exportguard.rewrites.packed_rows import Parts, Pool, SizesDifferError, fills_packed, parts_of_pool
+from exportguard.rewrites.packed_rows import (
+    Parts,
+    Pool,
+    SizesDifferError,
+    differing_axes,
+    fills_packed,
+    parts_of_pool,
+)
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.state import Slot
 from exportguard.source.errors import RewriteError
@@ -153,6 +160,7 @@ def _packed(owner: Grown, elements: Sequence[Any], own_symbols: set[Any]) -> _Pa
     tensors = [value for value in values if isinstance(value, torch.Tensor) and not is_number(value)]
     axes = {axis for tensor in tensors for axis, size in enumerate(tensor.shape) if _is_made(size, own_symbols)}
     axes |= {part.pool.axis for part in parts}
+    axes |= differing_axes([tensor.shape for tensor in tensors])
     if not axes:
         return None
     shapes = {tuple(map(str, _rest(tensor.shape, axes))) for tensor in tensors}

@@ -22,6 +22,7 @@ from exportguard.rewrites.aliases import only_looks
 from exportguard.rewrites.argument_leaves import leaves_of, mapped, tensors_of
 from exportguard.rewrites.collected import Grown
 from exportguard.rewrites.numbers import marked_like
+from exportguard.rewrites.packed_rows import pools_of, through_pools
 from exportguard.size_facts import ending_facts
 from exportguard.source.errors import RewriteError
 
@@ -201,6 +202,7 @@ class _Recorder(TorchFunctionMode):
         for argument in (*args, *kwargs.values()):
             if isinstance(argument, Grown):
                 argument.note_read()
+                leaves += pools_of(argument)
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         for tensor in tensors:
             captured.add(tensor)
@@ -271,7 +273,9 @@ class _Substitution(TorchFunctionMode):
         return self._replacements.get(id(leaf), leaf) if isinstance(leaf, torch.Tensor) else leaf
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        args, kwargs = mapped(self.replace, (args, kwargs or {}))
+        given = (args, kwargs or {})
+        has_lists = any(isinstance(argument, Grown) for argument in (*args, *given[1].values()))
+        args, kwargs = mapped(self.replace, through_pools(self.replace, given) if has_lists else given)
         result = func(*args, **kwargs)
         return self._originals.get(id(result), result) if isinstance(result, torch.Tensor) else result
 

@@ -25,7 +25,7 @@ OTHER_RANKS: dict[str, tuple[Callable[[torch.Tensor], Any], list[str]]] = {
     "several axes": (lambda x: torch.squeeze(x[:, None], (1, 2)), ["seq >= 2"]),
     "all axes": (lambda x: x.squeeze(), ["batch >= 2", "seq >= 2"]),
     "one of two outputs": (lambda x: (x.squeeze(1), x + 1), ["seq >= 2"]),
-    "half of an axis": (lambda x: x[:, : (x.shape[1] + 1) // 2].squeeze(1), ["(((seq + 1)//2)) >= 2"]),
+    "half of an axis": (lambda x: x[:, : (x.shape[1] + 1) // 2].squeeze(1), ["(seq + 1) // 2 >= 2"]),
     "behind a reduction": (lambda x: x.squeeze(1).sum(-1), ["seq >= 2"]),
     "an axis in place": (lambda x: (x + 1).squeeze_(1), ["seq >= 2"]),
     "several axes in place": (lambda x: (x + 1)[:, None].squeeze_((1, -2)), ["seq >= 2"]),
