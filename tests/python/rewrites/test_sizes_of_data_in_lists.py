@@ -36,7 +36,7 @@ LISTS = (
     "outs = [a]\ni = 0\nwhile i < len(x) and len(outs) < 3:\n    if x[i, 2] > 0:\n        outs.append(b)\n    i += 1",
     "outs = [None] * x.shape[0]\nfor i in range(x.shape[0]):\n    outs[i] = a if x[i, 0] > 0 else b",
     "outs = [(a, b)]\nif x.sum() > 0:\n    outs.append((b, a))\nouts = [one for one, _ in outs]",
-    "outs = []\nfor i, _ in enumerate(x):\n    r = x[: i + 1][x[: i + 1, 0] > 0]\n    if len(r):\n        outs.append(r)",
+    "outs = []\nfor i in range(len(x)):\n    r = x[:i][x[:i, 0] > 0]\n    if len(r):\n        outs.append(r)",
 )
 READS = (
     "return torch.cat(outs, -1)",
