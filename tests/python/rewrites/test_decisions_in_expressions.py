@@ -215,7 +215,7 @@ class KeepsASet(torch.nn.Module):
         seen, again = set(), 0
         for value in x[0].long().tolist():
             again += value in seen
-            seen.add(value)
+            seen |= {value}
         return x * again
 
 

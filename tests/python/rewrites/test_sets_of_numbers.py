@@ -92,6 +92,13 @@ RIGHT = {
             visited.add(i)
         return total + len(visited)
     """,
+    "how many come again": """
+        seen, again = set(), 0
+        for value in (x[:, 0] * 2).long().tolist():
+            again += value in seen
+            seen.add(value)
+        return x * again
+    """,
     "each column once": """
         used, out = set(), [x[0]]
         for row in x:
