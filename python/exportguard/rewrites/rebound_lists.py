@@ -197,8 +197,14 @@ def as_before(
     :param reached: what is within reach of the loop
     """
     snapshot = Snapshot([value for value in values if isinstance(value, list | dict | tuple) or is_object(value)])
+    sets = [(value, set(value)) for value in values if isinstance(value, set)]
 
     def kept(after: Sequence[Any]) -> tuple[Any, ...]:
+        if any(now != before for now, before in sets):
+            raise RewriteError(
+                f"{line_now()}: a step of a loop over tensors changes a set in place, and no graph has one: add "
+                "numbers to it one by one, `seen.add(k)`, or have a tensor of what was seen: seen[k] = True"
+            )
         changes = snapshot.changes()
         read = [left for left, given in zip(after, values, strict=True) if given is not UNDEFINED]
         if changes and any(any(held_together(of)) for of in (values, read)):

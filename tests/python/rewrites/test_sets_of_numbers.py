@@ -99,6 +99,14 @@ RIGHT = {
             seen.add(value)
         return x * again
     """,
+    "as many as it holds": """
+        seen, total = set(), torch.zeros(2)
+        for row in x:
+            if len(seen) < 2:
+                total = total + row
+            seen.add(len(seen))
+        return total
+    """,
     "each column once": """
         used, out = set(), [x[0]]
         for row in x:
