@@ -34,6 +34,7 @@ _FUNCTIONS = {
     "floor": "math.floor",
     "ceiling": "math.ceil",
 }
+_LEVELS: dict[str, int] = PRECEDENCE
 _POWERS = ("FloatPow", "PowByNatural")
 _OF_MATH = "OpaqueUnaryFn_"
 
@@ -60,7 +61,7 @@ class _Printer(StrPrinter):  # type: ignore[misc]
             left = self.parenthesize(first, level, strict=True)
             return f"{left} {_OPERATORS[name]} {self.parenthesize(second, level)}"
         if name in _POWERS:
-            return "**".join(self.parenthesize(part, PRECEDENCE["Pow"]) for part in expr.args)
+            return "**".join(self.parenthesize(part, _LEVELS["Pow"]) for part in expr.args)
         if name == "Identity":
             return self._print(expr.args[0])  # type: ignore[no-any-return]
         known = _FUNCTIONS.get(name, name)
@@ -72,17 +73,17 @@ class _Printer(StrPrinter):  # type: ignore[misc]
     _print_floor = _print_ceiling = _print_Identity = _print_Function
 
     def _print_Relational(self, expr: Any) -> str:
-        left, right = (self.parenthesize(side, PRECEDENCE["Relational"]) for side in expr.args)
+        left, right = (self.parenthesize(side, _LEVELS["Relational"]) for side in expr.args)
         return f"{left} {expr.rel_op} {right}"
 
     def _print_And(self, expr: Any) -> str:
-        return " and ".join(self.parenthesize(part, PRECEDENCE["And"]) for part in _in_order(expr))
+        return " and ".join(self.parenthesize(part, _LEVELS["And"]) for part in _in_order(expr))
 
     def _print_Or(self, expr: Any) -> str:
-        return " or ".join(self.parenthesize(part, PRECEDENCE["Or"]) for part in _in_order(expr))
+        return " or ".join(self.parenthesize(part, _LEVELS["Or"]) for part in _in_order(expr))
 
     def _print_Not(self, expr: Any) -> str:
-        return f"not {self.parenthesize(expr.args[0], PRECEDENCE['Relational'])}"
+        return f"not {self.parenthesize(expr.args[0], _LEVELS['Relational'])}"
 
     def parenthesize(self, item: Any, level: int, strict: bool = False) -> str:
         """The item's text, in brackets if it binds less."""
@@ -94,9 +95,12 @@ class _Printer(StrPrinter):  # type: ignore[misc]
 def _level(item: Any) -> int:
     """How closely the parts of an expression belong together, as sympy counts it."""
     name = type(item).__name__
-    kind = "Pow" if name in _POWERS else {"+": "Add", None: ""}.get(_OPERATORS.get(name), "Mul")
-    level: int = PRECEDENCE[kind] if kind else precedence(item)
-    return level
+    if name in _POWERS:
+        return _LEVELS["Pow"]
+    operator = _OPERATORS.get(name)
+    if operator is None:
+        return int(precedence(item))
+    return _LEVELS["Add" if operator == "+" else "Mul"]
 
 
 def _in_order(expr: Any) -> list[Any]:

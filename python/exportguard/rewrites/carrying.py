@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -146,7 +146,7 @@ class Kinds:
         self._names = names
         self.of: dict[int, Kind] = {}
         self.give_shapes = False  # whether a number before the loop is a tensor with axes behind a step
-        self._first_resized: tuple[str, object, object] | None = (
+        self._first_resized: tuple[Callable[[], str], object, object] | None = (
             None  # its name, what it is before a step and behind it
         )
         self._left: dict[int, tuple[Any, ...]] = {}  # the shapes that the last step left
@@ -173,9 +173,10 @@ class Kinds:
         if self._first_resized is not None and not self.steps_differ(own_symbols):
             raise self._unstable(*self._first_resized)
 
-    def widen(self, place: int, start: object, end: object, name: str, own_symbols: set[Any]) -> bool:
+    def widen(self, place: int, start: object, end: object, name: Callable[[], str], own_symbols: set[Any]) -> bool:
         """Takes in what a step makes of a variable; whether its kind changed.
 
+        :param name: what the model calls it, which takes time to find out
         :param own_symbols: of the sizes that the step makes from tensor data
         :raises UnstableError: no tensor can be what it is before the step and behind it
         """
@@ -187,7 +188,9 @@ class Kinds:
         self._left[place] = tuple(end.shape) if isinstance(end, torch.Tensor) else ()
         return known is None or not _is_same_kind(known, wanted)
 
-    def _joined(self, known: Kind | None, start: object, end: object, name: str, own_symbols: set[Any]) -> Kind:
+    def _joined(
+        self, known: Kind | None, start: object, end: object, name: Callable[[], str], own_symbols: set[Any]
+    ) -> Kind:
         if not isinstance(end, torch.Tensor | NUMBERS):
             raise self._unstable(name, start, end)
         after = kind_of(end)
@@ -199,7 +202,7 @@ class Kinds:
             raise self._unstable(name, start, end)
         return self._both(known or kind_of(start), after, name, start, end)
 
-    def _both(self, first: Kind, second: Kind, name: str, start: object, end: object) -> Kind:
+    def _both(self, first: Kind, second: Kind, name: Callable[[], str], start: object, end: object) -> Kind:
         if first.is_number and second.is_number:
             return first.joined(second) if first.rank >= second.rank else second.joined(first)
         if first.is_number or second.is_number:
@@ -208,7 +211,7 @@ class Kinds:
             if not is_fitting:
                 raise self._unstable(name, start, end)
             self.give_shapes |= bool(tensor.shape)
-            source = f"{name} in line {self._line}" if tensor.shape else ""
+            source = f"{name()} in line {self._line}" if tensor.shape else ""
             return replace(tensor.joined(number), source=tensor.source or source)
         if not first.is_like(second):
             raise self._unstable(name, start, end)
@@ -219,14 +222,14 @@ class Kinds:
         self._first_resized = self._first_resized or (name, start, end)
         return first.joined(second).along(axes)
 
-    def _unstable(self, name: str, start: object, end: object) -> UnstableError:
+    def _unstable(self, name: Callable[[], str], start: object, end: object) -> UnstableError:
         if isinstance(end, RandomState):
             return UnstableError(
-                f"line {self._line}: a step of a loop over tensors draws from {name.strip('`')}, and a file draws no "
+                f"line {self._line}: a step of a loop over tensors draws from {name().strip('`')}, and a file draws no "
                 "random numbers of Python's: draw as many as there are steps before the loop, or take torch.rand"
             )
         return UnstableError(
-            f"line {self._line}: a loop over tensors carries {name}, which is {describe(start)} before it but "
+            f"line {self._line}: a loop over tensors carries {name()}, which is {describe(start)} before it but "
             f"{describe(end)} behind a step; give the variable the shape and dtype that the body makes before the loop"
             f"{_BY_A_MASK if _is_of_another_size(start, end) else ''}"
         )

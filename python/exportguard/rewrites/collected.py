@@ -20,8 +20,8 @@ from torch.utils import _pytree as pytree
 
 from exportguard.model_code import is_users
 from exportguard.rewrites.aliases import aliases_now
-from exportguard.rewrites.checks import check_data
-from exportguard.rewrites.lent import Lent, is_container
+from exportguard.rewrites.ends_of_runs import first_place
+from exportguard.rewrites.lent import Lent, may_change
 from exportguard.rewrites.numbers import as_number, is_number, number_tensor, require_one_kind
 from exportguard.rewrites.packed_rows import (
     Parts,
@@ -288,7 +288,7 @@ class Grown(list[Any]):
 
     def lend(self, element: Any) -> Any:
         """An element that is known as rows of tensors: who changes it in place changes a copy, which is to be seen."""
-        if is_container(element):
+        if may_change(element):
             self._lent = [*getattr(self, "_lent", ()), Lent(element)]
         return element
 
@@ -485,25 +485,6 @@ class Grown(list[Any]):
         self.note_read()
         if self.is_open:
             refuse(what)
-
-
-def first_place(found: torch.Tensor, *, is_there: bool = False) -> torch.Tensor:
-    """The place of the first true element; where there is none, a run ends as Python does.
-
-    :param is_there: whether one is true in every run
-    :raises RewriteError: the model may catch what Python raises then
-    """
-    count = found.shape[0]
-    places = torch.arange(count)
-    first = torch.cat([torch.where(found, places, count), places.new_full((1,), count)]).amin()
-    if is_there:
-        return first
-    require_no_handler(ValueError, "the index of what a list does not have")
-    check_data(found.any())
-    # A file has no checks: there the place behind the last one is looked for, which ends a run as well. The operator is
-    # called itself, for an index out of bounds is no IndexError of the model's.
-    place: torch.Tensor = torch.ops.aten.index_select.default(places, 0, first.reshape(1))
-    return place.reshape(())
 
 
 def truth_of(item: Any) -> Any:

@@ -22,6 +22,7 @@ from exportguard.rewrites.collected import Collected, Grown, chosen, is_open, li
 from exportguard.rewrites.conditional import if_, ifexp
 from exportguard.rewrites.data import is_tracing
 from exportguard.rewrites.endless import Endless, RowIterator, is_endless
+from exportguard.rewrites.ends_of_runs import entries
 from exportguard.rewrites.iteration import Rows, enumerate_rows, range_, reversed_, rows_of, zip_rows
 from exportguard.rewrites.logic import and_, bool_, not_
 from exportguard.rewrites.places import line_now
@@ -155,10 +156,8 @@ def _ends_of(sizes: Grown, length: Any) -> Rows:
     stops = numbers.cumsum(0)
     is_whole = torch.logical_and(numbers.sum() == length, torch.logical_not((numbers < 0).any()))
     check_data(is_whole)
-    # A file has no checks: there a place that the table does not have ends a run. The operator is called itself, for
-    # an index out of bounds is no IndexError of the model's.
     place = torch.logical_not(is_whole).to(torch.int64).reshape(1)
-    stops = stops + torch.ops.aten.index_select.default(torch.zeros(1, dtype=torch.int64), 0, place)
+    stops = stops + entries(torch.zeros(1, dtype=torch.int64), place)
     return Rows((number_rows(stops - numbers), number_rows(stops)))
 
 

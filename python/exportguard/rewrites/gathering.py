@@ -26,6 +26,7 @@ from exportguard.rewrites.collected import (
 from exportguard.rewrites.conditional import if_, ifexp
 from exportguard.rewrites.data import as_flag, depends_on_data, is_tracing
 from exportguard.rewrites.drawn import drawn
+from exportguard.rewrites.ends_of_runs import entries
 from exportguard.rewrites.iteration import Rows, rows_of
 from exportguard.rewrites.joining import require_elements
 from exportguard.rewrites.logic import and_, bool_, not_, or_
@@ -312,8 +313,7 @@ def _order_of(columns: Sequence[torch.Tensor], *, reverse: bool) -> torch.Tensor
     count = last.shape[0]
     places = torch.arange(count)
     places = torch.where(functools.reduce(torch.logical_or, are_nan), places + count, places)
-    ordered: torch.Tensor = torch.ops.aten.index_select.default(order, 0, places)
-    return ordered
+    return entries(order, places)
 
 
 #: Classes of tensors that are called with what they hold.

@@ -8,8 +8,10 @@ from exportguard.rewrites.places import line_now
 from exportguard.source.errors import RewriteError
 
 
-def is_container(element: object) -> bool:
-    """Whether an element holds others, so that it may be changed in place."""
+def may_change(element: object) -> bool:
+    """Whether an element holds others, so that it may be changed in place: a tuple, if one of those may."""
+    if isinstance(element, tuple):
+        return any(map(may_change, element))
     return not pytree.tree_structure(element).is_leaf()
 
 

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from exportguard.rewrites.choices import chosen_item
-from exportguard.rewrites.collected import Grown, first_place, is_open
+from exportguard.rewrites.collected import Grown, is_open
 from exportguard.rewrites.data import as_flag, depends_on_data, is_tracing
+from exportguard.rewrites.ends_of_runs import first_place
 from exportguard.rewrites.numbers import as_number, is_number
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.texts import sought_

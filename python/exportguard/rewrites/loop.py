@@ -329,7 +329,7 @@ class Loop:
         if place in self._kinds.of and end is given:
             return False  # a tensor that stands for the variable comes out as it went in
         own = self._captured.own_symbols
-        return self._kinds.widen(place, self._start[place], end, self._name_of(place), own)
+        return self._kinds.widen(place, self._start[place], end, lambda: self._name_of(place), own)
 
     def _of_another_structure(self, before: tuple[Any, Any], after: tuple[Any, Any]) -> str:
         names = [*(f"`{name}`" for name in self._names), *(f"`{slot.describe()}`" for slot in self._slots)]

@@ -245,12 +245,8 @@ def differing_axes(shapes: Sequence[Sequence[Any]]) -> set[int]:
             axis
             for shape in shapes[1:]
             for axis, (a, b) in enumerate(zip(shapes[0], shape, strict=False))
-            if (_is_of_data(a) or _is_of_data(b)) and not statically_known_true(a == b)
+            if (has_free_unbacked_symbols(a) or has_free_unbacked_symbols(b)) and not statically_known_true(a == b)
         }
-
-
-def _is_of_data(size: object) -> bool:
-    return isinstance(size, torch.SymInt) and has_free_unbacked_symbols(size)
 
 
 def pooled(pieces: Sequence[Any], mark: Callable[[torch.Tensor], torch.Tensor], along: int | None = None) -> Parts:

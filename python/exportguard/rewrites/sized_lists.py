@@ -24,6 +24,7 @@ from exportguard.rewrites.collected import (
     register,
     row_of,
 )
+from exportguard.rewrites.ends_of_runs import entries
 from exportguard.rewrites.numbers import as_number, number_tensor
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.raising import require_no_handler
@@ -110,7 +111,7 @@ class Filling(Collected):
     def rows(self) -> Any:
         """All elements, of which none is None, or a run ends."""
         places = self._there(torch.arange(self.length))
-        return pytree.tree_map(lambda leaf: like_rows(_entries(leaf, places), leaf), self.content)
+        return pytree.tree_map(lambda leaf: like_rows(_rows_at(leaf, places), leaf), self.content)
 
     @property
     def length(self) -> Any:
@@ -118,12 +119,12 @@ class Filling(Collected):
 
     def at(self, index: object) -> Any:
         places = self._there(self._place(index))
-        found = pytree.tree_map(lambda leaf: like_rows(_entries(leaf, places), leaf), self.content)
+        found = pytree.tree_map(lambda leaf: like_rows(_rows_at(leaf, places), leaf), self.content)
         return pytree.tree_map(lambda leaf: row_of(leaf, 0), found)
 
     def is_none_at(self, index: Any) -> torch.Tensor:
         """Whether an element is None, as a truth value of the run."""
-        return as_number(torch.logical_not(_entries(self.is_filled, self._place(index))).reshape(()))
+        return as_number(torch.logical_not(_rows_at(self.is_filled, self._place(index))).reshape(()))
 
     def those_there(self) -> Collected:
         """The elements that are not None."""
@@ -151,10 +152,9 @@ class Filling(Collected):
         return torch.where(self.is_filled[places], places, self.length)
 
 
-def _entries(leaf: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-    """The rows at some places: a run ends where a list has none. The operator is called itself, for an index out of
-    bounds is no IndexError of the model's."""
-    found: torch.Tensor = torch.ops.aten.index_select.default(leaf, 0, places)
+def _rows_at(leaf: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """The rows at some places: a run ends where a list has none."""
+    found = entries(leaf, places)
     aliases_now().link(found, [leaf])
     return found
 

@@ -17,7 +17,7 @@ def apply(unit: Unit) -> None:
     unit.node.body = [rewriter.visit(statement) for statement in unit.node.body]
 
 
-def makes_nones(node: ast.expr) -> bool:
+def _makes_nones(node: ast.expr) -> bool:
     """Whether an expression is `[None] * n` or `[None for _ in …]`."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         made = (node.left, node.right)
@@ -45,7 +45,7 @@ def _is_told(test: ast.expr, target: ast.expr) -> bool:
 class _Nones(Transformer):
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
-        assigned = [node for node in walked(unit.node) if isinstance(node, ast.Assign) and makes_nones(node.value)]
+        assigned = [node for node in walked(unit.node) if isinstance(node, ast.Assign) and _makes_nones(node.value)]
         lists = {target.id for node in assigned for target in node.targets if isinstance(target, ast.Name)}
         through = [node for node in walked(unit.node) if isinstance(node, ast.For | ast.comprehension)] if lists else []
         #: What a loop or a comprehension draws, with the list that it comes from.
