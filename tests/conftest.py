@@ -38,13 +38,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "thinned(n): a run takes one in n of a test's cases, with --every all of them")
 
 
-#: Of a grid, which is the product of several lists, a run takes one case in so many, but where it has few or says more.
-_OF_GRIDS = 3
-_FEW = 8
+#: Of a grid, which is the product of several lists, and of one list, a run takes one case in so many, but where it has
+#: few or says more.
+_OF_GRIDS = 4
+_OF_LISTS = 2
+_FEW = 4
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out cases of grids, and of what is `thinned`. A case that is asked for by its name is run."""
+    """Leaves out cases of long lists, of grids, and of what is `thinned`. One that is asked for by its name is run."""
     if config.option.every:
         return
     named = tuple(arg for arg in config.args if "::" in arg)
@@ -70,7 +72,9 @@ def _share(item: pytest.Item, cases: int) -> int:
     if marker is not None:
         return int(marker.args[0])
     lists = sum(1 for _ in item.iter_markers("parametrize"))
-    return _OF_GRIDS if lists > 1 and cases > _FEW else 1
+    if cases <= _FEW or not lists:
+        return 1
+    return _OF_GRIDS if lists > 1 else _OF_LISTS
 
 
 def _is_taken(index: int, share: int) -> bool:

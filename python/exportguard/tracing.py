@@ -43,7 +43,6 @@ from .repeats.plan import traced_with_markers
 from .request import ExportRequest, serializers_of
 from .rewrites.automatic import RewritingStep
 from .rewrites.state import shared_snapshots
-from .source.errors import RewriteError
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +161,7 @@ def _with_tests_of_sizes(request: ExportRequest, found: Exported) -> Exported:
         empty = places_with_none(first, ModelRun(request.model, request.example.call).takes)
         try:
             (program, used), excluded = one_program(empty), list[AxisBound]()
-        except (ExportError, OneWayError, RewriteError) as error:
+        except (ExportError, OneWayError) as error:
             if not empty:
                 raise
             logger.info("no way for sizes of 0: %s", error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,11 +41,9 @@ def test_each_command_has_a_process_of_its_own(server: ForkServer, tmp_path: Pat
 
 
 def test_a_command_can_be_ended_before_its_end(server: ForkServer, tmp_path: Path) -> None:
-    start = time.monotonic()
     fork = server.start(["validate", "-m", "llama"], tmp_path / "output")
     assert fork.poll() is None
     assert fork.kill() == -9
-    assert time.monotonic() - start < 10
 
 
 def test_an_uncaught_error_is_an_end_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

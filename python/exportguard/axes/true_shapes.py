@@ -423,6 +423,10 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
         if not self.may_have(others) or len(shape) != value.dim():
             raise OtherShapeError(f"{node} has the shape {[*value.shape]} and was traced as {[*traced]}")
 
+    def _is_other(self, value: torch.Tensor, traced: _Shape) -> bool:
+        """Whether a size is known and another one; what data decide is known of no size."""
+        return any(a not in (None, b) for a, b in zip(self._sizes.shape(traced), value.shape, strict=False))
+
     def may_have(self, others: Sequence[int]) -> bool:
         """Whether a tensor may have these sizes in place of the traced ones."""
         return not others
@@ -503,8 +507,10 @@ class GraphWithCutTables(GraphWithTrueShapes):
         return all(size == 1 for size in others)
 
     def _require_shape(self, node: Node, value: torch.Tensor, traced: _Shape) -> None:
-        if node.target == torch.ops.aten.slice.Tensor and any(_writes_into(user, node) for user in node.users):
-            # A file joins what is written with what is around it, which has to have the traced size.
+        # A file joins what is written with what is around it, which has to have the traced size; and it says what size
+        # branches and loops give, to which the runtime holds them.
+        is_written = node.target == torch.ops.aten.slice.Tensor and any(_writes_into(user, node) for user in node.users)
+        if is_written or (self._blocks.reading.call_of(node).has_bodies and self._is_other(value, traced)):
             raise OtherShapeError(f"{node} has the shape {[*value.shape]} and was traced as {[*traced]}")
         super()._require_shape(node, value, traced)
 

@@ -344,7 +344,9 @@ class _Search:
                 self._failures.append(outcome)
                 continue
             self._furthest = outcome
-            return self._beyond(outcome, tried)  # other ways past the same line would stop there as well
+            found = self._beyond(outcome, tried)
+            if found is not None or is_stop(outcome.error):  # other ways past the same line would stop there as well
+                return found
         return None
 
     def _candidates(self, failed: _Failed, steps: Sequence[RewritingStep]) -> Iterator[RewritingStep]:
@@ -459,8 +461,11 @@ class _Search:
 
     def _reason_for(self, error: Exception) -> Exception:
         """What the user is told: the rewriting's own reason with the file, rather than what torch stopped at."""
-        refusal = self._refusals[0] if self._refusals else self._explained()
-        if isinstance(error, RewriteError) or refusal is None:
+        # A list asked for its length is traced again so that it tells it: what stops that is the reason.
+        final = [refusal for refusal in self._refusals if not isinstance(refusal, UnknownLengthError)]
+        refusal = next(iter(final or self._refusals), None) or self._explained()
+        is_final = isinstance(error, RewriteError) and not (isinstance(error, UnknownLengthError) and final)
+        if is_final or refusal is None:
             return error
         place = next(iter(places_of(error) or places_of(refusal)), None)
         told = RewriteError(f"{place}\n{refusal}" if place is not None else str(refusal))
@@ -525,9 +530,8 @@ def _fixes_an_axis(error: Exception) -> bool:
 
 def _is_progress(outcome: _Failed, before: _Failed, step: RewritingStep) -> bool:
     """Whether the export came to another line, outside what was rewritten for it."""
-    if not is_stop(outcome.error) or outcome.line is None:
-        return False
-    return outcome.line != before.line
+    goes_on = is_stop(outcome.error) or isinstance(outcome.error, UnknownLengthError)
+    return goes_on and outcome.line is not None and outcome.line != before.line
 
 
 __all__ = ["AutomaticRewriting", "RewritingStep", "RewrittenExport", "automatic_rewriting"]

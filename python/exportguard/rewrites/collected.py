@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, SupportsIndex
 
 import torch
-from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 from torch.utils import _pytree as pytree
 
 from exportguard.model_code import is_users
 from exportguard.rewrites.aliases import aliases_now
-from exportguard.rewrites.ends_of_runs import first_place
+from exportguard.rewrites.ends_of_runs import all_but, first_place, place_of, require_element
 from exportguard.rewrites.lent import Lent, may_change
 from exportguard.rewrites.numbers import as_number, is_number, number_tensor, require_one_kind
 from exportguard.rewrites.packed_rows import (
@@ -33,7 +32,6 @@ from exportguard.rewrites.packed_rows import (
     sizes_decided_by_data,
 )
 from exportguard.rewrites.places import line_now
-from exportguard.rewrites.raising import require_no_handler
 from exportguard.source.errors import RewriteError
 
 _SCALARS = (bool, int, float, torch.SymInt, torch.SymFloat)
@@ -75,10 +73,13 @@ class Collected(_NotATensor):
     def at(self, index: object) -> Any:
         """The element of a number, which may be a tensor or negative."""
         if isinstance(index, int):
-            if has_free_unbacked_symbols(self.length):
-                require_no_handler(IndexError, "an element that a list does not have")
-            torch._check(self.length > (index if index >= 0 else -index - 1))  # type: ignore[no-untyped-call]
+            require_element(index, self.length)
         return as_elements(pytree.tree_map(lambda leaf: row_of(leaf, index), self.rows))
+
+    def without(self, index: int) -> Collected:
+        """The elements but one; a run ends where there is none of that number."""
+        kept = all_but(index, self.length)
+        return Collected(pytree.tree_map(lambda leaf: like_rows(leaf.index_select(0, kept), leaf), self.rows))
 
     def sliced(self, index: slice) -> Collected:
         """The elements of a slice with any step."""
@@ -337,7 +338,7 @@ class Grown(list[Any]):
             return Grown([self.rows().sliced(index)])
         if isinstance(index, int):
             plain = self._plain_before(reverse=index < 0)
-            if (index if index >= 0 else -index - 1) < plain:
+            if place_of(index) < plain:
                 return list.__getitem__(self, index)
         return lent(self.rows().at(index))
 
@@ -403,11 +404,12 @@ class Grown(list[Any]):
             if not self.parts:
                 _MISSED.append(self)
             return list.pop(self, index)
-        if index not in (0, -1):
-            refuse("pop(…) of another element than the first or the last")
+        if type(index) is not int:
+            refuse("pop(…) of an element that data or a size decide")
+        if place_of(index) < self._plain_before(reverse=index < 0):
+            return list.pop(self, index)
         found = self._item(index, lambda element: element)
-        rest = self.item(slice(1, None) if index == 0 else slice(None, -1))
-        list.__setitem__(self, slice(None), rest.parts)
+        list.__setitem__(self, slice(None), [self.rows().without(index)])
         return found
 
     def reverse(self) -> None:
@@ -427,7 +429,10 @@ class Grown(list[Any]):
             list.__setitem__(self, index, item)
 
     def __delitem__(self, index: Any) -> None:
-        self._close("del")
+        if type(index) is int:
+            self.pop(index)
+            return
+        self._close("del of several elements, or of one that data or a size decide,")
         list.__delitem__(self, index)
 
     def __contains__(self, item: object) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 
 from exportguard.rewrites.checks import check_data
 from exportguard.rewrites.raising import require_no_handler
@@ -31,3 +34,30 @@ def first_place(found: torch.Tensor, *, is_there: bool = False) -> torch.Tensor:
     require_no_handler(ValueError, "the index of what a list does not have")
     check_data(found.any())
     return entries(places, first.reshape(1)).reshape(())
+
+
+def place_of(index: int) -> int:
+    """How many elements lie before one from its end of a list: index 1 is the second, -1 the first from behind."""
+    return index if index >= 0 else -index - 1
+
+
+def require_element(index: int, count: Any) -> None:
+    """Notes that a list has an element of that number.
+
+    :raises RewriteError: data decide whether it has, and the model may catch what Python raises then
+    """
+    if has_free_unbacked_symbols(count):
+        require_no_handler(IndexError, "an element that a list does not have")
+    torch._check(count > place_of(index))  # type: ignore[no-untyped-call]
+
+
+def all_but(index: int, count: Any) -> torch.Tensor:
+    """The places of as many elements, int64 of rank 1, without that of one; a run ends where it is not there."""
+    require_element(index, count)
+    wanted = torch.scalar_tensor(index if index >= 0 else count + index, dtype=torch.int64)
+    missing = entries(torch.arange(count), wanted.reshape(1))
+    if has_free_unbacked_symbols(count):  # how many are left is asked of what ends the run, for `len(…)` alone
+        count = count + (missing - wanted).sum().item()
+        torch._check(count > 0)  # type: ignore[no-untyped-call]
+    places = torch.arange(count - 1)
+    return places + (places >= missing)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
-from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols, statically_known_true
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.checks import check_data
@@ -239,13 +239,13 @@ def axis_of_sizes(pieces: Sequence[Any]) -> int | None:
 
 
 def differing_axes(shapes: Sequence[Sequence[Any]]) -> set[int]:
-    """The axes along which shapes of one rank have sizes of data that are not known to be equal."""
+    """The axes along which shapes of one rank have sizes that are not known to be equal."""
     with disable_proxy_modes_tracing():
         return {
             axis
             for shape in shapes[1:]
             for axis, (a, b) in enumerate(zip(shapes[0], shape, strict=False))
-            if (has_free_unbacked_symbols(a) or has_free_unbacked_symbols(b)) and not statically_known_true(a == b)
+            if not statically_known_true(a == b)
         }
 
 

@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 from exportguard.rewrites.aliases import only_looks
 from exportguard.rewrites.argument_leaves import leaves_of, mapped, tensors_of
 from exportguard.rewrites.collected import Grown
+from exportguard.rewrites.contents import Bookkeeping
 from exportguard.rewrites.numbers import marked_like
 from exportguard.rewrites.packed_rows import pools_of, through_pools
 from exportguard.size_facts import ending_facts
@@ -28,7 +29,7 @@ from exportguard.source.errors import RewriteError
 
 
 @dataclass(kw_only=True)
-class Captured:
+class Captured(Bookkeeping):
     """Tensors that a closure reads but does not make, in the order of their first use, and which of them it writes."""
 
     tensors: list[torch.Tensor] = field(default_factory=list)
@@ -190,7 +191,7 @@ def _symbols(item: object) -> set[Any]:
 _DATA = torch.Tensor.data.__get__  # type: ignore[attr-defined]
 
 
-class _Recorder(TorchFunctionMode):
+class _Recorder(TorchFunctionMode, Bookkeeping):
     def __init__(self, captured: Captured) -> None:
         super().__init__()
         self._captured = captured
@@ -258,7 +259,7 @@ def _targets(func: Any, args: Any, changed: Sequence[torch.Tensor]) -> Sequence[
 _IN_PLACE = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ior__", "__iand__", "__ixor__")
 
 
-class _Substitution(TorchFunctionMode):
+class _Substitution(TorchFunctionMode, Bookkeeping):
     """Gives functions the operands; `y += 1`, which returns what it changes, leaves the name with the captured one.
 
     :param replacements: the operands by the ids of what was captured, which `originals` are, in the same order

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from exportguard.errors import ExportGuardError
+from exportguard.errors import ExportError
 
 _NOTED: list[list[RewriteError]] = []  # one list for each block that is open, the innermost last
 
 
-class RewriteError(ExportGuardError):
+class RewriteError(ExportError):
     """A function cannot be rewritten, or a construct cannot be expressed in a graph; the text says where and why."""
 
     def __init__(self, *arguments: object) -> None:

@@ -9,7 +9,7 @@ from exportguard.rewrites.engine import Unit
 from exportguard.source.walking import Transformer, walked
 
 ORDER = 13
-_GROWING = ("append", "extend", "insert")
+_GROWING = ("append", "extend", "insert", "pop", "remove", "clear")
 
 
 def apply(unit: Unit) -> None:
