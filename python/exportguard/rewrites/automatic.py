@@ -158,8 +158,8 @@ _IS_NO_DEF = "is not defined by `def`"
 
 #: What torch 2.11 to 2.13 and Python say of rewritten code that goes beyond them, and what it means for the model.
 _REASONS = {
-    # Of symbols for sizes of inputs alone: those for numbers of tensor data are u0, u1, …
-    r"\A(?![^<]*\bu\d)[^<]*\(<class 'torch\.Sym\w+'>, \d+\)\s*is not tracked with proxy": (
+    # Of symbols for sizes of inputs alone: those for numbers of tensor data are u0, zuf0, …
+    r"\A(?![^<]*\b(?:u|zuf)\d)[^<]*\(<class 'torch\.Sym\w+'>, \d+\)\s*is not tracked with proxy": (
         "a size of the inputs is used in a step or a branch whose tensors have sizes of their own, as those of `x[:d]` "
         "in a loop that changes `d`, and torch cannot hand it in: let each step have tensors of one size, as by "
         "`torch.where(torch.arange(n) >= d, x.roll(d), 0)`"
@@ -329,18 +329,17 @@ class _Search:
 
     def _beyond(self, failed: _Failed, steps: list[RewritingStep]) -> tuple[Any, list[RewritingStep]] | None:
         """The program of an attempt with more rewritten, and all steps; None if nothing leads to one."""
-        for step in self._candidates(failed, steps):
+        for tried in self._more_rewritten(failed, steps):
             if self._attempts >= _ATTEMPTS:
                 break
-            tried = self._with_consumers([*_others(steps, step), step], failed)
             outcome = self._attempt_once(tried)
             if not isinstance(outcome, _Failed):
                 return outcome, tried
             if isinstance(outcome.error, DrawnError):
                 self._furthest = outcome
                 break
-            if not _is_progress(outcome, failed, step):
-                self._reasons.append(f"{step.patch.target} rewritten: {outcome.text()}")
+            if not _is_progress(outcome, failed):
+                self._reasons.append(f"{tried[-1].patch.target} rewritten: {outcome.text()}")
                 self._failures.append(outcome)
                 continue
             self._furthest = outcome
@@ -348,6 +347,28 @@ class _Search:
             if found is not None or is_stop(outcome.error):  # other ways past the same line would stop there as well
                 return found
         return None
+
+    def _more_rewritten(self, failed: _Failed, steps: list[RewritingStep]) -> Iterator[list[RewritingStep]]:
+        """The steps with one more, and in the end with the functions around the line at once, as wholes and then with
+        sizes kept: what one of them makes of tensor data (`x.tolist()` with sizes kept alone), another one tests."""
+        for step in self._candidates(failed, steps):
+            yield self._with_consumers([*_others(steps, step), step], failed)
+        if is_stop(failed.error):
+            for form in (_Form(), _Form(keep_sizes=True)):
+                together = self._around(failed, steps, form)
+                if sum(step not in steps for step in together) > 1:
+                    yield self._with_consumers(together, failed)
+
+    def _around(self, failed: _Failed, steps: list[RewritingStep], form: _Form) -> list[RewritingStep]:
+        """The steps with those for each function around the line that is not rewritten as a whole yet."""
+        found = [*steps]
+        for place in _different(failed.places)[:_INNERMOST]:
+            known = next((step for step in found if _runs(step, place)), None)
+            if known is None or known.lines is not None:
+                functions = place.functions() if known is None else known.patch.functions
+                step = self._step(functions, place, failed, form)
+                found = found if step is None else [*_others(found, step), step]
+        return found
 
     def _candidates(self, failed: _Failed, steps: Sequence[RewritingStep]) -> Iterator[RewritingStep]:
         """What may be rewritten next: each function around the line, as a whole or its statement at that line alone."""
@@ -528,7 +549,7 @@ def _fixes_an_axis(error: Exception) -> bool:
     return isinstance(error, UserError) and error.error_type == UserErrorType.CONSTRAINT_VIOLATION
 
 
-def _is_progress(outcome: _Failed, before: _Failed, step: RewritingStep) -> bool:
+def _is_progress(outcome: _Failed, before: _Failed) -> bool:
     """Whether the export came to another line, outside what was rewritten for it."""
     goes_on = is_stop(outcome.error) or isinstance(outcome.error, UnknownLengthError)
     return goes_on and outcome.line is not None and outcome.line != before.line

@@ -32,14 +32,17 @@ _KEEPING = (
 _DIVISIONS = ("div", "true_divide", "divide")
 
 
-def extreme(first: Any, second: Any, *, is_max: bool, python: Callable[..., Any]) -> Any:
+def extreme(
+    first: Any, second: Any, *, is_max: bool, python: Callable[..., Any], like: Callable[..., torch.Tensor]
+) -> Any:
     """`max(first, second)` or `min(first, second)`.
 
     :param python: the function itself, which compares the two
+    :param like: makes a tensor like another one of a number
     """
     operands = (first, second)
     if any(isinstance(operand, torch.Tensor) for operand in operands):
-        return _of_tensors(first, second, is_max=is_max) if _are_alike(operands) else python(first, second)
+        return _of_tensors(first, second, is_max, like) if _are_alike(operands) else python(first, second)
     is_symbolic = any(isinstance(operand, torch.SymInt) for operand in operands)
     if not is_symbolic or any(type(operand) not in _SCALARS[1:] for operand in operands):
         return python(first, second)
@@ -63,10 +66,10 @@ def _are_alike(operands: tuple[Any, Any]) -> bool:
     return tensors[0].is_floating_point() or (type(number) is int and tensors[0].dtype != torch.bool)
 
 
-def _of_tensors(first: Any, second: Any, *, is_max: bool) -> torch.Tensor:
+def _of_tensors(first: Any, second: Any, is_max: bool, like: Callable[..., torch.Tensor]) -> torch.Tensor:
     comes_before = second > first if is_max else second < first
-    like = first if isinstance(first, torch.Tensor) else second
-    a, b = (one if isinstance(one, torch.Tensor) else torch.full_like(like, one) for one in (first, second))
+    tensor = first if isinstance(first, torch.Tensor) else second
+    a, b = (one if isinstance(one, torch.Tensor) else like(tensor, one) for one in (first, second))
     return torch.where(comes_before, b, a)
 
 

@@ -86,6 +86,12 @@ def as_number(tensor: torch.Tensor, affine: Affine | None = None, kinds: frozens
     return may_be(tensor, kinds) if len(kinds) > 1 else tensor
 
 
+def full_like(tensor: torch.Tensor, number: float) -> torch.Tensor:
+    """A tensor like another one of one number, which stands for a number of Python's if that does."""
+    made = torch.full_like(tensor, number)
+    return as_number(made) if is_number(tensor) else made
+
+
 def as_not_negative(tensor: torch.Tensor) -> torch.Tensor:
     """Marks a number that is 0 or more for all sizes, as the logarithm of one."""
     setattr(tensor, _NOT_NEGATIVE, True)

@@ -142,9 +142,10 @@ A program means what it means in Python, or the export fails with the line and t
   anew; its elements need one size then. Tensors whose size is made in the step, as `x[i:i + 2]` that may end at the end
   of x, `row[mask]` or `vector.expand(count, -1)`, and tensors of several known sizes (`x[:2]` and `x[2:]`), lie behind
   each other in one tensor, along the one axis whose size differs, with a number for each that tells how long it is:
-  `torch.cat`, `pad_sequence`, an index, slices, loops over the list and `len` of it are right, and `torch.stack` of elements that
-  turn out to be of several sizes ends a run. Such a list is found when it is asked for what rows of one size cannot
-  answer; the program is traced again then. It stays in the branch or the step that fills it. Elements that a loop puts
+  `torch.cat`, `pad_sequence`, an index, slices, loops over the list and `len` of it are right, and `torch.stack` of
+  elements that turn out to be of several sizes ends a run. Such a list is found when it is asked for what rows of one
+  size cannot answer; the program is traced again then. It stays in the branch or the step that fills it. Elements that
+  a loop puts
   in front, `outs.insert(0, row)`, are appended and turned around behind it, if the function made the list and the loop
   does nothing else with it.
   `sorted` ends a run where a key is NaN: Python's order of such keys comes from how it goes about it.

@@ -14,7 +14,7 @@ import torch
 from exportguard.declaration.expected import Expected, expecting
 from exportguard.declaration.patch import Patch
 from exportguard.rewrites.extremes import extreme
-from exportguard.rewrites.numbers import kinds_of, may_be
+from exportguard.rewrites.numbers import full_like, kinds_of, may_be
 
 _TARGET = "torch._export.non_strict_utils._tensor_min_max"
 
@@ -26,7 +26,7 @@ def of_python(original: Callable[..., Any]) -> Callable[..., Any]:
     def min_max(*args: Any, real_callable: Any, tensor_callable: Any, **kwargs: Any) -> Any:
         if len(args) != 2 or kwargs:
             return original(*args, real_callable=real_callable, tensor_callable=tensor_callable, **kwargs)
-        found = extreme(*args, is_max=tensor_callable is torch.maximum, python=real_callable)
+        found = extreme(*args, is_max=tensor_callable is torch.maximum, python=real_callable, like=full_like)
         number = next((operand for operand in args if type(operand) is int), None)
         is_tensor = isinstance(found, torch.Tensor) and found.is_floating_point()
         return may_be(found, kinds_of(number)) if is_tensor and number is not None else found

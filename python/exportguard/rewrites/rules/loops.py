@@ -32,6 +32,8 @@ def apply(unit: Unit) -> None:
         collections.visit(unit.node)
         for node in collections.lengths if unit.keeps_sizes else ():
             unit.note(node, "len(…)")
+        for node in collections.lists if unit.keeps_sizes else ():
+            unit.note(node, f"{node.func.attr}(…)")  # type: ignore[attr-defined]
     else:
         _Tensors().visit(unit.node)
     if _lists_numbers(unit.node):
@@ -236,6 +238,7 @@ class _Collections(_Tensors):
 
     def __init__(self) -> None:
         self.lengths: list[ast.Call] = []
+        self.lists: list[ast.Call] = []
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         super().visit_Call(node)
@@ -254,4 +257,5 @@ class _Collections(_Tensors):
             node.func = build.runtime(function.attr)
         elif not _is_of_torch(function) and function.attr in ("tolist", "unbind"):
             node.func, node.args = build.runtime(function.attr), [function.value, *node.args]
+            self.lists.append(node)
         return node
