@@ -212,17 +212,17 @@ def sizes_decided_by_data() -> SizesDifferError:
     """What stops a trace where a loop fills a list with tensors that are not known to be of one size."""
     line = line_now()
     text = (
-        f"{line}: a list that a loop over tensors fills, or a branch, has elements of which data decide the size of "
-        "each; a graph holds them as rows of one tensor: join them where they are made, out = torch.cat([out, part]), "
-        "or pad them to one size"
+        f"{line}: a list that a loop over tensors fills, or a branch, has elements of several sizes, or of sizes that "
+        "data decide; a graph holds them as rows of one tensor: join them where they are made, "
+        "out = torch.cat([out, part]), or pad them to one size"
     )
     return SizesDifferError(text, frozenset((line,)))
 
 
 def axis_of_sizes(pieces: Sequence[Any]) -> int | None:
-    """The axis of elements along which those of several rows have sizes that data decide each; None if none differs.
+    """The axis of elements along which those of several rows have sizes that may differ; None if none does.
 
-    Torch would take them for equal, and note that a run is to check it, which no file does.
+    Torch would take those that data decide for equal, and note that a run is to check it, which no file does.
 
     :raises RewriteError: they differ along several axes, or are no tensors
     """
@@ -231,8 +231,8 @@ def axis_of_sizes(pieces: Sequence[Any]) -> int | None:
     axes = {axis for column in zip(*known, strict=False) for axis in differing_axes([t.shape[1:] for t in column])}
     if axes and (len(axes) > 1 or not all(isinstance(piece, Parts | torch.Tensor) for piece in pieces)):
         raise RewriteError(
-            f"{line_now()}: the elements of a list have sizes that data decide each, along several axes or in lists, "
-            "tuples and dicts; a graph has such tensors behind each other in one: have a list for each of them, with "
+            f"{line_now()}: the elements of a list have several sizes, or sizes that data decide, along several axes or "
+            "in lists, tuples and dicts; a graph has such tensors behind each other in one: have a list for each of them, with "
             "sizes that differ along one axis, or pad them to one size"
         )
     return next(iter(axes), None)
