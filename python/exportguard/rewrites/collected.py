@@ -29,7 +29,7 @@ from exportguard.rewrites.packed_rows import (
     axis_of_sizes,
     note_rows,
     pooled,
-    sizes_decided_by_data,
+    several_sizes,
 )
 from exportguard.rewrites.places import line_now
 from exportguard.source.errors import RewriteError
@@ -194,7 +194,7 @@ def joined(parts: Iterable[Any], *, promotes: bool = False, packs: bool = False)
     pieces = [part.rows for part in found]
     axis = axis_of_sizes(pieces)
     if axis is not None and not packs:
-        raise sizes_decided_by_data()
+        raise several_sizes()
     if axis is not None or any(isinstance(piece, Parts) for piece in pieces):
         return Collected(pooled(pieces, number_rows, axis))
     specs = [pytree.tree_structure(piece) for piece in pieces]

@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.carrying import Kind
 from exportguard.rewrites.collected import Collected, Maybe, chosen, joined, like_rows, linked
-from exportguard.rewrites.packed_rows import SizesDifferError, axis_of_sizes, sizes_decided_by_data
+from exportguard.rewrites.packed_rows import SizesDifferError, axis_of_sizes, several_sizes
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.recording import Captured, record
 from exportguard.rewrites.state import Slot
@@ -96,7 +96,7 @@ def in_turn(parts: list[Any]) -> Collected:
     if len({str(pytree.tree_structure(row)) for row in plain}) > 1:
         raise RewriteError("a loop over tensors appends elements of different structure to one list")
     if axis_of_sizes([row for row in rows if not isinstance(row, Collected)]) is not None:
-        raise sizes_decided_by_data()
+        raise several_sizes()
     counted = [_of_each_step(row) for row in rows]
     together = pytree.tree_map(lambda *leaves: like_rows(torch.cat(leaves, 1).flatten(0, 1), leaves[0]), *counted)
     if not any(isinstance(part, Maybe) for part in parts):

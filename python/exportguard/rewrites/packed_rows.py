@@ -208,7 +208,7 @@ def _count(number: torch.Tensor) -> Any:
     return count
 
 
-def sizes_decided_by_data() -> SizesDifferError:
+def several_sizes() -> SizesDifferError:
     """What stops a trace where a loop fills a list with tensors that are not known to be of one size."""
     line = line_now()
     text = (
@@ -231,9 +231,9 @@ def axis_of_sizes(pieces: Sequence[Any]) -> int | None:
     axes = {axis for column in zip(*known, strict=False) for axis in differing_axes([t.shape[1:] for t in column])}
     if axes and (len(axes) > 1 or not all(isinstance(piece, Parts | torch.Tensor) for piece in pieces)):
         raise RewriteError(
-            f"{line_now()}: the elements of a list have several sizes, or sizes that data decide, along several axes or "
-            "in lists, tuples and dicts; a graph has such tensors behind each other in one: have a list for each of them, with "
-            "sizes that differ along one axis, or pad them to one size"
+            f"{line_now()}: the elements of a list have several sizes, or sizes that data decide, along several axes "
+            "or in lists, tuples and dicts; a graph has such tensors behind each other in one: have a list for each of "
+            "them, with sizes that differ along one axis, or pad them to one size"
         )
     return next(iter(axes), None)
 
