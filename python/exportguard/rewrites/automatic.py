@@ -7,6 +7,7 @@ There is one implementation, a patch of torch.export that the guard installs: `t
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
 import os
 import re
@@ -254,6 +255,7 @@ class _Search:
         self._failures: list[_Failed] = []  # of attempts that came no further
         self._fixed = FixedAxes()  # by the last attempt
         self._furthest: _Failed  # the last attempt that came beyond the line where the one before it had stopped
+        self._found: dict[types.CodeType, list[types.FunctionType]] = {}  # the functions that run some code
         self._known: dict[Hashable, _Failed] = {}  # what became of attempts, by what was rewritten for them
         self._called = Called.by(model)
         self._asking = [*asking_functions(self._called)]
@@ -365,7 +367,7 @@ class _Search:
         for place in _different(failed.places)[:_INNERMOST]:
             known = next((step for step in found if _runs(step, place)), None)
             if known is None or known.lines is not None:
-                functions = place.functions() if known is None else known.patch.functions
+                functions = self._functions(place, known)
                 step = self._step(functions, place, failed, form)
                 found = found if step is None else [*_others(found, step), step]
         return found
@@ -381,7 +383,7 @@ class _Search:
             is_whole = known is not None and known.lines is None
             if known is not None and is_whole and (known.keeps_sizes or not asks_size):
                 continue
-            functions = list(known.patch.functions) if known is not None else place.functions()
+            functions = self._functions(place, known)
             lines = known.lines if known is not None and known.lines else frozenset[int]()
             whole = [] if is_whole else [_Form()]
             others = [] if is_whole else [_Form(lines=lines | {place.line}), _Form(absorb_rest=True)]
@@ -402,11 +404,21 @@ class _Search:
             known = next((step for step in found if _runs(step, consumer)), None)
             if known is not None and known.lines is None and (known.keeps_sizes or not keep_sizes):
                 continue
-            functions = list(known.patch.functions) if known is not None else consumer.functions()
+            functions = self._functions(consumer, known)
             made = self._step(functions, consumer, failed, _Form(keep_sizes=keep_sizes))
             if made is not None:
                 found = [*_others(found, made), made]
         return found
+
+    def _functions(self, place: Place, known: RewritingStep | None) -> list[types.FunctionType]:
+        """The functions that a step rewrites, or those at a place: all objects are gone through for these, once for
+        what is no closure."""
+        if known is not None:
+            return [*known.patch.functions]
+        code = place.code
+        if code not in self._found or code.co_flags & inspect.CO_NESTED:
+            self._found[code] = place.functions()
+        return self._found[code]
 
     def _step(self, functions: Sequence[Any], place: Place, failed: _Failed, form: _Form) -> RewritingStep | None:
         if not functions:
@@ -443,7 +455,7 @@ class _Search:
                 return program
             tried.add(place.code)
             known = next((step for step in self.steps if _runs(step, place)), None)
-            functions = list(known.patch.functions) if known is not None else place.functions()
+            functions = self._functions(place, known)
             if not functions:
                 continue
             known_reasons = len(self._reasons)
