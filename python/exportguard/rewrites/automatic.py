@@ -340,7 +340,7 @@ class _Search:
             if isinstance(outcome.error, DrawnError):
                 self._furthest = outcome
                 break
-            if not _is_progress(outcome, failed):
+            if not _is_progress(outcome, failed, tried):
                 self._reasons.append(f"{tried[-1].patch.target} rewritten: {outcome.text()}")
                 self._failures.append(outcome)
                 continue
@@ -561,9 +561,11 @@ def _fixes_an_axis(error: Exception) -> bool:
     return isinstance(error, UserError) and error.error_type == UserErrorType.CONSTRAINT_VIOLATION
 
 
-def _is_progress(outcome: _Failed, before: _Failed) -> bool:
-    """Whether the export came to another line, outside what was rewritten for it."""
-    goes_on = is_stop(outcome.error) or isinstance(outcome.error, UnknownLengthError)
+def _is_progress(outcome: _Failed, before: _Failed, steps: Sequence[RewritingStep]) -> bool:
+    """Whether the export came to another line, outside what was rewritten for it, or to one that asks a list for its
+    length, which what is rewritten as a whole may be made to tell."""
+    is_of_list = isinstance(outcome.error, UnknownLengthError) and all(step.lines is None for step in steps)
+    goes_on = is_stop(outcome.error) or is_of_list
     return goes_on and outcome.line is not None and outcome.line != before.line
 
 

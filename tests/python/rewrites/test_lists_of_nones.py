@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 import textwrap
+from typing import Any
 
 import pytest
 import torch
 from drawn_programs import HEAD, Share, check_by_hand, model_with, outcome_at_rows, require_right
 
 from exportguard import RewriteError, to_onnx
+from exportguard.rewrites.in_place import rewrite_in_place
 
 MADE = (
     "[None] * n",
@@ -239,6 +242,25 @@ def test_a_run_ends_where_an_element_is_none(name: str) -> None:
             model(gap)
     with pytest.raises(Exception, match=r"out of data bounds|out of range"):
         onnx.run({"x": gap})
+
+
+def test_what_is_drawn_is_asked_whether_it_is_none_where_another_line_alone_is_rewritten() -> None:
+    body = """
+    out = [None] * x.shape[0]
+    for i in range(x.shape[0]):
+        if x[i].sum() > 0:
+            out[i] = x[i]
+    for o in out:
+        if o is not None:
+            x = x + o
+    return x
+    """
+    forward: Any = type(model_with("/nones/lines.py", body)).forward
+    lines = inspect.getsource(forward).splitlines()
+    at = next(number for number, text in enumerate(lines, forward.__code__.co_firstlineno) if "sum" in text)
+    source = rewrite_in_place([forward], frozenset({at})).rewritten.source
+    assert "for o in out" in source
+    assert "is_none_in(out, o)" in source
 
 
 REFUSED = {

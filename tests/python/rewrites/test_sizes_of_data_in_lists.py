@@ -69,6 +69,7 @@ def outcome(seed: int) -> str:
     return outcome_of(f"/sizes/{seed}.py", source_of(seed), inputs, {0: "rows"}, least=2)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("first", range(0, 96, 4))
 def test_tensors_of_sizes_of_data_are_right_or_refused(first: int) -> None:
     outcomes = {seed: outcome(seed) for seed in range(first, first + 4)}

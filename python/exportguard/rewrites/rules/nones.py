@@ -12,8 +12,9 @@ ORDER = -3
 
 
 def apply(unit: Unit) -> None:
-    """Rewrites such tests; it is no change by itself."""
-    rewriter = _Nones(unit)
+    """Rewrites such tests, at whatever lines, for they are answered otherwise of what is not Python's list; it is no
+    change by itself."""
+    rewriter = _Nones(unit.node)
     unit.node.body = [rewriter.visit(statement) for statement in unit.node.body]
 
 
@@ -43,11 +44,10 @@ def _is_told(test: ast.expr, target: ast.expr) -> bool:
 
 
 class _Nones(Transformer):
-    def __init__(self, unit: Unit) -> None:
-        self._unit = unit
-        assigned = [node for node in walked(unit.node) if isinstance(node, ast.Assign) and _makes_nones(node.value)]
+    def __init__(self, function: ast.AST) -> None:
+        assigned = [node for node in walked(function) if isinstance(node, ast.Assign) and _makes_nones(node.value)]
         lists = {target.id for node in assigned for target in node.targets if isinstance(target, ast.Name)}
-        through = [node for node in walked(unit.node) if isinstance(node, ast.For | ast.comprehension)] if lists else []
+        through = [node for node in walked(function) if isinstance(node, ast.For | ast.comprehension)] if lists else []
         #: What a loop or a comprehension draws, with the list that it comes from.
         self._lists = lists
         self._drawn = {
@@ -64,7 +64,7 @@ class _Nones(Transformer):
         is_list = isinstance(node.iter, ast.Name) and node.iter.id in self._lists
         tests = [part for test in node.ifs for part in _anded(test)] if is_list else []
         others = [test for test in tests if not _is_told(test, node.target)]
-        if len(others) < len(tests) and self._unit.keep(node.iter):
+        if len(others) < len(tests):
             node.iter = ast.copy_location(build.call("filled_ones", node.iter), node.iter)
             node.ifs = others
         self.generic_visit(node)
@@ -73,7 +73,7 @@ class _Nones(Transformer):
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         self.generic_visit(node)
         is_asked = len(node.ops) == 1 and isinstance(node.ops[0], ast.Is | ast.IsNot) and _is_none(node.comparators[0])
-        call = self._called(node.left) if is_asked and self._unit.keep(node) else None
+        call = self._called(node.left) if is_asked else None
         if call is None:
             return node
         made = call if isinstance(node.ops[0], ast.Is) else ast.UnaryOp(ast.Not(), call)
