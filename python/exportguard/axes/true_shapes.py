@@ -418,14 +418,12 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
         return (*state, *(torch.empty((0, *rest), dtype=like.dtype) for like, rest in zip(traced, sizes, strict=True)))
 
     def _require_shape(self, node: Node, value: torch.Tensor, traced: _Shape) -> None:
-        shape = self._sizes.shape(traced)
-        others = [b for a, b in zip(shape, value.shape, strict=False) if a is not None and a != b]
-        if not self.may_have(others) or len(shape) != value.dim():
+        if not self.may_have(self._others(value, traced)) or len(traced) != value.dim():
             raise OtherShapeError(f"{node} has the shape {[*value.shape]} and was traced as {[*traced]}")
 
-    def _is_other(self, value: torch.Tensor, traced: _Shape) -> bool:
-        """Whether a size is known and another one; what data decide is known of no size."""
-        return any(a not in (None, b) for a, b in zip(self._sizes.shape(traced), value.shape, strict=False))
+    def _others(self, value: torch.Tensor, traced: _Shape) -> list[int]:
+        """The sizes that are other than the traced ones, but for those that data decide."""
+        return [b for a, b in zip(self._sizes.shape(traced), value.shape, strict=False) if a not in (None, b)]
 
     def may_have(self, others: Sequence[int]) -> bool:
         """Whether a tensor may have these sizes in place of the traced ones."""
@@ -510,7 +508,7 @@ class GraphWithCutTables(GraphWithTrueShapes):
         # A file joins what is written with what is around it, which has to have the traced size; and it says what size
         # branches and loops give, to which the runtime holds them.
         is_written = node.target == torch.ops.aten.slice.Tensor and any(_writes_into(user, node) for user in node.users)
-        if is_written or (self._blocks.reading.call_of(node).has_bodies and self._is_other(value, traced)):
+        if is_written or (self._blocks.reading.call_of(node).has_bodies and self._others(value, traced)):
             raise OtherShapeError(f"{node} has the shape {[*value.shape]} and was traced as {[*traced]}")
         super()._require_shape(node, value, traced)
 

@@ -341,7 +341,8 @@ class _Search:
                 self._furthest = outcome
                 break
             if not _is_progress(outcome, failed, tried):
-                self._reasons.append(f"{tried[-1].patch.target} rewritten: {outcome.text()}")
+                targets = " and ".join(step.patch.target for step in tried if step not in steps)
+                self._reasons.append(f"{targets} rewritten: {outcome.text()}")
                 self._failures.append(outcome)
                 continue
             self._furthest = outcome

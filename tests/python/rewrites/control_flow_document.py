@@ -145,9 +145,8 @@ A program means what it means in Python, or the export fails with the line and t
   `torch.cat`, `pad_sequence`, an index, slices, loops over the list and `len` of it are right, and `torch.stack` of
   elements that turn out to be of several sizes ends a run. Such a list is found when it is asked for what rows of one
   size cannot answer; the program is traced again then. It stays in the branch or the step that fills it. Elements that
-  a loop puts
-  in front, `outs.insert(0, row)`, are appended and turned around behind it, if the function made the list and the loop
-  does nothing else with it.
+  a loop puts in front, `outs.insert(0, row)`, are appended and turned around behind it, if the function made the list
+  and the loop does nothing else with it.
   `sorted` ends a run where a key is NaN: Python's order of such keys comes from how it goes about it.
   `torch.tensor` of a list that data leaves empty is of float32 and one axis in Python, whatever its elements would have
   been: where that is another dtype or rank than theirs, such a run ends.

@@ -1,4 +1,5 @@
-"""Lists that a function appends to become lists of the rewriting while a program is traced: a loop may fill them."""
+"""Lists that a function makes longer or shorter become lists of the rewriting while a program is traced: a loop may
+fill them, a branch take from them."""
 
 from __future__ import annotations
 
@@ -9,23 +10,24 @@ from exportguard.rewrites.engine import Unit
 from exportguard.source.walking import Transformer, walked
 
 ORDER = 13
-_GROWING = ("append", "extend", "insert", "pop", "remove", "clear")
+_CHANGING = ("append", "extend", "insert", "pop", "remove", "clear")
 
 
 def apply(unit: Unit) -> None:
-    """`[]` → `_rt.list_([])` where a function appends, and what it returns as Python's; it is no change by itself."""
-    if any(_grows(node) for node in walked(unit.node)):
+    """`[]` → `_rt.list_([])` where a function changes lengths, and what it returns as Python's; it is no change by
+    itself."""
+    if any(_changes_a_length(node) for node in walked(unit.node)):
         _Lists(unit).visit(unit.node)
 
 
-def _grows(node: ast.AST) -> bool:
+def _changes_a_length(node: ast.AST) -> bool:
     if isinstance(node, ast.AugAssign):
         return isinstance(node.value, ast.List | ast.ListComp)
     if isinstance(node, ast.Assign):  # which another function may fill
         return isinstance(node.value, ast.List) and not node.value.elts
     if isinstance(node, ast.BinOp):  # as many elements as a size says
         return isinstance(node.op, ast.Mult) and isinstance(node.left, ast.List)
-    return isinstance(node, ast.Attribute) and node.attr in _GROWING
+    return isinstance(node, ast.Attribute) and node.attr in _CHANGING
 
 
 class _Lists(Transformer):

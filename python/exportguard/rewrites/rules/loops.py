@@ -30,10 +30,8 @@ def apply(unit: Unit) -> None:
     if rewriter.found or unit.keeps_sizes or gathers or _lists_numbers(unit.node):
         collections = _Collections()
         collections.visit(unit.node)
-        for node in collections.lengths if unit.keeps_sizes else ():
-            unit.note(node, "len(…)")
-        for node in collections.lists if unit.keeps_sizes else ():
-            unit.note(node, f"{node.func.attr}(…)")  # type: ignore[attr-defined]
+        for node, what in collections.found if unit.keeps_sizes else ():
+            unit.note(node, what)
     else:
         _Tensors().visit(unit.node)
     if _lists_numbers(unit.node):
@@ -237,17 +235,16 @@ class _Collections(_Tensors):
     """The same, and what would fix a symbolic size: `len(x)`, `x.tolist()`, and others."""
 
     def __init__(self) -> None:
-        self.lengths: list[ast.Call] = []
-        self.lists: list[ast.Call] = []
+        self.found: list[tuple[ast.Call, str]] = []
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         super().visit_Call(node)
         function = node.func
         if isinstance(function, ast.Name) and function.id == "len" and len(node.args) == 1:
             node.func = build.runtime("len_")
-            self.lengths.append(node)
+            self.found.append((node, "len(…)"))
         if any(_is_len(given) for given in (*node.args, *(keyword.value for keyword in node.keywords))):
-            self.lengths.append(node)
+            self.found.append((node, "len(…)"))
             node.args = [build.runtime("len_") if _is_len(given) else given for given in node.args]
             for keyword in node.keywords:
                 keyword.value = build.runtime("len_") if _is_len(keyword.value) else keyword.value
@@ -257,5 +254,5 @@ class _Collections(_Tensors):
             node.func = build.runtime(function.attr)
         elif not _is_of_torch(function) and function.attr in ("tolist", "unbind"):
             node.func, node.args = build.runtime(function.attr), [function.value, *node.args]
-            self.lists.append(node)
+            self.found.append((node, f"{function.attr}(…)"))
         return node
