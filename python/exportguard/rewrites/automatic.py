@@ -341,7 +341,7 @@ class _Search:
                 self._furthest = outcome
                 break
             if not _is_progress(outcome, failed, tried):
-                targets = " and ".join(step.patch.target for step in tried if step not in steps)
+                targets = " and ".join(str(step.patch.target) for step in tried if step not in steps)
                 self._reasons.append(f"{targets} rewritten: {outcome.text()}")
                 self._failures.append(outcome)
                 continue
