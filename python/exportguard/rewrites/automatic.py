@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-import os
 import re
 import types
 import weakref
@@ -29,9 +28,10 @@ from exportguard.rewrites.collected import UnknownLengthError
 from exportguard.rewrites.drawn import DrawnError
 from exportguard.rewrites.fixed_loops import FixedAxes, fixed_axes
 from exportguard.rewrites.in_place import InPlaceRewrite, rewrite_in_place
+from exportguard.rewrites.nothing import NoneMetError
 from exportguard.rewrites.packed_rows import remembered_lists
 from exportguard.rewrites.places import Place, contains, places_of
-from exportguard.rewrites.saved import save_rewritten
+from exportguard.rewrites.rewriting_steps import Form, RewritingStep, RewrittenExport
 from exportguard.rewrites.state import Snapshot
 from exportguard.rewrites.watch import is_stop, watch_exports
 from exportguard.source.errors import RewriteError, forget
@@ -41,48 +41,8 @@ logger = logging.getLogger(__name__)
 _TARGET = "torch.export._trace._export"
 _ATTEMPTS = 40  # exports before it gives up; a model rarely needs more than five
 _LEFT: weakref.WeakKeyDictionary[torch.export.ExportedProgram, tuple[str, ...]] = weakref.WeakKeyDictionary()
+_TRACED_AGAIN = (UnknownLengthError, NoneMetError)  # what stopped it, more is rewritten so that it tells
 _INNERMOST = 4  # functions around the line that stopped the export, of which one is to be rewritten
-
-
-@dataclass(frozen=True, kw_only=True)
-class RewritingStep:
-    """A function that was rewritten, and where the export had stopped before."""
-
-    patch: InPlaceRewrite
-    stopped_at: str
-    error: str
-    lines: frozenset[int] | None = None  # what alone is rewritten; None: everything that can be
-    absorbs: bool = False  # whether tests take what follows them into their branches
-    keeps_sizes: bool = False  # whether what makes a size a constant was rewritten too
-
-    def report(self) -> str:
-        """The line, what was rewritten in which function, and the difference of its source."""
-        rewritten = f"{self.patch.target}: {self.patch.reason}\n{self.patch.rewritten.diff()}"
-        return f"{self.stopped_at}\n  {self.error}\n{rewritten}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class RewrittenExport:
-    """An exported program and the functions that were rewritten for it, in the order in which the export stopped."""
-
-    program: torch.export.ExportedProgram
-    steps: tuple[RewritingStep, ...]
-
-    @property
-    def rewritten(self) -> tuple[InPlaceRewrite, ...]:
-        """What `rewrite` and `custom_patches` take."""
-        return tuple(step.patch for step in self.steps)
-
-    def report(self) -> str:
-        """Each step: where the export stopped, what was rewritten and the difference of its source."""
-        return "\n\n".join(step.report() for step in self.steps)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the rewritten functions as a Python file that `custom_patches` takes.
-
-        :raises InvalidArgumentError: a function cannot be found by its name, as those defined in functions
-        """
-        save_rewritten(self.rewritten, path)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -190,15 +150,6 @@ _REASONS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Form:
-    """How a function is rewritten: at these lines alone, with what follows a test in its branches, with sizes kept."""
-
-    lines: frozenset[int] | None = None  # None: everything that can be
-    absorb_rest: bool = False
-    keep_sizes: bool = False
-
-
 @dataclass(frozen=True)
 class _Failed:
     """An attempt that did not give a program."""
@@ -256,6 +207,7 @@ class _Search:
         self._fixed = FixedAxes()  # by the last attempt
         self._furthest: _Failed  # the last attempt that came beyond the line where the one before it had stopped
         self._found: dict[types.CodeType, list[types.FunctionType]] = {}  # the functions that run some code
+        self._patches: dict[Hashable, InPlaceRewrite | RewriteError] = {}  # by the functions and the form
         self._known: dict[Hashable, _Failed] = {}  # what became of attempts, by what was rewritten for them
         self._called = Called.by(model)
         self._asking = [*asking_functions(self._called)]
@@ -287,7 +239,7 @@ class _Search:
             place = Place(code=asking.code, ran=asking.code, line=min(asking.lines))
             if not asking.is_installed and not any(_runs(step, place) for step in made):
                 reason = _Failed(RewriteError("what stands for a number of tensor data is no number itself"), [place])
-                step = self._step(asking.functions, place, reason, _Form())
+                step = self._step(asking.functions, place, reason, Form())
                 made += [step] if step is not None else []
         return made
 
@@ -321,7 +273,7 @@ class _Search:
 
     def _attempt_once(self, steps: Sequence[RewritingStep]) -> Any:
         """An attempt, or how one with the same functions rewritten in the same way failed."""
-        key = frozenset((step.patch.functions, step.lines, step.absorbs, step.keeps_sizes) for step in steps)
+        key = frozenset((step.patch.functions, step.form) for step in steps)
         if key not in self._known:
             outcome = self._attempt(steps)
             if not isinstance(outcome, _Failed):
@@ -331,6 +283,7 @@ class _Search:
 
     def _beyond(self, failed: _Failed, steps: list[RewritingStep]) -> tuple[Any, list[RewritingStep]] | None:
         """The program of an attempt with more rewritten, and all steps; None if nothing leads to one."""
+        met: tuple[_Failed, list[RewritingStep]] | None = None  # None beside a value, where all that is there is tried
         for tried in self._more_rewritten(failed, steps):
             if self._attempts >= _ATTEMPTS:
                 break
@@ -340,6 +293,8 @@ class _Search:
             if isinstance(outcome.error, DrawnError):
                 self._furthest = outcome
                 break
+            if isinstance(outcome.error, NoneMetError):
+                met = met or (outcome, tried)
             if not _is_progress(outcome, failed, tried):
                 targets = " and ".join(str(step.patch.target) for step in tried if step not in steps)
                 self._reasons.append(f"{targets} rewritten: {outcome.text()}")
@@ -349,7 +304,7 @@ class _Search:
             found = self._beyond(outcome, tried)
             if found is not None or is_stop(outcome.error):  # other ways past the same line would stop there as well
                 return found
-        return None
+        return None if met is None else self._beyond(*met)
 
     def _more_rewritten(self, failed: _Failed, steps: list[RewritingStep]) -> Iterator[list[RewritingStep]]:
         """The steps with one more, and in the end with the functions around the line at once, as wholes and then with
@@ -357,40 +312,53 @@ class _Search:
         for step in self._candidates(failed, steps):
             yield self._with_consumers([*_others(steps, step), step], failed)
         if is_stop(failed.error):
-            for form in (_Form(), _Form(keep_sizes=True)):
+            for form in (Form(), Form(keep_sizes=True)):
                 together = self._around(failed, steps, form)
                 if sum(step not in steps for step in together) > 1:
                     yield self._with_consumers(together, failed)
 
-    def _around(self, failed: _Failed, steps: list[RewritingStep], form: _Form) -> list[RewritingStep]:
+    def _around(self, failed: _Failed, steps: list[RewritingStep], form: Form) -> list[RewritingStep]:
         """The steps with those for each function around the line that is not rewritten as a whole yet."""
         found = [*steps]
         for place in _different(failed.places)[:_INNERMOST]:
             known = next((step for step in found if _runs(step, place)), None)
-            if known is None or known.lines is not None:
+            if known is None or known.form.lines is not None:
                 functions = self._functions(place, known)
-                step = self._step(functions, place, failed, form)
+                step = self._step(functions, place, failed, replace(form, tell_nones=_tells_nones(known)))
                 found = found if step is None else [*_others(found, step), step]
         return found
 
     def _candidates(self, failed: _Failed, steps: Sequence[RewritingStep]) -> Iterator[RewritingStep]:
         """What may be rewritten next: each function around the line, as a whole or its statement at that line alone."""
         is_of_list = isinstance(failed.error, UnknownLengthError)
+        if isinstance(failed.error, NoneMetError):
+            yield from self._telling_nones(failed, steps)
         if not failed.places or not (is_stop(failed.error) or is_of_list):
             return
         asks_size = is_of_list or _WANTS_A_NUMBER in str(failed.error)  # as `len(x[mask])` does
         for place in _different(failed.places)[:_INNERMOST]:
             known = next((s for s in steps if _runs(s, place)), None)
-            is_whole = known is not None and known.lines is None
-            if known is not None and is_whole and (known.keeps_sizes or not asks_size):
+            is_whole = known is not None and known.form.lines is None
+            if known is not None and is_whole and (known.form.keep_sizes or not asks_size):
                 continue
             functions = self._functions(place, known)
-            lines = known.lines if known is not None and known.lines else frozenset[int]()
-            whole = [] if is_whole else [_Form()]
-            others = [] if is_whole else [_Form(lines=lines | {place.line}), _Form(absorb_rest=True)]
-            sizes = [_Form(absorb_rest=known is not None and known.absorbs, keep_sizes=True)] if asks_size else []
+            first = Form() if known is None else replace(known.form, lines=None)
+            lines = known.form.lines if known is not None and known.form.lines else frozenset[int]()
+            whole = [] if is_whole else [first]
+            others = [] if is_whole else [replace(first, lines=lines | {place.line}), replace(first, absorb_rest=True)]
+            sizes = [replace(first, keep_sizes=True)] if asks_size else []
             for form in (*whole, *sizes, *others):
                 step = self._step(functions, place, failed, form)
+                if step is not None:
+                    yield step
+
+    def _telling_nones(self, failed: _Failed, steps: Sequence[RewritingStep]) -> Iterator[RewritingStep]:
+        """The functions around a line where None meets a value, with variables that say which of the two there is."""
+        for place in _different(failed.places)[:_INNERMOST]:
+            known = next((step for step in steps if _runs(step, place)), None)
+            if not _tells_nones(known):
+                form = replace(Form() if known is None else known.form, lines=None, tell_nones=True)
+                step = self._step(self._functions(place, known), place, failed, form)
                 if step is not None:
                     yield step
 
@@ -403,10 +371,11 @@ class _Search:
             if not any(_runs(step, place) for step in found):
                 continue
             known = next((step for step in found if _runs(step, consumer)), None)
-            if known is not None and known.lines is None and (known.keeps_sizes or not keep_sizes):
+            if known is not None and known.form.lines is None and (known.form.keep_sizes or not keep_sizes):
                 continue
             functions = self._functions(consumer, known)
-            made = self._step(functions, consumer, failed, _Form(keep_sizes=keep_sizes))
+            form = Form(keep_sizes=keep_sizes, tell_nones=_tells_nones(known))
+            made = self._step(functions, consumer, failed, form)
             if made is not None:
                 found = [*_others(found, made), made]
         return found
@@ -421,23 +390,30 @@ class _Search:
             self._found[code] = place.functions()
         return self._found[code]
 
-    def _step(self, functions: Sequence[Any], place: Place, failed: _Failed, form: _Form) -> RewritingStep | None:
-        if not functions:
+    def _step(self, functions: Sequence[Any], place: Place, failed: _Failed, form: Form) -> RewritingStep | None:
+        patch = self._patch(functions, form) if functions else None
+        if not isinstance(patch, InPlaceRewrite):
+            if patch is not None and form.lines is None and not form.absorb_rest:
+                self._reasons.append(str(patch))
             return None
-        try:
-            patch = rewrite_in_place(functions, form.lines, absorb_rest=form.absorb_rest, keep_sizes=form.keep_sizes)
-        except RewriteError as reason:
-            if form.lines is None and not form.absorb_rest:
-                self._reasons.append(str(reason))
-            return None
-        return RewritingStep(
-            patch=patch,
-            stopped_at=str(place),
-            error=failed.text(),
-            lines=form.lines,
-            absorbs=form.absorb_rest,
-            keeps_sizes=form.keep_sizes,
-        )
+        return RewritingStep(patch=patch, stopped_at=str(place), error=failed.text(), form=form)
+
+    def _patch(self, functions: Sequence[Any], form: Form) -> InPlaceRewrite | RewriteError:
+        """Functions rewritten in a form, once, so that what ran is known by its code; or why they cannot be."""
+        key = (*functions, form)
+        if key not in self._patches:
+            try:
+                self._patches[key] = rewrite_in_place(
+                    functions,
+                    form.lines,
+                    absorb_rest=form.absorb_rest,
+                    keep_sizes=form.keep_sizes,
+                    tell_nones=form.tell_nones,
+                )
+            except RewriteError as reason:
+                forget(reason)
+                self._patches[key] = reason
+        return self._patches[key]
 
     def _with_loops_kept(self, program: Any) -> Any:
         """The program, exported again with a loop rewritten that made a dynamic axis a constant, where that helps."""
@@ -461,15 +437,20 @@ class _Search:
                 continue
             known_reasons = len(self._reasons)
             failed = _Failed(RewriteError("nothing in its function can be rewritten"), [place])
-            absorbs = known is not None and known.absorbs
-            step = self._step(functions, place, failed, _Form(absorb_rest=absorbs, keep_sizes=True))
+            form = Form() if known is None else replace(known.form, lines=None)
+            step = self._step(functions, place, failed, replace(form, keep_sizes=True))
             if step is None and self._reasons[known_reasons:]:
                 failed = _Failed(RewriteError(self._reasons[-1]), [place])
             others = [other for other in self.steps if other is not known]
             steps = [*others] if step is None else self._with_consumers([*others, step], failed, keep_sizes=True)
             outcome = self._attempt(steps) if step is not None else failed
-            if isinstance(outcome, _Failed) and isinstance(outcome.error, UnknownLengthError):
+            if isinstance(outcome, _Failed) and isinstance(outcome.error, _TRACED_AGAIN):
                 outcome, steps = self._beyond(outcome, steps) or (outcome, steps)
+            elif isinstance(outcome, _Failed) and step is not None and not form.tell_nones:  # None may end at an error
+                telling = self._step(functions, place, failed, replace(form, keep_sizes=True, tell_nones=True))
+                if telling is not None and telling.patch.reason != step.patch.reason:
+                    steps = [*_others(steps, telling), telling]
+                    outcome = self._attempt(steps)
             if not isinstance(outcome, _Failed) and step is not None and self._fixed.loss < fixed.loss:
                 program, self.steps = outcome, steps
                 continue
@@ -481,7 +462,7 @@ class _Search:
                 left.append(f"{place} was rewritten, and the axis is a constant all the same")
 
     def _keeps_sizes_at(self, place: Place) -> bool:
-        return any(_runs(step, place) and step.keeps_sizes for step in self.steps)
+        return any(_runs(step, place) and step.form.keep_sizes for step in self.steps)
 
     def _staying(self, fixed: FixedAxes, told: set[types.CodeType]) -> list[str]:
         """Why loops of functions that are rewritten are Python's all the same, but for those that it is told of."""
@@ -495,10 +476,11 @@ class _Search:
 
     def _reason_for(self, error: Exception) -> Exception:
         """What the user is told: the rewriting's own reason with the file, rather than what torch stopped at."""
-        # A list asked for its length is traced again so that it tells it: what stops that is the reason.
-        final = [refusal for refusal in self._refusals if not isinstance(refusal, UnknownLengthError)]
+        # A list asked for its length, and what may be None, is traced again so that it tells: what stops that is the
+        # reason.
+        final = [refusal for refusal in self._refusals if not isinstance(refusal, _TRACED_AGAIN)]
         refusal = next(iter(final or self._refusals), None) or self._explained()
-        is_final = isinstance(error, RewriteError) and not (isinstance(error, UnknownLengthError) and final)
+        is_final = isinstance(error, RewriteError) and not (isinstance(error, _TRACED_AGAIN) and final)
         if is_final or refusal is None:
             return error
         place = next(iter(places_of(error) or places_of(refusal)), None)
@@ -556,6 +538,10 @@ def _runs(step: RewritingStep, place: Place) -> bool:
     return any(code is place.code or contains(code, place.ran) for code in own)
 
 
+def _tells_nones(step: RewritingStep | None) -> bool:
+    return step is not None and step.form.tell_nones
+
+
 def _fixes_an_axis(error: Exception) -> bool:
     from torch._dynamo.exc import UserError, UserErrorType
 
@@ -565,7 +551,7 @@ def _fixes_an_axis(error: Exception) -> bool:
 def _is_progress(outcome: _Failed, before: _Failed, steps: Sequence[RewritingStep]) -> bool:
     """Whether the export came to another line, outside what was rewritten for it, or to one that asks a list for its
     length, which what is rewritten as a whole may be made to tell."""
-    is_of_list = isinstance(outcome.error, UnknownLengthError) and all(step.lines is None for step in steps)
+    is_of_list = isinstance(outcome.error, UnknownLengthError) and all(step.form.lines is None for step in steps)
     goes_on = is_stop(outcome.error) or is_of_list
     return goes_on and outcome.line is not None and outcome.line != before.line
 

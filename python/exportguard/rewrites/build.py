@@ -39,6 +39,33 @@ def leaving_branch(statement: ast.If) -> str:
     return getattr(statement, "exportguard_leaving", "")
 
 
+def mark_asked(value: ast.expr) -> ast.expr:
+    """Marks an expression of which it is asked at once whether it is None."""
+    setattr(value, "exportguard_asked", True)  # noqa: B010 - a field of our own
+    return value
+
+
+def is_asked(value: ast.AST) -> bool:
+    """Whether `mark_asked` marked it."""
+    return getattr(value, "exportguard_asked", False)
+
+
+def mark_held(value: ast.expr) -> None:
+    """Marks an expression of which a list, a tuple or a dict is to hold the value, which may be None for Python."""
+    setattr(value, "exportguard_held", True)  # noqa: B010 - a field of our own
+
+
+def is_held(value: ast.AST) -> bool:
+    """Whether `mark_held` marked it."""
+    return getattr(value, "exportguard_held", False)
+
+
+def is_of_runtime(function: ast.expr) -> bool:
+    """Whether it is `_exportguard_rewrite.function`."""
+    is_attribute = isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)
+    return is_attribute and function.value.id == RUNTIME_NAME  # type: ignore[attr-defined]
+
+
 def store(name: str) -> ast.Name:
     return ast.Name(name, ast.Store())
 
@@ -123,8 +150,7 @@ def is_loop(statement: ast.stmt) -> bool:
     """Whether a rule made the statement of a loop: `(a, b) = _rt.for_(…)`."""
     value = statement.value if isinstance(statement, ast.Assign | ast.Expr) else None
     function = value.func if isinstance(value, ast.Call) else None
-    is_runtime = isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)
-    return is_runtime and function.value.id == RUNTIME_NAME and function.attr in ("for_", "while_")  # type: ignore[union-attr]
+    return function is not None and is_of_runtime(function) and function.attr in ("for_", "while_")  # type: ignore[attr-defined]
 
 
 def is_made(node: ast.AST) -> bool:

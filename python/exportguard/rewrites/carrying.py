@@ -16,6 +16,7 @@ from exportguard.rewrites.broadcasting import require_shapes, source_of
 from exportguard.rewrites.collected import number_rows, rows_are_numbers
 from exportguard.rewrites.contents import RandomState
 from exportguard.rewrites.data import describe
+from exportguard.rewrites.nothing import NOTHING, NoneMetError
 from exportguard.rewrites.numbers import as_number, is_number, kinds_of, may_be, number_tensor
 from exportguard.rewrites.resizing import sized_anew, taken_for
 from exportguard.rewrites.state import MISSING, UNDEFINED
@@ -36,6 +37,16 @@ class UnstableError(RewriteError):
         super().__init__(text)
         self.before = before
         self.behind = behind
+
+
+class NoneUnstableError(UnstableError, NoneMetError):
+    """One of them is None before the loop or behind a step."""
+
+
+def unstable_of(before: Sequence[Any], behind: Sequence[Any]) -> type[UnstableError]:
+    """The error for variables that are not of one kind before a loop and behind a step."""
+    pairs = zip(before, behind, strict=True)
+    return NoneUnstableError if any((a is None) != (b is None) for a, b in pairs) else UnstableError
 
 
 def is_leaf(item: object) -> bool:
@@ -77,7 +88,7 @@ class Kind:
 
     def start(self, value: object) -> torch.Tensor:
         """What the variable holds before the loop."""
-        if value is UNDEFINED:
+        if value is UNDEFINED or value is NOTHING:
             return torch.zeros(self.shape, dtype=self.dtype)
         tensor = number_tensor(value)
         tensor = tensor if tensor.dtype == self.dtype else tensor.to(self.dtype)
@@ -191,10 +202,12 @@ class Kinds:
     def _joined(
         self, known: Kind | None, start: object, end: object, name: Callable[[], str], own_symbols: set[Any]
     ) -> Kind:
+        if end is NOTHING and (known is not None or isinstance(start, torch.Tensor | NUMBERS)):
+            return known or kind_of(start)
         if not isinstance(end, torch.Tensor | NUMBERS):
             raise self._unstable(name, start, end)
         after = kind_of(end)
-        if start is UNDEFINED:
+        if start is UNDEFINED or start is NOTHING:
             made = [axis for axis, size in enumerate(after.shape) if _has_size_of([size], own_symbols)]
             after = after.along(frozenset(made)) if made else after
             return self._both(known, after, name, start, end) if known is not None else after
@@ -228,7 +241,7 @@ class Kinds:
                 f"line {self._line}: a step of a loop over tensors draws from {name().strip('`')}, and a file draws no "
                 "random numbers of Python's: draw as many as there are steps before the loop, or take torch.rand"
             )
-        return UnstableError(
+        return unstable_of([start], [end])(
             f"line {self._line}: a loop over tensors carries {name()}, which is {describe(start)} before it but "
             f"{describe(end)} behind a step; give the variable the shape and dtype that the body makes before the loop"
             f"{_BY_A_MASK if _is_of_another_size(start, end) else ''}"
@@ -279,14 +292,26 @@ def _differing_axes(first: Sequence[Any], second: Sequence[Any]) -> frozenset[in
 
 
 def undefined_like(start: object, end: object) -> Any:
-    """A variable without a value as the structure of tensors that the body gives it."""
-    if start is not UNDEFINED or isinstance(end, torch.Tensor | NUMBERS) or is_leaf(end):
+    """A variable without a value as the structure of tensors that the body gives it, or that it had before."""
+    has_value = start is not UNDEFINED and start is not NOTHING
+    if has_value or isinstance(end, torch.Tensor | NUMBERS) or is_leaf(end) or end is NOTHING:
         return start
     leaves, spec = pytree.tree_flatten(end, is_leaf=is_leaf)
     can_be_carried = all(isinstance(leaf, torch.Tensor | NUMBERS) for leaf in leaves)
     return pytree.tree_unflatten([UNDEFINED] * len(leaves), spec) if can_be_carried else start
 
 
+def none_like(start: object, end: object) -> Any:
+    """What stands for None as the structure of tensors that a variable is before a step."""
+    is_one = start is UNDEFINED or start is NOTHING or isinstance(start, torch.Tensor | NUMBERS)
+    return end if end is not NOTHING or is_one else pytree.tree_map(lambda leaf: NOTHING, start)
+
+
 def is_inner(start: object, end: object) -> bool:
     """Whether only the body uses a variable, for no graph can carry what it holds, such as a function."""
     return start is UNDEFINED and not isinstance(end, torch.Tensor | NUMBERS) and end is not MISSING
+
+
+def copied_for_a_step(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy as every step has it: torch's operators compare strides, too, which a copy of one row keeps."""
+    return tensor.clone(memory_format=torch.contiguous_format)

@@ -34,6 +34,7 @@ class Unit:
     applied: list[str]  # "line 12: if → cond", in the order of the source
     absorbs: bool = False  # whether what follows a test goes into its branches
     keeps_sizes: bool = False  # whether what makes a size a constant is worth a rewriting by itself
+    tells_nones: bool = False  # whether a variable that may be None gets another one that says so
     loops: tuple[range, ...] = ()  # the lines of each loop of the source
     places: Counter[str] = field(default_factory=Counter)  # how many constructs were named by their place
 
@@ -95,11 +96,12 @@ def rewrite_function(
     *,
     absorbs: bool = False,
     keeps_sizes: bool = False,
+    tells_nones: bool = False,
 ) -> RewrittenMethod:
     """Applies the rules in order to a plain function; one that they made already is left as it is."""
     node = _definition(function)
     before = copied(node)
-    unit = Unit(node, function, keep, [], absorbs, keeps_sizes, _loops_of(node))
+    unit = Unit(node, function, keep, [], absorbs, keeps_sizes, tells_nones, _loops_of(node))
     for rule in () if is_rewritten(function.__code__) else rules:
         rule(unit)
     if not unit.applied:

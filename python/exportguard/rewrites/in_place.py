@@ -60,15 +60,19 @@ def rewrite_in_place(
     *,
     absorb_rest: bool = False,
     keep_sizes: bool = False,
+    tell_nones: bool = False,
 ) -> InPlaceRewrite:
     """The patch for functions that run one code. With `lines`, only what stands at one of them is rewritten.
 
     :param keep_sizes: what makes a size a constant, as `len(x)`, is worth a rewriting by itself
+    :param tell_nones: a variable that may be None gets another one that says so
     :raises RewriteError: they cannot be rewritten, or there is nothing to rewrite
     """
     first = functions[0]
     keep = _at(lines) if lines else None
-    rewritten = transform_function(first, filter_node=keep, absorb_rest=absorb_rest, keep_sizes=keep_sizes)
+    rewritten = transform_function(
+        first, filter_node=keep, absorb_rest=absorb_rest, keep_sizes=keep_sizes, tell_nones=tell_nones
+    )
     if not rewritten.is_changed:
         raise RewriteError(f"{dotted_path(first)} has nothing to rewrite")
     return in_place(functions, rewritten)

@@ -14,11 +14,13 @@ from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.carrying import (
     Kind,
     Kinds,
-    UnstableError,
+    copied_for_a_step,
     have_sizes_of_a_step,
     is_inner,
     is_leaf,
+    none_like,
     undefined_like,
+    unstable_of,
 )
 from exportguard.rewrites.collected import (
     Collected,
@@ -288,7 +290,8 @@ class Loop:
         behind = self._opening.opened((ends, later))
         leaves, spec = pytree.tree_flatten(behind, is_leaf=is_leaf)
         if spec != self._spec:
-            raise UnstableError(self._of_another_structure(self._opening.opened(before), behind), self._values, after)
+            text = self._of_another_structure(self._opening.opened(before), behind)
+            raise unstable_of(starts, ends)(text, self._values, after)
         starts_and_inputs = self._inputs_of(values, held)
         changed = [self._widen(k, end, starts_and_inputs) for k, end in enumerate(leaves)]
         self._ends = leaves
@@ -373,7 +376,7 @@ class Loop:
     @staticmethod
     def _without_inner(starts: tuple[Any, ...], after: tuple[Any, ...]) -> tuple[Any, ...]:
         """The variables without those that the body alone uses and that no graph can carry."""
-        return tuple(UNDEFINED if is_inner(s, e) else e for s, e in builtins.zip(starts, after, strict=True))
+        return tuple(UNDEFINED if is_inner(*p) else none_like(*p) for p in builtins.zip(starts, after, strict=True))
 
     # -------------------------------------------------------------------------------------- scan
 
@@ -397,7 +400,7 @@ class Loop:
             for leaf in flat:
                 require_one_kind(leaf, "be an element of a list that a loop over tensors fills")
             numbers[:] = [is_of_numbers(leaf) for leaf in flat]
-            return [_copied(t) for t in [*state, *(number_tensor(leaf) for leaf in flat)]]
+            return [copied_for_a_step(t) for t in [*state, *(number_tensor(leaf) for leaf in flat)]]
 
         with aliases_now().internal():
             outputs = list(torch.ops.higher_order.scan(combine, initial, leaves, tuple(self._reads())))
@@ -476,7 +479,7 @@ class Loop:
             new_flag, state, appended = self._step([], carried[own:behind], reads)
             grown = lists.grown(carried[behind:], appended) if lists is not None else []
             counted = [number + 1 for number in carried[len(flag) : own]]
-            made = [_copied(t) for t in [*([as_flag(new_flag)] if flag else []), *counted, *state]]
+            made = [copied_for_a_step(t) for t in [*([as_flag(new_flag)] if flag else []), *counted, *state]]
             return (*made[:own], *self._handed_on(made[own:], carried[own:behind]), *grown)
 
         with aliases_now().internal():
@@ -497,7 +500,9 @@ class Loop:
     def _initial(self) -> list[torch.Tensor]:
         with aliases_now().internal():
             starts = [kind.start(self._start[place]) for place, kind in self._sorted_kinds()]
-            return [_copied(tensor.detach()) for tensor in [*self._received(starts), *self._written_tensors()]]
+            return [
+                copied_for_a_step(tensor.detach()) for tensor in [*self._received(starts), *self._written_tensors()]
+            ]
 
     def _sorted_kinds(self) -> list[tuple[int, Kind]]:
         """The kinds of what the loop carries, in its order."""
@@ -593,8 +598,3 @@ class Loop:
                     yield f"`{name}`", older, new
         for held in (self._values, self._after):
             yield from named_together(self._names, held, values)
-
-
-def _copied(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy as every step has it: torch's operators compare strides, too, which a copy of one row keeps."""
-    return tensor.clone(memory_format=torch.contiguous_format)

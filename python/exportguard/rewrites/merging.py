@@ -15,6 +15,7 @@ from exportguard.rewrites.carrying import NUMBERS, Kind, kind_of
 from exportguard.rewrites.collected import Maybe
 from exportguard.rewrites.contents import Order, RandomState
 from exportguard.rewrites.data import describe, require_no_attributes, structure_of
+from exportguard.rewrites.nothing import NOTHING, NoneMetError
 from exportguard.rewrites.numbers import is_number
 from exportguard.rewrites.opening import Opening, closed, where_they_differ
 from exportguard.rewrites.sharing import at, named_together, replaced
@@ -47,6 +48,26 @@ def are_alike(first: Any, second: Any, names: Sequence[str]) -> bool:
     return bool(forms[0] == forms[1])
 
 
+def _form_of(first: Any, second: Any) -> Any:
+    """What two results are like, where what stands for None may be of many values."""
+    if type(first) is tuple and type(second) is tuple and len(first) == len(second):
+        return tuple(map(_form_of, first, second))
+    return second if first is NOTHING else first
+
+
+def _none_meets(first: Any, second: Any) -> bool:
+    """Whether one of two results has None where the other has something else."""
+    if type(first) is tuple and type(second) is tuple and len(first) == len(second):
+        return any(map(_none_meets, first, second))
+    return (first is None) != (second is None)
+
+
+def _filled(result: Any, form: Any) -> Any:
+    if type(result) is tuple and type(form) is tuple and len(result) == len(form):
+        return tuple(map(_filled, result, form))
+    return pytree.tree_map(_nothing_like, form) if result is NOTHING and type(form) is tuple else result
+
+
 class _Common:
     """Stands for what both branches leave as one and the same object."""
 
@@ -77,7 +98,8 @@ class Merge:
         self._names = names
         self.slots = slots
         self._line = line
-        self._first, self._second = outcomes
+        self._form = _form_of(outcomes[0][0], outcomes[1][0])
+        self._first, self._second = map(self._filled, outcomes)
         are_tuples = type(self._first[0]) is tuple and type(self._second[0]) is tuple  # and not a class of such
         self._is_many = bool(names) and are_tuples
         are_of_parts = bool(names) == self._is_many and are_alike(self._first[0], self._second[0], names)
@@ -111,13 +133,17 @@ class Merge:
         pairs = enumerate(zip(first, second, strict=True))
         named = (where_they_differ(self._name([pytree.SequenceKey(place)]), *pair) for place, pair in pairs)
         name, *parts = next(part for part in named if part is not None)
-        return RewriteError(
+        return (NoneMetError if _none_meets(*parts) else RewriteError)(
             f"{self._where()}the branches of a test on tensor data give {name} values of different structure: "
             f"{' and '.join(map(structure_of, parts))}; give it as many tensors in both branches, in containers of one "
             "kind, or append to a list that the function makes"
         )
 
     # -------------------------------------------------------------------------------------- parts
+
+    def _filled(self, outcome: Outcome) -> Outcome:
+        """An outcome without names in which None is as many values as where the other branch gives some."""
+        return outcome if self._names else (_filled(outcome[0], self._form), outcome[1])
 
     def _parts(self, outcome: Outcome) -> list[Any]:
         """The variables, or the one result, and the contents of the places."""
@@ -130,7 +156,9 @@ class Merge:
 
     def _template(self, name: str, a: object, b: object) -> Any:
         """What stands for a variable without a value where nothing reads it: on a path that leaves a block, or, if it
-        is what the block returns, on the path that does not leave it."""
+        is what the block returns, on the path that does not leave it; or where another one says that it is None."""
+        if (a is NOTHING) != (b is NOTHING) and a is not UNDEFINED and b is not UNDEFINED:
+            return pytree.tree_map(_nothing_like, b if a is NOTHING else a)
         if (a is UNDEFINED) == (b is UNDEFINED):
             return None
         is_left = bool(name) and self._leaving == ("then" if a is UNDEFINED else "else")
@@ -141,7 +169,7 @@ class Merge:
     def _masked(self, outcome: Outcome) -> Any:
         """An outcome without what both have in common, and with elements that may be missing as such."""
         templates = zip(self._templates, self._parts(outcome), strict=True)
-        parts = [part if template is None or part is not UNDEFINED else template for template, part in templates]
+        parts = [template if template is not None and _has_none(part) else part for template, part in templates]
         held = len(parts) - len(self.slots)
         for k, absent in enumerate(self._left_out):
             if absent is not None:
@@ -170,7 +198,7 @@ class Merge:
 
     def tensors_of(self, outcome: Outcome) -> list[torch.Tensor]:
         """What a run of a branch adds to the results of the graph."""
-        leaves = pytree.tree_leaves(self._opening.opened(self._masked(outcome)), is_leaf=_is_leaf)
+        leaves = pytree.tree_leaves(self._opening.opened(self._masked(self._filled(outcome))), is_leaf=_is_leaf)
         return [kind.start(leaf) for leaf, kind in zip(leaves, self._kinds, strict=True) if kind is not None]
 
     def sources(self) -> list[list[torch.Tensor]]:
@@ -205,6 +233,10 @@ class Merge:
         for leaf in (a, b):
             require_no_attributes(leaf)
         known = [leaf for leaf in (a, b) if leaf is not UNDEFINED]
+        if known == [NOTHING]:
+            self._kinds.append(None)
+            self._common.append(NOTHING)
+            return
         if len(known) == 1 and isinstance(
             known[0], torch.Tensor | NUMBERS
         ):  # carried by a loop that may give it no value
@@ -257,7 +289,7 @@ class Merge:
         return f"line {self._line}: " if self._line else ""
 
     def _error(self, what: str, a: object, b: object) -> RewriteError:
-        return RewriteError(
+        return (NoneMetError if a is None or b is None else RewriteError)(
             f"{self._where()}the branches of a test on tensor data {what}: {describe(a)} and {describe(b)}; "
             + _remedy(a)
         )
@@ -275,6 +307,11 @@ def _remedy(value: object) -> str:
 
 def _is_leaf(item: object) -> bool:
     return item is None
+
+
+def _has_none(part: object) -> bool:
+    """Whether a variable has no value, or stands for one that is None."""
+    return part is UNDEFINED or part is NOTHING
 
 
 def _in_common(a: object, b: object) -> bool:

@@ -203,3 +203,8 @@ class Outside:
             module = self.meant(function.value)
             return getattr(module, function.attr, None) if isinstance(module, types.ModuleType) else None
         return self(function.id) if isinstance(function, ast.Name) else None
+
+
+def may_be_function(meant: object) -> bool:
+    """Whether what a called expression stands for may be a function that is defined by `def`; None: it is not known."""
+    return meant is None or isinstance(meant, types.FunctionType)

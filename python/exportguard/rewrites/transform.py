@@ -58,15 +58,17 @@ def transform_function(
     filter_node: Callable[[ast.AST], bool] | None = None,
     absorb_rest: bool = False,
     keep_sizes: bool = False,
+    tell_nones: bool = False,
 ) -> RewrittenMethod:
     """`transform_method` for a plain function itself, whatever it wraps.
 
     :param keep_sizes: `len(x)` alone is worth a rewriting
+    :param tell_nones: a variable that may be None gets another one that says so
     :raises RewriteError: there is no source
     """
     keep = filter_node or (lambda node: True)
     own = rules if rules is not None else all_rules()
-    return rewrite_function(function, own, keep, absorbs=absorb_rest, keeps_sizes=keep_sizes)
+    return rewrite_function(function, own, keep, absorbs=absorb_rest, keeps_sizes=keep_sizes, tells_nones=tell_nones)
 
 
 def _changing(rewriter: Rewriter | None) -> list[Rule]:

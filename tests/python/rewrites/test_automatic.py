@@ -296,7 +296,7 @@ def test_the_reason_is_told_with_its_line_when_a_rewritten_function_cannot_be_he
 def test_a_test_takes_what_follows_into_its_branches_where_no_graph_can_hold_its_variables(cls: type[Module]) -> None:
     model = cls()
     onnx = to_onnx(model, (up(3),), dynamic_shapes=({0: "n"},), rewrite="auto")
-    assert [step.absorbs for step in onnx.rewriting_steps] == [True]
+    assert [step.form.absorb_rest for step in onnx.rewriting_steps] == [True]
     for case in (up(3), up(2, -1), up(5, 4), up(4, -9)):
         torch.testing.assert_close(next(iter(onnx.run({"x": case}).values())), model(case))
 
