@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from exportguard.rewrites.aliases import aliases_now
 from exportguard.rewrites.carrying import NUMBERS, kind_of
+from exportguard.rewrites.checks import check_data
 from exportguard.rewrites.collected import register
 from exportguard.rewrites.contents import Bookkeeping
 from exportguard.rewrites.data import as_flag, depends_on_data, describe
@@ -141,8 +142,23 @@ def given(value: Any, is_there: Any) -> Any:
             "it be tensors, numbers, or a tuple of those, or give it an empty one in place of None"
         )
     require_no_handler(TypeError, "what has no meaning for None")
+    check_data(is_there)  # so that nothing reads it where Python would not: a file keeps the index alone
     place = torch.where(as_flag(is_there), 0, 1).reshape(1)
     return pytree.tree_map(lambda leaf: _at(leaf, place), value)
+
+
+def held(value: Any, is_there: Any, name: str) -> Any:
+    """The value of a variable that a container is to hold, or a function is handed: None is no error there.
+
+    :raises RewriteError: data decide whether it is None
+    """
+    if depends_on_data(is_there):
+        raise RewriteError(
+            f"{line_now()}: `{name}` is None where tensor data say so, and {describe(value)} elsewhere; it is handed "
+            "to a function, or held by a list, a tuple, a dict or an attribute, which would take both: test it before, "
+            f"`if {name} is None`, or hand on a value such as one of zeros, and beside it a flag"
+        )
+    return value if is_there else None
 
 
 def _at(leaf: Any, place: torch.Tensor) -> Any:

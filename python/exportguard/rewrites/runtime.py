@@ -75,7 +75,7 @@ from exportguard.rewrites.joining import pad_sequence
 from exportguard.rewrites.logic import and_, and_value, bool_, compare, float_, int_, item, known, not_, or_, or_value
 from exportguard.rewrites.looking_up import index_, member, occurrences, remove_
 from exportguard.rewrites.nothing import NOTHING
-from exportguard.rewrites.optionals import apart_from_none, asked, dropped, given, is_none, perhaps, stored, sure
+from exportguard.rewrites.optionals import apart_from_none, asked, dropped, given, held, is_none, perhaps, stored, sure
 from exportguard.rewrites.python_types import (
     attribute_at,
     class_of,
@@ -113,14 +113,14 @@ __all__ = [
     "as_tensor", "asked", "attribute_at", "bit_length", "bool_", "came_to_its_end", "chain_", "check", "class_of",
     "combinations_", "compare", "comprehension", "concatenated", "count_", "cycle_", "div", "divmod_", "dropped",
     "dropwhile_", "elements_between", "entry_or", "enumerate_", "filled_", "filled_ones", "filter_", "filterfalse_",
-    "float_", "for_", "format_", "generated", "get_item", "given", "grow", "has_attributes", "has_keys", "if_",
-    "ifexp", "index_", "int_", "is_", "is_instance", "is_none", "is_none_at", "is_none_in", "is_not", "is_one",
-    "is_other", "is_sequence", "islice_", "isqrt_", "item", "iter_", "joined_", "known", "later", "lazily", "len_",
-    "list_", "list_of", "map_", "math_", "max_", "member", "method_of_number", "min_", "new_tensor", "next_",
-    "nones", "not_", "numel", "occurrences", "of_python", "or_", "or_value", "pad_sequence", "pairwise_", "parts",
-    "parts_backwards", "percent_", "perhaps", "plain", "product_", "range_", "reduce_", "remove_", "repeat_",
-    "repeated", "repr_", "reversed_", "round_", "set_item", "sort_", "sorted_", "sought_", "starmap_", "stored",
-    "str_", "sum_", "sure", "takewhile_", "tensor", "tolist", "tuple_of", "type_", "typed_tensor", "unbind",
-    "uncached", "unzip_", "update_item", "value", "while_", "without_keys", "without_meaning", "zip_",
-    "zip_longest_",
+    "float_", "for_", "format_", "generated", "get_item", "given", "grow", "has_attributes", "has_keys", "held",
+    "if_", "ifexp", "index_", "int_", "is_", "is_instance", "is_none", "is_none_at", "is_none_in", "is_not",
+    "is_one", "is_other", "is_sequence", "islice_", "isqrt_", "item", "iter_", "joined_", "known", "later",
+    "lazily", "len_", "list_", "list_of", "map_", "math_", "max_", "member", "method_of_number", "min_",
+    "new_tensor", "next_", "nones", "not_", "numel", "occurrences", "of_python", "or_", "or_value", "pad_sequence",
+    "pairwise_", "parts", "parts_backwards", "percent_", "perhaps", "plain", "product_", "range_", "reduce_",
+    "remove_", "repeat_", "repeated", "repr_", "reversed_", "round_", "set_item", "sort_", "sorted_", "sought_",
+    "starmap_", "stored", "str_", "sum_", "sure", "takewhile_", "tensor", "tolist", "tuple_of", "type_",
+    "typed_tensor", "unbind", "uncached", "unzip_", "update_item", "value", "while_", "without_keys",
+    "without_meaning", "zip_", "zip_longest_",
 ]  # fmt: skip

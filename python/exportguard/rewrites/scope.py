@@ -191,6 +191,7 @@ class Outside:
         stored = {name.id for name in nodes if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
         self._own = {*arguments, *stored, *assigned(node.body), *function.__code__.co_freevars}
         self._globals = function.__globals__
+        self.first = next(iter(parameters(node)), "")  # of its parameters: `self`
 
     def __call__(self, name: str) -> object:
         """None for a variable of the function, of one in it or around it, and for what is not there."""

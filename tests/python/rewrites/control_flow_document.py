@@ -77,6 +77,11 @@ A program means what it means in Python, or the export fails with the line and t
   the handler is a way of its own; what torch checks in no trace is found by running model and program at a few sizes.
 - **`a or b`, `a and b`** are truth values where they are merely tested and `a if a else b` where their value is used.
   An operand that changes something is read only where Python would read it.
+- **None.** A variable that data leave None or give a value has a second one beside it, which says whether the value is
+  there: `v is None`, `if v`, `v == 3`, `v or 0`, `x[v:]` and `x[:v]` ask that one, and to read the value where there is
+  none ends a run, as most of what Python makes of None raises; where the model may catch that, the export fails. A
+  function that may return None returns both, to callers that are rewritten to ask; where something else takes what it
+  returns (a list, `map`, a hook, a property), and for attributes and entries that may be None, the export fails.
 - **Functions in functions.** A variable that a nested function, a lambda or a kept generator uses has one cell, and
   branches and bodies of loops assign to that cell: every function over it sees what Python's would see.
 - **Shared memory.** What comes out of a branch or a loop is a new tensor in the graph, and may be one that has
@@ -265,6 +270,7 @@ at the export, without any rewriting; what a call writes, and parameters, are da
 | comprehensions, `any`, `all`, `sum`, `min`, `max` | loops over what they go through |
 | `[0, 1] * n`, `[row] * n` with a size `n` | the numbers or tensors repeated |
 | `[None] * n`, then `out[i] = …` | rows of a tensor with a mask; to read one that is None ends a run |
+| `start = None`, then `if start is None: start = i`; `return None` beside `return row` | a value, and a flag beside it |
 | `map`, `filter`, `list`, `tuple`, `sorted`, `[*rows]`, `reduce` and most of `itertools` | loops over rows |
 | `y[i], y[j] = y[j].clone(), y[i].clone()` | one assignment after the other, of what was computed before |
 | `layers[k]`, `{0: f, 1: g}[k]`, `scales[k]`, `counts[k] += 1` with a `k` of data | a look-up, or branches |

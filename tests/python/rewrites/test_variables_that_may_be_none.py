@@ -177,6 +177,24 @@ def test_a_variable_that_may_be_none_is_right_or_refused(first: int) -> None:
         return x[k] if k is not None else x.sum(0)
         """,
         """
+        v, total = None, x.sum() * 0
+        for i, row in enumerate(x):
+            if row[0] > 0:
+                v = i
+            if row[0] > 0 and v > 1:
+                total = total + 1
+        return x + total if v is not None else x - total
+        """,
+        """
+        i = next((i for i, row in enumerate(x) if row.sum() > 1), None)
+        return x if i is None else x[i:]
+        """,
+        """
+        i = 3.0
+        k = next((i.sum() for i in x if i[0] > 0 if i[1] > 0), None)
+        return x * i if k is None else x * k
+        """,
+        """
         pick = lambda rows: rows if rows.sum() > 0 else None
         y = pick(x)
         return y if y is not None else -x
@@ -233,6 +251,8 @@ def pick(row):
         ("return torch.stack(list(filter(pick, x.unbind(1))))", "None"),
         ("outs = list(map(pick, x.unbind(1)))\nreturn x if outs[0] is None else outs[0]", "None"),
         ("return max(x.unbind(1), key=pick)", "None"),
+        ("h = None\nfor row in x:\n    if row[0] > 0:\n        h = row\n    d = {'h': h}\n"
+         "return x if d['h'] is None else x + h", "`h` is None where tensor data say so"),
         ("last = None\nfor row in x:\n    if row[0] > 0:\n        last = row\n"
          "try:\n    return last + x[0]\nexcept TypeError:\n    return x[0]", "may catch it"),
         ("state = {'a': None}\nfor row in x:\n    if row[0] > 0:\n        state['a'] = row\n"

@@ -38,7 +38,7 @@ def apply(unit: Unit) -> None:
     outside = scope.Outside(unit.node, unit.original)
     names = _optional(unit.node, outside)
     rewriter = _Variables(unit, names, outside)
-    for value in _held(unit.node):
+    for value in _held(unit.node, outside):
         build.mark_held(value)
     own = [name for name in scope.parameters(unit.node) if name in names]
     unit.node.body = [*_parted(own, unit.node.body[0]), *rewriter.body_of(unit.node)]
@@ -46,8 +46,9 @@ def apply(unit: Unit) -> None:
         unit.note(unit.node, f"{' and '.join(sorted(names)) or 'what is returned'} may be None")
 
 
-def _held(function: ast.FunctionDef) -> Iterator[ast.expr]:
-    """The expressions of which a list, a tuple or a dict is to hold the values."""
+def _held(function: ast.FunctionDef, outside: scope.Outside) -> Iterator[ast.expr]:
+    """The expressions of which a list, a tuple, a dict or an attribute is to hold the values, or a function of the
+    model's is handed them."""
     for node in walked(function):
         if isinstance(node, ast.List | ast.Tuple | ast.Set):
             yield from node.elts
@@ -57,8 +58,19 @@ def _held(function: ast.FunctionDef) -> Iterator[ast.expr]:
             yield from node.values
         elif isinstance(node, ast.DictComp):
             yield node.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _ADDING:
-            yield from node.args
+        elif isinstance(node, ast.Call) and _takes_none(node, outside):
+            yield from (*node.args, *(keyword.value for keyword in node.keywords))
+        elif isinstance(node, ast.Assign) and any(isinstance(t, ast.Attribute | ast.Subscript) for t in node.targets):
+            yield node.value
+
+
+def _takes_none(node: ast.Call, outside: scope.Outside) -> bool:
+    """Whether a function that is called may be the model's own, or has something hold its arguments."""
+    if isinstance(node.func, ast.Attribute):
+        base = node.func.value
+        is_own = isinstance(base, ast.Name) and base.id == outside.first
+        return is_own or node.func.attr in _ADDING
+    return isinstance(node.func, ast.Name) and _may_be_models(node, outside)
 
 
 def _optional(function: ast.FunctionDef, outside: scope.Outside) -> frozenset[str]:
@@ -82,11 +94,20 @@ def _is_asked(node: ast.Compare) -> bool:
 
 def _given_none(node: ast.Assign) -> Iterator[str]:
     for target in node.targets:
-        if isinstance(target, ast.Name) and any(map(_is_none, _chosen(node.value))):
+        if isinstance(target, ast.Name) and (any(map(_is_none, _chosen(node.value))) or _drawn(node.value)):
             yield target.id
         elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
             pairs = zip(target.elts, node.value.elts, strict=False)
             yield from (part.id for part, value in pairs if isinstance(part, ast.Name) and _is_none(value))
+
+
+def _drawn(value: ast.expr) -> ast.GeneratorExp | None:
+    """The generator of `next((… for … in …), None)`."""
+    is_next = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "next"
+    if not is_next or value.keywords or len(value.args) != 2 or not _is_none(value.args[1]):  # type: ignore[attr-defined]
+        return None
+    drawn = value.args[0]  # type: ignore[attr-defined]
+    return drawn if isinstance(drawn, ast.GeneratorExp) and len(drawn.generators) == 1 else None
 
 
 def _given_by_a_call(node: ast.Assign, outside: scope.Outside) -> Iterator[str]:
@@ -230,6 +251,9 @@ class _Variables(Transformer):
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt | list[ast.stmt]:
         names = self._of(node.targets)
+        drawn = _drawn(node.value) if names and self._outside("next") is next else None
+        if drawn is not None:
+            return self._first(drawn, node)
         if names and (target := _of_one_tuple(node)) is not None:
             return self._one_by_one(target, node)
         if names and isinstance(node.value, ast.IfExp) and any(map(self._may_be_none, _chosen(node.value))):
@@ -253,6 +277,20 @@ class _Variables(Transformer):
         first = [ast.Assign([build.store(n)], value) for n, value in zip(held, node.value.elts, strict=True)]
         then = [ast.Assign([part], build.load(n)) for part, n in zip(target.elts, held, strict=True)]
         return self.block([located(ast.copy_location(statement, node)) for statement in (*first, *then)])
+
+    def _first(self, drawn: ast.GeneratorExp, node: ast.Assign) -> list[ast.stmt]:
+        """`v = next((a for i in b if c), None)` as a loop that is left at the first one."""
+        (through,) = drawn.generators
+        renamed = {name: f"_drawn_{self._unit.place(node)}" for name in dict.fromkeys(_bound(through.target))}
+        for part in (through.target, drawn.elt, *through.ifs):
+            for name in walked(part):
+                if isinstance(name, ast.Name):
+                    name.id = renamed.get(name.id, name.id)
+        found: list[ast.stmt] = [ast.Assign([*map(copied, node.targets)], drawn.elt), ast.Break()]
+        for test in reversed(through.ifs):
+            found = [ast.If(test, found, [])]
+        made = [ast.Assign(node.targets, ast.Constant(None)), ast.For(through.target, through.iter, found, [])]
+        return self.block([located(ast.copy_location(statement, node)) for statement in made])
 
     def _value_of(self, value: ast.expr) -> ast.expr:
         """An expression of which it is asked whether it is None: a call may tell."""
@@ -524,6 +562,9 @@ class _Variables(Transformer):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if not isinstance(node.ctx, ast.Load) or node.id not in self._names:
             return node
+        if build.is_held(node) and node.id not in self._there:
+            name = ast.Constant(node.id)
+            return ast.copy_location(build.call("held", build.load(node.id), build.load(_flag(node.id)), name), node)
         return ast.copy_location(self._given(node.id), node)
 
     def _is_own(self, node: ast.AST | None) -> bool:
