@@ -270,7 +270,7 @@ at the export, without any rewriting; what a call writes, and parameters, are da
 | comprehensions, `any`, `all`, `sum`, `min`, `max` | loops over what they go through |
 | `[0, 1] * n`, `[row] * n` with a size `n` | the numbers or tensors repeated |
 | `[None] * n`, then `out[i] = …` | rows of a tensor with a mask; to read one that is None ends a run |
-| `start = None`, then `if start is None: start = i`; `return None` beside `return row` | a value, and a flag beside it |
+| `start = None`, then `if start is None: start = i`; `return None` beside `return row` | a value with a flag |
 | `map`, `filter`, `list`, `tuple`, `sorted`, `[*rows]`, `reduce` and most of `itertools` | loops over rows |
 | `y[i], y[j] = y[j].clone(), y[i].clone()` | one assignment after the other, of what was computed before |
 | `layers[k]`, `{0: f, 1: g}[k]`, `scales[k]`, `counts[k] += 1` with a `k` of data | a look-up, or branches |
