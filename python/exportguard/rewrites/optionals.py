@@ -80,14 +80,22 @@ def _is_known_to(frame: types.FrameType | None) -> bool:
 
 
 def _is_wrapped(code: types.CodeType, place: int) -> bool:
-    """Whether the instruction that runs is a call which one of `_KNOWS` stands around: it has the same place in the
-    source, where a built-in function that calls back, `max(x, key=f)`, has none around it."""
+    """Whether the instruction that runs is a call which one of `_KNOWS` stands around: it ends where that one does, for
+    which the source has no place of its own. A built-in function that calls back, `max(x, key=f)`, has none around it.
+    """
     instructions = [*dis.get_instructions(code)]
     running = next(one for one in reversed(instructions) if one.offset <= place)  # caches are behind their instruction
-    where = running.positions
-    if not running.opname.startswith("CALL") or where is None or where.col_offset is None:
+    end = _end_of(running)
+    if not running.opname.startswith("CALL") or end is None:
         return False
-    return any(one.argval in _KNOWS and one.positions == where for one in instructions if isinstance(one.argval, str))
+    return any(_end_of(one) == end for one in instructions if isinstance(one.argval, str) and one.argval in _KNOWS)
+
+
+def _end_of(instruction: dis.Instruction) -> tuple[int, int] | None:
+    """Where what an instruction is of ends in the source: each call has a parenthesis of its own."""
+    where = instruction.positions
+    known = where is not None and where.end_lineno is not None and where.end_col_offset is not None
+    return (where.end_lineno, where.end_col_offset) if known else None  # type: ignore[union-attr, return-value]
 
 
 def apart_from_none(value: Any) -> tuple[Any, Any]:

@@ -195,6 +195,21 @@ def test_a_variable_that_may_be_none_is_right_or_refused(first: int) -> None:
         return x * i if k is None else x * k
         """,
         """
+        def first(least):
+            for i, row in enumerate(x):
+                if row.sum() > least:
+                    return i
+        k = first(
+            least=(
+                0.5
+            ),
+        )
+        return x.sum(0) if k is None else (x[k]
+            + first(
+                0.0
+            ))
+        """,
+        """
         pick = lambda rows: rows if rows.sum() > 0 else None
         y = pick(x)
         return y if y is not None else -x

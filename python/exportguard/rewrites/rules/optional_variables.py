@@ -36,14 +36,12 @@ def apply(unit: Unit) -> None:
         return
     located(unit.node)
     outside = scope.Outside(unit.node, unit.original)
-    names = _optional(unit.node, outside)
-    rewriter = _Variables(unit, names, outside)
+    rewriter = _Variables(unit, outside)
     for value in _held(unit.node, outside):
         build.mark_held(value)
-    own = [name for name in scope.parameters(unit.node) if name in names]
-    unit.node.body = [*_parted(own, unit.node.body[0]), *rewriter.body_of(unit.node)]
-    if names or rewriter.has_pairs:
-        unit.note(unit.node, f"{' and '.join(sorted(names)) or 'what is returned'} may be None")
+    unit.node.body = rewriter.body_of(unit.node)
+    if rewriter.told or rewriter.has_pairs:
+        unit.note(unit.node, f"{' and '.join(sorted(rewriter.told)) or 'what is returned'} may be None")
 
 
 def _held(function: ast.FunctionDef, outside: scope.Outside) -> Iterator[ast.expr]:
@@ -60,7 +58,7 @@ def _held(function: ast.FunctionDef, outside: scope.Outside) -> Iterator[ast.exp
             yield node.value
         elif isinstance(node, ast.Call) and _takes_none(node, outside):
             yield from (*node.args, *(keyword.value for keyword in node.keywords))
-        elif isinstance(node, ast.Assign) and any(isinstance(t, ast.Attribute | ast.Subscript) for t in node.targets):
+        elif isinstance(node, ast.Assign) and not any(isinstance(t, ast.Tuple | ast.List) for t in node.targets):
             yield node.value
 
 
@@ -74,13 +72,13 @@ def _takes_none(node: ast.Call, outside: scope.Outside) -> bool:
 
 
 def _optional(function: ast.FunctionDef, outside: scope.Outside) -> frozenset[str]:
-    """The names that are asked for None, or given it, and that statements of the function alone bind."""
+    """The variables of a function that are asked for None, or given it, and that statements of it alone bind."""
     nodes = walked(function)
     asked = {name for node in nodes if isinstance(node, ast.Compare) and (name := _asked(node)) is not None}
-    given = {name for node in nodes if isinstance(node, ast.Assign) for name in _given_none(node)}
+    assigned = [node for node in scope.walk_scope(function.body) if isinstance(node, ast.Assign)]
+    given = {name for node in assigned for name in (*_given_none(node), *_given_by_a_call(node, outside))}
     own = {*scope.assigned(function.body), *scope.parameters(function)}
-    returned = {name for node in nodes if isinstance(node, ast.Assign) for name in _given_by_a_call(node, outside)}
-    return frozenset(((asked & own) | given | returned) - _bound_elsewhere(function, nodes))
+    return frozenset(((asked & own) | given) - _bound_elsewhere(function, nodes))
 
 
 def _asked(node: ast.Compare) -> str | None:
@@ -131,15 +129,13 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def _bound_elsewhere(function: ast.FunctionDef, nodes: Sequence[ast.AST]) -> set[str]:
-    """Names that something else than the statements which this rule knows binds, or that nested scopes bind as well."""
+    """Names that something else than the statements which this rule knows binds."""
     found: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Global | ast.Nonlocal):
             found.update(node.names)
         elif isinstance(node, ast.NamedExpr):
             found.add(node.target.id)
-        elif isinstance(node, ast.comprehension):
-            found.update(_bound(node.target))
         elif isinstance(node, ast.Delete):
             found.update(name for target in node.targets for name in _bound(target))
         elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
@@ -148,10 +144,8 @@ def _bound_elsewhere(function: ast.FunctionDef, nodes: Sequence[ast.AST]) -> set
             found.add(node.rest)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             found.update(scope.assigned([node]))
-        elif isinstance(node, ast.Lambda | ast.FunctionDef) and node is not function:
-            found.update(argument.arg for argument in walked(node.args) if isinstance(argument, ast.arg))
-            body = node.body if isinstance(node, ast.FunctionDef) else []
-            found.update([*scope.assigned(body), *([node.name] if isinstance(node, ast.FunctionDef) else [])])
+        elif isinstance(node, ast.FunctionDef) and node is not function:
+            found.add(node.name)
         elif isinstance(node, ast.ClassDef):
             found.update([node.name, *scope.assigned(node.body)])
     return found
@@ -196,9 +190,10 @@ def _is_there(name: str, where: ast.AST) -> ast.stmt:
 class _Variables(Transformer):
     """Gives each variable its flag; what a test of it says is known in the blocks that it leads to."""
 
-    def __init__(self, unit: Unit, names: frozenset[str], outside: scope.Outside) -> None:
+    def __init__(self, unit: Unit, outside: scope.Outside) -> None:
         self._unit = unit
-        self._names = names
+        self._names: frozenset[str] = frozenset()  # the variables that may be None in the scope that is visited
+        self.told: frozenset[str] = frozenset()  # those of all scopes
         self._outside = outside
         self._there: frozenset[str] = frozenset()  # the variables that have a value at the place that is visited
         self._returns_pairs = False  # whether the function that is visited returns a value and whether it is there
@@ -206,12 +201,19 @@ class _Variables(Transformer):
 
     def body_of(self, function: ast.FunctionDef) -> list[ast.stmt]:
         """The statements of a function; those of one that may return None are of a function in it."""
-        before, self._returns_pairs = self._returns_pairs, self._may_return_none(function)
-        body = self.block(function.body)
+        before = self._names, self._there, self._returns_pairs
+        local = {*scope.assigned(function.body), *scope.parameters(function)}
+        local -= {*scope.declared(function.body, ast.Nonlocal), *scope.declared(function.body, ast.Global)}
+        own = _optional(function, self._outside)
+        self.told |= own
+        self._names, self._there = (self._names - local) | own, frozenset()
+        self._returns_pairs = self._may_return_none(function)
+        first = _parted([name for name in scope.parameters(function) if name in own], function.body[0])
+        body = [*first, *self.block(function.body)]
         if self._returns_pairs:
             self.has_pairs = True
             body = self._in_a_function(function, body)
-        self._returns_pairs = before
+        self._names, self._there, self._returns_pairs = before
         return body
 
     def _may_return_none(self, function: ast.FunctionDef) -> bool:
@@ -390,11 +392,17 @@ class _Variables(Transformer):
         return self._there
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        return self._later(node)
+        node.args = self.visit(node.args)
+        node.body = self.body_of(node)
+        return node
 
     def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
-        body = node.body
-        self._later(node)
+        body, before = node.body, (self._names, self._there)
+        node.args = self.visit(node.args)
+        arguments = {argument.arg for argument in walked(node.args) if isinstance(argument, ast.arg)}
+        self._names, self._there = self._names - arguments, frozenset()
+        node.body = self.visit(node.body)
+        self._names, self._there = before
         if isinstance(body, ast.IfExp) and any(map(_is_none, _chosen(body))):
             self.has_pairs = True
             node.body = located(ast.copy_location(build.call("perhaps", self._pairs(body)), body))
@@ -404,21 +412,7 @@ class _Variables(Transformer):
         """An expression that was visited, as a pair."""
         if isinstance(value, ast.IfExp):
             return ast.IfExp(value.test, self._pairs(value.body), self._pairs(value.orelse))
-        return self._pair(value)
-
-    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.AST:
-        return self._later(node)
-
-    def _later(self, node: ast.AST) -> ast.AST:
-        """What runs when a variable may hold something else."""
-        before, self._there = self._there, frozenset()
-        if isinstance(node, ast.FunctionDef):
-            node.args = self.visit(node.args)
-            node.body = self.body_of(node)
-        else:
-            self.generic_visit(node)
-        self._there = before
-        return node
+        return self._pair(value) if _is_none(value) else build.call("apart_from_none", build.mark_asked(value))
 
     # -------------------------------------------------------------------------------------- calls and what they give
 
