@@ -237,9 +237,8 @@ class Merge:
             self._kinds.append(None)
             self._common.append(NOTHING)
             return
-        if len(known) == 1 and isinstance(
-            known[0], torch.Tensor | NUMBERS
-        ):  # carried by a loop that may give it no value
+        is_tensor = isinstance(known[0], torch.Tensor | NUMBERS)
+        if len(known) == 1 and is_tensor:  # carried by a loop that may give it no value
             self._kinds.append(kind_of(known[0]))
             self._common.append(None)
             self._tensors += [leaf for leaf in known if isinstance(leaf, torch.Tensor)]

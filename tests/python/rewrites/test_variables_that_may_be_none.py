@@ -195,6 +195,18 @@ def test_a_variable_that_may_be_none_is_right_or_refused(first: int) -> None:
         return x * i if k is None else x * k
         """,
         """
+        k = 1
+        k = next((i for i, row in enumerate(x) if row.sum() > 0 and i >= k), None)
+        return x.sum(0) if k is None else x[k]
+        """,
+        """
+        _pair = 2.0
+        def pick(row):
+            return row * _pair if row.sum() > 0 else None
+        y = pick(x)
+        return x + (0.0 if y is None else y.sum())
+        """,
+        """
         def first(least):
             for i, row in enumerate(x):
                 if row.sum() > least:
@@ -266,6 +278,8 @@ def pick(row):
         ("return torch.stack(list(filter(pick, x.unbind(1))))", "None"),
         ("outs = list(map(pick, x.unbind(1)))\nreturn x if outs[0] is None else outs[0]", "None"),
         ("return max(x.unbind(1), key=pick)", "None"),
+        ("start, _has_start = None, x.sum(0)\nfor row in x:\n    if row[0] > 0:\n        start = row\n"
+         "return _has_start if start is None else start", "`start`"),
         ("h = None\nfor row in x:\n    if row[0] > 0:\n        h = row\n    d = {'h': h}\n"
          "return x if d['h'] is None else x + h", "`h` is None where tensor data say so"),
         ("last = None\nfor row in x:\n    if row[0] > 0:\n        last = row\n"

@@ -78,7 +78,8 @@ def _optional(function: ast.FunctionDef, outside: scope.Outside) -> frozenset[st
     assigned = [node for node in scope.walk_scope(function.body) if isinstance(node, ast.Assign)]
     given = {name for node in assigned for name in (*_given_none(node), *_given_by_a_call(node, outside))}
     own = {*scope.assigned(function.body), *scope.parameters(function)}
-    return frozenset(((asked & own) | given) - _bound_elsewhere(function, nodes))
+    found = ((asked & own) | given) - _bound_elsewhere(function, nodes)
+    return frozenset(name for name in found if _flag(name) not in own)  # which is the model's own name there
 
 
 def _asked(node: ast.Compare) -> str | None:
@@ -103,6 +104,8 @@ def _drawn(value: ast.expr) -> ast.GeneratorExp | None:
     """The generator of `next((… for … in …), None)`."""
     is_next = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "next"
     if not is_next or value.keywords or len(value.args) != 2 or not _is_none(value.args[1]):  # type: ignore[attr-defined]
+        return None
+    if any(isinstance(node, ast.Lambda) for node in walked(value)):  # whose parameters may be called as what is drawn
         return None
     drawn = value.args[0]  # type: ignore[attr-defined]
     return drawn if isinstance(drawn, ast.GeneratorExp) and len(drawn.generators) == 1 else None
@@ -227,15 +230,15 @@ class _Variables(Transformer):
         falls_through = not scope.always_leaves(function.body)
         return falls_through or any(map(self._may_be_none, chosen))
 
-    @staticmethod
-    def _in_a_function(function: ast.FunctionDef, body: list[ast.stmt]) -> list[ast.stmt]:
-        """`def _pair(…): …` and `return perhaps(_pair(…))`."""
+    def _in_a_function(self, function: ast.FunctionDef, body: list[ast.stmt]) -> list[ast.stmt]:
+        """`def _pair_3_4(…): …` and `return perhaps(_pair_3_4(…))`."""
         nothing = ast.Return(ast.Tuple([build.runtime("NOTHING"), ast.Constant(False)], ast.Load()))
         ending = [] if scope.always_leaves(body) else [nothing]
         names = scope.parameters(function)
-        made = ast.FunctionDef("_pair", build.arguments(names), [*body, *ending], [])
+        name = f"_pair_{self._unit.place(function)}"
+        made = ast.FunctionDef(name, build.arguments(names), [*body, *ending], [])
         setattr(made, "type_params", [])  # noqa: B010 - a field from Python 3.12 on
-        call = build.call("perhaps", ast.Call(build.load("_pair"), [build.load(name) for name in names], []))
+        call = build.call("perhaps", ast.Call(build.load(name), [*map(build.load, names)], []))
         return [located(ast.copy_location(part, function)) for part in (made, ast.Return(call))]
 
     def block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
@@ -288,10 +291,16 @@ class _Variables(Transformer):
             for name in walked(part):
                 if isinstance(name, ast.Name):
                     name.id = renamed.get(name.id, name.id)
-        found: list[ast.stmt] = [ast.Assign([*map(copied, node.targets)], drawn.elt), ast.Break()]
+        held = f"_held_{self._unit.place(node)}"  # the generator may read the variable itself
+        self._names |= {held}
+        found: list[ast.stmt] = [ast.Assign([build.store(held)], drawn.elt), ast.Break()]
         for test in reversed(through.ifs):
             found = [ast.If(test, found, [])]
-        made = [ast.Assign(node.targets, ast.Constant(None)), ast.For(through.target, through.iter, found, [])]
+        made = [
+            ast.Assign([build.store(held)], ast.Constant(None)),
+            ast.For(through.target, through.iter, found, []),
+            ast.Assign(node.targets, build.load(held)),
+        ]
         return self.block([located(ast.copy_location(statement, node)) for statement in made])
 
     def _value_of(self, value: ast.expr) -> ast.expr:
