@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch.nn import functional
+from torch.utils import _pytree as pytree
 
 from exportguard import to_onnx
 from exportguard.axes.model_run import ModelRun
 from exportguard.axes.traced_program import TracedProgram
 from exportguard.errors import ExportError
 from exportguard.inputs import CallInputs
-from exportguard.rewrites.written import UndoneWrites
+from exportguard.rewrites.written import UndoneWrites, may_write
 
 _Write = Callable[[torch.Tensor], object]
 
@@ -173,6 +175,39 @@ def test_what_a_call_writes_into_tensors_of_its_own_costs_no_copy() -> None:
     assert not _written(lambda older: older.clone()[2:].t().zero_())
     assert _written(lambda older: older[2:].zero_())
     assert _written(lambda older: older.detach().view(2, 4).zero_())
+
+
+#: Calls that write into what they are given, and calls that do not.
+WRITING: dict[str, Callable[[], tuple[Any, tuple[Any, ...]]]] = {
+    "batch_norm": lambda: (torch.ops.aten.batch_norm.default, (*_normed(), True, 0.1, 1e-5, False)),
+    "instance_norm": lambda: (torch.ops.aten.instance_norm.default, (*_normed(), True, 0.1, 1e-5, False)),
+    "native_batch_norm": lambda: (torch.ops.aten.native_batch_norm.default, (*_normed(), True, 0.1, 1e-5)),
+    "add_": lambda: (torch.ops.aten.add_.Tensor, (torch.ones(2), torch.ones(2))),
+    "linear": lambda: (torch.ops.aten.linear.default, (torch.ones(2, 2), torch.ones(2, 2))),
+    "add": lambda: (torch.ops.aten.add.Tensor, (torch.ones(2), torch.ones(2))),
+    "a size": lambda: (torch.sym_max, (2, 3)),
+    "an item": lambda: (operator.getitem, ([torch.ones(2)], 0)),
+}
+
+
+def _normed() -> tuple[torch.Tensor | None, ...]:
+    """An input, no weight and no bias, a running mean and a running variance."""
+    return torch.randn(4, 3, 5), None, None, torch.zeros(3), torch.ones(3)
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_what_writes_is_known_by_its_operator(name: str) -> None:
+    target, arguments = WRITING[name]()
+    before = copy.deepcopy(arguments)
+    target(*arguments)
+    pairs = zip(pytree.tree_leaves(before), pytree.tree_leaves(arguments), strict=True)
+    is_written = any(isinstance(one, torch.Tensor) and not torch.equal(one, other) for one, other in pairs)
+    assert may_write(target) == is_written
+
+
+def test_what_has_any_code_may_write() -> None:
+    assert may_write(torch.ops.higher_order.cond)
+    assert may_write(lambda x: x)
 
 
 def test_a_call_that_raises_is_undone_as_well() -> None:

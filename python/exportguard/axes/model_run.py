@@ -19,6 +19,7 @@ from exportguard.errors import REFUSALS
 from exportguard.inputs import CallInputs
 from exportguard.interrupted import interrupts_come_out
 from exportguard.model_code import is_installed
+from exportguard.module_tree import named_buffers, named_parameters
 from exportguard.rewrites.state import KeptModule, is_fake
 from exportguard.rewrites.written import Before
 
@@ -61,7 +62,7 @@ class ModelRun:
 
     def without_data(self) -> str:
         """The first weight or buffer that has no data, as on the meta device; nothing if all have."""
-        named = (*self._model.named_parameters(), *self._model.named_buffers())
+        named = itertools.chain(named_parameters(self._model), named_buffers(self._model))
         return next((name for name, tensor in named if tensor.is_meta or is_fake(tensor)), "")
 
     def of(self, call: CallInputs, *, is_brief: bool = False) -> TriedCall:
@@ -92,7 +93,7 @@ class ModelRun:
 
     def buffer(self, name: str) -> torch.Tensor | None:
         """What a buffer holds before any call; None if the module has none of this name."""
-        return dict(self._model.named_buffers()).get(name)
+        return dict(named_buffers(self._model)).get(name)
 
     @functools.cached_property
     def weights(self) -> int:
@@ -148,10 +149,10 @@ class ModelRun:
 
         with self._kept.call() as model:
             own = call.copied()
-            places = Places(dict(model.named_buffers()), own.leaves())
+            places = Places(dict(named_buffers(model)), own.leaves())
             leaves, self.structure = pytree.tree_flatten(watched(lambda: model(*own.args, **own.kwargs)))
             with data_tests():  # these are not the model's
-                self.written = places.written(dict(model.named_buffers()), was_written)
+                self.written = places.written(dict(named_buffers(model)), was_written)
             return [self._kept.left(leaf) for leaf in leaves]
 
     @functools.cached_property

@@ -254,6 +254,9 @@ def _torch_folder() -> str:
     return os.path.join(os.path.dirname(torch.__file__), "")
 
 
+#: This package, and code without a file.
+_OWN = (os.path.join(os.path.dirname(os.path.dirname(__file__)), ""), "<")
+
 #: Files of torch that only pass a question on.
 _PASSING = ("__init__.py", "fx/", "utils/", "_export/non_strict_utils.py", "overrides.py")
 
@@ -264,9 +267,8 @@ def _asked_by_model() -> bool:
     Torch's own operators lie in modules whose names begin with an underscore. What they ask decides how a result is
     laid out in memory or which check it has to pass, while ONNX's operators ask again for the sizes that they get.
     """
-    own = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
     for file in _files():
-        if file.startswith((own, "<")) or file in (functools.__file__, contextlib.__file__):
+        if file.startswith(_OWN) or file in (functools.__file__, contextlib.__file__):
             continue
         if not file.startswith(_torch_folder()):
             return True

@@ -23,7 +23,7 @@ from torch.fx import Graph, GraphModule, Node
 from exportguard.inputs import CallInputs
 from exportguard.repeats.markers import MARKER
 from exportguard.repeats.markers import expand as expand_markers
-from exportguard.rewrites.written import UndoneWrites
+from exportguard.rewrites.written import UndoneWrites, may_write
 from exportguard.signature import TracedInputs, raw_size
 
 from . import bodies
@@ -42,7 +42,6 @@ class TracedProgram:
         self._program = program
         self._blocks = Blocks()
         self._evaluations: dict[Any, Evaluation] = {}
-        self._writes = UndoneWrites()
         #: What the last run left in the inputs and buffers that it wrote into.
         self.written: Written = {}
 
@@ -50,6 +49,11 @@ class TracedProgram:
     def inputs(self) -> TracedInputs:
         """The inputs as they were traced."""
         return traced_inputs(self._program)
+
+    @functools.cached_property
+    def _writes(self) -> UndoneWrites:
+        operators = (node.target for node in self.nodes if node.op == "call_function" and node.target is not MARKER)
+        return UndoneWrites(may_write=any(map(may_write, operators)))
 
     @functools.cached_property
     def nodes(self) -> Sequence[Node]:

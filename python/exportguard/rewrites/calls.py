@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import inspect
 import itertools
@@ -14,11 +15,14 @@ from typing import Any
 import torch
 
 from exportguard.model_code import is_installed, is_users, is_users_class, is_users_module
+from exportguard.module_tree import named_modules
 from exportguard.rewrites.reach import all_names
 
 _CALLED_BY_PYTHON = ("__call__", "__getattr__", "__getitem__", "__len__", "__iter__")
 _CALLED_TO_MAKE = ("__init__", "__new__", "__post_init__")  # an object of a class that a code names
-_PLAIN = frozenset({bool, float, int, str, type(None)})  # most of what a module has beside dictionaries of hooks
+_PLAIN = frozenset({bool, float, int, str, type(None)})
+#: Without an element they lead to nothing: most of what a module has are dictionaries of hooks that it has not.
+_CONTAINERS = frozenset({dict, collections.OrderedDict, list, tuple, set})
 _NAMING = (type, types.FunctionType)
 _LOOKED_AT = 64  # elements of a container, which are mostly alike
 
@@ -44,7 +48,7 @@ class Called:
         """What a call of a model may lead to: nothing, if it is no module."""
         if not isinstance(model, torch.nn.Module):
             return cls()
-        calls = _Calls(model.modules())
+        calls = _Calls(module for _, module in named_modules(model))
         return cls(calls.functions, [*calls.modules()])
 
 
@@ -85,7 +89,7 @@ class _Calls:
             self._take_class(type(module))
             own = _is_own(type(module))
             for name, held in vars(module).items():
-                if type(held) not in _PLAIN:
+                if type(held) not in _PLAIN and (type(held) not in _CONTAINERS or held):
                     self._await(name, _Held(held), is_named=own)
         while self._pending:
             self._take(self._pending.pop())

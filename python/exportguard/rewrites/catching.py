@@ -55,25 +55,36 @@ def is_caught() -> bool:
 
     Who writes a `with` around a call of a package lets its exceptions pass, so that those of packages do not count.
     """
-    return any(_may_be_caught_in(frame) for frame in model_frames())
+    return any(map(_may_be_caught_in, model_frames()))
 
 
 def _may_be_caught_in(frame: types.FrameType) -> bool:
     if frame.f_code.co_name in _EXPRESSIONS:
         return False
-    blocks = _blocks_at(frame.f_code, frame.f_lineno)
-    if blocks is None:
-        return _by_bytecode(frame) is not None
+    blocks = _blocks_around(frame)
+    if not blocks:
+        return blocks is None and _by_bytecode(frame) is not None
     return any(_catching_part(block, frame, Exception) for block in blocks)
 
 
-@functools.lru_cache(maxsize=2**14)
-def _blocks_at(code: types.CodeType, line: int) -> tuple[Block, ...] | None:
-    """The blocks around a line that may catch what is raised there; None if its file cannot be read.
+#: By the code that runs, which is kept for its identity's sake (to hash it takes as long as to read it), and the place
+#: in it (to find its line takes long, too).
+_AROUND: dict[tuple[int, int], tuple[types.CodeType, tuple[Block, ...] | None]] = {}
+_MOST_PLACES = 2**14
 
-    By the code, which is another one if the file was changed and read again.
-    """
-    file = code.co_filename
+
+def _blocks_around(frame: types.FrameType) -> tuple[Block, ...] | None:
+    """The blocks around what a frame runs that may catch what is raised there; None if its file cannot be read."""
+    place = id(frame.f_code), frame.f_lasti
+    known = _AROUND.get(place)
+    if known is None:
+        if len(_AROUND) >= _MOST_PLACES:
+            _AROUND.clear()
+        known = _AROUND[place] = frame.f_code, _blocks_at(frame.f_code.co_filename, frame.f_lineno)
+    return known[1]
+
+
+def _blocks_at(file: str, line: int) -> tuple[Block, ...] | None:
     scopes = _blocks_of(file)
     if scopes is None:
         return None

@@ -105,8 +105,7 @@ def decided_by_kind(graphs: list[Graph]) -> Iterator[Node]:
 
 
 def _values(node: Node) -> list[Any]:
-    leaves = pytree.tree_leaves((node.args, node.kwargs))
-    return [leaf.meta.get("val") for leaf in leaves if isinstance(leaf, Node)]
+    return [given.meta.get("val") for given in node.all_input_nodes]
 
 
 def _makes_a_dtype(node: Node) -> bool:

@@ -20,6 +20,7 @@ import torch
 
 from exportguard.declaration.interrupts import DeferredInterrupts
 from exportguard.devices import same_random_numbers
+from exportguard.module_tree import named_buffers, named_modules, named_parameters
 from exportguard.rewrites.contents import (
     ARRAY,
     DICTIONARIES,
@@ -370,8 +371,9 @@ class KeptModule:
     @functools.cached_property
     def _states(self) -> list[Before]:
         """What buffers and plain tensors hold, which a call may write into or not, as its sizes and data say."""
-        weights = {weight.untyped_storage()._cdata for weight in self.module.parameters() if has_memory(weight)}
-        held = (tensor for tensor in (*self.module.buffers(), *self._before.tensors) if has_memory(tensor))
+        weights = {weight.untyped_storage()._cdata for _, weight in named_parameters(self.module) if has_memory(weight)}
+        buffers = (buffer for _, buffer in named_buffers(self.module))
+        held = (tensor for tensor in (*buffers, *self._before.tensors) if has_memory(tensor))
         states = {tensor.untyped_storage()._cdata: tensor for tensor in held}
         return [Before.of(tensor) for storage, tensor in states.items() if storage not in weights]
 
@@ -388,7 +390,7 @@ class KeptModule:
         :raises RewriteError: it wrote into a weight, where those before it wrote into nothing
         """
         states, before = self._states, self._before
-        named = self.module.named_parameters()
+        named = named_parameters(self.module)
         weights = [(name, weight, weight._version) for name, weight in named if not weight.is_inference()]
         try:
             with same_random_numbers(), self._writes.call() if has_data else nullcontext():
@@ -410,11 +412,11 @@ class KeptModule:
     def put_buffers_back(self) -> None:
         """Within a block of `call`: buffers are what they were before it, and all else what the call left there."""
         self._before.restore([change for change in self._before.changes() if self._is_of_buffers(change[0])])
-        buffers = {buffer.untyped_storage()._cdata for buffer in self.module.buffers() if has_memory(buffer)}
+        buffers = {buffer.untyped_storage()._cdata for _, buffer in named_buffers(self.module) if has_memory(buffer)}
         _put_back([before for before in self._states if before.tensor.untyped_storage()._cdata in buffers])
 
     def _is_of_buffers(self, slot: Slot) -> bool:
-        return any(slot.owner is module._buffers for module in self.module.modules())
+        return any(slot.owner is module._buffers for _, module in named_modules(self.module))
 
     def has_written(self, tensor: torch.Tensor) -> bool:
         """Whether a call was seen to write into a tensor that is older than it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -29,7 +30,8 @@ class Writes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        for tensor in pytree.tree_leaves([_given(argument, args, kwargs) for argument in _written_arguments(func)]):
+        written = _written_arguments(func)
+        for tensor in pytree.tree_leaves([_given(argument, args, kwargs) for argument in written]) if written else ():
             if isinstance(tensor, torch.Tensor):
                 self._before(tensor)
         returned = func(*args, **kwargs)
@@ -45,6 +47,24 @@ def _written_arguments(operator: Any) -> tuple[tuple[int, str], ...]:
     arguments = schema.arguments if schema is not None and schema.is_mutable else ()
     told = ((place, argument) for place, argument in enumerate(arguments) if argument.alias_info is not None)
     return tuple((place, argument.name) for place, argument in told if argument.alias_info.is_write)
+
+
+#: They write running means and variances, of which their schemas say nothing (torch 2.11 to 2.13).
+_WRITING_UNTOLD = frozenset(
+    f"aten::{name}" for name in ("batch_norm", "instance_norm", "native_batch_norm", "_batch_norm_impl_index")
+)
+
+
+def may_write(target: object) -> bool:
+    """Whether what a node of a graph calls may write into an argument: an operator that says so, and what says nothing.
+
+    Functions with graphs in them and operators of other libraries may have any code.
+    """
+    # `operator.getitem` and its kin, `math.floor`; `torch.sym_max` and the like, which take sizes.
+    if isinstance(target, types.BuiltinFunctionType) or getattr(target, "__name__", "").startswith("sym_"):
+        return False
+    is_told = isinstance(target, torch._ops.OpOverload) and target.namespace == "aten"
+    return not is_told or target._schema.name in _WRITING_UNTOLD or bool(_written_arguments(target))  # type: ignore[attr-defined]
 
 
 def _given(argument: tuple[int, str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -97,10 +117,11 @@ class UndoneWrites:
     microseconds; those of calls that follow one which wrote nothing are not looked at.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, may_write: bool = True) -> None:
+        """`may_write` is false where it is known that no call writes into anything."""
         self._before: dict[int, Before] = {}
         self._made: set[int] = set()
-        self._writes_nothing = False
+        self._writes_nothing = not may_write
 
     @contextmanager
     def call(self) -> Iterator[None]:
@@ -143,7 +164,12 @@ class UndoneWrites:
             self._before[storage._cdata] = Before.of(tensor)
 
     def _take_as_new(self, operator: Any, returned: Any) -> None:
-        if not _returns_aliases(operator):
+        if _returns_aliases(operator):
+            return
+        if type(returned) is torch.Tensor:
+            if has_memory(returned):
+                self._made.add(returned.untyped_storage()._cdata)
+        else:
             tensors = (leaf for leaf in pytree.tree_leaves(returned) if isinstance(leaf, torch.Tensor))
             self._made.update(tensor.untyped_storage()._cdata for tensor in tensors if has_memory(tensor))
 
