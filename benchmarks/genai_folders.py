@@ -6,7 +6,8 @@
 An untrained model is saved once and made into a folder by each command in a process of its own, one after the other
 for several rounds: the least CPU seconds, and the highest MiB that it held ("anonymous" memory; what is mapped from
 files can be taken back). Ours is made twice, with and without the comparisons, which the builder has none of. Then
-onnxruntime-genai generates from both in turn: tokens a second of CPU time on one thread, the best of several rounds.
+onnxruntime-genai generates from both in turn: tokens a second of CPU time on one thread, the best of several rounds, and
+the median over the rounds of how many times faster ours is.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,23 +66,38 @@ def made(command: Sequence[str]) -> tuple[float, float, str]:
     return spent, peak, error
 
 
-def tokens_a_second(folders: Sequence[Path], prompt: int, new: int, rounds: int) -> list[tuple[float, list[int]]]:
-    """Of each folder, by CPU time without the prompt; and the tokens."""
+@dataclass(frozen=True)
+class Speed:
+    """Tokens a second of CPU time in the best of several rounds, the least median of seconds for a token, the tokens."""
+
+    tokens: float
+    seconds: Sequence[float]
+    generated: list[int]
+
+
+def speeds(folders: Sequence[Path], prompt: int, new: int, rounds: int) -> list[Speed]:
+    """Of each folder, without the prompt; who begins changes with every round."""
     models = [onnxruntime_genai.Model(str(folder)) for folder in folders]
-    best: list[tuple[float, list[int]]] = [(0.0, []) for _ in folders]
-    for _ in range(rounds):
-        for number, model in enumerate(models):
-            settings = onnxruntime_genai.GeneratorParams(model)
+    of_rounds: list[list[list[float]]] = [[] for _ in models]
+    generated: list[list[int]] = [[] for _ in models]
+    for turn in range(rounds):
+        for number in sorted(range(len(models)), reverse=turn % 2 == 1):
+            settings = onnxruntime_genai.GeneratorParams(models[number])
             settings.set_search_options(max_length=prompt + new, min_length=prompt + new, do_sample=False)
-            generator = onnxruntime_genai.Generator(model, settings)
+            generator = onnxruntime_genai.Generator(models[number], settings)
             generator.append_tokens(torch.arange(3, 3 + prompt).remainder(200).add(3).to(torch.int32).numpy())
             generator.generate_next_token()
-            begin = time.process_time()
+            taken = []
             for _ in range(new - 1):
+                begin = time.process_time()
                 generator.generate_next_token()
-            speed = (new - 1) / (time.process_time() - begin)
-            best[number] = max(best[number], (speed, [int(token) for token in generator.get_sequence(0)]))
-    return best
+                taken.append(time.process_time() - begin)
+            of_rounds[number].append(taken)
+            generated[number] = [int(token) for token in generator.get_sequence(0)]
+    return [
+        Speed(max(len(taken) / sum(taken) for taken in own), [statistics.median(taken) for taken in own], tokens)
+        for own, tokens in zip(of_rounds, generated, strict=True)
+    ]
 
 
 def one_thread(folder: Path) -> None:
@@ -102,14 +120,14 @@ def row(name: str, form: str, model: Path, options: argparse.Namespace) -> list[
         results = [(min(run[0] for run in runs), max(run[1] for run in runs)) for runs in zip(*rounds, strict=True)]
         for folder in (own, other):
             one_thread(folder)
-        (speed, tokens), (their_speed, their_tokens) = tokens_a_second(
-            (own, other), options.prompt, options.new, options.rounds
-        )
+        speed, their_speed = speeds((own, other), options.prompt, options.new, options.rounds)
     proved, plain, theirs = results
-    equal = sum(a == b for a, b in zip(tokens, their_tokens, strict=True)) - options.prompt
+    equal = sum(a == b for a, b in zip(speed.generated, their_speed.generated, strict=True)) - options.prompt
+    ratio = statistics.median(b / a for a, b in zip(speed.seconds, their_speed.seconds, strict=True))
     times = [f"{seconds:.1f}" for seconds, _ in (proved, plain, theirs)]
     memory = [f"{peak:.0f}" for _, peak in (proved, plain, theirs)]
-    return [name, form, *times, *memory, f"{speed:.1f}", f"{their_speed:.1f}", f"{equal} of {options.new}"]
+    told = [f"{speed.tokens:.1f}", f"{their_speed.tokens:.1f}", f"{ratio:.3f}"]
+    return [name, form, *times, *memory, *told, f"{equal} of {options.new}"]
 
 
 def save(name: str, folder: Path, options: argparse.Namespace) -> None:
@@ -127,12 +145,12 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--prompt", type=int, default=16)
     parser.add_argument("--new", type=int, default=48)
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=24)
     parser.add_argument("--folders", type=int, default=3, help="how often each command makes its folder")
     options = parser.parse_args()
     kinds = ("proved", "not compared", "builder")
     header = ["model", "form", *(f"CPU s, {kind}" for kind in kinds), *(f"MiB, {kind}" for kind in kinds)]
-    header += ["tokens/s, ours", "builder", "equal tokens"]
+    header += ["tokens/s, ours", "builder", "ours / builder", "equal tokens"]
     print("".join(markdown_table(header, [])), end="", flush=True)
     for name in options.models:
         with tempfile.TemporaryDirectory(dir=".") as folder:

@@ -16,7 +16,7 @@ _OWN = ("modules", "named_modules", "parameters", "named_parameters", "buffers",
 
 
 @functools.cache
-def _is_plain(kind: type[Module]) -> bool:
+def _is_plain(kind: type) -> bool:
     """Whether modules of a class list what they hold as torch does; others are asked themselves."""
     return all(getattr(kind, name) is getattr(Module, name) for name in _OWN)
 
