@@ -6,8 +6,8 @@
 An untrained model is saved once and made into a folder by each command in a process of its own, one after the other
 for several rounds: the least CPU seconds, and the highest MiB that it held ("anonymous" memory; what is mapped from
 files can be taken back). Ours is made twice, with and without the comparisons, which the builder has none of. Then
-onnxruntime-genai generates from both in turn: tokens a second of CPU time on one thread, the best of several rounds, and
-the median over the rounds of how many times faster ours is.
+onnxruntime-genai generates from both in turn: tokens a second of CPU time on one thread, the best of several rounds,
+and the median over the rounds of how many times faster ours is.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def made(command: Sequence[str]) -> tuple[float, float, str]:
 
 @dataclass(frozen=True)
 class Speed:
-    """Tokens a second of CPU time in the best of several rounds, the least median of seconds for a token, the tokens."""
+    """Tokens a second of CPU time in the best round, the median seconds of a token by round, and the tokens."""
 
     tokens: float
     seconds: Sequence[float]
