@@ -7,7 +7,7 @@ again is gone through before and behind each call.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch.nn import Module
@@ -15,10 +15,12 @@ from torch.nn import Module
 _OWN = ("modules", "named_modules", "parameters", "named_parameters", "buffers", "named_buffers", "_named_members")
 
 
-@functools.cache
-def _is_plain(kind: type) -> bool:
-    """Whether modules of a class list what they hold as torch does; others are asked themselves."""
+def _lists_as_torch(kind: type) -> bool:
     return all(getattr(kind, name) is getattr(Module, name) for name in _OWN)
+
+
+#: Whether modules of a class list what they hold as torch does; others are asked themselves.
+_is_plain: Callable[[type], bool] = functools.cache(_lists_as_torch)
 
 
 def named_modules(module: Module) -> list[tuple[str, Module]]:
