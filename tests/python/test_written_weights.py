@@ -185,8 +185,9 @@ WRITING: dict[str, Callable[[], tuple[Any, tuple[Any, ...]]]] = {
     "add_": lambda: (torch.ops.aten.add_.Tensor, (torch.ones(2), torch.ones(2))),
     "linear": lambda: (torch.ops.aten.linear.default, (torch.ones(2, 2), torch.ones(2, 2))),
     "add": lambda: (torch.ops.aten.add.Tensor, (torch.ones(2), torch.ones(2))),
-    "a size": lambda: (torch.sym_max, (2, 3)),
     "an item": lambda: (operator.getitem, ([torch.ones(2)], 0)),
+    "a size": lambda: (torch.sym_max, (2, 3)),
+    "a function that writes": lambda: (operator.setitem, (torch.ones(2), 0, 2.0)),
 }
 
 
@@ -198,16 +199,27 @@ def _normed() -> tuple[torch.Tensor | None, ...]:
 @pytest.mark.parametrize("name", WRITING)
 def test_what_writes_is_known_by_its_operator(name: str) -> None:
     target, arguments = WRITING[name]()
+    node = _node(target, arguments)
     before = copy.deepcopy(arguments)
     target(*arguments)
     pairs = zip(pytree.tree_leaves(before), pytree.tree_leaves(arguments), strict=True)
     is_written = any(isinstance(one, torch.Tensor) and not torch.equal(one, other) for one, other in pairs)
-    assert may_write(target) == is_written
+    assert may_write(node) == is_written
+
+
+def _node(target: Any, arguments: tuple[Any, ...]) -> torch.fx.Node:
+    """A call in a graph, with a node for each argument."""
+    graph = torch.fx.Graph()
+    nodes = [graph.placeholder(f"x{at}") for at in range(len(arguments))]
+    for node, argument in zip(nodes, arguments, strict=True):
+        node.meta["val"] = argument
+    return graph.call_function(target, tuple(nodes))
 
 
 def test_what_has_any_code_may_write() -> None:
-    assert may_write(torch.ops.higher_order.cond)
-    assert may_write(lambda x: x)
+    graph = torch.fx.Graph()
+    assert may_write(graph.call_function(torch.ops.higher_order.cond, (True, graph.get_attr("a"), graph.get_attr("b"))))
+    assert may_write(_node(lambda x: x, (torch.ones(2),)))
 
 
 def test_a_call_that_raises_is_undone_as_well() -> None:

@@ -52,8 +52,8 @@ class TracedProgram:
 
     @functools.cached_property
     def _writes(self) -> UndoneWrites:
-        operators = (node.target for node in self.nodes if node.op == "call_function" and node.target is not MARKER)
-        return UndoneWrites(may_write=any(map(may_write, operators)))
+        calls = (node for node in self.nodes if node.op == "call_function" and node.target is not MARKER)
+        return UndoneWrites(may_write=any(map(may_write, calls)))
 
     @functools.cached_property
     def nodes(self) -> Sequence[Node]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-import types
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.fx import Node
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -41,13 +42,15 @@ class Writes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 @functools.lru_cache(maxsize=4096)
-def _written_arguments(operator: Any) -> tuple[tuple[int, str], ...]:
+def _written_arguments(func: Any) -> tuple[tuple[int, str], ...]:
     """The places and names of the arguments that an operator writes into."""
-    schema = getattr(operator, "_schema", None)
+    schema = getattr(func, "_schema", None)
     arguments = schema.arguments if schema is not None and schema.is_mutable else ()
     told = ((place, argument) for place, argument in enumerate(arguments) if argument.alias_info is not None)
     return tuple((place, argument.name) for place, argument in told if argument.alias_info.is_write)
 
+
+_NUMBERS = (bool, int, float, torch.SymBool, torch.SymInt, torch.SymFloat)
 
 #: They write running means and variances, of which their schemas say nothing (torch 2.11 to 2.13).
 _WRITING_UNTOLD = frozenset(
@@ -55,16 +58,18 @@ _WRITING_UNTOLD = frozenset(
 )
 
 
-def may_write(target: object) -> bool:
-    """Whether what a node of a graph calls may write into an argument: an operator that says so, and what says nothing.
+def may_write(node: Node) -> bool:
+    """Whether the call of a node may write into an argument: an operator that says so, and what says nothing.
 
-    Functions with graphs in them and operators of other libraries may have any code.
+    Functions with graphs in them and operators of other libraries may have any code; what is given numbers alone, as
+    arithmetic of sizes is, has no memory to write into.
     """
-    # `operator.getitem` and its kin, `math.floor`; `torch.sym_max` and the like, which take sizes.
-    if isinstance(target, types.BuiltinFunctionType) or getattr(target, "__name__", "").startswith("sym_"):
-        return False
-    is_told = isinstance(target, torch._ops.OpOverload) and target.namespace == "aten"
-    return not is_told or target._schema.name in _WRITING_UNTOLD or bool(_written_arguments(target))  # type: ignore[attr-defined]
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        is_told = target.namespace == "aten" and target._schema.name not in _WRITING_UNTOLD
+        return not is_told or bool(_written_arguments(target))
+    of_numbers = all(isinstance(given.meta.get("val"), _NUMBERS) for given in node.all_input_nodes)
+    return target is not operator.getitem and not of_numbers
 
 
 def _given(argument: tuple[int, str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -163,8 +168,8 @@ class UndoneWrites:
         if storage._cdata not in self._before and storage._cdata not in self._made:
             self._before[storage._cdata] = Before.of(tensor)
 
-    def _take_as_new(self, operator: Any, returned: Any) -> None:
-        if _returns_aliases(operator):
+    def _take_as_new(self, func: Any, returned: Any) -> None:
+        if _returns_aliases(func):
             return
         if type(returned) is torch.Tensor:
             if has_memory(returned):
@@ -175,9 +180,9 @@ class UndoneWrites:
 
 
 @functools.lru_cache(maxsize=4096)
-def _returns_aliases(operator: Any) -> bool:
+def _returns_aliases(func: Any) -> bool:
     """Whether what an operator returns may lie in memory that it was given."""
-    schema = getattr(operator, "_schema", None)
+    schema = getattr(func, "_schema", None)
     return schema is None or any(value.alias_info is not None for value in schema.returns)
 
 
