@@ -11,6 +11,8 @@ import sysconfig
 import types
 import weakref
 
+from .containers import file_of_module, names_of_module
+
 #: Code without a file of its own. Cells of a notebook have names in angle brackets as well, and are somebody's code.
 _GENERATED = ("<string>", "<frozen ", "<eval_with_key>", "<lambdifygenerated", "<__array_function__")
 #: Folders of torch that hold models' arithmetic, with tests on data, and not what runs it.
@@ -68,8 +70,10 @@ def is_users_class(cls: type) -> bool:
 
 def is_users_module(module: types.ModuleType) -> bool:
     """Whether a module is the user's code; one without a file is, unless Python has it built in."""
-    file = getattr(module, "__file__", None)
-    return is_users(file) if file is not None else module.__name__ not in sys.builtin_module_names
+    file = file_of_module(module)
+    if file is not None:
+        return is_users(file)
+    return names_of_module(module).get("__name__") not in sys.builtin_module_names
 
 
 def _has_users_code(cls: type) -> bool:

@@ -16,6 +16,7 @@ ROOT = Path(exportguard.__file__).parent
 #: From the lowest layer up: a part sees those of lower layers, and no other of its own. Those between slashes are one
 #: part.
 LAYERS = (
+    "containers",
     "errors version phases garbage interrupted joined_parts lost_buffers _core model_code module_tree notebook_tables",
     "streams optional progress",
     "leaving",

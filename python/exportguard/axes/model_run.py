@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from exportguard.containers import file_of_module
 from exportguard.declaration.interrupts import DeferredInterrupts
 from exportguard.devices import QUICK_PRODUCTS, threads_for
 from exportguard.errors import REFUSALS
@@ -285,7 +286,7 @@ class TriedCall:
 
 
 def _is_own(kind: type[torch.nn.Module]) -> bool:
-    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    file = file_of_module(sys.modules.get(kind.__module__))
     return file is None or not is_installed(file)
 
 

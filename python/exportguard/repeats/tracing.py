@@ -13,6 +13,7 @@ from torch.fx import Graph
 
 from exportguard.phases import phase
 from exportguard.repeats.answers import Answers
+from exportguard.repeats.asked import asking_operator
 from exportguard.repeats.markers import MARKER, expand_graph
 from exportguard.repeats.plan import Plan, current_plan
 from exportguard.repeats.questions import WATCHED, sets_its_own_data
@@ -193,7 +194,10 @@ def asking_kernels(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(mode, func, types, args, kwargs)
 
         def ask() -> Any:
-            with _answered_by(None):  # a kernel that calls other operators makes small questions of a large one
+            with (
+                _answered_by(None),
+                asking_operator(),
+            ):  # a kernel that calls other operators makes small questions of a large one
                 return original(mode, func, types, args, kwargs)
 
         return answers.of(mode, (func, args, kwargs), ask)

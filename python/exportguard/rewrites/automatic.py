@@ -444,7 +444,9 @@ class _Search:
             others = [other for other in self.steps if other is not known]
             steps = [*others] if step is None else self._with_consumers([*others, step], failed, keep_sizes=True)
             outcome = self._attempt(steps) if step is not None else failed
-            if isinstance(outcome, _Failed) and isinstance(outcome.error, _TRACED_AGAIN):
+            if isinstance(outcome, _Failed) and (
+                isinstance(outcome.error, _TRACED_AGAIN) or _stops_behind(outcome, step)
+            ):
                 outcome, steps = self._beyond(outcome, steps) or (outcome, steps)
             elif isinstance(outcome, _Failed) and step is not None and not form.tell_nones:  # None may end at an error
                 telling = self._step(functions, place, failed, replace(form, keep_sizes=True, tell_nones=True))
@@ -457,7 +459,7 @@ class _Search:
             self._fixed = fixed
             if isinstance(outcome, _Failed):
                 told.add(place.code)
-                left.append(f"the loop at {place} cannot be rewritten: {outcome.in_words() or outcome.text()}")
+                left.append(f"what stands at {place} cannot be rewritten: {outcome.in_words() or outcome.text()}")
             elif known is None:
                 left.append(f"{place} was rewritten, and the axis is a constant all the same")
 
@@ -525,6 +527,11 @@ def _consumers(places: Sequence[Place]) -> Iterator[tuple[Place, Place]]:
 def _others(steps: Sequence[RewritingStep], step: RewritingStep) -> list[RewritingStep]:
     """The steps for other functions."""
     return [known for known in steps if known.patch.functions != step.patch.functions]
+
+
+def _stops_behind(failed: _Failed, step: RewritingStep | None) -> bool:
+    """Whether another function asks for the value of what a step made, as `torch.tensor` does of numbers of sizes."""
+    return step is not None and is_stop(failed.error) and bool(failed.places) and not _runs(step, failed.places[0])
 
 
 def _different(places: Sequence[Place]) -> list[Place]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from exportguard.containers import elements_of, file_of_module, names_of_module
 from exportguard.model_code import is_installed, is_users, is_users_class, is_users_module
 from exportguard.module_tree import named_modules
 from exportguard.rewrites.reach import all_names
@@ -66,9 +67,9 @@ def _modules(pending: list[str]) -> list[types.ModuleType]:
 
 
 def _modules_named_by(module: types.ModuleType) -> Iterator[Any]:
-    for value in vars(module).values():
+    for value in names_of_module(module).values():
         if isinstance(value, types.ModuleType):
-            yield value.__name__
+            yield names_of_module(value).get("__name__")
         elif isinstance(value, _NAMING):
             yield getattr(value, "__module__", None)
 
@@ -149,8 +150,8 @@ class _Calls:
 
     def _take_held(self, value: object) -> None:
         """Takes in what a module has as an attribute: a function, an object of a class of the user's, some of them."""
-        values = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else (value,)
-        for item in itertools.islice(values, _LOOKED_AT):
+        values = elements_of(value) if isinstance(value, dict | list | tuple) else None
+        for item in itertools.islice((value,) if values is None else values, _LOOKED_AT):
             if isinstance(item, types.FunctionType | types.MethodType | type):
                 self._pending.append(item)
             elif not isinstance(item, torch.Tensor | torch.nn.Module) and is_users_class(type(item)):
@@ -166,7 +167,7 @@ class _Held:
 
 def _is_own(kind: type) -> bool:
     """Whether a class lies in no installed package: there a method may have a name that is put together."""
-    return not is_installed(getattr(sys.modules.get(kind.__module__), "__file__", None) or "")
+    return not is_installed(file_of_module(sys.modules.get(kind.__module__)) or "")
 
 
 def _words_in(code: types.CodeType) -> set[str]:
@@ -195,7 +196,8 @@ def _named_by(function: types.FunctionType) -> Iterator[object]:
             value = sys.modules.get(name) or sys.modules.get(f"{package}.{name}")
         yield value
         if isinstance(value, types.ModuleType) and is_users_module(value):
-            yield from (vars(value)[inner] for inner in names & vars(value).keys())
+            held = names_of_module(value)
+            yield from (held[inner] for inner in names & held.keys())
 
 
 __all__ = ["Called"]

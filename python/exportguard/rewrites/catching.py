@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from exportguard.model_code import is_installed, is_models
+from exportguard.repeats.asked import asked_operator
 from exportguard.rewrites import scope
 from exportguard.rewrites.managers import ending_handlers, leaves_at_last, may_swallow, names_of, resolved
 from exportguard.source.walking import walked
@@ -55,7 +56,14 @@ def is_caught() -> bool:
 
     Who writes a `with` around a call of a package lets its exceptions pass, so that those of packages do not count.
     """
-    return any(map(_may_be_caught_in, model_frames()))
+    asked = asked_operator()
+    if asked is None:
+        return any(map(_may_be_caught_in, model_frames()))
+    return any(map(_may_be_caught_in, model_frames(end=asked.frame))) or asked.found(_is_caught_outside)
+
+
+def _is_caught_outside(frame: types.FrameType) -> bool:
+    return any(map(_may_be_caught_in, model_frames(frame)))
 
 
 def _may_be_caught_in(frame: types.FrameType) -> bool:
@@ -104,10 +112,14 @@ def _catches(block: Block, line: int) -> bool:
     return is_in_body and (isinstance(block, ast.With) or bool(_ending_handlers(block)) or _leaves_at_last(block))
 
 
-def model_frames() -> Iterator[types.FrameType]:
-    """What runs now of the model, the innermost frame first, up to where the export calls it."""
-    frame: types.FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_name not in _ROOTS:
+def model_frames(start: types.FrameType | None = None, end: types.FrameType | None = None) -> Iterator[types.FrameType]:
+    """What runs now of the model, the innermost frame first, up to where the export calls it.
+
+    :param start: the innermost frame to look at, if not the caller's
+    :param end: a frame that is not looked at, nor what is outside of it
+    """
+    frame: types.FrameType | None = start or sys._getframe(1)
+    while frame is not None and frame is not end and frame.f_code.co_name not in _ROOTS:
         if is_models(frame.f_code.co_filename):
             yield frame
         frame = frame.f_back

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from exportguard.containers import elements_of, items_of
 from exportguard.model_code import is_users_class
 
 
@@ -180,7 +181,7 @@ def held_by(item: object) -> list[Any]:
         return [value for content in cells for value in content.values.values()]
     if isinstance(item, dict | list | set | collections.deque):
         return [vars(item)] if hasattr(item, "__dict__") else []
-    return [*item] if isinstance(item, tuple) else []
+    return [*tuple.__iter__(item)] if isinstance(item, tuple) else []
 
 
 def changed(known: Iterable[tuple[Any, Content]]) -> Iterator[tuple[Any, Content]]:
@@ -318,15 +319,15 @@ def _in_slots(owner: Any, slots: list[str]) -> dict[str, Any]:
 
 
 def _of_dict(owner: Any) -> Content:
-    return Content(ENTRY, dict(owner.items()) if owner else {})
+    return Content(ENTRY, dict(items_of(owner)))
 
 
 def _of_elements(owner: Any) -> Content:
-    return Content("element", dict(enumerate(list.__iter__(owner) if isinstance(owner, list) else iter(owner))))
+    return Content("element", dict(enumerate(elements_of(owner) or ())))
 
 
 def _of_set(owner: Any) -> Content:
-    return Content("member", {member: member for member in owner})
+    return Content("member", {member: member for member in elements_of(owner) or ()})
 
 
 def _of_globals(owner: GlobalNames) -> Content:

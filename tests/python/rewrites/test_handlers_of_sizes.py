@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional
 
 from exportguard import ExportGuardError, OnnxModel, to_onnx
+from exportguard.repeats.asked import asked_operator, asking_operator
 from exportguard.rewrites.catching import is_caught
 
 _HANDLED = 7.3  # what no expression gives
@@ -162,3 +163,43 @@ def test_a_handler_that_raises_in_the_end_catches_nothing(goes_on: bool) -> None
     model = Explains(lambda: caught.append(is_caught()), goes_on=goes_on)
     torch.export.export(model, (torch.randn(2),), strict=False)
     assert set(caught) == {goes_on}
+
+
+def caught_by_me() -> bool:
+    try:
+        return is_caught()
+    except ValueError:
+        return False
+
+
+def test_what_an_operator_is_asked_is_caught_as_far_as_its_own_call_says() -> None:
+    """The stack outside of a question is looked at once, that within it each time."""
+
+    def asked() -> list[bool]:
+        with asking_operator():
+            return [is_caught(), caught_by_me(), is_caught()]
+
+    def asked_under_a_try() -> list[bool]:
+        try:
+            return asked()
+        except ValueError:
+            return []
+
+    def asked_by_an_operator_that_is_asked() -> list[bool]:
+        with asking_operator():
+            return [is_caught(), *asked_under_a_try(), is_caught()]
+
+    def _export(run: Callable[[], list[bool]]) -> list[bool]:
+        return run()  # what calls an export is not looked at
+
+    assert _export(asked) == [False, True, False]
+    assert _export(asked_under_a_try) == [True, True, True]
+    assert _export(asked) == [False, True, False]
+    assert _export(asked_by_an_operator_that_is_asked) == [False, True, True, True, False]
+
+
+def test_nothing_is_asked_any_more_when_a_kernel_raises() -> None:
+    with contextlib.suppress(ValueError), asking_operator():
+        assert asked_operator() is not None
+        raise ValueError("no kernel")
+    assert asked_operator() is None

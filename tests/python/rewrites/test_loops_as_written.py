@@ -585,6 +585,8 @@ class GainsAxesInALoop(Module):
 
 
 def test_an_axis_that_stays_fixed_says_why_its_loop_could_not_be_rewritten() -> None:
-    text = r"the loop at .*test_loops_as_written.py.* cannot be rewritten: line \d+: a loop over tensors carries `out`"
+    text = (
+        r"what stands at .*test_loops_as_written.py.* cannot be rewritten: line \d+: a loop over tensors carries `out`"
+    )
     with pytest.raises(AxisError, match=text):
         to_onnx(GainsAxesInALoop(), (up(3),), dynamic_shapes=({0: "rows"},), rewrite="auto")

@@ -1,4 +1,4 @@
-"""Numbers that one function makes of tensor data and hands to another one, which tests them.
+"""Numbers that one function makes of tensor data or sizes and hands to another one, which tests them or makes tensors.
 
 `python test_numbers_in_helpers.py --count 1000` checks others than a test run does.
 """
@@ -9,8 +9,11 @@ import random
 import textwrap
 
 import pytest
+import torch
+from called import Called
 from drawn_programs import Share, check_by_hand, model_with, outcome_at_rows, require_right
 
+from exportguard import to_onnx
 from exportguard.rewrites.automatic import _Failed
 
 NUMBERS = (
@@ -23,6 +26,8 @@ NUMBERS = (
     "(x > 0.5).sum().item()",
     "x.argmax().item()",
     "abs(float(x[0].sum()))",
+    "float(x.shape[0] - 1) / 2",
+    "float(x.shape[0]) * 0.3",
 )
 HELPERS = (
     "return max(v, 0.5)",
@@ -35,6 +40,8 @@ HELPERS = (
     "if 0 < v < 2 or v == 3:\n    return 2.0\nreturn 0.25",
     "for limit in (0.5, 1.0, 2.0):\n    if v < limit:\n        return limit\nreturn 4.0",
     "return inner(v) + inner(-v)",
+    "return torch.tensor([v, 0.5]).sum()",
+    "w = [v, v + 1.0]\nreturn torch.tensor(w, dtype=torch.float64).mean().float()",
 )
 #: Where the helper is, and how it is called: a definition above the class, one in it, what stands before, and the call.
 PLACES = (
@@ -111,6 +118,31 @@ def test_a_number_of_data_that_a_helper_tests_is_right_or_refused(first: int) ->
 )
 def test_what_people_write_is_right(body: str) -> None:
     require_right(model_with("/helpers/written.py", body))
+
+
+def literal(numbers: list[float]) -> torch.Tensor:
+    return torch.tensor(numbers)
+
+
+def middle(x: torch.Tensor) -> torch.Tensor:
+    rows, columns = x.shape
+    row = float(rows - 1) / 2
+    column = float(columns - 1) / 2
+    return literal([row, column])
+
+
+def around_the_middle(x: torch.Tensor) -> torch.Tensor:
+    return x[:, :2] - middle(x)
+
+
+def test_numbers_of_sizes_may_be_handed_to_who_makes_tensors_of_them() -> None:
+    """Where the sizes are given, nothing needs the function that takes them, which is asked for next."""
+    model = Called(around_the_middle).eval()
+    made = to_onnx(model, (torch.ones(3, 4),), dynamic_shapes=({0: "rows", 1: "columns"},), rewrite="auto")
+    for rows, columns in ((3, 4), (1, 2), (0, 3), (6, 9)):
+        x = torch.randn(rows, columns)
+        (got,) = made.run({"x": x}).values()
+        torch.testing.assert_close(got, model(x))
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ import torch
 from exportguard import _core
 from exportguard.declaration.expected import Expected, expecting
 from exportguard.declaration.patch import Patch, Replacement, replaced
+from exportguard.patches.torch.remembered_sizes import COMPUTED, remembering
 from exportguard.size_floats import FloatMod, FloatProduct, FloatSum
 
 if TYPE_CHECKING:
@@ -29,8 +30,7 @@ _Function = Callable[..., Any]
 # Without annotations in torch 2.11 to 2.13.
 _sym_float: _Function = torch.sym_float
 
-_MODULE = "torch.fx.experimental.sym_node"
-_NODE = f"{_MODULE}.SymNode"
+_NODE = "torch.fx.experimental.sym_node.SymNode"
 _RANGES = "torch.utils._sympy.value_ranges.SymPyValueRangeAnalysis.python_mod"
 
 
@@ -39,19 +39,23 @@ def _difference(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr:
 
 
 def _as_written(compute: _Function, made: _Function) -> Callable[[_Function], _Function]:
-    """What makes an operation of two nodes one of its own where one of them is a float.
+    """What makes an operation of two nodes one of its own where one of them is a float; others are remembered.
 
     :param made: the expression of the result, of the operands' expressions
     """
 
     def replace(original: _Function) -> _Function:
+        of_whole = original if compute is operator.mod else remembering(original)  # torch asks for a remainder's range
+
         @functools.wraps(original)
         def operation(self: Any, other: Any) -> Any:
+            if self.pytype is not float and other.pytype is not float:
+                return of_whole(self, other)
             # Not at the top: whoever traces a size has it by now.
             from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
             # A tracer records the call and makes it once more, without being the mode.
-            if float not in (self.pytype, other.pytype) or get_proxy_mode() is not None:
+            if get_proxy_mode() is not None:
                 return original(self, other)
             expression = made(self.expr, other.expr)
             call, _ = self.shape_env._create_fx_call_function(compute, (self.fx_node, other.fx_node))
@@ -143,15 +147,7 @@ PATCHES = (
         versions="torch 2.11 to 2.13",
         is_in_traces=False,
         probe=expecting(
-            Expected(
-                path=f"{_MODULE}._make_node_magic",
-                parameters="method, func",
-                has=(
-                    "get_proxy_mode()",
-                    "self.shape_env._create_fx_call_function(op, (self.fx_node, other.fx_node))",
-                    'setattr(SymNode, f"_{method_attr}", binary_magic_impl)',
-                ),
-            ),
+            COMPUTED,
             Expected(
                 path="torch.SymFloat.__floordiv__",
                 parameters="self, other",
