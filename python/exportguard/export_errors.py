@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from .errors import ExportError, ExportGuardError, TextOfASymbolError
 from .interrupted import interrupts_come_out
@@ -150,15 +150,61 @@ def without_partial_graph() -> Iterator[None]:
 
 
 def _text(error: Exception) -> str:
-    place = place_in_model(error)
+    stop = behind_handlers(error)
+    if isinstance(stop, ExportGuardError):
+        return f"{stop}\n{_made_of_it(error)}"
+    place = place_in_model(stop)
     where = f" at {place}" if place else ""
-    return f"torch.export stopped{where}\n{type(error).__name__}: {_reason(error)}\nWhat to do: {_remedy(error)}"
+    reason = f"{type(stop).__name__}: {_reason(stop)}"
+    lines = [f"torch.export stopped{where}", reason, *([] if stop is error else [_made_of_it(error)])]
+    return "\n".join([*lines, f"What to do: {_remedy(stop)}"])
+
+
+def _made_of_it(error: Exception) -> str:
+    return f"which the model raises again as {type(error).__name__}: {_reason(error)} ({place_in_model(error)})"
+
+
+def behind_handlers(error: Exception) -> Exception:
+    """What stopped an export: the error itself, or the one that a handler of the model made it of.
+
+    `except RuntimeError as e: raise MemoryError("too large") from e` hides that torch wanted the value of a tensor.
+    """
+    current, first = error, error
+    seen: set[int] = set()
+    while id(current) not in seen:
+        if isinstance(current, (ExportGuardError, *stops())):
+            return current
+        seen.add(id(current))
+        hidden = current.__cause__ or current.__context__
+        catcher = _that_caught(hidden, current)
+        if not isinstance(hidden, Exception) or catcher is None:
+            break
+        current = hidden
+        first = hidden if is_users(catcher.f_code.co_filename) else first
+    return first
+
+
+def _that_caught(hidden: BaseException | None, error: BaseException) -> FrameType | None:
+    """The frame that an error came through and that caught another one; None if that was caught elsewhere."""
+    caught = None if hidden is None or hidden.__traceback__ is None else hidden.__traceback__.tb_frame
+    return next((trace.tb_frame for trace in _traces(error.__traceback__) if trace.tb_frame is caught), None)
+
+
+def stops() -> tuple[type[Exception], ...]:
+    """What torch 2.11 to 2.13 raise where they want the value of a tensor, or a size that data decide."""
+    # Importing these takes a second, which torch.export has taken already.
+    from torch._dynamo.exc import UserError
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    return UserError, GuardOnDataDependentSymNode, DataDependentOutputException, DynamicOutputShapeException
 
 
 def _reason(error: Exception) -> str:
     """The first lines of torch's message, before what it offers for debugging."""
     message = without_addresses(str(error))
-    for beginning in ("\nCaused by:", "\nFor more", "\nException raised from "):  # the last one of C++, with its frames
+    # "Exception raised from" is C++'s, with its frames.
+    for beginning in ("\nCaused by:", "\nFor more", "\nException raised from ", "\nThe error above occurred"):
         message = message.partition(beginning)[0]
     return "\n".join([line.rstrip() for line in message.splitlines() if line.strip()][:_REASON_LINES])
 
@@ -233,8 +279,13 @@ def place_in_model(error: BaseException) -> str:
     return ""
 
 
-def _lines(trace: TracebackType | None) -> Iterator[tuple[str, int, str]]:
-    while trace is not None:
+def _lines(traces: TracebackType | None) -> Iterator[tuple[str, int, str]]:
+    for trace in _traces(traces):
         code = trace.tb_frame.f_code
         yield code.co_filename, trace.tb_lineno, code.co_qualname
+
+
+def _traces(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
         trace = trace.tb_next

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 import exportguard
+from called import Called
 from exportguard import ExportError, ExportOptions, FileError, InvalidArgumentError, LoweringError, OnnxModel, to_onnx
 from exportguard.export_errors import explained_export
 from exportguard.opsets import MAX_OPSET, MIN_OPSET, default_opset
@@ -322,3 +324,89 @@ def test_errors_that_are_each_others_cause_are_told_too() -> None:
     stopped.__enter__()
     with pytest.raises(ExportError, match="ValueError: first"):
         stopped.__exit__(ValueError, first, None)
+
+
+class Handling(torch.nn.Module):
+    """Makes another error of what its computation raises."""
+
+    def __init__(self, compute: Callable[[torch.Tensor], torch.Tensor], cause: bool) -> None:
+        super().__init__()
+        self.compute, self.cause = compute, cause
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        try:
+            return self.compute(x)
+        except Exception as error:
+            if self.cause:
+                raise MemoryError("the batch is too large") from error
+            raise MemoryError("the batch is too large")  # noqa: B904  # as people write it
+
+
+def by_length(x: torch.Tensor) -> torch.Tensor:
+    return x[: int(x.sum())] * 2 if x.sum() > 0 else x
+
+
+def by_sparse(x: torch.Tensor) -> torch.Tensor:
+    return x + x.to_sparse().coalesce().values().sum()
+
+
+def by_refusal(x: torch.Tensor) -> torch.Tensor:
+    raise ExportError("it is not for export")
+
+
+@pytest.mark.parametrize("cause", [True, False])
+@pytest.mark.parametrize(
+    ("compute", "place", "said"),
+    [
+        (by_length, "in by_length: return x[: int(x.sum())]", "depends on the values of a tensor"),
+        (by_sparse, "in by_sparse: return x + x.to_sparse()", "makes no sparse tensor"),
+        (by_refusal, "it is not for export", "it is not for export"),
+    ],
+)
+def test_an_error_names_what_a_handler_of_the_model_hides(
+    compute: Callable[[torch.Tensor], torch.Tensor], place: str, said: str, cause: bool
+) -> None:
+    with pytest.raises(ExportError) as refusal:
+        to_onnx(Handling(compute, cause).eval(), (torch.ones(3, 4),), dynamic_shapes=({0: "rows"},))
+    text = str(refusal.value)
+    assert place in text
+    assert said in text
+    assert "which the model raises again as MemoryError: the batch is too large" in text
+
+
+def test_an_error_that_the_caller_of_an_export_handles_is_none_of_it() -> None:
+    """Whoever exports in another way where one fails is told of the second one."""
+    try:
+        bool(torch.zeros(2, 3))
+    except RuntimeError:
+        with pytest.raises(ExportError) as refusal:
+            to_onnx(Called(by_sparse).eval(), (torch.ones(3, 4),))
+    assert "ambiguous" not in str(refusal.value)
+    assert "which the model raises again" not in str(refusal.value)
+
+
+def test_a_model_with_a_handler_around_a_test_on_data_is_rewritten() -> None:
+    model = Handling(doubled_where_positive, True).eval()
+    made = to_onnx(model, (torch.ones(3, 4),), dynamic_shapes=({0: "rows"},), rewrite="auto")
+    for x in (torch.ones(2, 4), -torch.ones(5, 4)):
+        (got,) = made.run({"x": x}).values()
+        torch.testing.assert_close(got, model(x))
+
+
+def doubled_where_positive(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        return x * 2
+    return x
+
+
+@pytest.mark.parametrize("rewrite", [(), "auto"])
+def test_what_no_rewriting_is_for_has_its_own_remedy(rewrite: Any) -> None:
+    class Unknown:
+        pass
+
+    def forward(x: torch.Tensor) -> Any:
+        return Unknown()
+
+    with pytest.raises(ExportError, match="register_class_serialization") as refusal:
+        to_onnx(Called(forward).eval(), (torch.ones(3, 4),), rewrite=rewrite)
+    assert "torch.cond" not in str(refusal.value)

@@ -21,7 +21,7 @@ import torch
 from exportguard.declaration.opened import opened
 from exportguard.declaration.options import PatchOptions
 from exportguard.declaration.patch import NEEDED, Patch, Verdict
-from exportguard.export_errors import is_asked_by_operator, without_addresses, without_partial_graph
+from exportguard.export_errors import behind_handlers, is_asked_by_operator, without_addresses, without_partial_graph
 from exportguard.rewrites.asking import answered, answering_patches, asking_functions
 from exportguard.rewrites.calls import Called
 from exportguard.rewrites.collected import UnknownLengthError
@@ -251,7 +251,8 @@ class _Search:
             options = PatchOptions.rewriting((*(step.patch for step in steps), *self._answering_beside(steps)))
             with opened(options), answered(self._called.modules), fixed_axes() as self._fixed, without_partial_graph():
                 return self._export()
-        except Exception as error:  # what torch raises at a test on data is of many kinds
+        except Exception as raised:  # what torch raises at a test on data is of many kinds
+            error = behind_handlers(raised)
             snapshot.restore(snapshot.changes())
             if isinstance(error, RewriteError):
                 self._refusals.append(error)
@@ -506,6 +507,8 @@ class _Search:
         return next((RewriteError(reason) for reason in self._reasons if _IS_A_GENERATOR in reason), None)
 
     def _explain(self, error: Exception, first: _Failed) -> None:
+        if self._attempts == 1 and not is_stop(error):
+            return  # nothing that rewriting is for
         tried = [*dict.fromkeys(self._reasons)]
         if error is not first.error and first.places:
             tried.insert(

@@ -51,6 +51,8 @@ _OPAQUE = (
     types.BuiltinFunctionType,
     torch.device,
     torch.dtype,
+    torch._ops.OperatorBase,  # torch 2.11 to 2.13 keep there what each dispatch key leads to
+    torch._ops.OpOverloadPacket,
     torch.SymInt,
     torch.SymFloat,
     torch.SymBool,

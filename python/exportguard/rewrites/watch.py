@@ -16,6 +16,7 @@ from torch._ops import HigherOrderOperator
 from torch.nn.modules.module import register_module_forward_hook
 from torch.overrides import TorchFunctionMode
 
+from exportguard.export_errors import stops
 from exportguard.rewrites.aliases import Aliases, followed, only_looks
 from exportguard.rewrites.answers import truth_of_tensors
 from exportguard.rewrites.argument_leaves import tensors_of
@@ -103,12 +104,7 @@ class Watch(TorchFunctionMode):
 
 def is_stop(error: BaseException) -> bool:
     """Whether torch wanted the value of a tensor that it does not have."""
-    from torch._dynamo.exc import UserError
-    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
-    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-
-    stops = (UserError, GuardOnDataDependentSymNode, DataDependentOutputException, DynamicOutputShapeException)
-    return isinstance(error, stops) or any(said in str(error) for said in _SAID_OF_DATA)
+    return isinstance(error, stops()) or any(said in str(error) for said in _SAID_OF_DATA)
 
 
 #: What Python and torch 2.11 to 2.13 say where the value of a number of tensor data is wanted, as the key of a dict.

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
@@ -39,6 +40,16 @@ def of_a_size(name: str) -> None:
 def functions_of_sizes() -> None:
     for name in NAMES:
         of_a_size(name)
+
+
+def functions_of_numpy() -> None:
+    for name in ("sqrt", "log", "exp", "log2", "log10", "cos", "cosh", "sin", "sinh", "tan", "tanh", "arctan"):
+        function = getattr(np, name)
+        is_right(lambda x, of=function: x / of(x.shape[1] + x.shape[0] / 2))
+    is_right(lambda x: x * np.arcsin(1 / x.shape[1]) - np.arccos(1 / x.shape[0]))
+    is_right(lambda x: x * np.sqrt(np.prod(x.shape)) + np.rint(x.shape[0] / 2) / 4)
+    is_right(lambda x: x * np.ceil(np.log2(x.shape[0] + 0.5)))
+    assert not hasattr(torch.SymInt, "log")
 
 
 def padded_to_a_multiple(x: torch.Tensor) -> torch.Tensor:
@@ -88,6 +99,7 @@ def rounded_to_digits() -> None:
 PROGRAMS = {
     "sizes rounded to digits": rounded_to_digits,
     "functions of numbers, of a size": functions_of_sizes,
+    "functions of numpy, of a size": functions_of_numpy,
     "quotients that are whole": quotients,
     "checks of losses": losses,
 }

@@ -10,9 +10,9 @@ import textwrap
 
 import pytest
 import torch
-from called import Called
 from drawn_programs import Share, check_by_hand, model_with, outcome_at_rows, require_right
 
+from called import Called
 from exportguard import to_onnx
 from exportguard.rewrites.automatic import _Failed
 

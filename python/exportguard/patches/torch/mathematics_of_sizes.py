@@ -11,7 +11,7 @@ import inspect
 import math
 import types
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
@@ -21,11 +21,15 @@ from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
 from exportguard.rewrites.arithmetic import MATH, to_digits, whole_to_digits
 from exportguard.rewrites.raising import require_domain_uncaught
 
+if TYPE_CHECKING:
+    from exportguard._core import Changes
+
 _Function = Callable[..., Any]
 
 _OF_ONE_NUMBER = ("exp", "log2", "log10", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan")
 
 # Without annotations in torch 2.11 to 2.13.
+_sym_float: _Function = torch.sym_float
 _sym_sqrt: _Function = torch.sym_sqrt
 
 
@@ -117,6 +121,43 @@ def rounded_to_digits(original: _Function) -> _Function:
     return round_
 
 
+#: What numpy calls a function of `math`; it calls the method of that name where it meets an object.
+_OF_NUMPY = {
+    **{name: name for name in ("sqrt", "log", *_OF_ONE_NUMBER)},
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+}
+
+
+def _method(name: str) -> _Function:
+    def method(self: Any) -> Any:
+        return getattr(math, name)(self)
+
+    return method
+
+
+def _to_even(self: Any) -> Any:
+    """`np.rint`, and `np.round` of a float, which give floats."""
+    return _sym_float(round(self))
+
+
+_METHODS = {**{name: _method(of_math) for name, of_math in _OF_NUMPY.items()}, "rint": _to_even}
+
+
+def _for_numpy(changes: Changes) -> None:
+    for kind in (torch.SymInt, torch.SymFloat):
+        for name, method in _METHODS.items():
+            if name not in vars(kind):
+                added = functools.partial(setattr, kind, name, method)
+                changes.call(added, functools.partial(delattr, kind, name), f"torch.{kind.__name__}.{name}")
+
+
+def _probe_numpy() -> Verdict:
+    is_any = any(not hasattr(torch.SymFloat, name) for name in _METHODS)
+    return NEEDED if is_any else not_needed("symbolic sizes have the methods that numpy calls")
+
+
 def _probe() -> Verdict:
     is_any = any(_is_of_c(getattr(math, name)) for name in _MADE)
     return NEEDED if is_any else not_needed("the functions of math are no functions of C")
@@ -131,6 +172,15 @@ PATCHES = (
         upstream="https://github.com/pytorch/pytorch/pull/177124",
         probe=_probe,
         replace=_of_sizes,
+    ),
+    Patch(
+        name="functions of numpy, of a size",
+        kind="torch",
+        target=("torch.SymInt", "torch.SymFloat"),
+        reason="numpy calls the method of its function's name, np.sqrt that of `sqrt`, which symbolic sizes lack",
+        upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/__init__.py",
+        probe=_probe_numpy,
+        apply=_for_numpy,
     ),
     Patch(
         name="quotients that are whole",
