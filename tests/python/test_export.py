@@ -410,3 +410,10 @@ def test_what_no_rewriting_is_for_has_its_own_remedy(rewrite: Any) -> None:
     with pytest.raises(ExportError, match="register_class_serialization") as refusal:
         to_onnx(Called(forward).eval(), (torch.ones(3, 4),), rewrite=rewrite)
     assert "torch.cond" not in str(refusal.value)
+
+
+def test_nothing_is_logged_of_suggestions_that_torch_does_not_find(caplog: pytest.LogCaptureFixture) -> None:
+    """Of a part that may be empty it has conditions that it cannot put into one, and tells so with a traceback."""
+    model = Called(lambda x: x[:, 5:].cumsum(1)).eval()
+    to_onnx(model, (torch.rand(3, 7),), dynamic_shapes=({0: "rows", 1: "columns"},))
+    assert [entry.getMessage() for entry in caplog.records if entry.levelname == "WARNING"] == []

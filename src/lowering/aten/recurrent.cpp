@@ -87,6 +87,12 @@ std::int64_t hidden_size(LoweringContext& ctx, const Stack& stack) {
   return *size;
 }
 
+/// Of an output of a layer, all directions beside each other.
+std::int64_t output_width(LoweringContext& ctx, const Stack& stack) {
+  const auto projected = stack.is_projected ? ctx.size(stack.parameters.at(1), 1).constant() : std::nullopt;
+  return projected.value_or(hidden_size(ctx, stack)) * static_cast<std::int64_t>(stack.directions());
+}
+
 std::vector<ir::NamedAttribute> attributes_of(LoweringContext& ctx, const Stack& stack, const Kind& kind) {
   std::vector<ir::NamedAttribute> attributes;
   attributes.emplace_back("hidden_size", hidden_size(ctx, stack));
@@ -198,13 +204,18 @@ std::vector<Value*> run_layer(LoweringContext& ctx, const Stack& stack, const Ki
   const Layer given = laid_out(ctx, stack, kind, layer, x, states);
   auto outputs = computed_layer(ctx, stack, kind, given, biases);
 
-  std::int64_t width = hidden_size(ctx, stack);
-  if (stack.is_projected) {
-    for (std::size_t i = 0; i < 2; ++i) outputs[i] = projected(ctx, stack, layer, outputs[i]);
-    width = ctx.size(stack.parameters.at(1), 1).constant().value_or(-1);
-  }
-  outputs.front() = joined_directions(ctx, outputs.front(), x, width * static_cast<std::int64_t>(stack.directions()));
+  for (std::size_t i = 0; stack.is_projected && i < 2; ++i) outputs[i] = projected(ctx, stack, layer, outputs[i]);
+  outputs.front() = joined_directions(ctx, outputs.front(), x, output_width(ctx, stack));
   return outputs;
+}
+
+/// What layers give of no sequence, which torch takes, and no sequence of no step: an output of none, and the states,
+/// which are those of none.
+std::vector<Value*> of_no_sequence(LoweringContext& ctx, const Stack& stack, Value* x,
+                                   const std::vector<Value*>& states) {
+  std::vector<Value*> results = {ctx.filled({size_of(ctx, x, 0), 0, output_width(ctx, stack)}, ctx.number_like(0, x))};
+  results.insert(results.end(), states.begin(), states.end());
+  return results;
 }
 
 Value* dropped_out(LoweringContext& ctx, Value* x, double probability) {
@@ -224,6 +235,7 @@ std::vector<Value*> with_sequences(LoweringContext& ctx, Value* x, std::vector<V
 /// All layers over [sequence, batch, features]: the output, then the last states.
 std::vector<Value*> run_stack(LoweringContext& ctx, const Stack& stack, const Kind& kind, Value* x,
                               const std::vector<Value*>& given) {
+  if (ctx.size(x, 1).constant() == 0) return of_no_sequence(ctx, stack, x, given);
   const std::vector<Value*> states = with_sequences(ctx, x, given);
   std::vector<std::vector<Value*>> last_states(states.size());
   for (std::size_t layer = 0; layer < static_cast<std::size_t>(stack.layers); ++layer) {

@@ -56,3 +56,18 @@ CELLS = {
 @pytest.mark.parametrize("cell", CELLS.values(), ids=CELLS)
 def test_recurrent_cells(cell: nn.Module, shape: tuple[int, ...], check: Check) -> None:
     check(cell, [torch.randn(shape)])
+
+
+@pytest.mark.parametrize("batch_first", [True, False], ids=("batch first", "sequence first"))
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [(nn.LSTM, {}), (nn.LSTM, {"proj_size": 3}), (nn.GRU, {}), (nn.RNN, {"nonlinearity": "relu"})],
+    ids=("lstm", "projected lstm", "gru", "relu"),
+)
+@pytest.mark.parametrize("bidirectional", [True, False], ids=("both ways", "forward"))
+def test_layers_of_no_sequence(
+    kind: type[nn.RNNBase], options: dict[str, object], bidirectional: bool, batch_first: bool, check: Check
+) -> None:
+    """As in a way of a model that is for no rows, `if index.numel() > 0`."""
+    layer = kind(4, 5, 2, bidirectional=bidirectional, batch_first=batch_first, **options)
+    check(layer, [torch.randn(0, 3, 4) if batch_first else torch.randn(3, 0, 4)])

@@ -261,6 +261,11 @@ SIZES_AS_NUMBERS: dict[str, list[Callable[[torch.Tensor], torch.Tensor]]] = {
         lambda x: x * torch.linspace(-3.5, 2.5, steps=x.shape[3], dtype=torch.float64),
         lambda x: _turned(x, False),
         lambda x: _turned(x, True),
+        lambda x: x * torch.signal.windows.gaussian(x.shape[3], std=2.0),
+    ],
+    "logspace": [
+        lambda x: x * torch.logspace(0, 1, x.shape[3]),
+        lambda x: x * torch.logspace(-2, 2.5, steps=x.shape[3], base=2, dtype=torch.float64),
     ],
     "average over all": [lambda x: torch.nn.functional.avg_pool2d(x, list(x.size()[2:])).flatten(1)],
     "average over a line": [lambda x: torch.nn.functional.avg_pool1d(x[:, :, 0], x.shape[3])],
@@ -273,6 +278,18 @@ SIZES_AS_NUMBERS: dict[str, list[Callable[[torch.Tensor], torch.Tensor]]] = {
         lambda x: x * torch.hann_window(x.shape[3], periodic=False),
     ],
     "Hamming window": [lambda x: x * torch.hamming_window(x.shape[3])],
+    "Blackman window": [
+        lambda x: x * torch.blackman_window(x.shape[3]),
+        lambda x: x * torch.blackman_window(x.shape[3], periodic=False, dtype=torch.float64),
+    ],
+    "Bartlett window": [
+        lambda x: x * torch.bartlett_window(x.shape[3]),
+        lambda x: x * torch.bartlett_window(x.shape[3], False),
+    ],
+    "Kaiser window": [
+        lambda x: x * torch.kaiser_window(x.shape[3]),
+        lambda x: x * torch.kaiser_window(x.shape[3], False, beta=5.0, dtype=torch.float64),
+    ],
     "frequencies": [
         lambda x: x * torch.fft.fftfreq(x.shape[3]),
         lambda x: x * torch.fft.fftfreq(x.shape[3], d=0.5, dtype=torch.float64),

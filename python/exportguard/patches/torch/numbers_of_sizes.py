@@ -101,20 +101,37 @@ def _instead_of(written: _Function) -> Callable[[_Function], _Function]:
     return replace
 
 
+#: Arguments of those that make a tensor, as functions of torch hand them on.
+_AS_IT_IS = {"requires_grad": False, "layout": torch.strided, "pin_memory": False}
+
+
 def linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **options: Any) -> Any:
     """Evenly spaced numbers, counted from the nearer end as ATen does: the last one is exactly `end`.
 
     The decomposition of `affine_grid` calls it with the sizes of pictures.
     """
     dtype = dtype or torch.get_default_dtype()
-    if not dtype.is_floating_point or set(options) - {"device", "requires_grad"} or options.get("requires_grad"):
+    device = {"device": options.pop("device")} if "device" in options else {}
+    if not dtype.is_floating_point or any(_AS_IT_IS.get(name, value) != value for name, value in options.items()):
         return NotImplemented
-    place = torch.arange(steps, dtype=dtype, **options)
+    if not options.keys() <= _AS_IT_IS.keys():
+        return NotImplemented
+    place = torch.arange(steps, dtype=dtype, **device)
     gaps = _sym_max(steps - 1, 1)
     step = (end - start) / gaps
     return torch.where(place < _sym_max(steps // 2, 1), start + step * place, end - step * (steps - 1 - place)).to(
         dtype
     )
+
+
+def logspace(
+    start: Any, end: Any, steps: Any, base: float = 10.0, *, dtype: torch.dtype | None = None, **options: Any
+) -> Any:
+    """Powers of a base whose exponents are evenly spaced; those are computed in double, as torch's reference does."""
+    powers = linspace(start, end, steps, dtype=torch.float64, **options)
+    dtype = dtype or torch.get_default_dtype()
+    is_known = powers is not NotImplemented and dtype.is_floating_point and base >= 0
+    return torch.pow(float(base), powers).to(dtype) if is_known else NotImplemented
 
 
 def _is_whole(x: torch.Tensor, kernel_size: object, dims: int) -> bool:
@@ -154,8 +171,8 @@ def _indices(part: Callable[[torch.Tensor, int], torch.Tensor]) -> _Function:
     return indices
 
 
-def _window(first: float, second: float) -> _Function:
-    """A raised cosine: `first - second * cos(2 pi k / length)`, which is symmetric with one place fewer."""
+def _window(of_turns: Callable[[torch.Tensor], torch.Tensor]) -> _Function:
+    """A window by the turns of its places, `2 pi k / length`, which is symmetric with one place fewer."""
 
     def window(window_length: Any, periodic: bool = True, **options: Any) -> Any:
         dtype = options.pop("dtype", None) or torch.get_default_dtype()
@@ -164,9 +181,32 @@ def _window(first: float, second: float) -> _Function:
         place = torch.arange(window_length, dtype=dtype, **options)
         turns = place * (2 * torch.pi) / (window_length if periodic else _sym_max(window_length - 1, 1))
         is_single = torch.ones((), dtype=torch.int64, **options) * window_length == 1
-        return torch.where(is_single, torch.ones_like(turns), first - second * torch.cos(turns))
+        return torch.where(is_single, torch.ones_like(turns), of_turns(turns))
 
     return window
+
+
+def _raised_cosine(first: float, second: float, third: float = 0.0) -> _Function:
+    def of_turns(turns: torch.Tensor) -> torch.Tensor:
+        raised = first - second * torch.cos(turns)
+        return raised + third * torch.cos(2 * turns) if third else raised
+
+    return _window(of_turns)
+
+
+def _triangle(turns: torch.Tensor) -> torch.Tensor:
+    return 1 - (turns / torch.pi - 1).abs()
+
+
+def kaiser(window_length: Any, periodic: bool = True, beta: float = 12.0, **options: Any) -> Any:
+    """The window of a Bessel function, `i0(beta sqrt(1 - x²)) / i0(beta)` with x from -1 to 1."""
+
+    def of_turns(turns: torch.Tensor) -> torch.Tensor:
+        whole = turns.new_full((), beta)
+        inside = (1 - (turns / torch.pi - 1).square()).clamp(min=0)  # rounding leaves less than nothing
+        return torch.i0(whole * inside.sqrt()) / torch.i0(whole)
+
+    return NotImplemented if _is_symbolic(beta) else _window(of_turns)(window_length, periodic, **options)
 
 
 def _frequencies(half: bool) -> _Function:
@@ -201,7 +241,10 @@ _UPSTREAM = {
     "upper triangle": "https://github.com/pytorch/pytorch/issues/12653",
     "lower triangle": "https://github.com/pytorch/pytorch/issues/12653",
     "Hann window": "https://github.com/pytorch/pytorch/issues/142458",
-    "Hamming window": "https://github.com/pytorch/pytorch/issues/142458",
+    **{
+        f"{name} window": "https://github.com/pytorch/pytorch/issues/142458"
+        for name in ("Hamming", "Blackman", "Bartlett", "Kaiser")
+    },
 }
 _POOLING = "https://github.com/pytorch/pytorch/issues/39323"
 _WRITTEN: tuple[tuple[str, str, _Function, Callable[[], Verdict]], ...] = (
@@ -232,16 +275,30 @@ _WRITTEN: tuple[tuple[str, str, _Function, Callable[[], Verdict]], ...] = (
     ),
     ("upper triangle", "torch.triu_indices", _indices(torch.triu), _probe(_aten.triu_indices.default, "row")),
     ("lower triangle", "torch.tril_indices", _indices(torch.tril), _probe(_aten.tril_indices.default, "row")),
-    ("Hann window", "torch.hann_window", _window(0.5, 0.5), _probe(_aten.hann_window.default, "window_length")),
+    ("logspace", "torch.logspace", logspace, _probe(_aten.logspace.default, "steps")),
+    ("Hann window", "torch.hann_window", _raised_cosine(0.5, 0.5), _probe(_aten.hann_window.default, "window_length")),
     ("frequencies", "torch.fft.fftfreq", _frequencies(half=False), _probe(_aten.fft_fftfreq.default, "n")),
     ("half of the frequencies", "torch.fft.rfftfreq", _frequencies(half=True), _probe(_aten.fft_rfftfreq.default, "n")),
     ("signal of spectra", "torch.istft", inverse_stft, _probe(_aten.istft.default, "length")),
     (
         "Hamming window",
         "torch.hamming_window",
-        _window(0.54, 0.46),
+        _raised_cosine(0.54, 0.46),
         _probe(_aten.hamming_window.default, "window_length"),
     ),
+    (
+        "Blackman window",
+        "torch.blackman_window",
+        _raised_cosine(0.42, 0.5, 0.08),
+        _probe(_aten.blackman_window.default, "window_length"),
+    ),
+    (
+        "Bartlett window",
+        "torch.bartlett_window",
+        _window(_triangle),
+        _probe(_aten.bartlett_window.default, "window_length"),
+    ),
+    ("Kaiser window", "torch.kaiser_window", kaiser, _probe(_aten.kaiser_window.default, "window_length")),
 )
 
 PATCHES = tuple(
