@@ -22,7 +22,7 @@ LAYERS = (
     "leaving",
     "arguments cache_names common_sizes composites emptied_caches foreach foreign_names optimization onnx_types "
     "torch_version devices opsets export_errors sliding_lengths size_facts "
-    "size_floats size_words",
+    "size_floats size_names size_words",
     "source runners models inputs graph_operators repeats",
     "declaration dynamic_shapes",
     "example",

@@ -21,6 +21,7 @@ from exportguard.dynamic_shapes import LeafShape
 from exportguard.example import Example, Place
 from exportguard.patches.torch import named_axes
 from exportguard.repeats.known_axes import axes_are_known
+from exportguard.size_names import note_name
 
 _FAKIFY = "torch._export.non_strict_utils.fakify"
 _CREATE = "torch.fx.experimental.symbolic_shapes.ShapeEnv.create_symbol"
@@ -38,6 +39,7 @@ class _Symbols:
 
     shapes: Sequence[LeafShape]
     first: Mapping[Place, Place]  # of its name, by place
+    names: Mapping[Place, str]
     mode: Any = None
     leaf: int | None = None
     leaves: int = 0
@@ -66,21 +68,23 @@ class _Symbols:
         known = {axis: self.made.get(first) for axis, first in firsts.items() if first is not None}
         return known if len(known) == len(firsts) and None not in known.values() else None
 
-    def first_of(self, env: object, axis: int) -> Place | None:
-        """The first axis of the name that an axis of the leaf has."""
-        if self.leaf is None or env is not self.mode.shape_env:
-            return None
-        return self.first.get(Place(self.leaf, axis))
+    def place_of(self, env: object, axis: int) -> Place | None:
+        """An axis of the leaf, if a symbol is made for that."""
+        return None if self.leaf is None or env is not self.mode.shape_env else Place(self.leaf, axis)
 
 
 def one_symbol_for_a_name(example: Example) -> tuple[Patch, ...]:
-    """Patches for an export with this example; none if no two axes have one name."""
+    """Patches for an export with this example; none if there are no two axes with names."""
     same = [relation for relation in example.relations if len(relation.sum_of) == 1]
-    if not same:
+    labels = (
+        (Place(leaf, axis), shape.label(axis)) for leaf, shape in enumerate(example.shapes) for axis in shape.axes
+    )
+    names = {place: label for place, label in labels if label is not None}
+    if not same and len({*names.values()}) < 2:
         return ()
     firsts = {relation.sum_of[0] for relation in same}
     first = {**{place: place for place in firsts}, **{relation.place: relation.sum_of[0] for relation in same}}
-    symbols = _Symbols(example.shapes, first)
+    symbols = _Symbols(example.shapes, first, names)
     reason = "torch has as many symbols as axes, though those of one name are equal, and traces each layer with others"
     return (
         Patch(
@@ -120,7 +124,8 @@ def _sharing(symbols: _Symbols, original: Callable[..., Any]) -> Callable[..., A
         is_size = isinstance(source, TensorPropertySource) and source.prop is TensorProperty.SIZE
         # Of an input that is a view, torch makes the tensor that is viewed fake first, whose axes are others.
         is_size = is_size and not _is_of_viewed(source)
-        first = symbols.first_of(env, source.idx) if is_size else None
+        place = symbols.place_of(env, source.idx) if is_size else None
+        first = None if place is None else symbols.first.get(place)
         known = symbols.made.get(first) if first is not None else None
         if known is not None:
             named_axes.add_source(env, known, source)
@@ -128,6 +133,8 @@ def _sharing(symbols: _Symbols, original: Callable[..., Any]) -> Callable[..., A
         made = original(env, val, source, *args, **kwargs)
         if first is not None and made.is_Symbol:
             symbols.made[first] = made
+        if place is not None and place in symbols.names and made.is_Symbol:
+            note_name(env, made, symbols.names[place])
         return made
 
     return create_symbol

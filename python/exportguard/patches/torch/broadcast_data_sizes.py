@@ -5,6 +5,9 @@ expanded to `n`, they take for granted that it has as many, and write `n` for it
 single row as well, which is broadcast: a file would leave out an expansion that it needs, or count `n` rows where there
 is one. Here the result has `n` rows, and the size of what is broadcast stays one of its own, which is 1 or `n`. Of
 `x[mask] + y[other]` they take for granted that both have as many rows; here the result has a size made of both.
+
+So it is with axes that a user gave different names: where `y` of `m` rows is expanded to the `n` of another input, or
+copied into that, it may have one row as well.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import torch
 from exportguard.common_sizes import common_size, parts_of
 from exportguard.declaration.expected import Expected, expecting
 from exportguard.declaration.patch import NEEDED, Patch, Replacement, Verdict, by_target, not_needed
+from exportguard.size_names import are_named_apart
 
 if TYPE_CHECKING:
     from exportguard._core import Changes
@@ -61,9 +65,9 @@ def _of_expanded(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(original)
     def _broadcast_in_dim_meta(a: torch.Tensor, shape: Sequence[Any], broadcast_dimensions: Sequence[int]) -> Any:
-        if not _has_data_sizes(a.shape):
-            return original(a, shape, broadcast_dimensions)
         wanted = [shape[place] for place in broadcast_dimensions]
+        if not _may_have_ones(a.shape, wanted):
+            return original(a, shape, broadcast_dimensions)
         return original(_settled_tensor(a, wanted), shape, broadcast_dimensions)
 
     return _broadcast_in_dim_meta
@@ -75,9 +79,10 @@ def _of_expand(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def expand(a: torch.Tensor, *shape: Any, implicit: bool = False) -> Any:
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
-        if len(wanted) < a.dim() or not _has_data_sizes(a.shape):
+        last = wanted[len(wanted) - a.dim() :]
+        if len(wanted) < a.dim() or not _may_have_ones(a.shape, last):
             return original(a, *shape, implicit=implicit)
-        return original(_settled_tensor(a, wanted[len(wanted) - a.dim() :]), *shape, implicit=implicit)
+        return original(_settled_tensor(a, last), *shape, implicit=implicit)
 
     return expand
 
@@ -182,6 +187,11 @@ def _has_data_sizes(shape: Sequence[Any]) -> bool:
     return any(map(_is_of_data, shape))
 
 
+def _may_have_ones(shape: Sequence[Any], wanted: Sequence[Any]) -> bool:
+    """Whether a tensor that is expanded may have one row where another size is wanted, though the example has that."""
+    return _has_data_sizes(shape) or any(map(are_named_apart, shape, wanted))
+
+
 def _is_of_data(size: Any) -> bool:
     from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 
@@ -235,10 +245,11 @@ def _is_known(size: Any) -> bool:
 
 
 def _one_beside(size: Any, other: Any) -> Any:
-    """1 for a size that is 1 or another one, where data decide one of them; else the size itself."""
+    """1 for a size that is 1 or another one, where data decide one of them or both have names; else the size itself."""
     from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_or
 
-    if not (_is_of_data(size) or _is_of_data(other)) or statically_known_true(size == other):
+    are_apart = _is_of_data(size) or _is_of_data(other) or are_named_apart(size, other)
+    if not are_apart or statically_known_true(size == other):
         return size
     if isinstance(other, int) and other <= 1:  # as it is
         return size

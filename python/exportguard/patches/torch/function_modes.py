@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -59,7 +59,7 @@ def straight(original: Callable[..., Any]) -> Callable[..., Any]:
         is_straight = (
             type(func) in _COMPILED
             and func not in _LOOKED_FOR
-            and (func.__name__ not in _INDEXING or _is_constant_index(args[1]))
+            and (func.__name__ not in _INDEXING or _is_simple_indexing(args))
             and modes._len_torch_function_stack() == 2
             and type(modes._get_function_stack_at(0)) is third
             and type(modes._get_function_stack_at(1)) is second
@@ -83,6 +83,11 @@ def straight(original: Callable[..., Any]) -> Callable[..., Any]:
 def _have_no_functions(kinds: Any) -> bool:
     """Whether no class of tensors among these has functions of its own, as fake tensors have none."""
     return all([kind.__torch_function__ is _WITHOUT_FUNCTIONS for kind in kinds])  # noqa: C419 - sooner than a generator
+
+
+def _is_simple_indexing(args: Sequence[Any]) -> bool:
+    """Whether the index is made of numbers alone, and no tensor is written, whose axes may be of one entry."""
+    return _is_constant_index(args[1]) and not (len(args) > 2 and isinstance(args[2], torch.Tensor))
 
 
 def _is_constant_index(index: object) -> bool:

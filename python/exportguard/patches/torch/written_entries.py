@@ -28,6 +28,7 @@ from exportguard.rewrites.index_parts import (
     spelled_out,
     viewed,
 )
+from exportguard.size_names import are_named_apart
 
 _HANDLER = "torch._export.non_strict_utils._NonStrictTorchFunctionHandler"
 _TARGET = f"{_HANDLER}.__torch_function__"
@@ -88,6 +89,13 @@ def write(written: torch.Tensor, index: Sequence[Any], value: Any) -> None:
     written[tuple(part for part in index if not _is_entry(part)) or ...] = value
 
 
+def _is_broadcast(written: torch.Tensor, index: Sequence[Any], value: object) -> bool:
+    """Whether what is written to a view may have one entry where that has several: C++ asks whether they are alike."""
+    if not isinstance(value, torch.Tensor) or value.dim() > written.dim() or any(map(_chooses, index)):
+        return False
+    return any(are_named_apart(one, other) for one in written.shape for other in value.shape)
+
+
 def writing_at_sizes(original: Callable[..., Any]) -> Callable[..., Any]:
     """The mode of torch.export that looks at each function which the model calls, and takes sizes to `select`."""
 
@@ -97,6 +105,8 @@ def writing_at_sizes(original: Callable[..., Any]) -> Callable[..., Any]:
             index = _without_lists(args[1])
             if func.__name__ == WRITING and any(map(_is_entry, index)):
                 return write(args[0], index, args[2])
+            if func.__name__ == WRITING and _is_broadcast(args[0], index, args[2]):
+                return args[0][index].copy_(args[2])
             if func.__name__ == READING and _is_of_cpp(index):
                 return read(args[0], index)
             if any(map(holds_numbers, parts_of(args[1]))):
