@@ -32,7 +32,7 @@ _KNOWS = frozenset(("asked", "dropped", "stored", "sure"))
 #: What runs between a module that is called and its `forward`, or a function and what `torch.no_grad()` makes of it.
 _OF_A_CALL = (
     *("torch/nn/modules/module.py", "torch/fx/_symbolic_trace.py", "torch/fx/experimental/proxy_tensor.py"),
-    *("torch/utils/_contextlib.py", "exportguard/repeats/tracing.py"),
+    *("torch/utils/_contextlib.py", "exportguard/repeats/tracing.py", "exportguard/patches/torch/raised_calls.py"),
 )
 
 
