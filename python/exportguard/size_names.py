@@ -16,13 +16,11 @@ def note_name(env: Any, symbol: Any, name: str) -> None:
 
 def are_named_apart(one: Any, other: Any) -> bool:
     """Whether two symbolic sizes are axes of different names, as torch has not found them to be one by now."""
-    nodes = getattr(one, "node", None), getattr(other, "node", None)
-    if None in nodes:
-        return False
-    names = [_name_of(node) for node in nodes]
+    names = _name_of(one), _name_of(other)
     return None not in names and names[0] != names[1]
 
 
-def _name_of(node: Any) -> str | None:
-    names = _NAMES.get(getattr(node, "shape_env", None)) if node.shape_env is not None else None
-    return None if names is None else names.get(node.expr)
+def _name_of(size: Any) -> str | None:
+    node: Any = getattr(size, "node", None)
+    env = getattr(node, "shape_env", None)  # a number has no node, and the node of a nested tensor no environment
+    return None if env is None else _NAMES.get(env, {}).get(node.expr)

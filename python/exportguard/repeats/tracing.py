@@ -194,10 +194,8 @@ def asking_kernels(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(mode, func, types, args, kwargs)
 
         def ask() -> Any:
-            with (
-                _answered_by(None),
-                asking_operator(),
-            ):  # a kernel that calls other operators makes small questions of a large one
+            # A kernel that calls other operators makes small questions of a large one.
+            with _answered_by(None), asking_operator():
                 return original(mode, func, types, args, kwargs)
 
         return answers.of(mode, (func, args, kwargs), ask)

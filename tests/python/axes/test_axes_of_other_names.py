@@ -31,6 +31,14 @@ def written_to_a_part(x: Tensor, y: Tensor) -> Tensor:
     return z
 
 
+def written_to_a_row(x: Tensor, y: Tensor) -> Tensor:
+    """Of a tensor with another axis of one entry before those of the row."""
+    z = torch.zeros(2, *x.shape)
+    z[1] = y[None]
+    z[None, 0] = y
+    return z
+
+
 def added_into(x: Tensor, y: Tensor) -> Tensor:
     z = x.clone()
     z += y
@@ -48,6 +56,7 @@ EXPANDED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "copied": lambda x, y: torch.zeros_like(x).copy_(y) - x,
     "written": written,
     "written to a part": written_to_a_part,
+    "written to a row": written_to_a_row,
     "added": lambda x, y: torch.cat([x, x * 0 + y], -1),
     "added into": added_into,
     "chosen": lambda x, y: torch.where(x > 0, x, y),

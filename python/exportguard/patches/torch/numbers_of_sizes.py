@@ -112,9 +112,7 @@ def linspace(start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = No
     """
     dtype = dtype or torch.get_default_dtype()
     device = {"device": options.pop("device")} if "device" in options else {}
-    if not dtype.is_floating_point or any(_AS_IT_IS.get(name, value) != value for name, value in options.items()):
-        return NotImplemented
-    if not options.keys() <= _AS_IT_IS.keys():
+    if not dtype.is_floating_point or not options.items() <= _AS_IT_IS.items():
         return NotImplemented
     place = torch.arange(steps, dtype=dtype, **device)
     gaps = _sym_max(steps - 1, 1)

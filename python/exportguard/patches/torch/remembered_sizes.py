@@ -2,7 +2,7 @@
 
 The memory layout of each tensor is worked out anew of its sizes (products for the strides, comparisons for what is
 contiguous), by each operator and each check of it. What they give follows from their operands' expressions, types and
-numbers in the example; to look it up takes a quarter of the time.
+numbers in the example.
 """
 
 from __future__ import annotations

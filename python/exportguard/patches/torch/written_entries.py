@@ -89,11 +89,17 @@ def write(written: torch.Tensor, index: Sequence[Any], value: Any) -> None:
     written[tuple(part for part in index if not _is_entry(part)) or ...] = value
 
 
-def _is_broadcast(written: torch.Tensor, index: Sequence[Any], value: object) -> bool:
-    """Whether what is written to a view may have one entry where that has several: C++ asks whether they are alike."""
-    if not isinstance(value, torch.Tensor) or value.dim() > written.dim() or any(map(_chooses, index)):
-        return False
-    return any(are_named_apart(one, other) for one in written.shape for other in value.shape)
+def _broadcast(written: torch.Tensor, index: Sequence[Any], value: object) -> torch.Tensor | None:
+    """What is written to a view and may have one entry where that has several, of which C++ asks whether they are
+    alike; None if there is no such value. Axes of one entry before those of the view are taken away, as C++ does."""
+    if not isinstance(value, torch.Tensor) or any(map(_chooses, index)):
+        return None
+    if not any(are_named_apart(one, other) for one in written.shape for other in value.shape):
+        return None
+    rank = written.dim() + sum(part is None for part in index) - sum(isinstance(part, int) for part in index)
+    while value.dim() > rank and isinstance(value.shape[0], int) and value.shape[0] == 1:
+        value = value.select(0, 0)
+    return value if value.dim() <= rank else None
 
 
 def writing_at_sizes(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -105,8 +111,9 @@ def writing_at_sizes(original: Callable[..., Any]) -> Callable[..., Any]:
             index = _without_lists(args[1])
             if func.__name__ == WRITING and any(map(_is_entry, index)):
                 return write(args[0], index, args[2])
-            if func.__name__ == WRITING and _is_broadcast(args[0], index, args[2]):
-                return args[0][index].copy_(args[2])
+            value = _broadcast(args[0], index, args[2]) if func.__name__ == WRITING else None
+            if value is not None:
+                return args[0][index].copy_(value)
             if func.__name__ == READING and _is_of_cpp(index):
                 return read(args[0], index)
             if any(map(holds_numbers, parts_of(args[1]))):
