@@ -6,6 +6,7 @@ Both sides of a row run in one process, one after the other, on models of small 
     python benchmarks/export_speed.py llama:16 llama:64 llama:1000 --once    # without the other sides
     python benchmarks/export_speed.py llama:16 bert:12 --rounds 5            # the least of five, on a busy machine
     python benchmarks/export_speed.py llama:64 bert:12 vit:12 --phases       # where the time of tracing once goes
+    python benchmarks/export_speed.py llama:32 unnamed:32 --once --rounds 3    # with names and Dim.DYNAMIC everywhere
     python benchmarks/export_speed.py llama:16 llama:48 --once --instructions    # on a machine that is not quiet
 
 Behind the rows stand the goals that they reach or miss.
@@ -82,6 +83,12 @@ def decoder(name: str, layers: int) -> Case:
         name_of_cache: {0: "batch", 2: "past"},
     }
     return Case(model, inputs, shapes)
+
+
+def unnamed(layers: int) -> Case:
+    """The same Llama, its axes without names."""
+    case = decoder("llama", layers)
+    return Case(case.model, case.inputs, exportguard.use_dyn_not_str(case.shapes, torch.export.Dim.DYNAMIC))
 
 
 def first(layers: int) -> Case:
@@ -184,6 +191,7 @@ def made(name: str) -> Case:
     kind, _, layers = name.partition(":")
     others: dict[str, Callable[[int], Case]] = {
         "first": first,
+        "unnamed": unnamed,
         "bert": bert,
         "vit": vit,
         "resnet": resnet,

@@ -106,6 +106,19 @@ def attend_to_a_number_of_tokens_that_is_data() -> None:
             torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
 
 
+class Attends(torch.nn.Module):
+    def forward(self, x: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(x, keys, values)
+
+
+def attend_to_as_many_values_as_keys() -> None:
+    axes = {1: torch.export.Dim.DYNAMIC}
+    inputs = tuple(torch.randn(2, rows, 4) for rows in (3, 5, 5))
+    program = torch.export.export(Attends(), inputs, dynamic_shapes=(axes, axes, axes))
+    lengths = [node.meta["val"].shape[1] for node in program.graph.nodes if node.op == "placeholder"]
+    assert lengths[1].node.expr == lengths[2].node.expr != lengths[0].node.expr
+
+
 #: Of rows whose number is data, whose axes do not lie in memory in their order.
 OF_ROWS_OF_DATA: list[Function] = [
     lambda rows: rows.t().reshape(-1, rows.shape[0]),
@@ -151,6 +164,7 @@ def keep_axes_and_sizes_of_data() -> None:
     else:
         refuse_matrices_that_torch_asks_for_their_smaller_size()
     attend_to_a_number_of_tokens_that_is_data()
+    attend_to_as_many_values_as_keys()
     leave_a_size_open_beside_sizes_of_data()
 
 

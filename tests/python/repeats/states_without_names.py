@@ -1,7 +1,7 @@
 """Layers with states whose axes have no names, so that each layer has symbols of its own, equal to others' or not.
 
 A layer is given `x` of (batch, seq, WIDTH) and its state, keys and values of (batch, past, WIDTH). `MODELS` has them
-by name; `APART` are those whose states may all have other lengths.
+by name, `LENGTHS` the lengths that the states may have where these are not all equal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DEPTH = 4
 WIDTH = 4
 
 MODELS: dict[str, Callable[..., Any]] = {}
-APART: set[str] = set()
+LENGTHS: dict[str, list[int]] = {}
 
 
 class Layer(nn.Module):
@@ -63,7 +63,13 @@ def layer(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def apart(function: Callable[..., Any]) -> Callable[..., Any]:
     """A layer whose state has a length of its own."""
-    APART.add(function.__name__)
+    LENGTHS[function.__name__] = [4, 7, 9, 6]
+    return layer(function)
+
+
+def apart_behind_two(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A layer whose state has a length of its own, but for the first two."""
+    LENGTHS[function.__name__] = [7, 7, 9, 6]
     return layer(function)
 
 
@@ -268,6 +274,67 @@ def attends_each_on_its_own(own: Layer, x: Tensor, state: Any, shared: Any) -> T
 def a_table_as_long_as_the_state(own: Layer, x: Tensor, state: Any, shared: Any) -> Tensor:
     steps = torch.arange(state[0].shape[1], dtype=torch.float32)[None, :, None]
     return own.mixed(x + (state[0] * steps).sum(1, keepdim=True) + state[1].mean(1, keepdim=True))
+
+
+# -------------------------------------------------------------------------------- lengths that do in the first two
+
+
+@apart_behind_two
+def a_mask_of_the_first_in_the_first_two(own: Layer, x: Tensor, state: Any, shared: Any) -> Tensor:
+    keys, values = own.joined(x, state)
+    mask = torch.zeros(x.shape[1], shared["first"].shape[1] + x.shape[1]) if own.index < 2 else None
+    return own.mixed(x + attention(own.query(x), keys, values, attn_mask=mask))
+
+
+@apart_behind_two
+def a_test_in_the_first_two(own: Layer, x: Tensor, state: Any, shared: Any) -> Tensor:
+    keys, values = own.joined(x, state)
+    if own.index < 2 and keys.shape[1] - x.shape[1] != shared["first"].shape[1]:
+        raise ValueError("another length than the first")
+    return own.mixed(x + attention(own.query(x), keys, values))
+
+
+@apart_behind_two
+def the_first_is_added_in_the_first_two(own: Layer, x: Tensor, state: Any, shared: Any) -> Tensor:
+    doubled = state[0] * 2
+    doubled = doubled + (shared["first"] if own.index < 2 else state[0])
+    return own.mixed(x + doubled.mean(1, keepdim=True) + state[1].mean(1, keepdim=True))
+
+
+@apart_behind_two
+def the_first_is_added_late_in_the_first_two(own: Layer, x: Tensor, state: Any, shared: Any) -> Tensor:
+    x = own.mixed(x + state[0].mean(1, keepdim=True)) * state[1].mean(1, keepdim=True).sigmoid()
+    return x + (state[0] + shared["first"]).sum(1, keepdim=True) if own.index < 2 else x
+
+
+@apart_behind_two
+def a_failure_before_the_first_is_added(own: Layer, x: Tensor, state: Any, shared: Any) -> Tensor:
+    doubled = state[0] * 2
+    try:
+        if own.index > 1:
+            raise KeyError(own.index)
+        doubled = doubled + shared["first"]
+    except KeyError:
+        doubled = doubled.neg()
+    return own.mixed(x + doubled.mean(1, keepdim=True) + state[1].mean(1, keepdim=True))
+
+
+@apart_behind_two
+def keys_and_values_are_added_in_the_first_two(own: Layer, x: Tensor, state: Any, shared: Any) -> Tensor:
+    keys, values = state[0].exp(), state[1].exp()
+    if own.index < 2:
+        return own.mixed(x + (keys + values + shared["first"]).mean(1, keepdim=True))
+    return own.mixed(x + keys.mean(1, keepdim=True) + values.mean(1, keepdim=True))
+
+
+@apart_behind_two
+def the_first_by_another_name(own: Layer, x: Tensor, state: Any, shared: Any) -> Tensor:
+    doubled = state[0] * 2 + shared.get("kept", state[0])
+    if own.index == 0:
+        shared["kept"] = state[0]
+    elif own.index == 1:
+        del shared["kept"]
+    return own.mixed(x + doubled.mean(1, keepdim=True) + state[1].mean(1, keepdim=True))
 
 
 def inputs(batch: int, sequence: int, lengths: list[int]) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:

@@ -175,9 +175,17 @@ def attention(
     is_causal: bool = False,
     **options: Any,
 ) -> torch.Tensor:
-    """C++ compares sizes to choose a kernel; where they are data, which none can, the shape is all there is."""
+    """C++ compares sizes to choose a kernel; where they are data, which none can, the shape is all there is.
+
+    That there are as many values as keys is in the documentation alone: for other numbers the kernel of torch 2.11 to
+    2.13 on the CPU reads what lies behind the values.
+    """
     operands = (query, key, value, *([] if attn_mask is None else [attn_mask]))
-    if not _is_fake(query) or not any(_is_data(size) for x in operands for size in x.shape):
+    is_fake = _is_fake(query)
+    if not is_fake or not any(_is_data(size) for x in operands for size in x.shape):
+        if is_fake:
+            keys, values = key.shape[-2], value.shape[-2]
+            _check(keys == values, lambda: f"attention to {keys} keys with {values} values: they must be as many")
         found: torch.Tensor = _in_cpp(
             _aten.scaled_dot_product_attention.default, *operands[:3], attn_mask, dropout_p, is_causal, **options
         )
