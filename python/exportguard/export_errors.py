@@ -32,7 +32,8 @@ _BY_WORDS = (
     (
         r"Found <class '([^']*)'> in output",
         r"return a tuple, a list or a dictionary from forward, or tell how a \1 is taken apart, "
-        r"exportguard.register_class_serialization(cls, flatten, unflatten)",
+        r"torch.export.register_dataclass(cls) for a dataclass, "
+        r"exportguard.register_class_serialization(cls, flatten, unflatten) for another class",
     ),
     (
         r"at least two devices, (?:meta and \S+|\S+ and meta)!",
@@ -62,8 +63,9 @@ _BY_WORDS = (
     (r"quantized nyi in meta tensors", r"a program takes no quantized tensor: pass x.dequantize(), or x.int_repr()"),
     (
         r"Unsupported input type <class '([^']*)'>",
-        r"tell how a \1 is taken apart, exportguard.register_class_serialization(cls, flatten, unflatten), where "
-        r"flatten(x) returns its tensors and what else makes it up",
+        r"tell how a \1 is taken apart, torch.export.register_dataclass(cls) for a dataclass, for another class "
+        r"exportguard.register_class_serialization(cls, flatten, unflatten), where flatten(x) returns its tensors and "
+        r"what else makes it up",
     ),
     (
         r"'(tuple|list)' object has no attribute '(?:get_|update|layers|is_|max_)\w*'",

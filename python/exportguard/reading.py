@@ -7,6 +7,7 @@ memory of a view are refused.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import logging
 from collections import defaultdict
@@ -276,6 +277,8 @@ def _steps(spec: pytree.TreeSpec) -> Sequence[Any]:
     keys = spec.context[1] if spec.type is defaultdict else fields or spec.context
     if isinstance(keys, Mapping):  # the serializers of this package
         keys = keys.get("leaves")
+    elif dataclasses.is_dataclass(spec.type) and keys and isinstance(keys[0], list):  # torch.export.register_dataclass
+        keys = keys[0]  # the fields with a value; those with None are behind
     is_complete = isinstance(keys, (list, tuple)) and len(keys) == spec.num_children
     if is_complete and all(isinstance(key, (str, int)) for key in keys):
         return list(keys)
