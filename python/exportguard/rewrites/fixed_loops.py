@@ -21,7 +21,7 @@ _OF_MODULES = (
     *("accumulate", "chain", "combinations", "dropwhile", "filterfalse", "islice", "pairwise", "product", "reduce"),
     *("starmap", "takewhile", "count", "cycle", "repeat", "zip_longest"),
 )
-_METHODS = (*TYPED, "tolist", "unbind", "bit_length", "numel", *_OF_MODULES)
+_METHODS = (*TYPED, "tolist", "unbind", "split", "split_with_sizes", "bit_length", "numel", *_OF_MODULES)
 _FUNCTIONS = (
     *("range", "len", "enumerate", "zip", "reversed", "sum", "any", "all", "min", "max", "list", "tuple", "float"),
     *("int", "round", "map", "filter", "sorted", "iter", *_OF_MODULES),

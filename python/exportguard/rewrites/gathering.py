@@ -27,6 +27,7 @@ from exportguard.rewrites.conditional import if_, ifexp
 from exportguard.rewrites.data import as_flag, depends_on_data, is_tracing
 from exportguard.rewrites.drawn import drawn
 from exportguard.rewrites.ends_of_runs import entries
+from exportguard.rewrites.functional import parts
 from exportguard.rewrites.iteration import Rows, rows_of
 from exportguard.rewrites.joining import require_elements
 from exportguard.rewrites.logic import and_, bool_, not_, or_
@@ -36,7 +37,7 @@ from exportguard.rewrites.places import line_now
 from exportguard.rewrites.raising import require_no_handler
 from exportguard.rewrites.recording import Captured, record
 from exportguard.rewrites.runtime_loops import for_
-from exportguard.rewrites.streams import gathered, is_stream
+from exportguard.rewrites.streams import Mapped, gathered, is_stream
 from exportguard.source.errors import RewriteError
 
 Element = Callable[[Any], Any]
@@ -77,6 +78,12 @@ def comprehension(iterable: Any, element: Element, test: Element | None = None, 
 
     for_(iterable, body, (), (), line)
     return made if made.is_open else made.parts
+
+
+def kept_parts(owner: Any, size: Any, *axis: Any) -> Any:
+    """`owner.split(size, axis)` as a value: a list where the run decides how many parts there are."""
+    found = parts(owner, size, *axis)
+    return comprehension(found, lambda part: part) if isinstance(found, Mapped) else found
 
 
 def nones(iterable: Any) -> Any:

@@ -277,6 +277,7 @@ at the export, without any rewriting; what a call writes, and parameters, are da
 | a `while` that fills a list, as with two pointers | a `while_loop` that counts its steps, and a `scan` |
 | `def rows(x): … yield row`, `(f(row) for row in x)` | one loop of its steps and of those of what goes through it |
 | `for part in x.split(lengths.tolist())`, `torch.split(x, 2)` | a loop over where the parts start and stop |
+| `parts = x.split(lengths.tolist())` | a list that such a loop fills |
 | `while (n := …) > 1` | a `while` that is left where the test fails |
 | `return` inside a loop, `else` behind one | a number that says how the loop was left, and tests of it |
 | `break`, `continue`, `return` on data inside of `with` or `try` | a number, and tests of it behind the block |
