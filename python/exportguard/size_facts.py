@@ -7,7 +7,7 @@ there on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -67,10 +67,3 @@ class _Facts:
             del env.axioms[new]
         env._version_counter += 1  # what is remembered of expressions is forgotten
         env._replacements_version_counter += 1
-
-
-def hints_of(shape_env: Any) -> Mapping[Any, Any]:
-    """The sizes of the example by their symbols, where torch keeps them: the name changed in torch 2.12."""
-    name = "backed_var_to_val" if hasattr(shape_env, "backed_var_to_val") else "var_to_val"
-    table: Mapping[Any, Any] = getattr(shape_env, name, {})
-    return table

@@ -16,7 +16,6 @@ from exportguard.dynamic_shapes import LeafShape, ends_of
 from exportguard.example import Example, Relation
 from exportguard.inputs import CallInputs
 from exportguard.signature import TracedInputs, symbol_names
-from exportguard.size_facts import hints_of
 from exportguard.size_words import in_python
 
 from .examples import sizes_of_examples
@@ -226,7 +225,9 @@ def asked_domain(traced: TracedInputs, shapes: Sequence[LeafShape]) -> dict[symp
 
 
 def _hints(shape_env: object) -> dict[sympy.Symbol, int]:
-    table = hints_of(shape_env)
+    # The name of this table changed in torch 2.12.
+    name = "backed_var_to_val" if hasattr(shape_env, "backed_var_to_val") else "var_to_val"
+    table: Mapping[sympy.Symbol, Any] = getattr(shape_env, name, {})
     return {symbol: int(value) for symbol, value in table.items() if getattr(value, "is_Integer", False)}
 
 

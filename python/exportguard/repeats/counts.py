@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 class Counts:
     """In numbers of calls in repeated blocks, but for `blocks` and `markers`, which are blocks.
 
-    `told` blocks' calls were given sizes that an earlier block had found equal to others.
     `stamped` calls were replayed, until their block went another way.
     `stops` counts why blocks were traced to their end; `markers` counts the parts of blocks that were replayed to their
     end.
@@ -18,7 +17,6 @@ class Counts:
 
     replayed: int = 0
     recorded: int = 0
-    told: int = 0
     stamped: int = 0
     blocks: int = 0
     markers: int = 0

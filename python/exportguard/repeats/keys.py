@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
@@ -47,13 +47,6 @@ class Local:
 
 
 _LOCALS: list[Local] = []
-
-
-class Seen(NamedTuple):
-    """A value of a path, and what it looks like, where that may differ from a path that goes on in the same way."""
-
-    value: Local
-    look: tuple[Any, ...]
 
 
 def scalar_key(value: Any) -> Any:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from exportguard.repeats.answers import Answers
 from exportguard.repeats.counts import Counts
 from exportguard.repeats.keys import SYMBOLIC, UncomparableError, is_comparable, scalar_key
@@ -16,15 +14,10 @@ from exportguard.repeats.paths import Path, Step
 class Memory:
     """That of one trace; it ends with it."""
 
-    def __init__(self, tracer: Any, *, tells_axes: bool) -> None:
+    def __init__(self, tracer: Any) -> None:
         self.tracer = tracer
-        self.tells_axes = tells_axes
-        mode = torch._guards.detect_fake_mode()
-        self.shape_env: Any = None if mode is None else mode.shape_env
         self.counts = Counts()
         self.answers = Answers()
-        self.lacks_equality = False  # whether a block was told of one that it did not find itself
-        self.seen_symbols: set[Any] = set()  # in what blocks took from outside
         self._paths: dict[tuple[int, ...], Path] = {}
         self._comparable: dict[Any, bool] = {}
         self._sizes: dict[Any, Any] = {}

@@ -13,7 +13,6 @@ from torch.fx.node import map_aggregate
 
 from exportguard.repeats.keys import SYMBOLIC, Local
 from exportguard.repeats.likenesses import Likeness
-from exportguard.repeats.own_axes import OwnAxis
 
 #: Keys of a node's `meta`, which C++ reads: the position of the argument whose memory the result has, or -1, …
 SHARES = "exportguard_shares"
@@ -90,8 +89,6 @@ class Step:
     outside: tuple[tuple[Any, ...], ...] = ()  # what the tensors look like that it is the first to take from outside
     apart: frozenset[int] = frozenset()  # values that look otherwise than to those whose steps its children are
     is_detour: bool = False  # its path goes on as an earlier one
-    own: tuple[OwnAxis, ...] = ()  # of the tensors that it is the first to take from outside
-    like: dict[Step, bool] = field(default_factory=dict)  # whether it is the same call as one of an earlier block
 
     def likenesses(self) -> Iterator[Likeness]:
         return (leaf for leaf in leaves(self.returned) if type(leaf) is Likeness)

@@ -14,21 +14,15 @@ from exportguard.repeats.counts import Counts
 Repeats = Literal["trace once", "trace all", "verify"]
 
 
-class UnfoundError(Exception):
-    """A block was told that axes are equal, and did not find that itself."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """What the exports do while it is in force.
 
-    `tells_axes`: blocks are told what earlier ones found of their axes (`own_axes`).
     `keeps_markers`: the exported program has one node for each block that was not traced, instead of its operators.
     `counts` gets those of each trace.
     """
 
     traces_once: bool = True
-    tells_axes: bool = True
     keeps_markers: bool = False
     counts: list[Counts] = field(default_factory=list)
 
@@ -61,13 +55,6 @@ def repeats_planned(repeats: Repeats) -> Iterator[None]:
     """
     plan = current_plan()
     with _planned(replace(plan, traces_once=plan.traces_once and repeats != "trace all")):
-        yield
-
-
-@contextmanager
-def axes_untold() -> Iterator[None]:
-    """Blocks of traces in the block find for themselves which of their axes are equal."""
-    with _planned(replace(current_plan(), tells_axes=False)):
         yield
 
 

@@ -8,15 +8,16 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Node, Proxy
 from torch.fx.experimental import proxy_tensor
 from torch.fx.node import map_aggregate
+from torch.utils import _pytree as pytree
 
 from exportguard.repeats.cousins import Cousins
 from exportguard.repeats.keys import (
     SYMBOLIC,
     Local,
-    Seen,
     UncomparableError,
     appearance,
     changes_nothing,
@@ -28,7 +29,6 @@ from exportguard.repeats.keys import (
 from exportguard.repeats.likenesses import Likeness
 from exportguard.repeats.markers import add_marker
 from exportguard.repeats.memory import Memory
-from exportguard.repeats.own_axes import OwnAxes
 from exportguard.repeats.paths import Place, Shared, Step, Template, leaves, shared_argument, stamp
 
 #: What torch's tracer does with one call of an operator.
@@ -80,7 +80,6 @@ class Region:
         self._created: list[Node] = []
         self._marker: Node | None = None
         self._cousins = Cousins()
-        self._own = OwnAxes(memory.shape_env, memory.seen_symbols)
         self._apart: frozenset[int] = frozenset()  # the looks of these values stand in keys, beside their numbers
         self.replays = True
         self.is_open = True  # calls are compared and remembered
@@ -99,7 +98,7 @@ class Region:
         except UncomparableError:
             return NOT_REPLAYED
         found = self._step.children.get(key)
-        return NOT_REPLAYED if found is None else self._replay(found, args, kwargs, key, taken)
+        return NOT_REPLAYED if found is None else self._replay(found, args, kwargs, taken)
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], trace: Trace) -> Any:
         """An operator call: replayed if an earlier block made it, else traced and remembered."""
@@ -111,21 +110,16 @@ class Region:
         except UncomparableError as reason:
             self.close(f"{func}: {reason}")
             return trace()
-        if taken and self._is_told(key):
-            taken = []
-            key = self._key(func, args, kwargs, taken)
         found = self._step.children.get(key) if self.replays else None
         if found is not None:
-            return self._replay(found, args, kwargs, key, taken)
+            return self._replay(found, args, kwargs, taken)
         self._put_into_graph()
         self._bind(taken)
         return self._record(func, args, kwargs, trace, key, taken)
 
-    def _replay(self, found: Step, args: tuple[Any, ...], kwargs: dict[str, Any], key: Any, taken: list[Taken]) -> Any:
+    def _replay(self, found: Step, args: tuple[Any, ...], kwargs: dict[str, Any], taken: list[Taken]) -> Any:
         if taken:
             self._bind(taken)
-        if self._own.owes:
-            self._go_on(key, found)
         self._replayed.append(found)
         self._step = found
         if found.apart:
@@ -193,7 +187,7 @@ class Region:
         return any(place == self.tracer.tensor_tracker[one].constant.untyped_storage().data_ptr() for one in others)
 
     def _key_of_known(self, tensor: torch.Tensor, number: int) -> Any:
-        return Seen(Local.of(number), appearance(tensor)) if number in self._apart else Local.of(number)
+        return (Local.of(number), appearance(tensor)) if number in self._apart else Local.of(number)
 
     def _bind(self, taken: list[Taken]) -> None:
         """Numbers what a call takes from outside, in the order of its arguments."""
@@ -230,8 +224,6 @@ class Region:
         taken: list[Taken],
     ) -> Any:
         first = self._count
-        self._own.note_asked()
-        own = self._own.of_taken(*_looks_of(taken)) if taken else ()
         result = self._traced(trace)
         self._look_again((args, kwargs))
         try:
@@ -246,25 +238,10 @@ class Region:
             place=self.place,
             first=first,
             outside=tuple([value.look for value in taken]),
-            own=own,
         )
-        self._own.note_found(step)
-        self._go_on(key, step)
-        self._append(key, step)
+        self._append(key, step, _shape_env_of(result))
         self.memory.counts.recorded += 1
         return result
-
-    def _is_told(self, key: Any) -> bool:
-        """Whether what a call takes from outside looks otherwise from now on."""
-        if not self.memory.tells_axes or self._apart or key in self._step.children:
-            return False
-        is_told = self._own.told(key, self._step)
-        self.memory.counts.told += is_told
-        return is_told
-
-    def _go_on(self, key: Any, step: Step) -> None:
-        if not self._own.goes_on(key, step):
-            self.memory.lacks_equality = True
 
     def _traced(self, trace: Trace) -> Any:
         self._created = []
@@ -274,12 +251,12 @@ class Region:
         finally:
             self.is_tracing = False
 
-    def _append(self, key: Any, step: Step) -> None:
+    def _append(self, key: Any, step: Step, shape_env: Any) -> None:
         """Where calls differ from those of an earlier block by numbers alone, both go on the same way behind them."""
         siblings = list(self._step.children.values())
         self._step.children[key] = step
         self._step = step
-        meeting = self._cousins.met(step, siblings, self.memory.shape_env)
+        meeting = self._cousins.met(step, siblings, shape_env)
         if meeting is not None:
             step.children, step.apart = meeting.step.children, meeting.apart
             self._apart |= step.apart
@@ -391,8 +368,6 @@ class Region:
         self._settle()
 
     def _settle(self) -> None:
-        if self._own.owes:
-            self.memory.lacks_equality = True
         recorded, self._recorded, self._by_tensor = self._recorded, [], {}
         for likeness in recorded:
             likeness.settle()
@@ -414,13 +389,10 @@ class Region:
             self._numbers[node] = number
 
 
-def _looks_of(taken: list[Taken]) -> tuple[list[Any], list[Any]]:
-    """How the inputs of the model look among what a call takes from outside, and how the others do."""
-    looks: tuple[list[Any], list[Any]] = ([], [])
-    for value in taken:
-        is_input = isinstance(value.place, Node) and value.place.op == "placeholder"
-        looks[not is_input].append(value.look)
-    return looks
+def _shape_env_of(result: Any) -> Any:
+    """Where the sizes of what a call returned are known; None if it returned no tensor."""
+    fake = next((leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, FakeTensor)), None)
+    return None if fake is None else fake.fake_mode.shape_env
 
 
 def is_size_function(target: Any) -> bool:

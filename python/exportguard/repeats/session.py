@@ -17,7 +17,6 @@ from exportguard.repeats.kinds import Kinds
 from exportguard.repeats.memory import Memory
 from exportguard.repeats.modes import Modes
 from exportguard.repeats.paths import Place, Step
-from exportguard.repeats.plan import UnfoundError
 from exportguard.repeats.questions import SETTERS, UnansweredError, is_unanswered, name_of
 from exportguard.repeats.region import Region
 from exportguard.repeats.tracked import Tracked
@@ -26,9 +25,9 @@ from exportguard.repeats.tracked import Tracked
 class Session:
     """The blocks of one trace; it ends with it."""
 
-    def __init__(self, tracer: Any, model: torch.nn.Module, *, tells_axes: bool) -> None:
+    def __init__(self, tracer: Any, model: torch.nn.Module) -> None:
         tracer.tensor_tracker = Tracked(tracer.tensor_tracker)
-        self.memory = Memory(tracer, tells_axes=tells_axes)
+        self.memory = Memory(tracer)
         self.region: Region | None = None
         self.modes = Modes(tracer)
         # What is asked of weights here is no question of the model, for the modes that look at those.
@@ -68,10 +67,7 @@ class Session:
         """Called when the model was traced, since it may catch what is raised before.
 
         :raises UnansweredError: it asked what tensors that were replayed do not know
-        :raises UnfoundError: a block went another way than the one whose sizes it was told are equal
         """
-        if self.memory.lacks_equality:
-            raise UnfoundError("a block was told that axes are equal, and did not find that itself")
         if self._unanswered is not None:
             raise UnansweredError(f"{self._unanswered} is asked for, which depends on more than how a tensor looks")
 

@@ -41,7 +41,7 @@ def tracing_once(original: Callable[..., Graph]) -> Callable[..., Graph]:
     def trace_model(plan: Plan, tracer: Any, root: Any, *args: Any, **kwargs: Any) -> Graph:
         if not plan.traces_once:
             return _without_failed_calls(original(tracer, root, *args, **kwargs))
-        session = Session(tracer, tracer.scope_root, tells_axes=plan.tells_axes)
+        session = Session(tracer, tracer.scope_root)
         _SESSIONS[id(tracer)] = session
         plan.counts.append(session.memory.counts)
         try:

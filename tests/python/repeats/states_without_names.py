@@ -50,7 +50,8 @@ class Model(nn.Module):
         self.layers = nn.ModuleList([Layer(index, function) for index in range(DEPTH)])
 
     def forward(self, x: Tensor, states: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, ...]:
-        shared: dict[str, Any] = {"states": states, "outputs": [], "first": states[0][0]}
+        halves = [keys * 0.5 for keys, _ in states]
+        shared: dict[str, Any] = {"states": states, "outputs": [], "first": states[0][0], "halves": halves}
         for layer, state in zip(self.layers, states, strict=True):
             x = layer(x, state, shared)
         return (x, *shared["outputs"])
@@ -335,6 +336,33 @@ def the_first_by_another_name(own: Layer, x: Tensor, state: Any, shared: Any) ->
     elif own.index == 1:
         del shared["kept"]
     return own.mixed(x + doubled.mean(1, keepdim=True) + state[1].mean(1, keepdim=True))
+
+
+@apart_behind_two
+def a_table_of_the_first_in_the_second(own: Layer, x: Tensor, state: Any, shared: Any) -> Tensor:
+    rows = (shared["first"] if own.index == 1 else state[0]).shape[1]
+    doubled = state[0] * 2 + torch.ones(1, rows, 1)
+    return own.mixed(x + doubled.mean(1, keepdim=True) + state[1].mean(1, keepdim=True))
+
+
+@apart_behind_two
+def a_table_of_the_first_or_of_one_row(own: Layer, x: Tensor, state: Any, shared: Any) -> Tensor:
+    table = torch.ones(1, shared["first"].shape[1] if own.index == 1 else 1, 1)
+    x = x.tanh()
+    return own.mixed(x + (state[0] * 2 + table).mean(1, keepdim=True) + state[1].mean(1, keepdim=True))
+
+
+@apart_behind_two
+def a_bias_made_before_the_layers(own: Layer, x: Tensor, state: Any, shared: Any) -> Tensor:
+    doubled = state[0] * 2 + shared["halves"][0 if own.index < 2 else own.index]
+    return own.mixed(x + doubled.mean(1, keepdim=True) + state[1].mean(1, keepdim=True))
+
+
+@apart_behind_two
+def the_first_is_added_under_another_function(own: Layer, x: Tensor, state: Any, shared: Any) -> Tensor:
+    raised = state[0].exp()
+    raised = raised + shared["first"] if own.index < 2 else raised.double().float() if own.index == 2 else raised * 3
+    return own.mixed(x + raised.mean(1, keepdim=True) + state[1].mean(1, keepdim=True))
 
 
 def inputs(batch: int, sequence: int, lengths: list[int]) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:

@@ -7,12 +7,11 @@ import logging
 
 import pytest
 import torch
-from states_without_names import DEPTH, LENGTHS, MODELS, Layer, Model, inputs
+from states_without_names import DEPTH, LENGTHS, MODELS, Model, inputs
 from torch.export import Dim
 from torch.utils import _pytree as pytree
 
 from exportguard import ExportOptions, to_onnx
-from exportguard.repeats.counts import Counts
 from exportguard.request import ExportRequest
 from exportguard.tracing import exported_module
 
@@ -56,34 +55,3 @@ def test_what_comes_behind_the_states_is_replayed() -> None:
     (counts,) = exported_module(request).counts
     assert counts.markers == DEPTH - 1  # the end of each layer
     assert counts.replayed > counts.recorded
-
-
-def test_a_layer_is_told_what_one_before_it_found() -> None:
-    def counts_of(depth: int) -> Counts:
-        model = made("a_mask_of_the_first")
-        model.layers = torch.nn.ModuleList(Layer(at, MODELS["a_mask_of_the_first"]) for at in range(depth))
-        request = ExportRequest.of(
-            model,
-            inputs(2, 3, [5] * depth),
-            None,
-            dynamic_shapes=(AXES, [(AXES, AXES)] * depth),
-            options=ExportOptions(),
-        )
-        (counts,) = exported_module(request).counts
-        return counts
-
-    few, many = counts_of(5), counts_of(9)
-    assert (few.told, many.told) == (2 * 3, 2 * 7)  # keys and values, from the third layer on
-    assert few.recorded == many.recorded  # from the fourth layer on, all of it is replayed
-    assert many.markers == 8
-
-
-@pytest.mark.parametrize("name", [name for name, lengths in LENGTHS.items() if lengths[0] == lengths[1]])
-def test_what_a_layer_is_told_and_does_not_find_is_taken_back(name: str) -> None:
-    request = ExportRequest.of(
-        made(name), inputs(2, 3, [5] * DEPTH), None, dynamic_shapes=SHAPES, options=ExportOptions()
-    )
-    counts = exported_module(request).counts
-    assert counts[-1].told == 0
-    is_told = name != "a_test_in_the_first_two"  # which no call finds
-    assert any(count.told for count in counts) == is_told

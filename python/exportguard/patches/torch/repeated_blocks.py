@@ -11,7 +11,7 @@ from exportguard.declaration import Patch
 from exportguard.declaration.expected import Expected, Expecting
 from exportguard.interrupted import interrupts_come_out
 from exportguard.patches.torch.module_state import state_before_export
-from exportguard.repeats.plan import UnfoundError, axes_untold, counted, current_plan, repeats_planned
+from exportguard.repeats.plan import counted, current_plan, repeats_planned
 
 logger = logging.getLogger(__name__)
 
@@ -107,14 +107,6 @@ _USED = (
     ),
 )
 
-#: What telling blocks of their axes uses: what torch knows of a symbol, and how it comes to be another one.
-_SYMBOLS = "torch.fx.experimental.symbolic_shapes.ShapeEnv"
-_TOLD = (
-    Expected(path=f"{_SYMBOLS}._set_replacement", parameters="self, a, tgt, msg", has=("self.replacements[a] = tgt",)),
-    Expected(path=f"{_SYMBOLS}._get_key", has=("len(self.replacements)",)),
-    Expected(path=f"{_SYMBOLS}._evaluate_expr", has=("self.symbol_guard_counter[$s]",)),
-)
-
 _EXPORTED = (
     Expected(path=_EXPORT, parameters="mod, ..."),
     Expected(path=f"{EXPORTER}._export", has=("_export_for_training(...)",)),
@@ -122,10 +114,7 @@ _EXPORTED = (
 
 
 def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
-    """An export that fails after something was replayed is tried again, with every call traced.
-
-    One that fails on what blocks were told of their axes is tried without that before.
-    """
+    """An export that fails after something was replayed is tried again, with every call traced."""
 
     @functools.wraps(original)
     def export(mod: Any, *args: Any, **kwargs: Any) -> Any:
@@ -136,15 +125,10 @@ def _exporting(original: Callable[..., Any]) -> Callable[..., Any]:
                 with interrupts_come_out():
                     return original(mod, *args, **kwargs)
             except Exception as error:
-                is_told = any(count.told for count in counts)
-                is_on_axes = isinstance(error, UnfoundError) or _is_on_constraints(error)
-                if not any(count.replayed for count in counts) or (is_on_axes and not is_told):
+                if not any(count.replayed for count in counts) or _is_on_constraints(error):
                     raise
                 failed = error
             snapshot.restore(snapshot.changes())
-        if is_on_axes:
-            with axes_untold():
-                return export(mod, *args, **kwargs)
         with repeats_planned("trace all"):
             program = original(mod, *args, **kwargs)
         logger.warning(
@@ -174,7 +158,7 @@ PATCHES = (
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/fx/experimental/proxy_tensor.py",
         versions="torch 2.11 to 2.13",
         is_in_traces=False,
-        probe=Expecting((*_REPLACED, *_USED, *_TOLD)),
+        probe=Expecting((*_REPLACED, *_USED)),
         replace=_replacement,
     ),
     Patch(
@@ -184,7 +168,7 @@ PATCHES = (
         reason="where a call cannot be traced once, the export is made with every call traced",
         upstream="https://github.com/pytorch/pytorch/blob/v2.13.0/torch/export/_trace.py",
         is_in_traces=False,
-        probe=Expecting((*_REPLACED, *_USED, *_TOLD, *_EXPORTED)),
+        probe=Expecting((*_REPLACED, *_USED, *_EXPORTED)),
         replace=_exporting,
     ),
 )
