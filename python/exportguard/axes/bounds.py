@@ -39,6 +39,7 @@ from .none import bounds_at_none, bounds_of_empty_caches
 from .other_numbers import sizes_of_other_numbers
 from .recording import Decision, TraceRecord
 from .regions import EVERYWHERE, Region, narrow
+from .relations import sizes_apart
 from .resizing import other_sizes
 from .trace import Trace, asked_domain, decided_differently, first_decided_differently, meets, with_relations
 from .traced_program import TracedProgram
@@ -185,7 +186,7 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
         if any(not trace.replaced(symbol).free_symbols for symbol in guard.free_symbols):
             return None  # a fixed axis, which the report has as such
     line = trace.lines.get(guard, "")
-    if is_relation and line in trace.relations:
+    if is_relation and line in trace.relations and guard not in trace.tests:
         return None  # one layer after the other compares its own sizes at this line
     decision = decide(sympy.Or(condition, *map(sympy.Not, trace.assumed)), trace.domain)
     if decision.answer == Answer.PROVED:
@@ -199,7 +200,7 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
     if points and _is_broken_by_vast_tensors_alone(trace, condition):
         kind, sizes = Kind.VAST, points[0]
     else:
-        kind, sizes = _tried(trace, points[:_TRIALS] if is_relation else _spread(points))
+        kind, sizes = _tried(trace, sizes_apart(trace, guard, points[:_TRIALS]) if is_relation else _spread(points))
         if kind == Kind.OWN and not is_relation:
             further = multiples_beyond(trace, condition)
             taken = [point for point in further if trace.trial.refuses(trace.all_sizes(point)) is False]
@@ -223,7 +224,7 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
         symbols=_input_symbols(trace, guard),
         kind=kind,
         line=line,
-        sizes=trace.told(sizes, is_relation=is_relation),
+        sizes=trace.told(sizes, of=guard if is_relation else None),
         at_most=upper_bound(condition),
         holds=condition,
         point=trace.by_name(sizes),
@@ -310,7 +311,7 @@ def _input_symbols(trace: Trace, condition: sympy.Basic) -> frozenset[str]:
 def _tried(trace: Trace, points: Sequence[Sizes]) -> tuple[Kind | None, Sizes]:
     """Whose bound it is, and the sizes that show it; None if the model cannot be run at other sizes."""
     if not points:
-        return None, points[0] if points else {}
+        return None, {}
     answers = list(_answers(trace, points))
     known = [(sizes, refused) for sizes, refused in answers if refused is not None]
     if not known:

@@ -51,6 +51,7 @@ class Trace:
         self.same = _asked_relations(self.traced, self.example.relations, self.shape_env.replacements)
         self.lines = {decision.condition: decision.line for decision in self.decisions}
         self.at_hand = {decision.condition: decision.at_hand for decision in self.decisions}
+        self.tests = {decision.condition for decision in self.decisions if decision.is_test}
         self.hidden = {decision.condition for decision in self.decisions if decision.is_hidden}
         self.hints = _hints(self.shape_env)
         given = sizes_of_examples(self.traced, self.calls)
@@ -177,9 +178,12 @@ class Trace:
         is_tried = meets(self.known, self, sizes) and may_try(known)
         return is_tried and self.trial.outcome(known) == Outcome.DIFFERS and self.runs_as_traced()
 
-    def told(self, sizes: Sizes, *, is_relation: bool = False) -> str:
-        """Sizes in the user's names."""
-        return ", ".join(f"{self.worded(symbol, is_relation=is_relation)}={size}" for symbol, size in sizes.items())
+    def told(self, sizes: Sizes, *, of: sympy.Basic | None = None) -> str:
+        """Sizes in the user's names; of a relation those of its own axes."""
+        counted = sizes if of is None else {symbol: sizes[symbol] for symbol in sizes if symbol in of.free_symbols}
+        return ", ".join(
+            f"{self.worded(symbol, is_relation=of is not None)}={size}" for symbol, size in counted.items()
+        )
 
 
 def axes_asked(traced: TracedInputs, shapes: Sequence[LeafShape]) -> Iterator[tuple[LeafShape, int, sympy.Symbol]]:

@@ -1,0 +1,124 @@
+"""Axes that a model asks to be equal, some for an operator that needs it, some in a test that it goes on behind.
+
+A file whose axes are one for a test alone would do at other sizes what the model does not, so it is refused; which of
+the equalities is asked for by whom is only seen at sizes where all others hold.
+
+`python test_relations_of_axes.py 200` checks as many models.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+from torch.export import Dim
+
+from exportguard import ExportGuardError, to_onnx
+
+_INPUTS = 4
+_DRAW = torch.Generator().manual_seed(0)
+_ROWS = {length: [torch.randn(2, length, 3, generator=_DRAW) for _ in range(_INPUTS)] for length in (3, 4, 5)}
+
+
+class Step(NamedTuple):
+    """What is done with two of the inputs."""
+
+    name: str
+    one: int
+    other: int
+
+
+def _tested(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    return x.sin() if a.shape[1] != b.shape[1] else x
+
+
+STEPS: Mapping[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "add": lambda x, a, b: x + (a + b).mean(1),
+    "multiply": lambda x, a, b: x + (a * b).amax(1),
+    "attend": lambda x, a, b: x + (a.transpose(1, 2) @ b).sum(1),
+    "test": _tested,
+    "test again": lambda x, a, b: x * 2 if a.shape[1] == b.shape[1] else x + 1,
+}
+
+
+class Compares(torch.nn.Module):
+    def __init__(self, steps: Sequence[Step]) -> None:
+        super().__init__()
+        self.steps = steps
+
+    def forward(self, a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
+        rows = (a, b, c, d)
+        x = rows[0].sum(1) + rows[1].sum(1) + rows[2].amax(1) + rows[3].amin(1)
+        for step in self.steps:
+            x = STEPS[step.name](x, rows[step.one], rows[step.other])
+        return x
+
+
+def steps_of(seed: int) -> list[Step]:
+    draw = random.Random(seed)
+    return [Step(draw.choice([*STEPS]), *draw.sample(range(_INPUTS), 2)) for _ in range(draw.randint(1, 5))]
+
+
+def taken_otherwise(steps: Sequence[Step]) -> bool:
+    """Whether the model takes sizes at which one of its tests is answered otherwise than in the example."""
+    needed = [step for step in steps if not step.name.startswith("test")]
+    tests = [step for step in steps if step.name.startswith("test")]
+    return any(
+        all(lengths[step.one] == lengths[step.other] for step in needed)
+        and any(lengths[step.one] != lengths[step.other] for step in tests)
+        for lengths in itertools.product((3, 4), repeat=_INPUTS)
+    )
+
+
+def check(seed: int, shapes: Sequence[Any]) -> bool:
+    """Whether the model of a seed is exported; then it is right at all sizes that the model takes."""
+    model = Compares(steps_of(seed)).eval()
+    try:
+        converted = to_onnx(model, tuple(_ROWS[5]), dynamic_shapes=tuple(shapes))
+    except ExportGuardError:
+        assert taken_otherwise(model.steps), f"refused without need: {model.steps}"
+        return False
+    for lengths in itertools.product((3, 4), repeat=_INPUTS):
+        given = [_ROWS[length][place] for place, length in enumerate(lengths)]
+        try:
+            expected = model(*given)
+        except RuntimeError:
+            continue
+        (got,) = converted.run(dict(zip("abcd", given, strict=True))).values()
+        torch.testing.assert_close(got, expected, msg=f"{model.steps} at {lengths}")
+    return True
+
+
+UNNAMED = [{1: Dim.DYNAMIC}] * _INPUTS
+
+
+@pytest.mark.parametrize("first", range(0, 40, 8))
+def test_axes_are_one_where_an_operator_needs_it(first: int) -> None:
+    outcomes = [check(seed, UNNAMED) for seed in range(first, first + 8)]
+    assert {*outcomes} == {True, False}
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [Step("add", 0, 1), Step("add", 2, 3), Step("test", 0, 2)],
+        [Step("test", 0, 2), Step("add", 0, 1), Step("add", 2, 3)],
+        [Step("add", 0, 1), Step("test", 1, 2), Step("test", 0, 3)],
+        [Step("add", 0, 1), Step("test", 1, 2), Step("add", 2, 3)],
+        [Step("add", 2, 3), Step("test", 0, 1), Step("add", 0, 2)],
+    ],
+)
+def test_a_test_of_axes_is_refused_where_the_model_goes_on_behind_it(steps: list[Step]) -> None:
+    with pytest.raises(ExportGuardError, match="does something else than the model"):
+        to_onnx(Compares(steps).eval(), tuple(_ROWS[5]), dynamic_shapes=tuple(UNNAMED))
+
+
+if __name__ == "__main__":
+    for seed in range(int(sys.argv[1])):
+        check(seed, UNNAMED)
