@@ -4,82 +4,118 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
 import sympy
 
 from .expressions import Sizes
 from .trace import Trace
 
-_Pair = tuple[sympy.Symbol, sympy.Symbol]
-_WAYS = 16  # that are tried
+_WAYS = 27  # that are tried
+_TIMES = (0, 1, -1)
 
 
 def sizes_apart(trace: Trace, equality: sympy.Basic, points: Sequence[Sizes]) -> Sequence[Sizes]:
-    """The points, each with the sizes of the axes that were found equal to one side or the other before.
+    """The points, each with the sizes of the axes that other equalities tie to it.
 
-    What was found equal to them afterwards belongs to one side, and torch has one symbol for both by then. An operator
-    refuses the point wherever that goes; behind a test of the model each way is tried that it may go.
+    torch writes one size for another as soon as they were found equal. An equality that was found before is as it was
+    asked; one that was found afterwards may have been asked of what this one has put in its place. An operator refuses
+    the point wherever that is so; behind a test of the model each way is tried.
     """
-    sides = _pair_of(equality)
-    pairs = [pair for guard in trace.shape_env.guards if (pair := _pair_of(guard.expr)) is not None]
-    if sides is None or sides not in pairs:
+    guards = [difference for guard in trace.shape_env.guards if (difference := _linear(guard.expr)) is not None]
+    asked = _linear(equality)
+    if asked is None or asked not in guards:
         return points
-    place = pairs.index(sides)
-    ends = {side: _joined(pairs[:place], {side}) for side in sides}
-    both = set().union(*ends.values())
-    later = _later_parts(pairs, place, both)
-    ways = _ways(sides, len(later)) if equality in trace.tests else [sides[:1] * len(later)]
-    return [
-        {
-            **point,
-            **{symbol: point[end] for end in sides for symbol in ends[end]},
-            **{symbol: point[end] for end, part in zip(way, later, strict=True) for symbol in part},
-        }
-        for point, way in itertools.product(points, ways)
+    place = guards.index(asked)
+    before, later = guards[:place], _tied(guards[place + 1 :], before=guards[: place + 1])
+    is_test = equality in trace.tests
+    found = [
+        sizes
+        for point in [*points, *(_around_the_example(trace, asked) if is_test else ())]
+        for way in (_ways(len(later)) if is_test else [(0,) * len(later)])
+        if (sizes := _with_tied(trace, point, asked, before, dict(zip(later, way, strict=True)))) is not None
     ]
+    return found or points
 
 
-def _ways(sides: _Pair, count: int) -> Sequence[Sequence[sympy.Symbol]]:
-    """To which side each of some parts may go: all of the ways, or several of many."""
-    if 2**count <= _WAYS:
-        return list(itertools.product(sides, repeat=count))
-    draw = random.Random(0)
-    drawn = [draw.choices(sides, k=count) for _ in range(_WAYS - 2)]
-    return [[sides[0]] * count, [sides[1]] * count, *drawn]
-
-
-def _later_parts(pairs: Sequence[_Pair], place: int, both: set[sympy.Symbol]) -> list[set[sympy.Symbol]]:
-    """The symbols that were made equal to those of both sides behind a place, in the parts that came to them."""
-    known, apart, parts = {*both}, [*pairs[:place]], list[set[sympy.Symbol]]()
-    for pair in pairs[place + 1 :]:
-        new = {*pair} - known
-        if len(new) == 1:
-            parts.append(_joined(apart, new))
-            known |= parts[-1]
-        elif new:
-            apart.append(pair)
-    return parts
-
-
-def _pair_of(guard: sympy.Basic) -> _Pair | None:
-    """The two symbols that a guard makes equal, as `a + c == b + c` does; None of another one."""
+def _linear(guard: sympy.Basic) -> sympy.Expr | None:
+    """What is 0 where an equality holds, as `a - b - c`; None of what is none, or is none of sums of sizes."""
     if not isinstance(guard, sympy.Eq):
         return None
     difference = sympy.expand(guard.lhs - guard.rhs)
-    symbols = sorted(difference.free_symbols, key=str)
-    if len(symbols) != 2 or difference not in (symbols[0] - symbols[1], symbols[1] - symbols[0]):
-        return None
-    return symbols[0], symbols[1]
+    symbols = difference.free_symbols
+    is_linear = bool(symbols) and all(
+        term.is_number or term.as_coeff_Mul()[1] in symbols for term in _terms(difference)
+    )
+    return difference if is_linear else None
 
 
-def _joined(pairs: Iterable[_Pair], symbols: set[sympy.Symbol]) -> set[sympy.Symbol]:
-    """All symbols that the pairs make equal to one of these."""
-    found, size = {*symbols}, 0
-    kept = [{*pair} for pair in pairs]
-    while size != len(found):
-        size = len(found)
-        for pair in kept:
-            if pair & found:
-                found |= pair
+def _terms(difference: sympy.Expr) -> Sequence[sympy.Expr]:
+    terms: Sequence[sympy.Expr] = sympy.Add.make_args(difference)
+    return terms
+
+
+def _tied(later: Sequence[sympy.Expr], *, before: Sequence[sympy.Expr]) -> list[sympy.Expr]:
+    """Those equalities that have to do with the last one of `before`, by themselves or by others."""
+    symbols, size = {*before[-1].free_symbols}, 0
+    while size != len(symbols):
+        size = len(symbols)
+        for difference in (*before, *later):
+            if difference.free_symbols & symbols:
+                symbols |= difference.free_symbols
+    return [difference for difference in dict.fromkeys(later) if difference.free_symbols & symbols]
+
+
+def _ways(count: int) -> Sequence[Sequence[int]]:
+    """How often this equality stands in each of the later ones: all of the ways, or several of many."""
+    if len(_TIMES) ** count <= _WAYS:
+        return list(itertools.product(_TIMES, repeat=count))
+    draw = random.Random(0)
+    return [[times] * count for times in _TIMES] + [draw.choices(_TIMES, k=count) for _ in range(_WAYS - len(_TIMES))]
+
+
+def _around_the_example(trace: Trace, asked: sympy.Expr) -> Iterator[Sizes]:
+    """The sizes of the example with one of the equality's one larger: there is room for what others are made of."""
+    sizes = {symbol: trace.hints[symbol] for symbol in sorted(asked.free_symbols, key=str) if symbol in trace.hints}
+    if len(sizes) == len(asked.free_symbols):
+        yield from ({**sizes, symbol: size + 1} for symbol, size in sizes.items())
+
+
+def _with_tied(
+    trace: Trace, point: Sizes, asked: sympy.Expr, before: Sequence[sympy.Expr], later: dict[sympy.Expr, int]
+) -> Sizes | None:
+    """A point with the sizes that follow from it by the other equalities; None if it contradicts them."""
+    found = dict(point)
+    by = asked.xreplace(point)
+    pending = [*before, *(difference + times * by for difference, times in later.items())]
+    while pending:
+        known = [one for one in pending if len(one.free_symbols - found.keys()) <= 1]
+        if not known:
+            touching = [one for one in pending if one.free_symbols & found.keys()]
+            if not touching:
+                return found  # the others have nothing to do with it
+            free = min(touching[0].free_symbols - found.keys(), key=str)
+            found[free] = trace.hints.get(free, 2)
+            continue
+        for one in known:
+            pending.remove(one)
+            if one.free_symbols & found.keys() and not _is_settled(trace, one, found):
+                return None
     return found
+
+
+def _is_settled(trace: Trace, difference: sympy.Expr, found: dict[sympy.Symbol, int]) -> bool:
+    """Whether an equality holds at the sizes, with what it says of one that they lack, which is added to them.
+
+    Not with a size of 1 where that was not asked for: eager mode broadcasts it, so it is equal to any.
+    """
+    rest = difference.xreplace(found)
+    if rest.is_number:
+        return bool(rest == 0)
+    (symbol,) = rest.free_symbols
+    size = -rest.xreplace({symbol: sympy.Integer(0)}) / rest.coeff(symbol)
+    low = trace.domain[symbol].low if symbol in trace.domain else 2
+    if not size.is_Integer or size < low:
+        return False
+    found[symbol] = int(size)
+    return True

@@ -98,9 +98,13 @@ def check(seed: int, shapes: Sequence[Any]) -> bool:
 UNNAMED = [{1: Dim.DYNAMIC}] * _INPUTS
 
 
+NAMED = [{1: name} for name in "pqrs"]
+
+
+@pytest.mark.parametrize("shapes", [UNNAMED, NAMED], ids=["unnamed", "named"])
 @pytest.mark.parametrize("first", range(0, 40, 8))
-def test_axes_are_one_where_an_operator_needs_it(first: int) -> None:
-    outcomes = [check(seed, UNNAMED) for seed in range(first, first + 8)]
+def test_axes_are_one_where_an_operator_needs_it(first: int, shapes: Sequence[Any]) -> None:
+    outcomes = [check(seed, shapes) for seed in range(first, first + 8)]
     assert {*outcomes} == {True, False}
 
 
@@ -117,6 +121,64 @@ def test_axes_are_one_where_an_operator_needs_it(first: int) -> None:
 def test_a_test_of_axes_is_refused_where_the_model_goes_on_behind_it(steps: list[Step]) -> None:
     with pytest.raises(ExportGuardError, match="does something else than the model"):
         to_onnx(Compares(steps).eval(), tuple(_ROWS[5]), dynamic_shapes=tuple(UNNAMED))
+
+
+def _rows(value: Tensor) -> int:
+    return value.shape[1]
+
+
+#: What is made of `x` by models of `a` and `b` of five rows, and `c` and `d` of ten.
+OF_SUMS: Mapping[str, Callable[..., Tensor]] = {
+    "a sum, behind": lambda x, a, b, c, d: _else(x + (c + d).mean(1), _rows(a) + _rows(b) == _rows(c)),
+    "a sum, before": lambda x, a, b, c, d: _else(x, _rows(a) + _rows(b) == _rows(c)) + (c + d).mean(1),
+    "a double, behind": lambda x, a, b, c, d: _else(x + (a + b).mean(1), 2 * _rows(a) == _rows(c)),
+    "a double, before": lambda x, a, b, c, d: _else(x, 2 * _rows(a) == _rows(c)) + (a + b).mean(1) + (c + d).mean(1),
+    "joined, behind": lambda x, a, b, c, d: _else(x + (torch.cat([a, b], 1) + d).mean(1), _rows(c) == _rows(d)),
+    "joined, before": lambda x, a, b, c, d: _else(x, _rows(c) == _rows(d)) + (torch.cat([a, b], 1) + d).mean(1),
+    "joined with itself": lambda x, a, b, c, d: _else(x + (torch.cat([a, a], 1) + d).mean(1), _rows(a) == _rows(b)),
+    "parts of a sum": lambda x, a, b, c, d: _else(x + (torch.cat([a, b], 1) + d).mean(1), _rows(a) == _rows(b)),
+    "a difference": lambda x, a, b, c, d: _else(x + (c + d).mean(1), _rows(c) - _rows(a) == _rows(b)),
+    "a sum of three": lambda x, a, b, c, d: _else(x + (a + b).mean(1), _rows(a) + _rows(b) + _rows(c) == 2 * _rows(d)),
+}
+UNTESTED: Mapping[str, Callable[..., Tensor]] = {
+    "a sum": lambda x, a, b, c, d: x + (torch.cat([a, b], 1) + c).mean(1) + (c + d).mean(1),
+    "what is known": lambda x, a, b, c, d: _else(
+        x + (torch.cat([a, b], 1) + c).mean(1) + (c + d).mean(1), _rows(a) + _rows(b) == _rows(d)
+    ),
+}
+
+
+def _else(x: Tensor, is_equal: bool) -> Tensor:
+    return x if is_equal else x.sin()
+
+
+class Sums(torch.nn.Module):
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
+        return self.function(a.sum(1) + b.sum(1) + c.amax(1) + d.amin(1), a, b, c, d)
+
+
+def _of_ten() -> tuple[Tensor, ...]:
+    return tuple(torch.randn(2, length, 3) for length in (5, 5, 10, 10))
+
+
+@pytest.mark.parametrize("name", OF_SUMS)
+def test_a_test_of_sums_of_axes_is_refused_where_the_model_goes_on_behind_it(name: str) -> None:
+    with pytest.raises(ExportGuardError, match="does something else than the model"):
+        to_onnx(Sums(OF_SUMS[name]).eval(), _of_ten(), dynamic_shapes=tuple(UNNAMED))
+
+
+@pytest.mark.parametrize("name", UNTESTED)
+def test_sums_of_axes_that_operators_need_are_kept(name: str) -> None:
+    model = Sums(UNTESTED[name]).eval()
+    converted = to_onnx(model, _of_ten(), dynamic_shapes=tuple(UNNAMED))
+    for one, other in itertools.product((2, 3, 6), repeat=2):
+        given = [torch.randn(2, length, 3) for length in (one, other, one + other, one + other)]
+        (got,) = converted.run(dict(zip("abcd", given, strict=True))).values()
+        torch.testing.assert_close(got, model(*given))
 
 
 if __name__ == "__main__":
