@@ -177,8 +177,8 @@ def attention(
 ) -> torch.Tensor:
     """C++ compares sizes to choose a kernel; where they are data, which none can, the shape is all there is.
 
-    That there are as many values as keys is in the documentation alone: for other numbers the kernel of torch 2.11 to
-    2.13 on the CPU reads what lies behind the values.
+    That there are as many values as keys is in the documentation alone: for other numbers the kernel of torch 2.13 on
+    the CPU reads what lies behind the values.
     """
     operands = (query, key, value, *([] if attn_mask is None else [attn_mask]))
     is_fake = _is_fake(query)
