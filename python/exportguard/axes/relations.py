@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from collections.abc import Iterator, Sequence
@@ -38,21 +39,15 @@ def sizes_apart(trace: Trace, equality: sympy.Basic, points: Sequence[Sizes]) ->
     return found or points
 
 
+@functools.lru_cache(maxsize=4096)  # it is asked of all guards for each
 def _linear(guard: sympy.Basic) -> sympy.Expr | None:
     """What is 0 where an equality holds, as `a - b - c`; None of what is none, or is none of sums of sizes."""
     if not isinstance(guard, sympy.Eq):
         return None
     difference = sympy.expand(guard.lhs - guard.rhs)
     symbols = difference.free_symbols
-    is_linear = bool(symbols) and all(
-        term.is_number or term.as_coeff_Mul()[1] in symbols for term in _terms(difference)
-    )
-    return difference if is_linear else None
-
-
-def _terms(difference: sympy.Expr) -> Sequence[sympy.Expr]:
-    terms: Sequence[sympy.Expr] = sympy.Add.make_args(difference)
-    return terms
+    parts = [term.as_coeff_Mul()[1] for term in sympy.Add.make_args(difference)]
+    return difference if symbols and all(part.is_number or part in symbols for part in parts) else None
 
 
 def _tied(later: Sequence[sympy.Expr], *, before: Sequence[sympy.Expr]) -> list[sympy.Expr]:
