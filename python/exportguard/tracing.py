@@ -91,7 +91,7 @@ def _with_fewer_bounds(request: ExportRequest, found: Exported) -> Exported:
     """The best export of those that may take less for granted."""
     attempts: list[tuple[Callable[[ExportRequest, Exported], ExportRequest | None], Callable[[Exported], Any]]] = [
         (_with_open_slices, _lost_axes_and_bounds),
-        (_with_an_example_beyond, _lost_axes),
+        (_with_an_example_beyond, _constants_and_lost_axes),
         (_with_a_larger_example, _lost_axes),
     ]
     for changed, loss in attempts:
@@ -292,6 +292,12 @@ def _better(known: Exported, request: ExportRequest, loss: Callable[[Exported], 
         return found
     logger.info("another export, for the axes that are lost, is wrong for the given example")
     return known
+
+
+def _constants_and_lost_axes(exported: Exported) -> tuple[int, int]:
+    """An axis that takes a single size is a greater loss than several that take all sizes but a few."""
+    lost = [axis for axis in exported.axes() if not axis.kept]
+    return sum(axis.is_constant for axis in lost), len(lost)
 
 
 def _lost_axes(exported: Exported) -> int:

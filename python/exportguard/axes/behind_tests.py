@@ -14,7 +14,7 @@ import itertools
 import logging
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -53,12 +53,13 @@ Questions = Mapping[sympy.Basic, str]
 
 class Asked(NamedTuple):
     """The questions of a model on one way, the tests that are values of its graph, the numbers there, those of sizes
-    first, and its program, if it could be traced."""
+    first, its program, if it could be traced, and the questions that an installed package asks for a single entry."""
 
     questions: Questions
     tests: Sequence[sympy.Basic]
     numbers: Sequence[int]
     program: TracedProgram | None = None
+    of_one: Set[sympy.Basic] = frozenset()
 
 
 #: What a model asks on its way with a call; None if it cannot be traced with it.
@@ -86,8 +87,9 @@ def asked_of(program: TracedProgram, decisions: Sequence[Decision], example: Exa
     """What a model asks in one trace with an example, and what its program computes with."""
     traced = program.inputs
     places = places_of_symbols(traced, example)
-    asked = (entry for entry in decisions if entry.is_test or entry.is_of_slice)
+    asked = [entry for entry in decisions if entry.is_test or entry.is_of_slice]
     found = {entry.condition.xreplace(places): entry.line for entry in asked}
+    of_one = {entry.condition.xreplace(places) for entry in asked if not entry.is_own and _is_of_one(entry)}
     for place in example.sizes:
         size = traced.shape_env.replace(traced.sizes[place.leaf][place.axis])
         if size.is_Integer:
@@ -102,6 +104,7 @@ def asked_of(program: TracedProgram, decisions: Sequence[Decision], example: Exa
         tests=[test for test in tested if test.free_symbols <= known],
         numbers=[number for number in dict.fromkeys((*_numbers_in(expressions), *sorted(given))) if number > 1],
         program=program,
+        of_one=of_one,
     )
 
 
@@ -139,8 +142,11 @@ def _open_tests(trace: Trace, domain: Domain) -> dict[sympy.Basic, str]:
 
 
 def _is_looked_behind(trace: Trace, decision: Decision) -> bool:
-    is_of_one = isinstance(decision.condition, sympy.Ne) and decision.condition.args[1] == 1
-    return trace.trial.may_try_many and not is_of_one
+    return trace.trial.may_try_many and not _is_of_one(decision)
+
+
+def _is_of_one(decision: Decision) -> bool:
+    return isinstance(decision.condition, sympy.Ne | sympy.Eq) and decision.condition.args[1] == 1
 
 
 class _Walk:
@@ -152,6 +158,8 @@ class _Walk:
         self._spans = {symbol: domain[symbol] for symbol in trace.free_symbols()}
         self._symbols = sizes_of_places(trace.traced)
         self._ways: list[Iterable[sympy.Basic]] = [self._tests]
+        self._beside_ways: list[Iterable[sympy.Basic]] = []
+        self._of_one: set[sympy.Basic] = set()
         self._untraced: set[frozenset[sympy.Basic]] = set()
         self._random = random.Random(0)
 
@@ -166,6 +174,8 @@ class _Walk:
             outcome = self._trace.trial.outcome(known, with_ends=self._is_own)
             logger.debug("behind a test, at %s: %s", self._trace.told(sizes), outcome.value)
             trials += 1
+            if outcome == Outcome.AGREES and self._is_beside_a_way(known):
+                continue
             if outcome == Outcome.AGREES and len(self._ways) <= _WAYS:
                 way = self._gone(known)
                 waiting += self._drawn(way.questions, known)
@@ -221,7 +231,19 @@ class _Walk:
     def _is_left(self, sizes: Sizes) -> bool:
         """Whether sizes are to be right, and lie on none of the ways that were gone through."""
         is_within = meets(self._trace.known, self._trace, sizes)
-        return is_within and not any(all(self._holds(entry, sizes) for entry in way) for way in self._ways)
+        gone = itertools.chain(self._ways, self._beside_ways)
+        return is_within and not any(all(self._holds(entry, sizes) for entry in way) for way in gone)
+
+    def _is_beside_a_way(self, sizes: Sizes) -> bool:
+        """Whether sizes lie on a way but for single entries that an installed package asks for, which is then tried
+        once and not traced: as in `_open_tests`.
+        """
+        for way in self._ways:
+            answers = [question if self._holds(question, sizes) else sympy.Not(question) for question in way]
+            if self._of_one.issuperset({*answers} - {*way}):
+                self._beside_ways.append(answers)
+                return True
+        return False
 
     def _holds(self, condition: sympy.Basic, sizes: Sizes) -> bool:
         return self._trace.value(condition, sizes) is not False
@@ -238,6 +260,8 @@ class _Walk:
             return self._untraced_at(sizes)
         questions = {question.xreplace(self._symbols): line for question, line in asked.questions.items()}
         self._ways.append(questions)
+        for question in asked.of_one:
+            self._of_one |= {question.xreplace(self._symbols), sympy.Not(question).xreplace(self._symbols)}
         return asked._replace(questions=questions, tests=[test.xreplace(self._symbols) for test in asked.tests])
 
     def _untraced_at(self, sizes: Sizes) -> Asked:

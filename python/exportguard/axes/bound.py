@@ -75,3 +75,9 @@ def upper_bound(condition: sympy.Basic) -> int | None:
         return None
     number = condition.args[1]
     return int(number) - isinstance(condition, sympy.StrictLessThan) if number.is_Integer else None
+
+
+def as_at_least_two(condition: sympy.Basic) -> sympy.Basic:
+    """`size != 1` as `size >= 2`: sizes are whole and, but for those of caches without tokens, positive."""
+    size, other = condition.args if isinstance(condition, sympy.Ne) else (condition, None)
+    return sympy.Ge(size, 2) if other == 1 else condition

@@ -26,7 +26,7 @@ from exportguard.inputs import CallInputs
 
 from .behind_handlers import bounds_behind_handlers
 from .behind_tests import AskedWith, UntracedWay, untraced_ways
-from .bound import AxisBound, Kind, upper_bound
+from .bound import AxisBound, Kind, as_at_least_two, upper_bound
 from .data_tests import watched_for_data_tests
 from .ending import watched_for_their_end
 from .examples import are_telling, is_met
@@ -39,9 +39,18 @@ from .none import bounds_at_none, bounds_of_empty_caches
 from .other_numbers import sizes_of_other_numbers
 from .recording import Decision, TraceRecord
 from .regions import EVERYWHERE, Region, narrow
-from .relations import sizes_apart
+from .relations import sizes_apart, sizes_of_two_answers
 from .resizing import other_sizes
-from .trace import Trace, asked_domain, decided_differently, first_decided_differently, meets, with_relations
+from .trace import (
+    Trace,
+    asked_domain,
+    decided_differently,
+    domain_from_one,
+    first_decided_differently,
+    meets,
+    with_relations,
+    within_known,
+)
 from .traced_program import TracedProgram
 from .trial import Outcome, Trial
 from .vast import holds_for_tensors_in_memory
@@ -133,7 +142,7 @@ def _is_wrong(bound: AxisBound) -> bool:
 def _with_untraced_ways(trace: Trace, asked_with: AskedWith, bounds: Sequence[AxisBound]) -> list[AxisBound]:
     """The bounds, those wrong after all that were tried at sizes of some ways alone that the model may go."""
     trace.known += [bound.holds for bound in bounds if bound.holds is not None and bound.kind not in _OPEN_BEYOND]
-    found = [_bound_of_way(trace, way) for way in untraced_ways(trace, asked_with, _domain_from_one(trace))]
+    found = [_bound_of_way(trace, way) for way in untraced_ways(trace, asked_with, domain_from_one(trace))]
     conditions = {bound.holds for bound in found}
     return [*(bound for bound in bounds if bound.holds not in conditions), *found]
 
@@ -211,6 +220,9 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
         others = sizes_of_other_numbers(trace, condition, trace.at_hand.get(guard, ())) if wrong is None else ()
         wrong = next((point for point in others if trace.differs(point, for_seconds=True)), wrong)
         kind, sizes = (kind, sizes) if wrong is None else (Kind.WRONG, wrong)
+    if kind in (Kind.TESTED, Kind.OWN) and not is_relation:
+        wrong = next((point for point in sizes_of_two_answers(trace, condition, line) if trace.differs(point)), None)
+        kind, sizes = (kind, sizes) if wrong is None else (Kind.WRONG, wrong)
     if kind == Kind.TESTED and guard in trace.hidden:
         kind = Kind.HIDDEN
     if kind is None:
@@ -261,7 +273,7 @@ def _corners(trace: Trace, condition: sympy.Basic) -> Iterator[Sizes]:
     for symbol in symbols if len(symbols) > 1 else ():
         least = trace.domain[symbol].low
         domain = {**trace.domain, symbol: Range(least, least)}
-        found = decide(_within_known(trace, condition), domain).counterexamples
+        found = decide(within_known(trace, condition), domain).counterexamples
         yield from ({symbol: least, **point} for point in found[:1])
 
 
@@ -294,12 +306,7 @@ def _spread(points: Sequence[Sizes]) -> list[Sizes]:
 
 def _beyond_the_known(trace: Trace, condition: sympy.Basic) -> Sequence[Sizes]:
     """Sizes that break a condition within the bounds that are known, looked for among more than those that are told."""
-    return decide(_within_known(trace, condition), trace.domain).counterexamples
-
-
-def _within_known(trace: Trace, condition: sympy.Basic) -> sympy.Basic:
-    """What is false where a condition is within the bounds that are known, in symbols that follow from no other."""
-    return sympy.Or(condition, *(sympy.Not(trace.replaced(with_relations(trace, entry))) for entry in trace.known))
+    return decide(within_known(trace, condition), trace.domain).counterexamples
 
 
 def _input_symbols(trace: Trace, condition: sympy.Basic) -> frozenset[str]:
@@ -469,8 +476,8 @@ def _known_with(trace: Trace, symbol: sympy.Symbol, size: int) -> list[Sizes]:
 
 def _points_within(trace: Trace, given: Sizes) -> list[Sizes]:
     """Sizes within the bounds that are known, some of them given, the smaller ones first."""
-    domain = {**_domain_from_one(trace), **{symbol: Range(size, size) for symbol, size in given.items()}}
-    found = decide(_within_known(trace, sympy.false), domain).counterexamples
+    domain = {**domain_from_one(trace), **{symbol: Range(size, size) for symbol, size in given.items()}}
+    found = decide(within_known(trace, sympy.false), domain).counterexamples
     points = [{**given, **point} for point in found]
     return [point for point in points if meets(trace.known, trace, point)]
 
@@ -501,7 +508,7 @@ def _points_with_ones(trace: Trace, free: Sequence[sympy.Symbol]) -> Iterator[Si
         condition = trace.replaced(with_relations(trace, decision.condition))
         if not decision.is_of_model or len(condition.free_symbols & {*free}) < 2:
             continue
-        found = decide(_within_known(trace, condition), _domain_from_one(trace)).counterexamples
+        found = decide(within_known(trace, condition), domain_from_one(trace)).counterexamples
         ones = {frozenset(symbol for symbol in free if sizes.get(symbol) == 1): sizes for sizes in reversed(found)}
         yield from (sizes for symbols, sizes in ones.items() if symbols)
 
@@ -512,14 +519,14 @@ def _bound_of_squeeze(trace: Trace, squeeze: Decision) -> AxisBound | None:
     What it leads to otherwise is looked at like every other question of the model.
     """
     condition = trace.replaced(with_relations(trace, squeeze.condition))
-    found = decide(condition, _domain_from_one(trace)).counterexamples
+    found = decide(condition, domain_from_one(trace)).counterexamples
     points = [sizes for sizes in found if meets(trace.known, trace, sizes)]
     sizes = next((sizes for sizes in points if trace.trial.has_other_ranks(trace.all_sizes(sizes))), None)
     if sizes is None:
         return None
     trace.known.append(condition)
     bound = AxisBound(
-        condition=trace.worded(_as_at_least_two(condition)),
+        condition=trace.worded(as_at_least_two(condition)),
         symbols=_input_symbols(trace, condition),
         kind=Kind.SQUEEZED,
         line=squeeze.line,
@@ -527,17 +534,6 @@ def _bound_of_squeeze(trace: Trace, squeeze: Decision) -> AxisBound | None:
     )
     logger.warning("%s", bound)
     return bound
-
-
-def _as_at_least_two(condition: sympy.Basic) -> sympy.Basic:
-    """`size != 1` as `size >= 2`: sizes are whole and, but for those of caches without tokens, positive."""
-    size, other = condition.args if isinstance(condition, sympy.Ne) else (condition, None)
-    return sympy.Ge(size, 2) if other == 1 else condition
-
-
-def _domain_from_one(trace: Trace) -> dict[sympy.Symbol, Range]:
-    free = [symbol for symbol in trace.free_symbols() if trace.may_be(symbol, 1)]
-    return {**trace.domain, **{symbol: replace(trace.domain.get(symbol, Range(2)), low=1) for symbol in free}}
 
 
 def _bound_at(trace: Trace, sizes: Sizes) -> AxisBound | None:

@@ -10,10 +10,12 @@ from collections.abc import Iterator, Sequence
 import sympy
 
 from .expressions import Sizes
-from .trace import Trace
+from .implication import decide
+from .trace import Trace, meets, with_relations, within_known
 
 _WAYS = 27  # that are tried
 _TIMES = (0, 1, -1)
+_BESIDE, _OF_EACH = 8, 4  # other conditions of one line, and the sizes that are tried for each
 
 
 def sizes_apart(trace: Trace, equality: sympy.Basic, points: Sequence[Sizes]) -> Sequence[Sizes]:
@@ -37,6 +39,29 @@ def sizes_apart(trace: Trace, equality: sympy.Basic, points: Sequence[Sizes]) ->
         if (sizes := _with_tied(trace, point, asked, before, dict(zip(later, way, strict=True)))) is not None
     ]
     return found or points
+
+
+def sizes_of_two_answers(trace: Trace, condition: sympy.Basic, line: str) -> Iterator[Sizes]:
+    """Sizes at which both a condition is answered otherwise than in the trace, and another that the same line asked.
+
+    An operator that refuses sizes at which one of them is may take those: a single entry is broadcast, and where it was
+    one in the trace, as many as the other has are taken as well.
+    """
+    guards: dict[sympy.Basic, str] = {
+        trace.replaced(with_relations(trace, guard.expr)): trace.lines.get(guard.expr, "")
+        for guard in trace.shape_env.guards
+        if guard.expr.free_symbols <= trace.hints.keys()
+    }
+    of_line = [other for other in guards if guards[other] == line]
+    sides = condition.args if isinstance(condition, sympy.Eq) else ()
+    singles = [sympy.Ne(side, 1) for side in sides if side.free_symbols]
+    for other in [other for other in dict.fromkeys((*singles, *of_line)) if other not in (condition, sympy.true)][
+        :_BESIDE
+    ]:
+        symbols = condition.free_symbols | other.free_symbols
+        elsewhere = [sympy.Not(guard) for guard in guards if guards[guard] != line and guard.free_symbols & symbols]
+        found = decide(within_known(trace, sympy.Or(condition, other, *elsewhere)), trace.domain).counterexamples
+        yield from [sizes for sizes in found if meets(trace.known, trace, sizes)][:_OF_EACH]
 
 
 @functools.lru_cache(maxsize=4096)  # it is asked of all guards for each

@@ -6,7 +6,7 @@ import functools
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import sympy
@@ -26,6 +26,7 @@ from .trial import Outcome, Trial
 
 _NAMED = 8  # numbers of the code that are put into inputs
 _SOLVED_TO = 128  # the size up to which one is looked for that makes an equation true
+_SOLUTIONS = 8  # of which the one is taken that the other guards fit
 
 
 @dataclass
@@ -109,25 +110,39 @@ class Trace:
         return found
 
     @functools.cached_property
+    def _conditions(self) -> Sequence[sympy.Basic]:
+        """The guards of free sizes."""
+        conditions = dict.fromkeys(self.replaced(with_relations(self, guard.expr)) for guard in self.shape_env.guards)
+        free = {*self.free_symbols()} & {*self.hints}
+        return [condition for condition in conditions if condition.free_symbols and condition.free_symbols <= free]
+
+    @functools.cached_property
     def _equations(self) -> Sequence[sympy.Eq]:
         """What torch took to be equal and could not write as one size in the place of another: `(x - 1) // 2 == y`."""
-        conditions = dict.fromkeys(self.replaced(with_relations(self, guard.expr)) for guard in self.shape_env.guards)
         return [
             condition
-            for condition in conditions
-            if isinstance(condition, sympy.Eq)
-            and len(condition.free_symbols) > 1
-            and condition.free_symbols <= {*self.free_symbols()} & {*self.hints}
+            for condition in self._conditions
+            if isinstance(condition, sympy.Eq) and len(condition.free_symbols) > 1
         ]
 
     def _solved(self, equation: sympy.Eq, found: Sizes, given: Sizes) -> dict[sympy.Symbol, int]:
-        """The sizes with one that is not given changed so that an equation holds; as they are if none can be."""
+        """The sizes with one that is not given changed so that an equation holds; as they are if none can be.
+
+        Of several, it is one at which the fewest of the other guards fail.
+        """
         for symbol in sorted(equation.free_symbols - given.keys(), key=str):
             most = max(_SOLVED_TO, 4 * self.hints[symbol])
-            for size in range(1 if self.may_be(symbol, 1) else self.domain[symbol].low, most + 1):
-                if self.value(equation, {**found, symbol: size}):
-                    return self._with_following({**found, symbol: size}, {**given, symbol: size})
+            sizes = range(1 if self.may_be(symbol, 1) else self.domain[symbol].low, most + 1)
+            solving = (size for size in sizes if self.value(equation, {**found, symbol: size}))
+            candidates = [{**found, symbol: size} for size in itertools.islice(solving, _SOLUTIONS)]
+            if candidates:
+                best = min(candidates, key=self._failing) if len(candidates) > 1 else candidates[0]
+                return self._with_following(best, {**given, symbol: best[symbol]})
         return {**found}
+
+    def _failing(self, sizes: Sizes) -> int:
+        """How many guards fail."""
+        return sum(self.value(condition, sizes) is False for condition in self._conditions)
 
     @functools.cached_property
     def _following(self) -> dict[sympy.Symbol, tuple[Sequence[sympy.Symbol], Evaluation]]:
@@ -249,6 +264,16 @@ def meets(conditions: Sequence[sympy.Basic], trace: Trace, sizes: Sizes) -> bool
     known = trace.all_sizes(sizes)
     of_sizes = (condition for condition in conditions if condition.free_symbols <= known.keys())
     return not any(trace.value(condition, known) is False for condition in of_sizes)
+
+
+def within_known(trace: Trace, condition: sympy.Basic) -> sympy.Basic:
+    """What is false where a condition is within the bounds that are known, in symbols that follow from no other."""
+    return sympy.Or(condition, *(sympy.Not(trace.replaced(with_relations(trace, entry))) for entry in trace.known))
+
+
+def domain_from_one(trace: Trace) -> dict[sympy.Symbol, Range]:
+    free = [symbol for symbol in trace.free_symbols() if trace.may_be(symbol, 1)]
+    return {**trace.domain, **{symbol: replace(trace.domain.get(symbol, Range(2)), low=1) for symbol in free}}
 
 
 def _is_of_an_open_slice(condition: sympy.Basic) -> bool:
