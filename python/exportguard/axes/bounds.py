@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -39,7 +38,7 @@ from .none import bounds_at_none, bounds_of_empty_caches
 from .other_numbers import sizes_of_other_numbers
 from .recording import Decision, TraceRecord
 from .regions import EVERYWHERE, Region, narrow
-from .relations import sizes_apart, sizes_of_two_answers
+from .relations import sizes_apart, sizes_in_step
 from .resizing import other_sizes
 from .trace import (
     Trace,
@@ -59,7 +58,6 @@ logger = logging.getLogger(__name__)
 
 _TRIALS, _ALIKE = 3, 2  # of one guard; of those, in a long program, where all questions have the same answers
 _MODERATE = 40  # a size that is soon computed
-_DRAWN, _DRAWS = 6, 200  # sizes that are tried beside, and how often they are drawn for that
 _OPEN_BEYOND = (Kind.TESTED, Kind.INNER)  # bounds beyond which the program is to be right as well
 _LARGER = 18  # a size that few tests take for small, and that is soon computed
 
@@ -214,14 +212,8 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
             further = multiples_beyond(trace, condition)
             taken = [point for point in further if trace.trial.refuses(trace.all_sizes(point)) is False]
             kind, sizes = _tried(trace, taken) if taken else (kind, sizes)
-    if kind == Kind.TESTED:
-        beside = (*_corners(trace, condition), *_drawn(trace, condition)) if trace.trial.may_try_many else ()
-        wrong = next((point for point in beside if trace.differs(point)), None)
-        others = sizes_of_other_numbers(trace, condition, trace.at_hand.get(guard, ())) if wrong is None else ()
-        wrong = next((point for point in others if trace.differs(point, for_seconds=True)), wrong)
-        kind, sizes = (kind, sizes) if wrong is None else (Kind.WRONG, wrong)
-    if kind in (Kind.TESTED, Kind.OWN) and not is_relation:
-        wrong = next((point for point in sizes_of_two_answers(trace, condition, line) if trace.differs(point)), None)
+    if kind == Kind.TESTED or (kind == Kind.OWN and not is_relation):
+        wrong = _wrong_elsewhere(trace, guard, condition, kind)
         kind, sizes = (kind, sizes) if wrong is None else (Kind.WRONG, wrong)
     if kind == Kind.TESTED and guard in trace.hidden:
         kind = Kind.HIDDEN
@@ -277,22 +269,18 @@ def _corners(trace: Trace, condition: sympy.Basic) -> Iterator[Sizes]:
         yield from ({symbol: least, **point} for point in found[:1])
 
 
-def _drawn(trace: Trace, condition: sympy.Basic) -> Iterator[Sizes]:
-    """Sizes at random that break a condition, the same at each call: what has an end in common, as even sizes have, may
-    be right by luck. Integers may be positions in what is there now, so inputs of them get no other sizes.
+def _wrong_elsewhere(trace: Trace, guard: sympy.Basic, condition: sympy.Basic, kind: Kind) -> Sizes | None:
+    """Sizes that break a condition and at which the program is wrong, though at those that were tried it is right, or
+    the model refuses them. Integers may be positions in what is there now, so inputs of them get no other sizes.
     """
-    if _has_indices(trace.example):
-        return
-    spans = {symbol: trace.domain[symbol] for symbol in trace.free_symbols()}
-    ends = {s: (span.low, min(span.low + _LARGER, span.high or span.low + _LARGER)) for s, span in spans.items()}
-    chosen, left = random.Random(0), _DRAWN
-    for _ in range(_DRAWS):
-        sizes = {symbol: chosen.randint(*end) for symbol, end in ends.items() if end[0] <= end[1]}
-        if trace.value(condition, trace.all_sizes(sizes)) is False and meets(trace.known, trace, sizes):
-            yield sizes
-            left -= 1
-        if not left:
-            return
+    is_drawn = trace.trial.may_try_many and not _has_indices(trace.example)
+    corners = _corners(trace, condition) if trace.trial.may_try_many and kind == Kind.TESTED else ()
+    beside = itertools.chain(corners, sizes_in_step(trace, condition) if is_drawn else ())
+    wrong = next((point for point in beside if trace.differs(point)), None)
+    if wrong is not None or kind != Kind.TESTED:
+        return wrong
+    others = sizes_of_other_numbers(trace, condition, trace.at_hand.get(guard, ()))
+    return next((point for point in others if trace.differs(point, for_seconds=True)), None)
 
 
 def _spread(points: Sequence[Sizes]) -> list[Sizes]:

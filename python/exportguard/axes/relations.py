@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 import sympy
 
 from .expressions import Sizes
-from .implication import decide
-from .trace import Trace, meets, with_relations, within_known
+from .trace import Trace, meets
 
 _WAYS = 27  # that are tried
 _TIMES = (0, 1, -1)
-_BESIDE, _OF_EACH = 8, 4  # other conditions of one line, and the sizes that are tried for each
+_LARGER = 18  # a size that few tests take for small, and that is soon computed
+_DRAWS, _IN_STEP = 400, 60  # sizes that are drawn, and those that are tried of them
 
 
 def sizes_apart(trace: Trace, equality: sympy.Basic, points: Sequence[Sizes]) -> Sequence[Sizes]:
@@ -41,27 +41,28 @@ def sizes_apart(trace: Trace, equality: sympy.Basic, points: Sequence[Sizes]) ->
     return found or points
 
 
-def sizes_of_two_answers(trace: Trace, condition: sympy.Basic, line: str) -> Iterator[Sizes]:
-    """Sizes at which both a condition is answered otherwise than in the trace, and another that the same line asked.
+def sizes_in_step(trace: Trace, condition: sympy.Basic) -> Iterator[Sizes]:
+    """Sizes of all axes that break a condition, the same at each call; many are halves or doubles of one another.
 
-    An operator that refuses sizes at which one of them is may take those: a single entry is broadcast, and where it was
-    one in the trace, as many as the other has are taken as well.
+    What an operator refuses beside the sizes of the example it may take beside others: where a single entry comes of
+    them, which is broadcast, or as many as those that were so in the trace. And what has an end in common, as even
+    sizes have, may be right by luck.
     """
-    guards: dict[sympy.Basic, str] = {
-        trace.replaced(with_relations(trace, guard.expr)): trace.lines.get(guard.expr, "")
-        for guard in trace.shape_env.guards
-        if guard.expr.free_symbols <= trace.hints.keys()
+    symbols, draw = trace.free_symbols(), random.Random(0)
+    drawn = (_in_step(trace, symbols, draw) for _ in range(_DRAWS))
+    apart = {tuple(sizes.values()): sizes for sizes in drawn if trace.is_in_domain(sizes)}
+    broken = (sizes for sizes in apart.values() if trace.value(condition, trace.all_sizes(sizes)) is False)
+    yield from itertools.islice((sizes for sizes in broken if meets(trace.known, trace, sizes)), _IN_STEP)
+
+
+def _in_step(trace: Trace, symbols: Sequence[sympy.Symbol], draw: random.Random) -> Sizes:
+    size = draw.randint(2, 9)
+    near = (size, size, size, size // 2, (size + 1) // 2, 2 * size, 2 * size + 1, size + 1, size - 1)
+    lows = {symbol: trace.domain[symbol].low for symbol in symbols}
+    return {
+        symbol: draw.choice((*near, trace.hints[symbol], low, draw.randint(low, low + _LARGER)))
+        for symbol, low in lows.items()
     }
-    of_line = [other for other in guards if guards[other] == line]
-    sides = condition.args if isinstance(condition, sympy.Eq) else ()
-    singles = [sympy.Ne(side, 1) for side in sides if side.free_symbols]
-    for other in [other for other in dict.fromkeys((*singles, *of_line)) if other not in (condition, sympy.true)][
-        :_BESIDE
-    ]:
-        symbols = condition.free_symbols | other.free_symbols
-        elsewhere = [sympy.Not(guard) for guard in guards if guards[guard] != line and guard.free_symbols & symbols]
-        found = decide(within_known(trace, sympy.Or(condition, other, *elsewhere)), trace.domain).counterexamples
-        yield from [sizes for sizes in found if meets(trace.known, trace, sizes)][:_OF_EACH]
 
 
 @functools.lru_cache(maxsize=4096)  # it is asked of all guards for each

@@ -182,6 +182,7 @@ def test_relations_are_right_or_refused(first: int, rewrite: Any) -> None:
     [
         ([("multiply windows", 1, 0), ("add", 3, 2)], (10, 3, 4, 4)),
         ([("add halves", 2, 1), ("narrow", 2, 0), ("not more", 3, 2), ("mask", 2, 3)], (6, 6, 6, 6)),
+        ([("add to windows", 1, 2), ("multiply windows", 2, 1), ("mask", 0, 3)], (3, 3, 4, 3)),
         ([("add to windows", 2, 0), ("add halves", 0, 2), ("mask", 2, 3), ("narrow", 0, 1)], (4, 3, 3, 3)),
     ],
 )
