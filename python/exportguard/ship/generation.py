@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,9 @@ import torch
 from exportguard.errors import REFUSALS, ExportGuardError
 from exportguard.optional import OptionalModule
 from exportguard.validation.discrepancies import BLIND, Discrepancy, can_tell, compare_outputs
+from exportguard.validation.exactness import in_float64
 
+from .as_exact import exact_or_as_it_was
 from .decoder import KeysAndValues, empty_past, feeds
 from .sessions import Call, called, fitting, session_of
 
@@ -31,6 +34,7 @@ class Prompts:
     `tokens` has prompts and new tokens, (batch, length + steps); `logits` one (batch, vocabulary) for each step.
     """
 
+    model: Any
     input_ids: torch.Tensor
     attention_mask: torch.Tensor
     tokens: torch.Tensor
@@ -65,7 +69,13 @@ def generated(model: Any, window: int | None, *, shorter: int = _SHORTER, ends: 
             ) from error
         finally:
             model.generation_config = own
-    return Prompts(input_ids=input_ids, attention_mask=attention_mask, tokens=result.sequences, logits=[*result.logits])
+    return Prompts(
+        model=model,
+        input_ids=input_ids,
+        attention_mask=attention_mask,
+        tokens=result.sequences,
+        logits=[*result.logits],
+    )
 
 
 def _greedy(own: Any, ends: Any) -> Any:
@@ -137,12 +147,31 @@ def compare_generation(
     The calls for the prompts, and for the token behind them, are added to `calls`.
     """
     compared: list[Discrepancy] = []
+    got: list[torch.Tensor] = []
     steps = _steps(file, cache, prompts, dtype)
     for number, (expected, step) in enumerate(zip(prompts.logits, steps, strict=True)):
-        compared.append(compare_logits(number, expected, step.outputs["logits"][:, -1, :], dtype))
+        got.append(step.outputs["logits"][:, -1, :])
+        compared.append(compare_logits(number, expected, got[-1], dtype))
         if number < RECORDED:
             calls.append(step)
-    return compared
+    return exact_or_as_it_was(compared, [row.to(dtype) for row in prompts.logits], got, lambda: _exact_logits(prompts))
+
+
+def _exact_logits(prompts: Prompts) -> Sequence[torch.Tensor]:
+    """Those of each step where the model computes in float64 and goes on with the same tokens."""
+    length = prompts.input_ids.shape[1]
+
+    def chosen(tokens: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        following = prompts.tokens[:, tokens.shape[1], None]
+        return torch.full_like(scores, -torch.inf).scatter(1, following, 0.0)
+
+    wide = copy.deepcopy(prompts.model).double()
+    wide.generation_config = _greedy(prompts.model.generation_config, None)
+    with torch.no_grad(), in_float64():
+        result = wide.generate(
+            input_ids=prompts.tokens[:, :length], attention_mask=prompts.attention_mask, logits_processor=[chosen]
+        )
+    return [*result.logits]
 
 
 def compare_logits(step: int, expected: torch.Tensor, got: torch.Tensor, dtype: torch.dtype) -> Discrepancy:

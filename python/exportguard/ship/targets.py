@@ -117,18 +117,30 @@ def _other_inputs(model: Any, source: Source) -> dict[str, torch.Tensor]:
     """Others than those of the export, of other lengths where they may be."""
     draw = torch.Generator().manual_seed(0)
     if "input_ids" in source.inputs:
-        vocabulary = model.config.get_text_config(encoder=True).vocab_size
-        ids = torch.randint(3, vocabulary, (2, _LENGTH), generator=draw)
+        ids = torch.randint(3, _vocabulary(model, "encoder"), (2, _LENGTH), generator=draw)
         mask = torch.ones_like(ids)
         mask[1, -_SHORTER:] = 0
         known = {"input_ids": ids, "attention_mask": mask}
-        return {name: known[name] for name in source.inputs}
+        return {name: known.get(name, _as_long(value, ids)) for name, value in source.inputs.items()}
     inputs: dict[str, torch.Tensor] = {}
     for name, value in source.inputs.items():
         longer = {axis for axis in source.shapes[name] if axis}
         shape = [2 * size if axis in longer else size for axis, size in enumerate(value.shape)]
         inputs[name] = torch.randn(shape, generator=draw).to(value.dtype)
     return inputs
+
+
+def _vocabulary(model: Any, side: str) -> int:
+    """How many tokens the "encoder" or the "decoder" knows: those of an `EncoderDecoderModel` have configurations of
+    their own."""
+    config = model.config.get_text_config(**{side: True})
+    size: int = config.vocab_size if hasattr(config, "vocab_size") else getattr(model.config, side).vocab_size
+    return size
+
+
+def _as_long(value: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    """What goes with other tokens, as a mask of those that attend to all: the same for each as for the first one."""
+    return value[:1, :1].expand(ids.shape).clone() if value.dim() == ids.dim() else value
 
 
 def chosen_of(logits: torch.Tensor, ends: Sequence[int]) -> torch.Tensor:
@@ -142,9 +154,8 @@ def ends_of(model: Any) -> list[int]:
     """The tokens that end a text, of those that the vocabulary has."""
     told = model.generation_config.eos_token_id
     ends = told if isinstance(told, list) else [told]
-    return [
-        end for end in ends if isinstance(end, int) and 0 <= end < model.config.get_text_config(decoder=True).vocab_size
-    ]
+    count = _vocabulary(model, "decoder")
+    return [end for end in ends if isinstance(end, int) and 0 <= end < count]
 
 
 def _first_token(model: Any) -> int:
