@@ -50,6 +50,11 @@ logger = logging.getLogger(__name__)
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
 _TOKENS = "feature-extraction"
+_PICTURES_AND_TEXTS = "image-text-to-text"
+_OWN_CODE = (
+    "code that comes with a checkpoint is not run here: load the model in Python with trust_remote_code=True, and pass "
+    "path/file.py:function that returns it"
+)
 _LETTERS = 32  # that a recording is spelled with
 _MOST_PARAMETERS = 200_000_000  # of a model that is as wide as its default; some 0.8 GiB
 
@@ -335,7 +340,7 @@ def _from_checkpoint(name: str, options: BuildOptions) -> ModelCase:
         )
     if behind is not None:
         return _sentence_case(name, behind, config, options)
-    task, model_class = _class_of_checkpoint(name, config, options.task)
+    task, model_class = class_of_checkpoint(name, config, options.task)
     return ModelCase(name=name, model=_weighted(name, config, model_class, options), task=task)
 
 
@@ -449,10 +454,7 @@ def _remedy_for_folder(folder: Path, reason: str) -> str:
             "save_pretrained writes then"
         )
     if "custom code" in reason:
-        return (
-            "code that comes with a checkpoint is not run here: load the model in Python with trust_remote_code=True, "
-            "and pass path/file.py:function that returns it"
-        )
+        return _OWN_CODE
     return "pass a folder with the config.json that transformers saved beside the weights"
 
 
@@ -460,11 +462,13 @@ def _has_weights(folder: Path) -> bool:
     return any(folder.glob("*.safetensors")) or any(folder.glob("*.bin"))
 
 
-def _class_of_checkpoint(name: str, config: transformers.PretrainedConfig, asked: str | None) -> tuple[Task, Any]:
+def class_of_checkpoint(name: str, config: transformers.PretrainedConfig, asked: str | None) -> tuple[Task, Any]:
     """The task, and what loads the weights: the class in `architectures` decides, known to a task or not."""
     named = config.architectures
     first = named if isinstance(named, str) else next(iter(named if isinstance(named, (list, tuple)) else ()), None)
     saved_from = first if isinstance(first, str) else None
+    if saved_from is not None and getattr(config, "auto_map", None) and not hasattr(transformers, saved_from):
+        raise InvalidArgumentError(f"{name} was saved from {saved_from}, a class of the checkpoint's own: {_OWN_CODE}")
     if asked is not None:
         task = _task(asked)
         if getattr(modeling_auto, task.mapping, None) and not _classes(task, config.model_type):
@@ -475,7 +479,7 @@ def _class_of_checkpoint(name: str, config: transformers.PretrainedConfig, asked
             f"{name} does not say from which class it was saved (architectures in config.json); pass a task of "
             f"{', '.join(tasks_of(config.model_type))}"
         )
-    found = next((task for task in tasks().values() if saved_from in _classes(task, config.model_type)), None)
+    found = [task for task in tasks().values() if saved_from in _classes(task, config.model_type)]
     if not hasattr(transformers, saved_from):
         raise InvalidArgumentError(
             f"{name} was saved from {saved_from}, which transformers {installed_version('transformers')} does not "
@@ -487,7 +491,9 @@ def _class_of_checkpoint(name: str, config: transformers.PretrainedConfig, asked
             f"{name} was saved from {saved_from}, as its config.json says, which is no class of models; pass a task of "
             f"{', '.join(tasks_of(config.model_type))}"
         )
-    return found or replace(_task(_TOKENS), name=saved_from), owner
+    # A class of texts with pictures is one of texts alone, too, and a file for these has no input for the others.
+    first_found = next((task for task in found if task.name == _PICTURES_AND_TEXTS), next(iter(found), None))
+    return first_found or replace(_task(_TOKENS), name=saved_from), owner
 
 
 def _classes(task: Task, model_type: str) -> tuple[str, ...]:

@@ -181,6 +181,7 @@ def summary(result: ExportedFolder) -> Mapping[str, str]:
         "folder": result.folder,
         "model": f"{result.model}, {result.task}, {result.parameters:,} parameters, {result.node_count} nodes",
         "inputs": _listed(result.inputs),
+        **({"left out": f"{_listed(result.left_out)}, which forward takes as well"} if result.left_out else {}),
         "verified": compared + runtime,
         **_quantized(result),
         "seconds": ", ".join(f"{name} {seconds:.1f}" for name, seconds in result.seconds.items()),

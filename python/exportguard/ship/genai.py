@@ -83,6 +83,17 @@ def context_length(model: Any) -> int:
     return 2048  # of models whose positions have no end (alibi)
 
 
+#: Settings that are written, that a file has no use for, or that transformers notes of itself.
+_WRITTEN_OR_NONE = frozenset(
+    (
+        *("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"),
+        *("do_sample", "top_k", "top_p", "temperature", "repetition_penalty", "no_repeat_ngram_size", "min_length"),
+        *("transformers_version", "_from_model_config", "use_cache", "cache_implementation", "early_stopping"),
+        *("return_dict_in_generate", "output_scores", "output_logits", "output_attentions", "output_hidden_states"),
+    )
+)
+
+
 def special_tokens(config: Any, generation: Any) -> dict[str, Any]:
     """The first, the last and the padding token, which the runtime wants all."""
     found = {name: getattr(generation, name, None) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
@@ -105,7 +116,7 @@ def search_of(generation: Any, length: int) -> dict[str, Any]:
         "do_sample": bool(generation.do_sample),
         "early_stopping": True,
         "max_length": length,
-        "min_length": 0,
+        "min_length": _or(generation.min_length, 0),
         "num_beams": 1,
         "num_return_sequences": 1,
         "past_present_share_buffer": False,
@@ -122,6 +133,27 @@ def _further_search(generation: object) -> dict[str, Any]:
     """What the runtime has under the same name, where the model asks for it."""
     size = getattr(generation, "no_repeat_ngram_size", None)
     return {"no_repeat_ngram_size": size} if size else {}
+
+
+def unwritten(generation: Any) -> list[str]:
+    """What a generation configuration says and the folder's does not: whoever generates has to ask for it."""
+    told = generation.to_diff_dict()
+    return [name for name, value in told.items() if name not in _WRITTEN_OR_NONE and value not in (None, False)]
+
+
+def length_of_other_frequencies(config: Any) -> int | None:
+    """From which length on all positions of a text have other frequencies, as those of "longrope" do.
+
+    transformers makes its cache anew where a text grows beyond it (`Phi3ForCausalLM.prepare_inputs_for_generation`);
+    onnxruntime-genai goes on with the keys of the others.
+    """
+    rotation = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    kind = rotation.get("rope_type", rotation.get("type"))
+    length = rotation.get("original_max_position_embeddings") or getattr(
+        config, "original_max_position_embeddings", None
+    )
+    is_beyond = isinstance(length, int) and length < config.max_position_embeddings
+    return length if kind == "longrope" and is_beyond else None
 
 
 def _or(value: object, default: object) -> Any:

@@ -78,7 +78,8 @@ def _is_call(example: object) -> bool:
 @dataclass(kw_only=True)
 class ExportedFolder:
     """What was written and what was proved. `files` are the ONNX files; `inputs` and `outputs` those of the last one,
-    which a loop calls for each token. `kept_float32` are the modules that stayed wide, `float32_io` the inputs and
+    which a loop calls for each token; `left_out` are tensors that forward takes besides, for which a file as the
+    model's own code calls it has no input. `kept_float32` are the modules that stayed wide, `float32_io` the inputs and
     outputs of all files that are. `comparisons` are those with eager, `runtime_agrees` whether the runtime
     itself generated the same tokens; None where it was not run. `agreement` is that of a quantized file, `bytes` the
     size of the files with their weights, `sha256` the digests of all in the folder but the report, by their paths."""
@@ -96,6 +97,7 @@ class ExportedFolder:
     files: list[str] = field(default_factory=list)
     inputs: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
     comparisons: list[Discrepancy] = field(default_factory=list)
     quantization: QuantizationReport | None = None
     agreement: dict[str, float] = field(default_factory=dict)

@@ -223,5 +223,5 @@ class _Embedding(torch.nn.Module):
 def _refused(case: ModelCase, reason: str) -> InvalidArgumentError:
     return InvalidArgumentError(
         f"{type(case.model).__name__} cannot be written as what sees, what embeds and what writes ({reason}); export "
-        "it for onnxruntime, in one file"
+        "it for onnxruntime, in one file, or, for texts alone, with the task text-generation"
     )

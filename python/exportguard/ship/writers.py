@@ -36,6 +36,7 @@ from .generation import (
     generated_by,
 )
 from .layout import MODEL_FILE
+from .left_out import left_out
 from .outcome import FolderOptions, Step, Timer
 from .pictures import (
     EMBEDDING_FILE,
@@ -81,6 +82,11 @@ def parts_of(case: ModelCase, options: FolderOptions) -> Any:
     is_translator = case.task.cached and bool(getattr(config, "is_encoder_decoder", False))
     if case.task.name == _PICTURES and options.runtime == "genai":
         return pictures_of(case)
+    if case.task.name == _PICTURES and options.runtime != "onnxruntime":
+        raise InvalidArgumentError(
+            f"{case.name} writes texts about pictures, which {options.runtime} loads in parts that are not made here; "
+            "export it for onnxruntime, in one file, or for genai"
+        )
     if case.task.name != _GENERATION and not is_translator:
         return None
     try:
@@ -141,11 +147,30 @@ def _write_decoder(case: ModelCase, cache: object, staging: Path, options: Folde
         _record(staging, options, {MODEL_FILE: calls})
 
     if options.runtime == "genai":
+        _tell_what_genai_lacks(case.model)
         config = genai.genai_config(case.model, shapes, MODEL_FILE, step.result.inputs)
         config["search"]["past_present_share_buffer"] = onnx_model.keeps_caches_in_one_buffer
         genai.write(staging, config)
         if prompts is not None:
             _compare_in_genai(prompts, cache, staging, options, step)
+
+
+def _tell_what_genai_lacks(model: Any) -> None:
+    names = genai.unwritten(model.generation_config)
+    if names:
+        logger.warning(
+            "%s of generation_config.json are not in genai_config.json: ask the runtime for them (search options), or "
+            "it generates other texts than transformers",
+            ", ".join(names),
+        )
+    length = genai.length_of_other_frequencies(model.config.get_text_config())
+    if length is not None:
+        logger.warning(
+            "beyond %d tokens all positions have other frequencies (longrope): transformers makes the cache anew where "
+            "a text grows beyond them and onnxruntime-genai does not, so such texts go on otherwise; those whose "
+            "prompt is longer do not",
+            length,
+        )
 
 
 def _dtype(cache: Any) -> torch.dtype:
@@ -307,6 +332,12 @@ def _write_other(case: ModelCase, staging: Path, options: FolderOptions, step: S
     step.result.files = [MODEL_FILE]
     step.result.node_count = report.node_count
     step.result.inputs, step.result.outputs = list(report.inputs), list(report.outputs)
+    step.result.left_out = left_out(case.model, step.result.inputs)
+    if step.result.left_out:
+        logger.warning(
+            "the file has no input for %s, which forward takes as well: it computes what the model does without",
+            ", ".join(step.result.left_out),
+        )
     step.result.comparisons = [output for inputs in report.sets for output in inputs.outputs]
     step.ends.widened += report.float32_io
 
