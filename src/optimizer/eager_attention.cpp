@@ -66,6 +66,8 @@ bool take_product(const Facts& facts, Value* scores, Eager& eager) {
   const Product product = product_of(facts, scores);
   const ir::Node* multiplied = find_product(product.factors, whole, eager);
   if (multiplied == nullptr) return false;
+  const bool has_sums = std::ranges::any_of(eager.steps, [](const Step& step) { return step.summand != nullptr; });
+  if (has_sums && !has_one_use(multiplied->output())) return false;  // a summand may be computed from it
   eager.scale *= product.number;
   eager.query = without_number(facts, multiplied->find_input(0), eager);
   return take_keys(without_number(facts, multiplied->find_input(1), eager), eager);
@@ -116,6 +118,9 @@ std::optional<Eager> taken_apart(const Facts& facts, Value* scores, const Eager&
   }
   if (level == kMostSteps) return std::nullopt;
   for (const auto& [step, before] : last_steps(facts, scores)) {
+    // What is added may not be computed from the scores: a row's largest and a mask that hides all of it, of 1e9 each,
+    // are gone when they are summed up first, and scores that were lost beside one of them are there again.
+    if (step.summand && !has_one_use(*before)) continue;
     Eager inside = outside;
     inside.steps.push_back(step);
     if (auto found = taken_apart(facts, before, inside, level + 1)) return found;

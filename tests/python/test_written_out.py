@@ -154,3 +154,31 @@ def test_a_sink_that_is_no_number_gives_what_torch_gives(sink: float) -> None:
     got = session.run(None, {name: x.numpy() for name, x in zip(names, inputs, strict=True)})[0]
     with torch.no_grad():
         np.testing.assert_allclose(got, module(*inputs).numpy(), rtol=1e-4, atol=1e-5)
+
+
+class WithSinksOfShifted(WithSinks):
+    """The largest score is subtracted before the sinks stand beside the scores, which then are no longer small."""
+
+    def __init__(self, low: float) -> None:
+        super().__init__()
+        self.low = low
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        scores = q @ k.transpose(2, 3) * 0.5 + (1 - mask[:, None, None]) * self.low
+        shifted = scores - scores.amax(-1, keepdim=True)
+        column = self.sinks.reshape(1, -1, 1, 1).expand(len(q), -1, q.shape[2], 1)
+        return torch.cat([shifted, column], -1).softmax(-1)[..., :-1] @ v
+
+
+@pytest.mark.parametrize("low", [-1e4, -1e9, torch.finfo(torch.float32).min])
+@pytest.mark.parametrize("target", [True, "onnxruntime", "onnxruntime-genai"])
+def test_what_is_computed_from_the_scores_is_no_mask(low: float, target: Any) -> None:
+    """A sum of a mask of -1e9 and its own largest is 0, and what is lost beside the mask would be there again."""
+    drawn = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(2, 4, 5, 8, generator=drawn) for _ in range(3))
+    mask = torch.ones(2, 5)
+    model = WithSinksOfShifted(low).eval()
+    converted = to_onnx(model, (q, k, v, mask), optimize=target)
+    mask[0] = 0
+    (got,) = converted.run({"q": q, "k": k, "v": v, "mask": mask}).values()
+    torch.testing.assert_close(torch.as_tensor(got), model(q, k, v, mask), rtol=1e-5, atol=1e-5)
