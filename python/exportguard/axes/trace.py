@@ -272,6 +272,7 @@ def within_known(trace: Trace, condition: sympy.Basic) -> sympy.Basic:
 
 
 def domain_from_one(trace: Trace) -> dict[sympy.Symbol, Range]:
+    """The sizes that were asked for, with 1 where that was: a trace has none below 2."""
     free = [symbol for symbol in trace.free_symbols() if trace.may_be(symbol, 1)]
     return {**trace.domain, **{symbol: replace(trace.domain.get(symbol, Range(2)), low=1) for symbol in free}}
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import transformers
 
 from exportguard.errors import InvalidArgumentError
 from exportguard.models.catalogue import class_of_checkpoint
+from exportguard.models.natural_inputs.pixels import pictures
 from exportguard.runners.onnxruntime import OrtSession
 from exportguard.ship import FolderOptions, export_model
 from exportguard.ship.layout import MODEL_FILE
@@ -52,6 +54,13 @@ def test_pictures_have_the_size_that_the_processor_makes(tmp_path: Path) -> None
     session = OrtSession(tmp_path / "out" / MODEL_FILE)
     made = processor(images=np.zeros((80, 50, 3), dtype=np.uint8), return_tensors="pt")
     assert session.run({"pixel_values": made["pixel_values"]})
+
+
+def test_a_processor_in_the_working_folder_is_no_models_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    transformers.ConvNextImageProcessor(size={"shortest_edge": 96}).save_pretrained(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    made = pictures(torch.nn.Linear(1, 1), transformers.ResNetConfig(), 1)
+    assert made.shape == (1, 3, 64, 64)
 
 
 def test_a_processor_of_several_sizes_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -32,8 +32,8 @@ def pictures(model: torch.nn.Module, config: object, count: int) -> torch.Tensor
 
 def _size_made_beside(config: object) -> tuple[int, int] | None:
     """The height and width that the processor in the folder of a checkpoint gives all pictures, if it is one size."""
-    folder = str(getattr(config, "_name_or_path", "") or ".")
-    return _size_made_by(folder) if (Path(folder) / _PROCESSOR).is_file() else None
+    folder = str(getattr(config, "_name_or_path", ""))
+    return _size_made_by(folder) if folder and (Path(folder) / _PROCESSOR).is_file() else None
 
 
 @functools.cache
