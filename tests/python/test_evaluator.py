@@ -84,6 +84,17 @@ graph(%s: string[n], %q: seq(f32[*]), %o: optional(f32[*])):
     assert nothing is None
 
 
+def test_a_number_that_equals_its_bound_stays() -> None:
+    text = """opset 22
+graph(%x: f32[3], %low: f32[], %high: f32[]):
+  %y = Clip(%x, %low, %high)
+  return (%y)"""
+    x = torch.tensor([-0.0, 0.0, float("nan")])
+    (y,) = session(text).run({"x": x, "low": torch.tensor(0.0), "high": torch.tensor(-0.0)})
+    assert torch.equal(torch.signbit(y[:2]), torch.tensor([True, False]))
+    assert y[2].isnan()
+
+
 @pytest.mark.parametrize("operator", ["DepthToSpace", "SpaceToDepth"])
 def test_blocks_whose_square_overflows_are_refused(operator: str) -> None:
     runner = session(f"opset 22\ngraph(%x: f32[*]):\n  %y = {operator}(%x) {{blocksize={1 << 62}}}\n  return (%y)")

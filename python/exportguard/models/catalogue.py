@@ -7,7 +7,7 @@ import functools
 import importlib
 import logging
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,7 @@ from .checkpoint_files import (
     unfinished_files,
 )
 from .kinds import shrunk_with_every_kind
+from .natural_inputs.handed_over import with_what_is_handed_over
 from .natural_inputs.search import runs
 from .sentences import Sentences, encoder_class, sentences_of
 from .shrink import shallow, small_fields
@@ -97,17 +98,22 @@ class BuildOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCase:
-    """A model in evaluation mode and the task that gives its inputs."""
+    """A model in evaluation mode and the task that gives its inputs.
+
+    Of what its tokenizer and its processor hand over besides, the inputs have all that changes its results, or what is
+    among `handed_over`. A model that generates has what its generation loop hands over.
+    """
 
     name: str
     model: torch.nn.Module
     task: Task
+    handed_over: Container[str] | None = None
 
     def inputs(self, sizes: Mapping[str, int]) -> dict[str, Any]:
         """Fresh keyword arguments of `model.forward`; the same sizes give equal ones."""
         family = importlib.import_module(f"{__package__}.natural_inputs.{self.task.inputs}")
         inputs: dict[str, Any] = family.make_inputs(self.model, sizes)
-        return inputs
+        return inputs if self.task.cached else with_what_is_handed_over(self.model, inputs, self.handed_over)
 
 
 @dataclass(frozen=True, kw_only=True)

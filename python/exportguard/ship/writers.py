@@ -7,7 +7,7 @@ import importlib.util
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,8 @@ from .targets import (
 
 logger = logging.getLogger(__name__)
 
+#: Beside what a model cannot be called without; the classes of optimum and transformers.js do not know of the others.
+_GIVEN_BY_LOADERS = ("token_type_ids",)
 _GENERATION, _PICTURES = "text-generation", "image-text-to-text"
 
 
@@ -321,6 +323,8 @@ def _write_pictures(case: ModelCase, parts: Pictures, staging: Path, options: Fo
 
 def _write_other(case: ModelCase, staging: Path, options: FolderOptions, step: Step) -> None:
     """Exported and compared as `exportguard validate` does."""
+    if options.runtime != "onnxruntime":
+        case = replace(case, handed_over=_GIVEN_BY_LOADERS)
     settings = ValidateOptions(build=options.build, opset=options.opset, run=options.verify)
     with step.timer("export", "exporting, converting and comparing"):
         calls: list[dict[str, torch.Tensor]] = []
@@ -332,7 +336,7 @@ def _write_other(case: ModelCase, staging: Path, options: FolderOptions, step: S
     step.result.files = [MODEL_FILE]
     step.result.node_count = report.node_count
     step.result.inputs, step.result.outputs = list(report.inputs), list(report.outputs)
-    step.result.left_out = left_out(case.model, step.result.inputs)
+    step.result.left_out = left_out(case.model, case.inputs(case.task.sizes))
     if step.result.left_out:
         logger.warning(
             "the file has no input for %s, which forward takes as well: it computes what the model does without",

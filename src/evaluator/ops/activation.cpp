@@ -2,6 +2,7 @@
 #include <ATen/ops/celu.h>
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/elu.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/log_softmax.h>
@@ -101,13 +102,20 @@ void run_shrink(Call& call) {
 }
 
 // Bounds are attributes before opset 11. Where the lower one is above the upper one, the upper one holds.
+// A number that equals a bound stays, as -0 beside 0 does in torch and in most of onnxruntime's kernels; NaN goes on
+// from both.
+Tensor at_least(const Tensor& x, const Tensor& low) { return at::where(x.eq(low), x, at::maximum(x, low)); }
+Tensor at_most(const Tensor& x, const Tensor& high) { return at::where(x.eq(high), x, at::minimum(x, high)); }
+
 void run_clip(Call& call) {
   const Tensor& x = call.input(0);
   Tensor result = widened(x);
-  if (call.has("min")) result = result.clamp_min(call.number("min", 0));
-  if (call.has(1)) result = at::maximum(result, widened(call.input(1)).reshape({}));
-  if (call.has("max")) result = result.clamp_max(call.number("max", 0));
-  if (call.has(2)) result = at::minimum(result, widened(call.input(2)).reshape({}));
+  const auto bound = [&](const Tensor& number) { return widened(number).reshape({}); };
+  const auto attribute = [&](const char* name) { return at::full({}, call.number(name, 0), result.options()); };
+  if (call.has("min")) result = at_least(result, attribute("min"));
+  if (call.has(1)) result = at_least(result, bound(call.input(1)));
+  if (call.has("max")) result = at_most(result, attribute("max"));
+  if (call.has(2)) result = at_most(result, bound(call.input(2)));
   call.result(narrowed(result, x.scalar_type()));
 }
 

@@ -48,7 +48,8 @@ Value* sees_any(LoweringContext& ctx, Value* mask) {
   const ReducedAxes keys = {{static_cast<std::int64_t>(ctx.rank(mask)) - 1}, true};
   if (mask->dtype() == DType::kBool) return any_true(ctx, mask, keys);
   Value* largest = extreme_value(ctx, mask, Extreme::kLargest, keys);
-  return kernel_op(ctx, "Greater", {largest, ctx.number_like(-kInfinity, largest)});
+  // A NaN is seen: eager's result is NaN there.
+  return ctx.op("Not", {kernel_op(ctx, "Equal", {largest, ctx.number_like(-kInfinity, largest)})});
 }
 
 // ------------------------------------------------------------------------------------------------ the operator

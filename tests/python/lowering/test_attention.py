@@ -43,6 +43,19 @@ def test_attention_over_dynamic_sequences(causal: bool, opset: int, check: Check
 
 
 @pytest.mark.parametrize("opset", OPSETS)
+def test_a_query_whose_mask_is_not_a_number_has_none_either(opset: int, check: Check) -> None:
+    mask = float_mask(2, 3, 5)
+    mask[0, :, 1, 2] = mask[1, :, 2] = float("nan")
+    mask[1, :, 1] = torch.tensor([-float("inf"), float("nan"), -float("inf"), -float("inf"), -float("inf")])
+    check(
+        lambda q, k, v, m: scaled_dot_product_attention(q, k, v, attn_mask=m),
+        [*operands(2, 3, 5), float_mask(2, 3, 5)],
+        others=[[*operands(2, 3, 5), mask]],
+        opset=opset,
+    )
+
+
+@pytest.mark.parametrize("opset", OPSETS)
 @pytest.mark.parametrize("mask", [bool_mask, float_mask])
 def test_a_query_that_sees_no_key_gives_zeros(
     mask: Callable[[int, int, int], torch.Tensor], opset: int, check: Check

@@ -25,7 +25,7 @@ _PARTS = (None, "vision_config", "backbone_config")
 def pictures(model: torch.nn.Module, config: object, count: int) -> torch.Tensor:
     """`count` random pictures of the configured channels and size: that which the processor beside the weights makes,
     for a model that takes any, and 64 by 64 where there is none."""
-    size = _field(config, "image_size") or _size_made_beside(config) or 64
+    size = _field(config, "image_size") or _field(config, "input_size") or _size_made_beside(config) or 64
     height, width = size if isinstance(size, (list, tuple)) else (size, size)
     return values(model, (count, _field(config, "num_channels") or 3, height, width))
 

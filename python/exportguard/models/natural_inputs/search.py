@@ -35,6 +35,15 @@ def repeats_itself(model: Any, calls: Calls) -> bool:
     return _is_same_with((0, 1), model, calls)
 
 
+def tells_apart(model: Any, calls: Calls) -> bool:
+    """Whether a model takes all calls and does not return the same for them."""
+    try:
+        first, *others = (_drawn_with(0, model, arguments) for arguments in calls)
+    except REFUSALS:
+        return False
+    return not all(_same(first, other) for other in others)
+
+
 def draws_numbers(model: Any, arguments: Mapping[str, Any]) -> bool:
     """Whether what a model returns for a call depends on random numbers, and on nothing else that changes."""
     return _is_same_with((0, 0), model, [arguments]) and not repeats_itself(model, [arguments])
@@ -48,7 +57,7 @@ def _is_same_with(seeds: tuple[int, int], model: Any, calls: Calls) -> bool:
 
 
 def _drawn_with(seed: int, model: Any, arguments: Mapping[str, Any]) -> list[Any]:
-    with same_random_numbers(seed):
+    with same_random_numbers(seed), torch.no_grad():
         return pytree.tree_leaves(model(**copy.deepcopy(dict(arguments))))
 
 

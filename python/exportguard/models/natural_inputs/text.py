@@ -23,14 +23,14 @@ def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
         ids[:, -1] = end
     inputs = {"input_ids": ids, "attention_mask": mask(model, batch, seq, padded=1 if seq > 1 else 0)}
     if (getattr(text_config(model), "type_vocab_size", None) or 0) > 1:
-        inputs["token_type_ids"] = _sentences(ids)
+        inputs["token_type_ids"] = sentences(ids)
     names = inspect.signature(model.forward).parameters
     inputs |= seen_by_all(model, ids)
     return {name: value for name, value in inputs.items() if name in {"input_ids", *names}}
 
 
-def _sentences(ids: torch.Tensor) -> torch.Tensor:
+def sentences(ids: torch.Tensor) -> torch.Tensor:
     """Zeros for the first half of each text, ones for the second, as a tokenizer tells two sentences apart."""
     kinds = torch.zeros_like(ids)
-    kinds[:, (ids.shape[1] + 1) // 2 :] = 1
+    kinds[..., (ids.shape[-1] + 1) // 2 :] = 1
     return kinds
