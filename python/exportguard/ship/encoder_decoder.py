@@ -24,7 +24,6 @@ from exportguard.optional import OptionalModule
 from .decoder import BATCH
 
 cache_utils: Any = OptionalModule("transformers.cache_utils")
-modeling_outputs: Any = OptionalModule("transformers.modeling_outputs")
 
 ENCODER_FILE = "encoder_model.onnx"
 DECODER_FILE = "decoder_model_merged.onnx"
@@ -41,13 +40,15 @@ Tensors = dict[str, torch.Tensor]
 class Source:
     """What the encoder is given in an example, which of its axes change, and what it gives back.
 
-    `attention_mask` is among the inputs where the decoder masks the encoder's states by it. `decoder_file` is the file
-    that is run for each token.
+    `attention_mask` is among the inputs where the decoder masks the encoder's states by it. The `kind` is the class
+    that the encoder returns its states in: some decoders ask for more of it, as Moonshine's does for a mask.
+    `decoder_file` is the file that is run for each token.
     """
 
     inputs: Mapping[str, torch.Tensor]
     shapes: Mapping[str, Mapping[int, str]]
     states: torch.Tensor
+    kind: Any
     cache: Any
     decoder_file: str = DECODER_FILE
 
@@ -70,13 +71,15 @@ def source_of(case: ModelCase) -> Source:
     model: Any = case.model
     try:
         with torch.no_grad():
-            states = model.get_encoder()(**inputs).last_hidden_state
-            ids = torch.ones(len(states), _PAST, dtype=torch.int64)
+            encoded = model.get_encoder()(**inputs)
+            ids = torch.ones(len(encoded[0]), _PAST, dtype=torch.int64)
+            states = type(encoded)(last_hidden_state=encoded[0])
             cache = cache_in(model, model(**_decoder_call(inputs, ids, states), use_cache=True))
     except REFUSALS as error:
         raise _refused(case, f"its parts called one after the other raise {type(error).__name__}: {error}") from error
     _require_plain(case, cache)
-    return Source(inputs=inputs, shapes=_source_axes(model, inputs), states=states, cache=cache)
+    axes = _source_axes(model, inputs)
+    return Source(inputs=inputs, shapes=axes, states=encoded[0], kind=type(encoded), cache=cache)
 
 
 def encoder_to_onnx(model: Any, source: Source, *, opset: int | None) -> OnnxModel:
@@ -93,7 +96,7 @@ def decoder_to_onnx(model: Any, source: Source, *, opset: int | None) -> OnnxMod
 
 def first_step(model: Any, source: Source, opset: int | None) -> OnnxModel:
     """The keys and values of the encoder's states, layer by layer."""
-    kept = _KeysAndValuesOfSource(model).eval()
+    kept = _KeysAndValuesOfSource(model, source.kind).eval()
     return to_onnx(kept, (source.states,), dynamic_shapes=({0: BATCH, 1: _SOURCE},), opset=opset, rewrite="auto")
 
 
@@ -130,13 +133,15 @@ def next_past(outputs: Tensors, past: Tensors) -> Tensors:
 class _KeysAndValuesOfSource(torch.nn.Module):
     """What the layers of the decoder keep of the encoder's states; that depends on nothing else."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, kind: Any) -> None:
         super().__init__()
         self.model = model
+        self.kind = kind
 
     def forward(self, encoder_hidden_states: torch.Tensor) -> list[torch.Tensor]:
         ids = torch.zeros(encoder_hidden_states.shape[0], 1, dtype=torch.int64)
-        outputs = self.model(decoder_input_ids=ids, encoder_outputs=_states(encoder_hidden_states), use_cache=True)
+        states = self.kind(last_hidden_state=encoder_hidden_states)
+        outputs = self.model(decoder_input_ids=ids, encoder_outputs=states, use_cache=True)
         layers = cache_in(self.model, outputs).cross_attention_cache.layers
         return [tensor for layer in layers for tensor in (layer.keys, layer.values)]
 
@@ -144,7 +149,8 @@ class _KeysAndValuesOfSource(torch.nn.Module):
 def later_step(model: Any, source: Source, opset: int | None) -> OnnxModel:
     """The decoder behind a past; the encoder's states themselves are looked at by nobody any more."""
     ids = torch.ones(len(source.states), _SEQ, dtype=torch.int64)
-    inputs = {**_decoder_call(source.inputs, ids, source.states), PAST: source.cache}
+    states = source.kind(last_hidden_state=source.states)
+    inputs = {**_decoder_call(source.inputs, ids, states), PAST: source.cache}
     shapes: dict[str, Any] = {
         "decoder_input_ids": {0: BATCH, 1: _NEW},
         "encoder_outputs": [{0: BATCH, 1: _SOURCE}],
@@ -223,13 +229,9 @@ def name_in_folder(name: str) -> str:
 # -------------------------------------------------------------------------------------------------- the example
 
 
-def _decoder_call(inputs: Mapping[str, torch.Tensor], ids: torch.Tensor, states: torch.Tensor) -> dict[str, Any]:
+def _decoder_call(inputs: Mapping[str, torch.Tensor], ids: torch.Tensor, states: Any) -> dict[str, Any]:
     mask = {"attention_mask": inputs["attention_mask"]} if "attention_mask" in inputs else {}
-    return {**mask, "decoder_input_ids": ids, "encoder_outputs": _states(states)}
-
-
-def _states(states: torch.Tensor) -> Any:
-    return modeling_outputs.BaseModelOutput(last_hidden_state=states)
+    return {**mask, "decoder_input_ids": ids, "encoder_outputs": states}
 
 
 def _source_axes(model: Any, inputs: Mapping[str, torch.Tensor]) -> dict[str, dict[int, str]]:

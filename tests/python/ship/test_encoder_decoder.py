@@ -96,6 +96,19 @@ def test_states_that_are_no_keys_and_values_are_refused_or_written_as_the_model_
     assert export_model("t5", tmp_path / "out", options("t5", "onnxruntime")).files == ["model.onnx"]
 
 
+def test_states_come_in_the_class_of_the_encoder(tmp_path: Path) -> None:
+    """The decoder of Moonshine asks it for a mask; recordings may be of any length."""
+    task = BuildOptions(task="automatic-speech-recognition")
+    result = export_model("moonshine", tmp_path / "out", FolderOptions(build=task))
+    assert result.files == [ENCODER_FILE, DECODER_FILE]
+    model: Any = build_model("moonshine", task).model
+    recording = torch.randn(1, 7000)
+    with torch.no_grad():
+        expected = model.get_encoder()(recording).last_hidden_state
+    (states, *_) = OrtSession(tmp_path / "out" / ENCODER_FILE).run({"input_values": recording})
+    torch.testing.assert_close(states, expected, rtol=1e-4, atol=1e-5)
+
+
 JAVASCRIPT = """
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
