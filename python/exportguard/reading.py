@@ -26,6 +26,7 @@ from .axes.bound import AxisBound
 from .axes.recording import Decision
 from .axes.torch_export import require_one_kind
 from .axes.traced_program import traced_inputs
+from .axes.vmaps import without_vmaps
 from .axis_report import AxisOutcome, axis_outcomes
 from .cache_names import input_name, output_name
 from .dynamic_shapes import LeafShape, graph_name
@@ -138,7 +139,7 @@ def read(exported: Exported, options: ExportOptions = ExportOptions()) -> ReadPr
         LoweringError: strides of a view, with the line of the model.
     """
     with recorded_phases() as seconds, phase("reading the program"):
-        plain = _without_vmaps(exported)
+        plain = replace(exported, program=without_vmaps(exported.program))
         program, wanted = plain.program, options.modules_as_functions
         _refuse_strides_of_views(program)
         require_one_kind(program)
@@ -316,31 +317,9 @@ def _sizes(example: object) -> Iterable[tuple[int | None, Any]]:
     return enumerate(example.shape) if isinstance(example, torch.Tensor) else [(None, example)]
 
 
-# torch 2.11 to 2.13: the functions that a pre-dispatch trace records for the levels of vmap.
-_LEVELS = "torch._functorch.predispatch"
-
-
-def _without_vmaps(exported: Exported) -> Exported:
-    """The same with every operator on whole batches: a program that has a vmap in it, torch traces again.
-
-    torch.export keeps the levels as calls, with the operators of one slice between. Composed operators stay as they
-    are; writes become functional, as torch.export writes them in its signature.
-    """
-    if not any(map(_has_levels, _graphs(exported.program))):
-        return exported
-    logger.info("the program has a vmap in it, which torch takes out")
-    decomposed: ExportedProgram = exported.program.run_decompositions({})  # which has no types
-    return replace(exported, program=decomposed)
-
-
 def _graphs(program: ExportedProgram) -> list[torch.fx.Graph]:
     modules = program.graph_module.modules()
     return [module.graph for module in modules if isinstance(module, torch.fx.GraphModule)]
-
-
-def _has_levels(graph: torch.fx.Graph) -> bool:
-    calls = (node for node in graph.nodes if node.op == "call_function")
-    return any(getattr(node.target, "__module__", None) == _LEVELS for node in calls)
 
 
 # Operators that address the memory of a tensor: right only where it lies in the order of its elements.

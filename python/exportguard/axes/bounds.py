@@ -221,7 +221,7 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
         kind = _told_by_examples(trace, condition)
     if kind is None:
         kind = _of_untried(trace, guard, points, is_relation=is_relation)
-    if is_relation and kind == Kind.OWN and line:
+    if isinstance(guard, sympy.Eq) and is_relation and kind == Kind.OWN and line:
         trace.relations.add(line)
     bound = AxisBound(
         condition=trace.worded(condition, is_relation=is_relation),

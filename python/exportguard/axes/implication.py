@@ -375,8 +375,15 @@ def _is_quotient(side: sympy.Basic) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _with(guard: sympy.Basic, part: sympy.Basic, argument: sympy.Basic) -> sympy.Basic:
-    """The guard with something in a part's place, the same in every case of a proof."""
-    return guard.xreplace({part: argument})
+    """The guard with something in a part's place, the same in every case of a proof.
+
+    Raises:
+        NotPolynomialError: it has no value there, as where it divides by what is 0 then.
+    """
+    try:
+        return guard.xreplace({part: argument})
+    except TypeError as error:  # sympy compares no complex infinity
+        raise NotPolynomialError(str(error)) from error
 
 
 @functools.lru_cache(maxsize=4096)

@@ -67,8 +67,14 @@ class Region:
         return self._decision(condition, axes).answer == Answer.PROVED
 
     def breaking(self, condition: sympy.Basic, axes: Axes) -> Sizes | None:
-        """Sizes of its own at which a condition does not hold, if some are found."""
-        return next(iter(self._decision(condition, axes).counterexamples), None)
+        """Sizes of its own at which a condition does not hold, if some are found: larger ones than 1, of which torch
+        makes constants, if there are such."""
+        known, domain = self._known(axes)
+        larger = {symbol: Range(max(ends.low, 2), ends.high) for symbol, ends in domain.items()}
+        holds = sympy.Or(axes.reduced(condition), *map(sympy.Not, known))
+        asked = [each for each in (larger, domain) if all(e.high is None or e.low <= e.high for e in each.values())]
+        found = (decide(holds, each).counterexamples for each in asked)
+        return next((sizes for points in found for sizes in points), None)
 
     def is_one_size(self, symbol: sympy.Symbol, size: int, axes: Axes) -> bool:
         """Whether none of its sizes has another number along an axis."""

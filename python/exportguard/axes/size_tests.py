@@ -208,14 +208,14 @@ class _Search:
     def _exits(self, way: Way, region: Region) -> Iterator[_Exit]:
         """What is not known to hold for all sizes of a region and has to, in an order: each point meets those before.
 
-        That an axis has one size in a program is such a condition as well.
+        That an axis has one size in a program, or that of another one, is such a condition as well.
         """
-        for leaving in self._candidates(way):
+        for leaving in self._candidates(way, region):
             if self._is_implied(region, leaving.condition):
                 continue
             point: Sizes | None = self._all_sizes(leaving.point)
             if point is None or not _meets(region, point) or not _breaks(leaving.condition, point):
-                point = region.breaking(leaving.condition, self._axes)
+                point = self._breaking(way, region, leaving.condition)
             if point is None:
                 raise OneWayError("on one of the ways an axis is a constant, and may be something else")
             beside = self._beside_the_example(way, region, leaving.condition)
@@ -234,7 +234,7 @@ class _Search:
                 return point
         return None
 
-    def _candidates(self, way: Way) -> Iterator[_Exit]:
+    def _candidates(self, way: Way, region: Region) -> Iterator[_Exit]:
         for bound in way.bounds:
             if is_of_sizes(bound):
                 yield self._exit(way, bound)
@@ -242,6 +242,39 @@ class _Search:
                 raise OneWayError(f"the program is {bound}")
         for place, size in self._constants(way).items():
             yield _Exit(sympy.Eq(place, size), {}, "")
+        yield from self._of_one_size(way, region)
+
+    def _of_one_size(self, way: Way, region: Region) -> Iterator[_Exit]:
+        """Axes whose size is made of others in a program, and not because the model refuses all else."""
+        places, env = self._symbols(way), way.inputs.shape_env
+        exits = (self._condition(way, bound) for bound in way.bounds if is_of_sizes(bound))
+        bounds = [condition for condition in exits if isinstance(condition, sympy.Eq)]
+        for symbol, place in places.items():
+            size = env.replace(symbol)
+            if size == symbol or size.is_Integer or not size.free_symbols <= places.keys():
+                continue
+            known = {place: size.xreplace(dict(places))}
+            condition = sympy.Eq(place, known[place])
+            is_bound = any(entry.xreplace(known) == sympy.true for entry in bounds)
+            if not is_bound and not self._taken(way, region).implies(condition, self._axes):
+                yield _Exit(condition, {}, "")
+
+    def _breaking(self, way: Way, region: Region, condition: sympy.Basic) -> Sizes | None:
+        """Sizes of a region at which a condition does not hold: such as the model is not known to refuse, if it can be.
+
+        Its own conditions may be those of one way alone.
+        """
+        within = (self._taken(way, region), region)
+        return next((sizes for each in within if (sizes := each.breaking(condition, self._axes)) is not None), None)
+
+    def _taken(self, way: Way, region: Region) -> Region:
+        """The sizes of a region without those that the model is known to refuse on one of the ways."""
+        places = self._symbols(way)
+        own = (bound.holds for bound in way.bounds if bound.kind == Kind.OWN and bound.holds is not None)
+        for condition in own:
+            if condition.free_symbols <= places.keys():
+                region = region.within(condition.xreplace(dict(places)))
+        return region
 
     def _is_implied(self, region: Region, condition: sympy.Basic) -> bool:
         if region.implies(condition, self._axes):

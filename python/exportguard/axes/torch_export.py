@@ -29,6 +29,7 @@ from exportguard.rewrites.extremes import decided_by_kind, is_of_two_kinds
 from exportguard.rewrites.last_digits import decided_by_last_digits
 
 from .forms import line_of
+from .vmaps import without_vmaps
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ def traced(model: torch.nn.Module, example: Example, *, strict: bool) -> Exporte
     # With strict=True dynamo would trace the hook.
     watched = contextlib.nullcontext() if strict else watched_for_wholes(model)
     with _plain_tensors(model), _with_their_marks(example.call), watched:
-        program = _traced(model, example, strict=strict)
+        program = without_vmaps(_traced(model, example, strict=strict))
     _require_real_constants(program)
     require_one_kind(program)
     require_all_digits(program)

@@ -220,3 +220,9 @@ def test_what_a_proof_remembers_changes_no_other_answer(asked: list[tuple[Any, A
     alone = [decide(guard, domain) for guard, domain in guards]
     with remembering():
         assert [decide(guard, domain) for guard, domain in guards] == alone
+
+
+def test_what_has_no_value_is_not_proved() -> None:
+    """A division by what is 0 in one of the cases; sympy compares no complex infinity."""
+    guard = sympy.Le(sympy.zoo * Min(s, b - 1), 0)
+    assert decide(guard, {s: Range(2, None), b: Range(2, None)}).answer != Answer.PROVED

@@ -200,6 +200,24 @@ def test_a_size_that_the_model_broadcasts_is_no_reason_for_a_constant() -> None:
     assert "a[1] - 1 == b[1]" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("steps", "lengths", "rewrite"),
+    [
+        ([("cut from the end", 2, 0)], (2, 2, 2, 6), ()),
+        ([("both odd", 0, 1), ("far apart", 3, 2), ("cut from the end", 2, 0)], (4, 3, 5, 6), "auto"),
+    ],
+    ids=["one way", "several ways"],
+)
+def test_axes_that_are_as_long_in_an_example_are_not_taken_for_one(
+    steps: list[Step], lengths: Sequence[int], rewrite: Any
+) -> None:
+    """Of the ways of a tree one was traced where two axes are as long, and was taken for all that lead to it."""
+    model = Relates(steps).eval()
+    onnx = to_onnx(model, _given(lengths), dynamic_shapes=({1: Dim.DYNAMIC},) * _INPUTS, rewrite=rewrite)
+    assert len({str(each.shape[1]) for each in onnx.inputs}) == _INPUTS
+    assert all(compared(onnx, model, lengths, random.Random(0)))
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("count", type=int)

@@ -158,14 +158,17 @@ def _of_change(op: Any) -> Callable[..., Any]:
 
     made = decomposition_table[op]
 
-    def change(mode: Any, self: torch.Tensor, other: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def change(mode: Any, self: torch.Tensor, other: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
         with mode:
-            if not _has_data_sizes((*self.shape, *other.shape)):
+            # Python hands a number on as it is: `x //= 3`.
+            shape = other.shape if isinstance(other, torch.Tensor) else ()
+            if not _has_data_sizes((*self.shape, *shape)):
                 changed: torch.Tensor = made(self, other, *args, **kwargs)
                 return changed
-            one, another = (x.new_empty([1] * x.ndim) for x in (self, other))
+            one = self.new_empty([1] * self.ndim)
+            another = other.new_empty([1] * other.ndim) if isinstance(other, torch.Tensor) else other
             made(one, another, *args, **kwargs)  # the dtypes are looked at
-            torch._meta_registrations.check_inplace_broadcast(self.shape, other.shape)  # type: ignore[no-untyped-call]
+            torch._meta_registrations.check_inplace_broadcast(self.shape, shape)  # type: ignore[no-untyped-call]
             return self
 
     return change
