@@ -93,6 +93,7 @@ def _with_fewer_bounds(request: ExportRequest, found: Exported) -> Exported:
         (_with_open_slices, _lost_axes_and_bounds),
         (_with_an_example_beyond, _constants_and_lost_axes),
         (_with_a_larger_example, _lost_axes),
+        (_with_open_slices_of_a_larger_example, _lost_axes),
     ]
     for changed, loss in attempts:
         other = changed(request, found)
@@ -105,7 +106,8 @@ def _with_fewer_bounds(request: ExportRequest, found: Exported) -> Exported:
 def _with_open_slices(request: ExportRequest, found: Exported) -> ExportRequest | None:
     """The ends of slices left open, if an axis is lost at a line that asked where a slice ends."""
     lines = {decision.line for decision in found.decisions if decision.is_of_slice}
-    is_lost_there = any(bound.excludes_what_was_asked and bound.line in lines for bound in found.bounds or ())
+    losing = {bound.line for bound in found.bounds or () if bound.excludes_what_was_asked}
+    is_lost_there = not lines.isdisjoint({*losing, *found.fixing_lines.values()})
     return replace(request, patches=(open_slices(),)) if request.guard is not None and is_lost_there else None
 
 
@@ -135,6 +137,12 @@ def _with_a_larger_example(request: ExportRequest, found: Exported) -> ExportReq
     except InvalidArgumentError:  # the size is the only one that the model takes
         return None
     return replace(request, example=larger)
+
+
+def _with_open_slices_of_a_larger_example(request: ExportRequest, found: Exported) -> ExportRequest | None:
+    """Both: a slice of the example may have one entry, `x[:, :4:2]` of two columns."""
+    with_open_ends = _with_open_slices(request, found)
+    return None if with_open_ends is None else _with_a_larger_example(with_open_ends, found)
 
 
 def _with_tests_of_sizes(request: ExportRequest, found: Exported) -> Exported:

@@ -494,7 +494,8 @@ def _points_with_ones(trace: Trace, free: Sequence[sympy.Symbol]) -> Iterator[Si
     """Sizes at which something that the model asks of several of them fails only since some are 1, for any of them."""
     for decision in trace.decisions:
         condition = trace.replaced(with_relations(trace, decision.condition))
-        if not decision.is_of_model or len(condition.free_symbols & {*free}) < 2:
+        is_asked = decision.is_of_model or decision.is_of_slice
+        if not is_asked or len(condition.free_symbols & {*free}) < 2:
             continue
         found = decide(within_known(trace, condition), domain_from_one(trace)).counterexamples
         ones = {frozenset(symbol for symbol in free if sizes.get(symbol) == 1): sizes for sizes in reversed(found)}
