@@ -16,7 +16,7 @@ from sympy.solvers.inequalities import reduce_inequalities
 from torch.export import Dim
 from transformers import DynamicCache
 
-from exportguard import torch_export_patches
+from exportguard import to_onnx, torch_export_patches
 from exportguard.caches.build import make_dynamic_cache
 from exportguard.patches.torch.constraints import log_violation
 from exportguard.patches.torch.static_axes import StaticAxisError, model_line
@@ -53,6 +53,22 @@ def test_conditions_that_sympy_cannot_solve_stop_no_export(caplog: pytest.LogCap
     with caplog.at_level(logging.WARNING, logger="exportguard"):
         log_violation(check)()
     assert "the conditions on the dynamic axes cannot be solved: " in caplog.text
+
+
+class DividesATripleProduct(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        cube = (x[:, None] * x[None, :-1])[:, :, None].expand(-1, -1, x.shape[0] - 2)
+        return cube.reshape(-1, 6)
+
+
+def test_a_sum_of_three_terms_that_a_number_divides_stops_no_export() -> None:
+    """torch's solver takes two of them (2.11 to 2.13)."""
+    module, x = DividesATripleProduct().eval(), torch.rand(6)
+    model = to_onnx(module, (x,), dynamic_shapes=({0: Dim("n", min=3)},))
+    for size in (3, 6, 8):
+        x = torch.rand(size)
+        (found,) = model.run({"x": x}).values()
+        torch.testing.assert_close(torch.as_tensor(found), module(x))
 
 
 def test_what_is_not_implemented_elsewhere_is_raised() -> None:

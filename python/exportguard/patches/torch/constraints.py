@@ -49,8 +49,9 @@ def log_violation(original: Callable[..., None]) -> Callable[..., None]:
             original(*args, **kwargs)
         except ConstraintViolationError as error:
             logger.log(_LEVEL.get(), "an axis that was asked dynamic is not: %s", error)
-        except NotImplementedError as error:
-            if not _is_of_sympy(error):
+        except (NotImplementedError, ValueError) as error:
+            # torch 2.11 to 2.13: of a sum of three terms that a number is to divide its solver takes two.
+            if not (_is_of_sympy(error) or _is_of_solver(error)):
                 raise
             logger.log(_LEVEL.get(), "the conditions on the dynamic axes cannot be solved: %s", error)
 
@@ -78,6 +79,11 @@ def _adds_an_axis(node: torch.fx.Node) -> bool:
     source = node.args[0] if node.args else None
     is_of_input = isinstance(source, torch.fx.Node) and source.op == "placeholder"
     return is_of_input and str(node.target) in ("aten.unsqueeze_.default", "aten.as_strided_.default", *_RESIZING)
+
+
+def _is_of_solver(error: BaseException) -> bool:
+    """Whether what solves the conditions on the axes raised it, which only words what torch tells of them."""
+    return any(frame.name == "_is_supported_congruence" for frame in traceback.extract_tb(error.__traceback__))
 
 
 def _is_of_sympy(error: BaseException) -> bool:
