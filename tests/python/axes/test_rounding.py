@@ -110,3 +110,10 @@ def test_an_infinite_number_agrees_with_itself_alone(infinite: float) -> None:
     assert not agree([infinite], [torch.tensor(5.0)])
     assert not agree([5.0], [infinite])
     assert not agree([float("inf")], [float("-inf")])
+
+
+def test_complex_halves_are_compared() -> None:
+    numbers = torch.tensor([[1.0, 2.0], [3.0, -1.0]], dtype=torch.half)
+    one, other = torch.view_as_complex(numbers), torch.view_as_complex(numbers + 1)
+    assert agree([one], [one.clone()], [None])
+    assert not agree([one], [other], [None])
