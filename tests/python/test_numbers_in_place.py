@@ -31,6 +31,7 @@ CHANGES: dict[str, Callable[[torch.Tensor], Any]] = {
 _OF_FLOATS = ("copysign_", "xlogy_")
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("is_of_data", [False, True], ids=["a clone", "a selection"])
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_number_changes_a_tensor_of_any_size(name: str, is_of_data: bool) -> None:

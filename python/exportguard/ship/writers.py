@@ -16,6 +16,7 @@ import torch
 from exportguard.errors import ExportGuardError, InvalidArgumentError
 from exportguard.models import ModelCase
 from exportguard.models.input_sets import sliding_window
+from exportguard.models.natural_inputs.pixels import has_several_sizes
 from exportguard.onnx_model import OnnxModel
 from exportguard.optimization import Optimize
 from exportguard.request import ExportOptions
@@ -24,6 +25,7 @@ from exportguard.validation.validate import ValidateOptions, ValidationReport, v
 from exportguard.version import made_with
 
 from . import genai
+from .any_size import of_any_size
 from .decoder import decoder_to_onnx, plain_cache, shapes_of
 from .encoder_decoder import ENCODER_FILE, Source, encoder_to_onnx, source_of
 from .encoder_decoder import decoder_to_onnx as merged_decoder_to_onnx
@@ -325,10 +327,8 @@ def _write_other(case: ModelCase, staging: Path, options: FolderOptions, step: S
     """Exported and compared as `exportguard validate` does."""
     if options.runtime != "onnxruntime":
         case = replace(case, handed_over=_GIVEN_BY_LOADERS)
-    settings = ValidateOptions(build=options.build, opset=options.opset, run=options.verify)
     with step.timer("export", "exporting, converting and comparing"):
-        calls: list[dict[str, torch.Tensor]] = []
-        report = validate_case(case, staging / MODEL_FILE, settings, calls=calls)
+        case, report, calls = _validated(case, staging, options)
     if not report.ok:
         raise ExportGuardError(_why_not(report))
     if calls:
@@ -351,6 +351,29 @@ def _write_other(case: ModelCase, staging: Path, options: FolderOptions, step: S
         step.result.agreement = {"lowest_cosine": min((output.cosine for output in compared), default=1.0)}
         _require_numbers(case.name, step.result.agreement)
         record(staging, calls_again(staging, {MODEL_FILE: calls[:2]}))
+
+
+def _validated(
+    case: ModelCase, staging: Path, options: FolderOptions
+) -> tuple[ModelCase, ValidationReport, list[dict[str, torch.Tensor]]]:
+    """What was exported, pictures of any size if that can be, how it compares, and what its file was given."""
+    settings = ValidateOptions(build=options.build, opset=options.opset, run=options.verify)
+    sized = of_any_size(case)
+    for each in [case] if sized is None else [sized, case]:
+        calls: list[dict[str, torch.Tensor]] = []
+        # Ways for sizes of pictures take long to find, and few models have some that can be told apart.
+        how = settings if each is case else replace(settings, rewrite=False)
+        report = validate_case(each, staging / MODEL_FILE, how, calls=calls)
+        if report.ok or each is case:
+            break
+        logger.info("the file takes pictures of one size: %s", _why_not(report))
+    if each is case and has_several_sizes(getattr(case.model, "config", None)):
+        logger.warning(
+            "the processor of %s makes pictures of several sizes, and the file has one; for another one pass "
+            "path/file.py:function with inputs of it",
+            case.name,
+        )
+    return each, report, calls
 
 
 def _why_not(report: ValidationReport) -> str:

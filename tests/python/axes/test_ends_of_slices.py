@@ -26,6 +26,7 @@ OF_ALL: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("columns", [2, 3, 4, 6])
 @pytest.mark.parametrize("name", OF_ROWS)
 def test_an_example_may_be_shorter_than_the_slice(name: str, columns: int) -> None:

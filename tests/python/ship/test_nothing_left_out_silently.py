@@ -64,8 +64,11 @@ def test_a_processor_in_the_working_folder_is_no_models_own(tmp_path: Path, monk
     assert made.shape == (1, 3, 64, 64)
 
 
-def test_a_processor_of_several_sizes_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    name = _resnet(tmp_path / "model")
+def test_a_processor_of_several_sizes_is_told_where_the_model_takes_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = transformers.ViTConfig(**{**_SMALL, "image_size": 32, "patch_size": 8})
+    name = saved(transformers.ViTForImageClassification(config), tmp_path / "model")
     transformers.DetrImageProcessor(size={"shortest_edge": 40, "longest_edge": 90}).save_pretrained(name)
     export_model(name, tmp_path / "out")
     assert "makes pictures of several sizes" in caplog.text

@@ -13,10 +13,19 @@ __all__ = ["make_inputs", "picture_arguments", "pictures"]
 
 
 def make_inputs(model: Any, sizes: Sizes) -> dict[str, Any]:
-    """`batch` pictures; as rows of colours from a palette for a model that reads them like a text."""
+    """`batch` pictures, of a `height` and `width` if there are such; as rows of colours from a palette for a model that
+    reads them like a text."""
     if model.main_input_name == "input_ids":
         return {"input_ids": tokens(model, (sizes["batch"], model.config.max_position_embeddings))}
+    if "height" in sizes:
+        return {"pixel_values": pictures(model, model.config, sizes["batch"], (sizes["height"], sizes["width"]))}
     return picture_arguments(model, model.config, sizes["batch"])
+
+
+def takes_whole_pictures(model: Any) -> bool:
+    """Whether a model takes pictures as they are, one after the other: no patches, films, or rows of colours."""
+    names = inspect.signature(model.forward).parameters
+    return model.main_input_name == "pixel_values" and "pixel_values" in names and "spatial_shapes" not in names
 
 
 def picture_arguments(model: Any, config: Any, count: int) -> dict[str, Any]:

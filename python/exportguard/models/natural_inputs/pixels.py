@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,37 +23,43 @@ _PROCESSOR = "preprocessor_config.json"  # that transformers writes beside the w
 _PARTS = (None, "vision_config", "backbone_config")
 
 
-def pictures(model: torch.nn.Module, config: object, count: int) -> torch.Tensor:
-    """`count` random pictures of the configured channels and size: that which the processor beside the weights makes,
-    for a model that takes any, and 64 by 64 where there is none."""
-    size = _field(config, "image_size") or _field(config, "input_size") or _size_made_beside(config) or 64
-    height, width = size if isinstance(size, (list, tuple)) else (size, size)
+def pictures(model: torch.nn.Module, config: object, count: int, size: tuple[int, int] | None = None) -> torch.Tensor:
+    """`count` random pictures of the configured channels, of some height and width or else those of
+    `size_of_pictures`."""
+    height, width = size or size_of_pictures(config)
     return values(model, (count, _field(config, "num_channels") or 3, height, width))
 
 
-def _size_made_beside(config: object) -> tuple[int, int] | None:
-    """The height and width that the processor in the folder of a checkpoint gives all pictures, if it is one size."""
+def size_of_pictures(config: object) -> tuple[int, int]:
+    """The configured height and width; for a model that takes any, those that the processor beside the weights makes,
+    and 64 by 64 where there is none, or where it makes several."""
+    made = _sizes_made_beside(config)
+    size = _field(config, "image_size") or _field(config, "input_size") or (made[0] if len(made) == 1 else 64)
+    height, width = size if isinstance(size, (list, tuple)) else (size, size)
+    return int(height), int(width)
+
+
+def has_several_sizes(config: object) -> bool:
+    """Whether the processor beside the weights makes pictures of more than one size."""
+    return len(_sizes_made_beside(config)) > 1
+
+
+def _sizes_made_beside(config: object) -> Sequence[tuple[int, int]]:
+    """The heights and widths of pictures that the processor in the folder of a checkpoint makes of some."""
     folder = str(getattr(config, "_name_or_path", ""))
-    return _size_made_by(folder) if folder and (Path(folder) / _PROCESSOR).is_file() else None
+    return _sizes_made_by(folder) if folder and (Path(folder) / _PROCESSOR).is_file() else ()
 
 
 @functools.cache
-def _size_made_by(folder: str) -> tuple[int, int] | None:
+def _sizes_made_by(folder: str) -> Sequence[tuple[int, int]]:
     try:
         processor = transformers.AutoImageProcessor.from_pretrained(folder)
         made = [processor(images=torch.zeros(size).numpy())["pixel_values"][0].shape[-2:] for size in _PICTURES]
     except (*REFUSALS, ImportError, OSError) as error:
         reason = str(error).partition("\n")[0]
         logger.warning("the size of pictures is not known, as the processor in %s cannot be run: %s", folder, reason)
-        return None
-    if made[0] != made[1]:
-        logger.warning(
-            "the processor in %s makes pictures of several sizes, and the file has one; for another one, or for all, "
-            "pass path/file.py:function with inputs of it",
-            folder,
-        )
-        return None
-    return int(made[0][0]), int(made[0][1])
+        return ()
+    return [*dict.fromkeys((int(height), int(width)) for height, width in made)]
 
 
 def _field(config: object, name: str) -> Any:

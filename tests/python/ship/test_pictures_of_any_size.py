@@ -1,0 +1,69 @@
+"""A model that takes pictures of any height and width has a file that does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+import exportguard
+from exportguard.models.catalogue import build_model
+from exportguard.runners.onnxruntime import OrtSession
+from exportguard.ship import FolderOptions, export_model
+from exportguard.ship.layout import MODEL_FILE
+
+_SIZES = ((1, 64, 64), (2, 97, 130), (1, 160, 75))
+
+
+def _resnet(folder: Path) -> None:
+    config = transformers.ResNetConfig(embedding_size=4, hidden_sizes=[4, 8], depths=[1, 1], layer_type="basic")
+    transformers.ResNetForImageClassification(config).save_pretrained(folder)
+
+
+def _segformer(folder: Path) -> None:
+    config = transformers.SegformerConfig(
+        hidden_sizes=[8, 8, 8, 8], depths=[1, 1, 1, 1], num_attention_heads=[1, 1, 1, 1], decoder_hidden_size=8
+    )
+    transformers.SegformerForSemanticSegmentation(config).save_pretrained(folder)
+
+
+def _detr(folder: Path) -> None:
+    backbone = transformers.ResNetConfig(
+        embedding_size=4, hidden_sizes=[4, 8], depths=[1, 1], layer_type="basic", out_features=["stage2"]
+    )
+    config = transformers.DetrConfig(
+        use_timm_backbone=False, use_pretrained_backbone=False, backbone=None, backbone_config=backbone, d_model=16,
+        encoder_layers=1, decoder_layers=1, encoder_ffn_dim=16, decoder_ffn_dim=16, encoder_attention_heads=2,
+        decoder_attention_heads=2, num_queries=4,
+    )  # fmt: skip
+    transformers.DetrForObjectDetection(config).save_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("make", "runtime"),
+    [(_resnet, "onnxruntime"), (_resnet, "transformers.js"), (_segformer, "optimum"), (_detr, "onnxruntime")],
+)
+def test_the_file_takes_any_size(make: Callable[[Path], None], runtime: Any, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    make(tmp_path / "model")
+    export_model(str(tmp_path / "model"), tmp_path / "out", FolderOptions(runtime=runtime))
+    session = OrtSession(next((tmp_path / "out").rglob(MODEL_FILE)))
+    model = build_model(str(tmp_path / "model")).model
+    for batch, height, width in _SIZES:
+        inputs = {"pixel_values": torch.randn(batch, 3, height, width)}
+        if "pixel_mask" in session.input_names:
+            inputs["pixel_mask"] = torch.ones(batch, height, width, dtype=torch.int64)
+            inputs["pixel_mask"][0, :, width // 2 :] = 0
+        with torch.no_grad():
+            expected = model(**inputs)[0]
+        torch.testing.assert_close(session.run(inputs)[0], expected, rtol=1e-3, atol=1e-4)
+
+
+def test_a_model_of_one_size_has_a_file_of_that_size(tmp_path: Path) -> None:
+    export_model("vit", tmp_path / "out")
+    size: Any = build_model("vit").model.config.image_size
+    assert exportguard.load(tmp_path / "out" / MODEL_FILE).inputs[0].shape[2:] == (size, size)
