@@ -42,7 +42,6 @@ enum class Departure : std::uint8_t {
   kEmptyProducts,             ///< products of matrices without elements are what the memory held, or end the process
   kPadMergedIntoMaxPool,      ///< a Pad with zeros becomes the padding of a MaxPool, which is minus infinity
   kPadForgetsAxes,            ///< a Transpose moved past a Pad leaves the axes of the Pad as they were
-  kPadCutsNoAxis,             ///< Pad refuses negative margins in its mode "edge"
   kOutputPaddingBelowStride,  ///< ConvTranspose refuses an output padding as large as the stride
   kScanOfNothing,             ///< Scan needs a slice
   kRecurrentOfNothing,        ///< LSTM and GRU of no sequence or no step end the process
