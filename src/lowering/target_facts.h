@@ -58,7 +58,7 @@ enum class Departure : std::uint8_t {
   kQuotientLosesAxes,     ///< `ones(1, 1) / x * y` becomes `y / x`, with fewer axes
   kClipOfDoubles,         ///< a Clip of float64 behind a Relu is not loaded
   kSecondRoundingIsLost,  ///< of two pairs of QuantizeLinear and DequantizeLinear in a row one is left
-  kInt8PairsStopIt,       ///< pairs of int8 before what moves values are not loaded since opset 21
+  kInt8StopsIt,           ///< a DequantizeLinear of int8 before what moves values is not loaded since opset 21
   kFloat16Unrounded,      ///< float16 is computed in float32, and handed on so where no Cast of the model rounds it
 };
 

@@ -87,7 +87,7 @@ constexpr std::array kDepartures = {
     Departure::kQuotientLosesAxes,
     Departure::kClipOfDoubles,
     Departure::kSecondRoundingIsLost,
-    Departure::kInt8PairsStopIt,
+    Departure::kInt8StopsIt,
 };
 
 }  // namespace
