@@ -276,9 +276,28 @@ Value* Builder::reshape(Value* value, const std::vector<Size>& sizes) {
   return made;
 }
 
+namespace {
+
+/// A tensor without elements of the size that `value` expands to. onnxruntime takes an Expand by 1s and 0s for one that
+/// changes nothing.
+Value* nothing_expanded(Builder& builder, Value* value, std::vector<Size> sizes) {
+  const std::size_t added = sizes.size() - builder.rank(value);
+  for (std::size_t i = added; i < sizes.size(); ++i) {
+    if (sizes[i].number() == -1) sizes[i] = builder.dim_of(value, static_cast<std::int64_t>(i - added));
+  }
+  return builder.filled(sizes, builder.constant(0, value->dtype()));
+}
+
+}  // namespace
+
 Value* Builder::expand(Value* value, const std::vector<Size>& sizes) {
   const auto& shape = value->type().shape;
   if (!shape) return op("Expand", {value, concat_sizes(sizes)});
+  const auto is_zero = [&](const Size& size) {
+    const auto expression = memory_->expression_of(size);
+    return expression && expression->constant() == 0;
+  };
+  if (std::ranges::any_of(sizes, is_zero)) return nothing_expanded(*this, value, sizes);
   const std::size_t added = sizes.size() - std::min(sizes.size(), shape->size());
   std::vector<Size> target = sizes;
   Shape result;

@@ -96,12 +96,32 @@ bool quantize_to_uint8(ir::Model& model, ir::Node& quantize) {
   return true;
 }
 
+/// Writes out a DequantizeLinear of int8 that is of no such pair: one behind a Clip or of an input. Of a constant it
+/// stays, since nothing moves what is packed.
+bool dequantize_by_arithmetic(ir::Model& model, ir::Node& node) {
+  constexpr int kMovesFrom = 21;  // opset
+  if (!node.is("", "DequantizeLinear") || node.input(0).dtype() != DType::kInt8) return false;
+  ir::Builder builder(model, node);
+  const ir::Tensor* zero_point = one_number(builder, node.find_input(2));
+  if (builder.opset() < kMovesFrom || zero_point == nullptr || builder.find_constant(&node.input(0))) return false;
+  ir::Value& before = node.output();
+  ir::Value* steps = builder.cast(&node.input(0), before.dtype());
+  const std::int64_t moved = zero_point->to_ints().front();
+  if (moved != 0) steps = builder.op("Sub", {steps, builder.constant(moved, before.dtype())});
+  ir::Value* after = builder.op("Mul", {steps, &node.input(1)});
+  after->set_name(before.name());
+  before.replace_all_uses_with(*after);
+  return true;
+}
+
 std::size_t keep_apart_in(ir::Model& model, ir::Graph& graph, Target target) {
+  const bool leaves_int8 = !departs(target, Departure::kInt8StopsIt);
   std::size_t count = 0;
   for (ir::Node& node : graph) {
     for (ir::Graph* body : node.subgraphs()) count += keep_apart_in(model, *body, target);
     if (put_between(model, node, target)) ++count;
-    if (departs(target, Departure::kInt8PairsStopIt) && quantize_to_uint8(model, node)) ++count;
+    if (leaves_int8) continue;
+    if (quantize_to_uint8(model, node) || dequantize_by_arithmetic(model, node)) ++count;
   }
   graph.erase_dead_nodes();
   return count;

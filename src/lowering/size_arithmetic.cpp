@@ -33,8 +33,9 @@ Size subtract(LoweringContext& ctx, const Size& a, const Size& b) {
 
 Size multiply(LoweringContext& ctx, const Size& a, const Size& b) {
   if (a.number() && b.number()) return *a.number() * *b.number();
-  if (a.number() == 1) return b;
-  return b.number() == 1 ? a : combine(ctx, "Mul", a, b);
+  if (a.number() == 0 || b.number() == 1) return a;
+  if (b.number() == 0 || a.number() == 1) return b;
+  return combine(ctx, "Mul", a, b);
 }
 
 Size maximum(LoweringContext& ctx, const Size& a, const Size& b) {

@@ -42,7 +42,6 @@ enum class Departure : std::uint8_t {
   kEmptyProducts,             ///< products of matrices without elements are what the memory held, or end the process
   kPadMergedIntoMaxPool,      ///< a Pad with zeros becomes the padding of a MaxPool, which is minus infinity
   kPadForgetsAxes,            ///< a Transpose moved past a Pad leaves the axes of the Pad as they were
-  kPadCutsNoAxis,             ///< Pad refuses negative margins in its mode "edge"
   kOutputPaddingBelowStride,  ///< ConvTranspose refuses an output padding as large as the stride
   kScanOfNothing,             ///< Scan needs a slice
   kRecurrentOfNothing,        ///< LSTM and GRU of no sequence or no step end the process
@@ -59,7 +58,7 @@ enum class Departure : std::uint8_t {
   kQuotientLosesAxes,     ///< `ones(1, 1) / x * y` becomes `y / x`, with fewer axes
   kClipOfDoubles,         ///< a Clip of float64 behind a Relu is not loaded
   kSecondRoundingIsLost,  ///< of two pairs of QuantizeLinear and DequantizeLinear in a row one is left
-  kInt8PairsStopIt,       ///< pairs of int8 before what moves values are not loaded since opset 21
+  kInt8StopsIt,           ///< a DequantizeLinear of int8 before what moves values is not loaded since opset 21
   kFloat16Unrounded,      ///< float16 is computed in float32, and handed on so where no Cast of the model rounds it
 };
 

@@ -110,7 +110,7 @@ DIFFERENT: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...], int]] =
     "sum of int64": (lambda x: x.sum(0), (torch.tensor([2**60, 1, 3]),), 0),
     "matrix times vector": (lambda x, y: x.T @ y, (X, torch.ones(2)), 1),
     "cumulative product": (lambda x: x.cumprod(0), (X,), 0),
-    "continued, cut": (lambda x: torch.nn.functional.pad(x[None], (-1, 2), mode="replicate"), (X,), 1),
+    "continued, cut": (lambda x: torch.nn.functional.pad(x[None], (-1, 2), mode="replicate"), (X,), 0),
     "adaptive mean": (lambda x: torch.nn.functional.adaptive_avg_pool1d(x, 2), (X,), 0),
     "uniform": (lambda x: torch.rand_like(x) * 0 + x, (X,), 3),
 }

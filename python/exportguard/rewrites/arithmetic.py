@@ -42,6 +42,12 @@ def _remainder(number: torch.Tensor, divisor: torch.Tensor) -> torch.Tensor:
     return torch.copysign(torch.ones_like(number), number) * torch.where(left <= divisor / 2, left, near)
 
 
+def _scaled(number: torch.Tensor, exponent: torch.Tensor) -> torch.Tensor:
+    """`number` times a power of two that may be no float: in three steps, each of which is one."""
+    third = torch.trunc(exponent / 3)
+    return number * torch.exp2(third) * torch.exp2(third) * torch.exp2(exponent - 2 * third)
+
+
 #: Functions of `math` and the torch functions that compute the same.
 MATH: dict[str, Callable[..., torch.Tensor]] = {
     **{name: getattr(torch, name) for name in ("sqrt", "exp", "expm1", "log", "log1p")},
@@ -53,7 +59,7 @@ MATH: dict[str, Callable[..., torch.Tensor]] = {
     **{"degrees": torch.rad2deg, "radians": torch.deg2rad},
     "cbrt": lambda number: torch.copysign(_cube_root(number.abs()), number),
     "remainder": lambda number, divisor: _remainder(number, divisor.abs()),
-    "ldexp": lambda number, exponent: number * torch.exp2(exponent),
+    "ldexp": lambda number, exponent: _scaled(number, exponent.clamp(-_LARGEST_POWER, _LARGEST_POWER)),
     "fma": lambda number, factor, summand: number * factor + summand,
 }
 _TO_INT = ("floor", "ceil", "trunc")
@@ -67,6 +73,7 @@ _RAISED: dict[str, tuple[type[Exception], ...]] = {
 }
 _BITS = 63  # of a size
 _PAIR = 2
+_LARGEST_POWER = 3000  # of two: it makes nothing or infinity of every float but 0
 _EXACT_POWERS = 22  # of ten, that a float has all digits of
 _ALL_DIGITS = 2.0**53  # beyond it floats lie farther apart than whole numbers
 _FROM_ONE = ("sqrt", "exp", "log", "log1p", "log2", "log10")  # 0 or more of numbers from 1 up

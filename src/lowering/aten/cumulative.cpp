@@ -21,6 +21,13 @@ void lower_cumsum(LoweringContext& ctx) {
   ctx.result(ctx.op("CumSum", {summable, ctx.constant(ctx.axis(1, rank), DType::kInt64)}));
 }
 
+/// As wide as torch accumulates: a float32 in float64, halves in float32.
+Value* as_accumulated(LoweringContext& ctx) {
+  Value* x = as_output(ctx);
+  const bool is_wider = ctx.output_dtype() == DType::kFloat32 && ctx.rank(x) > 0;
+  return is_wider ? ctx.cast(x, DType::kFloat64) : x;
+}
+
 /// What has been gathered so far, joined with the next element.
 using Step = Value* (*)(LoweringContext&, Value* state, Value* element);
 
@@ -86,13 +93,13 @@ Value* larger_step(LoweringContext& ctx, Value* state, Value* element) { return 
 Value* smaller_step(LoweringContext& ctx, Value* state, Value* element) { return smaller_of(ctx, state, element); }
 
 void lower_cumprod(LoweringContext& ctx) {
-  Value* x = as_output(ctx);
+  Value* x = as_accumulated(ctx);
   const std::size_t rank = ctx.rank(x);
   ctx.result(rank == 0 ? x : folded(ctx, x, ctx.axis(1, rank), {ctx.number_like(1, x), product_step}));
 }
 
 void lower_logcumsumexp(LoweringContext& ctx) {
-  Value* x = as_output(ctx);
+  Value* x = as_accumulated(ctx);
   const std::size_t rank = ctx.rank(x);
   ctx.result(rank == 0 ? x : folded(ctx, x, ctx.axis(1, rank), {lowest(ctx, x->dtype()), log_of_sum}));
 }

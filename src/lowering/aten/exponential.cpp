@@ -26,6 +26,41 @@ void lower_exp2(LoweringContext& ctx) {
   ctx.result(kernel_op(ctx, "Pow", {ctx.number_like(2, x), x}));
 }
 
+/// The power of two of a float64 of whole numbers, where that is an ordinary number; `rest` is what is beyond it.
+Value* ordinary_power(LoweringContext& ctx, Value* exponent, Value** rest) {
+  Value* part = ctx.op("Clip", {exponent, ctx.number_like(-1022, exponent), ctx.number_like(1023, exponent)});
+  *rest = ctx.op("Sub", {exponent, part});
+  return ctx.op("Pow", {ctx.number_like(2, exponent), part});
+}
+
+/// x * 2^exponent of whole exponents, as C's `ldexp`: rounded once, although the power alone may be no float.
+Value* scaled_by_power(LoweringContext& ctx, Value* x, Value* exponent) {
+  const DType dtype = ctx.output_dtype();
+  Value* rest = ctx.cast(ctx.cast(exponent, DType::kInt32), DType::kFloat64);  // torch keeps the low 32 bits
+  Value* wide = ctx.cast(x, DType::kFloat64);
+  if (dtype != DType::kFloat64) {  // the product of a narrow float and an ordinary power is exact in float64
+    return ctx.cast(ctx.op("Mul", {wide, ordinary_power(ctx, rest, &rest)}), DType::kFloat32);
+  }
+  Value* first = ordinary_power(ctx, rest, &rest);
+  Value* second = ordinary_power(ctx, rest, &rest);
+  Value* third = ordinary_power(ctx, rest, &rest);
+  // The largest power comes last: before it nothing is rounded that would not be zero in the end.
+  return ctx.op("Mul", {ctx.op("Mul", {ctx.op("Mul", {wide, third}), second}), first});
+}
+
+/// Of integers, and by exponents that are no integers, torch multiplies by a power that may be infinite.
+void lower_ldexp(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  Value* exponent = ctx.input(1);
+  if (is_floating(x->dtype()) && is_integral(exponent->dtype())) {
+    return ctx.result(scaled_by_power(ctx, x, exponent));
+  }
+  if (!is_floating(exponent->dtype())) exponent = ctx.cast(exponent, DType::kFloat32);
+  Value* power = same_dtype_op(ctx, "Pow", {ctx.number_like(2, exponent), exponent});
+  const DType dtype = ctx.output_dtype();
+  ctx.result(kernel_op(ctx, "Mul", {ctx.cast(x, dtype), ctx.cast(power, dtype)}));
+}
+
 /// In float64, so that powers of the base have whole logarithms.
 Value* log_to_base(LoweringContext& ctx, double log_of_base) {
   Value* logarithm = ctx.op("Log", {ctx.cast(ctx.input(0), DType::kFloat64)});
@@ -120,6 +155,7 @@ void separate_rsqrt(ComplexSite& site) { site.give(inverted(site, square_root(si
 void populate_exponential(LoweringTable& table) {
   table.add("aten.exp.default", lower_exp);
   table.add({"aten.exp2.default", "aten.special_exp2.default"}, lower_exp2);
+  table.add("aten.ldexp.Tensor", lower_ldexp);
   table.add({"aten.expm1.default", "aten.special_expm1.default"}, lower_expm1);
   table.add("aten.log.default", lower_log);
   table.add("aten.log2.default", lower_log2);

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <cmath>
 
 #include "exportguard/lowering/table.h"
+#include "lowering/axes.h"
 #include "lowering/kernels.h"
 #include "lowering/reductions.h"
 
@@ -14,7 +16,18 @@ Value* general_norm(LoweringContext& ctx, Value* x, double p, const ReducedAxes&
   return ctx.op("Pow", {sum, ctx.number_like(1 / p, sum)});
 }
 
+/// The magnitude of one number, of which a power may overflow; null for a norm of several.
+Value* find_magnitude(LoweringContext& ctx, Value* x, const ReducedAxes& over) {
+  const std::vector<std::int64_t> axes = over.axes.empty() ? counted(ctx.rank(x)) : over.axes;
+  const auto is_one = [&](std::int64_t axis) { return ctx.size(x, axis).constant() == 1; };
+  if (!std::ranges::all_of(axes, is_one)) return nullptr;
+  Value* magnitude = ctx.op("Abs", {x});
+  return over.keepdim ? magnitude : ctx.squeeze(magnitude, axes);
+}
+
 Value* vector_norm(LoweringContext& ctx, Value* x, double p, const ReducedAxes& over) {
+  Value* magnitude = p == 0 ? nullptr : find_magnitude(ctx, x, over);
+  if (magnitude != nullptr) return magnitude;
   if (std::isinf(p)) {
     return extreme_value(ctx, ctx.op("Abs", {x}), p > 0 ? Extreme::kLargest : Extreme::kSmallest, over);
   }

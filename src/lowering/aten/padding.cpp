@@ -63,9 +63,51 @@ Value* padded(LoweringContext& ctx, Value* x, const Margins& m, std::string_view
   return ctx.op("Pad", operands, {{"mode", std::string(mode)}});
 }
 
+/// Whether a margin is never below zero: a number, or what is missing to a multiple, `-size % 8`.
+bool only_grows(LoweringContext& ctx, const Size& margin) {
+  if (margin.number()) return *margin.number() >= 0;
+  const ir::Elements* elements = ctx.find_elements(margin.value());
+  const auto call = elements != nullptr && elements->size() == 1 ? elements->front().as_call() : std::nullopt;
+  return call && call->first == "Mod" && call->second.at(1).constant().value_or(0) > 0;
+}
+
+/// What a margin adds, and what it cuts.
+Size growth(LoweringContext& ctx, const Size& margin) {
+  return only_grows(ctx, margin) ? margin : maximum(ctx, margin, 0);
+}
+Size excess(LoweringContext& ctx, const Size& margin) {
+  return only_grows(ctx, margin) ? Size(0) : subtract(ctx, growth(ctx, margin), margin);
+}
+
+/// The margins without what they cut, of the axes that grow.
+Margins growths(LoweringContext& ctx, const Margins& m) {
+  Margins result;
+  for (std::size_t i = 0; i < m.axes.size(); ++i) {
+    const Size before = growth(ctx, m.before[i]);
+    const Size after = growth(ctx, m.after[i]);
+    if (before.number() == 0 && after.number() == 0) continue;
+    result.axes.push_back(m.axes[i]);
+    result.before.push_back(before);
+    result.after.push_back(after);
+  }
+  return result;
+}
+
+Value* cut(LoweringContext& ctx, Value* x, std::int64_t axis, const Size& before, const Size& after) {
+  const Size first = excess(ctx, before);
+  const Size last = excess(ctx, after);
+  if (first.number() == 0 && last.number() == 0) return x;
+  const Size end = last.number() == 0 ? Size(kEnd) : subtract(ctx, size_of(ctx, x, axis), last);
+  return ctx.slice(x, axis, first, end);
+}
+
+/// torch cuts what has grown; Pad grows what has been cut.
 void pad_with_mode(LoweringContext& ctx, std::string_view mode) {
   Value* x = ctx.input(0);
-  ctx.result(padded(ctx, x, margins(ctx, ctx.rank(x)), mode, nullptr));
+  const Margins m = margins(ctx, ctx.rank(x));
+  x = padded(ctx, x, growths(ctx, m), mode, nullptr);
+  for (std::size_t i = 0; i < m.axes.size(); ++i) x = cut(ctx, x, m.axes[i], m.before[i], m.after[i]);
+  ctx.result(x);
 }
 
 /// What is filled in by argument `i`; null for zero, unless that is a negative one.
@@ -81,36 +123,9 @@ void lower_constant_pad(LoweringContext& ctx) {
 
 void lower_reflection_pad(LoweringContext& ctx) { pad_with_mode(ctx, "reflect"); }
 
-bool cuts(const Margins& m) {
-  const auto is_negative = [](const Size& margin) { return margin.number().value_or(0) < 0; };
-  return std::ranges::any_of(m.before, is_negative) || std::ranges::any_of(m.after, is_negative);
-}
-
-/// Position p of the result is the nearest position of the value to p - before. Pad says the same, where it
-/// takes margins that cut.
-Value* continued(LoweringContext& ctx, Value* x, std::int64_t axis, const Size& before, const Size& after) {
-  const Size size = size_of(ctx, x, axis);
-  Value* from = ctx.op("Sub", {range(ctx, add(ctx, add(ctx, size, before), after)), as_dim(ctx, before)});
-  Value* last = as_dim(ctx, subtract(ctx, size, 1));
-  return ctx.gather(x, ctx.op("Max", {ctx.op("Min", {from, last}), ctx.ints({0})}), axis);
-}
-
-void lower_replication_pad(LoweringContext& ctx) {
-  Value* x = ctx.input(0);
-  const Margins m = margins(ctx, ctx.rank(x));
-  if (!cuts(m) || !departs(ctx, Departure::kPadCutsNoAxis)) return pad_with_mode(ctx, "edge");
-  for (std::size_t i = 0; i < m.axes.size(); ++i) x = continued(ctx, x, m.axes[i], m.before[i], m.after[i]);
-  ctx.result(x);
-}
+void lower_replication_pad(LoweringContext& ctx) { pad_with_mode(ctx, "edge"); }
 
 // ------------------------------------------------------------------------------------------------ circular
-
-/// Cuts an axis where a margin is negative; what is left is then continued by the other one.
-Value* cut(LoweringContext& ctx, Value* x, std::int64_t axis, const Size& before, const Size& after) {
-  const std::int64_t start = std::max<std::int64_t>(-before.number().value_or(0), 0);
-  const std::int64_t end = after.number().value_or(0) < 0 ? *after.number() : kEnd;
-  return start == 0 && end > 0 ? x : ctx.slice(x, axis, start, end);
-}
 
 /// One axis continued from its other end: position p of the result is position p - before, counted around once. Margins
 /// wider than the axis find no element, as in torch. Pad has a mode for it, but not before opset 19.
@@ -123,15 +138,13 @@ Value* wrapped(LoweringContext& ctx, Value* x, std::int64_t axis, const Size& be
   return ctx.gather(x, ctx.where(is_behind, ctx.op("Sub", {from, count}), from), axis);  // below 0: from the end
 }
 
-/// The margin without what it cuts.
-Size growth(const Size& margin) { return margin.number().value_or(0) < 0 ? Size(0) : margin; }
-
+/// Here torch continues what the cuts have left.
 void lower_circular_pad(LoweringContext& ctx) {
   Value* x = ctx.input(0);
   const Margins m = margins(ctx, ctx.rank(x));
   for (std::size_t i = 0; i < m.axes.size(); ++i) {
     x = cut(ctx, x, m.axes[i], m.before[i], m.after[i]);
-    x = wrapped(ctx, x, m.axes[i], growth(m.before[i]), growth(m.after[i]));
+    x = wrapped(ctx, x, m.axes[i], growth(ctx, m.before[i]), growth(ctx, m.after[i]));
   }
   ctx.result(x);
 }

@@ -16,16 +16,18 @@ TEST(CumulativeLowering, CumsumOfBoolsRunsInInt64) {
 )");
 }
 
-TEST(CumulativeLowering, CumprodIsAScan) {
+TEST(CumulativeLowering, CumprodIsAScanInFloat64) {
   const std::string_view graph = R"(
     graph(%x: f32[2,3]):
       %z: f32[2,3] = aten.cumprod.default(%x, 0)
       return (%z))";
-  EXPECT_EQ(lowered(graph), R"(  %0 = ConstantOfShape(%"constant.i64[3]") {value=f32[1]{1.0}}
-  %1, %z = Scan(%0, %x) {body=graph(%state, %element):
-      %2 = Mul(%state, %element)
-      %3 = Identity(%2)
-      return (%2 as next, %3 as result), num_scan_inputs=1, scan_input_axes=[0], scan_output_axes=[0]}
+  EXPECT_EQ(lowered(graph), R"(  %0 = Cast(%x) {to=11}
+  %1 = ConstantOfShape(%"constant.i64[3]") {value=f64[1]{1.0}}
+  %2, %3 = Scan(%1, %0) {body=graph(%state, %element):
+      %4 = Mul(%state, %element)
+      %5 = Identity(%4)
+      return (%4 as next, %5 as result), num_scan_inputs=1, scan_input_axes=[0], scan_output_axes=[0]}
+  %z = Cast(%3) {to=1}
   return (%z)
 )");
 }

@@ -43,3 +43,17 @@ def test_in_another_dtype(check: Check) -> None:
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "cummax", "logcumsumexp"])
 def test_of_a_number(name: str, check: Check) -> None:
     check(lambda x: getattr(torch, name)(x, 0), [torch.tensor(2.5)])
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("opset", [18, None])
+def test_products_that_are_large_and_small_in_between(dtype: torch.dtype, opset: int | None, check: Check) -> None:
+    ends = torch.finfo(dtype)
+    large, small = ends.max / 2, ends.tiny * 2
+    numbers = [[large, large, 0.0, 3.0, 1e-3], [small, small, large, large, 100.0], [-2.0, large, large, small, small]]
+    x = torch.tensor(numbers, dtype=dtype)
+    check(lambda x: (x.cumprod(0), x.cumprod(1)), [x], others=[[x[:2]], [x.T], [x[:0]]], opset=opset)
+
+
+def test_logcumsumexp_of_many(check: Check) -> None:
+    check(lambda x: torch.logcumsumexp(x, 0), [torch.rand(50)], others=[[torch.randn(20000) * 3], [torch.rand(0)]])

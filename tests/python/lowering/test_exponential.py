@@ -56,3 +56,39 @@ def test_powers_of_two_have_whole_logarithms(check: Check) -> None:
 
 def test_takes_numbers_for_one_side(check: Check, numbers: Numbers) -> None:
     check(lambda x: (torch.xlogy(x, 2.5), torch.xlogy(0.5, x), torch.special.xlog1py(2, x)), [numbers(torch.float32)])
+
+
+_IS_SCALED_EXACTLY = not bool(torch.ldexp(torch.zeros(1), torch.tensor([300])).isnan())  # since torch 2.13
+
+
+@pytest.mark.skipif(not _IS_SCALED_EXACTLY, reason="torch multiplies by the power")
+@pytest.mark.parametrize("exponents", [torch.int64, torch.int32, torch.int16], ids=str)
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.bfloat16], ids=str)
+def test_powers_that_are_no_floats(dtype: torch.dtype, exponents: torch.dtype, check: Check) -> None:
+    ends = torch.finfo(dtype)
+    given = [0.0, -0.0, 1.5, -3.0, ends.max, ends.tiny, 1.1 * ends.tiny, float("inf"), float("nan")]
+    powers = [0, 1, -1, 20, 130, 300, 1030, 2000, 2098, 3000, -20, -130, -300, -1030, -1060, -2000, -2098, -3000]
+    x = torch.tensor(given, dtype=dtype).repeat_interleave(len(powers))
+    i = torch.tensor(powers, dtype=exponents).repeat(len(given))
+
+    def function(x: torch.Tensor, i: torch.Tensor) -> list[torch.Tensor]:
+        x = x.to(dtype)  # numpy has no bfloat16
+        return [scaled.double() for scaled in (torch.ldexp(x, i), torch.ldexp(x[0], i[:2]), torch.ldexp(x, i[3]))]
+
+    x = x.double()
+    check(function, [x[:7], i[:7]], others=[[x, i]])
+
+
+def test_ldexp_of_integers_and_by_floats(check: Check) -> None:
+    i = torch.tensor([3, 0, -2, 300])
+    x = torch.tensor([1.5, -0.25, 0.0, 2.0])
+    check(
+        lambda x, i: (
+            torch.ldexp(i, i),
+            torch.ldexp(x, x),
+            torch.ldexp(x.double(), i.float()),
+            torch.ldexp(i, x.double()),
+        ),
+        [x, i],
+        others=[[x[:2], i[2:]]],
+    )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+import onnxruntime as ort
 import pytest
 import torch
+import torch.ao.quantization.fx._decomposed  # registers the operators
 from torch.nn import functional
 
 from called import Called
@@ -109,9 +111,44 @@ MOVES: dict[str, Model] = {
 
 
 @pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
-@pytest.mark.parametrize("limits", [(-128, 127), (0, 255)], ids=str)
+@pytest.mark.parametrize("limits", [(-128, 127), (0, 255), (-127, 127), (-8, 7), (0, 15)], ids=str)
 def test_bytes_before_what_moves_them(limits: tuple[int, int], move: Model) -> None:
     _is_right(lambda x: move(_fake(x, 0.1, 0, *limits)), torch.randn(6, 4))
+
+
+LEVELS = [level for name, level in vars(ort.GraphOptimizationLevel).items() if name.startswith("ORT_")]
+
+
+@pytest.mark.parametrize("opset", [18, 21, 25])
+def test_a_narrow_range_at_every_level_of_optimization(opset: int) -> None:
+    scales, zeros = torch.tensor([0.1, 0.2, 0.3, 0.4]), torch.tensor([0, 1, -1, 2], dtype=torch.int32)
+
+    def model(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        by_channel = torch.fake_quantize_per_channel_affine(x, scales, zeros, 1, -8, 7)
+        return _fake(x, 0.1, 3, -8, 7)[:, 1:], by_channel[:, 1:]
+
+    x = torch.randn(5, 4) * 3
+    file = to_onnx(Called(model).eval(), (x,), dynamic_shapes=({0: "rows"},), opset=opset).to_bytes()
+    for level in LEVELS:
+        options = ort.SessionOptions()
+        options.graph_optimization_level = level
+        session = ort.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+        for expected, found in zip(model(x), session.run(None, {"x": x.numpy()}), strict=True):
+            torch.testing.assert_close(torch.from_numpy(found), expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("zero_point", [0, 3])
+def test_bytes_of_an_input_before_what_moves_them(zero_point: int) -> None:
+    limits = (0.1, zero_point, -128, 127, torch.int8)
+
+    def model(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        whole = torch.ops.quantized_decomposed.dequantize_per_tensor(x, *limits)
+        return whole[:, 1:], whole.reshape(-1, 2)
+
+    bytes_ = torch.arange(-128, 128, dtype=torch.int8).reshape(-1, 4)
+    onnx = to_onnx(Called(model).eval(), (bytes_[:5],), dynamic_shapes=({0: "rows"},))
+    for found, expected in zip(onnx.run({"x": bytes_}).values(), model(bytes_), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
 
 
 def test_a_sum_of_products_of_several_dtypes() -> None:

@@ -24,6 +24,21 @@ def test_vector_norm(order: float, dtype: torch.dtype, check: Check) -> None:
     )
 
 
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+def test_the_norm_of_one_number_is_its_magnitude(order: float, check: Check) -> None:
+    norm = torch.linalg.vector_norm
+    check(
+        lambda x: (
+            norm(x, order, dim=1),
+            norm(x, order, dim=1, keepdim=True),
+            x.norm(order, dim=1),
+            norm(x[0, 0], order),
+        ),
+        [torch.tensor([[1e30], [1e-30], [-3.0]])],
+        others=[[torch.tensor([[-1e-30], [0.0]])]],
+    )
+
+
 def test_norm_by_its_older_names(check: Check) -> None:
     check(lambda x: (x.norm(), x.norm(1, dim=0), x.norm(p="fro", dim=(0, 1)), torch.dist(x, x + 1)), [torch.rand(3, 4)])
 

@@ -67,6 +67,32 @@ def test_a_negative_margin_cuts(mode: str, check: Check) -> None:
     check(lambda x: (pad(x, (-1, 2), mode), pad(x, (1, -2), mode)), [floats(2, 3, 4)])
 
 
+@MODES
+@pytest.mark.parametrize("margins", [(1, -1), (-1, 1), (2, -3), (-4, 1), (-2, -1), (1, -1, -1, 2)], ids=str)
+@pytest.mark.parametrize("opset", [18, None])
+def test_a_negative_margin_beside_a_positive_one(
+    mode: str, margins: tuple[int, ...], opset: int | None, check: Check
+) -> None:
+    shape = [3] * (len(margins) // 2)
+    check(lambda x: pad(x, margins, mode), [floats(*shape, 7, 6)], others=[[floats(*shape, 9, 8)]], opset=opset)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate"])
+def test_of_two_elements_one_is_cut(mode: str, check: Check) -> None:
+    check(lambda x: pad(x, (1, -1), mode), [floats(2, 5)], others=[[floats(3, 2)]])
+
+
+@MODES
+@pytest.mark.parametrize("opset", [18, None])
+def test_margins_that_are_negative_at_some_sizes(mode: str, opset: int | None, check: Check) -> None:
+    check(
+        lambda x, y: (pad(x, (1, y.shape[0] - x.shape[1]), mode), pad(x, (y.shape[0] - x.shape[1], 2), mode)),
+        [floats(2, 6), floats(8)],
+        others=[[floats(3, 6), floats(4)], [floats(3, 7), floats(6)], [floats(2, 5), floats(5)]],
+        opset=opset,
+    )
+
+
 @pytest.mark.parametrize("mode", ["constant", "reflect"])
 def test_behind_a_transpose(mode: str, check: Check) -> None:
     """onnxruntime moves the Transpose past the Pad."""

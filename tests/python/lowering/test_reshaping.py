@@ -50,7 +50,17 @@ CASES: dict[str, Case] = {
         [floats(3, 1), floats(4, 6)],
         [[floats(3, 1), floats(1, 1)], [floats(3, 1), floats(0, 2)]],
     ),
-    "expand to nothing": (lambda x: x.expand(3, 0), [floats(3, 1)], []),
+    "expand to nothing": (
+        lambda x: (x.expand(-1, 0), x.unsqueeze(2).expand(-1, -1, 0) + 1, x.abs().expand(1, 0, 0, -1, 1).sum(1)),
+        [floats(3, 1)],
+        [[floats(1, 1)], [floats(0, 1)]],
+    ),
+    "a number expanded to nothing": (
+        lambda x: (x.sum().expand(1, 0) + 1, x.sum().repeat(0, 1) + 1, x.abs().repeat(1, 0) + 1),
+        [floats(3, 1)],
+        [[floats(1, 1)]],
+    ),
+    "nothing is full of a number": (lambda x: torch.full((1, 0), x.sum().item()) + 1, [floats(3)], [[floats(4)]]),
     "expand a number": (lambda x: x.expand(3, 2), [floats()], []),
     "expand like another": (lambda x, y: x.expand_as(y), [floats(1, 4), floats(3, 4)], [[floats(1, 4), floats(0, 4)]]),
     "broadcast tensors": (
@@ -77,6 +87,16 @@ CASES: dict[str, Case] = {
         lambda x, y: x.repeat_interleave(y.shape[0], 0),
         [floats(3, 4), floats(5)],
         [[floats(3, 4), floats(1)], [floats(3, 4), floats(0)]],
+    ),
+    "repeat no element": (
+        lambda x: (
+            x.repeat_interleave(0, 0),
+            x.repeat_interleave(0, 1),
+            x.repeat_interleave(0),
+            x[0].repeat_interleave(0),
+        ),
+        [floats(3, 4)],
+        [[floats(1, 4)], [floats(2, 7)], [floats(5, 0)]],
     ),
     "repeat each element by counts": (
         lambda x, counts: x.repeat_interleave(counts, 0),

@@ -101,6 +101,14 @@ def test_roots_of_cubes_are_whole_and_remainders_python_s_to_the_last_digit() ->
         assert found.item() == math.remainder(number, divisor)
 
 
+@pytest.mark.parametrize(
+    ("number", "power"), [(0.0, 1100), (-0.0, 10**6), (1e-300, 1100), (1.5, -1022), (1.7e308, -2000), (5e-324, 2000)]
+)
+def test_powers_of_two_that_are_no_floats(number: float, power: int) -> None:
+    found = MATH["ldexp"](*(torch.tensor(value, dtype=torch.float64) for value in (number, power))).item()
+    assert (found, math.copysign(1, found)) == (math.ldexp(number, power), math.copysign(1, number))
+
+
 #: Programs that look a number up, with `ids` of a known length and `many` as long as the rows.
 LOOK_UPS = {
     "a list": "ids.index(1)",
