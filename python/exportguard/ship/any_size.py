@@ -8,17 +8,24 @@ from exportguard.errors import REFUSALS
 from exportguard.models import ModelCase
 from exportguard.models.input_sets import input_sets
 from exportguard.models.natural_inputs.image import takes_whole_pictures
-from exportguard.models.natural_inputs.pixels import size_of_pictures
+from exportguard.models.natural_inputs.pixels import configured_size, has_several_sizes, size_of_pictures
 from exportguard.models.natural_inputs.search import runs
 
 _WIDER = 32  # than high, in pixels: the stride of most models, or a multiple of it
 
 
 def of_any_size(case: ModelCase) -> ModelCase | None:
-    """The case with pictures whose height and width change; None if the model refuses other sizes than its own."""
+    """The case with pictures whose height and width change; None if the model refuses other sizes than its own.
+
+    One whose configuration names a size has it, unless its processor makes several: how windows and positions fit into
+    others takes minutes to prove, where it holds at all.
+    """
+    config = case.model.config
     if case.task.inputs != "image" or not takes_whole_pictures(case.model):
         return None
-    height, width = size_of_pictures(case.model.config)
+    if configured_size(config) is not None and not has_several_sizes(config):
+        return None
+    height, width = size_of_pictures(config)
     sizes = {**case.task.sizes, "height": height, "width": width + _WIDER * (height == width)}
     sized = replace(case, task=replace(case.task, sizes=sizes))
     try:

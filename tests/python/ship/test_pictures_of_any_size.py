@@ -26,9 +26,12 @@ def _resnet(folder: Path) -> None:
 
 def _segformer(folder: Path) -> None:
     config = transformers.SegformerConfig(
-        hidden_sizes=[8, 8, 8, 8], depths=[1, 1, 1, 1], num_attention_heads=[1, 1, 1, 1], decoder_hidden_size=8
-    )
+        hidden_sizes=[8, 8, 8, 8], depths=[1, 1, 1, 1], num_attention_heads=[1, 1, 1, 1], decoder_hidden_size=8,
+        image_size=64,
+    )  # fmt: skip
     transformers.SegformerForSemanticSegmentation(config).save_pretrained(folder)
+    # Its configuration names a size, and its processor makes others.
+    transformers.DetrImageProcessor(size={"shortest_edge": 40, "longest_edge": 90}).save_pretrained(folder)
 
 
 def _detr(folder: Path) -> None:

@@ -34,9 +34,14 @@ def size_of_pictures(config: object) -> tuple[int, int]:
     """The configured height and width; for a model that takes any, those that the processor beside the weights makes,
     and 64 by 64 where there is none, or where it makes several."""
     made = _sizes_made_beside(config)
-    size = _field(config, "image_size") or _field(config, "input_size") or (made[0] if len(made) == 1 else 64)
+    size = configured_size(config) or (made[0] if len(made) == 1 else 64)
     height, width = size if isinstance(size, (list, tuple)) else (size, size)
     return int(height), int(width)
+
+
+def configured_size(config: object) -> Any:
+    """The size of pictures that a configuration names, a number or two; None for a model that takes any."""
+    return _field(config, "image_size") or _field(config, "input_size")
 
 
 def has_several_sizes(config: object) -> bool:
