@@ -199,7 +199,7 @@ def test_a_decoder_as_it_is_written_is_right(text: str) -> None:
 _SHARE = Share(count=500, every=50, at_once=5, right=3)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("first", _SHARE.firsts())
 def test_lengths_of_loops_are_right_or_refused(first: int) -> None:
     _SHARE.check(outcome, first)

@@ -76,6 +76,7 @@ def outcome(seed: int) -> str:
 _SHARE = Share(count=300, every=6, at_once=10, right=2)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("first", _SHARE.firsts())
 def test_lists_that_branches_change_are_right_or_refused(first: int) -> None:
     _SHARE.check(outcome, first)

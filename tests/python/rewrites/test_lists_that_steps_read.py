@@ -75,7 +75,7 @@ def outcome(seed: int) -> str:
     return outcome_at_rows(f"/steps/{seed}.py", source_of(seed), seed)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("first", _SHARE.firsts())
 def test_a_step_reads_what_the_steps_before_it_left(first: int) -> None:
     _SHARE.check(outcome, first)

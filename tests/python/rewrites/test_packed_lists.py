@@ -191,7 +191,7 @@ def test_a_while_does_not_read_the_list_that_it_packs() -> None:
 _SHARE = Share(count=640, every=40, at_once=4, right=2)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("first", _SHARE.firsts())
 def test_packed_lists_are_right_or_refused(first: int) -> None:
     _SHARE.check(outcome, first)

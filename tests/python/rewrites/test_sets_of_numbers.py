@@ -67,7 +67,7 @@ def outcome(seed: int) -> str:
     return outcome_at_rows(f"/sets/{seed}.py", source_of(seed), seed)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("first", _SHARE.firsts())
 def test_a_set_of_numbers_is_right_or_refused(first: int) -> None:
     _SHARE.check(outcome, first)

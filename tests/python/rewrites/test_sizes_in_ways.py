@@ -84,7 +84,7 @@ def test_a_size_is_not_what_it_is_in_the_first_way() -> None:
 _SHARE = Share(count=640, every=40, at_once=4, right=2)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("first", _SHARE.firsts())
 def test_sizes_in_ways_are_right_or_refused(first: int) -> None:
     _SHARE.check(outcome, first)

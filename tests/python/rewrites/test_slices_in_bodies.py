@@ -88,7 +88,7 @@ def test_a_branch_that_the_example_does_not_take_has_slices_too(sign: int) -> No
 _SHARE = Share(count=80, every=5, at_once=4, right=2)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("first", _SHARE.firsts())
 def test_slices_in_bodies_are_right_or_refused(first: int) -> None:
     _SHARE.check(outcome, first)

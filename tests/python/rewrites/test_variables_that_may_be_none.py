@@ -95,6 +95,7 @@ def outcome(seed: int) -> str:
     return outcome_at_rows(f"/nones/{seed}.py", source_of(seed), seed)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("first", _SHARE.firsts())
 def test_a_variable_that_may_be_none_is_right_or_refused(first: int) -> None:
     _SHARE.check(outcome, first)
