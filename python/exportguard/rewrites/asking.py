@@ -29,6 +29,7 @@ from exportguard import _core
 from exportguard.model_code import is_installed
 from exportguard.rewrites.calls import Called
 from exportguard.rewrites.in_place import InPlaceRewrite, answering
+from exportguard.rewrites.kept_of_traces import Kept
 from exportguard.rewrites.places import functions_of
 from exportguard.rewrites.python_types import TypeOfPython, is_instance
 from exportguard.rewrites.raising import asking_methods
@@ -130,15 +131,6 @@ def _place_of_truth(flag: torch.SymBool) -> int:
     return int(bool(flag))
 
 
-def _caches_in(modules: Iterable[types.ModuleType]) -> list[functools._lru_cache_wrapper[Any]]:
-    """Functions under `functools.lru_cache`, of modules and of their classes."""
-    values = [value for module in modules for value in vars(module).values()]
-    kinds = {id(value): value for value in values if isinstance(value, type)}  # most are named by many modules
-    inner = [value for kind in kinds.values() for value in vars(kind).values()]
-    found = [value for value in (*values, *inner) if type(value) is functools._lru_cache_wrapper]
-    return [*{id(cache): cache for cache in found}.values()]
-
-
 #: Whether what stands for numbers answers in this thread.
 _ANSWERED: ContextVar[bool] = ContextVar("exportguard.answered", default=False)
 
@@ -155,7 +147,7 @@ def answered(modules: Iterable[types.ModuleType]) -> Iterator[None]:
     stopped: list[Exception] = []
     token = _ANSWERED.set(True)
     modules = [*modules]
-    caches = [(cache, cache.cache_info().misses) for cache in _caches_in(modules)]
+    kept = Kept(modules)
     try:
         for module in modules:
             for name, function in _BUILT_IN.items():
@@ -180,8 +172,6 @@ def answered(modules: Iterable[types.ModuleType]) -> Iterator[None]:
     finally:
         changes.undo()
         _ANSWERED.reset(token)
-        for cache, misses in caches:
-            if cache.cache_info().misses != misses:  # it holds what only the trace knows
-                cache.cache_clear()
+        kept.restore()
     if stopped:  # a handler of the model took it
         raise stopped[0]

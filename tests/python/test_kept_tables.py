@@ -1,0 +1,35 @@
+"""Tables that a model makes once and keeps outside of itself: what a trace made of them stays nowhere."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+import torch
+
+import kept_tables
+from exportguard import to_onnx
+from kept_tables import KeepsATable
+
+PLACES = [name for name in vars(kept_tables) if name.startswith("in_a")]
+
+
+@pytest.mark.parametrize("rewrite", [(), "auto"], ids=["as it is", "rewritten"])
+@pytest.mark.parametrize("name", PLACES)
+def test_nothing_of_a_trace_is_kept(name: str, rewrite: Any) -> None:
+    tables = importlib.reload(kept_tables)  # with nothing kept yet
+    model = tables.KeepsATable(getattr(tables, name)).eval()
+    onnx = to_onnx(model, (torch.ones(2, 4),), dynamic_shapes=({0: "rows"},), rewrite=rewrite)
+    expected = torch.ones(3, 4) + torch.arange(4) * 0.5
+    (got,) = onnx.run({"x": torch.ones(3, 4)}).values()
+    torch.testing.assert_close(torch.as_tensor(got), expected)
+    result = model(torch.ones(3, 4))
+    assert type(result) is torch.Tensor
+    torch.testing.assert_close(result, expected)
+
+
+def test_what_was_kept_before_stays() -> None:
+    before = kept_tables.in_a_dict(7)
+    to_onnx(KeepsATable(kept_tables.in_a_dict).eval(), (torch.ones(2, 4),), dynamic_shapes=({0: "rows"},))
+    assert kept_tables.TABLES[7] is before
