@@ -10,6 +10,8 @@ import torch
 
 import kept_tables
 from exportguard import to_onnx
+from exportguard.axes.model_run import ModelRun
+from exportguard.inputs import CallInputs
 from kept_tables import KeepsATable
 
 PLACES = [name for name in vars(kept_tables) if name.startswith("in_a")]
@@ -33,3 +35,13 @@ def test_what_was_kept_before_stays() -> None:
     before = kept_tables.in_a_dict(7)
     to_onnx(KeepsATable(kept_tables.in_a_dict).eval(), (torch.ones(2, 4),), dynamic_shapes=({0: "rows"},))
     assert kept_tables.TABLES[7] is before
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_nothing_of_a_run_without_data_is_kept(name: str) -> None:
+    """Of sizes that are too large to be computed."""
+    tables = importlib.reload(kept_tables)
+    model = tables.KeepsATable(getattr(tables, name)).eval()
+    call = CallInputs((torch.ones(2, 4),), {})
+    assert not ModelRun(model, call).refuses_sizes(lambda: call)
+    assert type(model(torch.ones(2, 4))) is torch.Tensor

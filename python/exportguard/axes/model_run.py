@@ -21,6 +21,8 @@ from exportguard.inputs import CallInputs
 from exportguard.interrupted import interrupts_come_out
 from exportguard.model_code import is_installed
 from exportguard.module_tree import named_buffers, named_parameters
+from exportguard.rewrites.calls import Called
+from exportguard.rewrites.kept_tables import KeptTables
 from exportguard.rewrites.state import KeptModule, is_fake
 from exportguard.rewrites.written import Before
 
@@ -56,6 +58,11 @@ class ModelRun:
     @functools.cached_property
     def _kept(self) -> KeptModule:
         return KeptModule(self._model)
+
+    @functools.cached_property
+    def _tables(self) -> KeptTables:
+        """What modules hold outside of the model, where no fake tensor is to stay."""
+        return KeptTables(Called.by(self._model).modules)
 
     def is_possible(self) -> bool:
         """Whether the module has data to run with."""
@@ -209,12 +216,15 @@ class ModelRun:
                 watched(lambda: model(*args, **kwargs))
                 return True
 
+        tables = self._tables
         try:
             with interrupts_come_out():
                 return self._ending.ended(is_run)
         except (Exception, EndlessError) as error:  # the model's refusal, or that of fake tensors to tell their data
             logger.debug("without data the model raises %s: %s", type(error).__name__, error)
             return False
+        finally:
+            tables.restore()
 
 
 class TriedCall:

@@ -29,7 +29,7 @@ from exportguard import _core
 from exportguard.model_code import is_installed
 from exportguard.rewrites.calls import Called
 from exportguard.rewrites.in_place import InPlaceRewrite, answering
-from exportguard.rewrites.kept_of_traces import Kept
+from exportguard.rewrites.kept_tables import KeptTables
 from exportguard.rewrites.places import functions_of
 from exportguard.rewrites.python_types import TypeOfPython, is_instance
 from exportguard.rewrites.raising import asking_methods
@@ -147,7 +147,7 @@ def answered(modules: Iterable[types.ModuleType]) -> Iterator[None]:
     stopped: list[Exception] = []
     token = _ANSWERED.set(True)
     modules = [*modules]
-    kept = Kept(modules)
+    kept = KeptTables(modules)
     try:
         for module in modules:
             for name, function in _BUILT_IN.items():

@@ -21,7 +21,7 @@ _NESTING = (tuple, list)
 _DEEP = 3  # containers in containers, and what holds them
 
 
-class Kept:
+class KeptTables:
     """What modules, their classes and functions hold before a trace."""
 
     def __init__(self, modules: Iterable[types.ModuleType]) -> None:
