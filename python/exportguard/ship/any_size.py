@@ -20,8 +20,8 @@ def of_any_size(case: ModelCase) -> ModelCase | None:
     One whose configuration names a size has it, unless its processor makes several: how windows and positions fit into
     others takes minutes to prove, where it holds at all.
     """
-    config = case.model.config
-    if case.task.inputs != "image" or not takes_whole_pictures(case.model):
+    config = getattr(case.model, "config", None)
+    if config is None or case.task.inputs != "image" or not takes_whole_pictures(case.model):
         return None
     if configured_size(config) is not None and not has_several_sizes(config):
         return None
