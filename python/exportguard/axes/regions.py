@@ -68,12 +68,8 @@ class Region:
 
     def breaking(self, condition: sympy.Basic, axes: Axes) -> Sizes | None:
         """Sizes of its own at which a condition does not hold, if some are found: larger ones than 1, of which torch
-        makes constants, if there are such."""
-        known, domain = self._known(axes)
-        larger = {symbol: Range(max(ends.low, 2), ends.high) for symbol, ends in domain.items()}
-        holds = sympy.Or(axes.reduced(condition), *map(sympy.Not, known))
-        asked = [each for each in (larger, domain) if all(e.high is None or e.low <= e.high for e in each.values())]
-        found = (decide(holds, each).counterexamples for each in asked)
+        makes constants, where there are such."""
+        found = (self._decision(condition, axes, least).counterexamples for least in (2, 0))
         return next((sizes for points in found for sizes in points), None)
 
     def is_one_size(self, symbol: sympy.Symbol, size: int, axes: Axes) -> bool:
@@ -90,8 +86,10 @@ class Region:
         others = [{**domain, reduced: side} for side in sides if side.high is None or side.low <= side.high]
         return all(decide(empty, other).answer == Answer.PROVED for other in others)
 
-    def _decision(self, condition: sympy.Basic, axes: Axes) -> Decision:
-        known, domain = self._known(axes)
+    def _decision(self, condition: sympy.Basic, axes: Axes, least: int = 0) -> Decision:
+        """Whether a condition holds for its sizes, of those from `least` on along each axis that has some."""
+        known, ends = self._known(axes)
+        domain = {symbol: Range(max(end.low, _least(least, end.high)), end.high) for symbol, end in ends.items()}
         return decide(sympy.Or(axes.reduced(condition), *map(sympy.Not, known)), domain)
 
     def _known(self, axes: Axes) -> tuple[list[sympy.Basic], dict[sympy.Symbol, Range]]:

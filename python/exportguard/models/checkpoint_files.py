@@ -124,6 +124,13 @@ def require_whole_texts(folder: Path) -> None:
             raise FileError(f"cannot read {path}: it holds a {type(content).__name__} and no fields; copy it again")
 
 
+def file_beside(config: object, name: str) -> Path | None:
+    """A file in the folder that a configuration was read from, if it was: the working folder is no model's own."""
+    folder = str(getattr(config, "_name_or_path", ""))
+    path = Path(folder) / name
+    return path if folder and path.is_file() else None
+
+
 @contextlib.contextmanager
 def quiet_transformers() -> Iterator[None]:
     """Its own report of weights that do not fit has a line for each; ours names them in one."""

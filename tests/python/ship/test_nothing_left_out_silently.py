@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from small_pictures import save_resnet
 
 from exportguard.errors import InvalidArgumentError
 from exportguard.models.catalogue import class_of_checkpoint
@@ -42,13 +43,8 @@ def test_tensors_that_a_file_has_no_input_for_are_told(tmp_path: Path, caplog: p
     assert json.loads((tmp_path / "out" / "export_report.json").read_text())["left_out"] == told
 
 
-def _resnet(folder: Path) -> str:
-    config = transformers.ResNetConfig(embedding_size=4, hidden_sizes=[4, 8], depths=[1, 1], layer_type="basic")
-    return saved(transformers.ResNetForImageClassification(config), folder)
-
-
 def test_pictures_have_the_size_that_the_processor_makes(tmp_path: Path) -> None:
-    name = _resnet(tmp_path / "model")
+    name = save_resnet(tmp_path / "model")
     processor = transformers.ConvNextImageProcessor(size={"shortest_edge": 96})
     processor.save_pretrained(name)
     export_model(name, tmp_path / "out")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from small_pictures import save_detr, save_resnet
 
 import exportguard
 from exportguard.models.catalogue import build_model
@@ -17,11 +18,6 @@ from exportguard.ship import FolderOptions, export_model
 from exportguard.ship.layout import MODEL_FILE
 
 _SIZES = ((1, 64, 64), (2, 97, 130), (1, 160, 75))
-
-
-def _resnet(folder: Path) -> None:
-    config = transformers.ResNetConfig(embedding_size=4, hidden_sizes=[4, 8], depths=[1, 1], layer_type="basic")
-    transformers.ResNetForImageClassification(config).save_pretrained(folder)
 
 
 def _segformer(folder: Path) -> None:
@@ -34,23 +30,16 @@ def _segformer(folder: Path) -> None:
     transformers.DetrImageProcessor(size={"shortest_edge": 40, "longest_edge": 90}).save_pretrained(folder)
 
 
-def _detr(folder: Path) -> None:
-    backbone = transformers.ResNetConfig(
-        embedding_size=4, hidden_sizes=[4, 8], depths=[1, 1], layer_type="basic", out_features=["stage2"]
-    )
-    config = transformers.DetrConfig(
-        use_timm_backbone=False, use_pretrained_backbone=False, backbone=None, backbone_config=backbone, d_model=16,
-        encoder_layers=1, decoder_layers=1, encoder_ffn_dim=16, decoder_ffn_dim=16, encoder_attention_heads=2,
-        decoder_attention_heads=2, num_queries=4,
-    )  # fmt: skip
-    transformers.DetrForObjectDetection(config).save_pretrained(folder)
-
-
 @pytest.mark.parametrize(
     ("make", "runtime"),
-    [(_resnet, "onnxruntime"), (_resnet, "transformers.js"), (_segformer, "optimum"), (_detr, "onnxruntime")],
+    [
+        (save_resnet, "onnxruntime"),
+        (save_resnet, "transformers.js"),
+        (_segformer, "optimum"),
+        (save_detr, "onnxruntime"),
+    ],
 )
-def test_the_file_takes_any_size(make: Callable[[Path], None], runtime: Any, tmp_path: Path) -> None:
+def test_the_file_takes_any_size(make: Callable[[Path], object], runtime: Any, tmp_path: Path) -> None:
     torch.manual_seed(0)
     make(tmp_path / "model")
     export_model(str(tmp_path / "model"), tmp_path / "out", FolderOptions(runtime=runtime))

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from small_pictures import save_detr
 
 from exportguard.models import ModelCase
 from exportguard.models.catalogue import build_model
+from exportguard.models.natural_inputs.handed_over import _made_by_tokenizer
 from exportguard.runners.onnxruntime import OrtSession
 from exportguard.ship import FolderOptions, export_model
 from exportguard.ship.layout import MODEL_FILE
@@ -48,18 +50,6 @@ def _tapas(folder: Path) -> None:
     transformers.TapasForSequenceClassification(config).save_pretrained(folder)
 
 
-def _detr(folder: Path) -> None:
-    backbone = transformers.ResNetConfig(
-        embedding_size=4, hidden_sizes=[4, 8], depths=[1, 1], layer_type="basic", out_features=["stage2"]
-    )
-    config = transformers.DetrConfig(
-        use_timm_backbone=False, use_pretrained_backbone=False, backbone=None, backbone_config=backbone, d_model=16,
-        encoder_layers=1, decoder_layers=1, encoder_ffn_dim=16, decoder_ffn_dim=16, encoder_attention_heads=2,
-        decoder_attention_heads=2, num_queries=4,
-    )  # fmt: skip
-    transformers.DetrForObjectDetection(config).save_pretrained(folder)
-
-
 def _wav2vec2(folder: Path) -> None:
     config = transformers.Wav2Vec2Config(
         **_TEXT, conv_dim=(8, 8), conv_stride=(5, 2), conv_kernel=(10, 3), num_feat_extract_layers=2,
@@ -80,12 +70,12 @@ def _masked_wav2vec2(folder: Path) -> None:
         (_layoutlmv3, ["bbox", "pixel_values"]),
         (_markuplm, ["xpath_tags_seq", "xpath_subs_seq"]),
         (_tapas, ["token_type_ids"]),
-        (_detr, ["pixel_mask"]),
+        (save_detr, ["pixel_mask"]),
         (_masked_wav2vec2, ["attention_mask"]),
     ],
 )
 def test_a_file_has_an_input_for_it_and_reads_it(
-    make: Callable[[Path], None], names: list[str], tmp_path: Path
+    make: Callable[[Path], object], names: list[str], tmp_path: Path
 ) -> None:
     torch.manual_seed(0)
     make(tmp_path / "model")
@@ -109,10 +99,17 @@ def test_a_recording_has_no_mask_where_its_processor_makes_none(tmp_path: Path) 
     assert not result.left_out
 
 
+def test_files_in_the_working_folder_are_no_models_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tokenizer_config.json").write_text('{"model_input_names": ["input_ids", "token_type_ids"]}')
+    monkeypatch.chdir(tmp_path)
+    told = list(_made_by_tokenizer(transformers.GPT2Config()))
+    assert told == ["input_ids"]
+
+
 def test_a_runtime_whose_classes_do_not_give_it_has_a_file_without_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _detr(tmp_path / "model")
+    save_detr(tmp_path / "model")
     result = export_model(str(tmp_path / "model"), tmp_path / "out", FolderOptions(runtime="transformers.js"))
     assert (result.inputs, result.left_out) == (["pixel_values"], ["pixel_mask"])
     assert re.search("no input for pixel_mask", caplog.text)

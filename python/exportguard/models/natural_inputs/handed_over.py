@@ -6,15 +6,14 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from ...errors import REFUSALS
 from ...optional import OptionalModule
-from ..checkpoint_files import quiet_transformers
+from ..checkpoint_files import file_beside, quiet_transformers
 from .pixels import pictures
 from .search import Calls, Search, runs, tells_apart
 from .text import sentences
@@ -86,14 +85,14 @@ def _made_by_tokenizer(config: Any) -> list[str]:
 def _made_by_processors(config: Any) -> Iterator[str]:
     yield from _made_by(image_processing_auto.IMAGE_PROCESSOR_MAPPING, config)[1]
     said = _said_beside(config, "preprocessor_config.json")
-    own = getattr(transformers, str(said.get("feature_extractor_type")), None)
-    mapped, names = _made_by(feature_extraction_auto.FEATURE_EXTRACTOR_MAPPING, config)
-    extractor = own or mapped
-    if extractor is not None:
+    extractor, names = _made_by(feature_extraction_auto.FEATURE_EXTRACTOR_MAPPING, config)
+    if "feature_extractor_type" in said:
+        extractor, names = _with_names([getattr(transformers, said["feature_extractor_type"], None)])
+    if names:
         # Models trained with zeros behind recordings are to get them without a mask, and their processors have none.
         default = inspect.signature(extractor).parameters.get("return_attention_mask")
         is_masked = said.get("return_attention_mask", True if default is None else default.default)
-        yield from (name for name in getattr(own, "model_input_names", names) if is_masked or name != "attention_mask")
+        yield from (name for name in names if is_masked or name != "attention_mask")
 
 
 def _made_by(mapping: Any, config: Any) -> tuple[Any, Sequence[str]]:
@@ -101,22 +100,23 @@ def _made_by(mapping: Any, config: Any) -> tuple[Any, Sequence[str]]:
     try:
         with quiet_transformers():  # it tells which of the alternatives it takes
             made = mapping.get(type(config), None)
-        every = made.values() if isinstance(made, dict) else made if isinstance(made, tuple) else [made]
-        return next((one, one.model_input_names) for one in every if hasattr(one, "model_input_names"))
-    except (*REFUSALS, ImportError, StopIteration):  # there is none, or it is made with a package that is not there
+    except (*REFUSALS, ImportError):  # it is made with a package that is not there
+        return None, ()
+    return _with_names(made.values() if isinstance(made, dict) else made if isinstance(made, tuple) else [made])
+
+
+def _with_names(classes: Iterable[Any]) -> tuple[Any, Sequence[str]]:
+    try:
+        return next((one, one.model_input_names) for one in classes if hasattr(one, "model_input_names"))
+    except (ImportError, StopIteration):  # one stands for what needs a package that is not there; none has names
         return None, ()
 
 
 def _said_beside(config: Any, name: str) -> Mapping[str, Any]:
-    """A file beside the weights that the configuration was read with."""
-    path = Path(str(getattr(config, "_name_or_path", ""))) / name
-    return _read(path) if path.is_file() else {}
-
-
-@functools.cache
-def _read(path: Path) -> Mapping[str, Any]:
-    said = json.loads(path.read_text(encoding="utf-8"))
-    return said if isinstance(said, dict) else {}
+    """What a file beside the weights says; that it is one of fields was seen when the folder was opened."""
+    path = file_beside(config, name)
+    said: Mapping[str, Any] = {} if path is None else json.loads(path.read_text(encoding="utf-8"))
+    return said
 
 
 # ------------------------------------------------------------------------------------------------------- their forms

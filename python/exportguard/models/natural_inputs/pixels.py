@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from ...errors import REFUSALS
 from ...optional import OptionalModule
+from ..checkpoint_files import file_beside
 from .tensors import values
 
 transformers: Any = OptionalModule("transformers")
@@ -51,8 +51,8 @@ def has_several_sizes(config: object) -> bool:
 
 def _sizes_made_beside(config: object) -> Sequence[tuple[int, int]]:
     """The heights and widths of pictures that the processor in the folder of a checkpoint makes of some."""
-    folder = str(getattr(config, "_name_or_path", ""))
-    return _sizes_made_by(folder) if folder and (Path(folder) / _PROCESSOR).is_file() else ()
+    processor = file_beside(config, _PROCESSOR)
+    return () if processor is None else _sizes_made_by(str(processor.parent))
 
 
 @functools.cache
