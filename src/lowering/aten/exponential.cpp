@@ -1,3 +1,7 @@
+#include <ATen/ops/full.h>
+#include <ATen/ops/ldexp.h>
+#include <ATen/ops/zeros.h>
+
 #include <limits>
 #include <numbers>
 
@@ -48,11 +52,17 @@ Value* scaled_by_power(LoweringContext& ctx, Value* x, Value* exponent) {
   return ctx.op("Mul", {ctx.op("Mul", {ctx.op("Mul", {wide, third}), second}), first});
 }
 
-/// Of integers, and by exponents that are no integers, torch multiplies by a power that may be infinite.
+/// Whether torch scales floats by whole exponents as C does. Before 2.13 it multiplies by a power that may be infinite,
+/// as it still does of integers, and by exponents that are no integers.
+bool scales_exactly() {
+  static const bool is_exact = !at::ldexp(at::zeros({1}), at::full({1}, 300, at::kLong)).isnan().item<bool>();
+  return is_exact;
+}
+
 void lower_ldexp(LoweringContext& ctx) {
   Value* x = ctx.input(0);
   Value* exponent = ctx.input(1);
-  if (is_floating(x->dtype()) && is_integral(exponent->dtype())) {
+  if (is_floating(x->dtype()) && is_integral(exponent->dtype()) && scales_exactly()) {
     return ctx.result(scaled_by_power(ctx, x, exponent));
   }
   if (!is_floating(exponent->dtype())) exponent = ctx.cast(exponent, DType::kFloat32);
