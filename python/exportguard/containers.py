@@ -44,6 +44,14 @@ def names_of_module(module: object) -> dict[str, Any]:
     return held if isinstance(held, dict) else {}
 
 
+def attribute_of_module(module: object, name: str) -> Any:
+    """What a module names, imported by a lazy one if need be; None where it names nothing so, or cannot import it."""
+    try:
+        return getattr(module, name, None)
+    except (ImportError, RuntimeError):  # RuntimeError: the lazy modules of transformers 4
+        return None
+
+
 def file_of_module(module: object) -> str | None:
     """The file that a module was read from; None without one."""
     file = names_of_module(module).get("__file__")

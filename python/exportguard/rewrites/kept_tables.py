@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from exportguard.containers import file_of_module
 from exportguard.model_code import is_installed
 
 #: Of these types and no others: what is read lazily is not to be read here.
@@ -93,9 +94,7 @@ def _has_models(module: types.ModuleType) -> bool:
         return False
     kinds = [value for value in vars(module).values() if isinstance(value, type)]
     own = (kind for kind in kinds if kind.__module__ == module.__name__)
-    return not is_installed(getattr(module, "__file__", None) or "") or any(
-        issubclass(kind, torch.nn.Module) for kind in own
-    )
+    return not is_installed(file_of_module(module) or "") or any(issubclass(kind, torch.nn.Module) for kind in own)
 
 
 def _cached_functions(modules: Iterable[types.ModuleType]) -> Iterator[Any]:

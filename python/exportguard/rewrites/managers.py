@@ -17,6 +17,7 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from exportguard.containers import attribute_of_module
 from exportguard.rewrites import scope
 from exportguard.source.errors import RewriteError
 from exportguard.source.reading import definition_of
@@ -153,7 +154,7 @@ def _names_in(function: types.FunctionType, definition: ast.FunctionDef) -> Name
                 own[name] = sys.modules.get(alias.name if alias.asname else name)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             for alias in node.names:
-                own[alias.asname or alias.name] = getattr(sys.modules.get(node.module or ""), alias.name, None)
+                own[alias.asname or alias.name] = attribute_of_module(sys.modules.get(node.module or ""), alias.name)
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     outer = {name: cell.cell_contents for name, cell in cells if cell != types.CellType()}
     return own, outer, function.__globals__, vars(builtins)

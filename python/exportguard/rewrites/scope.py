@@ -8,6 +8,7 @@ import types
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from exportguard.containers import attribute_of_module
 from exportguard.source.walking import parts_of, walked
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
@@ -202,7 +203,7 @@ class Outside:
         other expression."""
         if isinstance(function, ast.Attribute):
             module = self.meant(function.value)
-            return getattr(module, function.attr, None) if isinstance(module, types.ModuleType) else None
+            return attribute_of_module(module, function.attr) if isinstance(module, types.ModuleType) else None
         return self(function.id) if isinstance(function, ast.Name) else None
 
 

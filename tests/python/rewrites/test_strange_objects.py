@@ -115,6 +115,9 @@ class Doubled(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if x.sum() > 0:
             return strange_package.double(x)  # type: ignore[name-defined]  # noqa: F821
+        if self.training:
+            for _ in strange_package.strange_lazy.count(x):  # type: ignore[name-defined]  # noqa: F821
+                x = x + 1
         return x
 
 
