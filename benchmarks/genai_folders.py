@@ -6,8 +6,9 @@
 An untrained model is saved once and made into a folder by each command in a process of its own, one after the other
 for several rounds: the least CPU seconds, and the highest MiB that it held ("anonymous" memory; what is mapped from
 files can be taken back). Ours is made twice, with and without the comparisons, which the builder has none of. Then
-onnxruntime-genai generates from both in turn: tokens a second of CPU time on one thread, the best of several rounds,
-and the median over the rounds of how many times faster ours is.
+onnxruntime-genai generates from both in turn, on one thread: tokens a second of CPU time at the median step, and how
+many times faster ours is; and how many times faster the builder's is than a copy of itself, which tells how much of
+that is chance.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -67,37 +69,53 @@ def made(command: Sequence[str]) -> tuple[float, float, str]:
 
 
 @dataclass(frozen=True)
-class Speed:
-    """Tokens a second of CPU time in the best round, the median seconds of a token by round, and the tokens."""
+class Pair:
+    """Tokens a second of each (the median step), how many times faster the first is, and the tokens that are equal."""
 
-    tokens: float
-    seconds: Sequence[float]
-    generated: list[int]
+    first: float
+    second: float
+    ratio: float
+    equal: int
 
 
-def speeds(folders: Sequence[Path], prompt: int, new: int, rounds: int) -> list[Speed]:
-    """Of each folder, without the prompt; who begins changes with every round."""
-    models = [onnxruntime_genai.Model(str(folder)) for folder in folders]
-    of_rounds: list[list[list[float]]] = [[] for _ in models]
-    generated: list[list[int]] = [[] for _ in models]
-    for turn in range(rounds):
-        for number in sorted(range(len(models)), reverse=turn % 2 == 1):
-            settings = onnxruntime_genai.GeneratorParams(models[number])
-            settings.set_search_options(max_length=prompt + new, min_length=prompt + new, do_sample=False)
-            generator = onnxruntime_genai.Generator(models[number], settings)
-            generator.append_tokens(torch.arange(3, 3 + prompt).remainder(200).add(3).to(torch.int32).numpy())
+def pair(first: Path, second: Path, options: argparse.Namespace) -> Pair:
+    """Two folders in turn, token by token, so that both meet what the machine does beside. Of two copies of one folder
+    the one that is loaded first is up to 4 % slower: each is loaded first as often as the other."""
+    ratios, steps, equal = [], [], options.new
+    for turn in range(options.loads):
+        folders = [first, second] if turn % 2 == 0 else [second, first]
+        models = [onnxruntime_genai.Model(str(folder)) for folder in folders]
+        taken, tokens = in_turn(models, options)
+        own = [row if turn % 2 == 0 else row[::-1] for row in taken]
+        ratios.append(statistics.median(b / a for a, b in own))
+        steps += own
+        equal = min(equal, sum(a == b for a, b in zip(*tokens, strict=True)) - options.prompt)
+    seconds = [statistics.median(row[side] for row in steps) for side in range(2)]
+    return Pair(1 / seconds[0], 1 / seconds[1], statistics.mean(ratios), equal)
+
+
+def in_turn(models: Sequence[Any], options: argparse.Namespace) -> tuple[list[list[float]], list[list[int]]]:
+    """CPU seconds of each model for each token but the first, by row; and the tokens of each."""
+    rows = []
+    prompt = torch.arange(3, 3 + options.prompt).remainder(200).add(3).to(torch.int32).numpy()
+    for _ in range(options.rounds):
+        generators = []
+        for model in models:
+            settings = onnxruntime_genai.GeneratorParams(model)
+            length = options.prompt + options.new
+            settings.set_search_options(max_length=length, min_length=length, do_sample=False)
+            generator = onnxruntime_genai.Generator(model, settings)
+            generator.append_tokens(prompt)
             generator.generate_next_token()
-            taken = []
-            for _ in range(new - 1):
+            generators.append(generator)
+        for step in range(options.new - 1):
+            row = [0.0] * len(models)
+            for side in sorted(range(len(models)), reverse=step % 2 == 1):
                 begin = time.process_time()
-                generator.generate_next_token()
-                taken.append(time.process_time() - begin)
-            of_rounds[number].append(taken)
-            generated[number] = [int(token) for token in generator.get_sequence(0)]
-    return [
-        Speed(max(len(taken) / sum(taken) for taken in own), [statistics.median(taken) for taken in own], tokens)
-        for own, tokens in zip(of_rounds, generated, strict=True)
-    ]
+                generators[side].generate_next_token()
+                row[side] = time.process_time() - begin
+            rows.append(row)
+    return rows, [[int(token) for token in generator.get_sequence(0)] for generator in generators]
 
 
 def one_thread(folder: Path) -> None:
@@ -120,14 +138,13 @@ def row(name: str, form: str, model: Path, options: argparse.Namespace) -> list[
         results = [(min(run[0] for run in runs), max(run[1] for run in runs)) for runs in zip(*rounds, strict=True)]
         for folder in (own, other):
             one_thread(folder)
-        speed, their_speed = speeds((own, other), options.prompt, options.new, options.rounds)
+        copy = Path(shutil.copytree(other, Path(place) / "copy"))
+        speed, control = pair(own, other, options), pair(copy, other, options)
     proved, plain, theirs = results
-    equal = sum(a == b for a, b in zip(speed.generated, their_speed.generated, strict=True)) - options.prompt
-    ratio = statistics.median(b / a for a, b in zip(speed.seconds, their_speed.seconds, strict=True))
     times = [f"{seconds:.1f}" for seconds, _ in (proved, plain, theirs)]
     memory = [f"{peak:.0f}" for _, peak in (proved, plain, theirs)]
-    told = [f"{speed.tokens:.1f}", f"{their_speed.tokens:.1f}", f"{ratio:.3f}"]
-    return [name, form, *times, *memory, *told, f"{equal} of {options.new}"]
+    told = [f"{speed.first:.1f}", f"{speed.second:.1f}", f"{speed.ratio:.3f}", f"{control.ratio:.3f}"]
+    return [name, form, *times, *memory, *told, f"{speed.equal} of {options.new}"]
 
 
 def save(name: str, folder: Path, options: argparse.Namespace) -> None:
@@ -145,17 +162,19 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--prompt", type=int, default=16)
     parser.add_argument("--new", type=int, default=48)
-    parser.add_argument("--rounds", type=int, default=24)
+    parser.add_argument("--loads", type=int, default=8, help="how often both are loaded")
+    parser.add_argument("--rounds", type=int, default=8, help="how often both generate when they are loaded")
+    parser.add_argument("--forms", nargs="*", choices=FORMS, default=FORMS)
     parser.add_argument("--folders", type=int, default=3, help="how often each command makes its folder")
     options = parser.parse_args()
     kinds = ("proved", "not compared", "builder")
     header = ["model", "form", *(f"CPU s, {kind}" for kind in kinds), *(f"MiB, {kind}" for kind in kinds)]
-    header += ["tokens/s, ours", "builder", "ours / builder", "equal tokens"]
+    header += ["tokens/s, ours", "builder", "ours / builder", "builder / builder", "equal tokens"]
     print("".join(markdown_table(header, [])), end="", flush=True)
     for name in options.models:
         with tempfile.TemporaryDirectory(dir=".") as folder:
             save(name, Path(folder) / "model", options)
-            for form in FORMS:
+            for form in options.forms:
                 print(f"| {' | '.join(row(name, form, Path(folder) / 'model', options))} |", flush=True)
 
 
