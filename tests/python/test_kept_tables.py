@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import kept_tables
 from exportguard import to_onnx
 from exportguard.axes.model_run import ModelRun
 from exportguard.inputs import CallInputs
+from exportguard.rewrites.kept_tables import KeptTables
 from kept_tables import KeepsATable
 
 PLACES = [name for name in vars(kept_tables) if name.startswith("in_a")]
@@ -45,3 +47,17 @@ def test_nothing_of_a_run_without_data_is_kept(name: str) -> None:
     call = CallInputs((torch.ones(2, 4),), {})
     assert not ModelRun(model, call).refuses_sizes(lambda: call)
     assert type(model(torch.ones(2, 4))) is torch.Tensor
+
+
+@pytest.mark.parametrize("name", ["in_a_cache", "in_a_wrapped_cache"])
+def test_a_cache_that_was_cleared_in_between_is_cleared_again(name: str) -> None:
+    """Which counts from 0 on again, and has as many misses as when the outer of two traces began."""
+    tables = importlib.reload(kept_tables)
+    table = getattr(tables, name)
+    table(4)
+    outer, inner = KeptTables([tables]), KeptTables([tables])
+    for kept, count in ((inner, 5), (outer, 4)):
+        with FakeTensorMode():
+            table(count)
+        kept.restore()
+    assert type(table(4)) is torch.Tensor

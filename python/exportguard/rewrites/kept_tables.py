@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import types
+import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -20,6 +21,8 @@ _CONTAINERS = (dict, OrderedDict, defaultdict, list, set, deque)
 _KNOWN = ("torch", "numpy", "sympy", "exportguard", "builtins")
 _NESTING = (tuple, list)
 _DEEP = 3  # containers in containers, and what holds them
+#: Of cached functions, which count from 0 again when they are cleared: another trace may have begun before that.
+_misses_cleared: weakref.WeakKeyDictionary[functools._lru_cache_wrapper[Any], int] = weakref.WeakKeyDictionary()
 
 
 class KeptTables:
@@ -53,13 +56,14 @@ class KeptTables:
                 container.clear()
                 _filler(container)(before)
         for cache, misses in self._caches.values():
-            if cache.cache_info().misses != misses:  # it holds what only the trace knows
+            if _misses_ever(cache) != misses:  # it holds what only the trace knows
+                _misses_cleared[cache] = _misses_ever(cache)
                 cache.cache_clear()
 
     def _note(self, value: Any, depth: int) -> None:
         """Looks for containers in what is defined in the modules, which it copies, and for cached functions."""
         if type(value) is functools._lru_cache_wrapper:
-            self._caches[id(value)] = (value, value.cache_info().misses)
+            self._caches[id(value)] = (value, _misses_ever(value))
             return
         if type(value) in _CONTAINERS:
             if id(value) in self._containers:
@@ -86,6 +90,10 @@ class KeptTables:
 
     def _is_own_kind(self, value: Any) -> bool:
         return isinstance(value, type) and value.__module__ in self._names
+
+
+def _misses_ever(cache: functools._lru_cache_wrapper[Any]) -> int:
+    return _misses_cleared.get(cache, 0) + cache.cache_info().misses
 
 
 def _has_models(module: types.ModuleType) -> bool:
