@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import sympy
+from sympy.core.relational import Relational
 
 from .expressions import (
     QUOTIENTS,
@@ -294,11 +295,31 @@ def sizes_to_try(ends: Range, numbers: set[int]) -> set[int]:
 def _sampled(guard: sympy.Basic, domain: Domain, false: list[Sizes], *, is_all: bool) -> tuple[list[Sizes], bool]:
     """The counterexamples to tell, smallest first, and whether there are no others."""
     each_once = {tuple(sizes.values()): sizes for sizes in false}.values()
-    ordered = sorted(each_once, key=lambda sizes: (sum(sizes.values()), max(sizes.values(), default=0)))
+    by_size = sorted(each_once, key=lambda sizes: (sum(sizes.values()), max(sizes.values(), default=0)))
+    ordered = _with_each_side(guard, by_size)
     if is_all or _holds_above(guard, domain, ordered):
         return (ordered, True) if len(ordered) <= _SHOWN else (ordered[:_SHOWN], False)
     step = max(1, len(ordered) // _SHOWN)
     return [*ordered[: _SHOWN // 2], *ordered[_SHOWN // 2 :: step]][:_SHOWN], False
+
+
+def _with_each_side(guard: sympy.Basic, ordered: list[Sizes]) -> list[Sizes]:
+    """With the first of those on each side of what is compared in front, the sides that are equal last.
+
+    `a > b` is false where both are equal, too: there `max(a, b)` is `b` as well, and a program that takes the one for
+    the other is right by luck.
+    """
+    compared = [part for part in guard.args or () if isinstance(part, Relational)] or [guard]
+    if not any(isinstance(part, sympy.Gt | sympy.Lt | sympy.Eq) for part in compared):
+        return ordered
+    differences = [part.args[0] - part.args[1] for part in compared if isinstance(part, Relational)]
+    evaluations = [Evaluation(one, sorted(one.free_symbols, key=str)) for one in differences]
+    firsts = dict[tuple[int, ...], Sizes]()
+    for sizes in ordered:
+        values = (evaluation(sizes) for evaluation in evaluations)
+        firsts.setdefault(tuple(0 if value is None else (value > 0) - (value < 0) for value in values), sizes)
+    chosen = [firsts[side] for side in sorted(firsts, key=lambda side: side.count(0))]
+    return [*chosen, *(sizes for sizes in ordered if not any(sizes is one for one in chosen))]
 
 
 def _holds_above(guard: sympy.Basic, domain: Domain, false: Sequence[Sizes]) -> bool:

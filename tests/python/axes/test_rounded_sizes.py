@@ -1,0 +1,90 @@
+"""Random programs that compare sizes rounded in one way or another: two that differ may be equal once rounded."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from exportguard import OnnxModel, to_onnx
+from exportguard.errors import AxisError
+
+_PROGRAMS = int(os.environ.get("EXPORTGUARD_SIZE_PROGRAMS", "8"))
+_FIRST = int(os.environ.get("EXPORTGUARD_SIZE_PROGRAMS_FROM", "0"))
+_SIZES = (1, 2, 3, 4, 7, 8, 9, 13, 16, 17, 31, 32, 33, 40, 64, 65, 70)
+_ROUNDED = ("{n}", "{n} // {c}", "{n} - {n} % {c}", "{n} + (-{n}) % {c}", "-(-{n} // {c})", "{n} % {c}", "min({n}, {c})")
+_FORMS = (
+    "torch.zeros(max({a}, {b}))",
+    "torch.zeros(min({a}, {b}))",
+    "torch.zeros({a} if {a} > {b} else {b})",
+    "torch.zeros({b} if {a} >= {b} else {a})",
+    "torch.zeros({a} + 1 if {a} != {b} else {b})",
+    "torch.zeros(max({a}, {b}, len(z)))",
+    "torch.zeros(sorted([{a}, {b}])[0])",
+    "x[: max({a} - ({b}), 0)].sum() + y",
+    "torch.cat([x, z]) if {a} < {b} else torch.cat([z, y])",
+)
+_TEXT = """
+import torch
+
+
+class Program(torch.nn.Module):
+    def forward(self, x, y, z):
+        n, m, k = len(x), len(y), len(z)
+        return {}
+"""
+
+
+def random_text(chosen: random.Random) -> str:
+    def rounded(name: str) -> str:
+        text = chosen.choice(_ROUNDED).format(n=name, c=chosen.choice((2, 3, 4, 8, 32)))
+        return f"{text}{chosen.choice(('', '', ' + k', ' + 1', ' + k % 4', ' * 2'))}"
+
+    return _TEXT.format(chosen.choice(_FORMS).format(a=rounded("n"), b=rounded(chosen.choice("mmmk"))))
+
+
+def made_of(text: str, folder: Path) -> torch.nn.Module:
+    file = folder / "rounded_sizes.py"
+    file.write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(f"rounded_sizes_{abs(hash(text))}", file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    program: torch.nn.Module = module.Program().eval()
+    return program
+
+
+def inputs_of(sizes: tuple[int, ...]) -> dict[str, torch.Tensor]:
+    return {name: torch.randn(size) for name, size in zip("xyz", sizes, strict=True)}
+
+
+def require_right(program: torch.nn.Module, model: OnnxModel, chosen: random.Random) -> None:
+    for _ in range(60):
+        sizes = tuple(chosen.choices(_SIZES, k=3))
+        given = inputs_of(sizes)
+        try:
+            expected: Any = program(**given)
+        except RuntimeError:  # sizes that do not go together
+            continue
+        (got,) = model.run(given).values()
+        torch.testing.assert_close(torch.as_tensor(got), expected, msg=f"at {sizes}")
+
+
+@pytest.mark.parametrize("seed", range(_FIRST, _FIRST + _PROGRAMS))
+@pytest.mark.parametrize("rewrite", [(), "auto"], ids=["as it is", "rewritten"])
+def test_what_is_kept_is_right_at_every_size(seed: int, rewrite: Any, tmp_path: Path) -> None:
+    chosen = random.Random(seed)
+    text = random_text(chosen)
+    program = made_of(text, tmp_path)
+    example = inputs_of(tuple(chosen.choices(_SIZES[1:], k=3)))
+    axes = {name: {0: axis} for name, axis in zip("xyz", "nmk", strict=True)}
+    try:
+        model = to_onnx(program, kwargs=example, dynamic_shapes=axes, rewrite=rewrite)
+    except AxisError:  # it is told that an axis is lost
+        return
+    require_right(program, model, chosen)
