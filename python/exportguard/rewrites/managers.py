@@ -17,6 +17,8 @@ import types
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import torch
+
 from exportguard.containers import attribute_of_module
 from exportguard.rewrites import scope
 from exportguard.source.errors import RewriteError
@@ -40,15 +42,27 @@ def may_swallow(expression: ast.expr, names: Names, depth: int = _DEPTH) -> bool
     if isinstance(expression, ast.NamedExpr):
         return may_swallow(expression.value, names, depth)
     is_call = isinstance(expression, ast.Call)
-    manager = resolved(expression.func if isinstance(expression, ast.Call) else expression, names)
+    named = expression.func if isinstance(expression, ast.Call) else expression
+    manager = resolved(named, names)
+    itself = _object_of_method(named, manager, names)
     if isinstance(manager, types.MethodType):
         manager = manager.__func__
     owner = manager if isinstance(manager, type | types.FunctionType | types.BuiltinFunctionType) else type(manager)
     if _is_known(owner):
         return False
     if isinstance(owner, types.FunctionType):
-        return not is_call or depth == 0 or _may_make_one_that_swallows(owner, depth - 1)
+        return not is_call or depth == 0 or _may_make_one_that_swallows(owner, itself, depth - 1)
     return not isinstance(owner, type) or manager is None or _may_exit(owner)
+
+
+def _object_of_method(named: ast.expr, manager: object, names: Names) -> Any:
+    """What a method is called of, which its first parameter stands for; None for what is no method."""
+    if isinstance(manager, types.MethodType):
+        return manager.__self__
+    owner = resolved(named.value, names) if isinstance(named, ast.Attribute) else None
+    if not isinstance(named, ast.Attribute) or isinstance(owner, types.ModuleType | type):
+        return None
+    return None if named.attr in getattr(owner, "__dict__", ()) else owner
 
 
 def _is_known(owner: object) -> bool:
@@ -72,18 +86,18 @@ def _is_false(value: ast.expr) -> bool:
     return isinstance(value, ast.Constant) and not value.value
 
 
-def _may_make_one_that_swallows(function: types.FunctionType, depth: int) -> bool:
+def _may_make_one_that_swallows(function: types.FunctionType, itself: Any, depth: int) -> bool:
     inner = vars(function).get("__wrapped__")
     if inner is not None:
         is_of_generator = function.__code__ is _MADE_OF_GENERATOR and isinstance(inner, types.FunctionType)
         definition = _definition(inner) if is_of_generator else None
-        return definition is None or _may_catch(definition, _names_in(inner, definition), depth)
+        return definition is None or _may_catch(definition, _names_in(inner, definition, itself), depth)
     definition = _definition(function)
     if definition is None or scope.contains(definition.body, ast.Yield, ast.YieldFrom, ast.Await):
         return True
     if definition.decorator_list:
         return True
-    names = _names_in(function, definition)
+    names = _names_in(function, definition, itself)
     return any(value is None or may_swallow(value, names, depth) for value in _returned(definition))
 
 
@@ -144,9 +158,16 @@ def _returned(function: ast.FunctionDef) -> Iterator[ast.expr | None]:
             yield node.value
 
 
-def _names_in(function: types.FunctionType, definition: ast.FunctionDef) -> Names:
-    """What names stand for in a function before it runs: its own are known only where it imports them."""
-    own: dict[str, Any] = dict.fromkeys([*scope.parameters(definition), *scope.assigned(definition.body)])
+def _names_in(function: types.FunctionType, definition: ast.FunctionDef, itself: Any) -> Names:
+    """What names stand for in a function before it runs: its own are known only where it imports them.
+
+    :param itself: what it is a method of, if that is known
+    """
+    assigned = scope.assigned(definition.body)
+    own: dict[str, Any] = dict.fromkeys([*scope.parameters(definition), *assigned])
+    first = next(iter([*definition.args.posonlyargs, *definition.args.args]), None)
+    if first is not None and first.arg not in assigned:
+        own[first.arg] = itself
     for node in scope.walk_scope(definition.body):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -177,6 +198,8 @@ def resolved(expression: ast.expr, names: Names) -> Any:
         return getattr(owner, expression.attr, None)
     if owner is None:
         return None
+    if isinstance(owner, torch.nn.Module) and expression.attr in vars(owner).get("_modules", ()):
+        return owner._modules[expression.attr]  # by `Module.__getattr__`, which a class may extend for further names
     found = inspect.getattr_static(owner, expression.attr, None)
     is_plain = isinstance(found, types.FunctionType) or expression.attr in getattr(owner, "__dict__", ())
     return found if is_plain else None  # a property, or the like, is code

@@ -17,7 +17,9 @@ from exportguard.errors import AxisError
 _PROGRAMS = int(os.environ.get("EXPORTGUARD_SIZE_PROGRAMS", "8"))
 _FIRST = int(os.environ.get("EXPORTGUARD_SIZE_PROGRAMS_FROM", "0"))
 _SIZES = (1, 2, 3, 4, 7, 8, 9, 13, 16, 17, 31, 32, 33, 40, 64, 65, 70)
-_ROUNDED = ("{n}", "{n} // {c}", "{n} - {n} % {c}", "{n} + (-{n}) % {c}", "-(-{n} // {c})", "{n} % {c}", "min({n}, {c})")
+_ROUNDED = (
+    *("{n}", "{n} // {c}", "{n} - {n} % {c}", "{n} + (-{n}) % {c}", "-(-{n} // {c})", "{n} % {c}", "min({n}, {c})"),
+)
 _FORMS = (
     "torch.zeros(max({a}, {b}))",
     "torch.zeros(min({a}, {b}))",
@@ -52,7 +54,8 @@ def made_of(text: str, folder: Path) -> torch.nn.Module:
     file = folder / "rounded_sizes.py"
     file.write_text(text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(f"rounded_sizes_{abs(hash(text))}", file)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     program: torch.nn.Module = module.Program().eval()

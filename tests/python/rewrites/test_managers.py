@@ -167,6 +167,9 @@ PASSES: dict[str, Callable[[], Any]] = {
     "PASSING": lambda: PASSING,
     "HOLDER.held": lambda: HOLDER.held,
     "HOLDER.timer()": lambda: HOLDER.timer(),
+    "NESTING.nested(1)": lambda: NESTING.nested(1),
+    "NESTING.passed_on()": lambda: NESTING.passed_on(),
+    "ADAPTED.hooked()": lambda: ADAPTED.hooked(),
     "plain()": lambda: plain(),
     "timed()": lambda: timed(),
     "nested()": lambda: nested(),
@@ -201,6 +204,11 @@ MAY: dict[str, Callable[[], Any]] = {
     "endless()": lambda: endless(),
     "plain() if ENDLESS else catching()": lambda: catching(),
     "TABLE['a']()": lambda: TABLE["a"](),
+    "NESTING.nested_catcher()": lambda: NESTING.nested_catcher(),
+    "NESTING.of_another()": lambda: NESTING.of_another(),
+    "NESTING.own_catcher()": lambda: NESTING.own_catcher(),
+    "NESTING.caught()": lambda: NESTING.caught(),
+    "ADAPTED.quiet()": lambda: ADAPTED.quiet(),
     "(lambda: Ends())()": lambda: Ends(),
 }
 PASSING, ENDING, TABLE = Passes(), Ends(), {"a": Ends}
@@ -223,7 +231,69 @@ class Holder:
             yield
 
 
-HOLDER = Holder()
+class Nesting(Holder):
+    """Whose managers enter those of what it holds, as adapters around a model do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.own_catcher = Holder(), catching
+
+    @contextmanager
+    def nested(self, *_: Any) -> Iterator[None]:
+        if hasattr(self.inner, "timer"):
+            with self.inner.timer():
+                yield
+            return
+        yield
+
+    @contextmanager
+    def nested_catcher(self) -> Iterator[None]:
+        with self.inner.catcher():
+            yield
+
+    @contextmanager
+    def of_another(self) -> Iterator[None]:
+        self = self.inner  # noqa: PLW0642 - which is then no more what the method is of
+        with self.catcher():
+            yield
+
+    def passed_on(self) -> Any:
+        return self.inner.timer()
+
+    def caught(self) -> Any:
+        return self.inner.catcher()
+
+
+class Adapted(torch.nn.Module):
+    """The same around a part, which torch keeps in a table of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = Adapter()
+
+    @contextmanager
+    def hooked(self) -> Iterator[None]:
+        with self.part.hooks():
+            yield
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        with self.part.silent():
+            yield
+
+
+class Adapter(torch.nn.Module):
+    @contextmanager
+    def hooks(self) -> Iterator[None]:
+        yield
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        with suppress(ValueError):
+            yield
+
+
+HOLDER, NESTING, ADAPTED = Holder(), Nesting(), Adapted()
 
 
 def ends(manager: Any) -> bool:
