@@ -253,7 +253,7 @@ class Nesting(Holder):
 
     @contextmanager
     def of_another(self) -> Iterator[None]:
-        self = self.inner  # noqa: PLW0642 - which is then no more what the method is of
+        self = self.inner
         with self.catcher():
             yield
 
