@@ -18,6 +18,7 @@ from exportguard.inputs import CallInputs
 from exportguard.signature import TracedInputs, symbol_names
 from exportguard.size_words import in_python
 
+from .derived import follow
 from .examples import sizes_of_examples
 from .expressions import Evaluation, Range, Sizes
 from .recording import Decision, QuestionOfNone
@@ -49,7 +50,11 @@ class Trace:
         self.shape_env = self.traced.shape_env
         self.asked_names = _names_as_asked(self.traced, self.example.shapes)
         self.names = {**self.asked_names, **symbol_names(self.traced, self.example.shapes)}
-        self.same = _asked_relations(self.traced, self.example.relations, self.shape_env.replacements)
+        asked = _asked_relations(self.traced, self.example.relations, self.shape_env.replacements)
+        derived, of_derived = follow(
+            (shape.axes[axis], size) for shape, axis, size in axes_asked(self.traced, self.example.shapes)
+        )
+        self.same = {**derived, **asked}
         self.lines = {decision.condition: decision.line for decision in self.decisions}
         self.at_hand = {decision.condition: decision.at_hand for decision in self.decisions}
         self.tests = {decision.condition for decision in self.decisions if decision.is_test}
@@ -58,7 +63,7 @@ class Trace:
         given = sizes_of_examples(self.traced, self.calls)
         self.examples = [(call, self.all_sizes(sizes)) for call, sizes in given]
         conditions = (self.replaced(with_relations(self, entry)) for entry in self.within.as_traced(self.traced))
-        self.assumed = [entry for entry in conditions if entry != sympy.true]
+        self.assumed = [entry for entry in (*conditions, *of_derived) if entry != sympy.true]
         self.known += self.assumed
         self.trial.tests_at = self._own_tests_at
         in_code = [entry.in_code for entry in self.decisions if entry.is_test and entry.is_own]
