@@ -306,6 +306,15 @@ def numel(owner: Any) -> Any:
     return math.prod(owner) if isinstance(owner, torch.Size) else owner.numel()
 
 
+def joined_shape(first: Any, second: Any) -> Any:
+    """`x.shape[:-1] + (n,)`: a `torch.Size` takes no tensors, which numbers of data are in a branch."""
+    parts = (first, second)
+    are_shapes = all(type(part) in (torch.Size, tuple) for part in parts)
+    if are_shapes and any(isinstance(entry, torch.Tensor) for part in parts for entry in part):
+        return (*first, *second)
+    return first + second
+
+
 def bit_length(number: Any) -> Any:
     """`number.bit_length()`: how many of its shifts by 0, 1, 2, … leave something."""
     if not depends_on_data(number) and not isinstance(number, torch.SymInt):

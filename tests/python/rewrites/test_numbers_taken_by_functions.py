@@ -78,6 +78,24 @@ RIGHT = {
             return x.sum() * len(positive)
         return x.sum() - 1
     """,
+    "a shape of a number": """
+        kept = x[x[:, 0] > 0]
+        count = None
+        if count is None:
+            count = int(kept.abs().max()) + 1 if kept.numel() > 0 else 0
+        return kept.new_ones(kept.shape[:0] + (count,) + kept.shape[1:])
+    """,
+    "a shape of two numbers": """
+        if x.sum() > 0:
+            n = int(x.abs().max()) + 1
+            return x.new_ones((n,) + x.shape[1:] + (1,)) + n
+        return x.new_zeros(x.shape + (1,))
+    """,
+    "a tuple that is no shape": """
+        parts = (x,) + tuple(x[:, i] for i in range(2))
+        parts = parts + (x.sum(),) + ("a",)
+        return parts[0] + parts[3] * len(parts[4])
+    """,
     "a cached function of two tensors": """
         if x.sum() > 0:
             x = x + 1
