@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import sympy
@@ -33,6 +33,7 @@ from .expressions import Range, Sizes, remembering
 from .forms import FORMED, LOOPS, SQUEEZING, decisions_of_forms, questions_of_loops, require_no_squeezes_of_data
 from .further_sizes import bounds_of_nothing_asked, multiples_beyond
 from .implication import Answer, decide
+from .less_work import with_less_work
 from .model_run import ModelRun
 from .none import bounds_at_none, bounds_of_empty_caches
 from .other_numbers import sizes_of_other_numbers
@@ -307,7 +308,7 @@ def _tried(trace: Trace, points: Sequence[Sizes]) -> tuple[Kind | None, Sizes]:
     """Whose bound it is, and the sizes that show it; None if the model cannot be run at other sizes."""
     if not points:
         return None, {}
-    answers = list(_answers(trace, points))
+    answers = list(_answers(trace, (with_less_work(trace, point, _cell) for point in points)))
     known = [(sizes, refused) for sizes, refused in answers if refused is not None]
     if not known:
         return None, points[0]
@@ -376,7 +377,7 @@ def _is_asked_by_operators_alone(trace: Trace, guard: sympy.Basic, points: Seque
     return guard not in asked and not any(any(decided_differently(trace, sizes)) for sizes in points)
 
 
-def _answers(trace: Trace, points: Sequence[Sizes]) -> Iterator[tuple[Sizes, bool | None]]:
+def _answers(trace: Trace, points: Iterable[Sizes]) -> Iterator[tuple[Sizes, bool | None]]:
     """Whether the model refuses each size, until it has taken as many as are tried.
 
     Two that give all questions the same answers, a small and a larger one, tell of a long program what a third would.

@@ -42,7 +42,7 @@ _IN_A_ROW = 3  # calls of other sizes
 # A model is run in full for no more than this many rows of inputs (attention compares each with each) and products with
 # weights, which take some 0.1 s; and for no more than these products, which take a second, if it has to be.
 _QUICK_ROWS = 1100
-_AFFORDABLE_PRODUCTS = 2**34
+AFFORDABLE_PRODUCTS = 2**34
 
 
 class ModelRun:
@@ -282,7 +282,7 @@ class TriedCall:
 
     def is_affordable(self) -> bool:
         """Whether it can be run, though it may take longer than without its data."""
-        return self._work()[1] <= _AFFORDABLE_PRODUCTS
+        return self._work()[1] <= AFFORDABLE_PRODUCTS
 
     def threads(self) -> contextlib.AbstractContextManager[None]:
         """As many threads as are of use; the model and the program are to run with as many, for they sum alike."""

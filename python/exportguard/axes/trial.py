@@ -22,12 +22,13 @@ from .bodies import Course, ManyStepsError
 from .examples import sizes_of_examples
 from .expressions import Sizes
 from .left_behind import Key, Written, is_lost, left_otherwise
-from .model_run import ModelRun, TriedCall
+from .model_run import AFFORDABLE_PRODUCTS, ModelRun, TriedCall
 from .resizing import InputsOfOtherSizes, with_data_at_ends, with_masks, with_other_data
 from .rounding import agree, difference, rank
 from .traced_program import TracedProgram
 from .true_shapes import GraphWithCutTables, OtherShapeError
 from .vast import Room, numbers_of_entries
+from .work import Work
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +92,14 @@ class Trial:
     def _room(self) -> Room:
         return Room(self.numbers_of_entries)
 
+    @functools.cached_property
+    def _work(self) -> Work:
+        return Work(self._program.nodes)
+
+    def is_little_work(self, sizes: Sizes) -> bool:
+        """Whether the program computes no more than seconds at these sizes."""
+        return self._work.products(sizes) <= AFFORDABLE_PRODUCTS
+
     @property
     def is_of_own_module(self) -> bool:
         """Whether the class of the model is the user's own."""
@@ -114,12 +123,12 @@ class Trial:
     def is_quick(self, sizes: Sizes) -> bool:
         """Whether the model is run at these sizes in no time."""
         call = self._at(sizes)
-        return call is not None and call.is_quick()
+        return call is not None and call.is_quick() and self.is_little_work(sizes)
 
     def is_affordable(self, sizes: Sizes) -> bool:
         """Whether the model can be run at these sizes, and takes no more than seconds."""
         call = self._at(sizes)
-        return call is not None and call.is_affordable()
+        return call is not None and call.is_affordable() and self.is_little_work(sizes)
 
     def outcome(self, sizes: Sizes, *, with_ends: bool = False) -> Outcome:
         """Whether model and program do the same at these sizes; `with_ends` for data at the ends in any case."""

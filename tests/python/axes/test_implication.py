@@ -56,7 +56,7 @@ PROVED = {
 DISPROVED = {
     "a bound": (s > 4, [2, 3, 4], True),
     "a single chunk": (sympy.Ne(FloorDiv(padded, 4), 1), [2, 3, 4], True),
-    "a value": (sympy.Eq(IntTrueDiv(s, 2), 3.0), [2, 3, 4], False),
+    "a value": (sympy.Eq(IntTrueDiv(s, 2), 3.0), [2, 7, 3], False),  # on both sides of it
     "a large bound": (s <= 512, [513], False),
     "the most of both": (Max(s, 5) <= s, [2, 3, 4], True),
     "what may be nothing": (sympy.Ne(Mod(FloorDiv(s, 4), 4 * FloorDiv(s, 4)), 0), [2, 3], True),
