@@ -45,6 +45,7 @@ class Trace:
     known: list[sympy.Basic] = field(default_factory=list)  # bounds beyond which nothing more is tried
     relations: set[str] = field(default_factory=set)  # lines at which the model wants sizes to be equal
     _evaluations: dict[sympy.Basic, Evaluation] = field(default_factory=dict)
+    _all_sizes: dict[Any, Sizes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.shape_env = self.traced.shape_env
@@ -101,11 +102,15 @@ class Trace:
         A size that the trace took for what it computes of others is that where it is not given: a model refuses most
         other sizes for that alone, whatever else it asks of them.
         """
-        found = self._with_following({**self.hints, **sizes}, sizes)
-        for equation in self._equations if sizes else ():
-            if self.value(equation, found) is False:
-                found = self._solved(equation, found, sizes)
-        return found
+        # What is looked for begins at the least size, which is all that changes here while bounds are found.
+        key = frozenset(sizes.items()), tuple(ends.low for ends in self.domain.values())
+        if key not in self._all_sizes:
+            found = self._with_following({**self.hints, **sizes}, sizes)
+            for equation in self._equations if sizes else ():
+                if self.value(equation, found) is False:
+                    found = self._solved(equation, found, sizes)
+            self._all_sizes[key] = found
+        return {**self._all_sizes[key]}
 
     def _with_following(self, found: dict[sympy.Symbol, int], given: Sizes) -> dict[sympy.Symbol, int]:
         for symbol, (symbols, evaluation) in self._following.items():

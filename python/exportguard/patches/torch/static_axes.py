@@ -41,7 +41,8 @@ def model_line() -> str:
     if inner is None:
         return "no line of the model, but when torch compared the axes of the inputs at the end"
     caller = None if _is_models_own(inner) else next(filter(_is_models_own, frames), None)
-    return _line_of(inner) if caller is None else f"{_line_of(inner)}, called by {_line_of(caller)}"
+    lines = dict.fromkeys(_line_of(frame) for frame in (inner, caller) if frame is not None)  # one of both, or two
+    return ", called by ".join(lines)
 
 
 def _model_frames() -> Iterator[types.FrameType]:
