@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -101,7 +102,7 @@ class Exported:
         if not lost:
             return
         listed = "\n".join(f"  {told}" for told in (*lost, *loops_left(self.program), *filter(None, [self.untested])))
-        remedy = f"{_REMEDY}{_REWRITTEN}" if self.may_rewrite else _REMEDY
+        remedy = f"{_REMEDY}{_for_multiples(lost)}{_REWRITTEN if self.may_rewrite else ''}"
         text = f"of the axes that were asked to change, {len(lost)} do not, or not to every size:\n{listed}\n{remedy}"
         if on_fixed_axis == "error":
             raise AxisError(f'{text}, or pass on_fixed_axis="warn"')
@@ -112,7 +113,19 @@ _REMEDY = (
     "What to do: write that line so that it holds for any size, leave the axis out of dynamic_shapes, give axes that "
     "are always of one size one name, or ask for the sizes that come, with torch.export.Dim(name, min=…, max=…)"
 )
+_MULTIPLES = re.compile(r"(\w+) % (\d+) == 0")
 _REWRITTEN = ', or pass rewrite="auto" to have loops over sizes and tests on them rewritten'
+
+
+def _for_multiples(lost: Sequence[AxisOutcome]) -> str:
+    """How to ask for the multiples of a number, where an axis is lost for other sizes."""
+    for axis in lost:
+        for bound in axis.bounds:
+            found = _MULTIPLES.fullmatch(bound.condition) if bound.excludes_what_was_asked else None
+            if found is not None and found[1] == axis.size:
+                name = axis.asked if axis.asked.isidentifier() else "n"
+                return f", or with {found[2]} * torch.export.Dim({name!r}) for multiples of {found[2]}"
+    return ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,6 +70,7 @@ PROGRAMS: Mapping[str, tuple[Forward, Any, Any, Callable[[int], tuple[int, int]]
 
 @pytest.mark.parametrize("rewrite", [(), "auto"], ids=["as it is", "rewritten"])
 @pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.thinned(2)
 def test_what_is_excluded_is_not_asked_for(name: str, rewrite: Any) -> None:
     function, x, y, sizes = PROGRAMS[name]
 
@@ -89,3 +90,14 @@ def test_what_is_allowed_is_still_asked_for() -> None:
     axes = {"x": {0: 8 * K}, "y": None}
     with pytest.raises(AxisError, match="% 16"):
         to_onnx(Called(halves).eval(), (torch.randn(24), torch.randn(3)), dynamic_shapes=axes)
+
+
+def test_who_loses_all_other_sizes_is_told_how_to_ask_for_multiples() -> None:
+    example = (torch.randn(24), torch.randn(3))
+    with pytest.raises(AxisError) as raised:
+        to_onnx(Called(asked).eval(), example, dynamic_shapes={"x": {0: "n"}, "y": None})
+    advice = "8 * torch.export.Dim('n')"
+    assert f"or with {advice} for multiples of 8" in str(raised.value)
+    axes = {"x": {0: eval(advice)}, "y": None}
+    (axis,) = to_onnx(Called(asked).eval(), example, dynamic_shapes=axes).axes
+    assert axis.kept
