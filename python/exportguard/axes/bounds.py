@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import sympy
@@ -308,7 +308,7 @@ def _tried(trace: Trace, points: Sequence[Sizes]) -> tuple[Kind | None, Sizes]:
     """Whose bound it is, and the sizes that show it; None if the model cannot be run at other sizes."""
     if not points:
         return None, {}
-    answers = list(_answers(trace, (with_less_work(trace, point, _cell) for point in points)))
+    answers = list(_answers(trace, points))
     known = [(sizes, refused) for sizes, refused in answers if refused is not None]
     if not known:
         return None, points[0]
@@ -377,7 +377,7 @@ def _is_asked_by_operators_alone(trace: Trace, guard: sympy.Basic, points: Seque
     return guard not in asked and not any(any(decided_differently(trace, sizes)) for sizes in points)
 
 
-def _answers(trace: Trace, points: Iterable[Sizes]) -> Iterator[tuple[Sizes, bool | None]]:
+def _answers(trace: Trace, points: Sequence[Sizes]) -> Iterator[tuple[Sizes, bool | None]]:
     """Whether the model refuses each size, until it has taken as many as are tried.
 
     Two that give all questions the same answers, a small and a larger one, tell of a long program what a third would.
@@ -385,11 +385,12 @@ def _answers(trace: Trace, points: Iterable[Sizes]) -> Iterator[tuple[Sizes, boo
     where it stops.
     """
     taken, stopped = list[_Cell](), list[_Cell]()
-    for sizes in points:
-        cell = _cell(trace, sizes)
+    for point in points:
+        cell = _cell(trace, point)
         is_told = taken.count(cell) == _ALIKE or stopped.count(cell) == _TRIALS
         if is_told and not trace.trial.may_try_many:
             continue
+        sizes = with_less_work(trace, point, _cell)
         refused = trace.trial.refuses(trace.all_sizes(sizes))
         yield sizes, refused
         if refused is not None:

@@ -235,6 +235,8 @@ class TriedCall:
         self._refused: bool | None = None
         self._outputs: list[Any] | None = None
         self._tests_data = False
+        #: Whether the program is known to compute no more than what is run in 0.1 s, for the one that knows it.
+        self.is_little: Callable[[], bool] = lambda: False
         self.structure: object = None
         self.written: Written = {}
 
@@ -244,7 +246,7 @@ class TriedCall:
         Where that is much to compute it is run without its data, if it can be, which takes the same time whatever the
         sizes.
         """
-        if self._refused is None and not self.is_quick():
+        if self._refused is None and not self.is_quick() and not self.is_little():
             self._refused = self._run.refuses_without_data(self)
         return self.outputs() is None if self._refused is None else self._refused
 

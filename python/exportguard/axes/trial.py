@@ -14,7 +14,7 @@ import sympy
 import torch
 from torch.export import ExportedProgram
 
-from exportguard.devices import same_random_numbers
+from exportguard.devices import QUICK_PRODUCTS, same_random_numbers
 from exportguard.inputs import CallInputs
 from exportguard.lost_buffers import tell_lost
 
@@ -239,7 +239,9 @@ class Trial:
         key = _key(sizes)
         if key not in self._calls:
             inputs = self._others(sizes) if self._others is not None and self._room.is_there(sizes) else None
-            self._calls[key] = None if inputs is None else self._run.of(inputs)
+            call = self._calls[key] = None if inputs is None else self._run.of(inputs)
+            if call is not None:
+                call.is_little = lambda: 0 < self._work.products(sizes) <= QUICK_PRODUCTS
         return self._calls[key]
 
     def _compared(self, call: TriedCall, sizes: Sizes, *, with_ends: bool = False) -> Outcome:
