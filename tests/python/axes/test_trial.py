@@ -115,6 +115,13 @@ def test_error_of_pythons_arithmetic_is_a_refusal() -> None:
     assert trial.outcome(sizes_of(found, 3)) == Outcome.REFUSED
 
 
+@pytest.fixture
+def much_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that a program computes is more than what is run to find out whether a model takes a size."""
+    monkeypatch.setattr("exportguard.axes.trial.QUICK_PRODUCTS", 0)
+
+
+@pytest.mark.usefixtures("much_work")
 def test_large_model_is_tried_without_its_data() -> None:
     x = torch.rand(2, 600, 4)  # more rows than are run for that
     model = Stack().eval()
@@ -135,6 +142,7 @@ class Reads(torch.nn.Module):
         return x * float(x.sum() > 0)
 
 
+@pytest.mark.usefixtures("much_work")
 @pytest.mark.parametrize(("size", "is_refused"), [(700, False), (901, True)])
 def test_fake_tensors_that_are_refused_are_no_refusal_of_their_sizes(size: int, is_refused: bool) -> None:
     x = torch.rand(2, 600, 4)
