@@ -250,7 +250,7 @@ class Trial:
         is_of_a_test = outcome == Outcome.AGREES and (with_ends or self._is_behind_another_test(call, sizes))
         self._with_ends |= {call} if is_of_a_test else set()
         is_chance = is_of_a_test or call.tests_data() or (self._program.branches and self._is_of_few_calls)
-        if outcome != Outcome.AGREES or not is_chance:
+        if outcome not in (Outcome.AGREES, Outcome.REPEATS) or not is_chance:
             return outcome
         ends = with_data_at_ends(call.inputs, self.numbers) if is_of_a_test else ()
         inputs = itertools.chain(with_other_data(call.inputs), ends)

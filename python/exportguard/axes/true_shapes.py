@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,8 @@ from .forms import formed_as_traced
 from .silence import torch_silent
 
 logger = logging.getLogger(__name__)
+
+_aten = torch.ops.aten
 
 _Block = Callable[..., Sequence[Any]]
 
@@ -306,10 +308,10 @@ def is_assertion(target: object) -> bool:
 class GraphWithTrueShapes(torch.fx.Interpreter):
     """Runs a graph as its conversion is meant to: the shapes in it are true, and its assertions are left out.
 
-    `shapes_follow`: those in a block follow from those of what it takes.
+    `shapes_follow`: those in a block follow from those of what it takes; `bodies_follow`: those in branches and loops.
     """
 
-    shapes_follow = True
+    shapes_follow = bodies_follow = True
 
     def __init__(
         self, module: torch.nn.Module, sizes: TracedSizes, blocks: Blocks | None = None, *, graph: Graph | None = None
@@ -378,7 +380,7 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
         The first time that a run comes to it, its shapes are looked at; further steps of a loop have the same.
         """
         made = self._blocks.reading.function_of(module) or self._in_python(module, _Body)
-        if not self.shapes_follow:
+        if not self.bodies_follow:
             return made
         first = self._in_python(module, _BodyWithTrueShapes)
         return lambda *given: (first if self._blocks.is_first(module) else made)(*given)
@@ -392,7 +394,7 @@ class GraphWithTrueShapes(torch.fx.Interpreter):
         Raises:
             OtherShapeError: one is another than the trace says.
         """
-        if not self.shapes_follow or not self._blocks.is_first(module):
+        if not self.bodies_follow or not self._blocks.is_first(module):
             return
         looked_at = self._blocks.reading.looked_at
         at = (module, self._sizes.key, *map(_form_of, given))
@@ -487,19 +489,42 @@ class _ShapesAlone(_BodyWithTrueShapes):
         return _values(type(self)(module, self._sizes, self._blocks).run(*given))
 
 
+#: What a file computes of the entries that are there, beside the pointwise operators; of others it may have the traced
+#: size written into it, as of `ones_like`.
+_OF_WHAT_IS_THERE = frozenset(
+    (
+        *(_aten.slice.Tensor, _aten.select.int, _aten.unsqueeze.default, _aten.expand.default, _aten.alias.default),
+        *(_aten.transpose.int, _aten.permute.default, _aten.contiguous.default, _aten.detach.default),
+        *(_aten.to.dtype, _aten.to.dtype_layout, _aten.to.device, _aten.to.other, _aten._to_copy.default),
+        *(_aten.type_as.default, _aten.masked_fill.Tensor, _aten.__and__.Tensor, _aten.__or__.Tensor),
+        *(_aten.embedding.default, _aten.index.Tensor, _aten.index_select.default),
+    )
+)
+
+
 class GraphWithCutTables(GraphWithTrueShapes):
     """The same, but for single entries in place of several, which may not be what it returns: a file says how many."""
 
     shapes_follow = False
+    _cut: set[Node] | None = None  # nodes with single entries in place of several
 
     def run_node(self, n: Node) -> Any:
         if n.op == "output":
-            for result in n.all_input_nodes:
-                shapes = self._blocks.reading.call_of(result).shapes
-                for value, traced in zip(_values(self.env[result]), shapes, strict=False):
-                    if traced is not None and self._sizes.shape(traced) != value.shape:
-                        raise OtherShapeError(f"{result} has the shape {[*value.shape]} and was traced as {[*traced]}")
+            self._require_traced(n.all_input_nodes, lambda value, traced: self._sizes.shape(traced) != value.shape)
+        elif n.op == "call_function" and n.target is not MARKER and self._blocks.reading.call_of(n).has_bodies:
+            given = [node for node in n.all_input_nodes if node.op != "get_attr"]  # the others are bodies
+            self._require_traced(given, lambda value, traced: bool(self._others(value, traced)))
+        elif self._cut and not self._cut.isdisjoint(n.all_input_nodes) and not _is_of_what_is_there(n.target):
+            raise OtherShapeError(f"{n} is given single entries in place of several")
         return super().run_node(n)
+
+    def _require_traced(self, given: Iterable[Node], is_other: Callable[[torch.Tensor, _Shape], bool]) -> None:
+        """A file says what size its outputs have, and what its branches and loops are given."""
+        for node in given:
+            shapes = self._blocks.reading.call_of(node).shapes
+            for value, traced in zip(_values(self.env[node]), shapes, strict=False):
+                if traced is not None and is_other(value, traced):
+                    raise OtherShapeError(f"{node} has the shape {[*value.shape]} and was traced as {[*traced]}")
 
     def may_have(self, others: Sequence[int]) -> bool:
         return all(size == 1 for size in others)
@@ -507,10 +532,16 @@ class GraphWithCutTables(GraphWithTrueShapes):
     def _require_shape(self, node: Node, value: torch.Tensor, traced: _Shape) -> None:
         # A file joins what is written with what is around it, which has to have the traced size; and it says what size
         # branches and loops give, to which the runtime holds them.
-        is_written = node.target == torch.ops.aten.slice.Tensor and any(_writes_into(user, node) for user in node.users)
+        is_written = node.target == _aten.slice.Tensor and any(_writes_into(user, node) for user in node.users)
         if is_written or (self._blocks.reading.call_of(node).has_bodies and self._others(value, traced)):
             raise OtherShapeError(f"{node} has the shape {[*value.shape]} and was traced as {[*traced]}")
         super()._require_shape(node, value, traced)
+        self._cut = {*(self._cut or ()), node}
+
+
+def _is_of_what_is_there(target: Any) -> bool:
+    is_pointwise = isinstance(target, torch._ops.OpOverload) and torch.Tag.pointwise in target.tags
+    return is_pointwise or target in _OF_WHAT_IS_THERE or target is MARKER
 
 
 def _writes_into(user: Node, node: Node) -> bool:
