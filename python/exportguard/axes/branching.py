@@ -385,7 +385,12 @@ class _Joining:
     def _symbolic(self, size: sympy.Expr | None) -> Any:
         if size is None:
             return self._env.create_unbacked_symint()
-        return int(size) if size.is_Integer else self._env.create_symintnode(size, hint=None)
+        if size.is_Integer:
+            return int(size)
+        made = self._env.create_symintnode(size, hint=None)
+        # Both ways may make `n - m` rows and the sizes of the example go a third, on which that is negative.
+        is_there = made.node.hint is None or made.node.hint >= 0
+        return made if is_there else self._env.create_unbacked_symint()
 
 
 def _merged(one: Sequence[sympy.Expr | None], other: Sequence[sympy.Expr | None]) -> list[sympy.Expr | None]:

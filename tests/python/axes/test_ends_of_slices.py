@@ -46,3 +46,22 @@ def test_a_product_of_sizes_may_be_shorter_than_the_slice(name: str) -> None:
         x = torch.rand(shape)
         (got,) = model.run({"x": x}).values()
         torch.testing.assert_close(torch.as_tensor(got), OF_ALL[name](x), msg=str(shape))
+
+
+class EndsAtAnother(torch.nn.Module):
+    """On two ways there are `n - m` rows, which is negative at the sizes of the example, of which neither way is."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        n, m = x.shape[0], y.shape[0]
+        return x[-m:], x[m:n], x[n // 2 : m]
+
+
+def test_slices_that_end_at_another_size_are_right_on_every_way() -> None:
+    model = EndsAtAnother().eval()
+    example = (torch.randn(7, 4), torch.randn(8, 4))
+    onnx = to_onnx(model, example, dynamic_shapes=({0: "n"}, {0: "m"}), rewrite="auto")
+    assert all(axis.kept for axis in onnx.axes)
+    for n, m in [(1, 1), (1, 9), (2, 1), (7, 8), (8, 7), (9, 3), (16, 5), (16, 17)]:
+        given = {"x": torch.randn(n, 4), "y": torch.randn(m, 4)}
+        for got, expected in zip(onnx.run(given).values(), model(**given), strict=True):
+            torch.testing.assert_close(torch.as_tensor(got), expected)
