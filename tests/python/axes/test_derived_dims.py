@@ -9,20 +9,12 @@ import pytest
 import torch
 from torch.export import Dim
 
+from called import CalledWithTwo
 from exportguard import to_onnx
 from exportguard.errors import AxisError
 
 K = Dim("k")
 Forward = Callable[..., torch.Tensor]
-
-
-class Called(torch.nn.Module):
-    def __init__(self, function: Forward) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return self.function(x, y)
 
 
 def asked(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -78,7 +70,7 @@ def test_what_is_excluded_is_not_asked_for(name: str, rewrite: Any) -> None:
         return {name: torch.randn(size) for name, size in zip("xy", sizes(k), strict=True)}
 
     axes = {"x": {0: x}, "y": {0: y} if y is not None else None}
-    model = to_onnx(Called(function).eval(), kwargs=inputs(3), dynamic_shapes=axes, rewrite=rewrite)
+    model = to_onnx(CalledWithTwo(function).eval(), kwargs=inputs(3), dynamic_shapes=axes, rewrite=rewrite)
     assert all(axis.kept for axis in model.axes)
     for k in (1, 2, 3, 4, 9):
         given = inputs(k)
@@ -89,15 +81,15 @@ def test_what_is_excluded_is_not_asked_for(name: str, rewrite: Any) -> None:
 def test_what_is_allowed_is_still_asked_for() -> None:
     axes = {"x": {0: 8 * K}, "y": None}
     with pytest.raises(AxisError, match="% 16"):
-        to_onnx(Called(halves).eval(), (torch.randn(24), torch.randn(3)), dynamic_shapes=axes)
+        to_onnx(CalledWithTwo(halves).eval(), (torch.randn(24), torch.randn(3)), dynamic_shapes=axes)
 
 
 def test_who_loses_all_other_sizes_is_told_how_to_ask_for_multiples() -> None:
     example = (torch.randn(24), torch.randn(3))
     with pytest.raises(AxisError) as raised:
-        to_onnx(Called(asked).eval(), example, dynamic_shapes={"x": {0: "n"}, "y": None})
+        to_onnx(CalledWithTwo(asked).eval(), example, dynamic_shapes={"x": {0: "n"}, "y": None})
     advice = "8 * torch.export.Dim('n')"
     assert f"or with {advice} for multiples of 8" in str(raised.value)
     axes = {"x": {0: eval(advice)}, "y": None}
-    (axis,) = to_onnx(Called(asked).eval(), example, dynamic_shapes=axes).axes
+    (axis,) = to_onnx(CalledWithTwo(asked).eval(), example, dynamic_shapes=axes).axes
     assert axis.kept

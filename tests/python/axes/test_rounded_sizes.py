@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from random_programs import model_of
 
 from exportguard import OnnxModel, to_onnx
 from exportguard.errors import AxisError
@@ -35,7 +34,7 @@ _TEXT = """
 import torch
 
 
-class Program(torch.nn.Module):
+class Model(torch.nn.Module):
     def forward(self, x, y, z):
         n, m, k = len(x), len(y), len(z)
         return {}
@@ -48,18 +47,6 @@ def random_text(chosen: random.Random) -> str:
         return f"{text}{chosen.choice(('', '', ' + k', ' + 1', ' + k % 4', ' * 2'))}"
 
     return _TEXT.format(chosen.choice(_FORMS).format(a=rounded("n"), b=rounded(chosen.choice("mmmk"))))
-
-
-def made_of(text: str, folder: Path) -> torch.nn.Module:
-    file = folder / "rounded_sizes.py"
-    file.write_text(text, encoding="utf-8")
-    spec = importlib.util.spec_from_file_location(f"rounded_sizes_{abs(hash(text))}", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    program: torch.nn.Module = module.Program().eval()
-    return program
 
 
 def inputs_of(sizes: tuple[int, ...]) -> dict[str, torch.Tensor]:
@@ -80,10 +67,10 @@ def require_right(program: torch.nn.Module, model: OnnxModel, chosen: random.Ran
 
 @pytest.mark.parametrize("seed", range(_FIRST, _FIRST + _PROGRAMS))
 @pytest.mark.parametrize("rewrite", [(), "auto"], ids=["as it is", "rewritten"])
-def test_what_is_kept_is_right_at_every_size(seed: int, rewrite: Any, tmp_path: Path) -> None:
+def test_what_is_kept_is_right_at_every_size(seed: int, rewrite: Any) -> None:
     chosen = random.Random(seed)
     text = random_text(chosen)
-    program = made_of(text, tmp_path)
+    program = model_of(text, "/rounded sizes.py")
     example = inputs_of(tuple(chosen.choices(_SIZES[1:], k=3)))
     axes = {name: {0: axis} for name, axis in zip("xyz", "nmk", strict=True)}
     try:
@@ -91,3 +78,11 @@ def test_what_is_kept_is_right_at_every_size(seed: int, rewrite: Any, tmp_path: 
     except AxisError:  # it is told that an axis is lost
         return
     require_right(program, model, chosen)
+
+
+def test_sizes_that_are_equal_once_rounded_are_not_taken_for_each_other() -> None:
+    program = model_of(_TEXT.format("torch.zeros(max(n + -n % 32 + k, m + -m % 32 + k))"), "/rounded sizes.py")
+    axes = {name: {0: axis} for name, axis in zip("xyz", "nmk", strict=True)}
+    model = to_onnx(program, kwargs=inputs_of((7, 40, 8)), dynamic_shapes=axes, rewrite="auto")
+    assert all(axis.kept for axis in model.axes)
+    require_right(program, model, random.Random(0))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from random_programs import model_of
 
 from exportguard import to_onnx
 from exportguard.errors import AxisError
@@ -40,22 +39,10 @@ _TEXT = """
 import torch
 
 
-class Program(torch.nn.Module):
+class Model(torch.nn.Module):
     def forward(self, x):
         {}
 """
-
-
-def made_of(text: str, folder: Path) -> torch.nn.Module:
-    file = folder / "slices_of_two.py"
-    file.write_text(text, encoding="utf-8")
-    spec = importlib.util.spec_from_file_location(f"slices_of_two_{abs(hash(text))}", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    program: torch.nn.Module = module.Program().eval()
-    return program
 
 
 def require_right(program: torch.nn.Module, rewrite: Any) -> None:
@@ -73,11 +60,11 @@ def require_right(program: torch.nn.Module, rewrite: Any) -> None:
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.thinned(4)
-def test_a_single_row_is_as_in_eager_mode(form: str, context: str, tmp_path: Path) -> None:
-    require_right(made_of(_TEXT.format(CONTEXTS[context].format(FORMS[form])), tmp_path), "auto")
+def test_a_single_row_is_as_in_eager_mode(form: str, context: str) -> None:
+    require_right(model_of(_TEXT.format(CONTEXTS[context].format(FORMS[form])), "/slices of two.py"), "auto")
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.thinned(2)
-def test_so_it_is_without_rewriting(form: str, tmp_path: Path) -> None:
-    require_right(made_of(_TEXT.format(CONTEXTS["straight"].format(FORMS[form])), tmp_path), ())
+def test_so_it_is_without_rewriting(form: str) -> None:
+    require_right(model_of(_TEXT.format(CONTEXTS["straight"].format(FORMS[form])), "/slices of two.py"), ())
