@@ -10,6 +10,7 @@ from control_flow_program import check, up
 from random_programs import model_of
 
 from exportguard import AxisError, RewriteError, to_onnx
+from exportguard.rewrites import runtime_loops
 from exportguard.rewrites.drawn import may_have_no_end
 
 LONG = ((up(4),), (up(1),), (up(3, -1),), (up(6, 4),), (up(9, 0.3),))
@@ -150,6 +151,13 @@ class OfNumbers(torch.nn.Module):
                 return x
 
 
+@pytest.fixture
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step is a part of the program: thirty of them take their time."""
+    monkeypatch.setattr(runtime_loops, "_STEPS", 6)
+
+
+@pytest.mark.usefixtures("few_steps")
 def test_a_return_from_an_iterator_of_pythons_is_refused_and_does_not_hang() -> None:
     with pytest.raises(RewriteError, match=r"goes through a count, and only tensor data ends it"):
         to_onnx(OfNumbers().eval(), (up(3),), rewrite="auto")
@@ -178,6 +186,7 @@ class OfAGenerator(torch.nn.Module):
         return x * k
 
 
+@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("cls", [Called, OfAGenerator])
 def test_a_loop_that_tensor_data_alone_ends_is_refused_and_does_not_hang(cls: type[torch.nn.Module]) -> None:
     with pytest.raises(RewriteError, match=r"line \d+ of .*only tensor data ends it.*write it as `while`"):
