@@ -42,7 +42,7 @@ from .expressions import (
     polynomial,
 )
 from .float_bounds import holds_for_floats
-from .monotone import always_holds, sizes_that_break
+from .monotone import always_holds, one_range, sizes_that_break
 from .polynomials import Polynomial
 
 _EACH = 16  # sizes of some symbols that are gone through one by one
@@ -88,6 +88,7 @@ def decide(guard: sympy.Basic, domain: Domain) -> Decision:
     breaking = sizes_that_break(guard, ranges)
     if breaking is not None:
         return _decided_by_ranges(symbols[0], breaking)
+    ranges = _where_single_parts_fail(guard, ranges)
     evaluation = Evaluation(guard, symbols)
     count = _number_of_points(ranges)
     points = _all_points(ranges) if count is not None else _some_points(guard, ranges)
@@ -100,6 +101,20 @@ def decide(guard: sympy.Basic, domain: Domain) -> Decision:
     if false:
         return Decision(Answer.DISPROVED, *_sampled(guard, ranges, false, is_all=count is not None))
     return _decided_beside_zero(guard, ranges)
+
+
+def _where_single_parts_fail(guard: sympy.Basic, domain: Domain) -> Domain:
+    """The sizes at which those parts of an `Or` are false that are on one size, where these are one range.
+
+    What is left to show is the rest of the guard there: `min(h // 4, w // 4) <= 1` where `h // 4 != 1` is false.
+    """
+    for part in guard.args if isinstance(guard, sympy.Or) else ():
+        breaking = sizes_that_break(part, domain)
+        whole = one_range(breaking) if breaking else None
+        if whole is not None:
+            (symbol,) = part.free_symbols
+            domain = {**domain, symbol: whole}
+    return domain
 
 
 def _is_proved_at_once(guard: sympy.Basic, domain: Domain) -> bool:

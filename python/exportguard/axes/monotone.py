@@ -6,6 +6,7 @@ never negative keep the direction in which their operands go; remainders keep no
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -65,15 +66,20 @@ def sizes_that_break(guard: sympy.Basic, domain: Domain) -> list[Range] | None:
 def sizes_that_hold(guard: sympy.Basic, domain: Domain) -> Range | None:
     """The range of a guard's only symbol for which it is true, if that is one range and is not empty."""
     found = _signs(guard, domain)
-    if found is None or not isinstance(guard, _ORDERS):
+    if found is None:
         return None
     kept = [part for name, part in zip(_SIGNS, found, strict=True) if name not in _BREAKING[type(guard)]]
-    ranges = sorted((part for part in kept if not _is_empty(part)), key=lambda part: part.low)
-    return Range(ranges[0].low, ranges[-1].high) if ranges else None
+    return one_range([part for part in kept if not _is_empty(part)])
+
+
+def one_range(parts: Sequence[Range]) -> Range | None:
+    """The range that some make together, none of which is empty; None if there are none, or sizes between them."""
+    ranges = sorted(parts, key=lambda part: part.low)
+    is_one = all(one.high is not None and one.high + 1 == next_.low for one, next_ in itertools.pairwise(ranges))
+    return Range(ranges[0].low, ranges[-1].high) if ranges and is_one else None
 
 
 _SIGNS = ("below", "zero", "above")
-_ORDERS = (sympy.GreaterThan, sympy.StrictGreaterThan, sympy.LessThan, sympy.StrictLessThan)
 _BREAKING: dict[type, tuple[str, ...]] = {
     sympy.Equality: ("below", "above"),
     sympy.Unequality: ("zero",),

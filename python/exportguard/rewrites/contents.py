@@ -306,6 +306,12 @@ def _attributes(owner: Any) -> Content:
     return Content("attribute", owner.__dict__.copy())
 
 
+def _attributes_of_recurrent_layer(owner: Any) -> Content:
+    """Without torch's list of its parameters and what tells whether they are others now (`_update_flat_weights`, since
+    torch 2.2): each call makes it anew of those that stand in for the parameters then."""
+    return Content("attribute", {name: held for name, held in owner.__dict__.items() if name not in _LISTS_OF_WEIGHTS})
+
+
 def _attributes_if_any(owner: Any) -> Content | None:
     held = getattr(owner, "__dict__", None)  # a property of the class
     return Content("attribute", held.copy()) if isinstance(held, dict) else None
@@ -474,6 +480,7 @@ _BY_TYPE: weakref.WeakKeyDictionary[type, Callable[[Any], Content | None]] = wea
 DICTIONARIES = frozenset({dict, collections.OrderedDict, collections.defaultdict})
 _DEEPEST = 6  # iterators over iterators
 _PAIR = 2
+_LISTS_OF_WEIGHTS = frozenset({"_flat_weights", "_flat_weight_refs"})
 
 _READERS: list[tuple[Any, Callable[[Any], Content | None]]] = [
     (dict, _of_dict),
@@ -488,4 +495,5 @@ _READERS: list[tuple[Any, Callable[[Any], Content | None]]] = [
     (np.ndarray, _of_array),
     ((random.Random, np.random.Generator, np.random.RandomState), _of_random),
     (torch.Tensor, _of_tensor),
+    (torch.nn.RNNBase, _attributes_of_recurrent_layer),
 ]

@@ -128,12 +128,25 @@ def expressions(draw: st.DrawFn, depth: int = 3) -> Any:
 RELATIONS = (sympy.Eq, sympy.Ne, sympy.Ge, sympy.Gt, sympy.Le, sympy.Lt)
 
 
-@settings(max_examples=150, deadline=None)
-@example(s, Mod(Min(-3, s) - 3, 2), sympy.Ne, 0)  # a remainder that has no value
-@given(expressions(), expressions(), st.sampled_from(RELATIONS), st.integers(0, 3))
-def test_what_is_proved_holds_at_every_size(left: Any, right: Any, relation: Any, low: int) -> None:
+def guards_on_one_size() -> st.SearchStrategy[Any]:
+    """Tests of a single size, as what is known of it: they hold from some size on, up to some, at one, or beside it."""
+    sizes = [s, b, *(FloorDiv(symbol + shift, 4) for symbol in (s, b) for shift in (0, 3))]
+    return st.builds(
+        lambda relation, size, number: relation(size, number),
+        st.sampled_from(RELATIONS),
+        st.sampled_from(sizes),
+        st.integers(0, 5),
+    )
+
+
+@settings(max_examples=200, deadline=None)
+@example(s, Mod(Min(-3, s) - 3, 2), sympy.Ne, 0, [])  # a remainder that has no value
+@given(
+    expressions(), expressions(), st.sampled_from(RELATIONS), st.integers(0, 3), st.lists(guards_on_one_size(), max_size=2)
+)
+def test_what_is_proved_holds_at_every_size(left: Any, right: Any, relation: Any, low: int, others: list[Any]) -> None:
     try:
-        guard = relation(left, right)
+        guard = sympy.Or(relation(left, right), *others)
     except (AssertionError, TypeError, ValueError):  # torch's functions refuse some operands
         return
     symbols = sorted(guard.free_symbols, key=str)
