@@ -51,6 +51,7 @@ _POINTS = 3000  # sizes tried in search of a counterexample
 _GRID = 10_000  # of those that lie close together, where these break nothing
 _CASES = 2048  # residues gone through for a proof
 _SHOWN = 8  # counterexamples that are told
+_SMALL_QUOTIENT = 16  # a float next to it is nearer than 1 / 2**48
 _PARTS = 300  # small sizes gone through one by one where a divisor changes
 _LARGE = 60  # a size that few divisors make zero
 _USUAL = (16, 17, 31, 64, 97, 128, 513, 1000, 4097)
@@ -392,17 +393,27 @@ def _is_true(guard: sympy.Basic, case: Case) -> bool:
 def _difference_of_quotients(guard: sympy.Basic, case: Case) -> Polynomial | None:
     """What is above or below 0 as `a / b - c / d` is, if the guard compares such quotients and may find them equal.
 
-    Python rounds `a / b` to the nearest float, which keeps the order of two quotients, but makes some of them equal.
+    Python rounds `a / b` to the nearest float, which keeps the order of two quotients, but makes some of them equal:
+    none but `c * b / b` is a small whole number c, since `1 / b` is more than what rounds to it; sizes beyond those of
+    `FARTHEST` are left out.
     """
-    if not isinstance(guard, sympy.GreaterThan | sympy.LessThan) or not any(map(_is_quotient, guard.args)):
+    if not any(map(_is_quotient, guard.args)):
+        return None
+    sides = [sympy.Integer(int(side)) if _is_whole(side) else side for side in guard.args]
+    is_exact = any(side.is_Integer and abs(side) <= _SMALL_QUOTIENT for side in sides)
+    if not is_exact and not isinstance(guard, sympy.GreaterThan | sympy.LessThan):
         return None
     (a, b), (c, d) = (
         [polynomial(part, case) for part in (side.args if _is_quotient(side) else (side, sympy.Integer(1)))]
-        for side in guard.args
+        for side in sides
     )
     if not (case.at_least(b, 1) and case.at_least(d, 1)):
         raise NotPolynomialError
     return a * d - c * b
+
+
+def _is_whole(side: sympy.Basic) -> bool:
+    return bool(side.is_Float and float(side).is_integer())
 
 
 def _is_quotient(side: sympy.Basic) -> bool:

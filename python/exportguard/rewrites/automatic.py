@@ -424,7 +424,7 @@ class _Search:
         while True:
             fixed = self._fixed
             loops = map(self._of_the_original, fixed.loops())
-            places = (p for p in loops if p.code not in tried and not self._keeps_sizes_at(p))
+            places = (p for p in loops if p.code not in tried and not _keeps_sizes_at(p, self.steps))
             place = next(places, None)
             if place is None or self._attempts >= _ATTEMPTS:
                 left += self._staying(fixed, told)
@@ -454,9 +454,11 @@ class _Search:
                 if telling is not None and telling.patch.reason != step.patch.reason:
                     steps = [*_others(steps, telling), telling]
                     outcome = self._attempt(steps)
-            if not isinstance(outcome, _Failed) and step is not None and self._fixed.loss < fixed.loss:
-                program, self.steps = outcome, steps
-                continue
+            if not isinstance(outcome, _Failed) and step is not None:
+                outcome, steps = self._where_it_is_handed_to(outcome, steps, fixed)
+                if not isinstance(outcome, _Failed) and self._fixed.loss < fixed.loss:
+                    program, self.steps = outcome, steps
+                    continue
             self._fixed = fixed
             if isinstance(outcome, _Failed):
                 told.add(place.code)
@@ -464,8 +466,27 @@ class _Search:
             elif known is None:
                 left.append(f"{place} was rewritten, and the axis is a constant all the same")
 
-    def _keeps_sizes_at(self, place: Place) -> bool:
-        return any(_runs(step, place) and step.form.keep_sizes for step in self.steps)
+    def _where_it_is_handed_to(self, program: Any, steps: list[RewritingStep], before: FixedAxes) -> tuple[Any, Any]:
+        """What is symbolic now may become a constant in the next function that it is handed to, as in
+        `for i in range(count)`: the program with those rewritten as well, or how that failed, and the steps."""
+        outcome = program
+        while not self._fixed.loss < before.loss and self._attempts < _ATTEMPTS:
+            loops = map(self._of_the_original, self._fixed.loops())
+            place = next((place for place in loops if not _keeps_sizes_at(place, steps)), None)
+            known = next((step for step in steps if place is not None and _runs(step, place)), None)
+            functions = [] if place is None else self._functions(place, known)
+            if place is None or not functions:
+                break
+            failed = _Failed(RewriteError("a number of sizes is a constant there"), [place])
+            form = Form() if known is None else replace(known.form, lines=None)
+            step = self._step(functions, place, failed, replace(form, keep_sizes=True))
+            if step is None:
+                break
+            steps = self._with_consumers([*_others(steps, step), step], failed, keep_sizes=True)
+            outcome = self._attempt(steps)
+            if isinstance(outcome, _Failed):
+                break
+        return outcome, steps
 
     def _staying(self, fixed: FixedAxes, told: set[types.CodeType]) -> list[str]:
         """Why loops of functions that are rewritten are Python's all the same, but for those that it is told of."""
@@ -525,6 +546,10 @@ def _consumers(places: Sequence[Place]) -> Iterator[tuple[Place, Place]]:
         while current.consumer is not None:
             yield current, current.consumer
             current = current.consumer
+
+
+def _keeps_sizes_at(place: Place, steps: Sequence[RewritingStep]) -> bool:
+    return any(_runs(step, place) and step.form.keep_sizes for step in steps)
 
 
 def _others(steps: Sequence[RewritingStep], step: RewritingStep) -> list[RewritingStep]:

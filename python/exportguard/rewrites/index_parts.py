@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols, statically_known_true
+from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 
-from exportguard.rewrites.numbers import affine_of, is_number, number_tensor
+from exportguard.rewrites.numbers import affine_of, is_number, number_tensor, surely
 
 WHOLE = slice(None)
 _SEQUENCES = (list, tuple, range)
@@ -169,8 +169,8 @@ def _window(part: slice, size: object) -> Any:
         and first.low is not None
         and first.high is not None
         and part.step is None
-        and statically_known_true(first.low + first.offset >= 0)
-        and statically_known_true(first.high + last.offset <= size)
+        and surely(lambda: first.low + first.offset >= 0)
+        and surely(lambda: first.high + last.offset <= size)
     )
     if is_sure and first is not None and last is not None:
         return Window(part.start + torch.arange(max(last.offset - first.offset, 0)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import sympy
 import torch
+from random_programs import model_of
 from torch.utils._sympy.functions import FloorDiv, IntTrueDiv, ToFloat
 
 from exportguard import to_onnx
@@ -24,10 +25,18 @@ HOLD = {
     "no factor of two halves is above 2": IntTrueDiv(w, halved(w)) <= IntTrueDiv(2 * h, h),
     "nor above a number": IntTrueDiv(w, halved(w)) <= 2,
     "a factor is no less than another": IntTrueDiv(4 * h, h + 1) >= IntTrueDiv(w, w + 1),
+    "a half is less than 1": IntTrueDiv(halved(h), h) < 1.0,
+    "the whole is more than its half": IntTrueDiv(h, halved(h)) > 1.0,
+    "is no multiple": sympy.Ne(IntTrueDiv(2 * h + 1, h), 2.0),
+    "is just so many": sympy.Eq(IntTrueDiv(3 * h * w, w * h), 3.0),
 }
 OPEN = {
     "what rounding makes equal is not below": IntTrueDiv(w, w + 1) < IntTrueDiv(w + 1, w + 2),
     "a divisor of 0": IntTrueDiv(w, w - 2) >= 1,
+    "a divisor of 0 below 1": IntTrueDiv(w, w - 2) > 0.0,
+    "a half that is 1": IntTrueDiv(FloorDiv(h + 2, 2), h) < 1.0,
+    "beside a large number": IntTrueDiv(1000 * h - 1, h) < 1000.0,
+    "beside a fraction": IntTrueDiv(h, 2 * h + 1) < 0.5,
 }
 
 
@@ -104,3 +113,34 @@ def test_pictures_of_odd_sizes_become_branches(module: torch.nn.Module) -> None:
         x = torch.randn(sizes[0], 2, *sizes[1:])
         (got,) = model.run({"x": x}).values()
         torch.testing.assert_close(got, module(x))
+
+
+SCALED = {
+    "its half, rounded up": "(n + 1) // 2",
+    "its half": "n // 2 + 1",
+    "its thirds": "-(-n // 3)",
+    "what a pool leaves": "F.max_pool1d(x[None, None], 2, ceil_mode=True).shape[-1]",
+    "what a convolution leaves": "F.conv1d(x[None, None], torch.ones(1, 1, 3), stride=2, padding=1).shape[-1]",
+}
+_PROGRAM = """
+import torch
+import torch.nn.functional as F
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        n = x.shape[0]
+        k = {count}
+        queries, keys = torch.arange(n)[:, None] * max(k / n, 1.0), torch.arange(k)[None] * max(n / k, 1.0)
+        return queries - keys + (k - 1) * max(n / k, 1.0)
+"""
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_positions_are_scaled_by_the_larger_quotient(name: str) -> None:
+    """Relative positions of queries and of fewer keys, as vision transformers with pooled keys have them."""
+    model = model_of(_PROGRAM.format(count=SCALED[name]), f"/scaled/{name}.py").eval()
+    onnx = to_onnx(model, (torch.rand(12),), dynamic_shapes=({0: "n"},), rewrite="auto")
+    for size in (1, 2, 3, 4, 5, 6, 7, 31, 32):
+        x = torch.rand(size)
+        (got,) = onnx.run({"x": x}).values()
+        torch.testing.assert_close(got, model(x))

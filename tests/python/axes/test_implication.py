@@ -142,7 +142,11 @@ def guards_on_one_size() -> st.SearchStrategy[Any]:
 @settings(max_examples=200, deadline=None)
 @example(s, Mod(Min(-3, s) - 3, 2), sympy.Ne, 0, [])  # a remainder that has no value
 @given(
-    expressions(), expressions(), st.sampled_from(RELATIONS), st.integers(0, 3), st.lists(guards_on_one_size(), max_size=2)
+    expressions(),
+    expressions(),
+    st.sampled_from(RELATIONS),
+    st.integers(0, 3),
+    st.lists(guards_on_one_size(), max_size=2),
 )
 def test_what_is_proved_holds_at_every_size(left: Any, right: Any, relation: Any, low: int, others: list[Any]) -> None:
     try:
