@@ -49,9 +49,29 @@ def merges_what_data_count() -> None:
             torch.testing.assert_close(got, want)
 
 
+class JoinsAxes(torch.nn.Module):
+    """A view of two axes as one, left as it is or changed."""
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        rows = x.view(-1, 3).clone()
+        if mask.sum() > 3:
+            return rows
+        return rows + 1
+
+
+def merges_views() -> None:
+    model, axes = JoinsAxes().eval(), ({0: "batch", 1: "rows"}, {0: "count"})
+    made = to_onnx(model, (torch.randn(2, 5, 3), torch.ones(4)), dynamic_shapes=axes, rewrite="auto")
+    for batch, rows, count in ((2, 5, 4), (1, 1, 2), (3, 1, 4), (1, 7, 1)):
+        inputs = torch.randn(batch, rows, 3), torch.ones(count)
+        (got,) = made.run(dict(zip(("x", "mask"), inputs, strict=True))).values()
+        torch.testing.assert_close(got, model(*inputs))
+
+
 def merges_all() -> None:
     merges_what_is_dense()
     merges_what_data_count()
+    merges_views()
 
 
 PROGRAMS = {"dense results of branches": merges_all}

@@ -7,7 +7,7 @@ from typing import Any
 
 import sympy
 import torch
-from torch.utils._sympy.functions import Max
+from torch.utils._sympy.functions import Max, Min
 
 from exportguard.declaration.expected import Expected, expecting
 from exportguard.declaration.patch import Patch
@@ -19,7 +19,8 @@ def merging(original: Callable[..., Any]) -> Callable[..., Any]:
     """What makes one result of those of two branches, which are dense as torch compares them.
 
     A dense tensor has strides of `max(1, size)`, for an empty one, and torch 2.11 to 2.13 looks for products of sizes
-    alone. Where a tensor has elements both are the same, and where it has none no stride is ever used.
+    alone; that of a view which joins axes is the least of several, as `min(6, 6 * size)`. Where a tensor has elements
+    these are products, and where it has none no stride is ever used.
     """
 
     def merge_output(a: Any, b: Any, mode: Any) -> Any:
@@ -70,7 +71,7 @@ def _merged_in_order(original: Callable[..., Any], a: torch.Tensor, b: torch.Ten
 
 
 def _has_limits(tensor: torch.Tensor) -> bool:
-    return any(expression.has(Max) for expression in _expressions(tensor.stride()))
+    return any(expression.has(Max, Min) for expression in _expressions(tensor.stride()))
 
 
 def _expressions(sizes: Sequence[Any]) -> list[sympy.Expr]:
@@ -91,7 +92,17 @@ def _product(stride: sympy.Expr) -> sympy.Expr:
         others = [argument for argument in limit.args if argument not in (0, 1)]
         return others[0] if len(others) == 1 else limit
 
-    return stride.replace(lambda part: isinstance(part, Max), without_limit)
+    def least(limit: sympy.Expr) -> sympy.Expr:
+        return next((one for one in limit.args if all(_is_multiple(other, one) for other in limit.args)), limit)
+
+    stride = stride.replace(lambda part: isinstance(part, Max), without_limit)
+    return stride.replace(lambda part: isinstance(part, Min), least)
+
+
+def _is_multiple(size: sympy.Expr, of: sympy.Expr) -> bool:
+    """Whether a size is another one, some times, as sizes that are not 0 are."""
+    quotient = size / of if of != 0 else sympy.nan
+    return bool(quotient != 0 and quotient.is_integer and quotient.is_nonnegative)
 
 
 def _size(expression: sympy.Expr, mode: Any) -> Any:
