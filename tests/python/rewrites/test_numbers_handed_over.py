@@ -31,8 +31,8 @@ HANDED = {
 USES = {
     "steps": "total = torch.zeros(3)\n    for i in range(count):\n        total = total * 0.5 + x[i]\n    return total",
     "a list": "rows = [x[i] * i for i in range(count)] + [x[-1]]\n    return torch.stack(rows).cumsum(0)",
-    "a tensor": "rows = torch.zeros(count)\n    for i in range(count):\n        rows[i] = x[i].sum()\n    return rows * 2",
-    "a slice": "total = x.new_zeros(3)\n    for row in x[:count]:\n        total = torch.maximum(total, row)\n    return total",
+    "a tensor": "rows = torch.zeros(count)\n    for i in range(count):\n        rows[i] = x[i, 0]\n    return rows * 2",
+    "a slice": "total = x[0]\n    for row in x[:count]:\n        total = torch.maximum(total, row)\n    return total",
 }
 _PROGRAM = """
 import math
