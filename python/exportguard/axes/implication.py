@@ -83,7 +83,7 @@ def decide(guard: sympy.Basic, domain: Domain) -> Decision:
     if guard == sympy.true:
         return Decision(Answer.PROVED)
     symbols = sorted(guard.free_symbols, key=str)
-    ranges = {symbol: domain.get(symbol, Range(2)) for symbol in symbols}
+    ranges: Domain = {symbol: domain.get(symbol, Range(2)) for symbol in symbols}
     if always_holds(guard, ranges) or holds_for_floats(guard, ranges):
         return Decision(Answer.PROVED)
     breaking = sizes_that_break(guard, ranges)
