@@ -14,7 +14,7 @@ from exportguard.source.walking import Transformer, walked
 ORDER = 14
 _ITEM = "_item"
 _BUILT_IN = {name: f"{name}_" for name in ("any", "all", "sum", "min", "max", "sorted")}
-_OWN_SCOPES = (ast.Lambda, ast.GeneratorExp, ast.ListComp, ast.SetComp, ast.DictComp)
+_KEPT = (ast.Lambda, ast.GeneratorExp)  # they may run later, when the variables around them have other values
 _Comprehension = ast.ListComp | ast.GeneratorExp
 
 
@@ -107,7 +107,7 @@ def _can_move(node: _Comprehension) -> bool:
     binds = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)
     found = [inner for part in parts for inner in walked(part)]
     at_once = [inner.args[0] for inner in found if _goes_through(inner)]  # type: ignore[attr-defined]
-    moves = not any(isinstance(inner, (*_OWN_SCOPES, *binds)) and inner not in at_once for inner in found)
+    moves = not any(isinstance(inner, (*_KEPT, *binds)) and inner not in at_once for inner in found)
     generator = node.generators[0]
     return moves and len(node.generators) == 1 and not generator.is_async and _is_simple(generator.target)
 
