@@ -7,6 +7,7 @@ own. As in Python an index out of bounds is an error, so that there is no furthe
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -14,10 +15,10 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from exportguard.rewrites.aliases import aliases_now
-from exportguard.rewrites.checks import check_data
 from exportguard.rewrites.collected import Grown, is_open
 from exportguard.rewrites.conditional import ifexp, require_uncaught
-from exportguard.rewrites.data import depends_on_data
+from exportguard.rewrites.data import as_flag, depends_on_data
+from exportguard.rewrites.ends_of_runs import place_of_one
 from exportguard.rewrites.numbers import alternatives_of, as_number, is_number, number_tensor
 from exportguard.rewrites.places import line_now
 from exportguard.rewrites.size_keys import key_in
@@ -57,9 +58,9 @@ def chosen_item(container: Any, index: Any) -> Any:
             f"the run knows; {'write the default out: table.get(key, default)' if container else _AS_A_TENSOR}"
         )
     elements, tests = _cases(container, index)
-    _require_one(container, tests)
+    require_uncaught(KeyError if isinstance(container, MAPPINGS) else IndexError)
     found = _from_a_table(container, elements, index)
-    return _asked(elements, tests, lambda element: element) if found is None else found
+    return _asked(elements, _of_one(tests), lambda element: element) if found is None else found
 
 
 def entry_or(container: Any, key: Any, *default: Any) -> Any:
@@ -88,7 +89,8 @@ def put_chosen(content: object, container: Any, index: Any, *, is_there: bool = 
         )
     elements, tests = _cases(container, index)
     if not is_there:
-        _require_one(container, tests)
+        require_uncaught(IndexError)
+        tests = _of_one(tests)
     places = [*container] if isinstance(container, MAPPINGS) else range(len(elements))
     for place, element, test in zip(places, elements, tests, strict=True):
         container[place] = ifexp(test(), lambda: content, lambda: element)  # noqa: B023 - read at once
@@ -139,11 +141,10 @@ def _either(index: Any, place: int, from_behind: int) -> Test:
     return lambda: torch.logical_or(number_tensor(index) == place, number_tensor(index) == from_behind)
 
 
-def _require_one(container: Any, tests: Sequence[Test]) -> None:
-    """A check that the container has the element."""
-    found = torch.logical_or(_any_of(tests), torch.zeros((), dtype=torch.bool))
-    require_uncaught(KeyError if isinstance(container, MAPPINGS) else IndexError)
-    check_data(found)
+def _of_one(tests: Sequence[Test]) -> list[Test]:
+    """The same tests, of which one is true: a run ends where none is, as Python's does."""
+    place = place_of_one(torch.stack([as_flag(test()) for test in tests]))
+    return [functools.partial(torch.eq, place, k) for k in range(len(tests))]
 
 
 def _from_a_table(container: Any, elements: Sequence[Any], index: Any) -> Any:

@@ -20,20 +20,36 @@ def entries(table: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
     return found
 
 
+def nothing_unless(is_right: torch.Tensor) -> torch.Tensor:
+    """0, int64 of rank 0, to be added to what is made then; where a test fails, a run ends."""
+    check_data(is_right)
+    place = torch.logical_not(is_right).to(torch.int64).reshape(1)
+    return entries(torch.zeros(1, dtype=torch.int64), place).reshape(())
+
+
 def first_place(found: torch.Tensor, *, is_there: bool = False) -> torch.Tensor:
     """The place of the first true element; where there is none, a run ends as Python does.
 
     :param is_there: whether one is true in every run
     :raises RewriteError: the model may catch what Python raises then
     """
+    if is_there:
+        return _first(found)
+    require_no_handler(ValueError, "the index of what a list does not have")
+    return place_of_one(found)
+
+
+def place_of_one(found: torch.Tensor) -> torch.Tensor:
+    """The place of the first true element; where there is none, a run ends."""
+    check_data(found.any())
+    return entries(torch.arange(found.shape[0]), _first(found).reshape(1)).reshape(())
+
+
+def _first(found: torch.Tensor) -> torch.Tensor:
+    """The place of the first true element, or their number."""
     count = found.shape[0]
     places = torch.arange(count)
-    first = torch.cat([torch.where(found, places, count), places.new_full((1,), count)]).amin()
-    if is_there:
-        return first
-    require_no_handler(ValueError, "the index of what a list does not have")
-    check_data(found.any())
-    return entries(places, first.reshape(1)).reshape(())
+    return torch.cat([torch.where(found, places, count), places.new_full((1,), count)]).amin()
 
 
 def place_of(index: int) -> int:

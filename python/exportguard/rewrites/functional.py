@@ -17,12 +17,11 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
-from exportguard.rewrites.checks import check_data
 from exportguard.rewrites.collected import Collected, Grown, chosen, is_open, like_rows, number_rows, parts_of
 from exportguard.rewrites.conditional import if_, ifexp
 from exportguard.rewrites.data import is_tracing
 from exportguard.rewrites.endless import Endless, RowIterator, is_endless
-from exportguard.rewrites.ends_of_runs import entries
+from exportguard.rewrites.ends_of_runs import nothing_unless
 from exportguard.rewrites.iteration import Rows, enumerate_rows, range_, reversed_, rows_of, zip_rows
 from exportguard.rewrites.logic import and_, bool_, not_
 from exportguard.rewrites.places import line_now
@@ -155,9 +154,7 @@ def _ends_of(sizes: Grown, length: Any) -> Rows:
     numbers = torch.as_tensor(sizes.rows().rows)
     stops = numbers.cumsum(0)
     is_whole = torch.logical_and(numbers.sum() == length, torch.logical_not((numbers < 0).any()))
-    check_data(is_whole)
-    place = torch.logical_not(is_whole).to(torch.int64).reshape(1)
-    stops = stops + entries(torch.zeros(1, dtype=torch.int64), place)
+    stops = stops + nothing_unless(is_whole)
     return Rows((number_rows(stops - numbers), number_rows(stops)))
 
 

@@ -16,11 +16,14 @@ from exportguard.rewrites.answers import is_in
 from exportguard.rewrites.collected import truth_of
 from exportguard.rewrites.conditional import Condition, Run
 from exportguard.rewrites.data import as_flag, as_predicate, depends_on_data
+from exportguard.rewrites.ends_of_runs import nothing_unless
 from exportguard.rewrites.numbers import as_number, is_not_negative, number_tensor
 from exportguard.rewrites.quotients import whole_quotient
 from exportguard.rewrites.raising import require_no_handler
 from exportguard.rewrites.recording import Captured
 from exportguard.rewrites.state import Snapshot
+
+_BEYOND_INT64 = 2.0**63  # no number of a graph is as large as that, and Python makes none of infinity or NaN
 
 _ROUNDED: dict[str, Callable[[Any], Any]] = {
     **{name: getattr(math, name) for name in ("trunc", "floor", "ceil")},
@@ -150,9 +153,11 @@ def int_(item: Any) -> Any:
         return whole_number(item, "trunc")
     if not isinstance(item, torch.Tensor) or not depends_on_data(item):
         return int(item)
+    truncated = item.to(torch.int64).reshape(())
     if item.is_floating_point():
         require_no_handler((ValueError, OverflowError), "int(…) of NaN or infinity")
-    whole = item.to(torch.int64).reshape(()).item()
+        truncated = truncated + nothing_unless(item.reshape(()).abs() < _BEYOND_INT64)
+    whole = truncated.item()
     if is_not_negative(item):
         torch._check(whole >= 0)  # type: ignore[no-untyped-call]
     return whole

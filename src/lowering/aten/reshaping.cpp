@@ -3,6 +3,7 @@
 #include "exportguard/lowering/context.h"
 #include "exportguard/lowering/table.h"
 #include "lowering/axes.h"
+#include "lowering/checks.h"
 #include "lowering/complex_rules.h"
 #include "lowering/size_arithmetic.h"
 
@@ -155,8 +156,10 @@ void lower_repeat(LoweringContext& ctx) {
 Value* repeated_positions(LoweringContext& ctx, Value* repeats) {
   // Marks the position behind the last copy of each element; the running count of marks is then the element. Marks of
   // elements that are not repeated fall together and add up.
-  Value* ends = ctx.op("CumSum", {ctx.cast(repeats, DType::kInt64), ctx.constant(0, DType::kInt64)});
-  Value* total = ctx.reduce("ReduceSum", ctx.cast(repeats, DType::kInt64), {0}, true);
+  repeats = ctx.cast(repeats, DType::kInt64);
+  repeats = stops_unless(ctx, none_below(ctx, repeats, 0), repeats);
+  Value* ends = ctx.op("CumSum", {repeats, ctx.constant(0, DType::kInt64)});
+  Value* total = ctx.reduce("ReduceSum", repeats, {0}, true);
   Value* slots = ctx.filled({Size(ctx.op("Add", {total, ctx.ints({1})}))}, ctx.constant(0, DType::kInt64));
   Value* ones = ctx.filled({size_of(ctx, repeats, 0)}, ctx.constant(1, DType::kInt64));
   Value* marks = ctx.op("ScatterElements", {slots, ends, ones}, {{"axis", 0}, {"reduction", "add"}});
