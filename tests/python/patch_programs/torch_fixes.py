@@ -255,6 +255,10 @@ def _back(x: torch.Tensor, window: torch.Tensor) -> torch.Tensor:
     return torch.istft(spectra, 8, 4, window=window, length=x.shape[1])
 
 
+def _half(x: torch.Tensor, axis: int = 2) -> int:
+    return (x.shape[axis] + 1) // 2
+
+
 SIZES_AS_NUMBERS: dict[str, list[Callable[[torch.Tensor], torch.Tensor]]] = {
     "linspace": [
         lambda x: x * torch.linspace(0, 1, x.shape[3]),
@@ -267,10 +271,52 @@ SIZES_AS_NUMBERS: dict[str, list[Callable[[torch.Tensor], torch.Tensor]]] = {
         lambda x: x * torch.logspace(0, 1, x.shape[3]),
         lambda x: x * torch.logspace(-2, 2.5, steps=x.shape[3], base=2, dtype=torch.float64),
     ],
-    "average over all": [lambda x: torch.nn.functional.avg_pool2d(x, list(x.size()[2:])).flatten(1)],
-    "average over a line": [lambda x: torch.nn.functional.avg_pool1d(x[:, :, 0], x.shape[3])],
-    "largest of all": [lambda x: torch.nn.functional.max_pool2d(x, kernel_size=list(x.size()[2:]))],
-    "largest of a line": [lambda x: torch.nn.functional.max_pool1d(x[:, :, 0], x.shape[3])],
+    "average over all": [
+        lambda x: torch.nn.functional.avg_pool2d(x, list(x.size()[2:])).flatten(1),
+        lambda x: torch.nn.functional.avg_pool2d(x, (1, x.shape[3])),
+        lambda x: torch.nn.functional.avg_pool2d(x, (_half(x), 1)),
+        lambda x: torch.nn.functional.lp_pool2d(x.abs(), 2, (x.shape[2], x.shape[3])),
+    ],
+    "average over a line": [
+        lambda x: torch.nn.functional.avg_pool1d(x[:, :, 0], x.shape[3]),
+        lambda x: torch.nn.functional.avg_pool1d(x[:, :, 0], _half(x, 3), 2),
+    ],
+    "largest of all": [
+        lambda x: torch.nn.functional.max_pool2d(x, kernel_size=list(x.size()[2:])),
+        lambda x: torch.nn.functional.max_pool2d(x, (x.shape[2], 1), stride=1),
+        lambda x: torch.nn.functional.max_pool2d(x, (1, _half(x, 3)), (1, 1)),
+    ],
+    "largest of a line": [
+        lambda x: torch.nn.functional.max_pool1d(x[:, :, 0], x.shape[3]),
+        lambda x: torch.nn.functional.max_pool1d(x[:, :, 0], _half(x, 3)),
+    ],
+    "windows": [
+        lambda x: x.unfold(2, _half(x), 1),
+        lambda x: x.unfold(-1, 1, _half(x, 3)).sum(-1),
+        lambda x: (x * 2).unfold(3, _half(x, 3), _half(x, 3)).amax(-1),
+    ],
+    "patches": [
+        lambda x: torch.nn.functional.unfold(x, (x.shape[2], 1)),
+        lambda x: torch.nn.functional.unfold(x, (1, _half(x, 3)), stride=(1, _half(x, 3))),
+    ],
+    "diagonal": [
+        lambda x: torch.diagonal(x, x.shape[3] - 2, 2, 3),
+        lambda x: torch.diagonal(x[0, 0], offset=-_half(x)),
+    ],
+    "diagonal of itself": [lambda x: x.diagonal(offset=_half(x) - 2, dim1=-1, dim2=-2)],
+    "matrix or diagonal": [
+        lambda x: torch.diag(x[0, 0], x.shape[2] - x.shape[3]),
+        lambda x: torch.diag(x[0, 0, 0], diagonal=2 - x.shape[2]),
+    ],
+    "matrix or diagonal of itself": [lambda x: x[0, 0].diag(_half(x))],
+    "matrices by diagonals": [lambda x: torch.diag_embed(x, _half(x) - 2)],
+    "average of parts of a line": [lambda x: torch.nn.functional.adaptive_avg_pool1d(x[:, :, 0], _half(x, 3))],
+    "padding of signals": [
+        lambda x: torch.nn.functional.conv1d(x[:, :, 0], torch.ones(2, 3, 1), torch.ones(2), padding=_half(x, 3)),
+    ],
+    "padding of pictures": [
+        lambda x: torch.nn.functional.conv2d(x, torch.ones(3, 1, 1, 1), padding=(_half(x), 1), groups=3),
+    ],
     "upper triangle": [lambda x: x[:, 0][:, *torch.triu_indices(x.shape[2], x.shape[3], 1)]],
     "lower triangle": [lambda x: x[:, 0][:, *torch.tril_indices(x.shape[2], x.shape[3], -1)]],
     "Hann window": [

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._prims_common import is_contiguous_or_false
 
 from exportguard.declaration.patch import NEEDED, Patch, Verdict, not_needed
 
@@ -75,6 +76,7 @@ def inverse_stft(
 
 # Without annotations in torch 2.11 to 2.13.
 _sym_max: _Function = torch.sym_max
+_check: _Function = torch._check
 
 
 def _is_symbolic(value: object) -> bool:
@@ -132,30 +134,140 @@ def logspace(
     return torch.pow(float(base), powers).to(dtype) if is_known else NotImplemented
 
 
-def _is_whole(x: torch.Tensor, kernel_size: object, dims: int) -> bool:
-    """Whether the window is all of the last axes, for every size."""
-    kernel = kernel_size if isinstance(kernel_size, list | tuple | torch.Size) else [kernel_size] * dims
-    return len(kernel) == dims and all(
-        _same(size, window) for size, window in zip(x.shape[-dims:], kernel, strict=True)
-    )
-
-
 def _same(size: object, window: object) -> bool:
     if isinstance(size, torch.SymInt) and isinstance(window, torch.SymInt):
         return bool(size.node.expr == window.node.expr)
     return not _is_symbolic((size, window)) and bool(size == window)
 
 
-def _pooled(dims: int, reduce: _Function) -> _Function:
+def _for_each(value: Any, dims: int) -> list[Any]:
+    """What an argument is for each axis, which may be one for all."""
+    values = [*value] if isinstance(value, list | tuple | torch.Size) else [value]
+    return values * dims if len(values) == 1 else values
+
+
+def _windows(x: torch.Tensor, axis: int, size: Any, step: Any) -> torch.Tensor:
+    """The windows along an axis, each along a further one behind it: a view, as `unfold` gives it.
+
+    Shapes: (…, length, …) becomes (…, count, size, …).
+    """
+    _check(size > 0)
+    _check(step > 0)
+    _check(size <= x.shape[axis])
+    count = (x.shape[axis] - size) // step + 1
+    strides: Any = x.stride()
+    shape = (*x.shape[:axis], count, size, *x.shape[axis + 1 :])
+    return x.as_strided(shape, (*strides[:axis], strides[axis] * step, *strides[axis:]))
+
+
+def _pooled(dims: int, reduce: _Function, **plain: object) -> _Function:
+    """A pool without padding, one axis after the other: all of an axis at once, or by its windows.
+
+    :param plain: the further options of the function, as they have to be
+    """
+
     def pool(
-        input: torch.Tensor, kernel_size: object, stride: object = None, padding: object = 0, **options: Any
+        input: torch.Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, *further: object, **options: object
     ) -> Any:
-        has_defaults = padding in (0, (0,) * dims, [0] * dims) and not options
-        if not has_defaults or not _is_whole(input, kernel_size, dims):
+        given = dict(zip(plain, further, strict=False)) | options
+        has_defaults = all(given.get(name, value) == value for name, value in plain.items())
+        sizes = _for_each(kernel_size, dims)
+        steps = _for_each(stride, dims) if stride or _is_symbolic(stride) else sizes
+        if not has_defaults or any(_for_each(padding, dims)) or len(sizes) != dims or len(steps) != dims:
             return NotImplemented
-        return reduce(input, [*range(-dims, 0)], True)
+        for axis, size, step in zip(range(-dims, 0), sizes, steps, strict=True):
+            if _same(input.shape[axis], size):
+                input = reduce(input, axis, True)
+            elif not (_same(size, 1) and _same(step, 1)):
+                # Windows of a copy, so that they lie in what the program knows.
+                input = reduce(_windows(input.contiguous(), input.ndim + axis, size, step), axis, False)
+        return input
 
     return pool
+
+
+def unfold(self: torch.Tensor, dimension: int, size: Any, step: Any) -> Any:
+    """`Tensor.unfold`: windows along an axis, a view whose last axis is that of the window.
+
+    Not of views, of which a file knows no strides, and no copies in their place: they may be written into.
+    """
+    if not self.ndim or _is_symbolic(dimension) or not is_contiguous_or_false(self):
+        return NotImplemented
+    axis = dimension % self.ndim
+    return _windows(self, axis, size, step).movedim(axis + 1, -1)
+
+
+def patches_of_pictures(
+    input: torch.Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Any:
+    """`torch.nn.functional.unfold`: (batch, channels, height, width) becomes (batch, channels * kernel, windows)."""
+    is_plain = all(_same(value, 1) for value in _for_each(dilation, 2)) and not any(_for_each(padding, 2))
+    if not is_plain or input.ndim != 4:
+        return NotImplemented
+    (height, width), steps = _for_each(kernel_size, 2), _for_each(stride, 2)
+    rows = _windows(input.contiguous(), 2, height, steps[0])
+    blocks = _windows(rows.contiguous(), 4, width, steps[1])
+    batch, channels, down, _, across, _ = blocks.shape
+    return blocks.permute(0, 1, 3, 5, 2, 4).reshape(batch, channels * height * width, down * across)
+
+
+def diagonal(self: torch.Tensor, offset: Any = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """The diagonal of the columns from `offset` on, or of the rows from `-offset` on: a view."""
+    if _is_symbolic((dim1, dim2)) or not self.ndim:
+        return NotImplemented
+    below, right = _sym_max(-offset, 0), _sym_max(offset, 0)
+    rest = _from(_from(self, dim1 % self.ndim, below), dim2 % self.ndim, right)
+    return torch.diagonal(rest, 0, dim1, dim2)
+
+
+def _from(x: torch.Tensor, axis: int, start: Any) -> torch.Tensor:
+    return x[(slice(None),) * axis + (slice(start, None),)]
+
+
+def diag(input: torch.Tensor, diagonal_: Any = 0, **options: Any) -> Any:
+    """`torch.diag`: the diagonal of a matrix, or a matrix with that diagonal."""
+    offset = options.pop("diagonal", diagonal_)
+    if options or input.ndim not in (1, 2):
+        return NotImplemented
+    return diagonal(input, offset).clone() if input.ndim == 2 else diag_embed(input, offset)
+
+
+def diag_embed(input: torch.Tensor, offset: Any = 0, dim1: int = -2, dim2: int = -1) -> Any:
+    """Matrices with the last axis for a diagonal, `offset` columns from the first or as many rows below it."""
+    if (dim1, dim2) != (-2, -1):
+        return NotImplemented
+    below, right = _sym_max(-offset, 0), _sym_max(offset, 0)
+    return torch.nn.functional.pad(torch.diag_embed(input), (right, below, below, right))
+
+
+def adaptive_average(input: torch.Tensor, output_size: Any) -> Any:
+    """Of a line, as of a picture of one row: that operator takes sizes."""
+    size = _for_each(output_size, 1)
+    return torch.nn.functional.adaptive_avg_pool2d(input.unsqueeze(-2), (1, *size)).squeeze(-2)
+
+
+def _with_padding(dims: int) -> _Function:
+    """A convolution whose padding is a size: the picture is padded before it."""
+
+    def convolve(
+        input: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: Any = 1,
+    ) -> Any:
+        if not _is_symbolic(padding) or _is_symbolic((*_for_each(stride, dims), *_for_each(dilation, dims), groups)):
+            return NotImplemented
+        around = [side for size in reversed(_for_each(padding, dims)) for side in (size, size)]
+        padded = torch.nn.functional.pad(input, around)
+        return _CONVOLUTIONS[dims](padded, weight, bias, stride, 0, dilation, groups)
+
+    return convolve
+
+
+_CONVOLUTIONS: dict[int, _Function] = {1: torch.conv1d, 2: torch.conv2d}
 
 
 def _indices(part: Callable[[torch.Tensor, int], torch.Tensor]) -> _Function:
@@ -232,11 +344,18 @@ def _probe(schema: Any, argument: str) -> Callable[[], Verdict]:
     return probe
 
 
+def _needed() -> Verdict:
+    """Torch takes a size there, and a convolution of ONNX none."""
+    return NEEDED
+
+
 _aten = torch.ops.aten
 _REASON = "a size that is passed as a number becomes a constant, and its axis with it"
+_ONNX = "https://github.com/onnx/onnx/blob/main/docs/Operators.md#Conv"
 _UPSTREAM = {
     "linspace": "https://github.com/pytorch/pytorch/pull/184939",
     "upper triangle": "https://github.com/pytorch/pytorch/issues/12653",
+    **dict.fromkeys(("padding of signals", "padding of pictures"), _ONNX),
     "lower triangle": "https://github.com/pytorch/pytorch/issues/12653",
     "Hann window": "https://github.com/pytorch/pytorch/issues/142458",
     **{
@@ -244,31 +363,35 @@ _UPSTREAM = {
         for name in ("Hamming", "Blackman", "Bartlett", "Kaiser")
     },
 }
+#: Further arguments of pools in their order, as they are by themselves.
+_AVERAGED: dict[str, object] = {"ceil_mode": False, "count_include_pad": True, "divisor_override": None}
+_LARGEST: dict[str, object] = {"dilation": 1, "ceil_mode": False, "return_indices": False}
+_NUMBERS = "https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/native_functions.yaml"
 _POOLING = "https://github.com/pytorch/pytorch/issues/39323"
 _WRITTEN: tuple[tuple[str, str, _Function, Callable[[], Verdict]], ...] = (
     ("linspace", "torch.linspace", linspace, _probe(_aten.linspace.default, "steps")),
     (
         "average over all",
         "torch.nn.functional.avg_pool2d",
-        _pooled(2, torch.mean),
+        _pooled(2, torch.mean, **_AVERAGED),
         _probe(_aten.avg_pool2d.default, "kernel_size"),
     ),
     (
         "average over a line",
         "torch.nn.functional.avg_pool1d",
-        _pooled(1, torch.mean),
+        _pooled(1, torch.mean, **_AVERAGED),
         _probe(_aten.avg_pool1d.default, "kernel_size"),
     ),
     (
         "largest of all",
         "torch.nn.functional.max_pool2d",
-        _pooled(2, torch.amax),
+        _pooled(2, torch.amax, **_LARGEST),
         _probe(_aten.max_pool2d.default, "kernel_size"),
     ),
     (
         "largest of a line",
         "torch.nn.functional.max_pool1d",
-        _pooled(1, torch.amax),
+        _pooled(1, torch.amax, **_LARGEST),
         _probe(_aten.max_pool1d.default, "kernel_size"),
     ),
     ("upper triangle", "torch.triu_indices", _indices(torch.triu), _probe(_aten.triu_indices.default, "row")),
@@ -297,6 +420,21 @@ _WRITTEN: tuple[tuple[str, str, _Function, Callable[[], Verdict]], ...] = (
         _probe(_aten.bartlett_window.default, "window_length"),
     ),
     ("Kaiser window", "torch.kaiser_window", kaiser, _probe(_aten.kaiser_window.default, "window_length")),
+    ("windows", "torch.Tensor.unfold", unfold, _probe(_aten.unfold.default, "size")),
+    ("patches", "torch.nn.functional.unfold", patches_of_pictures, _probe(_aten.im2col.default, "kernel_size")),
+    ("diagonal", "torch.diagonal", diagonal, _probe(_aten.diagonal.default, "offset")),
+    ("diagonal of itself", "torch.Tensor.diagonal", diagonal, _probe(_aten.diagonal.default, "offset")),
+    ("matrix or diagonal", "torch.diag", diag, _probe(_aten.diag.default, "diagonal")),
+    ("matrix or diagonal of itself", "torch.Tensor.diag", diag, _probe(_aten.diag.default, "diagonal")),
+    ("matrices by diagonals", "torch.diag_embed", diag_embed, _probe(_aten.diag_embed.default, "offset")),
+    (
+        "average of parts of a line",
+        "torch.nn.functional.adaptive_avg_pool1d",
+        adaptive_average,
+        _probe(_aten.adaptive_avg_pool1d.default, "output_size"),
+    ),
+    ("padding of signals", "torch.nn.functional.conv1d", _with_padding(1), _needed),
+    ("padding of pictures", "torch.nn.functional.conv2d", _with_padding(2), _needed),
 )
 
 PATCHES = tuple(
@@ -305,7 +443,7 @@ PATCHES = tuple(
         kind="torch",
         target=target,
         reason=_REASON,
-        upstream=_UPSTREAM.get(name, _POOLING),
+        upstream=_UPSTREAM.get(name, _POOLING if "torch.nn.functional" in target else _NUMBERS),
         probe=probe,
         replace=_instead_of(written),
     )
