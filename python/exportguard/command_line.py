@@ -15,13 +15,15 @@ import pkgutil
 import platform
 import signal
 import sys
+import threading
+import time
 import traceback
 import types
 import typing
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
@@ -83,10 +85,33 @@ def script() -> None:
     leave(main())
 
 
-def _stop(number: int, _frame: object) -> NoReturn:
-    """Ends the program as an interrupt does, so that nothing half-written stays; a second signal ends it at once."""
+def _stop(number: int, frame: types.FrameType | None) -> None:
+    """Ends the program as an interrupt does, so that nothing half-written stays; a second signal ends it at once.
+
+    Within an import the signal is sent again a little later: C++ that calls Python there (torch, numpy) ends the process
+    at an exception, or takes it for an error of the module.
+    """
+    _ASKED_TO_STOP.append(time.monotonic())
+    if _imports(frame) and _ASKED_TO_STOP[-1] - _ASKED_TO_STOP[0] < _LONGEST_IMPORT:
+        again = threading.Timer(_A_LITTLE_LATER, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+        return
     signal.signal(number, signal.SIG_DFL)
     raise StoppedError(128 + number)
+
+
+def _imports(frame: types.FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+_A_LITTLE_LATER = 0.02  # seconds
+_LONGEST_IMPORT = 10.0  # seconds
+_ASKED_TO_STOP: list[float] = []  # when
 
 
 def build() -> click.Group:

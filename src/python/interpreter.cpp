@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+
 #include "exportguard/common/errors.h"
 #include "python/bindings.h"
 #include "python/owned_object.h"
@@ -53,8 +55,15 @@ void prepend_paths(const std::vector<std::string>& paths) {
 bool Interpreter::is_running() noexcept { return interpreter_alive(); }
 
 Interpreter::Interpreter(const InterpreterOptions& options) {
+  static std::atomic<bool> was_one_running = false;
   const bool started = !Py_IsInitialized();
+  if (started && was_one_running) {
+    throw Error(
+        "cannot start Python: it ran in this process before and has ended, and torch cannot be loaded a second time; "
+        "let one Interpreter live as long as the process, or end with AtEnd::kKeepRunning");
+  }
   if (started) start(options.python);
+  was_one_running = true;
   with_python([&] {
     prepend_paths(options.paths);
     py::module_::import("exportguard.patches").attr("declare_all")();

@@ -41,12 +41,21 @@ GraphReader::Defaults defaults_of(const pb::ModelProto& proto) {
   return proto.ir_version() < kFirstThatTells ? GraphReader::Defaults::kConstant : GraphReader::Defaults::kMayBeGiven;
 }
 
+/// The version of a domain; of ONNX's own one that is known, since nobody can tell what the operators of others do.
+std::int64_t known_version(const pb::OperatorSetIdProto& opset) {
+  const std::int64_t version = opset.version();
+  if (plain_domain(opset.domain()).empty() && (version < 1 || version > newest_opset())) {
+    throw FileError(fmt::format("the model is written for opset {}; known are 1 to {}", version, newest_opset()));
+  }
+  return version;
+}
+
 ir::Model read(pb::ModelProto& proto, TensorReader& tensors) {
   GraphReader graphs(tensors);
   FunctionReader functions(proto, graphs);
   graphs.set_functions(functions);
   ir::Model model;
-  for (const auto& opset : proto.opset_import()) model.opsets[plain_domain(opset.domain())] = opset.version();
+  for (const auto& opset : proto.opset_import()) model.opsets[plain_domain(opset.domain())] = known_version(opset);
   for (const auto& entry : proto.metadata_props()) add_metadata(entry, model);
   model.producer = proto.producer_name();
   model.producer_version = proto.producer_version();

@@ -22,7 +22,8 @@ struct InterpreterOptions {
 /// after it does nothing.
 class Interpreter {
  public:
-  /// @throws Error if the interpreter cannot start or the package cannot be imported; the text is Python's.
+  /// @throws Error if the interpreter cannot start or the package cannot be imported, with Python's text, or if one has
+  /// ended in this process.
   explicit Interpreter(const InterpreterOptions& options = {});
   Interpreter(const Interpreter&) = delete;
   Interpreter& operator=(const Interpreter&) = delete;

@@ -8,6 +8,7 @@ not known; nor are numbers of which a float has no 53 digits.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -121,6 +122,15 @@ _TESTS: Mapping[type, Sequence[_Test]] = {
 }
 
 
+def _taken_back(product: sympy.Basic) -> sympy.Basic | None:
+    """What `a / b * float(b)` is but for rounding: a, where b is not 0."""
+    for quotient, factor in itertools.permutations(product.args, 2) if len(product.args) == 2 else ():
+        is_quotient, is_float = type(quotient).__name__ == "IntTrueDiv", type(factor).__name__ == "ToFloat"
+        if is_quotient and is_float and quotient.args[1] == factor.args[0]:
+            return quotient.args[0]
+    return None
+
+
 def _float(expression: sympy.Basic, domain: Domain) -> _Float:
     kind = type(expression).__name__
     if expression.is_Number:
@@ -135,6 +145,9 @@ def _float(expression: sympy.Basic, domain: Domain) -> _Float:
     if kind in ("FloatProduct", "Mul") and len(expression.args) == 2 and expression.args[0].is_Number:
         product = _float(expression.args[1], domain).times(_constant(expression.args[0]))
         return product if expression.args[0] == -1 else product.rounded()
+    divided = _taken_back(expression) if kind in ("FloatProduct", "Mul") else None
+    if divided is not None:  # what is lost by the quotient and by the product is a part of the whole
+        return _float(divided, domain).rounded().rounded()
     if kind in ("IntTrueDiv", "FloatTrueDiv") and expression.args[1].is_Number:
         return _float(expression.args[0], domain).times(1 / _constant(expression.args[1])).rounded()
     raise _NoSumError

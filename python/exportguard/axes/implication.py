@@ -21,7 +21,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy
 from sympy.core.relational import Relational
@@ -82,6 +82,9 @@ def decide(guard: sympy.Basic, domain: Domain) -> Decision:
     guard = _without_own_multiples(guard)
     if guard == sympy.true:
         return Decision(Answer.PROVED)
+    equal = _equal_where_it_may_fail(guard)
+    if equal is not None:
+        return _decided_where_equal(guard, *equal, domain)
     symbols = sorted(guard.free_symbols, key=str)
     ranges: Domain = {symbol: domain.get(symbol, Range(2)) for symbol in symbols}
     if always_holds(guard, ranges) or holds_for_floats(guard, ranges):
@@ -102,6 +105,35 @@ def decide(guard: sympy.Basic, domain: Domain) -> Decision:
     if false:
         return Decision(Answer.DISPROVED, *_sampled(guard, ranges, false, is_all=count is not None))
     return _decided_beside_zero(guard, ranges)
+
+
+def _equal_where_it_may_fail(guard: sympy.Basic) -> tuple[sympy.Symbol, sympy.Symbol] | None:
+    """Two sizes that are equal wherever an `Or` is false: `w > h`, `w < h` and `w != h` are parts of it."""
+    pairs = set()
+    for part in guard.args if isinstance(guard, sympy.Or) else ():
+        if isinstance(part, _APART) and all(side.is_Symbol for side in part.args):
+            pairs |= {(part.gts, part.lts)} if not isinstance(part, sympy.Ne) else {part.args, part.args[::-1]}
+    return next(((a, b) for a, b in sorted(pairs, key=str) if (b, a) in pairs), None)
+
+
+def _decided_where_equal(guard: sympy.Basic, one: sympy.Symbol, other: sympy.Symbol, domain: Domain) -> Decision:
+    spans = [domain.get(symbol, Range(2)) for symbol in (one, other)]
+    ends = [span.high for span in spans if span.high is not None]
+    both = Range(max(span.low for span in spans), min(ends, default=None))
+    if both.high is not None and both.low > both.high:
+        return Decision(Answer.PROVED)
+    try:
+        there = guard.xreplace({one: other})
+    except (ZeroDivisionError, AssertionError):  # as in `_holds`
+        return Decision(Answer.OPEN)
+    if there in (sympy.true, sympy.false):
+        points = [] if there == sympy.true else [{one: both.low, other: both.low}]
+        return Decision(Answer.DISPROVED if points else Answer.PROVED, points)
+    found = decide(there, {**domain, other: both})
+    points = [
+        {**sizes, one: sizes.get(other, both.low), other: sizes.get(other, both.low)} for sizes in found.counterexamples
+    ]
+    return replace(found, counterexamples=points)
 
 
 def _where_single_parts_fail(guard: sympy.Basic, domain: Domain) -> Domain:
@@ -452,6 +484,7 @@ def _differs_from_zero(difference: Polynomial, case: Case) -> bool:
     return is_between or case.at_least(difference, 1) or case.at_least(-difference, 1)
 
 
+_APART = (sympy.StrictGreaterThan, sympy.StrictLessThan, sympy.Unequality)
 _ORDERS = (sympy.GreaterThan, sympy.StrictGreaterThan, sympy.LessThan, sympy.StrictLessThan)
 _TESTS: Mapping[type, Callable[[Polynomial, Case], bool]] = {
     sympy.Equality: lambda difference, case: not difference.terms,

@@ -17,7 +17,7 @@ from exportguard.declaration.details import PatchDetails
 from exportguard.declaration.opened import opened
 from exportguard.declaration.options import PatchOptions
 from exportguard.declaration.patch import Patch
-from exportguard.errors import InvalidArgumentError
+from exportguard.errors import GuardError, InvalidArgumentError
 from exportguard.guard.custom import as_patches
 from exportguard.inputs import apart
 from exportguard.patches import all_patches, declare_all
@@ -179,6 +179,8 @@ class torch_export_patches(PatchOptions, ContextDecorator):  # noqa: N801 - it i
         return guard
 
     def __exit__(self, *error: Any) -> None:
+        if not self._blocks:
+            raise GuardError("the guard is not open: it is left as often as it was entered, as by a `with` statement")
         self._blocks.pop().__exit__(*error)
 
 

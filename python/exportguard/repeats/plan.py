@@ -27,12 +27,19 @@ class Plan:
     counts: list[Counts] = field(default_factory=list)
 
 
-_PLAN: ContextVar[Plan | None] = ContextVar("exportguard.repeats", default=None)
+@dataclass(eq=False)
+class _InForce:
+    plan: Plan
+    is_over: bool = False
+
+
+#: From the first to the last. A block may be left in another context than it was entered in, or before one within it.
+_IN_FORCE: ContextVar[tuple[_InForce, ...]] = ContextVar("exportguard.repeats", default=())
 
 
 def current_plan() -> Plan:
     """The plan that is in force in this thread."""
-    return _PLAN.get() or Plan()
+    return next((entry.plan for entry in reversed(_IN_FORCE.get()) if not entry.is_over), Plan())
 
 
 def checked_repeats(value: str) -> Repeats:
@@ -84,8 +91,10 @@ def counted() -> Iterator[list[Counts]]:
 
 @contextmanager
 def _planned(plan: Plan) -> Iterator[None]:
-    token = _PLAN.set(plan)
+    own = _InForce(plan)
+    _IN_FORCE.set((*_IN_FORCE.get(), own))
     try:
         yield
     finally:
-        _PLAN.reset(token)
+        own.is_over = True
+        _IN_FORCE.set(tuple(entry for entry in _IN_FORCE.get() if not entry.is_over))

@@ -1,7 +1,10 @@
 #include "exportguard/python/interpreter.h"
 
+#include <Python.h>
 #include <gmock/gmock.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 #include "exportguard/common/errors.h"
@@ -20,6 +23,23 @@ TEST(Interpreter, JoinsTheOneThatRunsAndLeavesItRunning) {
     Interpreter second;
   }
   EXPECT_TRUE(Interpreter::is_running());
+}
+
+void start_after_the_end() {
+  PyGILState_Ensure();
+  Py_FinalizeEx();
+  try {
+    const Interpreter again;
+  } catch (const Error& error) {
+    std::fputs(error.what(), stderr);
+    std::_Exit(0);
+  }
+  std::_Exit(1);
+}
+
+TEST(InterpreterDeathTest, RefusesToStartASecondTime) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(start_after_the_end(), testing::ExitedWithCode(0), "torch cannot be loaded a second time");
 }
 
 TEST(Interpreter, RunsStatementsInMain) {

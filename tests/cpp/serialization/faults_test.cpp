@@ -70,6 +70,22 @@ class FileSizeLimit {
   rlimit old_{};
 };
 
+TEST_F(FailedSave, APipeIsNoFileAndIsNotWaitedFor) {
+  save_external();
+  fs::remove(folder_ / "m.onnx.data");
+  ASSERT_EQ(::mkfifo((folder_ / "m.onnx.data").c_str(), 0600), 0);
+  EXPECT_THAT([&] { load(path()); }, fails_with("m.onnx.data': not a file"));
+}
+
+TEST_F(FailedSave, AVersionThatNobodyKnowsIsRefused) {
+  for (const std::int64_t version : {-5, 99}) {
+    ir::Model model = one_megabyte();
+    model.opsets[""] = version;
+    const std::string bytes = to_bytes(model);
+    EXPECT_THAT([&] { from_bytes(std::as_bytes(std::span(bytes))); }, fails_with(fmt::format("opset {}", version)));
+  }
+}
+
 TEST_F(FailedSave, ADataFileThatCannotGrowLeavesNothing) {
   const FileSizeLimit limit(500'000);
   EXPECT_THAT([&] { save_external(); }, fails_with("m.onnx.data': File too large"));

@@ -135,7 +135,7 @@ def guards_on_one_size() -> st.SearchStrategy[Any]:
         lambda relation, size, number: relation(size, number),
         st.sampled_from(RELATIONS),
         st.sampled_from(sizes),
-        st.integers(0, 5),
+        st.integers(0, 5) | st.sampled_from([s, b]),
     )
 
 
