@@ -4,7 +4,10 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <fmt/format.h>
+
 #include <csignal>
+#include <span>
 
 #include "exportguard/common/errors.h"
 #include "serialization/files.h"
