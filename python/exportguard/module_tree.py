@@ -7,6 +7,7 @@ again is gone through before and behind each call.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterator
 
 import torch
@@ -21,6 +22,21 @@ def _lists_as_torch(kind: type) -> bool:
 
 #: Whether modules of a class list what they hold as torch does; others are asked themselves.
 _is_plain: Callable[[type], bool] = functools.cache(_lists_as_torch)
+
+
+def without_wrappers(module: Module) -> Module:
+    """The module that `torch.compile`, `DataParallel` or `DistributedDataParallel` was made of.
+
+    What they compute is the same, and its `forward` alone has names for its arguments.
+    """
+    compiled = getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule", ())
+    while True:
+        if isinstance(module, compiled):
+            module = module._orig_mod
+        elif isinstance(module, torch.nn.DataParallel | torch.nn.parallel.DistributedDataParallel):
+            module = module.module
+        else:
+            return module
 
 
 def named_modules(module: Module) -> list[tuple[str, Module]]:

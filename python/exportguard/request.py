@@ -25,6 +25,7 @@ from .guard import PatchOptions, torch_export_patches
 from .inputs import CallInputs
 from .module_calls import patches_for
 from .module_functions import ModulesAsFunctions, as_wanted
+from .module_tree import without_wrappers
 from .onnx_model import EXTERNAL_DATA, ExternalData
 from .phases import phase, recorded_phases
 from .repeats.plan import Repeats
@@ -130,6 +131,7 @@ class ExportRequest:
                 larger example than one that is too small.
         """
         _require_module(model)
+        model = without_wrappers(model)
         guard = _with_module_calls(_with_rewrite(options, rewrite))
         call = CallInputs.of(model.forward, args, kwargs)
         _require_no_arguments_in(call, model)

@@ -26,6 +26,7 @@ from ..inputs import Leaf
 from ..interrupted import interrupts_come_out
 from ..models import BuildOptions, ModelCase, build_model
 from ..models.input_sets import InputSet, all_input_sets, input_sets
+from ..module_tree import without_wrappers
 from ..notebook_tables import bars, page, table
 from ..observed_shapes import observed_dynamic_shapes
 from ..onnx_model import load, made_folder
@@ -247,7 +248,7 @@ def validate_module(
         InvalidArgumentError: the module is in training mode, or inputs, shapes or opset are wrong. What goes wrong
             later stands in the report.
     """
-    case = module_case(module, inputs, dynamic_shapes)
+    case = module_case(without_wrappers(module), inputs, dynamic_shapes)
     with _folder(options) as folder:
         return validate_case(case, _file_in(Path(folder), case), options, progress)
 
