@@ -350,7 +350,12 @@ def new_tensor(like: Any, data: object, **options: Any) -> Any:
 
 def _made(function: Callable[..., torch.Tensor], data: object, **options: Any) -> torch.Tensor:
     leaves = [] if isinstance(data, torch.Tensor) else pytree.tree_leaves(data)
-    is_list = any(isinstance(leaf, torch.Tensor | Collected | Maybe) for leaf in leaves) and not is_number(data)
+    # Of a size that data decide torch 2.11 to 2.13 asks the value where a branch is run on fake tensors alone.
+    is_list = any(
+        isinstance(leaf, torch.Tensor | Collected | Maybe)
+        or (isinstance(leaf, torch.SymInt) and has_free_unbacked_symbols(leaf))
+        for leaf in leaves
+    ) and not is_number(data)
     if not is_tracing() or not is_list:
         return function(data, **options)
     dtype = options.get("dtype")
