@@ -20,4 +20,31 @@ def _is_a_size_of_three_factors() -> None:
         torch.testing.assert_close(next(iter(model.run({"x": x}).values())), count(x))
 
 
-PROGRAMS = {"products of several sizes": _is_a_size_of_three_factors}
+class KeepsTheRest(torch.nn.Module):
+    """Rows behind the second of those that data choose, kept in a list by one branch: their number is a least one."""
+
+    def forward(self, x: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+        rest = []
+        rows = (chosen == 1).nonzero(as_tuple=True)[0]
+        if len(rows) > 2:
+            rest.append(rows[2:])
+        made = x.clone()
+        made[rows] = x[rows] * 2 + len(rest)
+        return made
+
+
+def _is_the_least_of_sizes() -> None:
+    model, axes = KeepsTheRest().eval(), ({0: "rows"}, {0: "rows"})
+    onnx = to_onnx(model, (torch.ones(5, 3), torch.arange(5) % 2), dynamic_shapes=axes, rewrite="auto")
+    for rows in (1, 2, 4, 9, 12):
+        inputs = torch.randn(rows, 3), torch.arange(rows) % 2
+        (got,) = onnx.run(dict(zip(("x", "chosen"), inputs, strict=True))).values()
+        torch.testing.assert_close(got, model(*inputs))
+
+
+def _both() -> None:
+    _is_a_size_of_three_factors()
+    _is_the_least_of_sizes()
+
+
+PROGRAMS = {"products of several sizes": _both}

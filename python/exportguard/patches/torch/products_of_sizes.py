@@ -2,6 +2,7 @@
 
 A size that Python's arithmetic did not make has no node in the graph, and torch makes nodes of its expression, which
 sympy keeps flat: the product of three is one of three operands (torch 2.11 to 2.13; in 2.13 sums are taken care of).
+The least and the largest of several have no nodes before 2.13, and there nodes that no exported program may have.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from collections.abc import Callable
 from typing import Any
 
 import sympy
+import torch
+from torch.utils._sympy.functions import Max, Min
 
 from exportguard.declaration.expected import Expected, expecting
 from exportguard.declaration.patch import Patch
 
 _TARGET = "torch.fx.experimental.proxy_tensor._build_proxy_for_sym_expr"
-_OF_TWO: dict[Any, Any] = {sympy.Mul: operator.mul, sympy.Add: operator.add}
+_OF_TWO: dict[Any, Any] = {sympy.Mul: operator.mul, sympy.Add: operator.add, Max: torch.sym_max, Min: torch.sym_min}
 
 
 def taken_by_twos(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -29,7 +32,8 @@ def taken_by_twos(original: Callable[..., Any]) -> Callable[..., Any]:
         from torch.fx.experimental.proxy_tensor import _sym_register
 
         function = _OF_TWO.get(getattr(expr, "func", None))
-        if function is None or len(expr.args) < 3 or expr in tracer.sympy_expr_tracker:
+        is_known = function is None or (len(expr.args) < 3 and expr.func not in (Max, Min))
+        if is_known or expr in tracer.sympy_expr_tracker:
             return original(tracer, expr, out)
         operands = [build(tracer, operand) for operand in expr.args]
         if any(operand is None for operand in operands):
