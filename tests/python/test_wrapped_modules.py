@@ -1,4 +1,4 @@
-"""Modules that are handed over as `torch.compile` or `DataParallel` made them are exported as what these were made of."""
+"""Modules that `torch.compile` or `DataParallel` wrapped are exported as what these were made of."""
 
 from __future__ import annotations
 
