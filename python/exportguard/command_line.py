@@ -88,8 +88,8 @@ def script() -> None:
 def _stop(number: int, frame: types.FrameType | None) -> None:
     """Ends the program as an interrupt does, so that nothing half-written stays; a second signal ends it at once.
 
-    Within an import the signal is sent again a little later: C++ that calls Python there (torch, numpy) ends the process
-    at an exception, or takes it for an error of the module.
+    Within an import the signal is sent again a little later: C++ that calls Python there (torch, numpy) ends the
+    process at an exception, or takes it for an error of the module.
     """
     _ASKED_TO_STOP.append(time.monotonic())
     if _imports(frame) and _ASKED_TO_STOP[-1] - _ASKED_TO_STOP[0] < _LONGEST_IMPORT:

@@ -60,7 +60,11 @@ def chosen_item(container: Any, index: Any) -> Any:
     elements, tests = _cases(container, index)
     require_uncaught(KeyError if isinstance(container, MAPPINGS) else IndexError)
     found = _from_a_table(container, elements, index)
-    return _asked(elements, _of_one(tests), lambda element: element) if found is None else found
+    if found is not None:
+        return found
+    if len(elements) == 1:  # two branches, for what asks whether it is there must have a part in the result
+        elements, tests = elements * 2, [*tests, lambda: False]
+    return _asked(elements, _of_one(tests), lambda element: element)
 
 
 def entry_or(container: Any, key: Any, *default: Any) -> Any:

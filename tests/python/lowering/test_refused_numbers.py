@@ -43,6 +43,8 @@ CHECKED: dict[str, tuple[Called, torch.Tensor, list[torch.Tensor]]] = {
     "bags, mean of float64": (bags("mean", rows=ROWS.double()), indices(0, 2, 3), OFFSETS),
     "bags, max with padding": (bags("max", padding_idx=1), indices(0, 2, 3), OFFSETS),
     "bincount": (lambda x: torch.bincount(x, minlength=5), indices(0, 1, 2, 2), [indices(-1, 0, 0, 0)]),
+    "repeats": (lambda x: torch.repeat_interleave(ROWS[:2], x, 0), indices(1, 2), [indices(-1, 3), indices(2, -2)]),
+    "repeated places": (torch.repeat_interleave, indices(1, 0, 2), [indices(-1, 3, 1)]),
     "lengths of segments": (
         lambda x: torch.segment_reduce(ROWS, "sum", lengths=x, axis=0),
         indices(1, 3),

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 import pytest
 import torch
 from control_flow_program import Programs, check, up
+from random_programs import model_of
 from torch.nn import Module
 
 from exportguard import RewriteError, to_onnx, torch_export_rewrite
@@ -288,3 +289,76 @@ def test_a_choice_among_many_does_not_trace_its_branches_again_and_again(
     for _ in range(20):
         x = torch.randn(random.randint(1, 12) if rows else 8, 4)
         torch.testing.assert_close(next(iter(onnx.run({"x": x}).values())), model(x))
+
+
+#: What a place of data is looked up in, with the places that are there.
+LOOKED_UP = {
+    "layers": ("self.layers[k](x)", range(-3, 3)),
+    "steps": ("self.steps[k](x)", range(-3, 3)),
+    "functions": ("[torch.sin, torch.cos, torch.tanh][k](x)", range(-3, 3)),
+    "a tuple of them": ("(torch.sin, self.layers[0])[k](x)", range(-2, 2)),
+    "a dict": ("{0: torch.sin, 2: torch.cos}[k](x)", (0, 2)),
+    "tensors of several sizes": ("[x, x[:1], x + 1][k].sum(0)", range(-3, 3)),
+    "numbers": ("x * [0.5, 2.0, 3.0][k]", range(-3, 3)),
+    "tensors": ("x + (x, x * 2, x * 3)[k]", range(-3, 3)),
+    "one of one": ("[torch.sin][k](x)", (-1, 0)),
+    "in a branch": ("(self.layers[k](x) if x.sum() > 0 else self.layers[k](-x))", range(-3, 3)),
+    "in a loop": ("sum([self.layers[k](row) for row in x], torch.zeros(2))", range(-3, 3)),
+}
+_LOOK_UP = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(2, 2) for _ in range(3))
+        self.steps = torch.nn.Sequential(*(torch.nn.Linear(2, 2) for _ in range(3)))
+
+    def forward(self, x, places):
+        for k in places.tolist():
+            x = x + {look_up}
+        return x
+"""
+
+
+@pytest.mark.parametrize("name", LOOKED_UP)
+def test_what_is_not_there_ends_a_run(name: str) -> None:
+    look_up, there = LOOKED_UP[name]
+    model = model_of(_LOOK_UP.format(look_up=look_up), f"/looked up/{name}.py").eval()
+    example = (torch.randn(4, 2), torch.tensor([0, 0]))
+    onnx = to_onnx(model, example, dynamic_shapes=({0: "rows"}, {0: "places"}), rewrite="auto")
+    for place, before in itertools.product((-100, -4, -3, -2, -1, 0, 1, 2, 3, 100), ([], [0])):
+        inputs = {"x": torch.randn(3, 2), "places": torch.tensor([*before, place])}
+        if place in there:
+            (got,) = onnx.run(inputs).values()
+            torch.testing.assert_close(got, model(**inputs))
+        else:
+            with pytest.raises((IndexError, KeyError)):
+                model(**inputs)
+            with pytest.raises(Exception, match="Gather"):
+                onnx.run(inputs)
+
+
+WHOLE = {
+    "int": "int(x.sum())",
+    "of one": "int(x[0])",
+    "of an item": "int(x.sum().item() * 2)",
+    "rounded before": "int(torch.round(x.sum()))",
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_no_whole_number_is_made_of_nan_or_infinity(name: str) -> None:
+    source = (
+        "import torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+        f"        k = {WHOLE[name]}\n        return x * k, x[:k]\n"
+    )
+    model = model_of(source, f"/whole/{name}.py").eval()
+    onnx = to_onnx(model, (torch.rand(4),), dynamic_shapes=({0: "n"},), rewrite="auto")
+    for first in (2.0, -1.0, 0.25, 1e6):
+        x = torch.tensor([first, 0.5, 1.0])
+        for got, expected in zip(onnx.run({"x": x}).values(), model(x), strict=True):
+            torch.testing.assert_close(got, expected)
+    for first in (float("nan"), float("inf"), -float("inf"), 1e30):
+        with pytest.raises(Exception, match="Gather"):
+            onnx.run({"x": torch.tensor([first, 0.5, 1.0])})

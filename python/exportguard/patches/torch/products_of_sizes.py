@@ -32,8 +32,8 @@ def taken_by_twos(original: Callable[..., Any]) -> Callable[..., Any]:
         from torch.fx.experimental.proxy_tensor import _sym_register
 
         function = _OF_TWO.get(getattr(expr, "func", None))
-        is_known = function is None or (len(expr.args) < 3 and expr.func not in (Max, Min))
-        if is_known or expr in tracer.sympy_expr_tracker:
+        is_known = expr in tracer.sympy_expr_tracker
+        if function is None or is_known or (len(expr.args) < 3 and expr.func not in (Max, Min)):
             return original(tracer, expr, out)
         operands = [build(tracer, operand) for operand in expr.args]
         if any(operand is None for operand in operands):
