@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 
+from exportguard.rewrites.collected import is_open
 from exportguard.rewrites.numbers import affine_of, is_number, number_tensor, surely
 
 WHOLE = slice(None)
@@ -21,8 +22,19 @@ _SEQUENCES = (list, tuple, range)
 _AS_TENSOR = 32  # elements from which on torch takes a list for a tensor, whatever it holds
 
 
+def holds_open_lists(index: object) -> bool:
+    """Whether a list is among the parts that has as many numbers as a loop or a size says."""
+    return any(map(is_open, index if isinstance(index, tuple) else (index,)))
+
+
 def parts_of(index: Any) -> tuple[Any, ...]:
-    """The parts of an index; torch takes a list that holds tensors, slices or lists for a tuple."""
+    """The parts of an index; torch takes a list that holds tensors, slices or lists for a tuple.
+
+    A list of as many numbers as a loop or a size says is a tensor of these.
+    """
+    if holds_open_lists(index):
+        parts = index if isinstance(index, tuple) else (index,)
+        return tuple(torch.as_tensor(part.rows().rows) if is_open(part) else part for part in parts)
     if isinstance(index, list) and len(index) < _AS_TENSOR:
         several = (torch.Tensor, slice, *_SEQUENCES)
         if any(item is None or item is ... or (isinstance(item, several) and not is_number(item)) for item in index):

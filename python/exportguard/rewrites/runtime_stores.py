@@ -15,6 +15,7 @@ from exportguard.rewrites.collected import Grown, is_open
 from exportguard.rewrites.data import depends_on_data
 from exportguard.rewrites.index_parts import (
     beside_masks,
+    holds_open_lists,
     is_all,
     is_entry,
     is_of_the_run,
@@ -173,7 +174,7 @@ def _entries(container: object, index: Any) -> tuple[torch.Tensor, tuple[Any, ..
         return None
     _require_known_steps(index)
     parts = _in_bodies(parts_of(index))
-    if not any(map(is_of_the_run, parts)):
+    if not any(map(is_of_the_run, parts)) and not holds_open_lists(index):
         return None
     container, parts = spelled_out(container, parts)
     return container, with_windows(container, parts)

@@ -20,6 +20,7 @@ from exportguard.rewrites.index_parts import (
     axes_of,
     beside_masks,
     holds_numbers,
+    holds_open_lists,
     is_choosing,
     is_dynamic_slice,
     is_entry,
@@ -116,7 +117,7 @@ def writing_at_sizes(original: Callable[..., Any]) -> Callable[..., Any]:
                 return args[0][index].copy_(value)
             if func.__name__ == READING and _is_of_cpp(index):
                 return read(args[0], index)
-            if any(map(holds_numbers, parts_of(args[1]))):
+            if holds_open_lists(args[1]) or any(map(holds_numbers, parts_of(args[1]))):
                 args = (args[0], index, *args[2:])
         return original(mode, func, types, args, kwargs)
 

@@ -37,7 +37,10 @@ class _Loops(Transformer):
 
 
 class _Elsewhere(Transformer):
-    """Outside of loops: a single index that is no constant. torch itself knows slices and several indices."""
+    """Outside of loops: a single index that is no constant. torch itself knows slices and several indices.
+
+    Where sizes stay symbolic one of several may be a list of as many numbers as a size says.
+    """
 
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
@@ -48,11 +51,11 @@ class _Elsewhere(Transformer):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
         self.generic_visit(node)
-        return Items().updated(node) if _is_single(node.target) and self._unit.keep(node) else node
+        return Items().updated(node) if self._is_meant(node.target) and self._unit.keep(node) else node
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
         self.generic_visit(node)
-        return Items().stored(node) if _is_single(node.targets[0]) and self._unit.keep(node) else node
+        return Items().stored(node) if self._is_meant(node.targets[0]) and self._unit.keep(node) else node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         """`container.get(key, default)`"""
@@ -66,10 +69,15 @@ class _Elsewhere(Transformer):
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         self.generic_visit(node)
-        if not isinstance(node.ctx, ast.Load) or not _is_single(node) or not self._unit.keep(node):
+        if not isinstance(node.ctx, ast.Load) or not self._is_meant(node) or not self._unit.keep(node):
             return node
         self._unit.note(node, "[…]")
         return Items().read(node)
+
+    def _is_meant(self, target: ast.expr) -> bool:
+        parts = target.slice.elts if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Tuple) else []
+        may_be_lists = self._unit.keeps_sizes and any(isinstance(part, ast.Name | ast.ListComp) for part in parts)
+        return may_be_lists or _is_single(target)
 
 
 def _is_single(target: ast.expr) -> bool:
