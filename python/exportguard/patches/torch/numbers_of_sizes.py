@@ -172,7 +172,7 @@ def _pooled(dims: int, reduce: _Function, **plain: object) -> _Function:
         given = dict(zip(plain, further, strict=False)) | options
         has_defaults = all(given.get(name, value) == value for name, value in plain.items())
         sizes = _for_each(kernel_size, dims)
-        steps = _for_each(stride, dims) if stride or _is_symbolic(stride) else sizes
+        steps = _for_each(stride, dims) if _is_symbolic(stride) or stride else sizes
         if not has_defaults or any(_for_each(padding, dims)) or len(sizes) != dims or len(steps) != dims:
             return NotImplemented
         for axis, size, step in zip(range(-dims, 0), sizes, steps, strict=True):
