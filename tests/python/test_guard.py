@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import gc
 import logging
 import subprocess
@@ -28,7 +27,6 @@ from exportguard.guard import (
     unregister_cache_serialization,
 )
 from exportguard.patches import Patch, all_patches, does_not_fit, not_needed
-from exportguard.repeats.plan import current_plan
 
 
 class Plain:
@@ -329,39 +327,6 @@ def test_changes_kept_beyond_the_install_are_refused() -> None:
         pytest.raises(GuardError, match="only be made while it is being installed"),
     ):
         kept[0].set_attribute(Plain, "value", 2)
-
-
-def test_a_guard_that_is_not_open_is_left_by_nobody() -> None:
-    guard = torch_export_patches()
-    with pytest.raises(GuardError, match="the guard is not open"):
-        guard.__exit__(None, None, None)
-    with guard:
-        pass
-    with pytest.raises(GuardError, match="the guard is not open"):
-        guard.__exit__(None, None, None)
-
-
-@pytest.mark.parametrize("raises", [False, True])
-def test_a_guard_may_be_left_in_another_context(raises: bool) -> None:
-    """As by a fixture of asyncio, or a generator: the error of the block is the one that is raised."""
-    guard, before = torch_export_patches(repeats="trace all"), snapshot()
-    contextvars.copy_context().run(guard.__enter__)
-    own = (KeyError, KeyError("own"), None) if raises else (None, None, None)
-    guard.__exit__(*own)
-    assert snapshot() == before
-    assert current_plan().traces_once
-
-
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_what_guards_say_of_repeats_ends_with_each(order: tuple[int, int]) -> None:
-    guards = [torch_export_patches(repeats="trace all") for _ in range(2)]
-    for guard in guards:
-        guard.__enter__()
-    assert not current_plan().traces_once
-    guards[order[0]].__exit__(None, None, None)
-    assert not current_plan().traces_once
-    guards[order[1]].__exit__(None, None, None)
-    assert current_plan().traces_once
 
 
 def test_a_nested_guard_leaves_the_outer_one_in_force() -> None:

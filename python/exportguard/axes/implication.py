@@ -117,6 +117,7 @@ def _equal_where_it_may_fail(guard: sympy.Basic) -> tuple[sympy.Symbol, sympy.Sy
 
 
 def _decided_where_equal(guard: sympy.Basic, one: sympy.Symbol, other: sympy.Symbol, domain: Domain) -> Decision:
+    """The answer for a guard that may fail only where two sizes are equal."""
     spans = [domain.get(symbol, Range(2)) for symbol in (one, other)]
     ends = [span.high for span in spans if span.high is not None]
     both = Range(max(span.low for span in spans), min(ends, default=None))

@@ -144,3 +144,30 @@ def test_positions_are_scaled_by_the_larger_quotient(name: str) -> None:
         x = torch.rand(size)
         (got,) = onnx.run({"x": x}).values()
         torch.testing.assert_close(got, model(x))
+
+
+RESIZED = {
+    "the lesser scale": "s = min(16 / min(h, w), 40 / max(h, w))",
+    "a bound on the longer side": "s = 16 / min(h, w)\n        if max(h, w) * s > 40:\n            s = 40 / max(h, w)",
+}
+_RESIZE = """
+import torch
+import torch.nn.functional as F
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        h, w = x.shape[-2:]
+        {scale}
+        return F.interpolate(x, size=(int(round(h * s)), int(round(w * s))), mode="bilinear")
+"""
+
+
+@pytest.mark.parametrize("name", RESIZED)
+def test_a_picture_is_resized_to_a_shorter_side_and_a_longest(name: str) -> None:
+    model = model_of(_RESIZE.format(scale=RESIZED[name]), f"/resized/{name}.py").eval()
+    axes = ({0: "batch", 2: "height", 3: "width"},)
+    onnx = to_onnx(model, (torch.rand(2, 3, 8, 12),), dynamic_shapes=axes, rewrite="auto")
+    for height, width in ((1, 1), (5, 7), (9, 4), (30, 4), (4, 30), (16, 16), (33, 21)):
+        x = torch.rand(1, 3, height, width)
+        (got,) = onnx.run({"x": x}).values()
+        torch.testing.assert_close(got, model(x))
