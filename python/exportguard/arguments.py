@@ -11,6 +11,7 @@ from typing import Any
 from .errors import InvalidArgumentError
 
 _Kinds = type | types.UnionType | tuple[type, ...]
+_MOST = 2**63 - 1
 
 
 def require_kind(name: str, value: object, kinds: _Kinds, wanted: str) -> None:
@@ -51,9 +52,11 @@ def require_callable(name: str, value: object, wanted: str = "a function") -> No
 
 
 def require_count(name: str, value: object, at_least: int = 0) -> None:
-    """Raises unless the value is an integer that is large enough."""
+    """Raises unless the value is an integer that is large enough, and that int64 holds."""
     if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
         raise wrong(name, value, f"an integer of at least {at_least}")
+    if value > _MOST:
+        raise wrong(name, value, f"an integer of at most {_MOST}, the largest of int64")
 
 
 def require_names(name: str, value: Any) -> None:

@@ -160,13 +160,13 @@ std::vector<MonomialTerm> printing_order(const SymExpr& e) {
 std::int64_t checked_add(std::int64_t a, std::int64_t b) {
   std::int64_t sum = 0;
   if (!__builtin_add_overflow(a, b, &sum)) return sum;
-  throw InvalidArgument(fmt::format("{} + {} does not fit into 64 bits", a, b));
+  throw Overflow(fmt::format("{} + {} does not fit into 64 bits", a, b));
 }
 
 std::int64_t checked_multiply(std::int64_t a, std::int64_t b) {
   std::int64_t product = 0;
   if (!__builtin_mul_overflow(a, b, &product)) return product;
-  throw InvalidArgument(fmt::format("{} * {} does not fit into 64 bits", a, b));
+  throw Overflow(fmt::format("{} * {} does not fit into 64 bits", a, b));
 }
 
 std::strong_ordering compare(const SymAtom& a, const SymAtom& b) {

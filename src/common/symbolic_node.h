@@ -39,7 +39,7 @@ std::strong_ordering compare(const SymExpr& a, const SymExpr& b);
 std::strong_ordering compare(const SymAtom& a, const SymAtom& b);
 std::strong_ordering compare(const Monomial& a, const Monomial& b);  ///< higher degrees first
 
-/// 64-bit arithmetic. @throws InvalidArgument on overflow.
+/// 64-bit arithmetic. @throws Overflow.
 std::int64_t checked_add(std::int64_t a, std::int64_t b);
 std::int64_t checked_multiply(std::int64_t a, std::int64_t b);
 

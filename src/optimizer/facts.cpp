@@ -94,7 +94,9 @@ MaybeSizes sizes_of_node(const Facts& facts, const ir::Node& node) {
   if (node.op() == "Concat") return sizes_of_concat(facts, node);
   if (node.op() == "Gather") return sizes_of_gather(facts, node);
   if (node.op() == "Slice") return sizes_of_slice(facts, node);
-  if (node.op() == "Add" || node.op() == "Sub" || node.op() == "Mul") return sizes_of_arithmetic(facts, node);
+  if (node.op() == "Add" || node.op() == "Sub" || node.op() == "Mul") {
+    return unless_overflow([&] { return sizes_of_arithmetic(facts, node); });
+  }
   if (keeps_elements(node)) return facts.sizes(node.find_input(0));
   const bool widens = node.op() == "Cast" && node.output().dtype() == DType::kInt64;
   return widens ? facts.sizes(node.find_input(0)) : std::nullopt;

@@ -20,6 +20,12 @@ class InvalidArgument : public Error {
   using Error::Error;
 };
 
+/// A number of a size that 64 bits do not hold, which the arithmetic of tensors would wrap.
+class Overflow : public InvalidArgument {
+ public:
+  using InvalidArgument::InvalidArgument;
+};
+
 /// A graph is malformed, or an edit would make it so.
 class GraphError : public Error {
  public:

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "exportguard/common/errors.h"
+
 namespace exportguard {
 
 /// An integer expression over named symbols: a dimension (`batch`, `past + seq`) or any SymInt.
@@ -81,6 +83,17 @@ SymExpr floor_div(const SymExpr& a, const SymExpr& b);
 SymExpr mod(const SymExpr& a, const SymExpr& b);  ///< Python's: the sign of the divisor
 SymExpr max(const SymExpr& a, const SymExpr& b);
 SymExpr min(const SymExpr& a, const SymExpr& b);
+
+/// The `std::optional` that a function returns; nothing where 64 bits do not hold a number that it computes, which a
+/// tensor wraps.
+template <typename Compute>
+auto unless_overflow(const Compute& compute) -> decltype(compute()) {
+  try {
+    return compute();
+  } catch (const Overflow&) {
+    return std::nullopt;
+  }
+}
 
 }  // namespace exportguard
 

@@ -31,7 +31,7 @@ from .ending import watched_for_their_end
 from .examples import are_telling, is_met
 from .expressions import Range, Sizes, remembering
 from .forms import FORMED, LOOPS, SQUEEZING, decisions_of_forms, questions_of_loops, require_no_squeezes_of_data
-from .further_sizes import bounds_of_nothing_asked, multiples_beyond
+from .further_sizes import beside_the_rest, bounds_of_nothing_asked, multiples_beyond
 from .implication import Answer, decide
 from .less_work import with_less_work
 from .model_run import ModelRun
@@ -161,25 +161,28 @@ def _bound_of_way(trace: Trace, way: UntracedWay) -> AxisBound:
 
 def _bounds(trace: Trace) -> list[AxisBound]:
     trace.domain.update(asked_domain(trace.traced, trace.example.shapes))
-    for condition in trace.assumed:
+    for condition in trace.assumed_as_asked:
         narrow(trace.domain, condition)
     squeezes = (decision for decision in trace.decisions if decision.is_of_squeeze)
     squeezed = [bound for decision in squeezes if (bound := _bound_of_squeeze(trace, decision)) is not None]
-    found = [bound for guard in _guards(trace) if (bound := _bound_of_guard(trace, guard)) is not None]
+    equalities, others = _guards(trace)
+    found = [bound for guard in equalities if (bound := _bound_of_guard(trace, guard)) is not None]
+    for condition in trace.assumed:
+        narrow(trace.domain, condition)
+    found += [bound for guard in others if (bound := _bound_of_guard(trace, guard)) is not None]
     caches = bounds_of_empty_caches(trace)
     unasked = bounds_of_nothing_asked(trace) if not any(map(_is_wrong, found)) else []
     return [*squeezed, *found, *_bounds_at_one(trace), *caches, *bounds_at_none(trace), *unasked]
 
 
-def _guards(trace: Trace) -> Iterator[sympy.Basic]:
-    """The conditions that torch noted, those first that say what a size is, then simpler ones first."""
+def _guards(trace: Trace) -> tuple[list[sympy.Basic], list[sympy.Basic]]:
+    """The conditions that torch noted: those that say what a size is, and all others, simpler ones first."""
     conditions = dict.fromkeys(
         guard.expr for guard in trace.shape_env.guards if guard.expr.free_symbols <= {*trace.hints}
     )
     equalities = [condition for condition in conditions if trace.replaced(condition) == sympy.true]
     others = [condition for condition in conditions if condition not in equalities]
-    yield from equalities
-    yield from sorted(others, key=lambda entry: len(entry.free_symbols))
+    return equalities, sorted(others, key=lambda entry: len(entry.free_symbols))
 
 
 def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
@@ -196,7 +199,8 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
     line = trace.lines.get(guard, "")
     if is_relation and line in trace.relations and guard not in trace.tests:
         return None  # one layer after the other compares its own sizes at this line
-    decision = decide(sympy.Or(condition, *map(sympy.Not, trace.assumed)), trace.domain)
+    assumed = trace.assumed_as_asked if is_relation else trace.assumed
+    decision = decide(sympy.Or(condition, *map(sympy.Not, assumed)), trace.domain)
     if decision.answer == Answer.PROVED:
         return None
     points = [sizes for sizes in decision.counterexamples if meets(trace.known, trace, sizes)]
@@ -209,8 +213,9 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
         kind, sizes = Kind.VAST, points[0]
     else:
         kind, sizes = _tried(trace, sizes_apart(trace, guard, points[:_TRIALS]) if is_relation else _spread(points))
-        if kind == Kind.OWN and not is_relation:
-            further = multiples_beyond(trace, condition)
+        if kind == Kind.OWN:
+            further = beside_the_rest(trace, condition, points)
+            further += multiples_beyond(trace, condition) if not is_relation else []
             taken = [point for point in further if trace.trial.refuses(trace.all_sizes(point)) is False]
             kind, sizes = _tried(trace, taken) if taken else (kind, sizes)
     if kind == Kind.TESTED or (kind == Kind.OWN and not is_relation):

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import sympy
+from torch.utils._sympy.functions import FloorDiv
 
 from exportguard.size_floats import SUMS
 
-from .expressions import Domain, Range
+from .expressions import Domain, Range, parts
 from .monotone import FARTHEST, Tendency, tendency
 
 _HALF_A_DIGIT = Fraction(1, 2**53)
@@ -87,10 +88,7 @@ def holds_for_floats(guard: sympy.Basic, domain: Domain) -> bool:
     tests = _TESTS.get(type(guard))
     if tests is None or all(side.is_integer for side in guard.args):
         return False
-    near = {
-        symbol: Range(ends.low, min(FARTHEST if ends.high is None else ends.high, FARTHEST))
-        for symbol, ends in domain.items()
-    }
+    near = _near(domain)
     try:
         sides = [_float(side, near) for side in guard.args]
     except _NoSumError:
@@ -101,6 +99,52 @@ def holds_for_floats(guard: sympy.Basic, domain: Domain) -> bool:
     below = (sides[1].exact + sides[0].exact.times(Fraction(-1)) + off_by).least(tendencies)
     return any(test(above, below) for test in tests)
 
+
+def with_whole_parts(guard: sympy.Basic, domain: Domain) -> sympy.Basic:
+    """The guard with `n` in place of `floor((n + 0.1) / 7 * 7)`, and the like: what a float is but for a part of 1 that
+    no rounding of it takes to a whole number. Sizes beyond `FARTHEST` are left out."""
+    rounded = [part for part in parts(guard) if type(part).__name__ in _WHOLE]
+    if not rounded:
+        return guard
+    near = _near(domain)
+    known = {part: whole for part in rounded if (whole := _whole_part(part, near)) is not None}
+    return _with_one_quotient(guard.xreplace(known)) if known else guard
+
+
+def _with_one_quotient(guard: sympy.Basic) -> sympy.Basic:
+    """The guard with one name for quotients: torch has another where it is known that nothing remains."""
+    clean = {part: FloorDiv(*part.args) for part in parts(guard) if type(part).__name__ == "CleanDiv"}
+    return guard.xreplace(clean) if clean else guard
+
+
+def _whole_part(rounding: sympy.Basic, domain: Domain) -> sympy.Expr | None:
+    """The whole number that a rounded float is, for one that is a sum of whole numbers and a constant."""
+    try:
+        value = _float(rounding.args[0], domain)
+    except _NoSumError:
+        return None
+    tendencies = {whole: tendency(whole, domain) for whole in {*value.exact.factors, *value.off_by.factors}}
+    off_by = value.off_by.times(Fraction(-1)).least(tendencies)
+    least = value.exact.least(tendencies)
+    factors = {whole: factor for whole, factor in value.exact.factors.items() if whole != _CONSTANT}
+    if off_by is None or least is None or any(factor.denominator != 1 for factor in factors.values()):
+        return None
+    kind = type(rounding).__name__
+    if kind == "TruncToInt" and least + off_by < 0:
+        return None
+    constant = value.exact.factors.get(_CONSTANT, Fraction(0))
+    ends = {_WHOLE[kind](constant + by) for by in (off_by, -off_by)}
+    if len(ends) != 1:
+        return None
+    return sympy.Add(*(int(factor) * whole for whole, factor in factors.items()), ends.pop())
+
+
+#: What rounds, each in one direction; `TruncToInt` of what is never negative.
+_WHOLE: Mapping[str, Callable[[Fraction], int]] = {
+    "FloorToInt": math.floor,
+    "CeilToInt": math.ceil,
+    "TruncToInt": math.floor,
+}
 
 _Test = Callable[[Fraction | None, Fraction | None], bool]
 
@@ -120,6 +164,13 @@ _TESTS: Mapping[type, Sequence[_Test]] = {
     sympy.LessThan: (lambda above, below: below is not None and below >= 0,),
     sympy.StrictLessThan: (_is_below,),
 }
+
+
+def _near(domain: Domain) -> Domain:
+    return {
+        symbol: Range(ends.low, min(FARTHEST if ends.high is None else ends.high, FARTHEST))
+        for symbol, ends in domain.items()
+    }
 
 
 def _taken_back(product: sympy.Basic) -> sympy.Basic | None:

@@ -7,17 +7,19 @@ something else while it is traced, so that nothing is asked at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import sympy
 
 from .bound import AxisBound, Kind
-from .expressions import Sizes
-from .trace import Trace, meets
+from .expressions import Sizes, parts
+from .implication import decide
+from .trace import Trace, meets, with_relations
 
 _MULTIPLES = (1, 2, 3, 5)
 _LARGEST = 512  # a size that is soon computed
 _MOST = 12  # points
+_OTHERS = 16  # guards on several axes, beyond which sizes that meet them all are hardly found
 
 
 def multiples_beyond(trace: Trace, condition: sympy.Basic) -> list[Sizes]:
@@ -28,6 +30,51 @@ def multiples_beyond(trace: Trace, condition: sympy.Basic) -> list[Sizes]:
     is_tried = trace.trial.is_of_own_module and trace.trial.may_try_many
     points = _points(trace, condition) if is_tried else ()
     return [*{frozenset(sizes.items()): sizes for sizes in points}.values()][:_MOST]
+
+
+def beside_the_rest(trace: Trace, condition: sympy.Basic, points: Sequence[Sizes]) -> list[Sizes]:
+    """Sizes that break a condition, and no other that has to do with its axes; none where one of the points is so.
+
+    A model that takes multiples of 14 alone refuses any others, whatever else it asks of them: `h == w` is its own
+    bound only if it refuses 14 beside 28. What is asked of one of two equal sizes counts for both.
+    """
+    rest = [*dict.fromkeys(_rest(trace, condition))]
+    if not rest or not all(_is_broken(trace, rest, sizes) for sizes in points):
+        return []
+    on_own = [other for other in rest if other.free_symbols <= condition.free_symbols]
+    of_remainders = [other for other in on_own if isinstance(other, sympy.Eq) and _has_remainder(other)]
+    assumed = trace.assumed_as_asked if trace.replaced(condition) == sympy.true else trace.assumed
+    for others in (rest if len(rest) <= _OTHERS else [], on_own, of_remainders):
+        guard = sympy.Or(condition, *map(sympy.Not, (*assumed, *others)))
+        found = decide(guard, trace.domain).counterexamples if others else ()
+        met = [sizes for sizes in found if meets(trace.known, trace, sizes)]
+        if met:
+            return met
+    return []
+
+
+def _rest(trace: Trace, condition: sympy.Basic) -> Iterator[sympy.Basic]:
+    """The guards that have to do with the axes of a condition; of a relation those on one of them, for each."""
+    own = condition.free_symbols
+    is_relation = trace.replaced(condition) == sympy.true
+    for guard in trace.shape_env.guards:
+        other = with_relations(trace, guard.expr) if is_relation else trace.replaced(with_relations(trace, guard.expr))
+        if other == condition or not other.free_symbols & own or not other.free_symbols <= {*trace.hints}:
+            continue
+        if not is_relation:
+            yield other
+        elif len(other.free_symbols) == 1:
+            (symbol,) = other.free_symbols
+            yield from (other.xreplace({symbol: one}) for one in sorted(own, key=str))
+
+
+def _is_broken(trace: Trace, conditions: Sequence[sympy.Basic], sizes: Sizes) -> bool:
+    known = trace.all_sizes(sizes)
+    return any(trace.value(condition, known) is False for condition in conditions)
+
+
+def _has_remainder(condition: sympy.Basic) -> bool:
+    return any(type(part).__name__ in ("Mod", "PythonMod") for part in parts(condition))
 
 
 def bounds_of_nothing_asked(trace: Trace) -> list[AxisBound]:

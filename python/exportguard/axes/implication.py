@@ -41,7 +41,7 @@ from .expressions import (
     periods,
     polynomial,
 )
-from .float_bounds import holds_for_floats
+from .float_bounds import holds_for_floats, with_whole_parts
 from .monotone import always_holds, one_range, sizes_that_break
 from .polynomials import Polynomial
 
@@ -79,7 +79,7 @@ class Decision:
 
 def decide(guard: sympy.Basic, domain: Domain) -> Decision:
     """Whether the guard holds on the whole domain, which has a range for each of its symbols."""
-    guard = _without_own_multiples(guard)
+    guard = with_whole_parts(_without_own_multiples(guard), domain)
     if guard == sympy.true:
         return Decision(Answer.PROVED)
     equal = _equal_where_it_may_fail(guard)
@@ -318,17 +318,26 @@ def _numbers(guard: sympy.Basic) -> set[int]:
 def _grid(guard: sympy.Basic, domain: Domain) -> Iterator[Sizes]:
     """All combinations of small multiples of what a guard divides by: `(h // 16) * (w // 16) != 196` fails at one.
 
-    Of a guard on one size also all that leave another remainder: `-n % 40 != 3` fails at 37.
+    Of a guard on one size also all that leave another remainder: `-n % 40 != 3` fails at 37. Of one on several also
+    those that are one more along some of them: `h % 16 == 0` where `(h // 16) * (w // 16) == 196`.
     """
     if len(domain) == 1:
         ((symbol, ends),) = domain.items()
         count = min(periods(guard, symbol)[0], _SMALL)
         yield from ({symbol: size} for size in range(ends.low, ends.low + count) if ends.holds(size))
-    width = math.floor(_GRID ** (1 / len(domain)))
     steps = {symbol: periods(guard, symbol)[0] for symbol in domain}
+    further = [*itertools.product((0, 1), repeat=len(domain))][1:] if max(steps.values(), default=1) > 1 else []
+    yield from _multiples(steps, domain, [0] * len(domain), _GRID)
+    for by in further if len(domain) > 1 else ():
+        yield from _multiples(steps, domain, by, _GRID // len(further))
+
+
+def _multiples(steps: Mapping[sympy.Symbol, int], domain: Domain, by: Sequence[int], count: int) -> Iterator[Sizes]:
+    """So many combinations at the most, of which each size is a multiple of a step and so much more."""
+    width = math.floor(count ** (1 / len(domain)))
     spans = [
-        [size for number in range(1, width + 1) if ends.holds(size := number * steps[symbol])]
-        for symbol, ends in domain.items()
+        [size for number in range(1, width + 1) if ends.holds(size := number * steps[symbol] + more)]
+        for (symbol, ends), more in zip(domain.items(), by, strict=True)
     ]
     for sizes in itertools.product(*spans):
         yield dict(zip(domain, sizes, strict=True))

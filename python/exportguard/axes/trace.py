@@ -63,9 +63,11 @@ class Trace:
         self.hints = _hints(self.shape_env)
         given = sizes_of_examples(self.traced, self.calls)
         self.examples = [(call, self.all_sizes(sizes)) for call, sizes in given]
-        conditions = (self.replaced(with_relations(self, entry)) for entry in self.within.as_traced(self.traced))
-        self.assumed = [entry for entry in (*conditions, *of_derived) if entry != sympy.true]
-        self.known += self.assumed
+        asked_for = [*(with_relations(self, entry) for entry in self.within.as_traced(self.traced)), *of_derived]
+        #: What counts, as it was asked for, and with what torch found each symbol to be.
+        self.assumed_as_asked = [entry for entry in asked_for if entry != sympy.true]
+        self.assumed = [entry for entry in map(self.replaced, asked_for) if entry != sympy.true]
+        self.known += self.assumed_as_asked
         self.trial.tests_at = self._own_tests_at
         in_code = [entry.in_code for entry in self.decisions if entry.is_test and entry.is_own]
         self.trial.numbers = [*dict.fromkeys(itertools.chain(*in_code))][:_NAMED]

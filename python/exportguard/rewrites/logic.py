@@ -182,9 +182,11 @@ def whole_number(number: Any, name: str) -> Any:
 
 
 def float_(item: Any) -> Any:
-    """`float(item)`; of tensor data a tensor of rank 0 in double precision, as Python's numbers are."""
-    if not depends_on_data(item) and not isinstance(item, torch.SymInt | torch.SymFloat):
-        return float(item)
+    """`float(item)`; of sizes a symbolic number, of tensor data a tensor of rank 0 in double precision, as Python's
+    numbers are."""
+    if not depends_on_data(item):
+        is_of_sizes = isinstance(item, torch.SymInt | torch.SymFloat)
+        return torch.sym_float(item) if is_of_sizes else float(item)  # type: ignore[no-untyped-call]
     if isinstance(item, torch.Tensor):
         return as_number(item.reshape(()).to(torch.float64))
     return as_number(number_tensor(item).to(torch.float64))

@@ -8,6 +8,7 @@ one rounding, of the 53rd digit, moves no quotient across a whole number.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,18 @@ from torch.utils._sympy.functions import FloatTrueDiv, FloorDiv, IntTrueDiv, ToF
 from exportguard.size_floats import PRODUCTS, SUMS
 
 _MOST = 2**20  # what constants may multiply with and divide by, so that floats have all digits of what becomes of sizes
+
+
+_LEAST_PART = 2**-4  # of 1, which the sum with a size below 2**48 keeps
+
+
+#: By its name what rounds; `trunc` of what is never negative.
+_ROUNDED: dict[str, Callable[[float], int]] = {
+    "floor": math.floor,
+    "trunc": math.floor,
+    "ceil": math.ceil,
+    "round": round,
+}
 
 
 @dataclass(frozen=True)
@@ -34,6 +47,10 @@ def whole_quotient(number: torch.SymFloat, name: str) -> int | torch.SymInt | No
     """
     fraction = _fraction(number.node.expr)
     env = number.node.shape_env
+    beside = _beside_a_part(number.node.expr, name)
+    if beside is not None:
+        whole_number: torch.SymInt = env.create_symintnode(beside, hint=None)
+        return whole_number
     if fraction is None or not env.bound_sympy(sympy.sympify(fraction.below)).lower >= 1:
         return None
     whole = fraction.above / fraction.below
@@ -43,6 +60,21 @@ def whole_quotient(number: torch.SymFloat, name: str) -> int | torch.SymInt | No
         whole = _ceiling(fraction) if name == "ceil" else FloorDiv(fraction.above, fraction.below)
     found: int | torch.SymInt = int(whole) if whole.is_Integer else env.create_symintnode(whole, hint=None)
     return found
+
+
+def _beside_a_part(expression: Any, name: str) -> sympy.Expr | None:
+    """`n` for `int(n + 0.1)`: no size is so large that a float loses that part of 1."""
+    if type(expression).__name__ != "FloatSum":
+        return None
+    size, constant = sorted(expression.args, key=lambda term: term.is_Number)
+    if not constant.is_Number or not isinstance(size, ToFloat):
+        return None
+    part = float(constant) - math.floor(constant)
+    is_told = _LEAST_PART <= part <= 1 - _LEAST_PART and (name != "round" or abs(part - 1 / 2) >= _LEAST_PART)
+    is_never_negative = bool(size.args[0].is_nonnegative) and constant >= 0
+    if not is_told or (name == "trunc" and not is_never_negative):
+        return None
+    return size.args[0] + _ROUNDED[name](float(constant))
 
 
 def _ceiling(fraction: _Fraction) -> Any:

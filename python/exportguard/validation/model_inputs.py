@@ -32,7 +32,8 @@ def random_inputs(model: OnnxModel, sizes: Mapping[str, int] | None = None, seed
     `sizes` are those of the axes by name.
 
     Raises:
-        InvalidArgumentError: `sizes` has a name that no axis has, or an input is of unknown rank or element type.
+        InvalidArgumentError: `sizes` has a name that no axis has, or an input is of unknown rank or element type, or
+            too large for the memory.
     """
     known = _all_sizes(model.inputs, sizes or {})
     generator = torch.Generator().manual_seed(seed)
@@ -58,11 +59,14 @@ def _random(value: ValueInfo, sizes: Mapping[str, int], generator: torch.Generat
         raise InvalidArgumentError(f"input {value.name} is of unknown rank or element type; pass inputs")
     shape = [size if isinstance(size, int) else _size(size, sizes, value) for size in value.shape]
     dtype = _DTYPES[value.dtype]
-    if dtype.is_floating_point:
-        return torch.randn(shape, generator=generator).to(dtype)
-    if dtype == torch.bool:
-        return torch.ones(shape, dtype=dtype)
-    return torch.randint(0, 2, shape, generator=generator).to(dtype)
+    try:
+        if dtype.is_floating_point:
+            return torch.randn(shape, generator=generator).to(dtype)
+        if dtype == torch.bool:
+            return torch.ones(shape, dtype=dtype)
+        return torch.randint(0, 2, shape, generator=generator).to(dtype)
+    except RuntimeError as error:  # what torch raises where it gets no memory, or no number of bytes
+        raise InvalidArgumentError(f"input {value.name} of shape {shape} cannot be made; give smaller sizes") from error
 
 
 def _size(expression: str, sizes: Mapping[str, int], value: ValueInfo) -> int:

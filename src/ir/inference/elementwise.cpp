@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "exportguard/ir/inference.h"
 
@@ -68,11 +69,22 @@ std::optional<Elements> computed_elements(const InferenceContext& ctx) {
   return total;
 }
 
+/// Whether an element type holds those that are numbers, which tensors wrap otherwise.
+bool fit(const Elements& elements, DType dtype) {
+  using Int32 = std::numeric_limits<std::int32_t>;
+  return dtype == DType::kInt64 || std::ranges::all_of(elements, [](const SymExpr& element) {
+           const std::int64_t number = element.constant().value_or(0);
+           return number >= Int32::min() && number <= Int32::max();
+         });
+}
+
 void infer_arithmetic(InferenceContext& ctx) {
   ctx.set(0, ctx.dtype(0), broadcast_shape(ctx));
   const DType dtype = ctx.dtype(0);
   const bool follows = (dtype == DType::kInt64 || dtype == DType::kInt32) && ctx.integer("fmod", 0) == 0;
-  if (const auto elements = follows ? computed_elements(ctx) : std::nullopt) ctx.set_elements(*elements);
+  if (!follows) return;
+  const auto elements = unless_overflow([&] { return computed_elements(ctx); });
+  if (elements && fit(*elements, dtype)) ctx.set_elements(*elements);
 }
 
 void infer_comparison(InferenceContext& ctx) { ctx.set(0, DType::kBool, broadcast_shape(ctx)); }
@@ -81,10 +93,12 @@ void infer_test(InferenceContext& ctx) { ctx.set(0, DType::kBool, ctx.shape(0));
 
 void infer_negation(InferenceContext& ctx) {
   infer_like_input(ctx);
-  auto elements = ctx.elements(0);
-  if (!elements) return;
-  for (SymExpr& element : *elements) element = 0 - element;
-  ctx.set_elements(*elements);
+  const auto elements = unless_overflow([&] {
+    auto negated = ctx.elements(0);
+    if (negated) std::ranges::transform(*negated, negated->begin(), [](const SymExpr& element) { return 0 - element; });
+    return negated;
+  });
+  if (elements && fit(*elements, ctx.dtype(0))) ctx.set_elements(*elements);
 }
 
 void infer_where(InferenceContext& ctx) {

@@ -36,9 +36,12 @@ void infer_product(InferenceContext& ctx) {
   const auto elements = ctx.elements(0);
   const bool reduces = ctx.has(1) || ctx.integer("noop_with_empty_axes", 0) == 0;
   if (!elements || ctx.rank(0) != 1U || !reduces) return;
-  SymExpr total = 1;
-  for (const SymExpr& element : *elements) total = total * element;
-  ctx.set_elements({total});
+  const auto product = unless_overflow([&] {
+    SymExpr total = 1;
+    for (const SymExpr& element : *elements) total = total * element;
+    return std::optional(total);
+  });
+  if (product && ctx.dtype(0) == DType::kInt64) ctx.set_elements({*product});
 }
 
 void infer_running(InferenceContext& ctx) { ctx.set(0, ctx.dtype(0), ctx.shape(0)); }
