@@ -19,7 +19,7 @@ from .arguments import require_callable, require_kind, wrong
 from .cache_names import by_its_names
 from .errors import InvalidArgumentError
 from .inputs import CallInputs, Leaf, flatten_named
-from .sliding_lengths import SlidingLength, own_lengths, windows
+from .sliding_lengths import SlidingLength, kept_tokens, own_lengths, windows
 
 # What a user may write for one axis.
 Axis = str | Dim | _DimHint | int | None
@@ -33,12 +33,14 @@ _DERIVED = ("_DerivedDim", "_StaticDim")
 class LeafShape:
     """The axes of one input that were asked to change: `axes[1] == "seq"`. `leaf` is the example it was asked for.
 
-    `sliding` are the axes that were called as something that they follow only up to a window.
+    `sliding` are the axes that were called as something that they follow only up to a window, `kept` the most tokens that
+    such a layer of a cache has.
     """
 
     leaf: Leaf
     axes: Mapping[int, Axis]  # an integer that changes has axis 0
     sliding: Mapping[int, SlidingLength] = field(default_factory=dict)
+    kept: Mapping[int, int] = field(default_factory=dict)
 
     def label(self, axis: int) -> str | None:
         """The name that the user gave to the axis, or None."""
@@ -152,6 +154,9 @@ def _apart_from_windows(shapes: list[LeafShape], kept: Mapping[str, int]) -> lis
     """Layers of a cache that keep at most so many tokens have names of their own for them, if they are called as what
     is longer; the number of all tokens, where a cache of such layers alone counts it, is what they were called.
     """
+    places = [(shape.leaf.name, axis) for shape in shapes for axis in shape.axes]
+    most = kept_tokens(places, kept)
+    shapes = [replace(shape, kept=_of_leaf(shape, most)) for shape in shapes] if most else shapes
     labels = {(shape.leaf.name, axis): label for shape in shapes for axis in shape.axes if (label := shape.label(axis))}
     found = own_lengths(labels, kept)
     if not found:
@@ -160,6 +165,10 @@ def _apart_from_windows(shapes: list[LeafShape], kept: Mapping[str, int]) -> lis
     longer = {label for place, label in labels.items() if place not in found}
     counted = next(iter(called - longer), None) if len(called) == 1 else None
     return [_with_own_lengths(shape, found, counted) for shape in shapes]
+
+
+def _of_leaf(shape: LeafShape, most: Mapping[tuple[str, int], int]) -> dict[int, int]:
+    return {axis: most[shape.leaf.name, axis] for axis in shape.axes if (shape.leaf.name, axis) in most}
 
 
 def _with_own_lengths(

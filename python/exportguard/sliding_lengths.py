@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +53,11 @@ def _window(layer: object) -> int:
     return window if is_filled and isinstance(window, int) else 0
 
 
+def kept_tokens(places: Iterable[tuple[str, int]], windows: Mapping[str, int]) -> dict[tuple[str, int], int]:
+    """The most tokens of those axes, by the leaf and the number of the axis, that count the tokens of such layers."""
+    return {place: most for place in places if (most := windows.get(_layer_of(place)))}
+
+
 def own_lengths(
     labels: Mapping[tuple[str, int], str], windows: Mapping[str, int]
 ) -> dict[tuple[str, int], SlidingLength]:
@@ -65,7 +70,7 @@ def own_lengths(
     >>> own_lengths(labels, {"cache.0": 5})
     {('cache.0.key', 2): SlidingLength(name='past', own='past_bounded', most=5)}
     """
-    sliding = {place: most for place in labels if (most := windows.get(_layer_of(place)))}
+    sliding = kept_tokens(labels, windows)
     longer = {name for place, label in labels.items() if place not in sliding for name in (label, *_parts(label))}
     shared = {place: (labels[place], most) for place, most in sliding.items() if labels[place] in longer}
     taken = set(labels.values())

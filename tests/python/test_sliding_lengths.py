@@ -11,6 +11,7 @@ import transformers
 from torch.export import Dim
 from transformers import DynamicCache, EncoderDecoderCache
 
+import exportguard
 from exportguard import to_onnx, torch_export_patches, validate_module
 from exportguard.cache_names import cache_argument, input_name
 from exportguard.dynamic_shapes import normalise
@@ -145,3 +146,22 @@ def test_windows_are_found_in_any_container() -> None:
     assert windows({"a": cache, "b": both, "c": {"d": [cache]}, "e": torch.ones(2)}) == {
         "a.0": WINDOW - 1, "b.self.0": WINDOW - 1, "c.d.0.0": WINDOW - 1,
     }  # fmt: skip
+
+
+class KeptAlone(torch.nn.Module):
+    """Does something else for more tokens than the layer keeps, of which there are never any."""
+
+    def forward(self, x: torch.Tensor, past_key_values: Any) -> torch.Tensor:
+        keys = past_key_values.layers[0].keys
+        if keys.shape[2] > WINDOW - 1:
+            keys = keys * 2
+        return x + keys.sum()
+
+
+@pytest.mark.parametrize("name", ["past", "kept"])
+def test_more_tokens_than_a_layer_keeps_are_not_asked_for(name: str) -> None:
+    cache = exportguard.make_sliding_window_cache([(torch.randn(2, 1, 3, 4), torch.randn(2, 1, 3, 4))], window=WINDOW)
+    model, x = KeptAlone().eval(), torch.randn(2, 3)
+    dynamic_shapes = {"x": {1: "past"}, "past_key_values": {2: name}}
+    onnx_model = to_onnx(model, kwargs={"x": x, "past_key_values": cache}, dynamic_shapes=dynamic_shapes)
+    assert all(axis.kept for axis in onnx_model.axes)

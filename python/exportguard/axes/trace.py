@@ -250,7 +250,8 @@ def asked_domain(traced: TracedInputs, shapes: Sequence[LeafShape]) -> dict[symp
     for shape, axis, symbol in axes_asked(traced, shapes):
         low, high = ends_of(shape.axes[axis])
         known = domain.get(symbol, Range(2))
-        highs = [end for end in (known.high, high) if end is not None]
+        kept = max(shape.kept[axis], known.low) if axis in shape.kept else None
+        highs = [end for end in (known.high, high, kept) if end is not None]
         domain[symbol] = Range(max(known.low, low or 0), min(highs, default=None))
     return domain
 
