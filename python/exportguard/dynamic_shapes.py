@@ -33,8 +33,8 @@ _DERIVED = ("_DerivedDim", "_StaticDim")
 class LeafShape:
     """The axes of one input that were asked to change: `axes[1] == "seq"`. `leaf` is the example it was asked for.
 
-    `sliding` are the axes that were called as something that they follow only up to a window, `kept` the most tokens that
-    such a layer of a cache has.
+    `sliding` are the axes that were called as something that they follow only up to a window, `kept` the most tokens
+    that such a layer of a cache has.
     """
 
     leaf: Leaf

@@ -165,3 +165,36 @@ def test_more_tokens_than_a_layer_keeps_are_not_asked_for(name: str) -> None:
     dynamic_shapes = {"x": {1: "past"}, "past_key_values": {2: name}}
     onnx_model = to_onnx(model, kwargs={"x": x, "past_key_values": cache}, dynamic_shapes=dynamic_shapes)
     assert all(axis.kept for axis in onnx_model.axes)
+
+
+def test_what_static_layers_count_is_one_number_at_all_sizes() -> None:
+    """A layer has the number as a tensor, the cache as a number: a model is asked for no sizes at which they differ."""
+    model: Any = transformers.MistralForCausalLM(transformers.MistralConfig(**SMALL)).eval()
+    name = cache_argument(model.forward) or ""
+    if not hasattr(transformers.cache_utils, "StaticSlidingWindowLayer"):
+        pytest.skip("this version of transformers has no such layers")
+
+    def given(batch: int, seq: int, past: int) -> dict[str, Any]:
+        cache = transformers.StaticCache(config=model.config, max_cache_len=16)
+        with torch.no_grad():
+            model(input_ids=torch.randint(3, 60, (batch, past)), **{name: cache})
+        mask = torch.ones(batch, past + seq, dtype=torch.int64)
+        mask[0, : past // 2] = 0
+        positions = torch.arange(past, past + seq).expand(batch, -1).clone()
+        tokens = torch.randint(3, 60, (batch, seq))
+        return {"input_ids": tokens, "attention_mask": mask, "position_ids": positions, name: cache}
+
+    torch.manual_seed(0)
+    layers = [{0: "batch"}, {0: "batch"}, None] * 2
+    axes = {"input_ids": {0: "batch", 1: "seq"}, "position_ids": {0: "batch", 1: "seq"}}
+    dynamic_shapes = {**axes, "attention_mask": {0: "batch", 1: "past+seq"}, name: [*layers, "past"]}
+    onnx_model = to_onnx(model, kwargs=given(2, 3, 4), dynamic_shapes=dynamic_shapes, rewrite="auto")
+    assert all(axis.kept for axis in onnx_model.axes)
+    for sizes in ((1, 1, 1), (3, 2, 9), (2, 1, 12)):
+        inputs_here = given(*sizes)
+        with torch_export_patches(patch=False):
+            feeds = {input_name(leaf.name): torch.as_tensor(leaf.value) for leaf in flatten_named(inputs_here)}
+        got = onnx_model.run({value.name: feeds[value.name] for value in onnx_model.inputs})
+        with torch.no_grad():
+            expected = model(**inputs_here).logits
+        torch.testing.assert_close(got["logits"], expected, rtol=1e-4, atol=1e-4)

@@ -19,6 +19,9 @@ FUNCTIONS: list[Function] = [
     lambda p, t, n, m: ctc_loss(p.log_softmax(-1), t, n, m, reduction="sum", zero_infinity=True),
     lambda p, t, n, m: torch.nn.CTCLoss(zero_infinity=True)(p.log_softmax(-1), t, n, m),
     lambda p, t, n, m: ctc_loss(p.log_softmax(-1), t.flatten(), n, m * 0 + t.shape[1], reduction="none"),
+    lambda p, t, n, m: ctc_loss(
+        p.log_softmax(-1), t.masked_select(torch.arange(t.shape[1]) < m[:, None]), n, m, reduction="none"
+    ),
     lambda p, t, n, m: ctc_loss(p[:, 0].log_softmax(-1), t[0], n[0], m[0], reduction="none"),
 ]
 

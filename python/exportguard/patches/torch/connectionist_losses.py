@@ -15,6 +15,9 @@ from exportguard.declaration.patch import Patch, needed_without_a_shape
 # The package has a function of the same name.
 _scan: Any = importlib.import_module("torch._higher_order_ops.scan")
 
+# Without annotations in torch 2.11 to 2.13.
+_check: Callable[[Any], None] = torch._check
+
 _Lengths = torch.Tensor | Sequence[int] | int
 
 
@@ -59,9 +62,10 @@ def _rows(targets: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     return behind_end[places.clamp(max=targets.shape[0])]
 
 
-def _shifted(x: torch.Tensor, by: int) -> torch.Tensor:
-    """The last axis moved on; what comes in has no chance."""
-    return torch.cat([torch.full_like(x[:, :by], -math.inf), x[:, :-by]], 1)
+def _shifted(x: torch.Tensor, by: int, number: torch.Tensor, what_comes_in: float = -math.inf) -> torch.Tensor:
+    """The last axis moved on; what comes in has no chance. Each entry is looked up by its `number`, so that torch keeps
+    the name of the size."""
+    return torch.where(number < by, what_comes_in, x.index_select(1, (number - by).clamp(min=0)))
 
 
 def _losses(
@@ -71,17 +75,19 @@ def _losses(
     Graves et al., "Connectionist Temporal Classification", ICML 2006: a row with a blank around each label."""
     blanks = torch.full_like(rows, blank)
     labels = torch.cat([torch.stack([blanks, rows], 2).flatten(1), torch.full_like(lengths, blank).unsqueeze(1)], 1)
-    is_other = (labels[:, 2:] != blank) & (labels[:, 2:] != labels[:, :-2])
-    may_skip = torch.cat([torch.zeros_like(labels[:, :2], dtype=torch.bool)[:, : labels.shape[1]], is_other], 1)
+    number = torch.arange(labels.shape[1])
+    may_skip = (labels != blank) & (labels != _shifted(labels, 2, number, blank)) & (number >= 2)
     said = log_probs.gather(2, labels.expand(log_probs.shape[0], -1, -1))
 
-    number = torch.arange(labels.shape[1])
     last = 2 * lengths.unsqueeze(1)
     first = torch.where((number < 2) & (number <= last), 0.0, -math.inf).to(log_probs.dtype)
 
     def step(before: torch.Tensor, given: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
         chances, turn = given
-        ways = torch.stack([before, _shifted(before, 1), torch.where(may_skip, _shifted(before, 2), -math.inf)])
+        for other in (chances, may_skip, number):  # torch has a name for each one's size here, if data count the labels
+            _check(other.shape[-1] == before.shape[1])
+        one, two = (_shifted(before, by, number) for by in (1, 2))
+        ways = torch.stack([before, one, torch.where(may_skip, two, -math.inf)])
         after = torch.where(turn == 0, before, ways.logsumexp(0)) + chances
         after = torch.where((turn < steps).unsqueeze(1), after, before)
         return after, turn.clone()
