@@ -58,7 +58,9 @@ Dim range_size(const InferenceContext& ctx) {
   const auto limit = ctx.elements(1);
   const auto delta = ctx.elements(2);
   if (!start || !limit || !delta || start->size() != 1 || limit->size() != 1 || delta->size() != 1) return ctx.fresh();
-  const SymExpr distance = limit->front() - start->front();
+  const auto apart = unless_overflow([&] { return std::optional(limit->front() - start->front()); });
+  if (!apart) return ctx.fresh();
+  const SymExpr& distance = *apart;
   const auto step = delta->front().constant();
   if (step == 0) ctx.fail("delta must not be 0");
   if (distance.is_constant() && step) {
