@@ -32,6 +32,7 @@ from .expressions import Domain, Sizes
 from .implication import Answer, decide, sizes_to_try
 from .recording import Decision
 from .regions import places_of_symbols, sizes_of_places, symbol_of, without_small_axes
+from .solutions import solutions
 from .trace import Trace, meets, with_relations
 from .traced_program import TracedProgram
 from .trial import Outcome
@@ -43,7 +44,9 @@ _OF_EACH = 12  # further ones, for each of them alone
 _COMBINED = 2000  # of which these are chosen
 _WAYS = 8  # that the model is traced on
 _TRIALS = 48  # at sizes that lie on none of them
+_SLOW = 4  # of these in a model of the user's own, where they take up to a second
 _OF_EACH_TEST = 2  # for those that are values
+_FOLLOWED = 24  # questions of a way, each of which is answered otherwise behind all before it
 _STEPS = 12  # sizes of one way at which its graph may have a step
 _LARGEST = 130  # size that is tried, but for those that a question or a number leads to
 
@@ -165,12 +168,16 @@ class _Walk:
 
     def wrong(self) -> Iterator[UntracedWay]:
         """Sizes at which the program is wrong, for each test at most once."""
-        waiting, trials = self._drawn(self._tests, self._trace.all_sizes({})), 0
+        waiting, trials, slow = self._drawn(self._tests, self._trace.all_sizes({})), 0, 0
         while waiting and trials < _TRIALS:
             sizes = waiting.pop()
             known = self._trace.all_sizes(sizes)
-            if not self._is_left(known) or not self._trace.trial.is_quick(known):
+            if not self._is_left(known):
                 continue
+            if not self._trace.trial.is_quick(known):
+                slow += 1
+                if slow > (_SLOW if self._is_own else 0) or not self._trace.trial.is_affordable(known):
+                    continue
             outcome = self._trace.trial.outcome(known, with_ends=self._is_own)
             logger.debug("behind a test, at %s: %s", self._trace.told(sizes), outcome.value)
             trials += 1
@@ -198,6 +205,9 @@ class _Walk:
         found = [self._one_of(anywhere) for _ in range(_DRAWN)] if all(anywhere.values()) else []
         for question in questions:
             found += self._answered_otherwise(question, beside)
+        for number, question in enumerate(questions if self._is_own and len(questions) <= _FOLLOWED else ()):
+            wanted = [_turned(question, beside, self._trace), *questions[:number]]
+            found += [{**beside, **solution} for solution in itertools.islice(solutions(wanted, self._spans), 1)]
         return [*map(self._only_free, found)]
 
     def _answered_otherwise(self, question: sympy.Basic, beside: Sizes) -> list[Sizes]:
@@ -209,8 +219,9 @@ class _Walk:
         found: list[Sizes] = [*itertools.islice(others, _OF_EACH)]
         if found or own.keys() != question.free_symbols:
             return found
-        solved = decide(sympy.Not(question) if answer is False else question, own)
-        return [{**beside, **solution} for solution in solved.counterexamples[:_OF_EACH]]
+        wanted = _turned(question, beside, self._trace)
+        solved = decide(sympy.Not(wanted), own).counterexamples or solutions([wanted], own)
+        return [{**beside, **solution} for solution in itertools.islice(solved, _OF_EACH)]
 
     def _near(self, questions: Iterable[sympy.Basic], spans: Domain) -> dict[sympy.Symbol, list[int]]:
         numbers = {*_numbers_in(questions)}
@@ -305,6 +316,11 @@ class _Walk:
 
     def _only_free(self, sizes: Sizes) -> Sizes:
         return {symbol: sizes[symbol] for symbol in self._spans}
+
+
+def _turned(question: sympy.Basic, sizes: Sizes, trace: Trace) -> sympy.Basic:
+    """What holds where a question has another answer than at some sizes."""
+    return question if trace.value(question, sizes) is False else sympy.Not(question)
 
 
 def _numbers_in(questions: Iterable[sympy.Basic]) -> list[int]:

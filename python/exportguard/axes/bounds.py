@@ -31,7 +31,7 @@ from .ending import watched_for_their_end
 from .examples import are_telling, is_met
 from .expressions import Range, Sizes, remembering
 from .forms import FORMED, LOOPS, SQUEEZING, decisions_of_forms, questions_of_loops, require_no_squeezes_of_data
-from .further_sizes import beside_the_rest, bounds_of_nothing_asked, multiples_beyond
+from .further_sizes import behind_refusals, beside_the_rest, bounds_of_nothing_asked, multiples_beyond
 from .implication import Answer, decide
 from .less_work import with_less_work
 from .model_run import ModelRun
@@ -41,12 +41,14 @@ from .recording import Decision, TraceRecord
 from .regions import EVERYWHERE, Region, narrow
 from .relations import sizes_apart, sizes_in_step
 from .resizing import other_sizes
+from .solutions import solutions
 from .trace import (
     Trace,
     asked_domain,
     decided_differently,
     domain_from_one,
     first_decided_differently,
+    known_conditions,
     meets,
     with_relations,
     within_known,
@@ -217,6 +219,8 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
             further = beside_the_rest(trace, condition, points)
             further += multiples_beyond(trace, condition) if not is_relation else []
             taken = [point for point in further if trace.trial.refuses(trace.all_sizes(point)) is False]
+            if not taken and guard in trace.tests:
+                taken = behind_refusals(trace, condition, points)
             kind, sizes = _tried(trace, taken) if taken else (kind, sizes)
     if kind == Kind.TESTED or (kind == Kind.OWN and not is_relation):
         wrong = _wrong_elsewhere(trace, guard, condition, kind)
@@ -300,7 +304,10 @@ def _spread(points: Sequence[Sizes]) -> list[Sizes]:
 
 def _beyond_the_known(trace: Trace, condition: sympy.Basic) -> Sequence[Sizes]:
     """Sizes that break a condition within the bounds that are known, looked for among more than those that are told."""
-    return decide(within_known(trace, condition), trace.domain).counterexamples
+    found = decide(within_known(trace, condition), trace.domain).counterexamples
+    return found or [
+        *itertools.islice(solutions([sympy.Not(condition), *known_conditions(trace)], trace.domain), _TRIALS)
+    ]
 
 
 def _input_symbols(trace: Trace, condition: sympy.Basic) -> frozenset[str]:

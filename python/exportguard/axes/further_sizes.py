@@ -7,18 +7,21 @@ something else while it is traced, so that nothing is asked at all.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 import sympy
 
 from .bound import AxisBound, Kind
 from .expressions import Sizes, parts
-from .implication import decide
+from .solutions import solutions
 from .trace import Trace, meets, with_relations
 
 _MULTIPLES = (1, 2, 3, 5)
 _LARGEST = 512  # a size that is soon computed
 _MOST = 12  # points
+_FOUND, _APART = 8, 5  # solutions that are tried, and how many lie between them
+_FOLLOWED, _QUESTIONS = 2, 8  # points, and how many questions are followed behind each
 _OTHERS = 16  # guards on several axes, beyond which sizes that meet them all are hardly found
 
 
@@ -45,11 +48,34 @@ def beside_the_rest(trace: Trace, condition: sympy.Basic, points: Sequence[Sizes
     of_remainders = [other for other in on_own if isinstance(other, sympy.Eq) and _has_remainder(other)]
     assumed = trace.assumed_as_asked if trace.replaced(condition) == sympy.true else trace.assumed
     for others in (rest if len(rest) <= _OTHERS else [], on_own, of_remainders):
-        guard = sympy.Or(condition, *map(sympy.Not, (*assumed, *others)))
-        found = decide(guard, trace.domain).counterexamples if others else ()
-        met = [sizes for sizes in found if meets(trace.known, trace, sizes)]
-        if met:
-            return met
+        wanted = [sympy.Not(condition), *assumed, *others]
+        found = solutions(wanted, trace.domain) if others else ()
+        met = (sizes for sizes in found if meets(trace.known, trace, sizes))
+        if first := [*itertools.islice(met, 0, _FOUND * _APART, _APART)]:
+            return first
+    return []
+
+
+def behind_refusals(trace: Trace, condition: sympy.Basic, points: Sequence[Sizes]) -> list[Sizes]:
+    """Sizes that break a condition and that the model takes, though it refuses the points for what it asks behind them.
+
+    Behind `if h == w: return x`, a model may ask for multiples of 14, and no trace says so. So it is asked what it
+    asked last before it refused a point; at sizes that answer this otherwise, and all before it alike, it goes on.
+    """
+    for point in points[:_FOLLOWED]:
+        sizes, asked_before = trace.all_sizes(point), set[sympy.Basic]()
+        for _ in range(_QUESTIONS):
+            asked = [entry for entry in trace.trial.asked_at(sizes) if entry.free_symbols <= trace.domain.keys()]
+            if not asked or asked[-1] in asked_before:
+                break
+            asked_before.add(asked[-1])
+            wanted = [sympy.Not(condition), *trace.assumed_as_asked, *asked[:-1], sympy.Not(asked[-1])]
+            found = next((each for each in solutions(wanted, trace.domain) if meets(trace.known, trace, each)), None)
+            if found is None:
+                break
+            if trace.trial.refuses(trace.all_sizes(found)) is False:
+                return [found]
+            sizes = trace.all_sizes(found)
     return []
 
 

@@ -7,16 +7,17 @@ import functools
 import itertools
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import sympy
 import torch
 from torch.utils import _pytree as pytree
 
 from exportguard.containers import file_of_module
 from exportguard.declaration.interrupts import DeferredInterrupts
 from exportguard.devices import QUICK_PRODUCTS, threads_for
-from exportguard.errors import REFUSALS
+from exportguard.errors import ExportGuardError
 from exportguard.inputs import CallInputs
 from exportguard.interrupted import interrupts_come_out
 from exportguard.model_code import is_installed
@@ -25,6 +26,7 @@ from exportguard.rewrites.calls import Called
 from exportguard.rewrites.kept_tables import KeptTables
 from exportguard.rewrites.state import KeptModule, is_fake
 from exportguard.rewrites.written import Before
+from exportguard.signature import raw_size
 
 from .called_again import require_same_when_called_again
 from .data_tests import data_tests
@@ -120,7 +122,9 @@ class ModelRun:
             try:
                 with interrupts_come_out():
                     return self._ending.ended(lambda watched: self._leaves(call, watched), times=times), bool(tests)
-            except (*REFUSALS, ArithmeticError, EndlessError) as error:
+            except ExportGuardError:
+                raise
+            except (Exception, EndlessError) as error:  # of any class: models have refusals of their own
                 logger.debug("the model raises %s: %s", type(error).__name__, error)
                 return None, bool(tests)
 
@@ -180,7 +184,10 @@ class ModelRun:
         """
         if self._works_without_data is False:
             return None
-        if self._runs_without_data(tried.inputs):
+        works = self._works(lambda: tried.inputs)
+        if works is None:
+            return None
+        if works:
             self._works_without_data = True
             return False
         if self._works_without_data is None and tried.is_affordable():
@@ -202,7 +209,7 @@ class ModelRun:
         return bool(self._works(lambda: call))
 
     def _works(self, make: Callable[[], CallInputs | None]) -> bool | None:
-        """Whether the module runs with fake tensors of a call; None if there is no call."""
+        """Whether the module runs with fake tensors of a call; None if there is no call, or data are asked for."""
         # Not at the top: it takes long to import, and whoever exports has it by now.
         from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -222,9 +229,51 @@ class ModelRun:
                 return self._ending.ended(is_run)
         except (Exception, EndlessError) as error:  # the model's refusal, or that of fake tensors to tell their data
             logger.debug("without data the model raises %s: %s", type(error).__name__, error)
-            return False
+            return None if _asks_for_data(error) else False
         finally:
             tables.restore()
+
+    def asked(self, call: CallInputs, sizes: Sequence[Sequence[sympy.Expr]]) -> list[sympy.Basic] | None:
+        """What the module asks of the sizes of a call, one after the other, until it refuses it or returns; None where
+        that cannot be told, as data are asked for.
+
+        `sizes` are the expressions of the axes of each leaf: those that are a symbol are what is told of.
+        """
+        # Not at the top: they take long to import, and whoever exports has them by now.
+        from torch._dynamo.source import ConstantSource
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+        env = ShapeEnv(specialize_zero_one=False, duck_shape=False)
+        mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=env)
+        known: dict[sympy.Symbol, sympy.Expr] = {}
+
+        def fake(number: int, leaf: object) -> object:
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            kinds = [DimDynamic.DYNAMIC if size.is_Symbol else DimDynamic.STATIC for size in sizes[number]]
+            context = StatelessSymbolicContext(kinds, constraint_sizes=[None] * len(kinds))
+            made = mode.from_tensor(leaf, symbolic_context=context, source=ConstantSource(f"input_{number}"))
+            named = zip(made.shape, sizes[number], strict=True)
+            known.update({raw_size(size): traced for size, traced in named if isinstance(size, torch.SymInt)})
+            return made
+
+        leaves = call.leaves()
+        if len(leaves) != len(sizes):
+            return None
+        tables = self._tables
+        try:
+            with torch_silent(), interrupts_come_out(), self._kept.call(has_data=False) as model, mode:
+                made = call.with_leaves([fake(number, leaf) for number, leaf in enumerate(leaves)])
+                model(*made.args, **dict(made.kwargs))
+        except Exception as error:  # as above, and what fake tensors raise
+            logger.debug("with sizes alone the model raises %s: %s", type(error).__name__, error)
+            if _asks_for_data(error):
+                return None
+        finally:
+            tables.restore()
+        conditions = (guard.expr.xreplace(known) for guard in env.guards)
+        return [condition for condition in conditions if condition not in (sympy.true, sympy.false)]
 
 
 class TriedCall:
@@ -295,6 +344,21 @@ class TriedCall:
         leaves = [leaf for leaf in self.inputs.leaves() if isinstance(leaf, torch.Tensor)]
         rows = max((leaf.numel() // (_width(leaf) or 1) for leaf in leaves), default=1)
         return rows, rows * self._run.weights
+
+
+def _asks_for_data(error: BaseException) -> bool:
+    """Whether it was not the module that refused fake tensors, but they that told nothing of their data."""
+    from torch._subclasses import fake_tensor
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    kinds = (
+        fake_tensor.DataDependentOutputException,
+        fake_tensor.DynamicOutputShapeException,
+        fake_tensor.UnsupportedFakeTensorException,
+        fake_tensor.UnsupportedOperatorException,
+        GuardOnDataDependentSymNode,
+    )
+    return isinstance(error, kinds)
 
 
 def _is_own(kind: type[torch.nn.Module]) -> bool:

@@ -281,7 +281,12 @@ def meets(conditions: Sequence[sympy.Basic], trace: Trace, sizes: Sizes) -> bool
 
 def within_known(trace: Trace, condition: sympy.Basic) -> sympy.Basic:
     """What is false where a condition is within the bounds that are known, in symbols that follow from no other."""
-    return sympy.Or(condition, *(sympy.Not(trace.replaced(with_relations(trace, entry))) for entry in trace.known))
+    return sympy.Or(condition, *map(sympy.Not, known_conditions(trace)))
+
+
+def known_conditions(trace: Trace) -> list[sympy.Basic]:
+    """The bounds that are known, in symbols that follow from no other."""
+    return [trace.replaced(with_relations(trace, entry)) for entry in trace.known]
 
 
 def domain_from_one(trace: Trace) -> dict[sympy.Symbol, Range]:
