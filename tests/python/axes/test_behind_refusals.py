@@ -166,7 +166,8 @@ PROGRAMS: Mapping[str, tuple[str, tuple[int, int], tuple[int, int]]] = {
         "if h > 11:\n            if h > 1050: return x * 2\n        return x", (5, 7), (1100, 4),
     ),
     "data at large sizes": (
-        "if h > 380: x = x.contiguous()\n        if h > 400: return x * float(x.max())\n        return x", (5, 7), (401, 9),
+        "if h > 380: x = x.contiguous()\n        if h > 400: return x * float(x.max())\n        return x",
+        (5, 7), (401, 9),
     ),
 }  # fmt: skip
 
