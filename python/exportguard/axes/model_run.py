@@ -252,10 +252,10 @@ class ModelRun:
             if not isinstance(leaf, torch.Tensor):
                 return leaf
             kinds = [DimDynamic.DYNAMIC if size.is_Symbol else DimDynamic.STATIC for size in sizes[number]]
-            context = StatelessSymbolicContext(kinds, constraint_sizes=[None] * len(kinds))
+            context: Any = StatelessSymbolicContext(kinds, constraint_sizes=[None] * len(kinds))
             made = mode.from_tensor(leaf, symbolic_context=context, source=ConstantSource(f"input_{number}"))
             named = zip(made.shape, sizes[number], strict=True)
-            known.update({raw_size(size): traced for size, traced in named if isinstance(size, torch.SymInt)})
+            known.update({raw_size(size): traced for size, traced in named if traced.is_Symbol})
             return made
 
         leaves = call.leaves()
