@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 import sympy
+from torch.utils._sympy.functions import Mod
 
 from .bound import AxisBound, Kind
 from .expressions import Sizes, parts
@@ -22,6 +23,7 @@ _LARGEST = 512  # a size that is soon computed
 _MOST = 12  # points
 _FOUND, _APART = 8, 5  # solutions that are tried, and how many lie between them
 _FOLLOWED, _QUESTIONS = 2, 8  # points, and how many questions are followed behind each
+_NUMBERS = 6  # at hand where a model refuses sizes, whose multiples are tried
 _OTHERS = 16  # guards on several axes, beyond which sizes that meet them all are hardly found
 
 
@@ -63,20 +65,36 @@ def behind_refusals(trace: Trace, condition: sympy.Basic, points: Sequence[Sizes
     asked last before it refused a point; at sizes that answer this otherwise, and all before it alike, it goes on.
     """
     for point in points[:_FOLLOWED]:
-        sizes, asked_before = trace.all_sizes(point), set[sympy.Basic]()
+        sizes, turned = trace.all_sizes(point), set[sympy.Basic]()
         for _ in range(_QUESTIONS):
-            asked = [entry for entry in trace.trial.asked_at(sizes) if entry.free_symbols <= trace.domain.keys()]
-            if not asked or asked[-1] in asked_before:
+            found = [*_beyond_refusal(trace, condition, sizes, turned)]
+            taken = next((each for each in found if trace.trial.refuses(trace.all_sizes(each)) is False), None)
+            if taken is not None:
+                return [taken]
+            if not found:
                 break
-            asked_before.add(asked[-1])
-            wanted = [sympy.Not(condition), *trace.assumed_as_asked, *asked[:-1], sympy.Not(asked[-1])]
-            found = next((each for each in solutions(wanted, trace.domain) if meets(trace.known, trace, each)), None)
-            if found is None:
-                break
-            if trace.trial.refuses(trace.all_sizes(found)) is False:
-                return [found]
-            sizes = trace.all_sizes(found)
+            sizes = trace.all_sizes(found[0])
     return []
+
+
+def _beyond_refusal(trace: Trace, condition: sympy.Basic, sizes: Sizes, turned: set[sympy.Basic]) -> Iterator[Sizes]:
+    """Sizes that break a condition and at which the model goes further than at some that it refuses: the last question
+    has another answer, or they are multiples of a number that is at hand where it refuses them.
+
+    :param turned: the questions that were answered otherwise before, to which the last one is added
+    """
+    asked, numbers = trace.trial.asked_at(sizes)
+    asked = [entry for entry in asked if entry.free_symbols <= trace.domain.keys()]
+    ways: list[list[sympy.Basic]] = []
+    if asked and asked[-1] not in turned:
+        turned.add(asked[-1])
+        ways.append([*asked[:-1], sympy.Not(asked[-1])])
+    own = sorted(condition.free_symbols, key=str)
+    for number in numbers[:_NUMBERS]:
+        ways.append([*asked, *(sympy.Eq(Mod(symbol, number), 0) for symbol in own)])
+    for way in ways:
+        solved = solutions([sympy.Not(condition), *trace.assumed_as_asked, *way], trace.domain)
+        yield from itertools.islice((each for each in solved if meets(trace.known, trace, each)), 1)
 
 
 def _rest(trace: Trace, condition: sympy.Basic) -> Iterator[sympy.Basic]:

@@ -7,6 +7,7 @@ import functools
 import itertools
 import logging
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from exportguard.devices import QUICK_PRODUCTS, threads_for
 from exportguard.errors import ExportGuardError
 from exportguard.inputs import CallInputs
 from exportguard.interrupted import interrupts_come_out
-from exportguard.model_code import is_installed
+from exportguard.model_code import is_installed, is_users
 from exportguard.module_tree import named_buffers, named_parameters
 from exportguard.rewrites.calls import Called
 from exportguard.rewrites.kept_tables import KeptTables
@@ -32,6 +33,7 @@ from .called_again import require_same_when_called_again
 from .data_tests import data_tests
 from .ending import Ending, EndlessError, Watched
 from .left_behind import Key, Places, Written
+from .numbers_at_hand import numbers_at_hand
 from .resizing import is_of_reals, with_other_data
 from .rounding import agree
 from .silence import torch_silent
@@ -233,9 +235,9 @@ class ModelRun:
         finally:
             tables.restore()
 
-    def asked(self, call: CallInputs, sizes: Sequence[Sequence[sympy.Expr]]) -> list[sympy.Basic] | None:
-        """What the module asks of the sizes of a call, one after the other, until it refuses it or returns; None where
-        that cannot be told, as data are asked for.
+    def asked(self, call: CallInputs, sizes: Sequence[Sequence[sympy.Expr]]) -> tuple[list[sympy.Basic], Sequence[int]]:
+        """What the module asks of the sizes of a call, one after the other, until it refuses it or returns, and the
+        numbers that are at hand in the user's code where it refuses it.
 
         `sizes` are the expressions of the axes of each leaf: those that are a symbol are what is told of.
         """
@@ -245,7 +247,9 @@ class ModelRun:
         from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
         env = ShapeEnv(specialize_zero_one=False, duck_shape=False)
-        mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=env)
+        # Tensors of the mode have their data as well, for a model that asks for some on its way.
+        with torch._functorch.config.patch(fake_tensor_propagate_real_tensors=True):
+            mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=env)
         known: dict[sympy.Symbol, sympy.Expr] = {}
 
         def fake(number: int, leaf: object) -> object:
@@ -260,20 +264,21 @@ class ModelRun:
 
         leaves = call.leaves()
         if len(leaves) != len(sizes):
-            return None
-        tables = self._tables
+            return [], ()
+        tables, numbers = self._tables, tuple[int, ...]()
         try:
             with torch_silent(), interrupts_come_out(), self._kept.call(has_data=False) as model, mode:
                 made = call.with_leaves([fake(number, leaf) for number, leaf in enumerate(leaves)])
                 model(*made.args, **dict(made.kwargs))
         except Exception as error:  # as above, and what fake tensors raise
             logger.debug("with sizes alone the model raises %s: %s", type(error).__name__, error)
-            if _asks_for_data(error):
-                return None
+            frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+            raising = [frame for frame in frames if is_users(frame.f_code.co_filename)][-1:]
+            numbers = numbers_at_hand(raising)
         finally:
             tables.restore()
         conditions = (guard.expr.xreplace(known) for guard in env.guards)
-        return [condition for condition in conditions if condition not in (sympy.true, sympy.false)]
+        return [condition for condition in conditions if condition not in (sympy.true, sympy.false)], numbers
 
 
 class TriedCall:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import sympy
 
@@ -14,6 +14,7 @@ from .regions import narrow
 
 _IN_A_ROW = 640  # sizes of one axis that are looked at
 _OF_EACH = 160  # of those that meet what is asked of it alone
+_FEW, _FAR = 40, 2**14  # where fewer are met, larger ones are looked at up to so many
 _COMBINED = 40_000  # sizes of all
 
 
@@ -42,7 +43,13 @@ def solutions(conditions: Sequence[sympy.Basic], domain: Domain) -> Iterator[Siz
 def _that_meet(conditions: Sequence[sympy.Basic], symbol: sympy.Symbol, ends: Range) -> list[int]:
     """Sizes of one symbol at which all conditions on it hold: small ones and some others."""
     numbers = {int(atom) for condition in conditions for atom in condition.atoms(sympy.Integer)}
-    sizes = sorted({*range(ends.low, ends.low + _IN_A_ROW), *sizes_to_try(ends, numbers)})
+    near = sorted({*range(ends.low, ends.low + _IN_A_ROW), *sizes_to_try(ends, numbers)})
     tests = [Evaluation(condition, [symbol]) for condition in conditions]
-    met = (size for size in sizes if ends.holds(size) and all(test({symbol: size}) is True for test in tests))
-    return [*itertools.islice(met, _OF_EACH)]
+
+    def met(sizes: Iterable[int], count: int) -> list[int]:
+        found = (size for size in sizes if ends.holds(size) and all(test({symbol: size}) is True for test in tests))
+        return [*itertools.islice(found, count)]
+
+    found = met(near, _OF_EACH)
+    further = met(range(ends.low + _IN_A_ROW, ends.low + _FAR), max(_FEW - len(found), 0))
+    return sorted({*found, *further})

@@ -141,12 +141,11 @@ class Trial:
             call.forget_outputs()
         return self._outcomes[call]
 
-    def asked_at(self, sizes: Sizes) -> list[sympy.Basic]:
-        """What the model asks of these sizes, one after the other, in the symbols of the trace; nothing where that
-        cannot be told."""
+    def asked_at(self, sizes: Sizes) -> tuple[list[sympy.Basic], Sequence[int]]:
+        """What the model asks of these sizes, one after the other, in the symbols of the trace, and the numbers at hand
+        where it refuses them; nothing where that cannot be told."""
         call = self._at(sizes)
-        asked = None if call is None else self._run.asked(call.inputs, self._program.inputs.sizes)
-        return asked or []
+        return ([], ()) if call is None else self._run.asked(call.inputs, self._program.inputs.sizes)
 
     def inputs_at(self, sizes: Sizes) -> CallInputs | None:
         """Inputs of these sizes; None if they would be too large, or the model has no data to run with."""

@@ -140,16 +140,16 @@ def _takes(model: torch.nn.Module, x: torch.Tensor) -> bool:
     return True
 
 
-@pytest.mark.parametrize("case", itertools.islice(cases(), 400), ids=lambda case: "-".join(map(str, case)))
+@pytest.mark.parametrize("case", [*itertools.islice(cases(), 400)], ids=lambda case: "-".join(map(str, case)))
 @pytest.mark.thinned(10)
 def test_tests_are_right_or_refused(case: Case) -> None:
     outcome_of(case, ())
 
 
-@pytest.mark.parametrize("case", itertools.islice(cases(), 400, 600), ids=lambda case: "-".join(map(str, case)))
+@pytest.mark.parametrize("case", [*itertools.islice(cases(), 400, 600)], ids=lambda case: "-".join(map(str, case)))
 @pytest.mark.thinned(10)
-def test_rewritten_tests_are_right(case: Case) -> None:
-    assert outcome_of(case, "auto") != "refused"
+def test_rewritten_tests_are_right_or_refused(case: Case) -> None:
+    outcome_of(case, "auto")
 
 
 #: Programs, with sizes of an example and others.
