@@ -6,7 +6,6 @@ import contextlib
 import logging
 from collections.abc import Iterator
 
-
 _LOGS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
 
 
