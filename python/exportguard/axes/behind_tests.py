@@ -29,6 +29,7 @@ from exportguard.example import Example
 from exportguard.inputs import CallInputs
 
 from .expressions import Domain, Sizes
+from .further_sizes import behind_refusals
 from .implication import Answer, decide, sizes_to_try
 from .recording import Decision
 from .regions import places_of_symbols, sizes_of_places, symbol_of, without_small_axes
@@ -45,6 +46,7 @@ _COMBINED = 2000  # of which these are chosen
 _WAYS = 8  # that the model is traced on
 _TRIALS = 48  # at sizes that lie on none of them
 _SLOW = 4  # of these in a model of the user's own, where they take up to a second
+_REFUSED = 3  # of them behind whose refusals such a model is followed
 _OF_EACH_TEST = 2  # for those that are values
 _FOLLOWED = 24  # questions of a way, each of which is answered otherwise behind all before it
 _STEPS = 12  # sizes of one way at which its graph may have a step
@@ -168,7 +170,7 @@ class _Walk:
 
     def wrong(self) -> Iterator[UntracedWay]:
         """Sizes at which the program is wrong, for each test at most once."""
-        waiting, trials, slow = self._drawn(self._tests, self._trace.all_sizes({})), 0, 0
+        waiting, trials, slow, refused = self._drawn(self._tests, self._trace.all_sizes({})), 0, 0, 0
         while waiting and trials < _TRIALS:
             sizes = waiting.pop()
             known = self._trace.all_sizes(sizes)
@@ -181,6 +183,9 @@ class _Walk:
             outcome = self._trace.trial.outcome(known, with_ends=self._is_own)
             logger.debug("behind a test, at %s: %s", self._trace.told(sizes), outcome.value)
             trials += 1
+            if outcome == Outcome.REFUSED and self._is_own and refused < _REFUSED:
+                refused += 1
+                waiting += map(self._only_free, map(self._trace.all_sizes, behind_refusals(self._trace, [], [sizes])))
             if outcome == Outcome.AGREES and self._is_beside_a_way(known):
                 continue
             if outcome == Outcome.AGREES and len(self._ways) <= _WAYS:

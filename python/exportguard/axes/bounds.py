@@ -220,7 +220,7 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
             further += multiples_beyond(trace, condition) if not is_relation else []
             taken = [point for point in further if trace.trial.refuses(trace.all_sizes(point)) is False]
             if not taken and guard in trace.tests:
-                taken = behind_refusals(trace, condition, points)
+                taken = behind_refusals(trace, [sympy.Not(condition)], points)
             kind, sizes = _tried(trace, taken) if taken else (kind, sizes)
     if kind == Kind.TESTED or (kind == Kind.OWN and not is_relation):
         wrong = _wrong_elsewhere(trace, guard, condition, kind)

@@ -16,13 +16,14 @@ from torch.utils._sympy.functions import Mod
 from .bound import AxisBound, Kind
 from .expressions import Sizes, parts
 from .solutions import solutions
-from .trace import Trace, meets, with_relations
+from .trace import Trace, domain_from_one, meets, with_relations
 
 _MULTIPLES = (1, 2, 3, 5)
 _LARGEST = 512  # a size that is soon computed
 _MOST = 12  # points
 _FOUND, _APART = 8, 5  # solutions that are tried, and how many lie between them
-_FOLLOWED, _QUESTIONS = 2, 8  # points, and how many questions are followed behind each
+_FOLLOWED, _TURNED = 2, 6  # points, and how many questions of each way are answered otherwise
+_RUNS = 40  # of a model on the ways behind its refusals
 _NUMBERS = 6  # at hand where a model refuses sizes, whose multiples are tried
 _OTHERS = 16  # guards on several axes, beyond which sizes that meet them all are hardly found
 
@@ -51,49 +52,48 @@ def beside_the_rest(trace: Trace, condition: sympy.Basic, points: Sequence[Sizes
     assumed = trace.assumed_as_asked if trace.replaced(condition) == sympy.true else trace.assumed
     for others in (rest if len(rest) <= _OTHERS else [], on_own, of_remainders):
         wanted = [sympy.Not(condition), *assumed, *others]
-        found = solutions(wanted, trace.domain) if others else ()
+        found = solutions(wanted, domain_from_one(trace)) if others else ()
         met = (sizes for sizes in found if meets(trace.known, trace, sizes))
         if first := [*itertools.islice(met, 0, _FOUND * _APART, _APART)]:
             return first
     return []
 
 
-def behind_refusals(trace: Trace, condition: sympy.Basic, points: Sequence[Sizes]) -> list[Sizes]:
-    """Sizes that break a condition and that the model takes, though it refuses the points for what it asks behind them.
+def behind_refusals(trace: Trace, wanted: Sequence[sympy.Basic], points: Sequence[Sizes]) -> list[Sizes]:
+    """Sizes at which wanted conditions hold and that the model takes, though it refuses the points for what it asks.
 
-    Behind `if h == w: return x`, a model may ask for multiples of 14, and no trace says so. So it is asked what it
-    asked last before it refused a point; at sizes that answer this otherwise, and all before it alike, it goes on.
+    Behind `if h == w: return x`, a model may ask for multiples of 14, and no trace says so. So it is asked what it asks
+    until it refuses a point. At sizes that answer one of these questions otherwise, and all before it alike, it goes
+    another way, which is followed in turn.
     """
-    for point in points[:_FOLLOWED]:
-        sizes, turned = trace.all_sizes(point), set[sympy.Basic]()
-        for _ in range(_QUESTIONS):
-            found = [*_beyond_refusal(trace, condition, sizes, turned)]
-            taken = next((each for each in found if trace.trial.refuses(trace.all_sizes(each)) is False), None)
-            if taken is not None:
-                return [taken]
-            if not found:
-                break
-            sizes = trace.all_sizes(found[0])
+    waiting, known, runs = [trace.all_sizes(point) for point in points[:_FOLLOWED]], set[frozenset[sympy.Basic]](), 0
+    while waiting and runs < _RUNS:
+        asked, numbers = trace.trial.asked_at(waiting.pop(0))
+        asked = [entry for entry in asked if entry.free_symbols <= trace.domain.keys()]
+        if frozenset(asked) in known:
+            continue
+        known.add(frozenset(asked))
+        for found in _beyond_refusal(trace, wanted, asked, numbers):
+            runs += 1
+            if trace.trial.refuses(trace.all_sizes(found)) is False:
+                return [found]
+            waiting.append(trace.all_sizes(found))
     return []
 
 
-def _beyond_refusal(trace: Trace, condition: sympy.Basic, sizes: Sizes, turned: set[sympy.Basic]) -> Iterator[Sizes]:
-    """Sizes that break a condition and at which the model goes further than at some that it refuses: the last question
-    has another answer, or they are multiples of a number that is at hand where it refuses them.
-
-    :param turned: the questions that were answered otherwise before, to which the last one is added
-    """
-    asked, numbers = trace.trial.asked_at(sizes)
-    asked = [entry for entry in asked if entry.free_symbols <= trace.domain.keys()]
-    ways: list[list[sympy.Basic]] = []
-    if asked and asked[-1] not in turned:
-        turned.add(asked[-1])
-        ways.append([*asked[:-1], sympy.Not(asked[-1])])
-    own = sorted(condition.free_symbols, key=str)
-    for number in numbers[:_NUMBERS]:
-        ways.append([*asked, *(sympy.Eq(Mod(symbol, number), 0) for symbol in own)])
+def _beyond_refusal(
+    trace: Trace, wanted: Sequence[sympy.Basic], asked: Sequence[sympy.Basic], numbers: Sequence[int]
+) -> Iterator[Sizes]:
+    """Sizes at which the model goes another way than one on which it refuses them: one of its last questions has
+    another answer, or they are multiples of a number that is at hand there."""
+    last = range(len(asked) - 1, max(len(asked) - 1 - _TURNED, -1), -1)
+    ways = [[*asked[:place], sympy.Not(asked[place])] for place in last]
+    own = sorted({symbol for condition in wanted for symbol in condition.free_symbols}, key=str)
+    multiples = ([sympy.Eq(Mod(symbol, number), 0) for symbol in own] for number in numbers[: _NUMBERS if own else 0])
+    ways += [[*asked, *conditions] for conditions in multiples]
+    domain = domain_from_one(trace)
     for way in ways:
-        solved = solutions([sympy.Not(condition), *trace.assumed_as_asked, *way], trace.domain)
+        solved = solutions([*wanted, *trace.assumed_as_asked, *way], domain)
         yield from itertools.islice((each for each in solved if meets(trace.known, trace, each)), 1)
 
 
