@@ -24,7 +24,7 @@ _MOST = 12  # points
 _FOUND, _APART = 8, 5  # solutions that are tried, and how many lie between them
 _FOLLOWED, _TURNED = 2, 6  # points, and how many questions of each way are answered otherwise
 _RUNS = 40  # of a model on the ways behind its refusals
-_NUMBERS = 6  # at hand where a model refuses sizes, whose multiples are tried
+_NUMBERS, _RESTS = 6, 8  # at hand where a model refuses sizes: multiples are tried, and those with other ones as rests
 _OTHERS = 16  # guards on several axes, beyond which sizes that meet them all are hardly found
 
 
@@ -85,12 +85,13 @@ def _beyond_refusal(
     trace: Trace, wanted: Sequence[sympy.Basic], asked: Sequence[sympy.Basic], numbers: Sequence[int]
 ) -> Iterator[Sizes]:
     """Sizes at which the model goes another way than one on which it refuses them: one of its last questions has
-    another answer, or they are multiples of a number that is at hand there."""
+    another answer, or they are multiples of a number that is at hand there, or another such number more."""
     last = range(len(asked) - 1, max(len(asked) - 1 - _TURNED, -1), -1)
     ways = [[*asked[:place], sympy.Not(asked[place])] for place in last]
-    own = sorted({symbol for condition in wanted for symbol in condition.free_symbols}, key=str)
-    multiples = ([sympy.Eq(Mod(symbol, number), 0) for symbol in own] for number in numbers[: _NUMBERS if own else 0])
-    ways += [[*asked, *conditions] for conditions in multiples]
+    own = sorted({symbol for condition in wanted or asked for symbol in condition.free_symbols}, key=str)
+    rests = [(number, rest) for number in numbers[:_NUMBERS] for rest in numbers if rest < number]
+    for number, rest in [*((number, 0) for number in numbers[:_NUMBERS]), *rests[:_RESTS]]:
+        ways.append([*asked, *(sympy.Eq(Mod(symbol, number), rest) for symbol in own)])
     domain = domain_from_one(trace)
     for way in ways:
         solved = solutions([*wanted, *trace.assumed_as_asked, *way], domain)
