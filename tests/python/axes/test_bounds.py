@@ -333,7 +333,7 @@ def test_another_table_for_one_grid_alone_is_told() -> None:
         exported_pictures(Positions(2.0).eval())
 
 
-@pytest.mark.parametrize(("steps", "most"), [(2, 20), (600, 6)])
+@pytest.mark.parametrize(("steps", "most"), [(2, 24), (600, 10)])
 def test_a_long_program_is_refused_as_often_as_tells_where_the_model_stops(steps: int, most: int) -> None:
     """At three sizes, and at a few that its own numbers lead to, for it may take those."""
     beyond: list[int] = []
