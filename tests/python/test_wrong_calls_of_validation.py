@@ -34,6 +34,16 @@ CALLS: dict[str, tuple[Callable[[], object], str]] = {
     "a list to compare": (lambda: exportguard.compare(model("Relu"), model("Neg"), [X]), "inputs must be a dictionary"),  # type: ignore[arg-type]
     "a size as text": (lambda: random_inputs(model("Relu"), {"n": "3"}), "sizes['n'] must be an integer"),  # type: ignore[dict-item]
     "a size below 0": (lambda: random_inputs(model("Relu"), {"n": -1}), "sizes['n'] must be an integer of at least 0"),
+    "a size beyond int64": (
+        lambda: random_inputs(model("Relu"), {"n": 10**20}),
+        "sizes['n'] must be an integer of at most",
+    ),
+    "a size beyond the memory": (lambda: random_inputs(model("Relu"), {"n": 10**17}), "x of shape"),
+    "a size beyond all numbers": (lambda: random_inputs(model("Relu"), {"n": 2**63 - 1}), "give smaller sizes"),
+    "positions beyond int64": (
+        lambda: model("Relu").optimize(target="onnxruntime-genai", positions=10**20),
+        "positions must be an integer of at most",
+    ),
     "no divergence": (
         lambda: exportguard.write_reproduction(None, Path("nowhere")),  # type: ignore[arg-type]
         "divergence must be the divergence of a report",

@@ -33,7 +33,7 @@ from .further_sizes import behind_refusals
 from .implication import Answer, decide, sizes_to_try
 from .recording import Decision
 from .regions import places_of_symbols, sizes_of_places, symbol_of, without_small_axes
-from .solutions import solutions
+from .solutions import sizes_where, solutions
 from .trace import Trace, meets, with_relations
 from .traced_program import TracedProgram
 from .trial import Outcome
@@ -177,9 +177,9 @@ class _Walk:
             if not self._is_left(known):
                 continue
             if not self._trace.trial.is_quick(known):
-                slow += 1
-                if slow > (_SLOW if self._is_own else 0) or not self._trace.trial.is_affordable(known):
+                if not self._is_own or slow == _SLOW or not self._trace.trial.is_affordable(known):
                     continue
+                slow += 1
             outcome = self._trace.trial.outcome(known, with_ends=self._is_own)
             logger.debug("behind a test, at %s: %s", self._trace.told(sizes), outcome.value)
             trials += 1
@@ -224,9 +224,8 @@ class _Walk:
         found: list[Sizes] = [*itertools.islice(others, _OF_EACH)]
         if found or own.keys() != question.free_symbols:
             return found
-        wanted = _turned(question, beside, self._trace)
-        solved = decide(sympy.Not(wanted), own).counterexamples or solutions([wanted], own)
-        return [{**beside, **solution} for solution in itertools.islice(solved, _OF_EACH)]
+        solved = sizes_where([_turned(question, beside, self._trace)], own, _OF_EACH)
+        return [{**beside, **solution} for solution in solved]
 
     def _near(self, questions: Iterable[sympy.Basic], spans: Domain) -> dict[sympy.Symbol, list[int]]:
         numbers = {*_numbers_in(questions)}

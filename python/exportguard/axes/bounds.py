@@ -41,7 +41,7 @@ from .recording import Decision, TraceRecord
 from .regions import EVERYWHERE, Region, narrow
 from .relations import sizes_apart, sizes_in_step
 from .resizing import other_sizes
-from .solutions import solutions
+from .solutions import sizes_where
 from .trace import (
     Trace,
     asked_domain,
@@ -59,6 +59,7 @@ from .vast import holds_for_tensors_in_memory
 
 logger = logging.getLogger(__name__)
 
+_BEYOND = 8  # sizes beyond the bounds that are known
 _TRIALS, _ALIKE = 3, 2  # of one guard; of those, in a long program, where all questions have the same answers
 _MODERATE = 40  # a size that is soon computed
 _OPEN_BEYOND = (Kind.TESTED, Kind.INNER)  # bounds beyond which the program is to be right as well
@@ -304,10 +305,7 @@ def _spread(points: Sequence[Sizes]) -> list[Sizes]:
 
 def _beyond_the_known(trace: Trace, condition: sympy.Basic) -> Sequence[Sizes]:
     """Sizes that break a condition within the bounds that are known, looked for among more than those that are told."""
-    found = decide(within_known(trace, condition), trace.domain).counterexamples
-    return found or [
-        *itertools.islice(solutions([sympy.Not(condition), *known_conditions(trace)], trace.domain), _TRIALS)
-    ]
+    return sizes_where([sympy.Not(condition), *known_conditions(trace)], trace.domain, _BEYOND)
 
 
 def _input_symbols(trace: Trace, condition: sympy.Basic) -> frozenset[str]:

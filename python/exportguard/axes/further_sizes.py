@@ -8,7 +8,7 @@ something else while it is traced, so that nothing is asked at all.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import sympy
 from torch.utils._sympy.functions import Mod
@@ -16,6 +16,7 @@ from torch.utils._sympy.functions import Mod
 from .bound import AxisBound, Kind
 from .expressions import Sizes, parts
 from .solutions import solutions
+from .symbolic_sizes import Asked
 from .trace import Trace, domain_from_one, meets, with_relations
 
 _MULTIPLES = (1, 2, 3, 5)
@@ -23,7 +24,7 @@ _LARGEST = 512  # a size that is soon computed
 _MOST = 12  # points
 _FOUND, _APART = 8, 5  # solutions that are tried, and how many lie between them
 _FOLLOWED, _TURNED = 2, 6  # points, and how many questions of each way are answered otherwise
-_RUNS = 40  # of a model on the ways behind its refusals
+_WAYS, _RUNS = 16, 80  # that are followed behind a model's refusals, and sizes that are tried there
 _NUMBERS, _RESTS = 6, 8  # at hand where a model refuses sizes: multiples are tried, and those with other ones as rests
 _OTHERS = 16  # guards on several axes, beyond which sizes that meet them all are hardly found
 
@@ -66,36 +67,45 @@ def behind_refusals(trace: Trace, wanted: Sequence[sympy.Basic], points: Sequenc
     until it refuses a point. At sizes that answer one of these questions otherwise, and all before it alike, it goes
     another way, which is followed in turn.
     """
-    waiting, known, runs = [trace.all_sizes(point) for point in points[:_FOLLOWED]], set[frozenset[sympy.Basic]](), 0
-    while waiting and runs < _RUNS:
-        asked, numbers = trace.trial.asked_at(waiting.pop(0))
-        asked = [entry for entry in asked if entry.free_symbols <= trace.domain.keys()]
-        if frozenset(asked) in known:
-            continue
-        known.add(frozenset(asked))
-        for found in _beyond_refusal(trace, wanted, asked, numbers):
-            runs += 1
-            if trace.trial.refuses(trace.all_sizes(found)) is False:
-                return [found]
-            waiting.append(trace.all_sizes(found))
-    return []
+    gone: dict[frozenset[sympy.Basic], Asked] = {}
+    ways = itertools.chain(_with_other_answers(trace, wanted, points, gone), _with_numbers(trace, wanted, gone))
+    tried = itertools.islice(ways, _RUNS)
+    return [*itertools.islice((each for each in tried if trace.trial.refuses(trace.all_sizes(each)) is False), 1)]
 
 
-def _beyond_refusal(
-    trace: Trace, wanted: Sequence[sympy.Basic], asked: Sequence[sympy.Basic], numbers: Sequence[int]
+def _with_other_answers(
+    trace: Trace, wanted: Sequence[sympy.Basic], points: Sequence[Sizes], gone: dict[frozenset[sympy.Basic], Asked]
 ) -> Iterator[Sizes]:
-    """Sizes at which the model goes another way than one on which it refuses them: one of its last questions has
-    another answer, or they are multiples of a number that is at hand there, or another such number more."""
-    last = range(len(asked) - 1, max(len(asked) - 1 - _TURNED, -1), -1)
-    ways = [[*asked[:place], sympy.Not(asked[place])] for place in last]
-    own = sorted({symbol for condition in wanted or asked for symbol in condition.free_symbols}, key=str)
-    rests = [(number, rest) for number in numbers[:_NUMBERS] for rest in numbers if rest < number]
-    for number, rest in [*((number, 0) for number in numbers[:_NUMBERS]), *rests[:_RESTS]]:
-        ways.append([*asked, *(sympy.Eq(Mod(symbol, number), rest) for symbol in own)])
-    domain = domain_from_one(trace)
-    for way in ways:
-        solved = solutions([*wanted, *trace.assumed_as_asked, *way], domain)
-        yield from itertools.islice((each for each in solved if meets(trace.known, trace, each)), 1)
+    """Sizes at which the model goes another way than at those that it refuses, of which `gone` gets what it asks."""
+    waiting = [*points[:_FOLLOWED]]
+    while waiting and len(gone) < _WAYS:
+        asked = trace.trial.asked_at(trace.all_sizes(waiting.pop(0)))
+        known = [entry for entry in asked.conditions if entry.free_symbols <= trace.domain.keys()]
+        if frozenset(known) in gone:
+            continue
+        gone[frozenset(known)] = asked._replace(conditions=known)
+        for place in range(len(known) - 1, max(len(known) - 1 - _TURNED, -1), -1):
+            for sizes in _met(trace, [*wanted, *known[:place], sympy.Not(known[place])]):
+                yield sizes
+                waiting.append(sizes)
+
+
+def _with_numbers(
+    trace: Trace, wanted: Sequence[sympy.Basic], gone: Mapping[frozenset[sympy.Basic], Asked]
+) -> Iterator[Sizes]:
+    """Sizes that are multiples of a number that is at hand where the model refuses others, or another one more; but for
+    its last question they answer all others as those."""
+    for known, numbers, _ in gone.values():
+        own = sorted({symbol for condition in wanted or known for symbol in condition.free_symbols}, key=str)
+        rests = [(number, rest) for number in numbers[:_NUMBERS] for rest in numbers if rest < number]
+        for number, rest in [*((number, 0) for number in numbers[:_NUMBERS]), *rests[:_RESTS]]:
+            yield from _met(trace, [*wanted, *known[:-1], *(sympy.Eq(Mod(symbol, number), rest) for symbol in own)])
+
+
+def _met(trace: Trace, conditions: Sequence[sympy.Basic]) -> Iterator[Sizes]:
+    """Sizes at which the conditions hold within what is known, if some are found."""
+    solved = solutions([*conditions, *trace.assumed_as_asked], domain_from_one(trace))
+    return itertools.islice((sizes for sizes in solved if meets(trace.known, trace, sizes)), 1)
 
 
 def _rest(trace: Trace, condition: sympy.Basic) -> Iterator[sympy.Basic]:

@@ -27,7 +27,6 @@ from exportguard.rewrites.calls import Called
 from exportguard.rewrites.kept_tables import KeptTables
 from exportguard.rewrites.state import KeptModule, is_fake
 from exportguard.rewrites.written import Before
-from exportguard.signature import raw_size
 
 from .called_again import require_same_when_called_again
 from .data_tests import data_tests
@@ -37,6 +36,7 @@ from .numbers_at_hand import numbers_at_hand
 from .resizing import is_of_reals, with_other_data
 from .rounding import agree
 from .silence import torch_silent
+from .symbolic_sizes import Asked, SymbolicSizes, asks_for_data
 
 logger = logging.getLogger(__name__)
 
@@ -231,54 +231,39 @@ class ModelRun:
                 return self._ending.ended(is_run)
         except (Exception, EndlessError) as error:  # the model's refusal, or that of fake tensors to tell their data
             logger.debug("without data the model raises %s: %s", type(error).__name__, error)
-            return None if _asks_for_data(error) else False
+            return None if asks_for_data(error) else False
         finally:
             tables.restore()
 
-    def asked(self, call: CallInputs, sizes: Sequence[Sequence[sympy.Expr]]) -> tuple[list[sympy.Basic], Sequence[int]]:
-        """What the module asks of the sizes of a call, one after the other, until it refuses it or returns, and the
-        numbers that are at hand in the user's code where it refuses it.
+    def asked(self, call: CallInputs, sizes: Sequence[Sequence[sympy.Expr]]) -> Asked:
+        """What the module asks of the sizes of a call until it refuses it, or returns.
 
         `sizes` are the expressions of the axes of each leaf: those that are a symbol are what is told of.
         """
-        # Not at the top: they take long to import, and whoever exports has them by now.
-        from torch._dynamo.source import ConstantSource
-        from torch._subclasses.fake_tensor import FakeTensorMode
-        from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+        found = self._asked(call, sizes, has_data=False)
+        return self._asked(call, sizes, has_data=True) if found.is_cut_short else found
 
-        env = ShapeEnv(specialize_zero_one=False, duck_shape=False)
-        # Tensors of the mode have their data as well, for a model that asks for some on its way.
-        with torch._functorch.config.patch(fake_tensor_propagate_real_tensors=True):
-            mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=env)
-        known: dict[sympy.Symbol, sympy.Expr] = {}
+    def _asked(self, call: CallInputs, sizes: Sequence[Sequence[sympy.Expr]], *, has_data: bool) -> Asked:
+        def asked(watched: Watched) -> Asked:
+            symbolic = SymbolicSizes(sizes, has_data=has_data)
+            raised: Exception | None = None
+            with torch_silent(), self._kept.call(has_data=False) as model, symbolic.mode:
+                made = symbolic.call(call)
+                try:
+                    watched(lambda: model(*made.args, **dict(made.kwargs)))
+                except Exception as error:  # the model's refusal, or that of fake tensors
+                    logger.debug("with sizes alone the model raises %s: %s", type(error).__name__, error)
+                    raised = error
+            return Asked(symbolic.conditions(), _numbers_where(raised), raised is not None and asks_for_data(raised))
 
-        def fake(number: int, leaf: object) -> object:
-            if not isinstance(leaf, torch.Tensor):
-                return leaf
-            kinds = [DimDynamic.DYNAMIC if size.is_Symbol else DimDynamic.STATIC for size in sizes[number]]
-            context: Any = StatelessSymbolicContext(kinds, constraint_sizes=[None] * len(kinds))
-            made = mode.from_tensor(leaf, symbolic_context=context, source=ConstantSource(f"input_{number}"))
-            named = zip(made.shape, sizes[number], strict=True)
-            known.update({raw_size(size): traced for size, traced in named if traced.is_Symbol})
-            return made
-
-        leaves = call.leaves()
-        if len(leaves) != len(sizes):
-            return [], ()
-        tables, numbers = self._tables, tuple[int, ...]()
+        tables = self._tables
         try:
-            with torch_silent(), interrupts_come_out(), self._kept.call(has_data=False) as model, mode:
-                made = call.with_leaves([fake(number, leaf) for number, leaf in enumerate(leaves)])
-                model(*made.args, **dict(made.kwargs))
-        except Exception as error:  # as above, and what fake tensors raise
-            logger.debug("with sizes alone the model raises %s: %s", type(error).__name__, error)
-            frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-            raising = [frame for frame in frames if is_users(frame.f_code.co_filename)][-1:]
-            numbers = numbers_at_hand(raising)
+            with interrupts_come_out():
+                return self._ending.ended(asked)
+        except EndlessError:
+            return Asked()
         finally:
             tables.restore()
-        conditions = (guard.expr.xreplace(known) for guard in env.guards)
-        return [condition for condition in conditions if condition not in (sympy.true, sympy.false)], numbers
 
 
 class TriedCall:
@@ -351,19 +336,10 @@ class TriedCall:
         return rows, rows * self._run.weights
 
 
-def _asks_for_data(error: BaseException) -> bool:
-    """Whether it was not the module that refused fake tensors, but they that told nothing of their data."""
-    from torch._subclasses import fake_tensor
-    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-
-    kinds = (
-        fake_tensor.DataDependentOutputException,
-        fake_tensor.DynamicOutputShapeException,
-        fake_tensor.UnsupportedFakeTensorException,
-        fake_tensor.UnsupportedOperatorException,
-        GuardOnDataDependentSymNode,
-    )
-    return isinstance(error, kinds)
+def _numbers_where(error: BaseException | None) -> Sequence[int]:
+    """The numbers at hand in the innermost function of the user's that raised an error."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)] if error is not None else []
+    return numbers_at_hand([frame for frame in frames if is_users(frame.f_code.co_filename)][-1:])
 
 
 def _is_own(kind: type[torch.nn.Module]) -> bool:

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 import sympy
 
 from .expressions import Domain, Evaluation, Range, Sizes
-from .implication import sizes_to_try
+from .implication import decide, sizes_to_try
 from .regions import narrow
 
 _IN_A_ROW = 640  # sizes of one axis that are looked at
 _OF_EACH = 160  # of those that meet what is asked of it alone
 _FEW, _FAR = 40, 2**14  # where fewer are met, larger ones are looked at up to so many
 _COMBINED = 40_000  # sizes of all
+_PAIR, _FEW_OF_OTHERS = 2, 2
 
 
 def solutions(conditions: Sequence[sympy.Basic], domain: Domain) -> Iterator[Sizes]:
@@ -34,10 +35,30 @@ def solutions(conditions: Sequence[sympy.Basic], domain: Domain) -> Iterator[Siz
     for symbol in symbols:
         alone = [condition for condition in conditions if condition.free_symbols == {symbol}]
         choices.append(_that_meet(alone, symbol, spans[symbol]))
-    count = math.floor(_COMBINED ** (1 / len(symbols)))
     tests = [Evaluation(condition, symbols) for condition in of_several]
-    found = (dict(zip(symbols, each, strict=True)) for each in itertools.product(*(some[:count] for some in choices)))
+    found = (dict(zip(symbols, each, strict=True)) for each in _combined(choices))
     yield from (sizes for sizes in found if all(test(sizes) is True for test in tests))
+
+
+def _combined(choices: Sequence[Sequence[int]]) -> Iterator[Sequence[int]]:
+    """So many combinations of what each symbol may be: of three or more, two have many sizes and the others few.
+
+    A condition is seldom about more of them: in `batch * h * w == batch * (h // 16) * (w // 16) * 256` one is a factor.
+    """
+    free = min(len(choices), _PAIR)
+    parts = [*itertools.combinations(range(len(choices)), free)]
+    others = _FEW_OF_OTHERS ** (len(choices) - free)
+    count = math.floor((_COMBINED / (len(parts) * others)) ** (1 / free))
+    for part in parts:
+        yield from itertools.product(
+            *(some[: count if place in part else _FEW_OF_OTHERS] for place, some in enumerate(choices))
+        )
+
+
+def sizes_where(conditions: Sequence[sympy.Basic], domain: Domain, count: int) -> list[Sizes]:
+    """So many sizes at the most at which all conditions hold: those that `decide` tells, or else solutions."""
+    told = decide(sympy.Or(*map(sympy.Not, conditions)), domain).counterexamples
+    return [*itertools.islice(told or solutions(conditions, domain), count)]
 
 
 def _that_meet(conditions: Sequence[sympy.Basic], symbol: sympy.Symbol, ends: Range) -> list[int]:

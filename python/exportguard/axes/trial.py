@@ -25,6 +25,7 @@ from .left_behind import Key, Written, is_lost, left_otherwise
 from .model_run import AFFORDABLE_PRODUCTS, ModelRun, TriedCall
 from .resizing import InputsOfOtherSizes, with_data_at_ends, with_masks, with_other_data
 from .rounding import agree, difference, rank
+from .symbolic_sizes import Asked
 from .traced_program import TracedProgram
 from .true_shapes import GraphWithCutTables, OtherShapeError
 from .vast import Room, numbers_of_entries
@@ -141,11 +142,10 @@ class Trial:
             call.forget_outputs()
         return self._outcomes[call]
 
-    def asked_at(self, sizes: Sizes) -> tuple[list[sympy.Basic], Sequence[int]]:
-        """What the model asks of these sizes, one after the other, in the symbols of the trace, and the numbers at hand
-        where it refuses them; nothing where that cannot be told."""
+    def asked_at(self, sizes: Sizes) -> Asked:
+        """What the model asks of these sizes, in the symbols of the trace; nothing where that cannot be told."""
         call = self._at(sizes)
-        return ([], ()) if call is None else self._run.asked(call.inputs, self._program.inputs.sizes)
+        return Asked() if call is None else self._run.asked(call.inputs, self._program.inputs.sizes)
 
     def inputs_at(self, sizes: Sizes) -> CallInputs | None:
         """Inputs of these sizes; None if they would be too large, or the model has no data to run with."""

@@ -19,10 +19,7 @@ from torch.utils._sympy.functions import FloatTrueDiv, FloorDiv, IntTrueDiv, ToF
 from exportguard.size_floats import PRODUCTS, SUMS
 
 _MOST = 2**20  # what constants may multiply with and divide by, so that floats have all digits of what becomes of sizes
-
-
 _LEAST_PART = 2**-4  # of 1, which the sum with a size below 2**48 keeps
-
 
 #: By its name what rounds; `trunc` of what is never negative.
 _ROUNDED: dict[str, Callable[[float], int]] = {
@@ -45,12 +42,12 @@ def whole_quotient(number: torch.SymFloat, name: str) -> int | torch.SymInt | No
 
     None where that is no fraction. Of `round` it is no single quotient, unless nothing is left to round.
     """
-    fraction = _fraction(number.node.expr)
     env = number.node.shape_env
     beside = _beside_a_part(number.node.expr, name)
     if beside is not None:
-        whole_number: torch.SymInt = env.create_symintnode(beside, hint=None)
-        return whole_number
+        size: torch.SymInt = env.create_symintnode(beside, hint=None)
+        return size
+    fraction = _fraction(number.node.expr)
     if fraction is None or not env.bound_sympy(sympy.sympify(fraction.below)).lower >= 1:
         return None
     whole = fraction.above / fraction.below

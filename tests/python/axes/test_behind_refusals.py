@@ -165,6 +165,19 @@ PROGRAMS: Mapping[str, tuple[str, tuple[int, int], tuple[int, int]]] = {
     "large behind another": (
         "if h > 11:\n            if h > 1050: return x * 2\n        return x", (5, 7), (1100, 4),
     ),
+    "view behind either": (
+        "if w > 1 or h < 40: return x * 2\n        return x.view(1, 1, h // 14, 14, w).sin().reshape(x.shape)",
+        (28, 5), (56, 1),
+    ),
+    "no end": (
+        "if h >= 4: return x * 2\n        k = h\n        while k % 4: k = 2 * k + 1\n        return x",
+        (8, 5), (12, 3),
+    ),
+    "data in front": (
+        "if x.sum() > 1e9: x = x + 1\n        assert float(x.max()) < 1e9\n        if h == w: return x * 2\n"
+        "        assert h % 14 == 0 and w % 14 == 0\n        return x",
+        (28, 28), (14, 42),
+    ),
     "data at large sizes": (
         "if h > 380: x = x.contiguous()\n        if h > 400: return x * float(x.max())\n        return x",
         (5, 7), (401, 9),
@@ -172,6 +185,7 @@ PROGRAMS: Mapping[str, tuple[str, tuple[int, int], tuple[int, int]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.parametrize("rewrite", [(), "auto"], ids=["as it is", "rewritten"])
 def test_what_no_trace_asks_is_found(name: str, rewrite: Any) -> None:

@@ -1,0 +1,75 @@
+"""A call of a model whose sizes are symbols, to hear what is asked of them; nothing is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import sympy
+import torch
+
+from exportguard.inputs import CallInputs
+from exportguard.signature import raw_size
+
+
+class Asked(NamedTuple):
+    """The conditions on sizes that a model asks, one after the other, each with the answer that it gets, and the
+    numbers at hand where it refuses the sizes. It is cut short where tensors that have no data are asked for some."""
+
+    conditions: Sequence[sympy.Basic] = ()
+    numbers: Sequence[int] = ()
+    is_cut_short: bool = False
+
+
+class SymbolicSizes:
+    """Fake tensors with a symbol for each axis that has one in a trace."""
+
+    def __init__(self, sizes: Sequence[Sequence[sympy.Expr]], *, has_data: bool) -> None:
+        """`sizes` are the expressions of the axes of each leaf. With data an operator that refuses sizes is run with
+        them, and asks nothing; without, no tensor is a number."""
+        # Not at the top: they take long to import, and whoever exports has them by now.
+        from torch._subclasses.fake_tensor import FakeTensorMode
+        from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+        self._sizes = sizes
+        self._known: dict[sympy.Symbol, sympy.Expr] = {}
+        self._env = ShapeEnv(specialize_zero_one=False, duck_shape=False)
+        with torch._functorch.config.patch(fake_tensor_propagate_real_tensors=has_data):
+            self.mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=self._env)
+
+    def call(self, call: CallInputs) -> CallInputs:
+        """The call with such tensors."""
+        return call.with_leaves([self._fake(number, leaf) for number, leaf in enumerate(call.leaves())])
+
+    def conditions(self) -> list[sympy.Basic]:
+        """What was asked so far, in the symbols of the trace."""
+        found = (guard.expr.xreplace(self._known) for guard in self._env.guards)
+        return [condition for condition in found if condition not in (sympy.true, sympy.false)]
+
+    def _fake(self, number: int, leaf: object) -> object:
+        from torch._dynamo.source import ConstantSource
+        from torch.fx.experimental.symbolic_shapes import DimDynamic, StatelessSymbolicContext
+
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        kinds = [DimDynamic.DYNAMIC if size.is_Symbol else DimDynamic.STATIC for size in self._sizes[number]]
+        context: Any = StatelessSymbolicContext(kinds, constraint_sizes=[None] * len(kinds))
+        made = self.mode.from_tensor(leaf, symbolic_context=context, source=ConstantSource(f"input_{number}"))
+        named = zip(made.shape, self._sizes[number], strict=True)
+        self._known.update({raw_size(size): traced for size, traced in named if traced.is_Symbol})
+        return made
+
+
+def asks_for_data(error: BaseException) -> bool:
+    """Whether it was not the model that refused fake tensors, but they that told nothing of their data."""
+    from torch._subclasses import fake_tensor
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    kinds = (
+        fake_tensor.DataDependentOutputException,
+        fake_tensor.DynamicOutputShapeException,
+        fake_tensor.UnsupportedFakeTensorException,
+        fake_tensor.UnsupportedOperatorException,
+        GuardOnDataDependentSymNode,
+    )
+    return isinstance(error, kinds)
