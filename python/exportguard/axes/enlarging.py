@@ -20,6 +20,7 @@ from exportguard.errors import InvalidArgumentError
 from exportguard.example import Example, Place
 from exportguard.inputs import CallInputs
 
+from .counts import Counts
 from .resizing import wrapped
 
 logger = logging.getLogger(__name__)
@@ -45,8 +46,11 @@ def enlarged(example: Example, takes: Callable[[CallInputs], bool], fixed: Colle
     if not sizes.small:
         return example
     leaves = example.call.leaves()
+    counts = Counts.of(example.call.named, leaves)
     for growth in itertools.islice(sizes.candidates(), _TRIED if fixed else None):
-        larger = example.call.with_leaves([_grown(leaf, number, growth) for number, leaf in enumerate(leaves)])
+        grown = [_grown(leaf, number, growth) for number, leaf in enumerate(leaves)]
+        counts.put(grown)
+        larger = example.call.with_leaves(grown)
         if takes(larger):
             logger.info("the example is enlarged: %s", sizes.told(growth))
             return example.like(larger)

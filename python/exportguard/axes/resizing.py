@@ -10,11 +10,11 @@ from typing import Any
 import sympy
 import torch
 
-from exportguard.caches.layers import LENGTHS
-from exportguard.inputs import CallInputs, flatten_named
+from exportguard.inputs import CallInputs
 from exportguard.rewrites.state import is_fake
 from exportguard.signature import TracedInputs, raw_size
 
+from .counts import Counts
 from .expressions import Evaluation, Sizes
 
 _LARGEST = 2**24  # elements of one input
@@ -29,7 +29,7 @@ class InputsOfOtherSizes:
         """`call` is what was exported, its classes registered with pytree, and `traced` what became of it."""
         self._call, self._leaves, self._traced = call, call.leaves(), traced
         self._sizes = [_sizes_of(leaf) for leaf in traced.leaves]
-        self._counts = _counts_of_caches(call)
+        self._counts = Counts.of(call.named, self._leaves)
         self._evaluations: dict[sympy.Expr, Evaluation] = {}
         self._random = torch.Generator().manual_seed(0)
 
@@ -87,8 +87,7 @@ class InputsOfOtherSizes:
             made = places.all_wrapped(given, found, finish, is_joined=is_joined)
             for number, tensor in zip(numbers, made, strict=True):
                 leaves[number] = tensor
-        for place, count in self._counts.items():
-            leaves[place] = torch.full_like(leaves[place], leaves[count])
+        self._counts.put(leaves)
         return self._call.with_leaves(leaves)
 
     def _value(self, size: int | sympy.Expr, sizes: Sizes) -> int:
@@ -107,23 +106,6 @@ class InputsOfOtherSizes:
             return tensor.clone()
         noise = torch.rand(tensor.shape, generator=self._random).to(tensor.dtype).to(tensor.device)
         return torch.addcmul(tensor, noise, tensor.abs().clamp_(max=8).add_(1), value=1 / 8)
-
-
-def _counts_of_caches(call: CallInputs) -> dict[int, int]:
-    """The tensors of a static cache that count the tokens of a layer, by their places among the leaves, each with the
-    place of the number that all layers have counted: no cache has one without the other."""
-    leaves = flatten_named(call.named)
-    if [*map(id, call.leaves())] != [id(leaf.value) for leaf in leaves]:
-        return {}
-    numbers = {leaf.name: place for place, leaf in enumerate(leaves) if type(leaf.value) is int}
-    found: dict[int, int] = {}
-    for place, leaf in enumerate(leaves):
-        layer, _, kind = leaf.name.rpartition(".")
-        number = numbers.get(f"{layer.rpartition('.')[0]}.length")
-        is_count = kind == LENGTHS[0] and isinstance(leaf.value, torch.Tensor) and not is_fake(leaf.value)
-        if number is not None and is_count and int(leaf.value) == leaves[number].value:
-            found[place] = number
-    return found
 
 
 def _sizes_of(traced: object) -> list[int | sympy.Expr] | None:

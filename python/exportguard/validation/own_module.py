@@ -17,6 +17,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..arguments import require_kind, wrong
+from ..axes.counts import Counts
 from ..axes.resizing import wrapped
 from ..dynamic_shapes import DynamicShapes, LeafShape, ends_of, normalise
 from ..errors import REFUSALS, InvalidArgumentError, StoppedError
@@ -48,8 +49,9 @@ class ModuleCase(ModelCase):
         draw = torch.Generator().manual_seed(0)
         with torch_export_patches(patch=False):
             leaves, spec = pytree.tree_flatten(dict(self.example))
-            pairs = zip(leaves, self.shapes, strict=True)
-            result: dict[str, Any] = pytree.tree_unflatten([_sized(*pair, sizes, draw) for pair in pairs], spec)
+            sized = [_sized(*pair, sizes, draw) for pair in zip(leaves, self.shapes, strict=True)]
+            Counts.of(self.example, leaves).put(sized)
+            result: dict[str, Any] = pytree.tree_unflatten(sized, spec)
         return result
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from exportguard._core import Changes
 
 _INT, _FLOAT = "transformers.utils.generic.torch_int", "transformers.utils.generic.torch_float"
-_CAST = "x.to(torch.{}) if torch.jit.is_tracing() and isinstance(x, torch.Tensor) else {}(x)"
+_TRACED = "x.to(torch.{}) if torch.jit.is_tracing() and isinstance(x, torch.Tensor) else {}(x)"
 
 
 def whole(x: Any) -> Any:
@@ -28,9 +28,10 @@ def whole(x: Any) -> Any:
 
 
 def real(x: Any) -> Any:
-    """What `torch_float` makes of a number."""
+    """What `torch_float` makes of a number: before transformers 5 a whole one, as `torch_int` does."""
     if isinstance(x, torch.SymInt | torch.SymFloat):
-        return torch.sym_float(x)  # type: ignore[no-untyped-call]
+        is_whole = isinstance(_original(_FLOAT)(0.5), int)
+        return whole(x) if is_whole else torch.sym_float(x)  # type: ignore[no-untyped-call]
     return _original(_FLOAT)(x)
 
 
@@ -72,8 +73,8 @@ PATCHES = (
         reason="a number that is made of sizes is read as what it is in the example, and their axes become constants",
         upstream="https://github.com/huggingface/transformers/blob/main/src/transformers/utils/generic.py",
         probe=expecting(
-            Expected(path=_INT, parameters="x", has=(_CAST.format("int64", "int"),)),
-            Expected(path=_FLOAT, parameters="x", has=(_CAST.format("float32", "float"),)),
+            Expected(path=_INT, parameters="x", has=(_TRACED.format("int64", "int"),)),
+            Expected(path=_FLOAT, parameters="x", has=(_TRACED.format("float32", "$kind"),)),
         ),
         apply=_replace_code,
     ),
