@@ -42,5 +42,7 @@ def convert(read: ReadProgram, *, opset: int, options: ExportOptions, optimize: 
         _core.keep_empty_products(graph, options.target)
         if read.functions:
             _core.outline_modules(graph, read.functions)
+        if options.check_sizes:
+            _core.refuse_other_sizes(graph, read.checks)
     model.seconds = {**read.seconds, **seconds}
     return model

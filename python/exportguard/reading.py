@@ -24,6 +24,7 @@ from torch.utils import _pytree as pytree
 
 from . import _core
 from .axes.bound import AxisBound
+from .axes.limits import Limit, limits_of
 from .axes.recording import Decision
 from .axes.torch_export import require_one_kind
 from .axes.traced_program import traced_inputs
@@ -40,6 +41,7 @@ from .repeats.markers import expand as expand_markers
 from .request import ExportOptions
 from .rewrites.automatic import RewritingStep, loops_left
 from .signature import TracedInputs, symbol_names
+from .size_checks import SizeCheck, size_checks
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +59,8 @@ class Exported:
     not looked at). `too_small` has the sizes of the given example that were enlarged, by input and axis. `counts` has
     those of each trace, `seconds` those of each phase, `decisions` what torch decided about sizes, `untested` why its
     tests on sizes are no branches. `may_rewrite` if nothing is rewritten that might be. `joined` has the places of the
-    outputs that have all parts of a list behind each other. The program may have markers in the place of blocks that
+    outputs that have all parts of a list behind each other, `limits` the sizes of a program of several ways at which it
+    is not the model (None: those that `bounds` tell). The program may have markers in the place of blocks that
     were not traced; `expanded` has none.
     """
 
@@ -73,6 +76,7 @@ class Exported:
     untested: str = ""
     may_rewrite: bool = False
     joined: Set[int] = frozenset()
+    limits: Sequence[Limit] | None = None
 
     @functools.cached_property
     def inputs(self) -> TracedInputs:
@@ -83,6 +87,10 @@ class Exported:
         """The program, with the operators in the place of the markers."""
         expand_markers(self.program.graph_module)
         return self.program
+
+    def told_limits(self) -> Sequence[Limit]:
+        """The sizes at which the program is not the model, as far as those of its inputs tell."""
+        return limits_of(self.inputs, self.bounds or ()) if self.limits is None else self.limits
 
     def axes(self) -> list[AxisOutcome]:
         """What became of each axis that was asked for."""
@@ -133,7 +141,7 @@ class ReadProgram:
     """A graph, which the conversion changes in place, and what the program alone tells of it.
 
     The first `returned` outputs are what the model returns (None: all); behind them stand inputs and buffers that it
-    writes. `functions` are the modules that become local functions, by path.
+    writes. `functions` are the modules that become local functions, by path, `checks` the sizes to refuse.
     """
 
     graph: _core.Model
@@ -142,6 +150,7 @@ class ReadProgram:
     axes: Sequence[AxisOutcome] = ()
     rewriting_steps: Sequence[RewritingStep] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
+    checks: Sequence[SizeCheck] = ()
 
 
 def read(exported: Exported, options: ExportOptions = ExportOptions()) -> ReadProgram:
@@ -168,6 +177,7 @@ def read(exported: Exported, options: ExportOptions = ExportOptions()) -> ReadPr
         axes=exported.axes(),
         rewriting_steps=exported.rewriting_steps,
         seconds={**exported.seconds, **seconds},
+        checks=size_checks(exported.told_limits(), names.inputs),
     )
 
 

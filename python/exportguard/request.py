@@ -52,7 +52,8 @@ class ExportOptions:
     each a dictionary of arguments by name, of a model whose inputs go together as patches and the grid that counts
     them: other sizes cannot be tried there with inputs that are made of the one example (see "Axes that change").
     `positions` are the most that a text has, for `optimize="onnxruntime-genai"`: with them attention turns queries and
-    keys itself, by tables of as many rows.
+    keys itself, by tables of as many rows. With `check_sizes` the file stops at sizes at which, as `OnnxModel.axes`
+    says, it would not be the model; `optimize` of the file afterwards may take equal names for equal sizes.
     """
 
     guard: PatchOptions | Mapping[str, Any] | None = PatchOptions()
@@ -68,12 +69,13 @@ class ExportOptions:
     target: Target = "onnxruntime-cpu"
     examples: Sequence[Mapping[str, Any]] = ()
     positions: int | None = None
+    check_sizes: bool = True
 
     def __post_init__(self) -> None:
         if self.guard is not None and not isinstance(self.guard, PatchOptions):
             require_named("options.guard", self.guard)
             object.__setattr__(self, "guard", torch_export_patches.given(self.guard))
-        require_flags(strict=self.strict, mutated_outputs=self.mutated_outputs)
+        require_flags(strict=self.strict, mutated_outputs=self.mutated_outputs, check_sizes=self.check_sizes)
         require_names("input_names", self.input_names)
         require_names("output_names", self.output_names)
         require_choice("external_data", self.external_data, EXTERNAL_DATA)

@@ -18,13 +18,23 @@ from .axes.bounds import Claim, prove
 from .axes.branching import joined
 from .axes.enlarging import enlarged
 from .axes.gradients import require_same_without_gradients
+from .axes.limits import limits_of
 from .axes.model_run import ModelRun
 from .axes.one_symbol import one_symbol_for_a_name
 from .axes.open_slices import open_slices
 from .axes.recording import TraceRecord, recording_of_none, with_recording
 from .axes.regions import EVERYWHERE, Region
 from .axes.resizing import InputsOfOtherSizes
-from .axes.size_tests import OneWayError, Way, is_of_sizes, places_with_none, tree_of, ways_of
+from .axes.size_tests import (
+    OneWayError,
+    Tree,
+    Way,
+    is_of_sizes,
+    limits_of_ways,
+    places_with_none,
+    tree_of,
+    ways_of,
+)
 from .axes.torch_export import traced
 from .axes.traced_program import TracedProgram
 from .axes.trial import does_as_the_model
@@ -160,20 +170,20 @@ def _with_tests_of_sizes(request: ExportRequest, found: Exported) -> Exported:
     def agrees(way: Way, call: CallInputs) -> bool:
         return does_as_the_model(way.program, request.model, call)
 
-    def one_program(with_none: Sequence[Place]) -> tuple[ExportedProgram, list[Exported]]:
+    def one_program(with_none: Sequence[Place]) -> tuple[Tree, ExportedProgram, list[Exported]]:
         tree = tree_of(first, way, agrees, with_none)
         used = {id(leaf) for leaf in ways_of(tree)}
-        return joined(tree), [exported for leaf, exported in exports if id(leaf) in used]
+        return tree, joined(tree), [exported for leaf, exported in exports if id(leaf) in used]
 
     try:
         empty = places_with_none(first, ModelRun(request.model, request.example.call).takes)
         try:
-            (program, used), excluded = one_program(empty), list[AxisBound]()
+            (tree, program, used), excluded = one_program(empty), list[AxisBound]()
         except (ExportError, OneWayError) as error:
             if not empty:
                 raise
             logger.info("no way for sizes of 0: %s", error)
-            (program, used), excluded = one_program(()), _bounds_of_none(found, request.example, empty)
+            (tree, program, used), excluded = one_program(()), _bounds_of_none(found, request.example, empty)
     except (ExportError, OneWayError) as error:
         reason = next(iter(str(error).splitlines()), "")
         logger.info("tests on sizes stay as the example decides them: %s", reason)
@@ -182,7 +192,8 @@ def _with_tests_of_sizes(request: ExportRequest, found: Exported) -> Exported:
     logger.info("%d programs for different sizes are one", len(used))
     _warn(excluded)
     one = _joined(program, used)
-    return replace(one, bounds=[*(one.bounds or ()), *excluded])
+    limits = [*limits_of_ways(tree), *limits_of(found.inputs, excluded)]
+    return replace(one, bounds=[*(one.bounds or ()), *excluded], limits=limits)
 
 
 def _is_fixed_by_a_choice(found: Exported) -> bool:

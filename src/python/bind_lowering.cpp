@@ -3,6 +3,7 @@
 #include <exportguard/lowering/fused_attention.h>
 #include <exportguard/lowering/kept_apart.h>
 #include <exportguard/lowering/lower.h>
+#include <exportguard/lowering/size_checks.h>
 #include <exportguard/lowering/widening.h>
 #include <pybind11/stl.h>
 
@@ -23,6 +24,23 @@ std::map<std::string, std::vector<std::string>> target_kernels(std::string_view 
     for (const DType dtype : dtypes) rows[op].emplace_back(name(dtype));
   }
   return rows;
+}
+
+using TextRelation = std::tuple<std::string, std::string, std::string, bool>;
+using NamedSize = std::tuple<std::string, std::string, std::int64_t>;
+using NamedCheck = std::tuple<std::string, std::vector<TextRelation>, std::vector<NamedSize>>;
+
+std::size_t refuse_other_sizes(ir::Model& model, const std::vector<NamedCheck>& checks) {
+  std::vector<lowering::SizeCheck> made;
+  for (const auto& [condition, relations, sizes] : checks) {
+    lowering::SizeCheck& check = made.emplace_back();
+    check.condition = condition;
+    for (const auto& [op, first, second, holds] : relations) {
+      check.any_of.push_back({op, SymExpr::parse(first), SymExpr::parse(second), holds});
+    }
+    for (const auto& [symbol, input, axis] : sizes) check.sizes.push_back({symbol, input, axis});
+  }
+  return lowering::refuse_other_sizes(model, made);
 }
 
 std::vector<std::string> lowering_targets() { return lowering::LoweringTable::builtin().targets(); }
@@ -60,6 +78,11 @@ void bind_lowering(py::module_& m) {
       },
       py::arg("model"), py::arg("target"),
       "Keeps products of matrices without elements from what the target makes of them, in place.");
+  m.def(
+      "refuse_other_sizes", &refuse_other_sizes, py::arg("model"), py::arg("checks"),
+      "Makes the model stop at sizes for which a condition does not hold, in place; returns how many are checked. Each "
+      "is a text for users, relations of which one holds, (op, first, second, holds), and the sizes that their symbols "
+      "are, (symbol, input, axis).");
   m.def("lowering_targets", &lowering_targets, ReleaseGil(), "The operators that can be lowered, by torch's name.");
 }
 

@@ -30,7 +30,7 @@ LAYERS = (
     "patches",
     "signature",
     "axes/axis_report",
-    "guard operator_trace onnx_model",
+    "guard operator_trace onnx_model size_checks",
     "input_observer observed_shapes graph_builder module_calls",
     "onnxscript_functions own_patterns wide_ends",
     "dispatcher",

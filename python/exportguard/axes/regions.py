@@ -22,6 +22,12 @@ def symbol_of(place: Place) -> sympy.Symbol:
     return sympy.Symbol(f"size_{place.leaf}_{place.axis}", integer=True, nonnegative=True)
 
 
+def place_of(symbol: sympy.Symbol) -> Place:
+    """Where the size is that such a symbol stands for."""
+    leaf, axis = str(symbol).removeprefix("size_").split("_")
+    return Place(int(leaf), int(axis))
+
+
 @dataclass(frozen=True)
 class Axes:
     """The axes that may change: the sizes asked for of each, and which of them follow from others by their names."""

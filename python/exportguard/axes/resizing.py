@@ -36,6 +36,8 @@ class InputsOfOtherSizes:
     def __call__(self, sizes: Sizes) -> CallInputs | None:
         """The inputs where each symbol of the trace has that size; None if they would be too large, or are not known.
 
+        Nor are those of which one has less than no size, as what is 4 less than another.
+
         A longer axis has the values of the example again and again, so that what counts rows of a table still does.
         Floating numbers are shaken, since a constant example would hide what is computed from it.
         """
@@ -53,7 +55,7 @@ class InputsOfOtherSizes:
                 leaves.append(leaf if found is None else found[0])
                 continue
             shape = list(leaf.shape) if found is None else found
-            if math.prod(shape) > _VAST:
+            if math.prod(shape) > _VAST or min(shape, default=0) < 0:
                 return None
             leaves.append(torch.empty(shape, dtype=leaf.dtype, device=leaf.device))
         return self._call.with_leaves(leaves)
@@ -71,7 +73,7 @@ class InputsOfOtherSizes:
         for leaf, traced in zip(self._leaves, self._sizes, strict=True):
             found = None if traced is None else [self._value(size, sizes) for size in traced]
             if isinstance(leaf, torch.Tensor) and found is not None:
-                if math.prod(found) > _LARGEST:
+                if math.prod(found) > _LARGEST or min(found, default=0) < 0:
                     return None
                 alike.setdefault((type(leaf), leaf.shape, leaf.dtype, leaf.device, *found), []).append(len(leaves))
                 leaves.append(leaf.detach())

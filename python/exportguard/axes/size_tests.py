@@ -24,7 +24,8 @@ from exportguard.signature import TracedInputs
 
 from .bound import AxisBound, Kind
 from .expressions import Sizes
-from .regions import Axes, Region, places_of_symbols, symbol_of, without_small_axes
+from .limits import Limit, limits_of
+from .regions import EVERYWHERE, Axes, Region, places_of_symbols, symbol_of, without_small_axes
 from .resizing import InputsOfOtherSizes
 
 logger = logging.getLogger(__name__)
@@ -134,6 +135,16 @@ def ways_of(tree: Tree) -> Iterator[Way]:
     else:
         yield from ways_of(tree.then)
         yield from ways_of(tree.orelse)
+
+
+def limits_of_ways(tree: Tree, region: Region = EVERYWHERE) -> Iterator[Limit]:
+    """Where the program of each way is not the model, of the sizes that lead to it; not what made a way of its own."""
+    if isinstance(tree, Way):
+        own = [bound for bound in tree.bounds if not is_of_sizes(bound)]
+        yield from limits_of(tree.inputs, own, region)
+    else:
+        yield from limits_of_ways(tree.then, region.within(tree.condition))
+        yield from limits_of_ways(tree.orelse, region.within(sympy.Not(tree.condition)))
 
 
 def is_of_sizes(bound: AxisBound) -> bool:

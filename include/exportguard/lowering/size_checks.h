@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "exportguard/common/symbolic.h"
+#include "exportguard/ir/graph.h"
+
+namespace exportguard::lowering {
+
+/// A condition on the sizes of a graph's inputs outside of which its results are not those of the model.
+struct SizeCheck {
+  struct Relation {
+    std::string op;  ///< Equal, Less, LessOrEqual, Greater or GreaterOrEqual, of ONNX
+    SymExpr first, second;
+    bool holds = true;  ///< whether it is that, or not
+  };
+  /// The size of one axis of an input, and the symbol that stands for it in the relations.
+  struct Size {
+    std::string symbol;
+    std::string input;
+    std::int64_t axis = 0;
+  };
+
+  std::string condition;         ///< as users read it, `h == w`
+  std::vector<Relation> any_of;  ///< it holds where one of them does
+  std::vector<Size> sizes;
+};
+
+/// Makes a graph stop where one of the conditions does not hold: the smallest input that anything reads is taken from
+/// an axis of one entry, at a place that is not there otherwise (ONNX has no assertion; every runtime for CPUs looks
+/// whether an element that a Gather takes is there). The node's name says what was asked for, as a runtime's error
+/// does. A last step on an ONNX graph, in place: the sizes are those of each axis, whatever the symbols in its type.
+/// Returns how many conditions are checked; one that has no counterpart in ONNX is not.
+/// @throws GraphError for an input that the graph does not have.
+std::size_t refuse_other_sizes(ir::Model& model, const std::vector<SizeCheck>& checks);
+
+}  // namespace exportguard::lowering

@@ -1,0 +1,51 @@
+"""Sizes at which a program is not the model, in symbols that all programs of one export share.
+
+The model itself refuses most of them, where a file has no operator that would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import sympy
+import torch
+
+from exportguard.example import Place
+from exportguard.signature import TracedInputs
+
+from .bound import AxisBound, Kind
+from .regions import EVERYWHERE, Region, symbol_of
+
+#: At these sizes the program was seen to do something else than the model, or the model takes none of those tried.
+_KINDS = (Kind.OWN, Kind.WRONG, Kind.HIDDEN, Kind.NONE, Kind.EMPTY, Kind.SQUEEZED, Kind.SINGLE)
+
+
+class Limit(NamedTuple):
+    """A condition outside of which a program is not the model: as users read it, and in the symbols of `regions`."""
+
+    told: str
+    holds: sympy.Basic
+
+
+def limits_of(traced: TracedInputs, bounds: Sequence[AxisBound], region: Region = EVERYWHERE) -> list[Limit]:
+    """Those of the bounds of one program, which runs for the sizes of a region, that the sizes of its inputs tell."""
+    symbols = _symbols(traced)
+    others = [sympy.Not(condition) for condition in region.conditions]
+    limits = (bound for bound in bounds if bound.kind in _KINDS and bound.holds is not None)
+    return [
+        Limit(bound.condition, sympy.Or(*others, bound.holds.xreplace(symbols)))
+        for bound in limits
+        if bound.holds is not None and bound.holds.free_symbols <= symbols.keys()
+    ]
+
+
+def _symbols(traced: TracedInputs) -> dict[sympy.Basic, sympy.Symbol]:
+    """What stands for the size of an axis, by the symbol that a trace has for it alone."""
+    return {
+        size: symbol_of(Place(number, axis))
+        for number, (leaf, sizes) in enumerate(zip(traced.leaves, traced.sizes, strict=True))
+        if isinstance(leaf, torch.Tensor) and traced.taken[number]
+        for axis, size in enumerate(sizes)
+        if size.is_Symbol
+    }

@@ -1,0 +1,72 @@
+"""Sizes that a file is told to refuse, in terms of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import sympy
+from sympy.core.relational import Relational
+from torch.utils._sympy import functions
+
+from .axes.limits import Limit
+from .axes.regions import place_of
+
+_LARGEST = 200  # parts of one condition: to write it as "one of these, and one of those" may take as many squared
+
+# What is computed with whole numbers in a file as Python does (torch 2.11 to 2.13).
+_WHOLE = (
+    sympy.Symbol, sympy.Integer, sympy.Add, sympy.Mul, functions.FloorDiv, functions.CleanDiv, functions.Mod,
+    functions.PythonMod, functions.Max, functions.Min,
+)  # fmt: skip
+_OPERATORS: Mapping[type[sympy.Basic], str] = {
+    sympy.Eq: "Equal", sympy.Ne: "Equal", sympy.Ge: "GreaterOrEqual", sympy.Gt: "Greater", sympy.Le: "LessOrEqual",
+    sympy.Lt: "Less",
+}  # fmt: skip
+
+#: An operator of ONNX, both sides, and whether it is that or not.
+Relation = tuple[str, str, str, bool]
+
+
+class SizeCheck(NamedTuple):
+    """A condition as users read it; relations of which one holds where it does; and where their symbols are sizes:
+    symbol, input, axis."""
+
+    condition: str
+    any_of: Sequence[Relation]
+    sizes: Sequence[tuple[str, str, int]]
+
+
+def size_checks(limits: Sequence[Limit], names: Sequence[str]) -> list[SizeCheck]:
+    """The checks of those limits that are conditions on whole numbers; `names` are those of all leaves of the
+    inputs."""
+    found: dict[tuple[Relation, ...], SizeCheck] = {}
+    for limit in limits:
+        if sum(1 for _ in sympy.preorder_traversal(limit.holds)) > _LARGEST:
+            continue
+        for part in sympy.And.make_args(sympy.to_cnf(limit.holds)):
+            relations = [_relation(one) for one in sympy.Or.make_args(part)]
+            any_of = tuple(relation for relation in relations if relation is not None)
+            if len(any_of) == len(relations):
+                found[any_of] = SizeCheck(limit.told, any_of, _sizes(part, names))
+    return [*found.values()]
+
+
+def _sizes(condition: sympy.Basic, names: Sequence[str]) -> list[tuple[str, str, int]]:
+    places = {str(symbol): place_of(symbol) for symbol in condition.free_symbols}
+    return [(symbol, names[place.leaf], place.axis) for symbol, place in sorted(places.items())]
+
+
+def _relation(condition: sympy.Basic) -> Relation | None:
+    """None if it is no relation of whole numbers."""
+    if not isinstance(condition, Relational) or not all(map(_is_whole, condition.args)):
+        return None
+    first, second = map(str, condition.args)
+    return _OPERATORS[condition.func], first, second, not isinstance(condition, sympy.Ne)
+
+
+def _is_whole(expression: sympy.Basic) -> bool:
+    if isinstance(expression, sympy.Pow):
+        base, power = expression.args
+        return bool(power.is_Integer and power.is_positive) and _is_whole(base)
+    return isinstance(expression, _WHOLE) and all(map(_is_whole, expression.args))

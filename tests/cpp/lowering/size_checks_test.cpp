@@ -1,0 +1,103 @@
+#include "exportguard/lowering/size_checks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "exportguard/ir/text.h"
+#include "exportguard/ir/verify.h"
+
+namespace exportguard::lowering {
+namespace {
+
+using Relation = SizeCheck::Relation;
+
+constexpr std::string_view kPicture = R"(
+    graph(%ids: i64[h], %x: f32[2, h, h], %unused: i64[]):
+      %y: f32[2, h, h] = Neg(%x)
+      %z: i64[h] = Neg(%ids)
+      return (%y, %z))";
+
+SizeCheck on_picture(std::vector<Relation> any_of) {
+  return {"h == w", std::move(any_of), {{"s0", "x", 1}, {"s1", "x", 2}}};
+}
+
+ir::Model parsed(std::string_view text) {
+  ir::Model model;
+  model.graph = ir::parse_graph(text);
+  return model;
+}
+
+std::string text_of(const ir::Model& model) {
+  ir::verify(model);
+  const std::string printed = ir::print(*model.graph, {.types = false});
+  return printed.substr(printed.find('\n') + 1);
+}
+
+TEST(SizeChecks, TheCheapestInputIsThereWhereSizesAreEqualThatHaveOneSymbol) {
+  ir::Model model = parsed(kPicture);
+  EXPECT_EQ(refuse_other_sizes(model, {on_picture({{"Equal", SymExpr::symbol("s0"), SymExpr::symbol("s1")}})}), 1U);
+  EXPECT_EQ(text_of(model), R"(  %0 = Shape(%x) {start=1, end=2}
+  %1 = Shape(%x) {start=2, end=3}
+  %2 = Equal(%0, %1)
+  %3 = Squeeze(%2, %"constant.i64[0]")
+  %4 = Where(%3, %constant.i64.0, %constant.i64.1)
+  %5 = Unsqueeze(%ids, %"constant.i64[0]")
+  %6 = Gather(%5, %4) {axis=0}
+  %y = Neg(%x)
+  %z = Neg(%6)
+  return (%y, %z)
+)");
+}
+
+TEST(SizeChecks, OneOfSeveralRelationsIsEnoughAndAllConditionsAreAsked) {
+  ir::Model model = parsed(kPicture);
+  const SymExpr h = SymExpr::symbol("s0");
+  const SizeCheck either = on_picture({{"Less", h, 4}, {"Equal", mod(h, 2), 0, false}});
+  const SizeCheck large = on_picture({{"GreaterOrEqual", SymExpr::symbol("s1"), 3}});
+  EXPECT_EQ(refuse_other_sizes(model, {either, large}), 2U);
+  const std::string text = text_of(model);
+  EXPECT_THAT(text, testing::HasSubstr("Mod(%0, "));
+  EXPECT_THAT(text, testing::ContainsRegex("= Not\\(.*= Or\\(.*= GreaterOrEqual\\(.*= And\\("));
+}
+
+TEST(SizeChecks, TheNodeSaysWhatWasAskedFor) {
+  ir::Model model = parsed(kPicture);
+  const SizeCheck equal = on_picture({{"Equal", SymExpr::symbol("s0"), SymExpr::symbol("s1")}});
+  SizeCheck large = on_picture({{"GreaterOrEqual", SymExpr::symbol("s1"), 3}});
+  large.condition = "w >= 3";
+  refuse_other_sizes(model, {equal, large});
+  const ir::Value& taken = model.graph->output(1).producer()->input(0);
+  EXPECT_EQ(taken.producer()->name(), "only sizes with h == w and w >= 3");
+  EXPECT_EQ(taken.type(), model.graph->input(0).type());
+}
+
+TEST(SizeChecks, AnInputThatIsAnOutputIsCheckedToo) {
+  ir::Model model = parsed("graph(%x: f32[n]):\n  return (%x)");
+  const SizeCheck check = {"n > 2", {{"Greater", SymExpr::symbol("s0"), 2}}, {{"s0", "x", 0}}};
+  EXPECT_EQ(refuse_other_sizes(model, {check}), 1U);
+  ir::verify(model);
+  EXPECT_EQ(model.graph->output(0).producer()->op(), "Gather");
+}
+
+TEST(SizeChecks, WhatHasNoCounterpartOrNobodyReadsIsNotChecked) {
+  ir::Model model = parsed(kPicture);
+  const std::string before = text_of(model);
+  const SizeCheck odd = on_picture({{"Equal", SymExpr::call("Unheard", {SymExpr::symbol("s0")}), 0}});
+  const SizeCheck of_data = on_picture({{"Equal", SymExpr::symbol("u0"), 0}});
+  EXPECT_EQ(refuse_other_sizes(model, {}), 0U);
+  EXPECT_EQ(refuse_other_sizes(model, {odd, of_data}), 0U);
+  EXPECT_EQ(text_of(model), before);
+
+  ir::Model unread = parsed("graph(%x: f32[n]):\n  %y: i64[1] = Constant() {value_ints=[1]}\n  return (%y)");
+  EXPECT_EQ(refuse_other_sizes(unread, {{"n > 2", {{"Greater", SymExpr::symbol("s0"), 2}}, {{"s0", "x", 0}}}}), 0U);
+}
+
+TEST(SizeChecks, AnInputThatIsNotThereIsNamed) {
+  ir::Model model = parsed(kPicture);
+  const SizeCheck check = {"n > 2", {{"Greater", SymExpr::symbol("s0"), 2}}, {{"s0", "pixels", 0}}};
+  EXPECT_THAT([&] { refuse_other_sizes(model, {check}); },
+              testing::ThrowsMessage<GraphError>(testing::HasSubstr("no input pixels")));
+}
+
+}  // namespace
+}  // namespace exportguard::lowering
