@@ -72,6 +72,11 @@ class Example:
         pairs = zip(self.shapes, call.leaves(), strict=True)
         return self._of(call, [replace(shape, leaf=Leaf(shape.leaf.name, value)) for shape, value in pairs])
 
+    def has_indices(self) -> bool:
+        """Whether some inputs are integers, which may point beyond an axis that is made shorter."""
+        values = [shape.leaf.value for shape in self.shapes]
+        return any(isinstance(value, torch.Tensor) and not value.is_floating_point() for value in values)
+
     def small_sizes(self) -> dict[tuple[str, int], int]:
         """The sizes, by input and axis, that were asked to change and that torch would make constants."""
         sizes = self.sizes.items()

@@ -141,7 +141,8 @@ class ReadProgram:
     """A graph, which the conversion changes in place, and what the program alone tells of it.
 
     The first `returned` outputs are what the model returns (None: all); behind them stand inputs and buffers that it
-    writes. `functions` are the modules that become local functions, by path, `checks` the sizes to refuse.
+    writes. `functions` are the modules that become local functions, by path, `checks` the sizes to refuse, `inputs`
+    the names of all leaves of the inputs.
     """
 
     graph: _core.Model
@@ -151,6 +152,7 @@ class ReadProgram:
     rewriting_steps: Sequence[RewritingStep] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     checks: Sequence[SizeCheck] = ()
+    inputs: Sequence[str] = ()
 
 
 def read(exported: Exported, options: ExportOptions = ExportOptions()) -> ReadProgram:
@@ -178,6 +180,7 @@ def read(exported: Exported, options: ExportOptions = ExportOptions()) -> ReadPr
         rewriting_steps=exported.rewriting_steps,
         seconds={**exported.seconds, **seconds},
         checks=size_checks(exported.told_limits(), names.inputs),
+        inputs=names.inputs,
     )
 
 

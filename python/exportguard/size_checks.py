@@ -9,6 +9,7 @@ import sympy
 from sympy.core.relational import Relational
 from torch.utils._sympy import functions
 
+from .axes.bound import Answer
 from .axes.limits import Limit
 from .axes.regions import place_of
 
@@ -30,11 +31,12 @@ Relation = tuple[str, str, str, bool]
 
 class SizeCheck(NamedTuple):
     """A condition as users read it; relations of which one holds where it does; and where their symbols are sizes:
-    symbol, input, axis."""
+    symbol, input, axis. It need not be checked by a file that has these answers, if there are some."""
 
     condition: str
     any_of: Sequence[Relation]
     sizes: Sequence[tuple[str, str, int]]
+    answers: Sequence[Answer] = ()
 
 
 def size_checks(limits: Sequence[Limit], names: Sequence[str]) -> list[SizeCheck]:
@@ -48,7 +50,7 @@ def size_checks(limits: Sequence[Limit], names: Sequence[str]) -> list[SizeCheck
             relations = [_relation(one) for one in sympy.Or.make_args(part)]
             any_of = tuple(relation for relation in relations if relation is not None)
             if len(any_of) == len(relations):
-                found[any_of] = SizeCheck(limit.told, any_of, _sizes(part, names))
+                found[any_of] = SizeCheck(limit.told, any_of, _sizes(part, names), limit.answers)
     return [*found.values()]
 
 

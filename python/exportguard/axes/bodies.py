@@ -57,7 +57,9 @@ class Course:
         if self._ways in (0, 1):
             return self._ways == 1
         time = self._times[line] if self._ways % 2 else 0
-        return random.Random(f"{self._ways} {time} {line}").random() < _HALF
+        place, _, code = line.partition(": ")
+        seen = place.rpartition("/")[2]  # wherever its folder lies
+        return random.Random(f"{self._ways} {time} {seen} {code}").random() < _HALF
 
 
 def branch(is_first: bool, functions: Sequence[_Function], operands: Sequence[Any]) -> Sequence[Any]:

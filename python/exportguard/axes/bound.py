@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import sympy
 
@@ -29,12 +30,19 @@ class Kind(enum.Enum):
     SINGLE = "the data counts how many there are; the model takes a single one too, and the program not in the same way"
 
 
+class Answer(NamedTuple):
+    """What a model returns for a call, both as leaves."""
+
+    inputs: Sequence[Any]
+    outputs: Sequence[Any]
+
+
 @dataclass(frozen=True, kw_only=True)
 class AxisBound:
     """A condition on sizes that holds for the program, in the user's names, and sizes that do not meet it.
 
     `symbols` are torch's; `line` is the line of the model that asked; `untried` is why no other size could be tried, if
-    that is known.
+    that is known. `answers` are those of a model that refuses other sizes, and takes a single entry beside several.
     """
 
     condition: str
@@ -45,6 +53,7 @@ class AxisBound:
     sizes: str = ""
     at_most: int | None = None  # of one size, where the condition says no more than that
     holds: sympy.Basic | None = field(default=None, repr=False)  # the condition, in torch's symbols
+    answers: tuple[Answer, ...] = field(default=(), repr=False)
     point: Mapping[str, int] = field(default_factory=dict, repr=False)  # those sizes, and all others, by torch's symbol
 
     @property

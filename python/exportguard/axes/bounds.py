@@ -41,6 +41,7 @@ from .recording import Decision, TraceRecord
 from .regions import EVERYWHERE, Region, narrow
 from .relations import sizes_apart, sizes_in_step
 from .resizing import other_sizes
+from .single_entries import answers_beside_one, with_others_of_its_line
 from .solutions import sizes_where
 from .trace import (
     Trace,
@@ -173,6 +174,7 @@ def _bounds(trace: Trace) -> list[AxisBound]:
     for condition in trace.assumed:
         narrow(trace.domain, condition)
     found += [bound for guard in others if (bound := _bound_of_guard(trace, guard)) is not None]
+    found = [with_others_of_its_line(trace, bound) for bound in found]
     caches = bounds_of_empty_caches(trace)
     unasked = bounds_of_nothing_asked(trace) if not any(map(_is_wrong, found)) else []
     return [*squeezed, *found, *_bounds_at_one(trace), *caches, *bounds_at_none(trace), *unasked]
@@ -201,7 +203,8 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
             return None  # a fixed axis, which the report has as such
     line = trace.lines.get(guard, "")
     if is_relation and line in trace.relations and guard not in trace.tests:
-        return None  # one layer after the other compares its own sizes at this line
+        trace.relations[line].append(condition)  # one layer after the other compares its own sizes at this line
+        return None
     assumed = trace.assumed_as_asked if is_relation else trace.assumed
     decision = decide(sympy.Or(condition, *map(sympy.Not, assumed)), trace.domain)
     if decision.answer == Answer.PROVED:
@@ -233,7 +236,7 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
     if kind is None:
         kind = _of_untried(trace, guard, points, is_relation=is_relation)
     if isinstance(guard, sympy.Eq) and is_relation and kind == Kind.OWN and line:
-        trace.relations.add(line)
+        trace.relations.setdefault(line, [])
     bound = AxisBound(
         condition=trace.worded(condition, is_relation=is_relation),
         symbols=_input_symbols(trace, guard),
@@ -242,6 +245,7 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
         sizes=trace.told(sizes, of=guard if is_relation else None),
         at_most=upper_bound(condition),
         holds=condition,
+        answers=answers_beside_one(trace, guard) if kind == Kind.OWN else (),
         point=trace.by_name(sizes),
     )
     if kind not in _OPEN_BEYOND:
@@ -284,7 +288,7 @@ def _wrong_elsewhere(trace: Trace, guard: sympy.Basic, condition: sympy.Basic, k
     """Sizes that break a condition and at which the program is wrong, though at those that were tried it is right, or
     the model refuses them. Integers may be positions in what is there now, so inputs of them get no other sizes.
     """
-    is_drawn = trace.trial.may_try_many and not _has_indices(trace.example)
+    is_drawn = trace.trial.may_try_many and not trace.example.has_indices()
     corners = _corners(trace, condition) if trace.trial.may_try_many and kind == Kind.TESTED else ()
     beside = itertools.chain(corners, sizes_in_step(trace, condition) if is_drawn else ())
     wrong = next((point for point in beside if trace.differs(point)), None)
@@ -579,7 +583,7 @@ def _bound_of_operators_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
     model takes no time to run, and where none of its data may be the reason.
     """
     known = trace.all_sizes(sizes)
-    if len(sizes) != 1 or _has_indices(trace.example) or not trace.trial.is_quick(known):
+    if len(sizes) != 1 or trace.example.has_indices() or not trace.trial.is_quick(known):
         return None
     if not trace.trial.refuses(known) or not trace.runs_as_traced():
         return None
@@ -589,9 +593,3 @@ def _bound_of_operators_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
         kind=Kind.OWN,
         sizes=trace.told(sizes),
     )
-
-
-def _has_indices(example: Example) -> bool:
-    """Whether some inputs are integers, which may point beyond an axis that is made shorter."""
-    values = [shape.leaf.value for shape in example.shapes]
-    return any(isinstance(value, torch.Tensor) and not value.is_floating_point() for value in values)

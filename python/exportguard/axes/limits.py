@@ -14,7 +14,7 @@ import torch
 from exportguard.example import Place
 from exportguard.signature import TracedInputs
 
-from .bound import AxisBound, Kind
+from .bound import Answer, AxisBound, Kind
 from .regions import EVERYWHERE, Region, symbol_of
 
 #: At these sizes the program was seen to do something else than the model, or the model takes none of those tried.
@@ -22,21 +22,24 @@ _KINDS = (Kind.OWN, Kind.WRONG, Kind.HIDDEN, Kind.NONE, Kind.EMPTY, Kind.SQUEEZE
 
 
 class Limit(NamedTuple):
-    """A condition outside of which a program is not the model: as users read it, and in the symbols of `regions`."""
+    """A condition outside of which a program is not the model: as users read it, and in the symbols of `regions`.
+
+    It is none for a file that has these `answers`, if there are some.
+    """
 
     told: str
     holds: sympy.Basic
+    answers: Sequence[Answer] = ()
 
 
 def limits_of(traced: TracedInputs, bounds: Sequence[AxisBound], region: Region = EVERYWHERE) -> list[Limit]:
     """Those of the bounds of one program, which runs for the sizes of a region, that the sizes of its inputs tell."""
     symbols = _symbols(traced)
     others = [sympy.Not(condition) for condition in region.conditions]
-    limits = (bound for bound in bounds if bound.kind in _KINDS and bound.holds is not None)
     return [
-        Limit(bound.condition, sympy.Or(*others, bound.holds.xreplace(symbols)))
-        for bound in limits
-        if bound.holds is not None and bound.holds.free_symbols <= symbols.keys()
+        Limit(bound.condition, sympy.Or(*others, bound.holds.xreplace(symbols)), bound.answers)
+        for bound in bounds
+        if bound.kind in _KINDS and bound.holds is not None and bound.holds.free_symbols <= symbols.keys()
     ]
 
 

@@ -43,7 +43,8 @@ class Trace:
     domain: dict[sympy.Symbol, Range] = field(default_factory=dict)
     within: Region = EVERYWHERE  # the sizes that count
     known: list[sympy.Basic] = field(default_factory=list)  # bounds beyond which nothing more is tried
-    relations: set[str] = field(default_factory=set)  # lines at which the model wants sizes to be equal
+    #: The lines at which the model wants sizes to be equal, with what was asked there behind the first time.
+    relations: dict[str, list[sympy.Basic]] = field(default_factory=dict)
     _evaluations: dict[sympy.Basic, Evaluation] = field(default_factory=dict)
     _all_sizes: dict[Any, Sizes] = field(default_factory=dict)
 

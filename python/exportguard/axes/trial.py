@@ -19,6 +19,7 @@ from exportguard.inputs import CallInputs
 from exportguard.lost_buffers import tell_lost
 
 from .bodies import Course, ManyStepsError
+from .bound import Answer
 from .examples import sizes_of_examples
 from .expressions import Sizes
 from .left_behind import Key, Written, is_lost, left_otherwise
@@ -120,6 +121,12 @@ class Trial:
         call = self._at(sizes)
         values = None if call is None else call.outputs()
         return values is not None and [*map(rank, values)] != [*map(rank, self._run.known_outputs)]
+
+    def answer(self, sizes: Sizes) -> Answer | None:
+        """What the model returns at these sizes; None if it refuses them, or takes time to run."""
+        call = self._at(sizes) if self.is_quick(sizes) else None
+        outputs = None if call is None else call.outputs()
+        return None if call is None or outputs is None else Answer(call.inputs.leaves(), outputs)
 
     def is_quick(self, sizes: Sizes) -> bool:
         """Whether the model is run at these sizes in no time."""

@@ -101,7 +101,7 @@ def test_axes_that_the_model_wants_to_be_equal_are_kept_and_told() -> None:
     first, second = two(lambda x, y: x + y, x={0: "a"}, y={0: "b"}).axes
     assert first.kept
     assert second.kept
-    assert str(second) == "y axis 0 (b): kept as a; the model refuses other sizes than a == b"
+    assert str(second) == "y axis 0 (b): kept as a; the model refuses other sizes than a == b or a single one"
 
 
 def test_axes_that_the_program_alone_wants_to_be_equal_are_an_error() -> None:

@@ -134,3 +134,15 @@ def test_a_course_sets_aside_what_data_say() -> None:
     assert {drawn[way] for way in range(2, 40, 2)} == of_lines
     assert not {drawn[way] for way in range(3, 40, 2)} <= of_lines
     assert all(torch.equal(run(way)[:, 0], torch.tensor(drawn[way])) for way in (2, 3))
+
+
+def test_a_course_is_the_same_wherever_the_code_lies() -> None:
+    lines = [
+        "model.py:12: if x.sum() > 0:",
+        "model.py:15: y = x if x[0] / 2 > 1 else -x",
+        "layers/model.py:12: if x.any():",
+    ]
+    for ways in range(2, 40):
+        here, there = Course(ways=ways), Course(ways=ways)
+        for line in lines:
+            assert here.goes(0, f"/home/one/{line}") == there.goes(0, f"/opt/of several/{line}")

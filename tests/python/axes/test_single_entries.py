@@ -1,0 +1,120 @@
+"""Two inputs of other names that operators want to be of one size: a single entry is broadcast, or the file stops."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.export import Dim
+
+from called import CalledWithTwo
+from exportguard import ExportOptions, OnnxModel, to_onnx
+
+Computed = Callable[[Tensor, Tensor], Tensor]
+
+#: No size stands in these: a file broadcasts as its operators do.
+OF_NO_SIZE: Mapping[str, Computed] = {
+    "added": lambda a, b: a + b,
+    "summed": lambda a, b: (a + b).sum(1),
+    "greatest": lambda a, b: (a * b).amax(1),
+    "softened": lambda a, b: (a - b).softmax(1),
+    "counted up": lambda a, b: (a + b).cumsum(1),
+    "flat": lambda a, b: (a + b).flatten(0, 1),
+    "chosen": lambda a, b: torch.where(a > 0, a, b),
+    "compared": lambda a, b: (a > b).float(),
+    "powers": lambda a, b: a.abs() ** b.abs(),
+}
+#: In these there is one, which the trace has for either.
+OF_A_SIZE: Mapping[str, Computed] = {
+    "mean": lambda a, b: (a + b).mean(1),
+    "one's size": lambda a, b: (a + b) * a.shape[1],
+    "other's size": lambda a, b: (a + b) * b.shape[1],
+    "own size": lambda a, b: (a + b) / (a + b).shape[1],
+    "spread": lambda a, b: (a + b).var(1, unbiased=False),
+    "numbered": lambda a, b: (a + b) + torch.arange((a + b).shape[1])[:, None],
+    "padded": lambda a, b: torch.nn.functional.pad(a + b, (0, 0, 0, b.shape[1])),
+    "behind each other": lambda a, b: torch.cat([(a + b), a.new_ones(2, b.shape[1], 3)], 1),
+    "last": lambda a, b: (a + b)[:, b.shape[1] - 1],
+    "two sums": lambda a, b: (a + b).mean(1) + (a * b).mean(1),
+}
+NAMES: Mapping[str, Any] = {"named": ({1: "p"}, {1: "q"}), "unnamed": ({1: Dim.DYNAMIC}, {1: Dim.DYNAMIC})}
+SIZES = (1, 4, 5)
+
+
+def exported(compute: Computed, shapes: Any, **options: Any) -> OnnxModel:
+    return to_onnx(
+        CalledWithTwo(compute).eval(), (torch.randn(2, 5, 3), torch.randn(2, 5, 3)), dynamic_shapes=shapes, **options
+    )
+
+
+def verdicts(compute: Computed, file: OnnxModel) -> Counter[str]:
+    found: Counter[str] = Counter()
+    names = [value.name for value in file.inputs]
+    for sizes in itertools.product(SIZES, repeat=2):
+        given = [torch.randn(2, size, 3) for size in sizes]
+        try:
+            expected = compute(*given)
+        except RuntimeError:
+            continue
+        try:
+            (got,) = file.run(dict(zip(names, given, strict=True))).values()
+        except RuntimeError:
+            found["stops"] += 1
+            continue
+        found["right" if got.shape == expected.shape and torch.allclose(got, expected, atol=1e-5) else "wrong"] += 1
+    return found
+
+
+@pytest.mark.parametrize("names", NAMES)
+@pytest.mark.parametrize("name", OF_NO_SIZE)
+def test_a_single_entry_is_broadcast(name: str, names: str) -> None:
+    file = exported(OF_NO_SIZE[name], NAMES[names])
+    assert verdicts(OF_NO_SIZE[name], file) == {"right": 7}
+
+
+@pytest.mark.parametrize("names", NAMES)
+@pytest.mark.parametrize("name", OF_A_SIZE)
+def test_a_file_stops_where_it_has_the_size_of_the_other(name: str, names: str) -> None:
+    found = verdicts(OF_A_SIZE[name], exported(OF_A_SIZE[name], NAMES[names]))
+    assert not found["wrong"]
+    assert found["right"] >= len(SIZES)
+
+
+def test_it_would_be_wrong_otherwise() -> None:
+    compute = OF_A_SIZE["other's size"]
+    file = exported(compute, NAMES["named"], options=ExportOptions(check_sizes=False))
+    assert verdicts(compute, file)["wrong"]
+
+
+def test_the_report_tells_of_a_single_one() -> None:
+    (axis, _) = exported(OF_NO_SIZE["added"], NAMES["named"]).axes
+    assert str(axis).endswith("the model refuses other sizes than p == q or a single one")
+
+
+class Layers(torch.nn.Module):
+    """Each layer compares its own two sizes, at one line."""
+
+    def forward(self, a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
+        rows = torch.zeros(2, 3)
+        for one, other in [(a, b), (c, d)]:
+            rows = rows + (one + other).mean(1)
+        return rows
+
+
+def test_every_layer_that_asks_at_one_line_is_checked() -> None:
+    inputs = tuple(torch.randn(2, size, 3) for size in (5, 5, 6, 6))
+    model = Layers().eval()
+    file = to_onnx(model, inputs, dynamic_shapes=tuple({1: name} for name in "pqrs"))
+    for sizes in itertools.product((1, 4), repeat=4):
+        given = [torch.randn(2, size, 3) for size in sizes]
+        feeds = dict(zip("abcd", given, strict=True))
+        if sizes[0] == sizes[1] and sizes[2] == sizes[3]:
+            torch.testing.assert_close(file.run(feeds)["output_0"], model(*given))
+        else:
+            with pytest.raises(RuntimeError):
+                file.run(feeds)
