@@ -167,19 +167,16 @@ class _Walk:
         self._of_one: set[sympy.Basic] = set()
         self._untraced: set[frozenset[sympy.Basic]] = set()
         self._random = random.Random(0)
+        self._slow = 0
 
     def wrong(self) -> Iterator[UntracedWay]:
         """Sizes at which the program is wrong, for each test at most once."""
-        waiting, trials, slow, refused = self._drawn(self._tests, self._trace.all_sizes({})), 0, 0, 0
+        waiting, trials, refused = self._drawn(self._tests, self._trace.all_sizes({})), 0, 0
         while waiting and trials < _TRIALS:
             sizes = waiting.pop()
             known = self._trace.all_sizes(sizes)
-            if not self._is_left(known):
+            if not self._is_left(known) or not self._may_try(known):
                 continue
-            if not self._trace.trial.is_quick(known):
-                if not self._is_own or slow == _SLOW or not self._trace.trial.is_affordable(known):
-                    continue
-                slow += 1
             outcome = self._trace.trial.outcome(known, with_ends=self._is_own)
             logger.debug("behind a test, at %s: %s", self._trace.told(sizes), outcome.value)
             trials += 1
@@ -200,6 +197,15 @@ class _Walk:
                 test = next(test for test in self._tests if not self._holds(test, known))
                 yield UntracedWay(test, self._tests.pop(test), sizes)
                 self._trace.known.append(test)
+
+    def _may_try(self, sizes: Sizes) -> bool:
+        """Whether the model is run in no time, or is the user's own, of which some sizes may take seconds."""
+        trial = self._trace.trial
+        if trial.is_quick(sizes):
+            return True
+        is_slow = self._is_own and self._slow < _SLOW and trial.is_affordable(sizes)
+        self._slow += is_slow
+        return is_slow
 
     def _drawn(self, questions: Iterable[sympy.Basic], beside: Sizes) -> list[Sizes]:
         """Sizes around the numbers of questions, the same at each call; last those that answer one of them otherwise
@@ -288,7 +294,8 @@ class _Walk:
 
     def _is_wrong(self, way: Asked, sizes: Sizes) -> bool:
         """Whether the program does something else there than the model, or than the way's own program."""
-        if self._trace.differs(sizes):
+        is_affordable = self._may_try(self._trace.all_sizes(sizes))
+        if is_affordable and self._trace.differs(sizes, for_seconds=True):
             return True
         return way.program is not None and not self._trace.trial.goes_as(way.program, self._trace.all_sizes(sizes))
 

@@ -178,6 +178,11 @@ PROGRAMS: Mapping[str, tuple[str, tuple[int, int], tuple[int, int]]] = {
         "        assert h % 14 == 0 and w % 14 == 0\n        return x",
         (28, 28), (14, 42),
     ),
+    "tiles of many rows": (
+        "if h > 64:\n            n = (h + 2047) // 2048\n            return torch.cat("
+        "[x[:, :, i * 2048 : (i + 1) * 2048].relu() * (i + 1) for i in range(n)], 2)\n        return x.relu()",
+        (16, 16), (2100, 8),
+    ),
     "data at large sizes": (
         "if h > 380: x = x.contiguous()\n        if h > 400: return x * float(x.max())\n        return x",
         (5, 7), (401, 9),
