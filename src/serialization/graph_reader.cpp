@@ -13,10 +13,6 @@
 namespace exportguard::serialization {
 namespace {
 
-std::string describe(const pb::NodeProto& node) {
-  return node.name().empty() ? node.op_type() : fmt::format("{} ({})", node.name(), node.op_type());
-}
-
 // `exportguard.source` is "file:line", or the file alone.
 void split_place(std::string_view place, ir::SourceView& source) {
   source.file = place;
@@ -74,6 +70,10 @@ bool has_output(const ir::Graph& graph, const std::string& name) {
 }
 
 }  // namespace
+
+std::string described(const pb::NodeProto& node) {
+  return node.name().empty() ? node.op_type() : fmt::format("{} ({})", node.name(), node.op_type());
+}
 
 std::string plain_domain(const std::string& domain) {
   require_text(domain);
@@ -233,7 +233,7 @@ std::vector<ir::Value*> GraphReader::read_inputs(const pb::NodeProto& proto, con
   for (const std::string& name : proto.input()) {
     inputs.push_back(name.empty() ? nullptr : scope.find(name));
     if (inputs.back() != nullptr || name.empty()) continue;
-    throw FileError(fmt::format("node {} of graph '{}' reads '{}', which nothing before it defines", describe(proto),
+    throw FileError(fmt::format("node {} of graph '{}' reads '{}', which nothing before it defines", described(proto),
                                 scope.graph.name(), name));
   }
   return inputs;
@@ -249,7 +249,7 @@ std::vector<ir::NamedAttribute> GraphReader::read_attributes(const pb::NodeProto
       if (!names.insert(attribute.name()).second) throw FileError("it is given twice");
       attributes.emplace_back(attribute.name(), read_attribute(*value, scope));
     } catch (const FileError& error) {
-      throw FileError(fmt::format("attribute '{}' of node {}: {}", attribute.name(), describe(proto), error.what()));
+      throw FileError(fmt::format("attribute '{}' of node {}: {}", attribute.name(), described(proto), error.what()));
     }
   }
   return attributes;

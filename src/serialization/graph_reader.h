@@ -14,6 +14,9 @@ namespace exportguard::serialization {
 
 namespace pb = ONNX_NAMESPACE;
 
+/// `conv (Conv)`, or the operator alone of a node without a name.
+std::string described(const pb::NodeProto& node);
+
 /// `ai.onnx` is another name of ONNX's own domain.
 std::string plain_domain(const std::string& domain);
 

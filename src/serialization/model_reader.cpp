@@ -6,6 +6,7 @@
 #include "exportguard/common/errors.h"
 #include "exportguard/ir/verify.h"
 #include "exportguard/serialization/onnx_file.h"
+#include "serialization/allowed_nodes.h"
 #include "serialization/function_reader.h"
 #include "serialization/graph_reader.h"
 #include "serialization/mapped_file.h"
@@ -57,6 +58,7 @@ ir::Model read(pb::ModelProto& proto, TensorReader& tensors) {
   ir::Model model;
   for (const auto& opset : proto.opset_import()) model.opsets[plain_domain(opset.domain())] = known_version(opset);
   for (const auto& entry : proto.metadata_props()) add_metadata(entry, model);
+  require_allowed_nodes(proto);
   model.producer = proto.producer_name();
   model.producer_version = proto.producer_version();
   model.graph = graphs.take(*proto.mutable_graph(), defaults_of(proto));

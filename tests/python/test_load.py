@@ -25,7 +25,8 @@ metadata "made by" = "a test"
 graph(%x: f32[batch,2], %w: f32[2,3] = {1, 2, 3, 4, 5, 6}, %q: i4[3] = {-8, 7, 1}, %u: u2[3] = {3, 0, 2},
       %h: f16[2] = {0.5, nan}, %s: string[2] = {"a", "ä"}, %e: f32[0,2] = {}):
   %m: f32[batch,3] = MatMul(%x, %w)
-  %y: f32[batch,3] = Clip(%m, _, %m) {min=0.5}
+  %l: f32[batch,3] = LeakyRelu(%m) {alpha=0.5}
+  %y: f32[batch,3] = Clip(%l, _, %l)
   return (%y as logits, %x)
 """,
     "branches": """
