@@ -196,7 +196,7 @@ def _bounds_of(value: object, axis: int, bounds: Sequence[AxisBound]) -> list[Ax
     if not isinstance(size, torch.SymInt):
         return []
     symbols = frozenset(map(str, size.node.expr.free_symbols | size.node._expr.free_symbols))
-    return [bound for bound in bounds if bound.symbols & symbols]
+    return [bound for bound in bounds if bound.symbols & symbols and bound.kind != Kind.ASKED]
 
 
 def _at_most(bounds: Sequence[AxisBound], asked: Axis) -> int | None:

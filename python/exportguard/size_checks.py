@@ -17,7 +17,7 @@ _LARGEST = 200  # parts of one condition: to write it as "one of these, and one 
 
 # What is computed with whole numbers in a file as Python does (torch 2.11 to 2.13).
 _WHOLE = (
-    sympy.Symbol, sympy.Integer, sympy.Add, sympy.Mul, functions.FloorDiv, functions.CleanDiv, functions.Mod,
+    sympy.Symbol, sympy.Integer, sympy.Add, sympy.Mul, sympy.Mod, functions.FloorDiv, functions.CleanDiv, functions.Mod,
     functions.PythonMod, functions.Max, functions.Min,
 )  # fmt: skip
 _OPERATORS: Mapping[type[sympy.Basic], str] = {

@@ -21,6 +21,7 @@ class Kind(enum.Enum):
     OPEN = "other sizes could not be tried"
     INNER = "other sizes could not be tried, but only operators ask, which do so again when the file runs"
     ALIKE = "other sizes could not be tried, but an operator wants axes without names to be of one size"
+    ASKED = "no other sizes were asked for"
     VAST = "other sizes could not be tried, but only those break it at which a tensor has more than 2^30 entries"
     NONE = "no name asks for a size of 0; the model takes one, and the program not in the same way"
     EMPTY = "no name asks for a cache without tokens; the model takes one, and the program not in the same way"

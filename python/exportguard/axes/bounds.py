@@ -23,6 +23,7 @@ from torch.export import ExportedProgram
 from exportguard.example import Example
 from exportguard.inputs import CallInputs
 
+from .asked_ends import bounds_of_asked_ends
 from .behind_handlers import bounds_behind_handlers
 from .behind_tests import AskedWith, UntracedWay, untraced_ways
 from .bound import AxisBound, Kind, as_at_least_two, upper_bound
@@ -120,7 +121,7 @@ def prove(claim: Claim) -> Proof:
     loops = questions_of_loops(program.calls_of(*LOOPS), traced) if claim.is_for_branches else ()
     trace = Trace(trial, traced, example, decisions, claim.further, [*loops, *record.of_none], within=claim.within)
     with watched_for_data_tests(), watched_for_their_end(), remembering():
-        bounds = _bounds(trace)
+        bounds = [*_bounds(trace), *bounds_of_asked_ends(trace)]
         bounds += bounds_behind_handlers(trace, program.nodes) if not any(map(_is_wrong, bounds)) else ()
         difference = trial.difference_as_traced()
         trial.require_same_when_called_again()

@@ -17,8 +17,9 @@ from exportguard.signature import TracedInputs
 from .bound import Answer, AxisBound, Kind
 from .regions import EVERYWHERE, Region, symbol_of
 
-#: At these sizes the program was seen to do something else than the model, or the model takes none of those tried.
-_KINDS = (Kind.OWN, Kind.WRONG, Kind.HIDDEN, Kind.NONE, Kind.EMPTY, Kind.SQUEEZED, Kind.SINGLE)
+#: At these sizes the program was seen to do something else than the model, or the model takes none of those tried,
+#: or nobody looked, since they were not asked for.
+_KINDS = (Kind.OWN, Kind.WRONG, Kind.HIDDEN, Kind.NONE, Kind.EMPTY, Kind.SQUEEZED, Kind.SINGLE, Kind.ASKED)
 
 
 class Limit(NamedTuple):
