@@ -74,7 +74,7 @@ class AxisOutcome:
             return f"bounded, {self.size} {wrong[0]}{f'; and for {_listed(further)}' if further else ''}"
         bound = f", at most {self.at_most}" if self.at_most is not None else ""
         limits = [limit for limit in self.bounds if limit.kind == Kind.OWN and limit.at_most is None]
-        own = [f"{limit.condition}{' or a single one' if limit.answers else ''}" for limit in limits]
+        own = [f"{limit.condition}{' or a single one' if any(limit.answers.values()) else ''}" for limit in limits]
         relations = f"; the model refuses other sizes than {' and '.join(own)}" if own else ""
         return f"kept as {self.size}{bound}{relations}{self._told_of_others()}"
 

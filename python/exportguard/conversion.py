@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 import torch
 
@@ -17,6 +16,7 @@ from .optimization import Optimize
 from .phases import phase, recorded_phases
 from .reading import ReadProgram
 from .request import ExportOptions
+from .size_checks import size_checks
 
 logger = logging.getLogger(__name__)
 
@@ -53,23 +53,19 @@ def convert(read: ReadProgram, *, opset: int, options: ExportOptions, optimize: 
         if read.functions:
             _core.outline_modules(graph, read.functions)
         if options.check_sizes:
-            checks = [check for check in read.checks if not _has_answers(model, check.answers, read)]
-            _core.refuse_other_sizes(graph, [check[:3] for check in checks])
+            checks = size_checks(read.limits, read.inputs, lambda answer: _has_answer(model, answer, read))
+            _core.refuse_other_sizes(graph, checks)
     model.seconds = {**read.seconds, **seconds}
     return model
 
 
-def _has_answers(model: OnnxModel, answers: Sequence[Answer], read: ReadProgram) -> bool:
-    """Whether there are answers, and the file has them, or stops."""
-    return bool(answers) and all(_has_answer(model, answer, read) for answer in answers)
-
-
 def _has_answer(model: OnnxModel, answer: Answer, read: ReadProgram) -> bool:
+    """Whether the file returns what the model does."""
     leaves = dict(zip(read.inputs, answer.inputs, strict=True))
     try:
         got = model.run({value.name: torch.as_tensor(leaves[value.name]) for value in model.inputs}, runner="evaluator")
     except ExportGuardError as error:
         logger.info("the file stops where the model takes a single entry: %s", error)
-        return True
+        return False
     expected = [leaf for leaf in answer.outputs if leaf is not None]
     return agree(expected, [*got.values()][: len(expected)])

@@ -41,7 +41,6 @@ from .repeats.markers import expand as expand_markers
 from .request import ExportOptions
 from .rewrites.automatic import RewritingStep, loops_left
 from .signature import TracedInputs, symbol_names
-from .size_checks import SizeCheck, size_checks
 
 logger = logging.getLogger(__name__)
 
@@ -141,8 +140,8 @@ class ReadProgram:
     """A graph, which the conversion changes in place, and what the program alone tells of it.
 
     The first `returned` outputs are what the model returns (None: all); behind them stand inputs and buffers that it
-    writes. `functions` are the modules that become local functions, by path, `checks` the sizes to refuse, `inputs`
-    the names of all leaves of the inputs.
+    writes. `functions` are the modules that become local functions, by path, `limits` the sizes at which the program is
+    not the model, `inputs` the names of all leaves of the inputs.
     """
 
     graph: _core.Model
@@ -151,7 +150,7 @@ class ReadProgram:
     axes: Sequence[AxisOutcome] = ()
     rewriting_steps: Sequence[RewritingStep] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
-    checks: Sequence[SizeCheck] = ()
+    limits: Sequence[Limit] = ()
     inputs: Sequence[str] = ()
 
 
@@ -179,7 +178,7 @@ def read(exported: Exported, options: ExportOptions = ExportOptions()) -> ReadPr
         axes=exported.axes(),
         rewriting_steps=exported.rewriting_steps,
         seconds={**exported.seconds, **seconds},
-        checks=size_checks(exported.told_limits(), names.inputs),
+        limits=exported.told_limits(),
         inputs=names.inputs,
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import sympy
@@ -31,27 +32,32 @@ Relation = tuple[str, str, str, bool]
 
 class SizeCheck(NamedTuple):
     """A condition as users read it; relations of which one holds where it does; and where their symbols are sizes:
-    symbol, input, axis. It need not be checked by a file that has these answers, if there are some."""
+    symbol, input, axis."""
 
     condition: str
     any_of: Sequence[Relation]
     sizes: Sequence[tuple[str, str, int]]
-    answers: Sequence[Answer] = ()
 
 
-def size_checks(limits: Sequence[Limit], names: Sequence[str]) -> list[SizeCheck]:
-    """The checks of those limits that are conditions on whole numbers; `names` are those of all leaves of the
-    inputs."""
+def size_checks(
+    limits: Sequence[Limit], names: Sequence[str], has: Callable[[Answer], bool] = lambda answer: False
+) -> list[SizeCheck]:
+    """The checks of those limits that are conditions on whole numbers; `names` are those of all leaves of the inputs,
+    and `has` tells which answers a file has."""
     found: dict[tuple[Relation, ...], SizeCheck] = {}
     for limit in limits:
-        if sum(1 for _ in sympy.preorder_traversal(limit.holds)) > _LARGEST:
-            continue
-        for part in sympy.And.make_args(sympy.to_cnf(limit.holds)):
+        holds = limit.settled(has)
+        parts = [part for part in sympy.And.make_args(holds) if _size_of(part) <= _LARGEST]
+        for part in itertools.chain(*(sympy.And.make_args(sympy.to_cnf(part)) for part in parts)):
             relations = [_relation(one) for one in sympy.Or.make_args(part)]
             any_of = tuple(relation for relation in relations if relation is not None)
             if len(any_of) == len(relations):
-                found[any_of] = SizeCheck(limit.told, any_of, _sizes(part, names), limit.answers)
+                found[any_of] = SizeCheck(limit.told, any_of, _sizes(part, names))
     return [*found.values()]
+
+
+def _size_of(condition: sympy.Basic) -> int:
+    return sum(1 for _ in sympy.preorder_traversal(condition))
 
 
 def _sizes(condition: sympy.Basic, names: Sequence[str]) -> list[tuple[str, str, int]]:

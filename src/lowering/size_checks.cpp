@@ -30,24 +30,24 @@ auto cost_of(const ir::Value& input) {
   return std::tuple(!type.shape, known, type.shape ? type.shape->size() : 0);
 }
 
-/// The input that is cheapest to hand through; null if nothing reads any.
-ir::Value* cheapest_input(const ir::Graph& graph) {
+/// The input that is cheapest to hand through; an output if nothing reads any, and null without one.
+ir::Value* cheapest_value(const ir::Graph& graph) {
   ir::Value* found = nullptr;
   for (const auto& input : graph.inputs()) {
     if (input->is_unused()) continue;
     if (found == nullptr || cost_of(*input) < cost_of(*found)) found = input.get();
   }
-  return found;
+  return found == nullptr && graph.output_count() > 0 ? &graph.output(0) : found;
 }
 
-/// Writes in front of all nodes.
+/// Writes in front of all nodes, or behind them for a value that one of them makes.
 class Checks {
  public:
   Checks(ir::Model& model, ir::Value& given)
       : given_(given),
         readers_(given.uses()),
         graph_(*model.graph),
-        builder_(model, {&graph_, graph_.first(), nullptr}) {}
+        builder_(model, {&graph_, given.is_input() ? graph_.first() : nullptr, nullptr}) {}
 
   void add(const SizeCheck& check) {
     std::map<std::string, SymExpr> symbols;
@@ -113,7 +113,7 @@ class Checks {
 }  // namespace
 
 std::size_t refuse_other_sizes(ir::Model& model, const std::vector<SizeCheck>& checks) {
-  ir::Value* given = checks.empty() ? nullptr : cheapest_input(*model.graph);
+  ir::Value* given = checks.empty() ? nullptr : cheapest_value(*model.graph);
   if (given == nullptr) return 0;
   Checks written(model, *given);
   for (const SizeCheck& check : checks) written.add(check);

@@ -43,7 +43,8 @@ class AxisBound:
     """A condition on sizes that holds for the program, in the user's names, and sizes that do not meet it.
 
     `symbols` are torch's; `line` is the line of the model that asked; `untried` is why no other size could be tried, if
-    that is known. `answers` are those of a model that refuses other sizes, and takes a single entry beside several.
+    that is known. `answers` are those of a model that refuses other sizes, and takes a single entry of a symbol beside
+    several; `alike` are conditions of other axes that are as this one.
     """
 
     condition: str
@@ -54,7 +55,8 @@ class AxisBound:
     sizes: str = ""
     at_most: int | None = None  # of one size, where the condition says no more than that
     holds: sympy.Basic | None = field(default=None, repr=False)  # the condition, in torch's symbols
-    answers: tuple[Answer, ...] = field(default=(), repr=False)
+    answers: Mapping[sympy.Symbol, Sequence[Answer]] = field(default_factory=dict, repr=False)
+    alike: tuple[sympy.Basic, ...] = field(default=(), repr=False)
     point: Mapping[str, int] = field(default_factory=dict, repr=False)  # those sizes, and all others, by torch's symbol
 
     @property

@@ -203,7 +203,7 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
         if any(not trace.replaced(symbol).free_symbols for symbol in guard.free_symbols):
             return None  # a fixed axis, which the report has as such
     line = trace.lines.get(guard, "")
-    if is_relation and line in trace.relations and guard not in trace.tests:
+    if is_relation and line in trace.relations and guard not in trace.tests and not trace.trial.may_try_many:
         trace.relations[line].append(condition)  # one layer after the other compares its own sizes at this line
         return None
     assumed = trace.assumed_as_asked if is_relation else trace.assumed
@@ -246,7 +246,7 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
         sizes=trace.told(sizes, of=guard if is_relation else None),
         at_most=upper_bound(condition),
         holds=condition,
-        answers=answers_beside_one(trace, guard) if kind == Kind.OWN else (),
+        answers=answers_beside_one(trace, guard) if kind == Kind.OWN else {},
         point=trace.by_name(sizes),
     )
     if kind not in _OPEN_BEYOND:
@@ -537,6 +537,7 @@ def _bound_of_squeeze(trace: Trace, squeeze: Decision) -> AxisBound | None:
         kind=Kind.SQUEEZED,
         line=squeeze.line,
         sizes=trace.told(sizes),
+        holds=condition,
     )
     logger.warning("%s", bound)
     return bound
@@ -553,7 +554,8 @@ def _bound_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
         wrong = _wrong_beside(trace, sizes)
         if wrong is not None:
             changed, sizes, outcome = first_decided_differently(trace, wrong) or changed, wrong, Outcome.DIFFERS
-    if (outcome != Outcome.DIFFERS and not is_hidden) or not trace.runs_as_traced():
+    is_refused = outcome == Outcome.REFUSED and changed.is_test and not trace.example.has_indices()
+    if not (outcome == Outcome.DIFFERS or is_hidden or is_refused) or not trace.runs_as_traced():
         return None
     # What takes one entry and no other number of them, as its data counts them, broadcasts that one for all.
     is_broadcast = not _takes_others(trace)
@@ -563,7 +565,7 @@ def _bound_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
         if is_single
         else trace.worded(changed.condition),
         symbols=frozenset(map(str, sizes)) if is_single else _input_symbols(trace, changed.condition),
-        kind=Kind.SINGLE if is_broadcast else Kind.HIDDEN if is_hidden else Kind.WRONG,
+        kind=Kind.OWN if is_refused else Kind.SINGLE if is_broadcast else Kind.HIDDEN if is_hidden else Kind.WRONG,
         line=changed.line,
         sizes=trace.told(sizes),
         holds=_other_than_one(trace, *sizes) if is_single else trace.replaced(changed.condition),
@@ -593,4 +595,5 @@ def _bound_of_operators_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
         symbols=frozenset(map(str, sizes)),
         kind=Kind.OWN,
         sizes=trace.told(sizes),
+        holds=sympy.And(*(_other_than_one(trace, symbol) for symbol in sizes)),
     )

@@ -5,7 +5,7 @@ The model itself refuses most of them, where a file has no operator that would.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import sympy
@@ -25,20 +25,42 @@ _KINDS = (Kind.OWN, Kind.WRONG, Kind.HIDDEN, Kind.NONE, Kind.EMPTY, Kind.SQUEEZE
 class Limit(NamedTuple):
     """A condition outside of which a program is not the model: as users read it, and in the symbols of `regions`.
 
-    It is none for a file that has these `answers`, if there are some.
+    A single entry is let through as well for each of the `answers` that a file has, and in the conditions that are
+    `alike` if it has all of them.
     """
 
     told: str
     holds: sympy.Basic
-    answers: Sequence[Answer] = ()
+    answers: Mapping[sympy.Basic, Sequence[Answer]] = {}
+    alike: Sequence[sympy.Basic] = ()
+
+    def settled(self, has: Callable[[Answer], bool]) -> sympy.Basic:
+        """The condition, of a file of which it is known which answers it has."""
+        right = {symbol for symbol, answers in self.answers.items() if answers and all(map(has, answers))}
+        is_right = bool(right) and right == self.answers.keys()
+        others = (sympy.Or(entry, *(_single(one) for one in entry.free_symbols if is_right)) for entry in self.alike)
+        return sympy.And(sympy.Or(self.holds, *map(_single, right)), *others)
+
+
+def _single(symbol: sympy.Basic) -> sympy.Basic:
+    return sympy.Eq(symbol, 1)
 
 
 def limits_of(traced: TracedInputs, bounds: Sequence[AxisBound], region: Region = EVERYWHERE) -> list[Limit]:
     """Those of the bounds of one program, which runs for the sizes of a region, that the sizes of its inputs tell."""
     symbols = _symbols(traced)
-    others = [sympy.Not(condition) for condition in region.conditions]
+    elsewhere = [sympy.Not(condition) for condition in region.conditions]
+
+    def within(condition: sympy.Basic) -> sympy.Basic:
+        return sympy.Or(*elsewhere, condition.xreplace(symbols))
+
     return [
-        Limit(bound.condition, sympy.Or(*others, bound.holds.xreplace(symbols)), bound.answers)
+        Limit(
+            bound.condition,
+            within(bound.holds),
+            {symbols[symbol]: answers for symbol, answers in bound.answers.items()},
+            [within(condition) for condition in bound.alike if condition.free_symbols <= symbols.keys()],
+        )
         for bound in bounds
         if bound.kind in _KINDS and bound.holds is not None and bound.holds.free_symbols <= symbols.keys()
     ]

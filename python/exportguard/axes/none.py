@@ -28,6 +28,7 @@ def bounds_at_none(trace: Trace) -> list[AxisBound]:
             kind=Kind.NONE,
             line=asked[str(symbol)],
             sizes=trace.told({symbol: 0}),
+            holds=_not_none(symbol),
             point=trace.by_name({symbol: 0}),
         )
         for symbol in trace.free_symbols()
@@ -67,6 +68,12 @@ def _bound_of_empty(trace: Trace, sizes: Sizes) -> AxisBound | None:
         kind=Kind.EMPTY,
         line=changed.line if changed else "",
         sizes=trace.told(sizes),
+        holds=sympy.And(*map(_not_none, sizes)),
     )
     logger.warning("%s; export the first step, without a cache, on its own", bound)
     return bound
+
+
+def _not_none(symbol: sympy.Symbol) -> sympy.Basic:
+    """That a size is not 0, which sympy takes for granted of torch's symbols: they are positive."""
+    return sympy.Ge(symbol, 1, evaluate=False)

@@ -16,24 +16,28 @@ _OF_A_CONTAINER = "."  # in the name of a leaf
 _SEVERAL = 32  # of one line: a check of each takes three nodes
 
 
-def answers_beside_one(trace: Trace, guard: sympy.Basic) -> tuple[Answer, ...]:
-    """What the model answers where one of the sizes that operators alone want to be equal is 1.
+def answers_beside_one(trace: Trace, guard: sympy.Basic) -> dict[sympy.Symbol, tuple[Answer, ...]]:
+    """What the model answers where one of the sizes that operators alone want to be equal is 1, for each of them.
 
     The program may have the size of either in the place of the other, and of what is made of both. Whether the file is
     right there tells no trace: of a single entry in the place of several it may be all the same which is read.
     """
-    is_of_equalities = all(isinstance(part, sympy.Eq) for part in guard.atoms(Relational))
-    return tuple(_answers(trace, guard)) if is_of_equalities and guard not in trace.tests else ()
+    if guard in trace.tests or not all(isinstance(part, sympy.Eq) for part in guard.atoms(Relational)):
+        return {}
+    symbols = sorted((symbol for symbol in guard.free_symbols if symbol in trace.hints), key=str)
+    return {symbol: tuple(_answers(trace, guard, symbol)) for symbol in symbols}
 
 
-def _answers(trace: Trace, guard: sympy.Basic) -> Iterator[Answer]:
-    hints = {symbol: trace.hints[symbol] for symbol in guard.free_symbols if symbol in trace.hints}
-    points = [{**hints, symbol: 1} for symbol in sorted(hints, key=str)]
-    tied = [point for point in sizes_apart(trace, guard, points) if point not in points]
-    for point in (*points, *tied):
-        answer = trace.trial.answer(trace.all_sizes(point))
-        if answer is not None:
-            yield answer
+def _answers(trace: Trace, guard: sympy.Basic, single: sympy.Symbol) -> Iterator[Answer]:
+    """Beside several numbers of the others, and with other data, in a short program: both are a matter of luck else."""
+    is_thorough = trace.trial.may_try_many
+    for times, more in ((1, 0), (1, 1), (2, 3)) if is_thorough else ((1, 0),):
+        others = {symbol: times * trace.hints[symbol] + more for symbol in guard.free_symbols & trace.hints.keys()}
+        point = {**others, single: 1}
+        tied = [other for other in sizes_apart(trace, guard, [point]) if other != point]
+        for sizes in map(trace.all_sizes, (point, *tied)):
+            if trace.value(guard, sizes) is False:  # what breaks nothing tells nothing
+                yield from trace.trial.answers(sizes, is_thorough=is_thorough)
 
 
 def with_others_of_its_line(trace: Trace, bound: AxisBound) -> AxisBound:
@@ -49,5 +53,4 @@ def with_others_of_its_line(trace: Trace, bound: AxisBound) -> AxisBound:
         if shape.label(axis) is not None or _OF_A_CONTAINER not in shape.leaf.name
     }
     others = [condition for condition in asked if not condition.free_symbols.isdisjoint(meant)]
-    holds = [condition for condition in (bound.holds, *others[:_SEVERAL]) if condition is not None]
-    return replace(bound, holds=sympy.And(*holds)) if others else bound
+    return replace(bound, alike=tuple(others[:_SEVERAL])) if others else bound

@@ -38,6 +38,7 @@ _LOOKS = 2  # with other data, at sizes that answer a test of the model otherwis
 _OTHER_WEIGHTS = (100.0, 1e-3)
 _BRIEF_STEPS = 4096  # of loops, which data may count: a few tenths of a second
 _COURSES = 12  # of two programs through their branches
+_LARGER = (3, 5)  # of the changes of `with_other_data`: a hundred times as much, of either sign
 _FEW_CALLS = 512  # of operators, which take a few milliseconds
 
 
@@ -122,11 +123,16 @@ class Trial:
         values = None if call is None else call.outputs()
         return values is not None and [*map(rank, values)] != [*map(rank, self._run.known_outputs)]
 
-    def answer(self, sizes: Sizes) -> Answer | None:
-        """What the model returns at these sizes; None if it refuses them, or takes time to run."""
+    def answers(self, sizes: Sizes, *, is_thorough: bool = False) -> Iterator[Answer]:
+        """What the model returns at these sizes, and for larger numbers; nothing if it refuses them, or takes time."""
         call = self._at(sizes) if self.is_quick(sizes) else None
-        outputs = None if call is None else call.outputs()
-        return None if call is None or outputs is None else Answer(call.inputs.leaves(), outputs)
+        if call is None or call.outputs() is None:
+            return
+        larger = itertools.islice(with_other_data(call.inputs), *_LARGER) if is_thorough else ()
+        for one in (call, *map(self._run.of, larger)):
+            outputs = one.outputs()
+            if outputs is not None:
+                yield Answer(one.inputs.leaves(), outputs)
 
     def is_quick(self, sizes: Sizes) -> bool:
         """Whether the model is run at these sizes in no time."""

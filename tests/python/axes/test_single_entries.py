@@ -40,6 +40,10 @@ OF_A_SIZE: Mapping[str, Computed] = {
     "padded": lambda a, b: torch.nn.functional.pad(a + b, (0, 0, 0, b.shape[1])),
     "behind each other": lambda a, b: torch.cat([(a + b), a.new_ones(2, b.shape[1], 3)], 1),
     "last": lambda a, b: (a + b)[:, b.shape[1] - 1],
+    "a rest of it": lambda a, b: (a + b) * (b.shape[1] % 4),
+    "far from all data": lambda a, b: (1e3 * (a + b)).clamp(-20.0, b.shape[1] + 20.0),
+    "rows of another": lambda a, b: b.reshape(-1, (a * b).shape[1], 3),
+    "parts": lambda a, b: (a * b).chunk(2, 1)[0],
     "two sums": lambda a, b: (a + b).mean(1) + (a * b).mean(1),
 }
 NAMES: Mapping[str, Any] = {"named": ({1: "p"}, {1: "q"}), "unnamed": ({1: Dim.DYNAMIC}, {1: Dim.DYNAMIC})}
@@ -110,11 +114,60 @@ def test_every_layer_that_asks_at_one_line_is_checked() -> None:
     inputs = tuple(torch.randn(2, size, 3) for size in (5, 5, 6, 6))
     model = Layers().eval()
     file = to_onnx(model, inputs, dynamic_shapes=tuple({1: name} for name in "pqrs"))
+    outcomes: Counter[str] = Counter()
     for sizes in itertools.product((1, 4), repeat=4):
         given = [torch.randn(2, size, 3) for size in sizes]
-        feeds = dict(zip("abcd", given, strict=True))
-        if sizes[0] == sizes[1] and sizes[2] == sizes[3]:
-            torch.testing.assert_close(file.run(feeds)["output_0"], model(*given))
-        else:
+        try:
+            (got,) = file.run(dict(zip("abcd", given, strict=True))).values()
+        except RuntimeError:
+            outcomes["stops"] += 1
+            continue
+        torch.testing.assert_close(got, model(*given))
+        outcomes["right"] += 1
+    assert outcomes["right"] >= 4
+    assert outcomes["stops"] > 0
+
+
+def test_what_only_one_side_may_be_is_told_apart() -> None:
+    """The bias may be a single row, and the file has the size of the other: it stops at a single row of that alone."""
+
+    def compute(a: Tensor, b: Tensor) -> Tensor:
+        return (a + b).mean(1)
+
+    file = exported(compute, NAMES["named"])
+    given = {"x": torch.randn(2, 5, 3), "y": torch.randn(2, 1, 3)}
+    names = [value.name for value in file.inputs]
+    feeds = dict(zip(names, given.values(), strict=True))
+    torch.testing.assert_close(file.run(feeds)["output_0"], compute(*given.values()))
+    with pytest.raises(RuntimeError, match="only sizes with p == q"):
+        file.run(dict(zip(names, reversed(given.values()), strict=True)))
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda a, b: (a + b, a * 2)[1],
+        lambda a, b: (a + b)[:, 0],
+        lambda a, b: a.expand(b.shape[0], b.shape[1], 3),
+        lambda a, b: torch.einsum("bld,bld->bd", a, b),
+    ],
+    ids=["dead", "the first row", "expanded", "products"],
+)
+def test_what_the_model_refuses_beside_a_single_entry_stays_refused(compute: Computed) -> None:
+    file = exported(compute, NAMES["named"])
+    names = [value.name for value in file.inputs]
+    for sizes in itertools.product((1, 2, 4, 5), repeat=2):
+        given = [torch.randn(2, size, 3) for size in sizes]
+        feeds = dict(zip(names, given, strict=True))
+        try:
+            expected = compute(*given)
+        except RuntimeError:
             with pytest.raises(RuntimeError):
                 file.run(feeds)
+            continue
+        try:
+            got = file.run(feeds)["output_0"]
+        except RuntimeError:
+            assert 1 in sizes, sizes
+        else:
+            torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)

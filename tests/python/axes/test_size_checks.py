@@ -16,7 +16,7 @@ import torch
 from random_programs import model_of
 from transformers import BertConfig, BertModel
 
-from exportguard import ExportOptions, OnnxModel, load, to_onnx
+from exportguard import ExportOptions, OnnxModel, load, make_dynamic_cache, to_onnx
 from exportguard.errors import InvalidArgumentError
 
 #: Tests of two sizes, with an example for each answer.
@@ -199,6 +199,59 @@ def test_more_positions_than_a_model_has_are_named() -> None:
     file.run({"input_ids": torch.ones(1, 12, dtype=torch.int64)})
     with pytest.raises(RuntimeError, match="only sizes with seq <= 12"):
         file.run({"input_ids": torch.ones(1, 13, dtype=torch.int64)})
+
+
+#: What a model does of a single entry or none: torch notes no guard, or an operator of ONNX answers.
+AT_ONE = {
+    "asserted": "        assert h >= 2\n        return x * 2\n",
+    "raised": "        if h == 1:\n            raise ValueError(h)\n        return x.sin()\n",
+    "windows": "        return x.unfold(1, 2, 1)\n",
+    "squeezed": "        return x.squeeze(1)\n",
+    "none is read": "        assert h >= 2\n        return torch.ones(2)\n",
+    "rest of one": "        torch._check(h % 3 == 1)\n        return x * 2\n",
+}
+
+
+@pytest.mark.parametrize("rewrite", [(), "auto"], ids=["as it is", "rewritten"])
+@pytest.mark.parametrize("body", AT_ONE.values(), ids=AT_ONE)
+@pytest.mark.thinned(1)
+def test_what_is_refused_of_a_single_entry(body: str, rewrite: Any) -> None:
+    model = model_of(_CLASS.removesuffix("        return ") + body, "/size checks at one.py")
+    file = exported(model, (7, 5), rewrite=rewrite)
+    for h in (1, 2, 4, 5, 7):
+        x = torch.randn(3, h, 4)
+        try:
+            expected = model(x)
+        except (AssertionError, ValueError, RuntimeError):
+            expected = None
+        try:
+            (got,) = file.run({"x": x}).values()
+        except RuntimeError:
+            assert expected is None or expected.dim() < 3, h
+            continue
+        assert expected is not None, h
+        torch.testing.assert_close(got, expected)
+
+
+class Doubles(torch.nn.Module):
+    """Does something else for the first token."""
+
+    def forward(self, x: torch.Tensor, past_key_values: Any) -> torch.Tensor:
+        is_first = past_key_values.get_seq_length() == 0
+        keys, _ = past_key_values.update(x[:, None], x[:, None], 0)
+        return (keys * 2 if is_first else keys).sum(2)
+
+
+def test_an_empty_cache_that_is_another_way() -> None:
+    cache = make_dynamic_cache([(torch.randn(2, 1, 4, 3), torch.randn(2, 1, 4, 3))])
+    shapes = {"x": {1: "seq"}, "past_key_values": {2: "past"}}
+    file = to_onnx(
+        Doubles().eval(), kwargs={"x": torch.randn(2, 3, 3), "past_key_values": cache}, dynamic_shapes=shapes
+    )
+    names = [value.name for value in file.inputs]
+    file.run(dict(zip(names, (torch.randn(2, 3, 3), *[torch.randn(2, 1, 2, 3)] * 2), strict=True)))
+    with pytest.raises(RuntimeError, match="only sizes with past >= 1"):
+        file.run(dict(zip(names, (torch.randn(2, 3, 3), *[torch.randn(2, 1, 0, 3)] * 2), strict=True)))
 
 
 def test_it_is_a_flag() -> None:
