@@ -14,7 +14,7 @@ import torch
 from torch.export import Dim
 
 import exportguard
-from exportguard import ExportOptions, InvalidArgumentError, ValidateOptions, validate_module
+from exportguard import ExportOptions, InvalidArgumentError, ValidateOptions, _core, validate_module
 from exportguard.command_line import main
 from exportguard.validation import validate as validation
 from exportguard.validation.own_module import case_of_program, module_case
@@ -349,8 +349,15 @@ def test_outputs_of_one_value_at_all_sizes_prove_nothing() -> None:
     assert "no comparison could tell right from wrong" in report.sets[0].error
 
 
-def test_an_output_that_is_none_at_other_sizes_is_told() -> None:
+def test_sizes_that_the_file_refuses_are_told() -> None:
     module = Returns(lambda x: (x, x + 1 if x.shape[1] > 4 else None)).eval()
     report = validate_module(module, (torch.randn(2, 6),), ({0: "batch", 1: "seq"},))
     assert report.outcome == "axes fixed"
+    assert "only sizes with seq > 4" in report.sets[-1].error
+
+
+def test_an_output_that_is_none_at_other_sizes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_core, "refuse_other_sizes", lambda model, checks: 0)
+    module = Returns(lambda x: (x, x + 1 if x.shape[1] > 4 else None)).eval()
+    report = validate_module(module, (torch.randn(2, 6),), ({0: "batch", 1: "seq"},))
     assert report.sets[-1].error == "output 1 is a NoneType on these inputs, and a tensor when traced"
