@@ -11,15 +11,23 @@ namespace {
 /// Keeps the model alive that its program reads.
 class Evaluator {
  public:
-  Evaluator(const ir::Model& model, const std::string& device) : program_(model, {device, {}, {}}) {}
+  Evaluator(const ir::Model& model, const std::string& device) : program_(model, {device, {}, {}}) {
+    for (std::size_t i = 0; i < model.graph->output_count(); ++i) {
+      if (model.graph->find_output(i) != nullptr) told_.push_back(i);
+    }
+  }
 
   py::list run(const py::list& inputs) const {
     const std::vector<evaluator::Value> values = values_from_python(inputs);
-    return values_to_python(without_lock([&] { return program_.run(values); }));
+    std::vector<evaluator::Value> results = without_lock([&] { return program_.run(values); });
+    std::vector<evaluator::Value> told;
+    for (const std::size_t i : told_) told.push_back(std::move(results[i]));
+    return values_to_python(told);
   }
 
  private:
   evaluator::Program program_;
+  std::vector<std::size_t> told_;  ///< the outputs that are not None, which are those that a model tells of
 };
 
 }  // namespace

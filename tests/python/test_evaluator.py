@@ -84,6 +84,20 @@ graph(%s: string[n], %q: seq(f32[*]), %o: optional(f32[*])):
     assert nothing is None
 
 
+class ReturnsNone(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, None, int]:
+        return x * 2, None, 3
+
+
+def test_what_is_none_is_no_output() -> None:
+    model = exportguard.to_onnx(ReturnsNone().eval(), (torch.ones(2),))
+    names = ["output_0", "output_2"]
+    for runner in ("evaluator", "onnxruntime"):
+        got = model.run({"x": torch.ones(2)}, runner=runner)
+        assert [*got] == names
+        assert [torch.as_tensor(value).tolist() for value in got.values()] == [[2, 2], 3]
+
+
 def test_a_number_that_equals_its_bound_stays() -> None:
     text = """opset 22
 graph(%x: f32[n], %low: f32[], %high: f32[]):

@@ -58,7 +58,7 @@ def limits_of(traced: TracedInputs, bounds: Sequence[AxisBound], region: Region 
         Limit(
             bound.condition,
             within(bound.holds),
-            {symbols[symbol]: answers for symbol, answers in bound.answers.items()},
+            {symbols[symbol]: answers for symbol, answers in bound.answers.items() if symbol in symbols},
             [within(condition) for condition in bound.alike if condition.free_symbols <= symbols.keys()],
         )
         for bound in bounds

@@ -171,3 +171,33 @@ def test_what_the_model_refuses_beside_a_single_entry_stays_refused(compute: Com
             assert 1 in sizes, sizes
         else:
             torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+
+
+class OfManyKinds(torch.nn.Module):
+    """Takes arguments of every kind, and returns nothing and a number beside a tensor."""
+
+    def forward(self, a: Tensor, flag: bool = True, b: Any = None, *rest: Tensor, scale: float = 2.0, **kw: Any) -> Any:
+        y = (a + b) * scale if flag else a
+        for one in rest:
+            y = y + one
+        return y.mean(1) + kw["more"]["x"].sum(1), None, 3
+
+
+def test_arguments_of_every_kind_are_given_to_the_file() -> None:
+    a, b, c, x = (torch.randn(2, size, 3) for size in (5, 5, 5, 6))
+    shapes: Any = {
+        "a": {1: "p"}, "flag": None, "b": {1: "q"}, "rest": ({1: "r"},), "scale": None,
+        "kw": {"more": {"x": {1: "z"}, "none": None}},
+    }  # fmt: skip
+    model, kwargs = OfManyKinds().eval(), {"scale": 3.0, "more": {"x": x, "none": None}}
+    file = to_onnx(model, (a, True, b, c), kwargs, dynamic_shapes=shapes)
+    names = [value.name for value in file.inputs]
+    for sizes in itertools.product((1, 4), repeat=3):
+        given = [torch.randn(2, size, 3) for size in sizes]
+        expected = model(given[0], True, *given[1:], scale=3.0, more={"x": x, "none": None})[0]
+        try:
+            got = file.run(dict(zip(names, [*given, x], strict=True)))["output_0"]
+        except RuntimeError:
+            assert {*sizes} == {1, 4}
+        else:
+            torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
