@@ -12,6 +12,8 @@
 namespace exportguard::lowering {
 namespace {
 
+constexpr std::int64_t kNoSize = -2;  // which a Reshape refuses
+
 ir::Value& input_of(ir::Graph& graph, const std::string& name) {
   for (const auto& input : graph.inputs()) {
     if (input->name() == name) return *input;
@@ -30,14 +32,22 @@ auto cost_of(const ir::Value& input) {
   return std::tuple(!type.shape, known, type.shape ? type.shape->size() : 0);
 }
 
+/// A single number has no sizes to be others.
+bool may_be_reshaped(const ir::Value& value) {
+  return value.type().kind == ir::Type::Kind::kTensor && value.type().rank().value_or(0) > 0;
+}
+
 /// The input that is cheapest to hand through; an output if nothing reads any, and null without one.
 ir::Value* cheapest_value(const ir::Graph& graph) {
   ir::Value* found = nullptr;
   for (const auto& input : graph.inputs()) {
-    if (input->is_unused()) continue;
+    if (input->is_unused() || !may_be_reshaped(*input)) continue;
     if (found == nullptr || cost_of(*input) < cost_of(*found)) found = input.get();
   }
-  return found == nullptr && graph.output_count() > 0 ? &graph.output(0) : found;
+  for (ir::Value* output : found == nullptr ? graph.outputs() : std::vector<ir::Value*>()) {
+    if (output != nullptr && may_be_reshaped(*output)) return output;
+  }
+  return found;
 }
 
 /// Writes in front of all nodes, or behind them for a value that one of them makes.
@@ -66,9 +76,8 @@ class Checks {
   std::size_t write() {
     if (holds_ == nullptr) return 0;
     // No helper of the builder: what is known of sizes would say that the condition holds.
-    ir::Value* holds = builder_.op("Squeeze", {holds_, builder_.ints({0})});
-    ir::Value* place = builder_.op("Where", {holds, number(0), number(1)});
-    ir::Value* whole = builder_.op("Gather", {builder_.unsqueeze(&given_, {0}), place}, {{"axis", std::int64_t{0}}});
+    ir::Value* sizes = builder_.op("Where", {holds_, builder_.op("Shape", {&given_}), builder_.ints({kNoSize})});
+    ir::Value* whole = builder_.op("Reshape", {&given_, sizes}, {{"allowzero", std::int64_t{1}}});
     whole->set_type(given_.type());
     whole->producer()->set_name(fmt::format("only sizes with {}", fmt::join(conditions_, " and ")));
     for (const ir::Use* reader : readers_) reader->user().set_input(reader->index(), whole);
@@ -76,8 +85,6 @@ class Checks {
   }
 
  private:
-  ir::Value* number(std::int64_t value) { return builder_.constant(value, DType::kInt64); }
-
   /// Null if a size in it is none of the inputs', or has no counterpart in ONNX.
   ir::Value* find(const SizeCheck::Relation& relation, const std::map<std::string, SymExpr>& symbols) {
     ir::Value* first = builder_.find_dim_value(relation.first.substitute(symbols));

@@ -28,10 +28,10 @@ struct SizeCheck {
   std::vector<Size> sizes;
 };
 
-/// Makes a graph stop where one of the conditions does not hold: the smallest input that anything reads is taken from
-/// an axis of one entry, at a place that is not there otherwise (ONNX has no assertion; every runtime for CPUs looks
-/// whether an element that a Gather takes is there). The node's name says what was asked for, as a runtime's error
-/// does. A last step on an ONNX graph, in place: the sizes are those of each axis, whatever the symbols in its type.
+/// Makes a graph stop where one of the conditions does not hold: the smallest input that anything reads (an output if
+/// nothing reads any) is reshaped to its own sizes, and elsewhere to ones that no tensor has, which every runtime
+/// refuses (ONNX has no assertion). The node's name says what was asked for, as a runtime's error does. A last step on
+/// an ONNX graph, in place: the sizes are those of each axis, whatever the symbols in its type.
 /// Returns how many conditions are checked; one that has no counterpart in ONNX is not.
 /// @throws GraphError for an input that the graph does not have.
 std::size_t refuse_other_sizes(ir::Model& model, const std::vector<SizeCheck>& checks);
