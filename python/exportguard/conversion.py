@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+from collections.abc import Sequence
 
 import torch
 
@@ -16,6 +18,7 @@ from .optimization import Optimize
 from .phases import phase, recorded_phases
 from .reading import ReadProgram
 from .request import ExportOptions
+from .runners.evaluator import EvaluatorSession
 from .size_checks import size_checks
 
 logger = logging.getLogger(__name__)
@@ -53,20 +56,29 @@ def convert(read: ReadProgram, *, opset: int, options: ExportOptions, optimize: 
         if read.functions:
             _core.outline_modules(graph, read.functions)
         if options.check_sizes:
-            checks = size_checks(read.limits, read.inputs, lambda answer: _has_answer(model, answer, read))
-            _core.refuse_other_sizes(graph, checks)
+            _core.refuse_other_sizes(graph, size_checks(read.limits, read.inputs, _Answering(graph, read.inputs).has))
     model.seconds = {**read.seconds, **seconds}
     return model
 
 
-def _has_answer(model: OnnxModel, answer: Answer, read: ReadProgram) -> bool:
-    """Whether the file returns what the model does."""
-    leaves = dict(zip(read.inputs, answer.inputs, strict=True))
-    feeds = {value.name: torch.as_tensor(leaves[value.name]) for value in model.inputs if value.name in leaves}
-    try:
-        got = model.run(feeds, runner="evaluator")
-    except ExportGuardError as error:
-        logger.info("the file stops where the model takes a single entry: %s", error)
-        return False
-    expected = [leaf for leaf in answer.outputs if leaf is not None]
-    return agree(expected, [*got.values()][: len(expected)])
+class _Answering:
+    """A graph as it is now, run by itself: a model keeps its sessions, and the graph is changed behind this."""
+
+    def __init__(self, graph: _core.Model, names: Sequence[str]) -> None:
+        """`names` are those of all leaves of the inputs."""
+        self._graph, self._names = graph, names
+
+    @functools.cached_property
+    def _session(self) -> EvaluatorSession:
+        return EvaluatorSession(self._graph)
+
+    def has(self, answer: Answer) -> bool:
+        """Whether it returns what the model does."""
+        leaves = dict(zip(self._names, answer.inputs, strict=True))
+        expected = [leaf for leaf in answer.outputs if leaf is not None]
+        try:
+            got = self._session.run({name: torch.as_tensor(leaves[name]) for name in self._session.input_names})
+        except ExportGuardError as error:
+            logger.info("the file stops where the model takes a single entry: %s", error)
+            return False
+        return agree(expected, got[: len(expected)])

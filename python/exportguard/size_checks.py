@@ -39,9 +39,7 @@ class SizeCheck(NamedTuple):
     sizes: Sequence[tuple[str, str, int]]
 
 
-def size_checks(
-    limits: Sequence[Limit], names: Sequence[str], has: Callable[[Answer], bool] = lambda answer: False
-) -> list[SizeCheck]:
+def size_checks(limits: Sequence[Limit], names: Sequence[str], has: Callable[[Answer], bool]) -> list[SizeCheck]:
     """The checks of those limits that are conditions on whole numbers; `names` are those of all leaves of the inputs,
     and `has` tells which answers a file has."""
     found: dict[tuple[Relation, ...], SizeCheck] = {}

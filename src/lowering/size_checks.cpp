@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
+#include <utility>
 
 #include "exportguard/ir/builder.h"
 
@@ -21,15 +21,12 @@ ir::Value& input_of(ir::Graph& graph, const std::string& name) {
   throw GraphError(fmt::format("the graph has no input {}, of which a size is to be checked", name));
 }
 
-/// By how many axes there are, and by those that are not known; then numbers before floating ones: tokens before
-/// pictures, and pictures before caches.
+/// How many elements there are where 8 stand for each size that is not known; of as many, fewer axes are cheaper.
 auto cost_of(const ir::Value& input) {
-  const ir::Type& type = input.type();
-  std::int64_t known = 1;
-  if (type.shape) {
-    for (const ir::Dim& dim : *type.shape) known *= std::max<std::int64_t>(dim.constant().value_or(8), 1);
-  }
-  return std::tuple(!type.shape, known, type.shape ? type.shape->size() : 0);
+  const ir::Shape& shape = *input.type().shape;
+  std::int64_t elements = 1;
+  for (const ir::Dim& dim : shape) elements *= std::max<std::int64_t>(dim.constant().value_or(8), 1);
+  return std::pair(elements, shape.size());
 }
 
 /// A single number has no sizes to be others.

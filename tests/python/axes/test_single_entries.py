@@ -100,6 +100,16 @@ def test_the_report_tells_of_a_single_one() -> None:
     assert str(axis).endswith("the model refuses other sizes than p == q or a single one")
 
 
+def test_the_evaluator_stops_as_well() -> None:
+    """What the file was asked for its answers knows nothing of the check that came after them."""
+    compute = OF_A_SIZE["other's size"]
+    file = exported(compute, NAMES["named"])
+    feeds = dict(zip([value.name for value in file.inputs], (torch.ones(2, 4, 3), torch.ones(2, 1, 3)), strict=True))
+    for runner in ("evaluator", "onnxruntime"):
+        with pytest.raises(Exception, match="Reshape"):
+            file.run(feeds, runner=runner)
+
+
 class Layers(torch.nn.Module):
     """Each layer compares its own two sizes, at one line."""
 
