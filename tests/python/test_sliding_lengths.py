@@ -13,11 +13,13 @@ from transformers import DynamicCache, EncoderDecoderCache
 
 import exportguard
 from exportguard import to_onnx, torch_export_patches, validate_module
+from exportguard.axes.bound import Kind
 from exportguard.cache_names import cache_argument, input_name
 from exportguard.dynamic_shapes import normalise
 from exportguard.errors import InvalidArgumentError
 from exportguard.inputs import CallInputs, flatten_named
 from exportguard.sliding_lengths import SlidingLength, own_lengths, windows
+from exportguard.validation.validate import validate_model
 
 WINDOW = 6
 SMALL: dict[str, Any] = {
@@ -198,3 +200,13 @@ def test_what_static_layers_count_is_one_number_at_all_sizes() -> None:
         with torch.no_grad():
             expected = model(**inputs_here).logits
         torch.testing.assert_close(got["logits"], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["gemma3", "gemma2", "mistral", "gpt_oss"])
+@pytest.mark.thinned(1)
+def test_a_window_that_is_full_is_no_bound_of_the_model(name: str) -> None:
+    """Trials of layers that keep fewer tokens than they would are refused; a file would take that for a limit."""
+    report = validate_model(name)
+    assert report.outcome == "ok", report.sets
+    assert "past beyond the window" in [found.name for found in report.sets]
+    assert not [bound for axis in report.axes for bound in axis.bounds if bound.kind == Kind.OWN]

@@ -32,7 +32,7 @@ from .ending import watched_for_their_end
 from .examples import are_telling, is_met
 from .expressions import Range, Sizes, remembering
 from .forms import FORMED, LOOPS, SQUEEZING, decisions_of_forms, questions_of_loops, require_no_squeezes_of_data
-from .further_sizes import behind_refusals, beside_the_rest, bounds_of_nothing_asked, multiples_beyond
+from .further_sizes import behind_refusals, beside_the_rest, beyond_windows, bounds_of_nothing_asked, multiples_beyond
 from .implication import Answer, decide
 from .less_work import with_less_work
 from .model_run import ModelRun
@@ -221,7 +221,7 @@ def _bound_of_guard(trace: Trace, guard: sympy.Basic) -> AxisBound | None:
     else:
         kind, sizes = _tried(trace, sizes_apart(trace, guard, points[:_TRIALS]) if is_relation else _spread(points))
         if kind == Kind.OWN:
-            further = beside_the_rest(trace, condition, points)
+            further = [*beyond_windows(trace, condition), *beside_the_rest(trace, condition, points)]
             further += multiples_beyond(trace, condition) if not is_relation else []
             taken = [point for point in further if trace.trial.refuses(trace.all_sizes(point)) is False]
             if not taken and guard in trace.tests:

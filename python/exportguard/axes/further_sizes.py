@@ -17,8 +17,9 @@ from .bound import AxisBound, Kind
 from .expressions import Sizes, parts
 from .solutions import solutions
 from .symbolic_sizes import Asked
-from .trace import Trace, domain_from_one, meets, with_relations
+from .trace import Trace, axes_asked, domain_from_one, meets, with_relations
 
+_BEYOND = (1, 2, 5)  # tokens that a window has no more
 _MULTIPLES = (1, 2, 3, 5)
 _LARGEST = 512  # a size that is soon computed
 _MOST = 12  # points
@@ -130,6 +131,25 @@ def _is_broken(trace: Trace, conditions: Sequence[sympy.Basic], sizes: Sizes) ->
 
 def _has_remainder(condition: sympy.Basic) -> bool:
     return any(type(part).__name__ in ("Mod", "PythonMod") for part in parts(condition))
+
+
+def beyond_windows(trace: Trace, condition: sympy.Basic) -> list[Sizes]:
+    """Sizes that break a condition where layers of a cache have as many tokens as they keep, and others have more.
+
+    A call whose layers differ in anything else is refused, whatever is asked of them.
+    """
+    axes = axes_asked(trace.traced, trace.example.shapes)
+    kept = {symbol: shape.kept[axis] for shape, axis, symbol in axes if axis in shape.kept}
+    others = [symbol for symbol in condition.free_symbols - kept.keys() if symbol in trace.free_symbols()]
+    if kept.keys().isdisjoint(condition.free_symbols):
+        return []
+    most = max(kept.values())
+    points = [{**kept, symbol: most + more} for more in _BEYOND for symbol in sorted(others, key=str)]
+    return [
+        point
+        for point in points
+        if trace.is_in_domain(point) and trace.value(condition, trace.all_sizes(point)) is False
+    ]
 
 
 def bounds_of_nothing_asked(trace: Trace) -> list[AxisBound]:
