@@ -32,6 +32,7 @@ from .called_again import require_same_when_called_again
 from .data_tests import data_tests
 from .ending import Ending, EndlessError, Watched
 from .left_behind import Key, Places, Written
+from .low_rank import LowRankWeights
 from .numbers_at_hand import numbers_at_hand
 from .resizing import is_of_reals, with_other_data
 from .rounding import agree
@@ -46,6 +47,7 @@ _IN_A_ROW = 3  # calls of other sizes
 # A model is run in full for no more than this many rows of inputs (attention compares each with each) and products with
 # weights, which take some 0.1 s; and for no more than these products, which take a second, if it has to be.
 _QUICK_ROWS = 1100
+_MANY_PRODUCTS = 2**27  # with weights, which take longer than to ask of every operator whether it is a product
 AFFORDABLE_PRODUCTS = 2**34
 
 
@@ -129,6 +131,11 @@ class ModelRun:
             except (Exception, EndlessError) as error:  # of any class: models have refusals of their own
                 logger.debug("the model raises %s: %s", type(error).__name__, error)
                 return None, bool(tests)
+
+    @functools.cached_property
+    def low_rank_weights(self) -> LowRankWeights:
+        """Within which the module has weights that are quicker to multiply with."""
+        return LowRankWeights(self._model.parameters())
 
     @contextlib.contextmanager
     def weights_times(self, factor: float) -> Iterator[None]:
@@ -311,6 +318,15 @@ class TriedCall:
     def tests_data(self) -> bool:
         """Whether the module was seen to test tensor data, so that it may do something else for other data."""
         return self._tests_data
+
+    def is_of_many_products(self) -> bool:
+        """Whether weights of low rank are quicker to run it with, also where it is run once."""
+        return self._run.weights > _FEW_WEIGHTS and self._work()[1] >= _MANY_PRODUCTS
+
+    def take_over(self, other: TriedCall) -> None:
+        """What was found out of the same call with other weights, but for what it returns."""
+        self.inputs, self.structure, self.written = other.inputs, other.structure, other.written
+        self._refused, self._tests_data = other._refused, other._tests_data
 
     def forget_outputs(self) -> None:
         """They are computed again if somebody asks for them."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from exportguard.axes.low_rank import LowRankWeights
 from exportguard.cache_names import PAST, cache_argument
 from exportguard.errors import REFUSALS, InvalidArgumentError
 from exportguard.export import to_onnx
@@ -151,7 +152,7 @@ def _cache_after(model: torch.nn.Module, length: int) -> Any:
         raise _refused(model, "no past_key_values among the arguments of forward")
     ids = torch.ones(_BATCH, length, dtype=torch.int64)
     try:
-        with torch.no_grad():
+        with torch.no_grad(), LowRankWeights(model.parameters()):  # which keys and values it holds says nothing
             return model(**{"input_ids": ids, name: cache_utils.DynamicCache(), "use_cache": True})[name]
     except REFUSALS as error:  # it asks the cache for more than that one has
         raise _refused(model, f"with a plain DynamicCache it raises {type(error).__name__}: {error}") from error

@@ -82,7 +82,8 @@ class ExportedFolder:
     model's own code calls it has no input. `kept_float32` are the modules that stayed wide, `float32_io` the inputs and
     outputs of all files that are. `comparisons` are those with eager, `runtime_agrees` whether the runtime
     itself generated the same tokens; None where it was not run. `agreement` is that of a quantized file, `bytes` the
-    size of the files with their weights, `sha256` the digests of all in the folder but the report, by their paths."""
+    size of the files with their weights, `sha256` the digests of all in the folder but the report, by their paths; none
+    where nothing was compared."""
 
     folder: str
     model: str
