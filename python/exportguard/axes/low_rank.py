@@ -2,8 +2,8 @@
 
 Whether a program does what its model does at other sizes is no matter of which weights they have. So both are run with
 others: a weight of `K x N` is taken for the product of a `K x k` matrix of signs, by which the `K` entries of a row are
-added up in `k` sums, and its first `k` rows. Each entry of a row still counts, what comes of it has the magnitude that it
-has with the weight itself, and a small part of the weight is read.
+added up in `k` sums, and its first `k` rows. Each entry of a row still counts, what comes of it has the magnitude that
+it has with the weight itself, and a small part of the weight is read.
 
 Two sides that use a weight in other ways (one splits what it sums over) see two other weights: where they differ they
 are to be compared with those they have.
