@@ -83,7 +83,7 @@ def _summed(rows: torch.Tensor) -> torch.Tensor:
     length = rows.shape[-1]
     signed = rows * _signs(length).to(rows)
     signed = torch.nn.functional.pad(signed, (0, -length % _RANK))
-    return signed.unflatten(-1, (-1, _RANK)).sum(-2)
+    return signed.reshape(*signed.shape[:-1], signed.shape[-1] // _RANK, _RANK).sum(-2)
 
 
 @functools.lru_cache(maxsize=64)
