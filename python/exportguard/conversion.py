@@ -56,7 +56,8 @@ def convert(read: ReadProgram, *, opset: int, options: ExportOptions, optimize: 
         if read.functions:
             _core.outline_modules(graph, read.functions)
         if options.check_sizes:
-            _core.refuse_other_sizes(graph, size_checks(read.limits, read.inputs, _Answering(graph, read.inputs).has))
+            checks = size_checks(read.limits, read.inputs, _Answering(graph, read.inputs).has)
+            _core.refuse_other_sizes(graph, checks, read.axis_names)
     model.seconds = {**read.seconds, **seconds}
     return model
 

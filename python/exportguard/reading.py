@@ -31,7 +31,7 @@ from .axes.traced_program import traced_inputs
 from .axes.vmaps import without_vmaps
 from .axis_report import AxisOutcome, axis_outcomes
 from .cache_names import input_name, output_name
-from .dynamic_shapes import LeafShape, graph_name
+from .dynamic_shapes import LeafShape, graph_name, name_of
 from .errors import REFUSALS, AxisError, InvalidArgumentError, LoweringError
 from .joined_parts import are_alone
 from .module_functions import FunctionName, ModulesAsFunctions, functions_of_program
@@ -141,7 +141,8 @@ class ReadProgram:
 
     The first `returned` outputs are what the model returns (None: all); behind them stand inputs and buffers that it
     writes. `functions` are the modules that become local functions, by path, `limits` the sizes at which the program is
-    not the model, `inputs` the names of all leaves of the inputs.
+    not the model, `inputs` the names of all leaves of the inputs, `axis_names` what each axis that was asked to change
+    is called (input, axis, name), also where the trace found it equal to others.
     """
 
     graph: _core.Model
@@ -152,6 +153,7 @@ class ReadProgram:
     seconds: Mapping[str, float] = field(default_factory=dict)
     limits: Sequence[Limit] = ()
     inputs: Sequence[str] = ()
+    axis_names: Sequence[tuple[str, int, str]] = ()
 
 
 def read(exported: Exported, options: ExportOptions = ExportOptions()) -> ReadProgram:
@@ -180,7 +182,18 @@ def read(exported: Exported, options: ExportOptions = ExportOptions()) -> ReadPr
         seconds={**exported.seconds, **seconds},
         limits=exported.told_limits(),
         inputs=names.inputs,
+        axis_names=[*_axis_names(exported, names.inputs)],
     )
+
+
+def _axis_names(exported: Exported, inputs: Sequence[str]) -> Iterator[tuple[str, int, str]]:
+    """One without a name is called after its place."""
+    traced = exported.inputs
+    for number, shape in enumerate(exported.shapes):
+        if traced.taken[number] and isinstance(traced.leaves[number], torch.Tensor):
+            for axis, asked in sorted(shape.axes.items()):
+                if not isinstance(asked, int):
+                    yield inputs[number], axis, name_of(asked) or _place_name(inputs[number], axis)
 
 
 def read_program(program: ExportedProgram, modules_as_functions: ModulesAsFunctions = ()) -> ReadProgram:
@@ -333,9 +346,13 @@ def dimension_names(inputs: Sequence[str], examples: Sequence[Any], named: Mappi
     for name, example in zip(inputs, examples, strict=True):
         for axis, size in _sizes(example):
             if isinstance(size, torch.SymInt) and size.node.expr.is_symbol and str(size.node.expr) not in names:
-                readable = name if axis is None else f"{name}_dim{axis}"
+                readable = name if axis is None else _place_name(name, axis)
                 names[str(size.node.expr)] = graph_name(readable, set(names.values()))
     return names
+
+
+def _place_name(name: str, axis: int) -> str:
+    return f"{name}_dim{axis}"
 
 
 def _sizes(example: object) -> Iterable[tuple[int | None, Any]]:

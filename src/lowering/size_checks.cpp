@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "exportguard/ir/builder.h"
+#include "exportguard/ir/inference.h"
 
 namespace exportguard::lowering {
 namespace {
@@ -51,7 +54,8 @@ ir::Value* cheapest_value(const ir::Graph& graph) {
 class Checks {
  public:
   Checks(ir::Model& model, ir::Value& given)
-      : given_(given),
+      : model_(model),
+        given_(given),
         readers_(given.uses()),
         graph_(*model.graph),
         builder_(model, {&graph_, given.is_input() ? graph_.first() : nullptr, nullptr}) {}
@@ -68,20 +72,32 @@ class Checks {
     if (holds == nullptr) return;
     holds_ = joined("And", holds_, holds);
     conditions_.push_back(check.condition);
+    written_.push_back(&check);
   }
+
+  /// Those that a run asks for.
+  const std::vector<const SizeCheck*>& written() const { return written_; }
 
   std::size_t write() {
     if (holds_ == nullptr) return 0;
     // No helper of the builder: what is known of sizes would say that the condition holds.
     ir::Value* sizes = builder_.op("Where", {holds_, builder_.op("Shape", {&given_}), builder_.ints({kNoSize})});
     ir::Value* whole = builder_.op("Reshape", {&given_, sizes}, {{"allowzero", std::int64_t{1}}});
-    whole->set_type(given_.type());
+    whole->set_type(of_other_sizes(given_.type()));
     whole->producer()->set_name(fmt::format("only sizes with {}", fmt::join(conditions_, " and ")));
     for (const ir::Use* reader : readers_) reader->user().set_input(reader->index(), whole);
     return conditions_.size();
   }
 
  private:
+  /// Sizes that are not told to be those of the input: a Reshape to the sizes that there are would be left out.
+  ir::Type of_other_sizes(ir::Type type) {
+    for (ir::Dim& dim : *type.shape) {
+      if (!dim.is_constant()) dim = ir::fresh_symbol(model_);
+    }
+    return type;
+  }
+
   /// Null if a size in it is none of the inputs', or has no counterpart in ONNX.
   ir::Value* find(const SizeCheck::Relation& relation, const std::map<std::string, SymExpr>& symbols) {
     ir::Value* first = builder_.find_dim_value(relation.first.substitute(symbols));
@@ -105,6 +121,7 @@ class Checks {
     return symbol;
   }
 
+  ir::Model& model_;
   ir::Value& given_;
   std::vector<ir::Use*> readers_;
   ir::Graph& graph_;
@@ -112,16 +129,88 @@ class Checks {
   std::size_t noted_ = 0;
   ir::Value* holds_ = nullptr;  // bool[1]
   std::vector<std::string> conditions_;
+  std::vector<const SizeCheck*> written_;
 };
+
+const ir::Dim& dim_at(ir::Graph& graph, const std::string& input, std::int64_t axis) {
+  return input_of(graph, input).type().shape->at(static_cast<std::size_t>(axis));
+}
+
+/// Whether the type has something else than the name for a size that may change.
+bool is_otherwise(ir::Graph& graph, const AxisName& axis) {
+  const ir::Dim& dim = dim_at(graph, axis.input, axis.axis);
+  return !dim.is_constant() && dim.symbol_name() != axis.name;
+}
+
+/// The symbols of several axes that a condition is about, if it holds where these are not equal as well.
+std::set<std::string> symbols_of_unequal(ir::Graph& graph, const std::vector<const SizeCheck*>& checks) {
+  std::set<std::string> found;
+  for (const SizeCheck* check : checks) {
+    std::set<std::string> met;
+    for (const SizeCheck::Size& size : check->sizes) {
+      const auto symbol = dim_at(graph, size.input, size.axis).symbol_name();
+      if (symbol && !met.insert(*symbol).second && check->any_of.size() > 1) found.insert(*symbol);
+    }
+  }
+  return found;
+}
+
+/// Every value that a node makes has a size of its own in the place of one of the symbols.
+void forget(ir::Model& model, ir::Graph& graph, const std::set<std::string>& symbols) {
+  for (ir::Node& node : graph) {
+    for (std::size_t i = 0; i < node.output_count(); ++i) {
+      ir::Type type = node.output(i).type();
+      if (!type.shape) continue;
+      for (ir::Dim& dim : *type.shape) {
+        const auto names = dim.symbols();
+        if (std::ranges::any_of(names, [&](const auto& name) { return symbols.contains(name); })) {
+          dim = ir::fresh_symbol(model);
+        }
+      }
+      node.output(i).set_type(std::move(type));
+    }
+    for (ir::Graph* body : node.subgraphs()) forget(model, *body, symbols);
+  }
+}
+
+/// The axes that conditions are about have their own names, and so have all others that go by one of those names.
+void name_apart(ir::Graph& graph, const std::vector<const SizeCheck*>& checks, const std::vector<AxisName>& names) {
+  std::set<std::pair<std::string, std::int64_t>> checked;
+  for (const SizeCheck* check : checks) {
+    for (const SizeCheck::Size& size : check->sizes) checked.emplace(size.input, size.axis);
+  }
+  std::set<std::string> wanted;
+  for (const AxisName& one : names) {
+    if (checked.contains({one.input, one.axis}) && is_otherwise(graph, one)) wanted.insert(one.name);
+  }
+  for (const auto& input : graph.inputs()) {  // a name that stands for something else
+    if (!input->type().shape) continue;
+    for (const ir::Dim& dim : *input->type().shape) {
+      for (const std::string& symbol : dim.symbols()) wanted.erase(symbol);
+    }
+  }
+  for (const AxisName& one : names) {
+    if (!wanted.contains(one.name) || !is_otherwise(graph, one)) continue;
+    ir::Value& input = input_of(graph, one.input);
+    ir::Type type = input.type();
+    type.shape->at(static_cast<std::size_t>(one.axis)) = SymExpr::symbol(one.name);
+    input.set_type(std::move(type));
+  }
+}
 
 }  // namespace
 
-std::size_t refuse_other_sizes(ir::Model& model, const std::vector<SizeCheck>& checks) {
+std::size_t refuse_other_sizes(ir::Model& model, const std::vector<SizeCheck>& checks,
+                               const std::vector<AxisName>& names) {
   ir::Value* given = checks.empty() ? nullptr : cheapest_value(*model.graph);
   if (given == nullptr) return 0;
   Checks written(model, *given);
   for (const SizeCheck& check : checks) written.add(check);
-  return written.write();
+  const std::size_t count = written.write();
+  const std::set<std::string> unequal = symbols_of_unequal(*model.graph, written.written());
+  if (!unequal.empty()) forget(model, *model.graph, unequal);
+  name_apart(*model.graph, written.written(), names);
+  return count;
 }
 
 }  // namespace exportguard::lowering

@@ -28,9 +28,11 @@ std::map<std::string, std::vector<std::string>> target_kernels(std::string_view 
 
 using TextRelation = std::tuple<std::string, std::string, std::string, bool>;
 using NamedSize = std::tuple<std::string, std::string, std::int64_t>;
+using NamedAxis = std::tuple<std::string, std::int64_t, std::string>;
 using NamedCheck = std::tuple<std::string, std::vector<TextRelation>, std::vector<NamedSize>>;
 
-std::size_t refuse_other_sizes(ir::Model& model, const std::vector<NamedCheck>& checks) {
+std::size_t refuse_other_sizes(ir::Model& model, const std::vector<NamedCheck>& checks,
+                               const std::vector<NamedAxis>& names) {
   std::vector<lowering::SizeCheck> made;
   for (const auto& [condition, relations, sizes] : checks) {
     lowering::SizeCheck& check = made.emplace_back();
@@ -40,7 +42,9 @@ std::size_t refuse_other_sizes(ir::Model& model, const std::vector<NamedCheck>& 
     }
     for (const auto& [symbol, input, axis] : sizes) check.sizes.push_back({symbol, input, axis});
   }
-  return lowering::refuse_other_sizes(model, made);
+  std::vector<lowering::AxisName> called;
+  for (const auto& [input, axis, name] : names) called.push_back({input, axis, name});
+  return lowering::refuse_other_sizes(model, made, called);
 }
 
 std::vector<std::string> lowering_targets() { return lowering::LoweringTable::builtin().targets(); }
@@ -79,10 +83,10 @@ void bind_lowering(py::module_& m) {
       py::arg("model"), py::arg("target"),
       "Keeps products of matrices without elements from what the target makes of them, in place.");
   m.def(
-      "refuse_other_sizes", &refuse_other_sizes, py::arg("model"), py::arg("checks"),
+      "refuse_other_sizes", &refuse_other_sizes, py::arg("model"), py::arg("checks"), py::arg("names"),
       "Makes the model stop at sizes for which a condition does not hold, in place; returns how many are checked. Each "
       "is a text for users, relations of which one holds, (op, first, second, holds), and the sizes that their symbols "
-      "are, (symbol, input, axis).");
+      "are, (symbol, input, axis). `names` are what users call axes, (input, axis, name).");
   m.def("lowering_targets", &lowering_targets, ReleaseGil(), "The operators that can be lowered, by torch's name.");
 }
 

@@ -142,8 +142,16 @@ void run_rms_normalization(Call& call) {
 
 // ---------------------------------------------------------------- com.microsoft: the sum of two inputs first
 
+/// Rows are added to rows: the kernels broadcast the first axis alone.
+Tensor sum_of_rows(Call& call) {
+  const Tensor &x = call.input(0), &skip = call.input(1);
+  call.require(skip.dim() >= 2 && skip.dim() <= x.dim() && skip.size(-1) == x.size(-1) && skip.size(-2) == x.size(-2),
+               "the last two axes of input and skip differ");
+  return raised(x).add(raised(skip));
+}
+
 void run_skip_layer_normalization(Call& call) {
-  Tensor sum = raised(call.input(0)).add(raised(call.input(1)));
+  Tensor sum = sum_of_rows(call);
   if (call.has(4)) sum = sum.add(raised(call.input(4)));
   const c10::ScalarType type = call.input(0).scalar_type();
   layer_normalization(call, sum.to(type), sum.dim() - 1, 2);
@@ -151,7 +159,7 @@ void run_skip_layer_normalization(Call& call) {
 }
 
 void run_skip_rms_normalization(Call& call) {
-  Tensor sum = raised(call.input(0)).add(raised(call.input(1)));
+  Tensor sum = sum_of_rows(call);
   if (call.has(3)) sum = sum.add(raised(call.input(3)));
   const c10::ScalarType type = call.input(0).scalar_type();
   const RootMeanSquare result =

@@ -67,7 +67,47 @@ TEST(SizeChecks, TheNodeSaysWhatWasAskedFor) {
   refuse_other_sizes(model, {equal, large});
   const ir::Value& taken = model.graph->output(1).producer()->input(0);
   EXPECT_EQ(taken.producer()->name(), "only sizes with h == w and w >= 3");
-  EXPECT_EQ(taken.type(), model.graph->input(0).type());
+  EXPECT_EQ(taken.type().dtype, model.graph->input(0).type().dtype);
+  EXPECT_NE(taken.type().shape, model.graph->input(0).type().shape);  // or it would be left out
+}
+
+TEST(SizeChecks, AxesThatAreCheckedGoByTheirNames) {
+  ir::Model model = parsed(kPicture);
+  const SizeCheck equal = on_picture({{"Equal", SymExpr::symbol("s0"), SymExpr::symbol("s1")}});
+  refuse_other_sizes(model, {equal}, {{"x", 1, "h"}, {"x", 2, "w"}, {"ids", 0, "w"}, {"unused", 0, "v"}});
+  ir::verify(model);
+  const SymExpr h = SymExpr::symbol("h"), w = SymExpr::symbol("w");
+  EXPECT_EQ(*model.graph->input(1).type().shape, (ir::Shape{2, h, w}));
+  EXPECT_EQ(*model.graph->input(0).type().shape, (ir::Shape{w}));
+  EXPECT_EQ(*model.graph->output(0).type().shape, (ir::Shape{2, h, h}));
+}
+
+TEST(SizeChecks, ANameThatStandsForSomethingElseIsNotTaken) {
+  ir::Model model = parsed("graph(%x: f32[h, h], %y: f32[w]):\n  %z: f32[h, h] = Neg(%x)\n  return (%z, %y)");
+  const SizeCheck equal = {
+      "h == w", {{"Equal", SymExpr::symbol("s0"), SymExpr::symbol("s1")}}, {{"s0", "x", 0}, {"s1", "x", 1}}};
+  refuse_other_sizes(model, {equal}, {{"x", 0, "h"}, {"x", 1, "w"}});
+  const SymExpr h = SymExpr::symbol("h");
+  EXPECT_EQ(*model.graph->input(0).type().shape, (ir::Shape{h, h}));
+}
+
+TEST(SizeChecks, SizesThatNeedNotBeEqualAreForgotten) {
+  ir::Model model = parsed(R"(
+    graph(%a: f32[2, n], %b: f32[2, n], %c: f32[m]):
+      %y: f32[2, n] = Add(%a, %b)
+      %z: f32[m] = Neg(%c)
+      return (%y, %z))");
+  const SymExpr first = SymExpr::symbol("s0"), second = SymExpr::symbol("s1");
+  const SizeCheck broadcast = {"n == k",
+                               {{"Equal", first, second}, {"Equal", first, 1}, {"Equal", second, 1}},
+                               {{"s0", "a", 1}, {"s1", "b", 1}}};
+  refuse_other_sizes(model, {broadcast}, {{"a", 1, "n"}, {"b", 1, "k"}});
+  ir::verify(model);
+  EXPECT_EQ(*model.graph->input(1).type().shape, (ir::Shape{2, SymExpr::symbol("k")}));
+  const ir::Shape& sum = *model.graph->output(0).type().shape;
+  EXPECT_EQ(sum[0], ir::Dim(2));
+  EXPECT_THAT(*sum[1].symbol_name(), testing::Not(testing::AnyOf("n", "k", "m")));
+  EXPECT_EQ(*model.graph->output(1).type().shape, (ir::Shape{SymExpr::symbol("m")}));
 }
 
 TEST(SizeChecks, AnInputThatIsAnOutputIsCheckedToo) {

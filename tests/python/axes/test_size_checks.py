@@ -107,6 +107,9 @@ def test_a_file_is_right_or_stops(test: str, answer: int, body: str) -> None:
     assert not (found["stops"] and all(axis.kept for axis in file.axes))
     assert found["right"]
     assert found["stops"] + found["both stop"]
+    again = load(file.to_bytes())
+    again.optimize()
+    assert verdicts(model, again) == found
 
 
 @pytest.mark.parametrize("test", ["h == w", "h > 5", "(h + w) % 3 == 0"])
