@@ -338,7 +338,7 @@ def _guard(request: ExportRequest, record: TraceRecord) -> Iterator[tuple[_Prepa
     if request.guard is None:
         yield lambda arguments: arguments, lambda: ()
         return
-    of_none = recording_of_none(record) if request.is_rewritten else ()
+    of_none = recording_of_none(record)
     patches = (*request.patches, *one_symbol_for_a_name(request.example), *of_none)
     with contextlib.ExitStack() as stack:
         with phase("opening the guard"):

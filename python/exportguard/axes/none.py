@@ -17,23 +17,36 @@ logger = logging.getLogger(__name__)
 
 
 def bounds_at_none(trace: Trace) -> list[AxisBound]:
-    """What the model itself asks of a size that may be 0, or its loops go by, where it takes that and the program does
+    """What the model itself asks of a size that may be 0, or its loops go by, where it refuses that, or the program does
     something else."""
     asked = {question.size: question.line for question in trace.of_none}
     of_tokens = {*_token_axes(trace)}
-    return [
-        AxisBound(
-            condition=f"{trace.worded(symbol)} >= 1",
-            symbols=frozenset([str(symbol)]),
-            kind=Kind.NONE,
-            line=asked[str(symbol)],
-            sizes=trace.told({symbol: 0}),
-            holds=_not_none(symbol),
-            point=trace.by_name({symbol: 0}),
-        )
-        for symbol in trace.free_symbols()
-        if str(symbol) in asked and symbol not in of_tokens and trace.may_be(symbol, 0) and trace.differs({symbol: 0})
-    ]
+    sizes = (one for one in trace.free_symbols() if str(one) in asked and one not in of_tokens and trace.may_be(one, 0))
+    bounds = (_bound_of_none(trace, symbol, asked[str(symbol)]) for symbol in sizes)
+    return [bound for bound in bounds if bound is not None]
+
+
+def _bound_of_none(trace: Trace, symbol: sympy.Symbol, line: str) -> AxisBound | None:
+    """Nothing if the program does what the model does. Where that refuses it there is no way to be gone."""
+    differs = trace.differs({symbol: 0})
+    if not differs and not _is_refused(trace, symbol):
+        return None
+    return AxisBound(
+        condition=f"{trace.worded(symbol)} >= 1",
+        symbols=frozenset([str(symbol)]),
+        kind=Kind.NONE,
+        line=line,
+        sizes=trace.told({symbol: 0}),
+        holds=_not_none(symbol),
+        point=trace.by_name({symbol: 0}) if differs else {},
+    )
+
+
+def _is_refused(trace: Trace, symbol: sympy.Symbol) -> bool:
+    """Whatever the others are: those of the example, and as few of each as it may have."""
+    others = {other: trace.domain[other].low for other in trace.free_symbols() if other != symbol}
+    points = (trace.all_sizes({**sizes, symbol: 0}) for sizes in ({}, others))
+    return all(trace.trial.refuses(point) is True for point in points)
 
 
 def bounds_of_empty_caches(trace: Trace) -> list[AxisBound]:

@@ -1,0 +1,72 @@
+"""What a model asks of a size of 0, which torch takes for positive: the file is right there, or stops."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from random_programs import model_of
+
+from exportguard import OnnxModel, to_onnx
+
+QUESTIONS = (
+    "n == 0",
+    "n < 1",
+    "not n > 0",
+    "x.numel() == 0",
+    "min(n, m) == 0",
+    "0 in x.shape",
+    "m == 0 or n == 0",
+)
+BODIES = {
+    "two results": "        if {question}:\n            return x.sum() + 1\n        return x.sum()\n",
+    "two ranks": "        if {question}:\n            return x.new_zeros(2)\n        return x.sum()\n",
+    "the same": "        if {question}:\n            return x.sum() * 2\n        return x.sum()\n",
+    "raised": "        if {question}:\n            raise ValueError(n)\n        return x * 2\n",
+    "asserted": "        assert not ({question})\n        return x.sin()\n",
+    "asked on the way": "        y = x * 2\n        y = y + 1 if {question} else y\n        return y.sum() + y.shape[0]\n",
+}
+_CLASS = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        n, m = x.shape
+"""
+SIZES = [*itertools.product((0, 1, 2, 5), repeat=2)]
+
+
+def verdicts(model: torch.nn.Module, file: OnnxModel) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for sizes in SIZES:
+        x = torch.randn(sizes)
+        try:
+            expected = model(x)
+        except (ValueError, AssertionError):
+            expected = None
+        try:
+            (got,) = file.run({"x": x}).values()
+        except RuntimeError:
+            found["both stop" if expected is None else "stops"] += 1
+            continue
+        is_right = expected is not None and got.shape == expected.shape and torch.allclose(got, expected, atol=1e-5)
+        found["right" if is_right else "wrong"] += 1
+    return found
+
+
+@pytest.mark.parametrize("rewrite", [(), "auto"], ids=["as it is", "rewritten"])
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.thinned(2)
+def test_a_file_is_right_of_none_or_stops(question: str, body: str, rewrite: Any) -> None:
+    model = model_of(_CLASS + BODIES[body].format(question=question), "/sizes of none.py")
+    file = to_onnx(model, (torch.randn(4, 3),), dynamic_shapes=({0: "n", 1: "m"},), rewrite=rewrite)
+    found = verdicts(model, file)
+    assert not found["wrong"]
+    assert found["right"] >= 9  # where there are both rows and columns
+    if body in ("raised", "asserted", "the same"):
+        assert not found["stops"]
