@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import sympy
 import torch
@@ -17,25 +17,28 @@ logger = logging.getLogger(__name__)
 
 
 def bounds_at_none(trace: Trace) -> list[AxisBound]:
-    """What the model itself asks of a size that may be 0, or its loops go by, where it refuses that, or the program does
-    something else."""
+    """What the model itself asks of a size that may be 0, or its loops go by, where the program does something else,
+    and what it tests of one that it refuses."""
     asked = {question.size: question.line for question in trace.of_none}
+    tested = {question.size: question.line for question in trace.of_none if question.is_test}
     of_tokens = {*_token_axes(trace)}
     sizes = (one for one in trace.free_symbols() if str(one) in asked and one not in of_tokens and trace.may_be(one, 0))
-    bounds = (_bound_of_none(trace, symbol, asked[str(symbol)]) for symbol in sizes)
+    bounds = (_bound_of_none(trace, symbol, asked, tested) for symbol in sizes)
     return [bound for bound in bounds if bound is not None]
 
 
-def _bound_of_none(trace: Trace, symbol: sympy.Symbol, line: str) -> AxisBound | None:
+def _bound_of_none(
+    trace: Trace, symbol: sympy.Symbol, asked: Mapping[str, str], tested: Mapping[str, str]
+) -> AxisBound | None:
     """Nothing if the program does what the model does. Where that refuses it there is no way to be gone."""
-    differs = trace.differs({symbol: 0})
-    if not differs and not _is_refused(trace, symbol):
+    differs, size = trace.differs({symbol: 0}), str(symbol)
+    if not differs and not (size in tested and _is_refused(trace, symbol)):
         return None
     return AxisBound(
         condition=f"{trace.worded(symbol)} >= 1",
-        symbols=frozenset([str(symbol)]),
+        symbols=frozenset([size]),
         kind=Kind.NONE,
-        line=line,
+        line=asked[size] if differs else tested[size],
         sizes=trace.told({symbol: 0}),
         holds=_not_none(symbol),
         point=trace.by_name({symbol: 0}) if differs else {},

@@ -63,10 +63,12 @@ class Decision:
 @dataclass(frozen=True)
 class QuestionOfNone:
     """A comparison that torch answers by itself, since its sizes are positive, and that a size of 0 would answer in
-    another way: `size` is torch's name of it, `line` the line of the model."""
+    another way: `size` is torch's name of it, `line` the line of the model. It `is_test` if the user's own code
+    compares, and neither that of a package nor an operator, as `reshape(n, -1)`."""
 
     size: str
     line: str
+    is_test: bool = False
 
 
 @dataclass
@@ -205,7 +207,7 @@ def recording_of_none(record: TraceRecord) -> list[Patch]:
 def _note_of_none(record: TraceRecord, comparison: Any, sides: tuple[sympy.Basic, ...], answer: sympy.Basic) -> None:
     for symbol, at_none in _at_none(comparison, sides):
         if at_none != answer and (_asked_by_model() or is_caught()):
-            record.of_none.append(QuestionOfNone(symbol, model_line()))
+            record.of_none.append(QuestionOfNone(symbol, model_line(), is_test=_is_compared_by_own_code()))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -302,6 +304,18 @@ def _is_answered_to_python(answers: Container[str] = _ANSWERS) -> bool:
         frame.f_code.co_name in answers and frame.f_code.co_filename == torch.__file__
         for frame in itertools.islice(_frames(), _FRAMES_OF_A_TEST)
     )
+
+
+def _is_compared_by_own_code() -> bool:
+    """Whether the user's own code calls an operator of `torch.SymInt` (torch 2.11 to 2.13 make them in
+    `_make_user_magic`), which torch's own in C++ do not go by."""
+    called = ""
+    for frame in _frames():
+        file = frame.f_code.co_filename
+        if not file.startswith((*_OWN, _torch_folder())):
+            return called.startswith("_make_user_magic.") and not is_installed(file)
+        called = called if file.startswith(_OWN) else frame.f_code.co_qualname
+    return False
 
 
 def _is_hidden() -> bool:

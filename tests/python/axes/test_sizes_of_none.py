@@ -27,7 +27,7 @@ BODIES = {
     "the same": "        if {question}:\n            return x.sum() * 2\n        return x.sum()\n",
     "raised": "        if {question}:\n            raise ValueError(n)\n        return x * 2\n",
     "asserted": "        assert not ({question})\n        return x.sin()\n",
-    "asked on the way": "        y = x * 2\n        y = y + 1 if {question} else y\n        return y.sum() + y.shape[0]\n",
+    "asked on the way": "        y = x * 2\n        y = y + 1 if {question} else y\n        return y.sum() + n\n",
 }
 _CLASS = """
 import torch
@@ -70,3 +70,15 @@ def test_a_file_is_right_of_none_or_stops(question: str, body: str, rewrite: Any
     assert found["right"] >= 9  # where there are both rows and columns
     if body in ("raised", "asserted", "the same"):
         assert not found["stops"]
+
+
+class Reshaped(torch.nn.Module):
+    """Refused of none for what an operator asks, which the file's asks again."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(x.shape[0], -1)
+
+
+def test_what_an_operator_asks_is_no_test() -> None:
+    file = to_onnx(Reshaped().eval(), (torch.randn(4, 3, 2),), dynamic_shapes=({0: "n"},))
+    assert [str(axis) for axis in file.axes] == ["x axis 0 (n): kept as n"]
