@@ -75,7 +75,7 @@ class AxisOutcome:
         bound = f", at most {self.at_most}" if self.at_most is not None else ""
         limits = [limit for limit in self.bounds if limit.kind == Kind.OWN and limit.at_most is None]
         own = [f"{limit.condition}{' or a single one' if any(limit.answers.values()) else ''}" for limit in limits]
-        relations = f"; the model refuses other sizes than {' and '.join(own)}" if own else ""
+        relations = f"; the model refuses other sizes than {_all_of(own)}" if own else ""
         return f"kept as {self.size}{bound}{relations}{self._told_of_others()}"
 
     def _told_of_others(self) -> str:
@@ -157,8 +157,13 @@ def _wrong(bounds: Sequence[AxisBound]) -> list[AxisBound]:
     return sorted(found, key=lambda bound: not isinstance(bound.holds, sympy.Eq))
 
 
+def _all_of(conditions: Sequence[str]) -> str:
+    """One of several that is an alternative stands in brackets."""
+    return " and ".join(f"({one})" if " or " in one and len(conditions) > 1 else one for one in conditions)
+
+
 def _listed(conditions: Sequence[str]) -> str:
-    shown = " and ".join(conditions[:_SHOWN])
+    shown = _all_of(conditions[:_SHOWN])
     return f"{shown} and {len(conditions) - _SHOWN} more" if len(conditions) > _SHOWN else shown
 
 

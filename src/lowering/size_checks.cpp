@@ -50,6 +50,14 @@ ir::Value* cheapest_value(const ir::Graph& graph) {
   return found;
 }
 
+/// One of several that is an alternative stands in brackets.
+std::vector<std::string> parted(std::vector<std::string> conditions) {
+  for (std::string& one : conditions) {
+    if (conditions.size() > 1 && one.find(" or ") != std::string::npos) one = fmt::format("({})", one);
+  }
+  return conditions;
+}
+
 /// Writes in front of all nodes, or behind them for a value that one of them makes.
 class Checks {
  public:
@@ -84,7 +92,7 @@ class Checks {
     ir::Value* sizes = builder_.op("Where", {holds_, builder_.op("Shape", {&given_}), builder_.ints({kNoSize})});
     ir::Value* whole = builder_.op("Reshape", {&given_, sizes}, {{"allowzero", std::int64_t{1}}});
     whole->set_type(of_other_sizes(given_.type()));
-    whole->producer()->set_name(fmt::format("only sizes with {}", fmt::join(conditions_, " and ")));
+    whole->producer()->set_name(fmt::format("only sizes with {}", fmt::join(parted(conditions_), " and ")));
     for (const ir::Use* reader : readers_) reader->user().set_input(reader->index(), whole);
     return conditions_.size();
   }

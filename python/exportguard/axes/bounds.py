@@ -39,6 +39,7 @@ from .model_run import ModelRun
 from .none import bounds_at_none, bounds_of_empty_caches
 from .other_numbers import sizes_of_other_numbers
 from .recording import Decision, TraceRecord
+from .refused_ways import bounds_of_refused_ways, is_raised_at
 from .regions import EVERYWHERE, Region, narrow
 from .relations import sizes_apart, sizes_in_step
 from .resizing import other_sizes
@@ -127,7 +128,7 @@ def prove(claim: Claim) -> Proof:
         trial.require_same_when_called_again()
     if claim.asked_with is not None:  # it opens a guard, which has to find torch's methods as they are
         bounds = _with_untraced_ways(trace, claim.asked_with, bounds)
-    return Proof(decisions, _with_reason(run, bounds), difference)
+    return Proof(decisions, _with_reason(run, [*bounds, *bounds_of_refused_ways(trace, bounds)]), difference)
 
 
 def _with_reason(run: ModelRun, bounds: Sequence[AxisBound]) -> Sequence[AxisBound]:
@@ -555,7 +556,8 @@ def _bound_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
         if wrong is not None:
             changed, sizes, outcome = first_decided_differently(trace, wrong) or changed, wrong, Outcome.DIFFERS
     is_refused = outcome == Outcome.REFUSED and changed.is_test and not trace.example.has_indices()
-    if not (outcome == Outcome.DIFFERS or is_hidden or is_refused) or not trace.runs_as_traced():
+    is_told = is_refused and not is_raised_at(trace, sizes)  # or else by `bounds_of_refused_ways`
+    if not (outcome == Outcome.DIFFERS or is_hidden or is_told) or not trace.runs_as_traced():
         return None
     # What takes one entry and no other number of them, as its data counts them, broadcasts that one for all.
     is_broadcast = not _takes_others(trace)
@@ -585,10 +587,9 @@ def _bound_of_operators_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
     Windows of two entries do not fit on such an axis, and torch takes for granted that they do. It is tried where the
     model takes no time to run, and where none of its data may be the reason.
     """
-    known = trace.all_sizes(sizes)
-    if len(sizes) != 1 or trace.example.has_indices() or not trace.trial.is_quick(known):
+    if len(sizes) != 1 or trace.example.has_indices() or not trace.trial.is_quick(trace.all_sizes(sizes)):
         return None
-    if not trace.trial.refuses(known) or not trace.runs_as_traced():
+    if not trace.refuses_beside_any(sizes) or not trace.runs_as_traced():
         return None
     return AxisBound(
         condition=" and ".join(f"{trace.worded(symbol)} >= 2" for symbol in sizes),

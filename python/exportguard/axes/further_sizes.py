@@ -96,7 +96,7 @@ def _with_numbers(
 ) -> Iterator[Sizes]:
     """Sizes that are multiples of a number that is at hand where the model refuses others, or another one more; but for
     its last question they answer all others as those."""
-    for known, numbers, _ in gone.values():
+    for known, numbers, *_ in gone.values():
         own = sorted({symbol for condition in wanted or known for symbol in condition.free_symbols}, key=str)
         rests = [(number, rest) for number in numbers[:_NUMBERS] for rest in numbers if rest < number]
         for number, rest in [*((number, 0) for number in numbers[:_NUMBERS]), *rests[:_RESTS]]:

@@ -19,7 +19,7 @@ from .regions import EVERYWHERE, Region, symbol_of
 
 #: At these sizes the program was seen to do something else than the model, or the model takes none of those tried,
 #: or nobody looked, since they were not asked for.
-_KINDS = (Kind.OWN, Kind.WRONG, Kind.HIDDEN, Kind.NONE, Kind.EMPTY, Kind.SQUEEZED, Kind.SINGLE, Kind.ASKED)
+KINDS = (Kind.OWN, Kind.WRONG, Kind.HIDDEN, Kind.NONE, Kind.EMPTY, Kind.SQUEEZED, Kind.SINGLE, Kind.ASKED)
 
 
 class Limit(NamedTuple):
@@ -62,7 +62,7 @@ def limits_of(traced: TracedInputs, bounds: Sequence[AxisBound], region: Region 
             [within(condition) for condition in bound.alike if condition.free_symbols <= symbols.keys()],
         )
         for bound in bounds
-        if bound.kind in _KINDS and bound.holds is not None and bound.holds.free_symbols <= symbols.keys()
+        if bound.kind in KINDS and bound.holds is not None and bound.holds.free_symbols <= symbols.keys()
     ]
 
 

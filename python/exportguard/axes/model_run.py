@@ -247,8 +247,12 @@ class ModelRun:
 
         `sizes` are the expressions of the axes of each leaf: those that are a symbol are what is told of.
         """
-        found = self._asked(call, sizes, has_data=False)
+        found = self.asked_of_sizes(call, sizes)
         return self._asked(call, sizes, has_data=True) if found.is_cut_short else found
+
+    def asked_of_sizes(self, call: CallInputs, sizes: Sequence[Sequence[sympy.Expr]]) -> Asked:
+        """The same, of a model that is run without its data, whatever it asks of these."""
+        return self._asked(call, sizes, has_data=False)
 
     def _asked(self, call: CallInputs, sizes: Sequence[Sequence[sympy.Expr]], *, has_data: bool) -> Asked:
         def asked(watched: Watched) -> Asked:
@@ -261,7 +265,9 @@ class ModelRun:
                 except Exception as error:  # the model's refusal, or that of fake tensors
                     logger.debug("with sizes alone the model raises %s: %s", type(error).__name__, error)
                     raised = error
-            return Asked(symbolic.conditions(), _numbers_where(raised), raised is not None and asks_for_data(raised))
+            is_cut_short = raised is not None and asks_for_data(raised)
+            numbers, of_code = _numbers_where(raised), symbolic.conditions(of_code=True)
+            return Asked(symbolic.conditions(), numbers, is_cut_short, _is_raised_by_own(raised), of_code)
 
         tables = self._tables
         try:
@@ -315,6 +321,11 @@ class TriedCall:
                 self.inputs, self._outputs = inputs, outputs
                 return
 
+    @property
+    def is_known_refused(self) -> bool:
+        """Whether it was found out that the module does not take the call."""
+        return bool(self._refused)
+
     def tests_data(self) -> bool:
         """Whether the module was seen to test tensor data, so that it may do something else for other data."""
         return self._tests_data
@@ -356,6 +367,12 @@ def _numbers_where(error: BaseException | None) -> Sequence[int]:
     """The numbers at hand in the innermost function of the user's that raised an error."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)] if error is not None else []
     return numbers_at_hand([frame for frame in frames if is_users(frame.f_code.co_filename)][-1:])
+
+
+def _is_raised_by_own(error: BaseException | None) -> bool:
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)] if error is not None else []
+    file = frames[-1].f_code.co_filename if frames else ""
+    return bool(file) and is_users(file) and not is_installed(file)
 
 
 def _is_own(kind: type[torch.nn.Module]) -> bool:

@@ -32,7 +32,7 @@ def _bound_of_none(
 ) -> AxisBound | None:
     """Nothing if the program does what the model does. Where that refuses it there is no way to be gone."""
     differs, size = trace.differs({symbol: 0}), str(symbol)
-    if not differs and not (size in tested and _is_refused(trace, symbol)):
+    if not differs and not (size in tested and trace.refuses_beside_any({symbol: 0})):
         return None
     return AxisBound(
         condition=f"{trace.worded(symbol)} >= 1",
@@ -43,13 +43,6 @@ def _bound_of_none(
         holds=_not_none(symbol),
         point=trace.by_name({symbol: 0}) if differs else {},
     )
-
-
-def _is_refused(trace: Trace, symbol: sympy.Symbol) -> bool:
-    """Whatever the others are: those of the example, and as few of each as it may have."""
-    others = {other: trace.domain[other].low for other in trace.free_symbols() if other != symbol}
-    points = (trace.all_sizes({**sizes, symbol: 0}) for sizes in ({}, others))
-    return all(trace.trial.refuses(point) is True for point in points)
 
 
 def bounds_of_empty_caches(trace: Trace) -> list[AxisBound]:

@@ -9,16 +9,21 @@ import sympy
 import torch
 
 from exportguard.inputs import CallInputs
+from exportguard.model_code import is_users
 from exportguard.signature import raw_size
 
 
 class Asked(NamedTuple):
     """The conditions on sizes that a model asks, one after the other, each with the answer that it gets, and the
-    numbers at hand where it refuses the sizes. It is cut short where tensors that have no data are asked for some."""
+    numbers at hand where it refuses the sizes. It is cut short where tensors that have no data are asked for some, and
+    raised where the user's own code refuses them, and no operator. `of_code` are the conditions that Python code of a
+    model asks, and no operator of torch, for how its result lies in memory."""
 
     conditions: Sequence[sympy.Basic] = ()
     numbers: Sequence[int] = ()
     is_cut_short: bool = False
+    is_raised: bool = False
+    of_code: Sequence[sympy.Basic] = ()
 
 
 class SymbolicSizes:
@@ -41,9 +46,10 @@ class SymbolicSizes:
         """The call with such tensors."""
         return call.with_leaves([self._fake(number, leaf) for number, leaf in enumerate(call.leaves())])
 
-    def conditions(self) -> list[sympy.Basic]:
-        """What was asked so far, in the symbols of the trace."""
-        found = (guard.expr.xreplace(self._known) for guard in self._env.guards)
+    def conditions(self, *, of_code: bool = False) -> list[sympy.Basic]:
+        """What was asked so far, in the symbols of the trace; `of_code` for what Python code of a model asked alone."""
+        guards = [guard for guard in self._env.guards if not of_code or _is_of_code(guard)]
+        found = (guard.expr.xreplace(self._known) for guard in guards)
         return [condition for condition in found if condition not in (sympy.true, sympy.false)]
 
     def _fake(self, number: int, leaf: object) -> object:
@@ -58,6 +64,12 @@ class SymbolicSizes:
         named = zip(made.shape, self._sizes[number], strict=True)
         self._known.update({raw_size(size): traced for size, traced in named if traced.is_Symbol})
         return made
+
+
+def _is_of_code(guard: Any) -> bool:
+    """By the frame that asked, which torch 2.11 to 2.13 keep with a guard."""
+    frame = guard.sloc.framework_loc
+    return is_users(getattr(frame, "filename", torch.__file__))
 
 
 def asks_for_data(error: BaseException) -> bool:

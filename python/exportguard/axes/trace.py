@@ -206,6 +206,13 @@ class Trace:
         is_tried = meets(self.known, self, sizes) and may_try(known)
         return is_tried and self.trial.outcome(known) == Outcome.DIFFERS and self.runs_as_traced()
 
+    def refuses_beside_any(self, sizes: Sizes) -> bool:
+        """Whether the model refuses them whatever the others are: those of the example, and of a module of the user's
+        own as few as each may be."""
+        others = {other: self.domain[other].low for other in self.free_symbols() if other not in sizes}
+        points = [sizes, {**others, **sizes}] if self.trial.is_of_own_module else [sizes]
+        return all(self.trial.refuses(self.all_sizes(one)) is True for one in points if meets(self.known, self, one))
+
     def told(self, sizes: Sizes, *, of: sympy.Basic | None = None) -> str:
         """Sizes in the user's names; of a relation those of its own axes."""
         counted = sizes if of is None else {symbol: sizes[symbol] for symbol in sizes if symbol in of.free_symbols}

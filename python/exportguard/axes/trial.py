@@ -72,6 +72,7 @@ class Trial:
         self._with_ends: set[TriedCall] = set()
         self._looked_at: collections.Counter[sympy.Basic] = collections.Counter()
         self._calls: dict[Any, TriedCall | None] = {}
+        self._sizes: dict[Any, Sizes] = {}
         self._outcomes: dict[TriedCall, Outcome] = {}
         self._refused_vast: dict[Any, bool] = {}
 
@@ -159,6 +160,21 @@ class Trial:
         """What the model asks of these sizes, in the symbols of the trace; nothing where that cannot be told."""
         call = self._at(sizes)
         return Asked() if call is None else self._run.asked(call.inputs, self._program.inputs.sizes)
+
+    def way_at(self, sizes: Sizes) -> Asked | None:
+        """What the model asks of these sizes alone, none of its data; None where that cannot be told."""
+        call = self._at(sizes)
+        asked = None if call is None else self._run.asked_of_sizes(call.inputs, self._program.inputs.sizes)
+        return None if asked is None or asked.is_cut_short else asked
+
+    def refused_sizes(self) -> list[Sizes]:
+        """Those that were tried and that the model refuses."""
+        return [self._sizes[key] for key, call in self._calls.items() if call is not None and call.is_known_refused]
+
+    def agreed_sizes(self) -> list[Sizes]:
+        """Those at which the program was found to do what the model does."""
+        agreed = {call for call, outcome in self._outcomes.items() if outcome == Outcome.AGREES}
+        return [self._sizes[key] for key, call in self._calls.items() if call in agreed]
 
     def inputs_at(self, sizes: Sizes) -> CallInputs | None:
         """Inputs of these sizes; None if they would be too large, or the model has no data to run with."""
@@ -259,6 +275,7 @@ class Trial:
         if key not in self._calls:
             inputs = self._others(sizes) if self._others is not None and self._room.is_there(sizes) else None
             call = self._calls[key] = None if inputs is None else self._run.of(inputs)
+            self._sizes[key] = dict(sizes)
             if call is not None:
                 call.is_little = lambda: 0 < self._work.products(sizes) <= QUICK_PRODUCTS
         return self._calls[key]

@@ -1,0 +1,112 @@
+"""Sizes that the user's own code refuses, where it refuses others that answer a test likewise, or takes them.
+
+`if n > 4 or n % 2 == 0: … else: raise` is traced as `n > 4`, and right at 4 as well; nothing in it refuses 3. What the
+model asks until it raises says which sizes go the same way: all of them are refused, and no others.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import sympy
+
+from .bound import AxisBound, Kind
+from .expressions import Range, Sizes
+from .implication import Answer, decide
+from .limits import KINDS
+from .solutions import solutions
+from .trace import Trace, domain_from_one, meets
+
+_BOUNDS = 6
+_CONDITIONS = 6  # of one way: a file asks for all of them
+_WAYS = 24  # that are looked for, without data
+_AXES = 3  # of which sizes are found that go another way
+
+
+def is_raised_at(trace: Trace, sizes: Sizes) -> bool:
+    """Whether it is the user's own code that refuses these sizes, and what it asks says which others."""
+    is_own = trace.trial.is_of_own_module
+    way = trace.trial.way_at(trace.all_sizes(sizes)) if is_own else None
+    return way is not None and way.is_raised and _open_conditions(trace, way.of_code) is not None
+
+
+def bounds_of_refused_ways(trace: Trace, bounds: Sequence[AxisBound]) -> list[AxisBound]:
+    """One for each way on which the model raises, and that no bound tells of."""
+    if not trace.trial.is_of_own_module or any(bound.excludes_what_was_asked for bound in bounds):
+        return []
+    told = [bound.holds for bound in bounds if bound.kind in KINDS and bound.holds is not None]
+    found: list[AxisBound] = []
+    for sizes in _Ways(trace, told).raised():
+        way = [one for one in _way_at(trace, sizes) if one not in told]
+        if not way or any(meets(way, trace, others) for others in trace.trial.agreed_sizes()):
+            continue
+        holds = sympy.Or(*map(sympy.Not, way))
+        told.append(holds)
+        found.append(
+            AxisBound(
+                condition=trace.worded(holds, is_relation=True),
+                symbols=frozenset(str(symbol) for symbol in holds.free_symbols),
+                kind=Kind.OWN,
+                sizes=trace.told(sizes),
+                holds=holds,
+            )
+        )
+        if len(found) == _BOUNDS:
+            break
+    return found
+
+
+class _Ways:
+    """The ways of a model, as far as its questions of sizes tell them."""
+
+    def __init__(self, trace: Trace, told: Sequence[sympy.Basic]) -> None:
+        """`told` is what sizes are refused for, and is added to as more is found."""
+        self._trace, self._told = trace, told
+
+    def raised(self) -> Iterator[Sizes]:
+        """Sizes that were tried, and some of other ways than the model goes for those: one for each way."""
+        trial = self._trace.trial
+        for sizes in trial.refused_sizes():
+            if 0 not in sizes.values() and meets(self._told, self._trace, sizes) and is_raised_at(self._trace, sizes):
+                yield sizes
+        if self._trace.tests and trial.may_try_many and len(self._trace.free_symbols()) <= _AXES:
+            yield from self._looked_for()
+
+    def _looked_for(self) -> Iterator[Sizes]:
+        gone: list[sympy.Basic] = []
+        known = [self._trace.all_sizes({}), *self._trace.trial.agreed_sizes()]
+        for number in range(_WAYS):
+            sizes = known.pop(0) if known and not number else self._beyond(gone)
+            way = None if sizes is None else self._trace.trial.way_at(sizes)
+            conditions = None if way is None else _open_conditions(self._trace, way.of_code)
+            if sizes is None or way is None or not conditions:
+                return
+            gone.append(sympy.Or(*map(sympy.Not, conditions)))
+            if way.is_raised:
+                yield sizes
+
+    def _beyond(self, gone: Sequence[sympy.Basic]) -> Sizes | None:
+        """Sizes that go none of these ways, and are not refused as far as is known."""
+        spans = domain_from_one(self._trace)
+        larger = {symbol: Range(max(span.low, 2), span.high) for symbol, span in spans.items()}
+        wanted = [*gone, *self._told, *self._trace.assumed_as_asked]
+        found = itertools.chain.from_iterable(solutions(wanted, domain) for domain in (larger, spans))
+        complete = (self._trace.all_sizes(sizes) for sizes in found)
+        return next((sizes for sizes in complete if meets([*gone, *self._trace.known], self._trace, sizes)), None)
+
+
+def _way_at(trace: Trace, sizes: Sizes) -> Sequence[sympy.Basic]:
+    way = trace.trial.way_at(sizes)
+    conditions = _open_conditions(trace, way.of_code) if way is not None else None
+    return conditions if conditions and meets(conditions, trace, sizes) else ()
+
+
+def _open_conditions(trace: Trace, conditions: Sequence[sympy.Basic]) -> Sequence[sympy.Basic] | None:
+    """Those that not all sizes answer alike; None if they are many, or on something else than sizes of inputs."""
+    if any(not condition.free_symbols <= trace.domain.keys() for condition in conditions):
+        return None
+    any_sizes = {symbol: Range(0) for symbol in trace.domain}
+    open_ones = (one for one in dict.fromkeys(conditions) if decide(one, any_sizes).answer != Answer.PROVED)
+    found = [*itertools.islice(open_ones, _CONDITIONS + 1)]
+    return found if len(found) <= _CONDITIONS else None

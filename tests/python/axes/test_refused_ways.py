@@ -1,0 +1,110 @@
+"""Sizes that a model refuses behind tests of several parts: its file stops there, and nowhere else.
+
+`python test_refused_ways.py 300` draws as many programs, with `--rewrite` rewritten, and prints what became of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from random_programs import model_of
+
+from exportguard import OnnxModel, to_onnx
+from exportguard.errors import ExportGuardError
+
+ATOMS = (
+    "h > 4", "w > 4", "h % 2 == 0", "w % 3 == 0", "h == w", "h <= 7", "w != 5", "h * w > 12", "h + w < 14", "h > w",
+    "2 * h >= w", "h // 2 == w // 2", "min(h, w) > 2", "w >= 3",
+)  # fmt: skip
+FORMS = (
+    "        assert {0}, (h, w)\n        return x * 2\n",
+    "        if not ({0}):\n            raise ValueError(h)\n        return x * 2\n",
+    "        if {0}:\n            y = x * 2\n        else:\n            raise ValueError(h, w)\n        return y\n",
+    "        if {0}:\n            assert {1}\n        return x * 2\n",
+    "        if {0}:\n            return x * 2\n        assert {1}\n        return x + x\n",
+    "        y = x.sin()\n        if {0} and not ({1}):\n            raise ValueError(h)\n        return y + 1\n",
+)
+_CLASS = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        h, w = x.shape
+"""
+SIZES = [*itertools.product((1, 2, 3, 4, 5, 6, 7, 8, 9), repeat=2)]
+
+
+def condition(draw: random.Random) -> str:
+    """One to three atoms."""
+    first, second, third = draw.sample(ATOMS, 3)
+    forms = ("{0}", "{0} or {1}", "not ({0} and {1})", "{0} or ({1} and {2})", "({0} or {1}) and {2}", "{0} and {1}")
+    return draw.choice(forms).format(first, second, third)
+
+
+def source_of(seed: int) -> str:
+    draw = random.Random(seed)
+    return _CLASS + draw.choice(FORMS).format(condition(draw), condition(draw))
+
+
+def answer(model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor | None:
+    try:
+        return model(x)  # type: ignore[no-any-return]
+    except (AssertionError, ValueError):
+        return None
+
+
+def verdicts(model: torch.nn.Module, file: OnnxModel) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for sizes in SIZES:
+        x = torch.randn(sizes)
+        expected = answer(model, x)
+        try:
+            (got,) = file.run({"x": x}).values()
+        except RuntimeError:
+            found["both stop" if expected is None else "stops"] += 1
+        else:
+            same = expected is not None and torch.allclose(got, expected, atol=1e-5)
+            found["right" if same else "answers" if expected is None else "wrong"] += 1
+    return found
+
+
+def outcome_of(seed: int, rewrite: Any = ()) -> str:
+    model = model_of(source_of(seed), f"/refused ways {seed}.py").eval()
+    taken = [sizes for sizes in SIZES if min(sizes) > 1 and answer(model, torch.randn(sizes)) is not None]
+    if not taken:
+        return "none"
+    example = torch.randn(random.Random(seed).choice(taken))
+    try:
+        file = to_onnx(model, (example,), dynamic_shapes=({0: "h", 1: "w"},), rewrite=rewrite)
+    except ExportGuardError:
+        return "refused"
+    found = verdicts(model, file)
+    return next((word for word in ("wrong", "answers", "stops") if found[word]), "right")
+
+
+@pytest.mark.parametrize("first", range(0, 60, 10))
+@pytest.mark.parametrize("rewrite", [(), "auto"], ids=["as it is", "rewritten"])
+@pytest.mark.thinned(3)
+def test_a_file_stops_where_its_model_raises(first: int, rewrite: Any) -> None:
+    outcomes = Counter(outcome_of(seed, rewrite) for seed in range(first, first + 10))
+    assert {*outcomes} <= {"right", "refused", "none"}
+    assert outcomes["right"]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("programs", type=int)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--rewrite", action="store_true")
+    options = parser.parse_args()
+    drawn = range(options.first, options.first + options.programs)
+    results = {seed: outcome_of(seed, "auto" if options.rewrite else ()) for seed in drawn}
+    print(Counter(results.values()))
+    print({seed: word for seed, word in results.items() if word not in ("right", "refused", "none")})
