@@ -166,9 +166,9 @@ class _Operator:
         if operand is None or operand.dtype == "undefined":
             return
         name = f"tensor({ONNX_NAMES.get(operand.dtype, operand.dtype)})"
-        prefix = {"tensor": "{}", "sequence": "seq({})", "optional": "optional({})"}[operand.kind]
+        prefix = _WRITTEN[operand.kind]
         written = prefix.format(name)
-        if written not in parameter.types and operand.kind != "optional":
+        if written not in parameter.types and not operand.kind.startswith("optional"):
             allowed = ", ".join(sorted(short_type(text) for text in parameter.types))
             raise self._fail(f"input {parameter.name} must be one of {allowed}, got {short_type(written)}")
 
@@ -220,6 +220,13 @@ class _Operator:
         return max(1, self.schema.least_outputs)
 
 
+#: How the schemas of ONNX write a type of each kind.
+_WRITTEN = {
+    "tensor": "{}",
+    "sequence": "seq({})",
+    "optional": "optional({})",
+    "optional sequence": "optional(seq({}))",
+}
 _ARTICLES = {
     "int": "an integer",
     "float": "a number",

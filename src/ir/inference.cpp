@@ -184,6 +184,14 @@ DType InferenceContext::dtype_attribute(std::string_view name, DType fallback) c
   return static_cast<DType>(number);
 }
 
+std::optional<std::size_t> InferenceContext::count_of_sizes(std::size_t i) const {
+  constexpr std::int64_t kMostAxes = 1024;
+  const auto sizes = shape(i);
+  const auto count = sizes && sizes->size() == 1 ? sizes->front().constant() : std::nullopt;
+  const bool is_rank = count && *count >= 0 && *count <= kMostAxes;
+  return is_rank ? std::optional(static_cast<std::size_t>(*count)) : std::nullopt;
+}
+
 Shape InferenceContext::fresh_shape(std::size_t rank) const {
   Shape shape;
   for (std::size_t i = 0; i < rank; ++i) shape.push_back(fresh());

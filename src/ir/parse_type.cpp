@@ -62,7 +62,10 @@ Type parse_container(Lexer& in, Type::Kind kind, int depth) {
   if (depth >= kMaxDepth) in.fail(fmt::format("types are nested more than {} deep", kMaxDepth));
   in.expect('(', "'(' and the type of the elements");
   Type type = parse_any(in, depth + 1);
-  if (type.kind != Type::Kind::kTensor || type.is_scalar) in.fail("the elements must be tensors, got " + type.str());
+  const bool is_sequence = kind == Type::Kind::kOptional && type.kind == Type::Kind::kSequence;
+  if (is_sequence) kind = Type::Kind::kOptionalSequence;
+  if ((type.kind != Type::Kind::kTensor && !is_sequence) || type.is_scalar)
+    in.fail("the elements must be tensors, got " + type.str());
   in.expect(')', "')' behind the type of the elements");
   type.kind = kind;
   return type;

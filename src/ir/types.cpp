@@ -23,6 +23,7 @@ std::string scalar_name(DType dtype) {
 std::string Type::str() const {
   if (is_scalar) return scalar_name(dtype) + (value ? '{' + value->str() + '}' : std::string());
   if (kind == Kind::kSequence) return fmt::format("seq({})", tensor_text(*this));
+  if (kind == Kind::kOptionalSequence) return fmt::format("optional(seq({}))", tensor_text(*this));
   if (kind == Kind::kOptional) return fmt::format("optional({})", tensor_text(*this));
   return tensor_text(*this);
 }

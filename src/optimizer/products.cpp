@@ -85,4 +85,9 @@ bool is_about(double number, double expected, DType dtype) {
   return std::abs(number - expected) <= precision * std::abs(expected);
 }
 
+bool is_same_rounded(double number, double expected, DType dtype) {
+  const double unit = dtype == DType::kBFloat16 ? 0x1p-9 : dtype == DType::kFloat16 ? 0x1p-12 : 0x1p-24;
+  return std::abs(number - expected) <= 2 * unit * std::abs(expected);
+}
+
 }  // namespace exportguard::optimizer

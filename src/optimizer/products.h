@@ -31,4 +31,7 @@ Value* summand_beside(const Facts& facts, const Value* value, double number);
 /// Whether a constant was meant to be `expected`: equal up to the rounding of the dtype that it is written in.
 bool is_about(double number, double expected, DType dtype);
 
+/// The same of two numbers that were rounded once.
+bool is_same_rounded(double number, double expected, DType dtype);
+
 }  // namespace exportguard::optimizer

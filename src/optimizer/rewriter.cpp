@@ -114,7 +114,8 @@ void Rewriter::replace(Value& old, Value& by) {
   for (ir::Use* use : old.uses()) changed_.push_back(&use->user());
   if (old.producer() != nullptr) replaced_.push_back(old.producer());
   if (by.name().empty() && by.producer() != nullptr) by.set_name(old.name());
-  if (by.dtype() == DType::kUndefined && by.type().kind == old.type().kind) by.set_type(old.type());
+  const bool is_told = by.dtype() != DType::kUndefined && (by.type().shape || !old.type().shape);
+  if (!is_told && by.type().kind == old.type().kind && old.dtype() != DType::kUndefined) by.set_type(old.type());
   old.replace_all_uses_with(by);
 }
 

@@ -270,6 +270,7 @@ py::object constant_to_python(const ValueHandle& handle) {
 
 std::string kind_name(ir::Type::Kind kind) {
   if (kind == ir::Type::Kind::kTensor) return "tensor";
+  if (kind == ir::Type::Kind::kOptionalSequence) return "optional sequence";
   return kind == ir::Type::Kind::kSequence ? "sequence" : "optional";
 }
 

@@ -157,13 +157,15 @@ void GraphReader::read_values(Graph& proto, Scope& scope) {
 
 // The type is that of the input: what is given may have other sizes than the default.
 void GraphReader::make_default_inputs(const pb::GraphProto& proto, Scope& scope) {
-  for (const pb::ValueInfoProto& input : proto.input()) {
+  for (std::int64_t place = 0; const pb::ValueInfoProto& input : proto.input()) {
     ir::Value* value = scope.find(input.name());
+    ++place;
     if (value == nullptr || value->initializer() == nullptr) continue;
     ir::NodeSpec spec;
     spec.domain = ir::kDefaultInputDomain;
     spec.op = ir::kDefaultInput;
     spec.inputs = {value};
+    spec.attributes.emplace_back(ir::kPlaceOfInput, place - 1);
     spec.outputs = {scope.type(input.name())};
     ir::Value& given = scope.graph.append(std::move(spec)).output();
     given.set_name(input.name());
@@ -247,7 +249,8 @@ std::vector<ir::NamedAttribute> GraphReader::read_attributes(const pb::NodeProto
     if (value == nullptr) continue;
     try {
       if (!names.insert(attribute.name()).second) throw FileError("it is given twice");
-      attributes.emplace_back(attribute.name(), read_attribute(*value, scope));
+      const bool is_sparse = value->type() == pb::AttributeProto::SPARSE_TENSOR && attribute.name() == "sparse_value";
+      attributes.emplace_back(is_sparse ? "value" : attribute.name(), read_attribute(*value, scope));
     } catch (const FileError& error) {
       throw FileError(fmt::format("attribute '{}' of node {}: {}", attribute.name(), described(proto), error.what()));
     }

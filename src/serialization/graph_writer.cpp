@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_set>
+#include <vector>
 
 #include "exportguard/common/errors.h"
 #include "exportguard/ir/default_input.h"
@@ -21,6 +23,20 @@ void assign(std::string* field, std::string_view value) { field->assign(value); 
 void add_entry(pb::StringStringEntryProto& entry, std::string_view key, std::string_view value) {
   assign(entry.mutable_key(), key);
   assign(entry.mutable_value(), value);
+}
+
+/// Those with a default stand where they stood in the file that was read.
+std::vector<const ir::Value*> inputs_in_order(const ir::Graph& graph) {
+  std::vector<const ir::Value*> found;
+  for (const auto& input : graph.inputs()) found.push_back(input.get());
+  for (const ir::Node& node : graph) {
+    if (!ir::is_default_input(node)) continue;
+    const ir::Attribute* told = node.find_attribute(ir::kPlaceOfInput);
+    const auto last = static_cast<std::int64_t>(found.size());
+    const std::int64_t place = told ? std::clamp<std::int64_t>(std::get<std::int64_t>(*told), 0, last) : last;
+    found.insert(found.begin() + place, &node.output());
+  }
+  return found;
 }
 
 // Messages of one graph that are written out as they come. Protobuf reads messages that follow each other as one, whose
@@ -113,12 +129,8 @@ std::string GraphWriter::bytes(const ir::Graph& graph) {
 template <typename Pieces>
 void GraphWriter::write_parts(const ir::Graph& graph, Pieces& pieces) {
   pieces.next().set_name(graph.name().empty() ? "graph" : graph.name());
-  for (const auto& input : graph.inputs()) {
+  for (const ir::Value* input : inputs_in_order(graph)) {
     write_value(context_.names.value(*input), input->type(), *pieces.next().add_input());
-  }
-  for (const ir::Node& node : graph) {
-    if (!ir::is_default_input(node)) continue;
-    write_value(context_.names.value(node.output()), node.output().type(), *pieces.next().add_input());
   }
   for (const auto& value : graph.initializers()) {
     write_initializer(*value, *pieces.next().add_initializer());
@@ -202,10 +214,11 @@ void GraphWriter::write_node(const ir::Node& node, pb::NodeProto& proto) {
   if (context_.sources && node.source() != nullptr) write_sources(*node.source(), proto);
 }
 
-// ONNX marks an operand that is left out by an empty name, and drops those at the end.
+// ONNX marks an operand that is left out by an empty name, and drops those at the end; but `Loop` has two in any case.
 void GraphWriter::write_inputs(const ir::Node& node, pb::NodeProto& proto) {
-  std::size_t count = node.input_count();
-  while (count > 0 && node.find_input(count - 1) == nullptr) --count;
+  const std::size_t least = node.is("", "Loop") ? 2 : 0;
+  std::size_t count = std::max(node.input_count(), least);
+  while (count > least && node.find_input(count - 1) == nullptr) --count;
   for (std::size_t i = 0; i < count; ++i) {
     const ir::Value* input = node.find_input(i);
     assign(proto.add_input(), input != nullptr ? context_.names.value(*input) : std::string_view());

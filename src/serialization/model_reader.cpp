@@ -51,12 +51,20 @@ std::int64_t known_version(const pb::OperatorSetIdProto& opset) {
   return version;
 }
 
+/// The one of ONNX's own operators that a file without any is written beside: the newest of its format.
+std::int64_t opset_of(std::int64_t version) {
+  std::int64_t opset = newest_opset();
+  while (opset > 1 && ir_version(opset) > version) --opset;
+  return opset;
+}
+
 ir::Model read(pb::ModelProto& proto, TensorReader& tensors) {
   GraphReader graphs(tensors);
   FunctionReader functions(proto, graphs);
   graphs.set_functions(functions);
   ir::Model model;
   for (const auto& opset : proto.opset_import()) model.opsets[plain_domain(opset.domain())] = known_version(opset);
+  model.opsets.try_emplace("", opset_of(proto.ir_version()));
   for (const auto& entry : proto.metadata_props()) add_metadata(entry, model);
   require_allowed_nodes(proto);
   model.producer = proto.producer_name();

@@ -71,6 +71,10 @@ void fill_type(const ir::Type& type, pb::TypeProto& proto) {
       return fill_tensor_type(type, *proto.mutable_sequence_type()->mutable_elem_type()->mutable_tensor_type());
     case ir::Type::Kind::kOptional:
       return fill_tensor_type(type, *proto.mutable_optional_type()->mutable_elem_type()->mutable_tensor_type());
+    case ir::Type::Kind::kOptionalSequence: {
+      pb::TypeProto& sequence = *proto.mutable_optional_type()->mutable_elem_type();
+      return fill_tensor_type(type, *sequence.mutable_sequence_type()->mutable_elem_type()->mutable_tensor_type());
+    }
   }
 }
 
@@ -113,6 +117,10 @@ ir::Type read_type(const pb::TypeProto& proto) {
   }
   if (proto.has_optional_type() && proto.optional_type().elem_type().has_tensor_type()) {
     return read_tensor_type(proto.optional_type().elem_type().tensor_type(), Kind::kOptional);
+  }
+  const pb::TypeProto& optional = proto.optional_type().elem_type();
+  if (proto.has_optional_type() && optional.sequence_type().elem_type().has_tensor_type()) {
+    return read_tensor_type(optional.sequence_type().elem_type().tensor_type(), Kind::kOptionalSequence);
   }
   return {};
 }

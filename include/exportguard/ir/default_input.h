@@ -11,6 +11,8 @@ namespace exportguard::ir {
 /// a file it is the input and the initializer again.
 inline constexpr std::string_view kDefaultInputDomain = "exportguard";
 inline constexpr std::string_view kDefaultInput = "DefaultInput";
+/// An attribute: its place among all inputs of the file.
+inline constexpr const char* kPlaceOfInput = "place";
 
 inline bool is_default_input(const Node& node) { return node.is(kDefaultInputDomain, kDefaultInput); }
 

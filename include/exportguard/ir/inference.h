@@ -84,6 +84,8 @@ class InferenceContext {
 
   Dim fresh() const { return fresh_symbol(known_.model); }
   Shape fresh_shape(std::size_t rank) const;
+  /// How many sizes operand `i` is a list of; nothing if that is not known, or no tensor has so many axes.
+  std::optional<std::size_t> count_of_sizes(std::size_t i) const;
   /// Axis `i` counted from 0. @throws GraphError out of range.
   std::size_t axis(std::int64_t axis, std::size_t rank) const;
   /// Axes counted from 0, in ascending order. @throws GraphError if one is out of range or stands twice.

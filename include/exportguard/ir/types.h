@@ -15,10 +15,10 @@ using Shape = std::vector<Dim>;
 /// Elements of a small integer tensor (rank 0 or 1), as far as the sizes of the inputs tell them: `[batch, 32]`.
 using Elements = std::vector<SymExpr>;
 
-/// The type of a value: a tensor, or a sequence or optional of tensors (ONNX `TypeProto`).
+/// The type of a value: a tensor, a sequence or optional of tensors, or an optional of a sequence (ONNX `TypeProto`).
 /// A Python int, float or bool of a torch program is a tensor of rank 0 with `is_scalar` set.
 struct Type {
-  enum class Kind : std::uint8_t { kTensor, kSequence, kOptional };
+  enum class Kind : std::uint8_t { kTensor, kSequence, kOptional, kOptionalSequence };
 
   Kind kind = Kind::kTensor;
   DType dtype = DType::kUndefined;
@@ -35,7 +35,8 @@ struct Type {
 
   std::optional<std::size_t> rank() const { return shape ? std::optional(shape->size()) : std::nullopt; }
 
-  /// `f32[batch,seq + 1,8]`, `f32[*]` without a rank, `seq(f32[2])`, `optional(f32[2])`; for scalars `int` (i64),
+  /// `f32[batch,seq + 1,8]`, `f32[*]` without a rank, `seq(f32[2])`, `optional(f32[2])`,
+  /// `optional(seq(f32[2]))`; for scalars `int` (i64),
   /// `float` (f32), `bool`, else `scalar(f64)`, each with its value if known: `int{past + seq}`.
   std::string str() const;
 

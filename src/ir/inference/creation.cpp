@@ -33,9 +33,8 @@ void infer_constant_of_shape(InferenceContext& ctx) {
   const DType dtype = tensor ? tensor->dtype() : DType::kFloat32;
   const auto sizes = ctx.elements(0);
   if (sizes) return ctx.set(0, dtype, *sizes);
-  const auto given = ctx.shape(0);
-  const auto rank = given && given->size() == 1 ? given->front().constant() : std::nullopt;
-  ctx.set(0, dtype, rank ? std::optional(ctx.fresh_shape(static_cast<std::size_t>(*rank))) : std::nullopt);
+  const auto rank = ctx.count_of_sizes(0);
+  ctx.set(0, dtype, rank ? std::optional(ctx.fresh_shape(*rank)) : std::nullopt);
 }
 
 void infer_filled_like(InferenceContext& ctx) { ctx.set(0, ctx.dtype_attribute("dtype", ctx.dtype(0)), ctx.shape(0)); }

@@ -68,14 +68,15 @@ void infer_optional(InferenceContext& ctx) {
   const Attribute* attribute = ctx.find_attribute("type");
   const auto* declared = attribute ? std::get_if<Type>(attribute) : nullptr;
   Type type = ctx.has(0) ? *ctx.find_type(0) : declared ? *declared : Type{};
-  const bool is_tensor = type.kind == Type::Kind::kTensor;
-  type.kind = Type::Kind::kOptional;
-  ctx.set(0, is_tensor ? std::move(type) : Type{});
+  const bool is_optional = type.kind == Type::Kind::kOptional || type.kind == Type::Kind::kOptionalSequence;
+  type.kind = type.kind == Type::Kind::kSequence ? Type::Kind::kOptionalSequence : Type::Kind::kOptional;
+  ctx.set(0, is_optional ? Type{} : std::move(type));
 }
 
 void infer_optional_element(InferenceContext& ctx) {
   Type type = ctx.has(0) ? *ctx.find_type(0) : Type{};
   if (type.kind == Type::Kind::kOptional) type.kind = Type::Kind::kTensor;
+  if (type.kind == Type::Kind::kOptionalSequence) type.kind = Type::Kind::kSequence;
   ctx.set(0, std::move(type));
 }
 

@@ -18,25 +18,13 @@ SymExpr product(const Shape& shape) {
   return total;
 }
 
-/// Rank of a result whose sizes an int64[n] gives.
-std::optional<std::size_t> rank_from(const InferenceContext& ctx, std::size_t sizes) {
-  const auto shape = ctx.shape(sizes);
-  const auto count = shape && shape->size() == 1 ? shape->front().constant() : std::nullopt;
-  return count ? std::optional(static_cast<std::size_t>(*count)) : std::nullopt;
-}
-
 std::int64_t clamped(std::int64_t position, std::int64_t count) {
   return std::clamp<std::int64_t>(position < 0 ? position + count : position, 0, count);
 }
 
 void infer_shape(InferenceContext& ctx) {
   const auto shape = ctx.shape(0);
-  if (!shape) {
-    const bool is_one = ctx.has_attribute("end") && ctx.integer("start", 0) >= 0 &&
-                        ctx.integer("end", 0) == ctx.integer("start", 0) + 1;
-    // One size of a tensor that has that axis, as whoever asks for it knows.
-    return ctx.set(0, DType::kInt64, Shape{is_one ? Dim(1) : ctx.fresh()});
-  }
+  if (!shape) return ctx.set(0, DType::kInt64, ctx.fresh_shape(1));  // a tensor without that axis gives none
   const auto count = static_cast<std::int64_t>(shape->size());
   const std::int64_t start = clamped(ctx.integer("start", 0), count);
   const std::int64_t end = std::max(start, clamped(ctx.integer("end", count), count));
@@ -68,16 +56,67 @@ Dim remaining(const InferenceContext& ctx, const std::optional<Shape>& data, con
   return ctx.fresh();
 }
 
+bool is_at_least(const SymExpr& size, std::int64_t least);
+
+/// The same of a symbol, which stands for a size, or of a call.
+bool is_factor_at_least(const SymExpr& factor, std::int64_t least) {
+  const auto call = factor.as_call();
+  if (!call) return least <= 0;
+  const auto& [function, arguments] = *call;
+  const auto holds = [&](const SymExpr& argument) { return is_at_least(argument, least); };
+  if (function == "Max") return std::ranges::any_of(arguments, holds);
+  if (function == "Min") return std::ranges::all_of(arguments, holds);
+  if (function == "Mod") return least <= 0 && is_at_least(arguments[1], 1);
+  const bool is_quotient = function == "FloorDiv" || function == "CeilDiv";
+  return least <= 0 && is_quotient && is_at_least(arguments[0], 0) && is_at_least(arguments[1], 1);
+}
+
+/// Whether an expression of sizes, none of which is less than 0, is never less than 0 or 1.
+bool is_at_least(const SymExpr& size, std::int64_t least) {
+  std::int64_t low = 0;
+  for (const SymExpr::Term& term : size.terms()) {
+    const auto are_at_least = [&](std::int64_t each) {
+      return std::ranges::all_of(term.factors, [&](const SymExpr& one) { return is_factor_at_least(one, each); });
+    };
+    if (term.factors.empty() || (term.coefficient > 0 && are_at_least(1))) {
+      low += term.coefficient;
+    } else if (term.coefficient < 0 || !are_at_least(0)) {
+      return false;
+    }
+  }
+  return low >= least;
+}
+
+/// Whether a size is 0 wherever another one is: every factor of that is one of each of its terms.
+bool is_zero_where(const SymExpr& other, const SymExpr& size) {
+  const auto terms = other.terms();
+  if (terms.size() != 1) return size == other;
+  return std::ranges::all_of(terms.front().factors, [&](const SymExpr& factor) {
+    const auto own = size.terms();
+    return std::ranges::all_of(own,
+                               [&](const SymExpr::Term& term) { return std::ranges::count(term.factors, factor); });
+  });
+}
+
+/// Whether a size that is asked for is that of the result, whatever it is at a run: 0 may stand for that of the tensor
+/// itself, and -1 for what the others leave.
+bool is_as_asked(const SymExpr& size, const std::optional<Shape>& data, std::size_t axis, bool copies) {
+  if (size.is_constant() || is_at_least(size, 1)) return true;
+  if (!is_at_least(size, 0)) return false;
+  return !copies || (data && (axis >= data->size() || is_zero_where(size, (*data)[axis])));
+}
+
 void infer_reshape(InferenceContext& ctx) {
   const auto data = ctx.shape(0);
   auto sizes = ctx.elements(1);
   if (!sizes) {
-    const auto rank = rank_from(ctx, 1);
+    const auto rank = ctx.count_of_sizes(1);
     return ctx.set(0, ctx.dtype(0), rank ? std::optional(ctx.fresh_shape(*rank)) : std::nullopt);
   }
 
   const bool copies = ctx.integer("allowzero", 0) == 0;
   for (std::size_t i = 0; i < sizes->size(); ++i) {
+    if (!is_as_asked((*sizes)[i], data, i, copies)) (*sizes)[i] = ctx.fresh();
     if ((*sizes)[i].constant() != 0 || !copies) continue;
     if (data && i >= data->size())
       ctx.fail(fmt::format("size {} is 0 (copied), but the tensor has rank {}", i, data->size()));
@@ -93,7 +132,7 @@ void infer_reshape(InferenceContext& ctx) {
   }
 
   ctx.set(0, ctx.dtype(0), std::move(*sizes));
-  if (const auto elements = ctx.elements(0); elements && rank_from(ctx, 1).value_or(2) <= 1)
+  if (const auto elements = ctx.elements(0); elements && ctx.count_of_sizes(1).value_or(2) <= 1)
     ctx.set_elements(*elements);
 }
 
@@ -168,7 +207,7 @@ void infer_expand(InferenceContext& ctx) {
   const auto data = ctx.shape(0);
   const auto sizes = ctx.elements(1);
   if (data && sizes) return ctx.set(0, ctx.dtype(0), ctx.broadcast(*data, *sizes));
-  const auto rank = rank_from(ctx, 1);
+  const auto rank = ctx.count_of_sizes(1);
   const bool is_known = data && rank;
   ctx.set(0, ctx.dtype(0), is_known ? std::optional(ctx.fresh_shape(std::max(*rank, data->size()))) : std::nullopt);
 }
@@ -177,7 +216,7 @@ void infer_tile(InferenceContext& ctx) {
   auto shape = ctx.shape(0);
   const auto repeats = ctx.elements(1);
   if (!shape) {
-    const auto rank = rank_from(ctx, 1);
+    const auto rank = ctx.count_of_sizes(1);
     return ctx.set(0, ctx.dtype(0), rank ? std::optional(ctx.fresh_shape(*rank)) : std::nullopt);
   }
   if (repeats && repeats->size() != shape->size()) {
@@ -267,6 +306,7 @@ std::optional<Dim> sliced_size(const Dim& size, const SymExpr& start, const SymE
   const auto first = start.constant();
   const auto last = end.constant();
 
+  if (step < 0 && last && *last >= kFar) return std::nullopt;  // none for ONNX, and all for onnxruntime
   if (count && first && last) {
     const std::int64_t low = step > 0 ? 0 : -1;
     const std::int64_t high = step > 0 ? *count : *count - 1;

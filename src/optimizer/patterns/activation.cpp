@@ -67,7 +67,8 @@ std::optional<Curve> curve_of(const Facts& facts, const Value* value) {
   for (std::size_t i = 0; sum && i < 2; ++i) {
     const auto number = facts.number(sum->find_input(i));
     const Product product = product_of(facts, sum->find_input(1 - i));
-    if (number && *number > 0 && product.factors.size() == 1 && is_about(product.number, *number, value->dtype()))
+    if (number && *number > 0 && product.factors.size() == 1 &&
+        is_same_rounded(product.number, *number, value->dtype()))
       return Curve{product.factors.front(), *number};
   }
   return std::nullopt;

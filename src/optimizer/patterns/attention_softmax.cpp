@@ -51,6 +51,9 @@ Mask mask_of(const Facts& facts, const std::vector<Step>& steps) {
     if (is_open(facts, step)) ++mask.open;
     if (step.shown) {
       ++mask.choices;
+      if (std::isfinite(step.number)) {
+        mask.sum = {std::min(mask.sum.low, step.number), std::max(mask.sum.high, step.number)};
+      }
     } else if (!step.summand) {
       mask.has_factor = true;
       mask.sum = {mask.sum.low * step.number, mask.sum.high * step.number};

@@ -13,6 +13,7 @@ namespace {
 struct Affine {
   at::Tensor scale;  ///< [channels]
   at::Tensor shift;  ///< [channels]
+  bool adds = true;  ///< whether it is more than a factor
 };
 
 /// A convolution whose weights are its own: nothing else reads what it gives, and weight and bias are constants.
@@ -61,7 +62,7 @@ bool is_finite(const at::Tensor& tensor) { return at::isfinite(tensor).all().ite
 /// The weights of the convolution with what comes behind it; nothing if a number does not fit into its dtype.
 struct Weights {
   at::Tensor weight;
-  at::Tensor bias;
+  at::Tensor bias;  ///< undefined where nothing is added: 0 would take the sign of -0
 };
 
 /// The weight with a number for each channel of the result, in float64.
@@ -75,6 +76,8 @@ at::Tensor scaled(const Convolution& convolution, const at::Tensor& scale) {
 
 std::optional<Weights> with_affine(const Convolution& convolution, const Affine& affine) {
   const at::Tensor weight = scaled(convolution, affine.scale).to(convolution.weight.scalar_type());
+  if (!convolution.bias.defined() && !affine.adds)
+    return is_finite(affine.scale) && is_finite(weight) ? std::optional(Weights{weight, {}}) : std::nullopt;
   at::Tensor bias = affine.shift;
   if (convolution.bias.defined()) bias = bias + convolution.bias.to(at::kDouble) * affine.scale;
   bias = bias.to(weight.scalar_type());
@@ -84,10 +87,13 @@ std::optional<Weights> with_affine(const Convolution& convolution, const Affine&
 
 void write_convolution(Rewriter& rewriter, const ir::Node& old, const Weights& weights) {
   Value& weight = rewriter.constant(ir::Tensor(weights.weight), old.input(1).name());
-  const std::string bias_name = old.find_input(2) ? old.input(2).name() : old.input(1).name() + ".bias";
-  Value& bias = rewriter.constant(ir::Tensor(weights.bias), bias_name);
+  std::vector<Value*> operands = {&old.input(0), &weight};
+  if (weights.bias.defined()) {
+    const std::string bias_name = old.find_input(2) ? old.input(2).name() : old.input(1).name() + ".bias";
+    operands.push_back(&rewriter.constant(ir::Tensor(weights.bias), bias_name));
+  }
   Value& result = rewriter.root().output();
-  rewriter.replace(result, rewriter.op(old.op(), {&old.input(0), &weight, &bias}, attributes_of(old), result.type()));
+  rewriter.replace(result, rewriter.op(old.op(), operands, attributes_of(old), result.type()));
 }
 
 Match match_affine(const Convolution& convolution, const Affine& affine) {
@@ -225,8 +231,8 @@ std::optional<Affine> affine_of(const ir::Node& node, std::size_t i, const at::T
   const at::Tensor zeros = at::zeros_like(numbers);
   if (node.op() == "Add") return Affine{ones, numbers};
   if (node.op() == "Sub") return i == 0 ? Affine{ones, -numbers} : Affine{-ones, numbers};
-  if (node.op() == "Mul") return Affine{numbers, zeros};
-  return i == 0 ? std::optional(Affine{numbers.reciprocal(), zeros}) : std::nullopt;
+  if (node.op() == "Mul") return Affine{numbers, zeros, false};
+  return i == 0 ? std::optional(Affine{numbers.reciprocal(), zeros, false}) : std::nullopt;
 }
 
 Match match_scale_or_bias(const Facts& facts, ir::Node& node) {
@@ -238,7 +244,9 @@ Match match_scale_or_bias(const Facts& facts, ir::Node& node) {
     const auto numbers = per_channel(facts, node.find_input(1 - i), node.output(), convolution->channels);
     if (!numbers) return Match::no("the other operand is no number for each channel");
     const auto affine = affine_of(node, i, *numbers);
-    return affine ? match_affine(*convolution, *affine) : Match::no("a number is divided by the convolution");
+    if (!affine) return Match::no("a number is divided by the convolution");
+    const bool has_other_zeros = !affine->adds && affine->scale.lt(0).any().item<bool>();
+    return has_other_zeros ? Match::no("a negative factor makes -0 of 0") : match_affine(*convolution, *affine);
   }
   return Match::no("no operand is a convolution of its own with constant weights");
 }

@@ -89,6 +89,14 @@ bool puts_nan(const Facts& facts, const ir::Node& where) {
   return number && std::isnan(*number);
 }
 
+/// Padding by itself, and gaps within a window, which may be larger than the picture then.
+bool has_other_windows(const ir::Node& pool) {
+  const ir::Attribute* automatic = pool.find_attribute("auto_pad");
+  const auto* gaps = find_ints_attribute(pool, "dilations");
+  return (automatic && std::get<std::string>(*automatic) != "NOTSET") ||
+         (gaps && std::ranges::any_of(*gaps, [](std::int64_t gap) { return gap != 1; }));
+}
+
 /// A lowering marks the windows with a NaN, as runtimes drop it from a maximum: with a second pool, of the flags of all
 /// elements. Of numbers that are not negative, minus the sum of a window has nothing that is positive, and is NaN where
 /// one of them is and nowhere else: what Relu leaves of it is to be added to the maximum. A convolution and an addition
@@ -105,6 +113,8 @@ Match match_marked_pool(const Facts& facts, ir::Node& node) {
   if (x.dtype() != DType::kFloat32 || !is_never_negative(facts, &x, visits))
     return Match::no("the pooled numbers may be negative");
   if (int_attribute(*flagged->pool, "ceil_mode", 0) != 0) return Match::no("a convolution has other windows");
+  if (has_other_windows(*flagged->pool))
+    return Match::no("a convolution takes no such windows, or refuses small pictures");
   if (!same_shape(found, node.output()) || !same_shape(node.input(0), node.output()))
     return Match::no("the flags or the numbers are stretched");
   const auto sizes = sizes_of_sum(*flagged->pool, x);

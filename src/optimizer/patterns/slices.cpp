@@ -142,7 +142,7 @@ Match match_part(const Facts& facts, ir::Node& node) {
       *shape_of(split->output()) == parts && axis_from_start(split->output(), int_attribute(node, "axis", 0)) == axis;
   if (!is_part) return Match::no("the entry is no part of the last axis");
   const ir::Dim& whole = shape_of(x)->back();
-  if (whole.is_constant() && whole != *count * *size) return Match::no("the parts are not all of the axis");
+  if (whole != *count * *size) return Match::no("the parts are not known to be all of the axis");  // of no sample
   const std::int64_t place = at->front() < 0 ? at->front() + *count->constant() : at->front();
   if (place < 0 || place >= *count->constant()) return Match::no("there is no such part");
   return Match([=, &node, &x, length = *size->constant()](Rewriter& rewriter) {
