@@ -589,7 +589,7 @@ def _bound_of_operators_at(trace: Trace, sizes: Sizes) -> AxisBound | None:
     """
     if len(sizes) != 1 or trace.example.has_indices() or not trace.trial.is_quick(trace.all_sizes(sizes)):
         return None
-    if not trace.refuses_beside_any(sizes) or not trace.runs_as_traced():
+    if not trace.refuses_beside_any(sizes) or is_raised_at(trace, sizes) or not trace.runs_as_traced():
         return None
     return AxisBound(
         condition=" and ".join(f"{trace.worded(symbol)} >= 2" for symbol in sizes),

@@ -19,8 +19,8 @@ from .solutions import solutions
 from .trace import Trace, domain_from_one, meets
 
 _BOUNDS = 6
-_CONDITIONS = 6  # of one way: a file asks for all of them
-_WAYS = 24  # that are looked for, without data
+_CONDITIONS = 10  # of one way: a file asks for all of them
+_WAYS = 40  # that are looked for, without data
 _AXES = 3  # of which sizes are found that go another way
 
 

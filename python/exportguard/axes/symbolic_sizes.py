@@ -67,9 +67,10 @@ class SymbolicSizes:
 
 
 def _is_of_code(guard: Any) -> bool:
-    """By the frame that asked, which torch 2.11 to 2.13 keep with a guard."""
+    """By the frame that asked, which torch 2.11 to 2.13 keep with a guard. What makes a number of a size stands in the
+    place of it in all that is asked behind it, whoever asked."""
     frame = guard.sloc.framework_loc
-    return is_users(getattr(frame, "filename", torch.__file__))
+    return isinstance(guard.expr, sympy.Eq) or is_users(getattr(frame, "filename", torch.__file__))
 
 
 def asks_for_data(error: BaseException) -> bool:

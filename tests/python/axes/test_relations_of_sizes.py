@@ -123,8 +123,8 @@ def example_of(model: torch.nn.Module, draw: random.Random) -> Sequence[int] | N
 
 
 def as_declared(onnx: OnnxModel, lengths: Sequence[int]) -> bool:
-    """Whether lengths are those that the file has for its inputs: `a_dim1 - 1` is what torch found an axis to be."""
-    axes = [str(each.shape[1]) for each in onnx.inputs]
+    """Whether lengths are those that the axes are kept as: `s74 - 1` is what torch found one to be."""
+    axes = [axis.size for axis in onnx.axes]
     known = {axis: length for axis, length in zip(axes, lengths, strict=True) if axis.isidentifier()}
     names = [{node.id for node in ast.walk(ast.parse(axis)) if isinstance(node, ast.Name)} for axis in axes]
     return all(
