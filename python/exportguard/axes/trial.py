@@ -162,8 +162,10 @@ class Trial:
         return Asked() if call is None else self._run.asked(call.inputs, self._program.inputs.sizes)
 
     def way_at(self, sizes: Sizes) -> Asked | None:
-        """What the model asks of these sizes alone, none of its data; None where that cannot be told."""
-        call = self._at(sizes)
+        """What the model asks of these sizes alone, none of its data; None where that cannot be told: numbers among the
+        inputs are asked as they are."""
+        has_numbers = any(isinstance(leaf, torch.SymInt | torch.SymFloat) for leaf in self._program.inputs.leaves)
+        call = self._at(sizes) if not has_numbers else None
         asked = None if call is None else self._run.asked_of_sizes(call.inputs, self._program.inputs.sizes)
         return None if asked is None or asked.is_cut_short else asked
 
