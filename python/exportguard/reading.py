@@ -193,7 +193,8 @@ def _axis_names(exported: Exported, inputs: Sequence[str]) -> Iterator[tuple[str
         if traced.taken[number] and isinstance(traced.leaves[number], torch.Tensor):
             for axis, asked in sorted(shape.axes.items()):
                 if not isinstance(asked, int):
-                    yield inputs[number], axis, name_of(asked) or _place_name(inputs[number], axis)
+                    name = name_of(asked) or _place_name(inputs[number], axis)
+                    yield inputs[number], axis, graph_name(name, ())
 
 
 def read_program(program: ExportedProgram, modules_as_functions: ModulesAsFunctions = ()) -> ReadProgram:

@@ -357,7 +357,7 @@ def test_sizes_that_the_file_refuses_are_told() -> None:
 
 
 def test_an_output_that_is_none_at_other_sizes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_core, "refuse_other_sizes", lambda model, checks: 0)
+    monkeypatch.setattr(_core, "refuse_other_sizes", lambda model, checks, names: 0)
     module = Returns(lambda x: (x, x + 1 if x.shape[1] > 4 else None)).eval()
     report = validate_module(module, (torch.randn(2, 6),), ({0: "batch", 1: "seq"},))
     assert report.sets[-1].error == "output 1 is a NoneType on these inputs, and a tensor when traced"

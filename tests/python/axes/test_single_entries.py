@@ -120,6 +120,11 @@ def test_types_tell_apart_what_may_be_another_size(names: str) -> None:
     assert [one[0], other[0], output[0]] == [2, 2, 2]
 
 
+def test_a_name_that_is_none_in_a_graph_is_written_as_one() -> None:
+    file = exported(OF_NO_SIZE["added"], ({1: "seq of x"}, {1: "seq of y"}))
+    assert [value.shape[1] for value in file.inputs] == ["seq_of_x", "seq_of_y"]
+
+
 def test_axes_of_the_same_name_go_by_it_together() -> None:
     class Three(torch.nn.Module):
         def forward(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
