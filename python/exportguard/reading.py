@@ -188,13 +188,15 @@ def read(exported: Exported, options: ExportOptions = ExportOptions()) -> ReadPr
 
 def _axis_names(exported: Exported, inputs: Sequence[str]) -> Iterator[tuple[str, int, str]]:
     """One without a name is called after its place."""
-    traced = exported.inputs
+    traced, names = exported.inputs, dict[str, str]()
     for number, shape in enumerate(exported.shapes):
         if traced.taken[number] and isinstance(traced.leaves[number], torch.Tensor):
             for axis, asked in sorted(shape.axes.items()):
                 if not isinstance(asked, int):
-                    name = name_of(asked) or _place_name(inputs[number], axis)
-                    yield inputs[number], axis, graph_name(name, ())
+                    label = name_of(asked) or _place_name(inputs[number], axis)
+                    name = names[label] if label in names else graph_name(label, names.values())
+                    names[label] = name
+                    yield inputs[number], axis, name
 
 
 def read_program(program: ExportedProgram, modules_as_functions: ModulesAsFunctions = ()) -> ReadProgram:
