@@ -18,7 +18,7 @@ from .limits import KINDS
 from .solutions import solutions
 from .trace import Trace, domain_from_one, meets
 
-_BOUNDS = 6
+_BOUNDS = 16
 _CONDITIONS = 10  # of one way: a file asks for all of them
 _WAYS = 40  # that are looked for, without data
 _AXES = 3  # of which sizes are found that go another way
