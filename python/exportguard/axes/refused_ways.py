@@ -26,9 +26,7 @@ _AXES = 3  # of which sizes are found that go another way
 
 def is_raised_at(trace: Trace, sizes: Sizes) -> bool:
     """Whether it is the user's own code that refuses these sizes, and what it asks says which others."""
-    is_own = trace.trial.is_of_own_module
-    way = trace.trial.way_at(trace.all_sizes(sizes)) if is_own else None
-    return way is not None and way.is_raised and _open_conditions(trace, way.of_code) is not None
+    return trace.trial.is_of_own_module and bool(_raised_way(trace, trace.all_sizes(sizes)))
 
 
 def bounds_of_refused_ways(trace: Trace, bounds: Sequence[AxisBound]) -> list[AxisBound]:
@@ -37,8 +35,8 @@ def bounds_of_refused_ways(trace: Trace, bounds: Sequence[AxisBound]) -> list[Ax
         return []
     told = [bound.holds for bound in bounds if bound.kind in KINDS and bound.holds is not None]
     found: list[AxisBound] = []
-    for sizes in _Ways(trace, told).raised():
-        way = [one for one in _way_at(trace, sizes) if one not in told]
+    for sizes in _sizes_of_ways(trace, told):
+        way = [one for one in _raised_way(trace, sizes) if one not in told]
         if not way or any(meets(way, trace, others) for others in trace.trial.agreed_sizes()):
             continue
         holds = sympy.Or(*map(sympy.Not, way))
@@ -57,48 +55,40 @@ def bounds_of_refused_ways(trace: Trace, bounds: Sequence[AxisBound]) -> list[Ax
     return found
 
 
-class _Ways:
-    """The ways of a model, as far as its questions of sizes tell them."""
-
-    def __init__(self, trace: Trace, told: Sequence[sympy.Basic]) -> None:
-        """`told` is what sizes are refused for, and is added to as more is found."""
-        self._trace, self._told = trace, told
-
-    def raised(self) -> Iterator[Sizes]:
-        """Sizes that were tried, and some of other ways than the model goes for those: one for each way."""
-        trial = self._trace.trial
-        for sizes in trial.refused_sizes():
-            if 0 not in sizes.values() and meets(self._told, self._trace, sizes) and is_raised_at(self._trace, sizes):
-                yield sizes
-        if self._trace.tests and trial.may_try_many and len(self._trace.free_symbols()) <= _AXES:
-            yield from self._looked_for()
-
-    def _looked_for(self) -> Iterator[Sizes]:
-        gone: list[sympy.Basic] = []
-        known = [self._trace.all_sizes({}), *self._trace.trial.agreed_sizes()]
-        for number in range(_WAYS):
-            sizes = known.pop(0) if known and not number else self._beyond(gone)
-            way = None if sizes is None else self._trace.trial.way_at(sizes)
-            conditions = None if way is None else _open_conditions(self._trace, way.of_code)
-            if sizes is None or way is None or not conditions:
-                return
-            gone.append(sympy.Or(*map(sympy.Not, conditions)))
-            if way.is_raised:
-                yield sizes
-
-    def _beyond(self, gone: Sequence[sympy.Basic]) -> Sizes | None:
-        """Sizes that go none of these ways, and are not refused as far as is known."""
-        spans = domain_from_one(self._trace)
-        larger = {symbol: Range(max(span.low, 2), span.high) for symbol, span in spans.items()}
-        wanted = [*gone, *self._told, *self._trace.assumed_as_asked]
-        found = itertools.chain.from_iterable(solutions(wanted, domain) for domain in (larger, spans))
-        complete = (self._trace.all_sizes(sizes) for sizes in found)
-        return next((sizes for sizes in complete if meets([*gone, *self._trace.known], self._trace, sizes)), None)
+def _sizes_of_ways(trace: Trace, told: Sequence[sympy.Basic]) -> Iterator[Sizes]:
+    """Those that the model was seen to refuse, and some of other ways than it is known to go; `told` is what sizes are
+    refused for, and is added to as more is found."""
+    for sizes in trace.trial.refused_sizes():
+        if 0 not in sizes.values() and meets(told, trace, sizes):
+            yield sizes
+    if not trace.tests or not trace.trial.may_try_many or len(trace.free_symbols()) > _AXES:
+        return
+    gone: list[sympy.Basic] = []
+    next_sizes: Sizes | None = trace.all_sizes({})
+    while next_sizes is not None and len(gone) < _WAYS:
+        way = trace.trial.way_at(next_sizes)
+        conditions = None if way is None else _open_conditions(trace, way.of_code)
+        if not conditions:
+            return
+        gone.append(sympy.Or(*map(sympy.Not, conditions)))
+        yield next_sizes
+        next_sizes = _beyond(trace, gone, told)
 
 
-def _way_at(trace: Trace, sizes: Sizes) -> Sequence[sympy.Basic]:
+def _beyond(trace: Trace, gone: Sequence[sympy.Basic], told: Sequence[sympy.Basic]) -> Sizes | None:
+    """Sizes that go none of these ways, and are not refused as far as is known."""
+    spans = domain_from_one(trace)
+    larger = {symbol: Range(max(span.low, 2), span.high) for symbol, span in spans.items()}
+    wanted = [*gone, *told, *trace.assumed_as_asked]
+    found = itertools.chain.from_iterable(solutions(wanted, domain) for domain in (larger, spans))
+    complete = (trace.all_sizes(sizes) for sizes in found)
+    return next((sizes for sizes in complete if meets([*gone, *trace.known], trace, sizes)), None)
+
+
+def _raised_way(trace: Trace, sizes: Sizes) -> Sequence[sympy.Basic]:
+    """What the user's own code asks of sizes until it raises; nothing if it does not, or that cannot be told."""
     way = trace.trial.way_at(sizes)
-    conditions = _open_conditions(trace, way.of_code) if way is not None else None
+    conditions = _open_conditions(trace, way.of_code) if way is not None and way.is_raised else None
     return conditions if conditions and meets(conditions, trace, sizes) else ()
 
 

@@ -73,6 +73,7 @@ class Trial:
         self._looked_at: collections.Counter[sympy.Basic] = collections.Counter()
         self._calls: dict[Any, TriedCall | None] = {}
         self._sizes: dict[Any, Sizes] = {}
+        self._ways: dict[Any, Asked | None] = {}
         self._outcomes: dict[TriedCall, Outcome] = {}
         self._refused_vast: dict[Any, bool] = {}
 
@@ -164,10 +165,13 @@ class Trial:
     def way_at(self, sizes: Sizes) -> Asked | None:
         """What the model asks of these sizes alone, none of its data; None where that cannot be told: numbers among the
         inputs are asked as they are."""
-        has_numbers = any(isinstance(leaf, torch.SymInt | torch.SymFloat) for leaf in self._program.inputs.leaves)
-        call = self._at(sizes) if not has_numbers else None
-        asked = None if call is None else self._run.asked_of_sizes(call.inputs, self._program.inputs.sizes)
-        return None if asked is None or asked.is_cut_short else asked
+        key, leaves = _key(sizes), self._program.inputs.leaves
+        if key not in self._ways:
+            has_numbers = any(isinstance(leaf, torch.SymInt | torch.SymFloat) for leaf in leaves)
+            call = self._at(sizes) if not has_numbers else None
+            asked = None if call is None else self._run.asked_of_sizes(call.inputs, self._program.inputs.sizes)
+            self._ways[key] = None if asked is None or asked.is_cut_short else asked
+        return self._ways[key]
 
     def refused_sizes(self) -> list[Sizes]:
         """Those that were tried and that the model refuses."""

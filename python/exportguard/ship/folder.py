@@ -84,9 +84,8 @@ def export_model(
         result.bytes = sum(path.stat().st_size for name in result.files for path in staging.glob(f"{name}*"))
         if options.runtime == "transformers.js":
             arrange_for_transformers_js(staging, result.files)
-        if options.verify:  # of what was not compared there is nothing that a change could be told from
-            with timer("digests", "summing up the files"):
-                result.sha256 = digests_of(staging)
+        with timer("digests", "summing up the files"):  # if what they give is known as well
+            result.sha256 = digests_of(staging, are_summed=options.verify)
         result.seconds = dict(timer.seconds)
         (staging / REPORT).write_text(json.dumps(result.as_dict(), indent=1) + "\n", encoding="utf-8")
     return result

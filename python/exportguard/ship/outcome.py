@@ -82,8 +82,8 @@ class ExportedFolder:
     model's own code calls it has no input. `kept_float32` are the modules that stayed wide, `float32_io` the inputs and
     outputs of all files that are. `comparisons` are those with eager, `runtime_agrees` whether the runtime
     itself generated the same tokens; None where it was not run. `agreement` is that of a quantized file, `bytes` the
-    size of the files with their weights, `sha256` the digests of all in the folder but the report, by their paths; none
-    where nothing was compared."""
+    size of the files with their weights, `sha256` the digests of all in the folder but the report, by their paths; None
+    for each where nothing was compared."""
 
     folder: str
     model: str
@@ -105,7 +105,7 @@ class ExportedFolder:
     bytes: int = 0
     runtime_agrees: bool | None = None
     seconds: dict[str, float] = field(default_factory=dict)
-    sha256: dict[str, str] = field(default_factory=dict)
+    sha256: dict[str, str | None] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """For the report in the folder."""

@@ -89,7 +89,7 @@ def validate_export(
     return report
 
 
-def _proved_files(told: Mapping[str, Any]) -> dict[str, str]:
+def _proved_files(told: Mapping[str, Any]) -> dict[str, str | None]:
     """The digests of the ONNX files, their weights, and the calls; configurations are for people to change."""
     digests = told.get("sha256", {})
     return {name: digest for name, digest in digests.items() if name == EXAMPLES or ".onnx" in Path(name).name}

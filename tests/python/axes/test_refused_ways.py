@@ -15,8 +15,9 @@ import pytest
 import torch
 from random_programs import model_of
 
-from exportguard import OnnxModel, to_onnx
+from exportguard import to_onnx
 from exportguard.errors import ExportGuardError
+from verdicts import answer, verdicts
 
 ATOMS = (
     "h > 4", "w > 4", "h % 2 == 0", "w % 3 == 0", "h == w", "h <= 7", "w != 5", "h * w > 12", "h + w < 14", "h > w",
@@ -53,28 +54,6 @@ def source_of(seed: int) -> str:
     return _CLASS + draw.choice(FORMS).format(condition(draw), condition(draw))
 
 
-def answer(model: torch.nn.Module, x: torch.Tensor) -> torch.Tensor | None:
-    try:
-        return model(x)  # type: ignore[no-any-return]
-    except (AssertionError, ValueError):
-        return None
-
-
-def verdicts(model: torch.nn.Module, file: OnnxModel) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for sizes in SIZES:
-        x = torch.randn(sizes)
-        expected = answer(model, x)
-        try:
-            (got,) = file.run({"x": x}).values()
-        except RuntimeError:
-            found["both stop" if expected is None else "stops"] += 1
-        else:
-            same = expected is not None and torch.allclose(got, expected, atol=1e-5)
-            found["right" if same else "answers" if expected is None else "wrong"] += 1
-    return found
-
-
 def outcome_of(seed: int, rewrite: Any = ()) -> str:
     model = model_of(source_of(seed), f"/refused ways {seed}.py").eval()
     taken = [sizes for sizes in SIZES if min(sizes) > 1 and answer(model, torch.randn(sizes)) is not None]
@@ -85,7 +64,7 @@ def outcome_of(seed: int, rewrite: Any = ()) -> str:
         file = to_onnx(model, (example,), dynamic_shapes=({0: "h", 1: "w"},), rewrite=rewrite)
     except ExportGuardError:
         return "refused"
-    found = verdicts(model, file)
+    found = verdicts(model, file, SIZES)
     return next((word for word in ("wrong", "answers", "stops") if found[word]), "right")
 
 
