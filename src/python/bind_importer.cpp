@@ -29,8 +29,9 @@ void bind_importer(py::module_& m) {
         "A torch.export.ExportedProgram as a graph of torch operators; dim_names: torch's symbol to the user's name.");
   m.def("functionalize", &functionalize, py::arg("model"), py::call_guard<py::gil_scoped_release>(),
         "Frees a graph of side effects; returns the number of writes and of outputs added for written inputs.");
-  m.def("alike_in_own_memory", &alike_in_own_memory, py::arg("model"),
-        "A tensor without data that looks like another one without data, in memory of its own.");
+  m.def("alike_in_own_memory", &alike_in_own_memory, py::arg("model"), py::arg("dtype") = py::none(),
+        "A tensor without data that looks like another one without data, in memory of its own; of a dtype, if one is "
+        "given, in memory that holds its elements alone.");
   bind_operator_calls(m);
 }
 

@@ -146,11 +146,12 @@ std::optional<std::int64_t> stride_mark(py::handle node, const FxOperator& op, F
 
 }  // namespace
 
-at::Tensor alike_in_own_memory(const at::Tensor& model) {
-  const c10::SymInt bytes = model.storage().sym_nbytes();
+at::Tensor alike_in_own_memory(const at::Tensor& model, std::optional<at::ScalarType> type) {
   auto copy = model.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), true);
-  copy->set_storage_keep_dtype(
-      c10::Storage(c10::Storage::use_byte_size_t(), bytes, c10::GetAllocator(c10::kMeta), /*resizable=*/true));
+  const caffe2::TypeMeta made = type ? c10::scalarTypeToTypeMeta(*type) : copy->dtype();
+  const c10::SymInt bytes = type ? model.sym_numel() * made.itemsize() : model.storage().sym_nbytes();
+  const c10::Storage memory(c10::Storage::use_byte_size_t(), bytes, c10::GetAllocator(c10::kMeta), /*resizable=*/true);
+  copy->set_storage_and_dtype(memory, made);
   return at::Tensor(std::move(copy));
 }
 

@@ -40,8 +40,9 @@ class [[gnu::visibility("hidden")]] FxMemory {
 };
 
 /// A tensor without data that looks like another one, in memory of its own. What is known of its symbolic layout is
-/// known of the copy as well, where a new tensor of these sizes would have to find it out again.
-at::Tensor alike_in_own_memory(const at::Tensor& model);
+/// known of the copy as well, where a new tensor of these sizes would have to find it out again. With a type it is a
+/// tensor of that, and its memory is as large as its elements are.
+at::Tensor alike_in_own_memory(const at::Tensor& model, std::optional<at::ScalarType> type = std::nullopt);
 
 /// The example value of a node; null if it has none. Borrowed from the node.
 py::handle example_of(py::handle node);

@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from exportguard.repeats.keys import Local, UncomparableError, appearance, is_comparable, scalar_key, thread_state
 from exportguard.repeats.likenesses import Likeness
 from exportguard.repeats.paths import leaves
+from exportguard.repeats.pointwise import Operand, Pointwise
 
 _OF_NO_PATH = Local.of(0)
 
@@ -30,9 +31,12 @@ class Answers:
         self._known: dict[Any, Likeness | tuple[Likeness, ...]] = {}
         self._is_asked_once: dict[Any, bool] = {}
         self._likenesses: dict[int, Likeness] = {}  # by the identity of a result, which may be another tensor by now
+        self._pointwise = Pointwise()
 
     def of(self, mode: Any, call: tuple[Any, Any, Any], ask: Callable[[], Any]) -> Any:
         """What `ask` returns for the operator, arguments and keywords of a call, or results that look like it.
+
+        An operator of elements is not asked where the expressions of its operands tell all.
 
         :param mode: the fake tensors' mode; that of a model has answers of its own, which are not looked at
         """
@@ -40,18 +44,20 @@ class Answers:
         self._mode = self._mode or mode
         if mode is not self._mode or mode.propagate_real_tensors or not self._may_know(func):
             return ask()
-        tensors: list[Any] = []
+        operands: list[Operand] = []
         try:
-            key = (func, _key((args, *kwargs.items()), tensors), thread_state(), torch.is_inference_mode_enabled())
+            key = (func, _key((args, *kwargs.items()), operands), thread_state(), torch.is_inference_mode_enabled())
         except UncomparableError:
             return ask()
-        for tensor in tensors:
-            self._look_again(tensor)
+        for operand in operands:
+            self._look_again(operand.tensor)
         known = self._known.get(key)
         if known is not None:
             return tuple(map(_made, known)) if isinstance(known, tuple) else _made(known)
-        result = ask()
-        self._note(key, result, tensors)
+        result = self._pointwise.result(mode, call, operands)
+        if result is None:
+            result = ask()
+        self._note(key, result, operands)
         return result
 
     def _may_know(self, func: Any) -> bool:
@@ -66,10 +72,10 @@ class Answers:
         if likeness is not None:
             likeness.look_again(tensor)
 
-    def _note(self, key: Any, result: Any, tensors: list[Any]) -> None:
+    def _note(self, key: Any, result: Any, operands: list[Operand]) -> None:
         """Keeps new tensors alone, whose sizes are made of those that were given: no views, no sizes of data."""
         results = result if isinstance(result, tuple) else (result,)
-        if not all(map(_is_plain, results)) or _shares_memory(results, tensors):
+        if not all(map(_is_plain, results)) or _shares_memory(results, operands):
             return
         try:
             likenesses = tuple([Likeness(_OF_NO_PATH, one, None) for one in results])
@@ -90,13 +96,13 @@ def _makes_the_same_again(func: Any) -> bool:
     return not func._schema.is_mutable and all(one.name != "pin_memory" for one in func._schema.arguments)
 
 
-def _key(value: Any, tensors: list[Any]) -> Any:
+def _key(value: Any, operands: list[Operand]) -> Any:
     """The key of arguments, whose tensors are added to a list."""
     if isinstance(value, torch.Tensor):
-        tensors.append(value)
-        return appearance(value)
+        operands.append(Operand(value, appearance(value)))
+        return operands[-1].look
     if type(value) is list or type(value) is tuple:
-        return tuple([_key(item, tensors) for item in value])
+        return tuple([_key(item, operands) for item in value])
     return scalar_key(value)
 
 
@@ -105,9 +111,9 @@ def _is_plain(result: object) -> bool:
     return type(result) is FakeTensor and not result.requires_grad
 
 
-def _shares_memory(results: tuple[Any, ...], tensors: list[Any]) -> bool:
+def _shares_memory(results: tuple[Any, ...], operands: list[Operand]) -> bool:
     """Whether a result has the memory of another one, or of a tensor that was given."""
-    memories = {tensor.untyped_storage()._cdata for tensor in tensors}
+    memories = {operand.tensor.untyped_storage()._cdata for operand in operands}
     own = {result.untyped_storage()._cdata for result in results}
     return len(own) < len(results) or not memories.isdisjoint(own)
 
