@@ -184,9 +184,9 @@ def compared(seed: int) -> str:
 
 @pytest.mark.parametrize("block", range(8))
 def test_results_look_as_torch_says(block: int, without_gradients: None) -> None:
-    counts = [compared(seed) for seed in range(250 * block, 250 * (block + 1))]
-    assert counts.count("known") > 25
-    assert counts.count("left to torch") > 25
+    counts = [compared(seed) for seed in range(150 * block, 150 * (block + 1))]
+    assert counts.count("known") > 15
+    assert counts.count("left to torch") > 15
 
 
 if __name__ == "__main__":
