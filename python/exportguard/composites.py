@@ -218,8 +218,34 @@ def fractional_max_pool3d(
     return _fractional_max_pool(self, kernel_size, output_size, random_samples.unbind(-1))
 
 
+def copied(self: torch.Tensor, src: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    """`Tensor.copy_` as a functional program has it: `src` in the place of all elements."""
+    return src.to(self.dtype).expand_as(self)
+
+
+def trilinear(
+    i1: torch.Tensor,
+    i2: torch.Tensor,
+    i3: torch.Tensor,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> torch.Tensor:
+    """`aten::_trilinear`, which a functional program has in the place of `bilinear`: the product of three tensors, each
+    with new axes of one entry at the places that are told, summed over some axes."""
+    axes = [*range(i1.ndim + len(expand1))]
+    operands: list[Any] = []
+    for tensor, expanded in ((i1, expand1), (i2, expand2), (i3, expand3)):
+        operands += [tensor, [axis for axis in axes if axis not in expanded]]
+    return torch.einsum(*operands, [axis for axis in axes if axis not in sumdim])
+
+
 #: By the operator, what the conversion makes of those that a trace leaves as they are.
 CONVERTED: dict[Any, _Made] = {
+    _aten.copy.default: copied,
+    _aten._trilinear.default: trilinear,
     _aten.hamming_window.default: hamming_window,
     _aten.hamming_window.periodic: hamming_window,
     _aten.hamming_window.periodic_alpha: hamming_window,

@@ -92,7 +92,8 @@ def to_onnx(
     def exported(options: ExportOptions) -> Exported:
         if isinstance(model_or_program, ExportedProgram):
             _require_fitting(model_or_program, () if kwargs else args)
-            return Exported(model_or_program, _shapes_of_program(model_or_program, dynamic_shapes))
+            shapes = _shapes_of_program(model_or_program, dynamic_shapes)
+            return Exported(model_or_program, shapes, is_given=True)
         return exported_module(
             ExportRequest.of(
                 model_or_program, args, kwargs, dynamic_shapes=dynamic_shapes, options=options, rewrite=rewrite

@@ -122,6 +122,8 @@ class _Call:
         with mode, torch.no_grad():
             operands = [sizes.example(operand) for operand in _operands(self.arguments)]
             module = make_fx(self._run)(*operands)
+            for node, operand in zip(module.graph.find_nodes(op="placeholder"), operands, strict=True):
+                node.meta.setdefault("val", operand)  # which make_fx leaves out of a size that has become a number
             if is_given:
                 _require_alike(self._run_operator(*operands), self._run(*operands))
         if sizes.shape_env.replacements:

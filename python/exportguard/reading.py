@@ -23,9 +23,12 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils import _pytree as pytree
 
 from . import _core
+from .autocast_regions import require_recorded_dtypes
 from .axes.bound import AxisBound
 from .axes.limits import Limit, limits_of
 from .axes.recording import Decision
+from .axes.regions import place_of
+from .axes.told_guards import limits_of_program
 from .axes.torch_export import require_one_kind
 from .axes.traced_program import traced_inputs
 from .axes.vmaps import without_vmaps
@@ -33,6 +36,7 @@ from .axis_report import AxisOutcome, axis_outcomes
 from .cache_names import input_name, output_name
 from .dynamic_shapes import LeafShape, graph_name, name_of
 from .errors import REFUSALS, AxisError, InvalidArgumentError, LoweringError
+from .example import Place
 from .joined_parts import are_alone
 from .module_functions import FunctionName, ModulesAsFunctions, functions_of_program
 from .phases import phase, recorded_phases
@@ -41,6 +45,7 @@ from .repeats.markers import expand as expand_markers
 from .request import ExportOptions
 from .rewrites.automatic import RewritingStep, loops_left
 from .signature import TracedInputs, symbol_names
+from .size_checks import SizeCheck, size_checks
 
 logger = logging.getLogger(__name__)
 
@@ -59,8 +64,9 @@ class Exported:
     those of each trace, `seconds` those of each phase, `decisions` what torch decided about sizes, `untested` why its
     tests on sizes are no branches. `may_rewrite` if nothing is rewritten that might be. `joined` has the places of the
     outputs that have all parts of a list behind each other, `limits` the sizes of a program of several ways at which it
-    is not the model (None: those that `bounds` tell). The program may have markers in the place of blocks that
-    were not traced; `expanded` has none.
+    is not the model (None: those that `bounds` tell). A program that `is_given` was exported by somebody else, and says
+    itself where it holds. The program may have markers in the place of blocks that were not traced; `expanded` has
+    none.
     """
 
     program: ExportedProgram
@@ -76,6 +82,7 @@ class Exported:
     may_rewrite: bool = False
     joined: Set[int] = frozenset()
     limits: Sequence[Limit] | None = None
+    is_given: bool = False
 
     @functools.cached_property
     def inputs(self) -> TracedInputs:
@@ -87,8 +94,10 @@ class Exported:
         expand_markers(self.program.graph_module)
         return self.program
 
-    def told_limits(self) -> Sequence[Limit]:
-        """The sizes at which the program is not the model, as far as those of its inputs tell."""
+    def told_limits(self, names: Sequence[str]) -> Sequence[Limit]:
+        """The sizes at which the program is not the model, as far as those of its inputs, of these names, tell."""
+        if self.is_given:
+            return limits_of_program(self.program, self.inputs, names)
         return limits_of(self.inputs, self.bounds or ()) if self.limits is None else self.limits
 
     def axes(self) -> list[AxisOutcome]:
@@ -155,6 +164,11 @@ class ReadProgram:
     inputs: Sequence[str] = ()
     axis_names: Sequence[tuple[str, int, str]] = ()
 
+    @property
+    def checks(self) -> list[SizeCheck]:
+        """Those that a program's limits say without running anything, for C++."""
+        return size_checks(self.limits, self.inputs, lambda answer: False)
+
 
 def read(exported: Exported, options: ExportOptions = ExportOptions()) -> ReadProgram:
     """The graph of what was exported, whose weights it shares.
@@ -162,14 +176,17 @@ def read(exported: Exported, options: ExportOptions = ExportOptions()) -> ReadPr
     Raises:
         InvalidArgumentError: there are more or fewer names of the user's own than values, or no module of a class.
         LoweringError: strides of a view, with the line of the model.
+        ProgramError: within torch.autocast other dtypes than were recorded.
     """
     with recorded_phases() as seconds, phase("reading the program"):
         plain = replace(exported, program=without_vmaps(exported.program))
         program, wanted = plain.program, options.modules_as_functions
         _refuse_strides_of_views(program)
+        require_recorded_dtypes(program)
         require_one_kind(program)
         functions = functions_of_program(program, wanted) if wanted else {}
         names = program_names(plain, inputs=options.input_names, outputs=options.output_names)
+        limits = exported.told_limits(names.inputs)
         graph = _core.import_program(
             program, input_names=names.inputs, output_names=names.outputs, dim_names=names.dims
         )
@@ -180,15 +197,19 @@ def read(exported: Exported, options: ExportOptions = ExportOptions()) -> ReadPr
         axes=exported.axes(),
         rewriting_steps=exported.rewriting_steps,
         seconds={**exported.seconds, **seconds},
-        limits=exported.told_limits(),
+        limits=limits,
         inputs=names.inputs,
-        axis_names=[*_axis_names(exported, names.inputs)],
+        axis_names=[*_axis_names(exported, names.inputs, limits)],
     )
 
 
-def _axis_names(exported: Exported, inputs: Sequence[str]) -> Iterator[tuple[str, int, str]]:
-    """One without a name is called after its place."""
+def _axis_names(exported: Exported, inputs: Sequence[str], limits: Sequence[Limit]) -> Iterator[tuple[str, int, str]]:
+    """One without a name is called after its place.
+
+    Of a program that was given those that a condition is about: its symbols have found equal what a file has to check.
+    """
     traced, names = exported.inputs, dict[str, str]()
+    told: set[Place] = set()
     for number, shape in enumerate(exported.shapes):
         if traced.taken[number] and isinstance(traced.leaves[number], torch.Tensor):
             for axis, asked in sorted(shape.axes.items()):
@@ -196,12 +217,19 @@ def _axis_names(exported: Exported, inputs: Sequence[str]) -> Iterator[tuple[str
                     label = name_of(asked) or _place_name(inputs[number], axis)
                     name = names[label] if label in names else graph_name(label, names.values())
                     names[label] = name
+                    told.add(Place(number, axis))
                     yield inputs[number], axis, name
+    if exported.is_given:
+        places = {place_of(symbol) for limit in limits for symbol in limit.holds.free_symbols}
+        for place in sorted(places - told, key=lambda place: (place.leaf, place.axis)):
+            name = graph_name(_place_name(inputs[place.leaf], place.axis), names.values())
+            names[name] = name
+            yield inputs[place.leaf], place.axis, name
 
 
 def read_program(program: ExportedProgram, modules_as_functions: ModulesAsFunctions = ()) -> ReadProgram:
     """The same of a program for C++, which asks for no more than that."""
-    return read(Exported(program), ExportOptions(modules_as_functions=modules_as_functions))
+    return read(Exported(program, is_given=True), ExportOptions(modules_as_functions=modules_as_functions))
 
 
 def returned_leaves(program: ExportedProgram) -> list[bool]:

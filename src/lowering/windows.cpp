@@ -43,13 +43,6 @@ Numbers kernels_first(std::size_t spatial) {
   return order;
 }
 
-Value* with_bias(LoweringContext& ctx, Value* y, Value* bias, std::size_t spatial) {
-  if (bias == nullptr) return y;
-  Numbers behind;
-  for (std::size_t i = 0; i < spatial; ++i) behind.push_back(static_cast<std::int64_t>(i) + 1);
-  return ctx.op("Add", {y, ctx.unsqueeze(bias, behind)});
-}
-
 /// `stride` - 1 zeros behind each element of an axis.
 Value* spread_apart(LoweringContext& ctx, Value* x, std::int64_t axis, std::int64_t stride) {
   if (stride == 1) return x;
@@ -89,6 +82,13 @@ Value* weight_of_inverse(LoweringContext& ctx, Value* weight, std::int64_t group
 }
 
 }  // namespace
+
+Value* with_bias(LoweringContext& ctx, Value* y, Value* bias, std::size_t spatial) {
+  if (bias == nullptr) return y;
+  Numbers behind;
+  for (std::size_t i = 0; i < spatial; ++i) behind.push_back(static_cast<std::int64_t>(i) + 1);
+  return ctx.op("Add", {y, ctx.unsqueeze(bias, behind)});
+}
 
 std::vector<Size> window_counts(LoweringContext& ctx, Value* x, const WindowGrid& grid) {
   const std::size_t count = grid.spatial();

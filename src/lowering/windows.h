@@ -30,6 +30,9 @@ Value* windows_of(LoweringContext& ctx, Value* x, const WindowGrid& grid, const 
 /// The sums over the first `counts` windows: [batch, channels, counts…].
 Value* window_sums(LoweringContext& ctx, Value* x, const WindowGrid& grid, const std::vector<Size>& counts);
 
+/// The bias ([channels], or null for none) added to each channel of a result with so many spatial axes.
+Value* with_bias(LoweringContext& ctx, Value* y, Value* bias, std::size_t spatial);
+
 /// A convolution as a product of matrices: the weight is [out, in / groups, kernel…], the bias [out] or null.
 Value* convolved(LoweringContext& ctx, const std::vector<Value*>& operands, const WindowGrid& grid,
                  std::int64_t groups);

@@ -3,11 +3,11 @@
 #include <exportguard/lowering/fused_attention.h>
 #include <exportguard/lowering/kept_apart.h>
 #include <exportguard/lowering/lower.h>
-#include <exportguard/lowering/size_checks.h>
 #include <exportguard/lowering/widening.h>
 #include <pybind11/stl.h>
 
 #include "python/bindings.h"
+#include "python/size_checks.h"
 
 namespace exportguard::python {
 namespace {
@@ -24,27 +24,6 @@ std::map<std::string, std::vector<std::string>> target_kernels(std::string_view 
     for (const DType dtype : dtypes) rows[op].emplace_back(name(dtype));
   }
   return rows;
-}
-
-using TextRelation = std::tuple<std::string, std::string, std::string, bool>;
-using NamedSize = std::tuple<std::string, std::string, std::int64_t>;
-using NamedAxis = std::tuple<std::string, std::int64_t, std::string>;
-using NamedCheck = std::tuple<std::string, std::vector<TextRelation>, std::vector<NamedSize>>;
-
-std::size_t refuse_other_sizes(ir::Model& model, const std::vector<NamedCheck>& checks,
-                               const std::vector<NamedAxis>& names) {
-  std::vector<lowering::SizeCheck> made;
-  for (const auto& [condition, relations, sizes] : checks) {
-    lowering::SizeCheck& check = made.emplace_back();
-    check.condition = condition;
-    for (const auto& [op, first, second, holds] : relations) {
-      check.any_of.push_back({op, SymExpr::parse(first), SymExpr::parse(second), holds});
-    }
-    for (const auto& [symbol, input, axis] : sizes) check.sizes.push_back({symbol, input, axis});
-  }
-  std::vector<lowering::AxisName> called;
-  for (const auto& [input, axis, name] : names) called.push_back({input, axis, name});
-  return lowering::refuse_other_sizes(model, made, called);
 }
 
 std::vector<std::string> lowering_targets() { return lowering::LoweringTable::builtin().targets(); }

@@ -2,6 +2,7 @@
 
 #include <exportguard/common/errors.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/python_variable.h>
 
 #include <unordered_map>
 #include <unordered_set>
@@ -83,8 +84,9 @@ class ProgramReader {
     if (value.literal) return value;
     const ir::Type type = context_.types.type(example);
     if (type.dtype == DType::kUndefined) {
-      throw ImportError(fmt::format("input {} is a {}; only tensors, numbers, texts and None can be converted", name,
-                                    Py_TYPE(example.ptr())->tp_name));
+      const char* kind = example ? Py_TYPE(example.ptr())->tp_name : "placeholder without an example value";
+      throw ImportError(
+          fmt::format("input {} is a {}; only tensors, numbers, texts and None can be converted", name, kind));
     }
     value.value = &model_.graph->add_input(name, type);
     return value;
@@ -96,7 +98,12 @@ class ProgramReader {
     if (!tensors.contains(spec.target)) {
       throw ImportError(fmt::format("the program has no tensor for {} '{}'", spec.kind, spec.target));
     }
-    return tensors[spec.target.c_str()];
+    py::object tensor = tensors[spec.target.c_str()];
+    if (!THPVariable_Check(tensor.ptr())) {
+      throw ImportError(fmt::format("the program has a {} for {} '{}', which is no tensor",
+                                    Py_TYPE(tensor.ptr())->tp_name, spec.kind, spec.target));
+    }
+    return tensor;
   }
 
   const py::object& object_;

@@ -16,6 +16,7 @@ FxTypes::FxTypes(const std::map<std::string, std::string>& dim_names) {
 
 ir::Type FxTypes::type(py::handle value) {
   PyObject* object = value.ptr();
+  if (object == nullptr) return {};  // nothing is known of it
   if (THPVariable_Check(object)) {
     const at::Tensor& tensor = THPVariable_Unpack(object);
     const c10::SymIntArrayRef sizes = tensor.sym_sizes();

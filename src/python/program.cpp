@@ -16,14 +16,17 @@
 #include "exportguard/python/interpreter.h"
 #include "python/bindings.h"
 #include "python/operator_trace.h"
+#include "python/size_checks.h"
 
 namespace exportguard::python {
 namespace {
 
-/// A program as Python reads it: its graph, and the modules that are to be functions, by path.
+/// A program as Python reads it: its graph, the modules that are to be functions, by path, and where it holds.
 struct ReadProgram {
   ir::Model model;
   std::map<std::string, optimizer::FunctionName> functions;
+  std::vector<NamedCheck> checks;
+  std::vector<NamedAxis> axis_names;
 };
 
 ReadProgram read(std::string_view expression, const std::vector<std::string>& modules_as_functions) {
@@ -35,7 +38,11 @@ ReadProgram read(std::string_view expression, const std::vector<std::string>& mo
     const py::object program = py::eval(std::string(expression), globals);
     const py::object found =
         py::module_::import("exportguard.reading").attr("read_program")(program, modules_as_functions);
-    ReadProgram result{std::move(found.attr("graph").cast<ir::Model&>()), {}};
+    const py::object checks = found.attr("checks");
+    ReadProgram result{std::move(found.attr("graph").cast<ir::Model&>()),
+                       {},
+                       checks.cast<std::vector<NamedCheck>>(),
+                       found.attr("axis_names").cast<std::vector<NamedAxis>>()};
 
     using Names = std::map<std::string, std::pair<std::string, std::string>>;
     for (const auto& [path, name] : found.attr("functions").cast<Names>())
@@ -64,6 +71,7 @@ ir::Model to_onnx(std::string_view expression, const lowering::LoweringOptions& 
   };
   const py::gil_scoped_release released;
   pipeline::convert(program.model, all);
+  refuse_other_sizes(program.model, program.checks, program.axis_names);
   return std::move(program.model);
 }
 

@@ -36,6 +36,7 @@ LAYERS = (
     "dispatcher",
     "decompose",
     "request",
+    "autocast_regions",
     "reading",
     "tracing",
     "conversion",

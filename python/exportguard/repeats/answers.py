@@ -24,9 +24,14 @@ _OF_NO_PATH = Local.of(0)
 
 
 class Answers:
-    """By what was asked: the operator, its numbers, and how its tensors look."""
+    """By what was asked: the operator, its numbers, and how its tensors look.
 
-    def __init__(self) -> None:
+    :param remembers: whether an answer is kept for the next call; if not, what the expressions of the operands say is
+        all that is not asked
+    """
+
+    def __init__(self, *, remembers: bool = True) -> None:
+        self._remembers = remembers
         self._mode: Any = None
         self._known: dict[Any, Likeness | tuple[Likeness, ...]] = {}
         self._is_asked_once: dict[Any, bool] = {}
@@ -51,13 +56,14 @@ class Answers:
             return ask()
         for operand in operands:
             self._look_again(operand.tensor)
-        known = self._known.get(key)
+        known = self._known.get(key)  # nothing, where nothing is remembered
         if known is not None:
             return tuple(map(_made, known)) if isinstance(known, tuple) else _made(known)
         result = self._pointwise.result(mode, call, operands)
         if result is None:
             result = ask()
-        self._note(key, result, operands)
+        if self._remembers:
+            self._note(key, result, operands)
         return result
 
     def _may_know(self, func: Any) -> bool:

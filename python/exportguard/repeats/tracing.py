@@ -40,7 +40,8 @@ def tracing_once(original: Callable[..., Graph]) -> Callable[..., Graph]:
 
     def trace_model(plan: Plan, tracer: Any, root: Any, *args: Any, **kwargs: Any) -> Graph:
         if not plan.traces_once:
-            return _without_failed_calls(original(tracer, root, *args, **kwargs))
+            with _answered_by(Answers(remembers=False)):
+                return _without_failed_calls(original(tracer, root, *args, **kwargs))
         session = Session(tracer, tracer.scope_root)
         _SESSIONS[id(tracer)] = session
         plan.counts.append(session.memory.counts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from .memory import require_readable
 from .names import require_same
 
 onnxruntime: Any = OptionalModule("onnxruntime")
+
+_CHECK = re.compile(r"Name:'(only sizes with [^']*)'")
 
 # Numbers of the ONNX element types.
 _ELEMENT_TYPES: Mapping[torch.dtype, int] = {
@@ -100,6 +103,7 @@ class OrtSession:
         Raises:
             InvalidArgumentError: an input is missing, unknown, without numbers in memory, or of a dtype that ONNX does
                 not have.
+            ExportGuardError: onnxruntime stopped at a node, or the file at sizes at which it is not the model.
         """
         require_same(self.input_names, list(inputs))
         binding = self._session.io_binding()
@@ -107,7 +111,10 @@ class OrtSession:
         held = [self._bind(binding, name, tensor) for name, tensor in inputs.items()]
         for name in self.output_names:
             binding.bind_output(name, self._device.type, self._device.index or 0)
-        self._session.run_with_iobinding(binding)
+        try:
+            self._session.run_with_iobinding(binding)
+        except _failures() as error:
+            raise ExportGuardError(_as_told(str(error))) from error
         del held
         return [_as_tensor(value) for value in binding.get_outputs()]
 
@@ -182,3 +189,16 @@ def _as_tensor(value: Any) -> torch.Tensor:
         return torch.empty(value.shape(), dtype=dtype)
     raw = bytearray(ctypes.string_at(value.data_ptr(), size))
     return torch.frombuffer(raw, dtype=dtype).reshape(value.shape())
+
+
+def _failures() -> tuple[type[Exception], ...]:
+    """What a run that stops raises."""
+    errors = onnxruntime.capi.onnxruntime_pybind11_state
+    return RuntimeError, errors.Fail, errors.RuntimeException
+
+
+def _as_told(error: str) -> str:
+    """What onnxruntime says where a run stops; a check of sizes is a node that is called after its condition."""
+    check = _CHECK.search(error)
+    told = f"the inputs have sizes at which the file is not the model: {check[1]}. " if check is not None else ""
+    return f"{told}onnxruntime stopped: {error}"

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -211,20 +212,30 @@ Value* attend_grouped(LoweringContext& ctx, Attention attention) {
 
 // ------------------------------------------------------------------------------------------------ rows
 
-double scale_of(LoweringContext& ctx, std::size_t argument) {
+/// The factor of the scores; none if the size of a head changes, of which it is the inverse root.
+std::optional<double> scale_of(LoweringContext& ctx, std::size_t argument) {
   if (ctx.has(argument)) return ctx.number(argument);
   const auto size = ctx.size(ctx.input(0), -1).constant();
-  ctx.require(size.has_value(), "the size of a head must be known, or scale given");
+  if (!size) return std::nullopt;
   return *size == 0 ? 1 : 1 / std::sqrt(static_cast<double>(*size));
+}
+
+/// The query with the factor in it that the size of its heads gives.
+Value* scaled_query(LoweringContext& ctx) {
+  Value* query = ctx.input(0);
+  Value* size = ctx.cast(as_scalar(ctx, size_of(ctx, query, -1)), DType::kFloat64);
+  Value* factor = ctx.op("Pow", {size, ctx.constant(-0.5, DType::kFloat64)});
+  return ctx.op("Mul", {query, ctx.cast(factor, query->dtype())});
 }
 
 /// What all variants begin with: query, key, value.
 Attention attention_of(LoweringContext& ctx, std::size_t dropout, std::size_t is_causal, std::size_t scale) {
-  return {.query = ctx.input(0),
+  const std::optional<double> factor = scale_of(ctx, scale);
+  return {.query = factor ? ctx.input(0) : scaled_query(ctx),
           .key = ctx.input(1),
           .value = ctx.input(2),
           .is_causal = ctx.flag(is_causal),
-          .scale = scale_of(ctx, scale),
+          .scale = factor.value_or(1),
           .dropout = ctx.number(dropout)};
 }
 

@@ -162,7 +162,8 @@ Value* convolve(LoweringContext& ctx, const Operands& given, const Convolution& 
 }
 
 /// Padding takes away from the result's ends, output padding adds to the last one: what cancels is left out for
-/// who wants an output padding below the stride.
+/// who wants an output padding below the stride, and what is more than that comes behind the result (torch allows as
+/// much as the dilation).
 Value* convolve_transposed(LoweringContext& ctx, const Operands& given, Convolution convolution,
                            Numbers output_padding) {
   const std::size_t count = output_padding.size();
@@ -173,18 +174,28 @@ Value* convolve_transposed(LoweringContext& ctx, const Operands& given, Convolut
     pad -= cancelled;
     output_padding[i] -= cancelled;
   }
+  const Numbers whole = output_padding;
+  Numbers behind(2 * count, 0);
+  for (std::size_t i = 0; cancels && i < count; ++i) {
+    behind[count + i] = std::max<std::int64_t>(output_padding[i] - (convolution.stride.at(i) - 1), 0);
+    output_padding[i] -= behind[count + i];
+  }
+  const bool has_more = std::ranges::any_of(behind, [](std::int64_t more) { return more > 0; });
 
   const auto compute = [&](const Operands& operands, const Convolution& of_groups) {
     if (is_product(ctx, "ConvTranspose", operands)) {
       const WindowGrid grid = grid_of(ctx, operands[1], of_groups);
-      return convolved_transposed(ctx, operands, grid, known_groups(of_groups), output_padding);
+      return convolved_transposed(ctx, operands, grid, known_groups(of_groups), whole);
     }
-    return node_of(ctx, "ConvTranspose", operands,
-                   {{"strides", of_groups.stride},
-                    {"pads", of_groups.pads},
-                    {"dilations", of_groups.dilation},
-                    {"output_padding", output_padding},
-                    {"group", known_groups(of_groups)}});
+    Value* bias = has_more ? operands[2] : nullptr;
+    Value* y = node_of(ctx, "ConvTranspose", {operands[0], operands[1], has_more ? nullptr : operands[2]},
+                       {{"strides", of_groups.stride},
+                        {"pads", of_groups.pads},
+                        {"dilations", of_groups.dilation},
+                        {"output_padding", output_padding},
+                        {"group", known_groups(of_groups)}});
+    if (has_more) y = with_margins(ctx, y, behind, ctx.constant(0, y->dtype()));
+    return with_bias(ctx, y, bias, count);
   };
   return with_batch(ctx, with_weight(ctx, given),
                     [&](const Operands& operands) { return over_groups(ctx, operands, convolution, compute); });

@@ -37,28 +37,38 @@ Value* corrected_mean(LoweringContext& ctx, Value* squares, const Options& optio
   return ctx.op("Div", {sum, ctx.op("Max", {rest, ctx.number_like(0, rest)})});
 }
 
-Value* variance(LoweringContext& ctx, const Options& options) {
-  Value* x = ctx.widened(ctx.input(0));
+Value* variance_of(LoweringContext& ctx, Value* x, const Options& options) {
   Value* deviation = ctx.op("Sub", {x, mean(ctx, x, {options.axes, true})});
   return corrected_mean(ctx, ctx.op("Mul", {deviation, deviation}), options);
 }
 
-Value* mean_of_input(LoweringContext& ctx, const Options& options) {
-  return mean(ctx, ctx.widened(ctx.input(0)), {options.axes, options.keepdim});
+Value* variance(LoweringContext& ctx, const Options& options) {
+  return variance_of(ctx, ctx.widened(ctx.input(0)), options);
 }
 
-Value* root(LoweringContext& ctx, Value* x) { return ctx.op("Sqrt", {x}); }
+/// The input of a standard deviation, which torch computes in float64 (aten/src/ATen/native/cpu/ReduceOpsKernel.cpp,
+/// `std_var_kernel`): the squares of what float32 holds may be beyond its ends where their root is not.
+Value* input_of_root(LoweringContext& ctx) {
+  Value* x = ctx.input(0);
+  if (x->dtype() == DType::kFloat16) return ctx.widened(x);  // whose squares float32 holds
+  return ctx.cast(x, DType::kFloat64);
+}
+
+Value* deviation(LoweringContext& ctx, const Options& options) {
+  return ctx.op("Sqrt", {variance_of(ctx, input_of_root(ctx), options)});
+}
 
 void lower_var(LoweringContext& ctx) { ctx.result(variance(ctx, options_of_all(ctx))); }
 void lower_var_dim(LoweringContext& ctx) { ctx.result(variance(ctx, options_of_dim(ctx))); }
 void lower_var_correction(LoweringContext& ctx) { ctx.result(variance(ctx, options_of_correction(ctx))); }
-void lower_std(LoweringContext& ctx) { ctx.result(root(ctx, variance(ctx, options_of_all(ctx)))); }
-void lower_std_dim(LoweringContext& ctx) { ctx.result(root(ctx, variance(ctx, options_of_dim(ctx)))); }
-void lower_std_correction(LoweringContext& ctx) { ctx.result(root(ctx, variance(ctx, options_of_correction(ctx)))); }
+void lower_std(LoweringContext& ctx) { ctx.result(deviation(ctx, options_of_all(ctx))); }
+void lower_std_dim(LoweringContext& ctx) { ctx.result(deviation(ctx, options_of_dim(ctx))); }
+void lower_std_correction(LoweringContext& ctx) { ctx.result(deviation(ctx, options_of_correction(ctx))); }
 
 void results_with_mean(LoweringContext& ctx, const Options& options, bool takes_root) {
-  Value* spread = variance(ctx, options);
-  ctx.results({takes_root ? root(ctx, spread) : spread, mean_of_input(ctx, options)});
+  Value* x = takes_root ? input_of_root(ctx) : ctx.widened(ctx.input(0));
+  Value* spread = variance_of(ctx, x, options);
+  ctx.results({takes_root ? ctx.op("Sqrt", {spread}) : spread, mean(ctx, x, {options.axes, options.keepdim})});
 }
 
 void lower_var_mean(LoweringContext& ctx) { results_with_mean(ctx, options_of_all(ctx), false); }

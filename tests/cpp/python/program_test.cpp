@@ -56,6 +56,18 @@ program = torch.export.export(Model(), (torch.rand(2, 3),), dynamic_shapes=({0: 
   expect_same();
 }
 
+TEST_F(ConversionInBothLanguages, ChecksTheGuardsOfAProgram) {
+  exec(R"(
+class Model(torch.nn.Module):
+    def forward(self, x, y):
+        return x * 2 if x.shape[0] == y.shape[0] + 1 else x
+auto = torch.export.Dim.AUTO
+program = torch.export.export(Model(), (torch.rand(4, 3), torch.rand(3, 3)), dynamic_shapes=({0: auto}, {0: auto}))
+)");
+  expect_same();
+  EXPECT_NE(from_cpp().find("only sizes with x.shape[0] == "), std::string::npos);
+}
+
 TEST_F(ConversionInBothLanguages, GivesTheSameBytesForALlamaWithItsCache) {
   exec(R"(
 import inspect

@@ -70,7 +70,7 @@ def outcome_of(seed: int, rewrite: Any = ()) -> str:
 
 @pytest.mark.parametrize("first", range(0, 60, 10))
 @pytest.mark.parametrize("rewrite", [(), "auto"], ids=["as it is", "rewritten"])
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(6)
 def test_a_file_stops_where_its_model_raises(first: int, rewrite: Any) -> None:
     outcomes = Counter(outcome_of(seed, rewrite) for seed in range(first, first + 10))
     assert {*outcomes} <= {"right", "refused", "none"}

@@ -124,7 +124,7 @@ def part_of(made: dict[str, Callable[..., Any]], part: int) -> dict[str, Callabl
     return dict(itertools.islice(made.items(), part, None, PARTS))
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)
 def test_functions_of_one_number(dtype: torch.dtype, part: int) -> None:

@@ -166,7 +166,7 @@ def compared(seed: int) -> str:
     try:
         expected: Any = asking.by_torch(func, args)
     except Exception:  # whatever torch has against the call, it is to be said by torch
-        with pytest.raises(Exception):  # noqa: B017, PT011
+        with pytest.raises(Exception):  # noqa: B017
             asking.by_answers(func, args)
         assert asking.asked == 1, (func, args)
         return "refused"

@@ -223,7 +223,7 @@ def test_what_is_narrowed_by_a_loop_is_no_view_to_write_into() -> None:
 _SHARE = Share(count=1500, every=50, at_once=5, right=3)
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(10)
 @pytest.mark.parametrize("first", _SHARE.firsts())
 def test_indices_of_loops_are_right_or_refused(first: int) -> None:
     _SHARE.check(outcome, first)

@@ -64,7 +64,7 @@ def outcome(seed: int) -> str:
     return outcome_at_rows(f"/kept_parts/{seed}.py", source_of(seed), seed)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("first", _SHARE.firsts())
 def test_parts_that_are_kept_are_right_or_refused(first: int) -> None:
     _SHARE.check(outcome, first)

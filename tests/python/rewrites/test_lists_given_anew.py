@@ -81,7 +81,7 @@ def outcome(seed: int) -> str:
     return outcome_at_rows(f"/anew/{seed}.py", source_of(seed), seed)
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(10)
 @pytest.mark.parametrize("first", _SHARE.firsts())
 def test_a_variable_that_is_given_another_list_is_right_or_refused(first: int) -> None:
     _SHARE.check(outcome, first)

@@ -119,7 +119,7 @@ def outcome(seed: int) -> str:
     return outcome_at_rows(f"/nones/{seed}.py", source_of(seed), seed)
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("first", _SHARE.firsts())
 def test_a_list_of_nones_is_right_or_refused(first: int) -> None:
     _SHARE.check(outcome, first)

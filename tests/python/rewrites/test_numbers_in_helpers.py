@@ -85,7 +85,7 @@ def outcome(seed: int) -> str:
     return outcome_at_rows(f"/helpers/{seed}.py", source_of(seed), seed)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("first", _SHARE.firsts())
 def test_a_number_of_data_that_a_helper_tests_is_right_or_refused(first: int) -> None:
     _SHARE.check(outcome, first)
