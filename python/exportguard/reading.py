@@ -7,11 +7,9 @@ memory of a view are refused.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import logging
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -28,16 +26,16 @@ from .axes.bound import AxisBound
 from .axes.limits import Limit, limits_of
 from .axes.recording import Decision
 from .axes.regions import place_of
-from .axes.told_guards import limits_of_program
 from .axes.torch_export import require_one_kind
 from .axes.traced_program import traced_inputs
 from .axes.vmaps import without_vmaps
 from .axis_report import AxisOutcome, axis_outcomes
 from .cache_names import input_name, output_name
 from .dynamic_shapes import LeafShape, graph_name, name_of
-from .errors import REFUSALS, AxisError, InvalidArgumentError, LoweringError
+from .errors import AxisError, InvalidArgumentError, LoweringError
 from .example import Place
 from .joined_parts import are_alone
+from .leaf_paths import leaf_paths
 from .module_functions import FunctionName, ModulesAsFunctions, functions_of_program
 from .phases import phase, recorded_phases
 from .repeats.counts import Counts
@@ -46,6 +44,7 @@ from .request import ExportOptions
 from .rewrites.automatic import RewritingStep, loops_left
 from .signature import TracedInputs, symbol_names
 from .size_checks import SizeCheck, size_checks
+from .told_guards import limits_of_program
 
 logger = logging.getLogger(__name__)
 
@@ -288,7 +287,7 @@ def _input_names(program: ExportedProgram) -> tuple[str, ...]:
     positional = _positional_names(program, arguments.num_children)
     named = zip(positional, arguments.children(), strict=True)
     named_keywords = zip(map(str, keywords.context), keywords.children(), strict=True)
-    return tuple(input_name(path) for first, spec in [*named, *named_keywords] for path in _paths(spec, first))
+    return tuple(input_name(path) for first, spec in [*named, *named_keywords] for path in leaf_paths(spec, first))
 
 
 def _positional_names(program: ExportedProgram, count: int) -> list[str]:
@@ -308,7 +307,7 @@ def _output_names(spec: pytree.TreeSpec, inputs: Sequence[str], joined: Set[int]
     of_inputs = frozenset(inputs)
     taken = set(inputs)
     names = []
-    for place, (path, is_alone) in enumerate(zip(_paths(spec, ""), are_alone(spec), strict=True)):
+    for place, (path, is_alone) in enumerate(zip(leaf_paths(spec, ""), are_alone(spec), strict=True)):
         path = path.rpartition(".")[0] if is_alone and place in joined else path
         name = _free_name(_beside_inputs(_output_name(path), of_inputs), taken)
         taken.add(name)
@@ -330,41 +329,6 @@ def _beside_inputs(path: str, inputs: Set[str]) -> str:
 def _free_name(name: str, taken: set[str]) -> str:
     candidates = (name if i == 0 else f"{name}_{i}" for i in range(len(taken) + 1))
     return next(candidate for candidate in candidates if candidate not in taken)
-
-
-def _paths(spec: pytree.TreeSpec, path: str) -> Iterator[str]:
-    """The path of each leaf, its steps joined by dots."""
-    if spec.is_leaf():
-        yield path
-        return
-    for step, child in zip(_steps(spec), spec.children(), strict=True):
-        yield from _paths(child, f"{path}.{step}" if path else str(step))
-
-
-def _steps(spec: pytree.TreeSpec) -> Sequence[Any]:
-    """What a container calls its items: keys, fields, what the context of a registered class says, or positions."""
-    fields = getattr(spec.type, "_fields", None)
-    keys = spec.context[1] if spec.type is defaultdict else fields or spec.context
-    if isinstance(keys, Mapping):  # the serializers of this package
-        keys = keys.get("leaves")
-    elif dataclasses.is_dataclass(spec.type) and keys and isinstance(keys[0], list):  # torch.export.register_dataclass
-        keys = keys[0]  # the fields with a value; those with None are behind
-    is_complete = isinstance(keys, (list, tuple)) and len(keys) == spec.num_children
-    if is_complete and all(isinstance(key, (str, int)) for key in keys):
-        return list(keys)
-    return _registered_keys(spec) or range(spec.num_children)
-
-
-def _registered_keys(spec: pytree.TreeSpec) -> Sequence[str]:
-    """The names that a class was registered with, if they do not depend on what it holds; else none."""
-    node = pytree.SUPPORTED_NODES.get(spec.type)
-    if node is None or node.flatten_with_keys_fn is None or spec.type in pytree.BUILTIN_TYPES:
-        return ()
-    try:
-        pairs, _ = node.flatten_with_keys_fn(node.unflatten_fn([None] * spec.num_children, spec.context))
-    except REFUSALS:  # the class does not take what it does not know
-        return ()
-    return [str(getattr(key, "key", getattr(key, "idx", key))) for key, _ in pairs]
 
 
 def dimension_names(inputs: Sequence[str], examples: Sequence[Any], named: Mapping[str, str]) -> dict[str, str]:

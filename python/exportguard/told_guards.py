@@ -16,19 +16,19 @@ from typing import Any
 
 import sympy
 from torch.export import ExportedProgram
-from torch.utils import _pytree as pytree
 from torch.utils._sympy import functions
 from torch.utils._sympy.numbers import int_oo
 
-from exportguard.example import Place
-from exportguard.signature import TracedInputs
-
-from .limits import Limit
-from .regions import place_of, symbol_of
+from .axes.limits import Limit
+from .axes.regions import place_of, symbol_of
+from .example import Place
+from .leaf_paths import leaf_steps
+from .signature import TracedInputs
 
 logger = logging.getLogger(__name__)
 
-_SIZE = re.compile(r"(L\[[^ ]*?)\.size\(\)\[(\d+)\]")
+_SIZE = re.compile(r"L(\[[^ ]*?)\.size\(\)\[(\d+)\]")
+_STEP = re.compile(r"\['([^']*)'\]|\[(\d+)\]|\.(\w+)")
 _KNOWN_BY_NUMBER = re.compile(r"(.+)_(\d+)")
 _OF_ITSELF = 2  # the least size that a trace takes for granted of an axis, and torch does not ask for
 
@@ -115,34 +115,45 @@ def _is_tensor(traced: TracedInputs, leaf: int) -> bool:
 
 
 def _is_promised(condition: sympy.Basic, places: list[Place], traced: TracedInputs) -> bool:
-    """Whether it says that two axes of one name are equal: those of a `Dim` may be 0 or 1, those of none at least 2."""
-    if not isinstance(condition, sympy.Eq) or not all(side.is_Symbol for side in condition.args):
+    """Whether it says that axes of one name are equal: those of a `Dim` may be 0 or 1, those of none at least 2."""
+    if not isinstance(condition, sympy.Eq):
         return False
-    sizes = {traced.sizes[place.leaf][place.axis] for place in places}
-    named = [traced.ranges[size].lower < _OF_ITSELF for size in sizes if size in traced.ranges]
-    return bool(named) and all(named)
+    sizes = {symbol_of(place): _size(traced, place) for place in places}
+    named = [traced.ranges[size].lower < _OF_ITSELF for size in sizes.values() if size in traced.ranges]
+    return bool(named) and all(named) and condition.xreplace(sizes) == sympy.true
 
 
-def _leaves_by_path(program: ExportedProgram) -> dict[str, int]:
+def _size(traced: TracedInputs, place: Place) -> sympy.Basic:
+    """With what the trace has found equal in the place of it."""
+    size = traced.leaves[place.leaf].shape[place.axis]
+    return sympy.Integer(size) if isinstance(size, int) else size.node.expr
+
+
+_Path = tuple[str, ...]
+
+
+def _leaves_by_path(program: ExportedProgram) -> dict[_Path, int]:
     """Each leaf of the inputs by what torch calls it: `L['cache'].keys[0]`, and in strict mode `L['flat_args'][3]`."""
     spec = program.call_spec.in_spec
     if spec is None:
         return {}
-    args, kwargs = pytree.tree_unflatten(range(spec.num_leaves), spec)
+    args, kwargs = spec.children()
     signature = program.module_call_graph[0].signature
     names = (signature.forward_arg_names if signature is not None else None) or []
-    found = {f"L['flat_args'][{leaf}]": leaf for leaf in range(spec.num_leaves)}
-    for name, value in (*zip(names, args, strict=False), *kwargs.items()):
+    found: dict[_Path, int] = {("flat_args", str(leaf)): leaf for leaf in range(spec.num_leaves)}
+    paths = [(names[place] if place < len(names) else "", *steps) for place, *steps in leaf_steps(args)]
+    for leaf, path in enumerate([*paths, *leaf_steps(kwargs)]):
+        name, *steps = map(str, path)
+        found[name, *steps] = leaf
         by_number = _KNOWN_BY_NUMBER.fullmatch(name)
-        for path, leaf in pytree.tree_leaves_with_path(value):
-            found[f"L['{name}']{pytree.keystr(path)}"] = leaf
-            if by_number is not None:  # of `*args`
-                found[f"L['{by_number[1]}'][{by_number[2]}]{pytree.keystr(path)}"] = leaf
+        if by_number is not None:  # of `*args`
+            found[by_number[1], by_number[2], *steps] = leaf
     return found
 
 
-def _told(found: re.Match[str], leaves: Mapping[str, int]) -> str:
-    leaf = leaves.get(found[1])
+def _told(found: re.Match[str], leaves: Mapping[_Path, int]) -> str:
+    steps = (step[0] or step[1] or step[2] for step in _STEP.findall(found[1]))
+    leaf = leaves.get(tuple(steps))
     return found[0] if leaf is None else str(symbol_of(Place(leaf, int(found[2]))))
 
 
