@@ -20,11 +20,19 @@ _SOME = 2  # entries, where the trace has no example of a size
 
 
 def require_recorded_dtypes(program: ExportedProgram) -> None:
-    """Raises ProgramError for a region whose operators compute another dtype than was recorded, with the line."""
+    """Raises ProgramError for a region whose operators compute another dtype than was recorded, with the line.
+
+    And for one that torch has made no region of, as where a branch lies within it.
+    """
     for owner in program.graph_module.modules():
         if isinstance(owner, GraphModule):
             for region in _regions(owner):
                 _require_recorded(owner, region)
+            for node in owner.graph.find_nodes(op="call_function", target=torch.amp.autocast_mode._enter_autocast):
+                raise ProgramError(
+                    "torch.export makes no region of a torch.autocast that has torch.cond or a loop in it; write it "
+                    f"within the branches, or around what has none\n{node.meta.get('stack_trace') or ''}".rstrip()
+                )
 
 
 def _regions(owner: GraphModule) -> Iterator[Node]:

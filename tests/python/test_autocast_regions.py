@@ -58,6 +58,18 @@ def test_what_autocast_leaves_alone_is_right(name: str, strict: bool) -> None:
     torch.testing.assert_close(got, model(x))
 
 
+class Branches(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            made: Tensor = torch.cond(x.sum() > 0, lambda y: y.sin(), lambda y: y.cos(), (x,))
+            return made
+
+
+def test_a_region_around_a_branch_is_told() -> None:
+    with pytest.raises(ProgramError, match="within the branches"):
+        to_onnx(Branches().eval(), (torch.ones(2, 2),))
+
+
 @pytest.mark.parametrize("name", CONVERTED)
 def test_other_traces_are_right(name: str) -> None:
     model, x = model_of(name, torch.bfloat16), torch.randn(4, 4)
