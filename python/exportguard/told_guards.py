@@ -11,7 +11,7 @@ import ast
 import logging
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sympy
@@ -91,15 +91,21 @@ def _guards(program: ExportedProgram, traced: TracedInputs) -> Iterator[_Told]:
     guards = getattr(program, "_guards_code", ())
     leaves = _leaves_by_path(program) if guards else {}
     for guard in guards:
-        told = _SIZE.sub(lambda found: _told(found, leaves), guard)
+        places = [_place(found, leaves) for found in _SIZE.finditer(guard)]
+        known = [place for place in places if place is not None and _is_tensor(traced, place.leaf)]
+        if len(known) == len(places) and _is_promised(guard, known, traced):
+            continue
+        told = _with_sizes(guard, map(symbol_of, known)) if len(known) == len(places) else guard
         try:
-            condition = _condition(ast.parse(told, mode="eval").body)
-            places = [place_of(symbol) for symbol in condition.free_symbols]
+            yield told, _condition(ast.parse(told, mode="eval").body)
         except (_UntoldError, SyntaxError) as error:
             logger.warning("the file does not check a guard of the exported program, %s: %s", guard, error)
-            continue
-        if all(_is_tensor(traced, place.leaf) for place in places) and not _is_promised(condition, places, traced):
-            yield told, condition
+
+
+def _with_sizes(guard: str, sizes: Iterable[object]) -> str:
+    """The text with these in the place of the sizes that it asks for."""
+    given = iter(sizes)
+    return _SIZE.sub(lambda _: str(next(given)), guard)
 
 
 def _as_read(told: str, condition: sympy.Basic, names: Sequence[str]) -> str:
@@ -114,13 +120,12 @@ def _is_tensor(traced: TracedInputs, leaf: int) -> bool:
     return bool(traced.taken[leaf]) and hasattr(traced.leaves[leaf], "shape")
 
 
-def _is_promised(condition: sympy.Basic, places: list[Place], traced: TracedInputs) -> bool:
+def _is_promised(guard: str, places: Sequence[Place], traced: TracedInputs) -> bool:
     """Whether it says that axes of one name are equal: those of a `Dim` may be 0 or 1, those of none at least 2."""
-    if not isinstance(condition, sympy.Eq):
-        return False
-    sizes = {symbol_of(place): _size(traced, place) for place in places}
-    named = [traced.ranges[size].lower < _OF_ITSELF for size in sizes.values() if size in traced.ranges]
-    return bool(named) and all(named) and condition.xreplace(sizes) == sympy.true
+    sizes = [_size(traced, place) for place in places]
+    named = [traced.ranges[size].lower < _OF_ITSELF for size in sizes if size in traced.ranges]
+    first, _, second = _with_sizes(guard, sizes).partition(" == ")
+    return first == second and bool(named) and all(named)
 
 
 def _size(traced: TracedInputs, place: Place) -> sympy.Basic:
@@ -151,10 +156,10 @@ def _leaves_by_path(program: ExportedProgram) -> dict[_Path, int]:
     return found
 
 
-def _told(found: re.Match[str], leaves: Mapping[_Path, int]) -> str:
+def _place(found: re.Match[str], leaves: Mapping[_Path, int]) -> Place | None:
     steps = (step[0] or step[1] or step[2] for step in _STEP.findall(found[1]))
     leaf = leaves.get(tuple(steps))
-    return found[0] if leaf is None else str(symbol_of(Place(leaf, int(found[2]))))
+    return None if leaf is None else Place(leaf, int(found[2]))
 
 
 class _UntoldError(Exception):

@@ -11,7 +11,8 @@ and of `torch._prims_common.compute_elementwise_output_strides`, which agree whe
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import sympy
@@ -74,7 +75,7 @@ class Pointwise:
         dtype = self._dtype(func, args, kwargs) if layout is not None else None
         if layout is None or dtype is None:
             return None
-        with torch._C._DisableTorchDispatch():
+        with _without_modes():
             model = layout.make(dtype)
         return FakeTensor(mode, model, operands[0].look[_DEVICE])
 
@@ -91,6 +92,13 @@ class Pointwise:
         if key not in self._dtypes:
             self._dtypes[key] = _dtype_of_two(func, args, kwargs)
         return self._dtypes[key]
+
+
+@contextmanager
+def _without_modes() -> Iterator[None]:
+    """No mode of the trace, of the model or of a default device sees what is done in the block."""
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        yield
 
 
 def _is_of_elements(func: Any) -> bool:
@@ -231,9 +239,9 @@ def _kind(value: Any) -> Any:
 def _dtype_of_two(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.dtype | None:
     def two(value: Any) -> Any:
         is_tensor = isinstance(value, torch.Tensor)
-        return torch.ones([2] * min(value.dim(), 1), dtype=value.dtype) if is_tensor else value
+        return torch.ones([2] * min(value.dim(), 1), dtype=value.dtype, device="cpu") if is_tensor else value
 
-    with torch._C._DisableTorchDispatch():
+    with _without_modes():
         try:
             result = func(*map(two, args), **{name: two(value) for name, value in kwargs.items()})
         except (RuntimeError, NotImplementedError):
