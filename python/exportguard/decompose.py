@@ -24,7 +24,8 @@ def chosen_decompositions(decompositions: Decompositions) -> dict[str, _Function
     """By the operator's name what takes it apart; None for torch's own.
 
     Raises:
-        InvalidArgumentError: an operator is unknown, or torch cannot take it apart and no function is given.
+        InvalidArgumentError: an operator is unknown or returns nothing, or torch cannot take it apart and there is no
+            function.
     """
     if not isinstance(decompositions, Iterable) or isinstance(decompositions, str):
         raise InvalidArgumentError(
@@ -35,6 +36,11 @@ def chosen_decompositions(decompositions: Decompositions) -> dict[str, _Function
     for target, function in chosen.items():
         if function is not None and not callable(function):
             raise InvalidArgumentError(f"the decomposition of {target} must be a function, got {function!r}")
+        if function is not None and not _has_results(target):
+            raise InvalidArgumentError(
+                f"{target} returns nothing, and a decomposition gives what an operator returns; pass a converter: "
+                f'dispatcher=exportguard.Dispatcher({{"{target}": …}})'
+            )
         if function is None and not _can_decompose(target):
             raise InvalidArgumentError(
                 f"torch has no decomposition of {target}; pass {{operator: function}}, a function of torch operators"
@@ -46,6 +52,12 @@ def _can_decompose(target: str) -> bool:
     from .operator_trace import has_decomposition
 
     return has_decomposition(target)
+
+
+def _has_results(target: str) -> bool:
+    from .operator_trace import has_results
+
+    return has_results(target)
 
 
 def tracer(chosen: Mapping[str, _Function | None]) -> Callable[[str, Sequence[Any]], Trace | None]:

@@ -53,6 +53,12 @@ def has_decomposition(target: str) -> bool:
     return operator is not None and _find_implementation(operator) is not None
 
 
+def has_results(target: str) -> bool:
+    """Whether the operator returns anything; a decomposition is the graph of what it returns."""
+    operator = _find_operator(target)
+    return operator is None or bool(operator._schema.returns)
+
+
 def trace_operator(
     target: str, arguments: Sequence[Any], implementation: Callable[..., Any] | None = None
 ) -> Trace | None:

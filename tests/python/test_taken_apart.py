@@ -87,6 +87,29 @@ def test_a_size_that_becomes_a_number_behind_an_operator() -> None:
     torch.testing.assert_close(onnx.run({"x": x})["output_0"], x + 5)
 
 
+@torch.library.custom_op("taken_apart::doubled", mutates_args=("y",))
+def _doubled(y: Tensor) -> None:
+    y.mul_(2)
+
+
+@_doubled.register_fake
+def _(y: Tensor) -> None:
+    return None
+
+
+class Doubles(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.clone()
+        torch.ops.taken_apart.doubled(y)
+        return y
+
+
+def test_a_decomposition_of_what_returns_nothing_is_refused() -> None:
+    apart: Any = {"taken_apart.doubled.default": lambda y: y.mul_(2)}
+    with pytest.raises(ExportGuardError, match=r"doubled\.default returns nothing.*Dispatcher"):
+        to_onnx(Doubles().eval(), (torch.ones(2),), decompositions=apart)
+
+
 def test_a_weight_that_is_none_is_told() -> None:
     program = torch.export.export(nn.Linear(4, 4), (torch.randn(2, 4),))
     program.state_dict["weight"] = None
