@@ -117,11 +117,15 @@ def _are_plain(args: Sequence[Any], kwargs: Mapping[str, Any], operands: int) ->
 
 
 def _are_promoted_plainly(func: Any, operands: Sequence[Operand]) -> bool:
-    """Whether no tensor of a single number is among others of another dtype: it may stand for a Python number."""
-    if all(one.sizes for one in operands):
-        return True
-    values = operands[1:] if func._schema.name == "aten::where" else operands
-    return len({one.look[_DTYPE] for one in values}) == 1
+    """Whether no tensor of a single number is among others of another dtype: it may stand for a Python number.
+
+    And whether what is chosen by is bool: torch's fake kernel takes no bytes.
+    """
+    is_choice = func._schema.name == "aten::where"
+    if is_choice and operands[0].look[_DTYPE] != torch.bool:
+        return False
+    values = operands[1:] if is_choice else operands
+    return all(one.sizes for one in operands) or len({one.look[_DTYPE] for one in values}) == 1
 
 
 class _Layout(NamedTuple):
