@@ -6,6 +6,7 @@ trace has recorded. A trace with `strict=True` (torch 2.11 to 2.13) records them
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +14,11 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Interpreter, Node
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from .errors import REFUSALS, ProgramError
+
+logger = logging.getLogger(__name__)
 
 _SOME = 2  # entries, where the trace has no example of a size
 
@@ -48,7 +52,7 @@ def _require_recorded(owner: GraphModule, region: Node) -> None:
     if not isinstance(module, GraphModule):
         return
     examples = [operand.meta.get("val") if isinstance(operand, Node) else operand for operand in operands]
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())  # which makes sizes of data
     with mode, torch.no_grad():
         given = [_like(example) for example in examples]
         with torch.autocast(str(device), dtype=dtype):  # type: ignore[arg-type]
@@ -56,9 +60,10 @@ def _require_recorded(owner: GraphModule, region: Node) -> None:
             comparing.extra_traceback = False  # the line of the model is told below
             try:
                 comparing.run(*given)
+            except ProgramError:
+                raise
             except REFUSALS as error:
-                if isinstance(error, ProgramError):
-                    raise
+                logger.warning("what a region of torch.autocast computes in could not be looked at: %s", error)
 
 
 def _like(example: Any) -> Any:

@@ -7,15 +7,29 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from .errors import REFUSALS
 
 
-def leaf_paths(spec: pytree.TreeSpec, path: str) -> Iterator[str]:
-    """The path of each leaf, its steps joined by dots behind those of `path`."""
-    for steps in leaf_steps(spec):
-        yield ".".join([*([path] if path else []), *map(str, steps)])
+def input_steps(program: ExportedProgram) -> Iterator[tuple[str, ...]]:
+    """For each leaf of the inputs the parameter of `forward` and the steps from there; without a record of the
+    parameters `arg_0`, `arg_1`, …."""
+    arguments, keywords = program.call_spec.in_spec.children()
+    signature = program.module_call_graph[0].signature if program.module_call_graph else None
+    known = list(getattr(signature, "forward_arg_names", None) or ())[: arguments.num_children]
+    names = known + [f"arg_{place}" for place in range(len(known), arguments.num_children)]
+    for name, spec in (
+        *zip(names, arguments.children(), strict=True),
+        *zip(keywords.context, keywords.children(), strict=True),
+    ):
+        yield from ((str(name), *map(str, steps)) for steps in leaf_steps(spec))
+
+
+def leaf_paths(spec: pytree.TreeSpec) -> Iterator[str]:
+    """The path of each leaf, its steps joined by dots."""
+    return (".".join(map(str, steps)) for steps in leaf_steps(spec))
 
 
 def leaf_steps(spec: pytree.TreeSpec) -> Iterator[tuple[Any, ...]]:

@@ -35,7 +35,7 @@ from .dynamic_shapes import LeafShape, graph_name, name_of
 from .errors import AxisError, InvalidArgumentError, LoweringError
 from .example import Place
 from .joined_parts import are_alone
-from .leaf_paths import leaf_paths
+from .leaf_paths import input_steps, leaf_paths
 from .module_functions import FunctionName, ModulesAsFunctions, functions_of_program
 from .phases import phase, recorded_phases
 from .repeats.counts import Counts
@@ -283,18 +283,7 @@ def _renamed(what: str, names: Sequence[str], given: Sequence[str] | None, used:
 
 
 def _input_names(program: ExportedProgram) -> tuple[str, ...]:
-    arguments, keywords = program.call_spec.in_spec.children()
-    positional = _positional_names(program, arguments.num_children)
-    named = zip(positional, arguments.children(), strict=True)
-    named_keywords = zip(map(str, keywords.context), keywords.children(), strict=True)
-    return tuple(input_name(path) for first, spec in [*named, *named_keywords] for path in leaf_paths(spec, first))
-
-
-def _positional_names(program: ExportedProgram, count: int) -> list[str]:
-    """Parameter names of `forward`; without a record of them, their position."""
-    signature = program.module_call_graph[0].signature if program.module_call_graph else None
-    names = list(getattr(signature, "forward_arg_names", None) or ())[:count]
-    return names + [f"arg_{i}" for i in range(len(names), count)]
+    return tuple(input_name(".".join(steps)) for steps in input_steps(program))
 
 
 def joined_names(exported: Exported) -> list[str]:
@@ -307,7 +296,7 @@ def _output_names(spec: pytree.TreeSpec, inputs: Sequence[str], joined: Set[int]
     of_inputs = frozenset(inputs)
     taken = set(inputs)
     names = []
-    for place, (path, is_alone) in enumerate(zip(leaf_paths(spec, ""), are_alone(spec), strict=True)):
+    for place, (path, is_alone) in enumerate(zip(leaf_paths(spec), are_alone(spec), strict=True)):
         path = path.rpartition(".")[0] if is_alone and place in joined else path
         name = _free_name(_beside_inputs(_output_name(path), of_inputs), taken)
         taken.add(name)

@@ -22,12 +22,12 @@ from torch.utils._sympy.numbers import int_oo
 from .axes.limits import Limit
 from .axes.regions import place_of, symbol_of
 from .example import Place
-from .leaf_paths import leaf_steps
+from .leaf_paths import input_steps
 from .signature import TracedInputs
 
 logger = logging.getLogger(__name__)
 
-_SIZE = re.compile(r"L(\[[^ ]*?)\.size\(\)\[(\d+)\]")
+_SIZE = re.compile(r"L((?:\['[^']*'\]|\[\d+\]|\.\w+)+?)\.size\(\)\[(\d+)\]")
 _STEP = re.compile(r"\['([^']*)'\]|\[(\d+)\]|\.(\w+)")
 _KNOWN_BY_NUMBER = re.compile(r"(.+)_(\d+)")
 _OF_ITSELF = 2  # the least size that a trace takes for granted of an axis, and torch does not ask for
@@ -139,21 +139,13 @@ _Path = tuple[str, ...]
 
 def _leaves_by_path(program: ExportedProgram) -> dict[_Path, int]:
     """Each leaf of the inputs by what torch calls it: `L['cache'].keys[0]`, and in strict mode `L['flat_args'][3]`."""
-    spec = program.call_spec.in_spec
-    if spec is None:
-        return {}
-    args, kwargs = spec.children()
-    signature = program.module_call_graph[0].signature
-    names = (signature.forward_arg_names if signature is not None else None) or []
-    found: dict[_Path, int] = {("flat_args", str(leaf)): leaf for leaf in range(spec.num_leaves)}
-    paths = [(names[place] if place < len(names) else "", *steps) for place, *steps in leaf_steps(args)]
-    for leaf, path in enumerate([*paths, *leaf_steps(kwargs)]):
-        name, *steps = map(str, path)
-        found[name, *steps] = leaf
+    exact = {steps: leaf for leaf, steps in enumerate(input_steps(program))}
+    others: dict[_Path, int] = {("flat_args", str(leaf)): leaf for leaf in exact.values()}
+    for (name, *steps), leaf in exact.items():
         by_number = _KNOWN_BY_NUMBER.fullmatch(name)
         if by_number is not None:  # of `*args`
-            found[by_number[1], by_number[2], *steps] = leaf
-    return found
+            others[by_number[1], by_number[2], *steps] = leaf
+    return {**others, **exact}
 
 
 def _place(found: re.Match[str], leaves: Mapping[_Path, int]) -> Place | None:

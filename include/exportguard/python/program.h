@@ -16,7 +16,8 @@ namespace exportguard::python {
 ir::Model import_program(std::string_view expression);
 
 /// `import_program` and `pipeline::convert` in one, operators without a row taken apart by torch: the model that
-/// `exportguard.to_onnx(program)` gives in Python, for `serialization::save`.
+/// `exportguard.to_onnx(program)` gives in Python, for `serialization::save`. It stops where a guard of the program, or
+/// an end of its `range_constraints`, does not hold.
 /// @throws what those throw.
 ///
 /// `modules_as_functions` are classes by their full names, or "repeated": each of their modules becomes the call of a

@@ -248,7 +248,7 @@ def _dtype_of_two(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     with _without_modes():
         try:
             result = func(*map(two, args), **{name: two(value) for name, value in kwargs.items()})
-        except (RuntimeError, NotImplementedError):
+        except RuntimeError:
             return None  # torch's fake kernel says what is wrong with the call
     is_known = isinstance(result, torch.Tensor) and result.shape == (2,)
     return result.dtype if is_known else None
