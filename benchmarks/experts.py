@@ -12,8 +12,8 @@ least; each form beside `MoE`, and the largest difference from eager.
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -25,6 +25,7 @@ from optimized_models import session_of
 from sections import markdown_table
 from transformers import Qwen3MoeConfig
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
+from turns import milliseconds
 
 import exportguard
 
@@ -102,13 +103,11 @@ def fused(module: torch.nn.Module, top: int, hidden: int) -> onnx.ModelProto:
 
 def times_of(sessions: dict[str, ort.InferenceSession], x: np.ndarray, rounds: int) -> dict[str, float]:
     """Milliseconds of CPU time."""
-    least = dict.fromkeys(sessions, float("inf"))
-    for _ in range(rounds):
-        for name, session in sessions.items():
-            begin = time.process_time()
-            session.run(None, {session.get_inputs()[0].name: x})
-            least[name] = min(least[name], 1e3 * (time.process_time() - begin))
-    return least
+    calls = {
+        name: functools.partial(session.run, None, {session.get_inputs()[0].name: x})
+        for name, session in sessions.items()
+    }
+    return {name: min(taken) for name, taken in milliseconds(calls, rounds).items()}
 
 
 def rows(experts: int, top: int, options: argparse.Namespace) -> Iterator[tuple[str, ...]]:

@@ -6,13 +6,14 @@
     python benchmarks/genai_builder.py llama --profile decode   # where the time goes, operator by operator
 
 The same untrained model in four forms: standard operators, optimize="onnxruntime", genai's file, and torch.onnx with
-its optimizer. All are compared with the first, then run one after the other in each round; CPU time, least and median.
+its optimizer. All are compared with the first, then run in turn; CPU time, least and median.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import functools
 import importlib
 import json
 import statistics
@@ -35,6 +36,7 @@ import torch
 import transformers
 from decoders import call_of
 from sections import markdown_table
+from turns import milliseconds
 
 import exportguard
 
@@ -241,13 +243,8 @@ def interleaved(sessions: Mapping[str, ort.InferenceSession], setting: Setting, 
     logits = {name: session.run(None, given[name])[0] for name, session in sessions.items()}
     expected = next(iter(logits.values()))
     differences = {name: [float(np.abs(got - expected).max())] for name, got in logits.items()}
-    times: Times = {name: [] for name in sessions}
-    for _ in range(rounds):
-        for name, session in sessions.items():
-            begin = time.process_time()
-            session.run(None, given[name])
-            times[name].append(1e3 * (time.process_time() - begin))
-    return times, differences
+    calls = {name: functools.partial(session.run, None, given[name]) for name, session in sessions.items()}
+    return milliseconds(calls, rounds), differences
 
 
 def rows(name: str, setting: Setting, options: argparse.Namespace) -> Iterator[Sequence[str]]:

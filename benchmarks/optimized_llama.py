@@ -8,6 +8,7 @@ Prints the nodes, the time of the optimization for each node, and for each setti
 from __future__ import annotations
 
 import argparse
+import functools
 import statistics
 import time
 
@@ -16,6 +17,7 @@ import onnxruntime as ort
 import torch
 import transformers
 from decoders import call_of
+from turns import milliseconds
 
 import exportguard
 
@@ -73,13 +75,8 @@ def measure(
 ) -> dict[str, list[float]]:
     """Milliseconds of CPU time of each round."""
     given = {name: feeds(session, *setting) for name, session in sessions.items()}
-    times: dict[str, list[float]] = {name: [] for name in sessions}
-    for _ in range(rounds):
-        for name, session in sessions.items():
-            begin = time.process_time()
-            session.run(None, given[name])
-            times[name].append(1e3 * (time.process_time() - begin))
-    return times
+    calls = {name: functools.partial(session.run, None, given[name]) for name, session in sessions.items()}
+    return milliseconds(calls, rounds)
 
 
 def main() -> None:

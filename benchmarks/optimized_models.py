@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import argparse
 import collections
+import functools
 import importlib.util
 import inspect
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ import onnxruntime as ort
 import torch
 from onnxruntime.transformers import optimizer as transformer_optimizer
 from plain_models import MODELS, Case
+from turns import milliseconds
 
 import exportguard
 from exportguard import torch_export_patches
@@ -150,13 +151,8 @@ def feeds_of(case: Case, session: ort.InferenceSession) -> dict[str, np.ndarray]
 def times_of(case: Case, sessions: dict[str, ort.InferenceSession], rounds: int) -> dict[str, list[float]]:
     """Milliseconds of CPU time of each round."""
     feeds = {name: feeds_of(case, session) for name, session in sessions.items()}
-    times: dict[str, list[float]] = {name: [] for name in sessions}
-    for _ in range(rounds):
-        for name, session in sessions.items():
-            begin = time.process_time()
-            session.run(None, feeds[name])
-            times[name].append(1e3 * (time.process_time() - begin))
-    return times
+    calls = {name: functools.partial(session.run, None, feeds[name]) for name, session in sessions.items()}
+    return milliseconds(calls, rounds)
 
 
 def node_count(model: onnx.ModelProto) -> int:
