@@ -32,6 +32,9 @@ void bind_importer(py::module_& m) {
   m.def("alike_in_own_memory", &alike_in_own_memory, py::arg("model"), py::arg("dtype") = py::none(),
         "A tensor without data that looks like another one without data, in memory of its own; of a dtype, if one is "
         "given, in memory that holds its elements alone.");
+  m.def("seen_as", &seen_as, py::arg("model"), py::arg("sizes"), py::arg("strides"), py::arg("offset"),
+        "A tensor without data that sees the memory of another one without data in sizes, strides and an offset that "
+        "lie within it, which nothing checks.");
   bind_operator_calls(m);
 }
 

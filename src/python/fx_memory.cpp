@@ -155,6 +155,13 @@ at::Tensor alike_in_own_memory(const at::Tensor& model, std::optional<at::Scalar
   return at::Tensor(std::move(copy));
 }
 
+at::Tensor seen_as(const at::Tensor& model, const std::vector<c10::SymInt>& sizes,
+                   const std::vector<c10::SymInt>& strides, const c10::SymInt& offset) {
+  auto seen = model.unsafeGetTensorImpl()->shallow_copy_and_detach(c10::VariableVersion(0), true);
+  seen->set_sizes_and_strides(sizes, strides, offset);
+  return at::Tensor(std::move(seen));
+}
+
 py::handle example_of(py::handle node) {
   const FxNames& names = FxNames::get();
   const py::object meta = attribute(node, names.meta);

@@ -44,6 +44,10 @@ class [[gnu::visibility("hidden")]] FxMemory {
 /// tensor of that, and its memory is as large as its elements are.
 at::Tensor alike_in_own_memory(const at::Tensor& model, std::optional<at::ScalarType> type = std::nullopt);
 
+/// A tensor without data that sees the memory of another one in sizes, strides and an offset, which lie within it.
+at::Tensor seen_as(const at::Tensor& model, const std::vector<c10::SymInt>& sizes,
+                   const std::vector<c10::SymInt>& strides, const c10::SymInt& offset);
+
 /// The example value of a node; null if it has none. Borrowed from the node.
 py::handle example_of(py::handle node);
 

@@ -17,8 +17,10 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from exportguard.repeats.keys import Local, UncomparableError, appearance, is_comparable, scalar_key, thread_state
 from exportguard.repeats.likenesses import Likeness
+from exportguard.repeats.moved_axes import MovedAxes
+from exportguard.repeats.operands import Operand
 from exportguard.repeats.paths import leaves
-from exportguard.repeats.pointwise import Operand, Pointwise
+from exportguard.repeats.pointwise import Pointwise
 
 _OF_NO_PATH = Local.of(0)
 
@@ -37,11 +39,12 @@ class Answers:
         self._is_asked_once: dict[Any, bool] = {}
         self._likenesses: dict[int, Likeness] = {}  # by the identity of a result, which may be another tensor by now
         self._pointwise = Pointwise()
+        self._moved_axes = MovedAxes()
 
     def of(self, mode: Any, call: tuple[Any, Any, Any], ask: Callable[[], Any]) -> Any:
         """What `ask` returns for the operator, arguments and keywords of a call, or results that look like it.
 
-        An operator of elements is not asked where the expressions of its operands tell all.
+        An operator of elements, or of axes, is not asked where the expressions of its operands tell all.
 
         :param mode: the fake tensors' mode; that of a model has answers of its own, which are not looked at
         """
@@ -60,6 +63,8 @@ class Answers:
         if known is not None:
             return tuple(map(_made, known)) if isinstance(known, tuple) else _made(known)
         result = self._pointwise.result(mode, call, operands)
+        if result is None:
+            result = self._moved_axes.result(mode, call, operands)
         if result is None:
             result = ask()
         if self._remembers:

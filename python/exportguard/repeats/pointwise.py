@@ -11,8 +11,7 @@ and of `torch._prims_common.compute_elementwise_output_strides`, which agree whe
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sympy
@@ -21,9 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from exportguard import _core
 from exportguard.repeats.keys import SYMBOLIC
-
-_SIZES, _STRIDES, _OFFSET, _DTYPE, _DEVICE = range(5)  # of what `keys.appearance` has
-
+from exportguard.repeats.operands import DEVICE, DTYPE, OFFSET, Operand, rows, without_modes
 
 #: Operators that compute each element of its own, and whose fake kernels give the layout and dtype of their kernels
 #: (torch 2.11 to 2.13: of those with the tag `pointwise`, `copysign`, `masked_fill`, `pow` of bool, … have others).
@@ -38,23 +35,6 @@ _OPERATORS = frozenset(
         *("bitwise_and", "bitwise_or", "bitwise_xor", "where", "clamp", "clamp_min", "clamp_max"),
     )
 )
-
-
-class Operand(NamedTuple):
-    """A tensor that an operator was given, with what `keys.appearance` says of it."""
-
-    tensor: Any
-    look: tuple[Any, ...]
-
-    @property
-    def sizes(self) -> tuple[Any, ...]:
-        """Numbers and expressions."""
-        return self.look[_SIZES]  # type: ignore[no-any-return]
-
-    @property
-    def strides(self) -> tuple[Any, ...]:
-        """Numbers and expressions."""
-        return self.look[_STRIDES]  # type: ignore[no-any-return]
 
 
 class Pointwise:
@@ -75,9 +55,9 @@ class Pointwise:
         dtype = self._dtype(func, args, kwargs) if layout is not None else None
         if layout is None or dtype is None:
             return None
-        with _without_modes():
+        with without_modes():
             model = layout.make(dtype)
-        return FakeTensor(mode, model, operands[0].look[_DEVICE])
+        return FakeTensor(mode, model, operands[0].look[DEVICE])
 
     def _is_of_elements(self, func: Any) -> bool:
         known = self._is_pointwise.get(func)
@@ -92,13 +72,6 @@ class Pointwise:
         if key not in self._dtypes:
             self._dtypes[key] = _dtype_of_two(func, args, kwargs)
         return self._dtypes[key]
-
-
-@contextmanager
-def _without_modes() -> Iterator[None]:
-    """No mode of the trace, of the model or of a default device sees what is done in the block."""
-    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-        yield
 
 
 def _is_of_elements(func: Any) -> bool:
@@ -122,10 +95,10 @@ def _are_promoted_plainly(func: Any, operands: Sequence[Operand]) -> bool:
     And whether what is chosen by is bool: torch's fake kernel takes no bytes.
     """
     is_choice = func._schema.name == "aten::where"
-    if is_choice and operands[0].look[_DTYPE] != torch.bool:
+    if is_choice and operands[0].look[DTYPE] != torch.bool:
         return False
     values = operands[1:] if is_choice else operands
-    return all(one.sizes for one in operands) or len({one.look[_DTYPE] for one in values}) == 1
+    return all(one.sizes for one in operands) or len({one.look[DTYPE] for one in values}) == 1
 
 
 class _Layout(NamedTuple):
@@ -153,19 +126,19 @@ def _layout(operands: Sequence[Operand]) -> _Layout | None:
     If all operands lie row by row, so does the result. Else the first decides in which order, if nothing of it is
     broadcast.
     """
-    if not operands or any(one.look[_DEVICE] != operands[0].look[_DEVICE] for one in operands):
+    if not operands or any(one.look[DEVICE] != operands[0].look[DEVICE] for one in operands):
         return None
     sizes = _broadcast([one.sizes for one in operands])
     if sizes is None or not all(_is_large(size) for one in operands for size in one.tensor.shape):
         return None
     first, rank = operands[0], len(sizes)
-    whole = [one for one in operands if one.sizes == sizes and one.look[_OFFSET] == 0]
-    if all(one.strides == _rows(one.sizes) for one in operands):
+    whole = [one for one in operands if one.sizes == sizes and one.look[OFFSET] == 0]
+    if all(one.strides == rows(one.sizes) for one in operands):
         return _Layout(whole[0] if whole else None, _sizes_of(operands, rank), range(rank - 1, -1, -1))
     order = _order(first) if first.sizes == sizes and 1 not in sizes else None
-    if order is None:
+    if order is None or (rank in (4, 5) and order[0] == 1):  # channels_last, which torch 2.11 says of no result
         return None
-    like = first if first.look[_OFFSET] == 0 and _is_dense(sizes, first.strides) else None
+    like = first if first.look[OFFSET] == 0 and _is_dense(sizes, first.strides) else None
     return _Layout(like, _sizes_of(operands, rank), order)
 
 
@@ -214,16 +187,6 @@ def _is_large(size: Any) -> bool:
     return type(hint) is int and hint > 1
 
 
-def _rows(sizes: Sequence[Any]) -> tuple[Any, ...]:
-    """The strides of a tensor that lies row by row."""
-    strides: list[Any] = []
-    step: Any = 1
-    for size in reversed(sizes):
-        strides.append(step)
-        step = step * size
-    return tuple(reversed(strides))
-
-
 def _is_dense(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
     """Whether the elements lie side by side in some order of the axes, each stride the product of what lies within."""
     left = dict(zip(strides, sizes, strict=True))
@@ -245,7 +208,7 @@ def _dtype_of_two(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
         is_tensor = isinstance(value, torch.Tensor)
         return torch.ones([2] * min(value.dim(), 1), dtype=value.dtype, device="cpu") if is_tensor else value
 
-    with _without_modes():
+    with without_modes():
         try:
             result = func(*map(two, args), **{name: two(value) for name, value in kwargs.items()})
         except RuntimeError:

@@ -107,12 +107,21 @@ def test_changes_in_blocks_that_are_traced_once(change: str) -> None:
     _is_right(InBlocks(CALLS["gather"], CHANGES[change]))
 
 
+def _require_quantiles() -> None:
+    if torch.__version__.startswith("2.11"):
+        pytest.skip("quantile of torch 2.11 takes no symbolic sizes")
+
+
 @pytest.mark.parametrize("name", TWICE)
 def test_equal_calls_of_composite_operators(name: str) -> None:
+    if "quantile" in name:
+        _require_quantiles()
     _is_right(OneBehindTheOther(TWICE[name]))
 
 
 def test_deviations_from_a_median_that_stays() -> None:
+    _require_quantiles()
+
     class Deviations(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             y = x - torch.quantile(x, 0.5, dim=2, keepdim=True)
