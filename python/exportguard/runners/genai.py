@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -14,28 +15,40 @@ from ..optional import OptionalModule
 
 onnxruntime_genai: Any = OptionalModule("onnxruntime_genai")
 
+_UNPACKED = {"session.disable_prepacking": "1"}
+
 
 def generate(
-    folder: Path, input_ids: torch.Tensor, length: int, others: Mapping[str, torch.Tensor] = MappingProxyType({})
+    folder: Path,
+    input_ids: torch.Tensor,
+    length: int,
+    others: Mapping[str, torch.Tensor] = MappingProxyType({}),
+    *,
+    packs_weights: bool = True,
 ) -> torch.Tensor:
     """Greedy generation for texts, (batch, tokens), up to that length in all; their end is not looked for before.
     `others` are what a model of recordings or pictures is given beside, by the names of the runtime.
 
     The texts are of one length: the runtime (0.18) reads padding as tokens, it has a mask of ones. What the folder says
-    of penalties is left out.
+    of penalties is left out. Without `packs_weights` those of the decoder stay in their file, as in SessionOptions.
 
     Raises:
         ExportGuardError: the runtime does not take the folder, in its own words.
     """
     try:
-        return _generated(folder, input_ids, length, others)
+        return _generated(folder, input_ids, length, others, packs_weights)
     except RuntimeError as error:  # the one error of the runtime's binding
         reason = str(error).partition("\n")[0]
         raise ExportGuardError(f"onnxruntime-genai does not run what was exported: {reason}") from error
 
 
-def _generated(folder: Path, input_ids: torch.Tensor, length: int, others: Mapping[str, torch.Tensor]) -> torch.Tensor:
-    model = onnxruntime_genai.Model(str(folder))
+def _generated(
+    folder: Path, input_ids: torch.Tensor, length: int, others: Mapping[str, torch.Tensor], packs_weights: bool
+) -> torch.Tensor:
+    config = onnxruntime_genai.Config(str(folder))
+    if not packs_weights:
+        config.overlay(json.dumps({"model": {"decoder": {"session_options": _UNPACKED}}}))
+    model = onnxruntime_genai.Model(config)
     settings = onnxruntime_genai.GeneratorParams(model)
     settings.set_search_options(
         max_length=length,

@@ -8,10 +8,15 @@ from pathlib import Path
 
 import torch
 
+from exportguard import _core
 from exportguard.runners.onnxruntime import OrtSession, SessionOptions
 
-#: Bytes of weights from which on they are not laid out anew in memory.
+#: Bytes of weights from which on they are not laid out anew in memory, whatever that costs.
 LARGE = 1 << 30
+
+#: What becomes a MatMulNBits in onnxruntime (1.30): its kernel turns all weights into floats at each call, where they
+#: were not laid out once. A layout for other kernels takes longer than the few calls of a proof without it.
+_BLOCKS = {"com.microsoft::MatMulNBits", "DequantizeLinear"}
 
 
 @dataclass(frozen=True)
@@ -23,8 +28,13 @@ class Call:
 
 
 def session_of(file: Path) -> OrtSession:
-    """A session that has no second copy of large weights."""
-    return OrtSession(file, SessionOptions(packs_weights=weight_bytes(file) < LARGE, spins=False))
+    """A session that has no second copy of the weights, but where kernels are slow without it."""
+    return OrtSession(file, SessionOptions(packs_weights=needs_packed_weights(file), spins=False))
+
+
+def needs_packed_weights(file: Path) -> bool:
+    """Whether its weights are better laid out anew for a few calls."""
+    return weight_bytes(file) < LARGE and not _BLOCKS.isdisjoint(_core.load(file).operators)
 
 
 def called(session: OrtSession, inputs: Mapping[str, torch.Tensor]) -> Call:

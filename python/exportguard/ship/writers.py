@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -57,7 +58,7 @@ from .pictures import (
 )
 from .quantization import Quantization, QuantizationReport, quantize_file
 from .recorded import Feeds, calls_again, compared_again, record
-from .sessions import Call, fitting, session_of
+from .sessions import Call, fitting, needs_packed_weights, session_of
 from .speech import speech_config, speech_decoder_to_onnx, speech_encoder_to_onnx, speech_source
 from .targets import (
     Targets,
@@ -201,9 +202,21 @@ def _compare_in_genai(prompts: Prompts, cache: object, staging: Path, options: F
         expected = prompts.tokens
         if options.quantize is not None:
             expected = generated_by(staging / MODEL_FILE, shapes_of(cache), prompts, _dtype(cache))
-        runner = importlib.import_module("exportguard.runners.genai")
-        tokens = runner.generate(staging, prompts.input_ids, expected.shape[1])
+        tokens = _in_genai(staging, MODEL_FILE, prompts.input_ids, expected.shape[1])
     _require_tokens(tokens, expected, prompts.input_ids.shape[1], step)
+
+
+def _in_genai(
+    staging: Path,
+    decoder: str,
+    input_ids: torch.Tensor,
+    length: int,
+    others: Mapping[str, torch.Tensor] = MappingProxyType({}),
+) -> torch.Tensor:
+    runner = importlib.import_module("exportguard.runners.genai")
+    packs = needs_packed_weights(staging / decoder)
+    tokens: torch.Tensor = runner.generate(staging, input_ids, length, others, packs_weights=packs)
+    return tokens
 
 
 def _is_genai_installed() -> bool:
@@ -269,8 +282,8 @@ def _compare_speech_in_genai(
         return
     with step.timer("genai", "generating with onnxruntime-genai"):
         expected = targets.tokens if options.quantize is None else written_by(staging, source, targets)
-        runner = importlib.import_module("exportguard.runners.genai")
-        tokens = runner.generate(staging, expected[:, :1], expected.shape[1], recorded(staging, targets))
+        starts, length = expected[:, :1], expected.shape[1]
+        tokens = _in_genai(staging, source.decoder_file, starts, length, recorded(staging, targets))
     _require_tokens(tokens, expected, 1, step)
 
 
@@ -311,12 +324,11 @@ def _write_pictures(case: ModelCase, parts: Pictures, staging: Path, options: Fo
         with step.timer("genai", "generating with onnxruntime-genai"):
             ids, pixels = one_text(parts)
             expected = written.tokens[:1]
-            runner = importlib.import_module("exportguard.runners.genai")
             seen = {
                 **fitting(session_of(staging / VISION_FILE), {"pixel_values": pixels}),
                 "num_image_tokens": (ids == parts.token).sum().reshape(1),
             }
-            tokens = runner.generate(staging, ids, expected.shape[1], seen)
+            tokens = _in_genai(staging, MODEL_FILE, ids, expected.shape[1], seen)
         _require_tokens(tokens, expected, ids.shape[1], step)
 
 
